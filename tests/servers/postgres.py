@@ -1,0 +1,211 @@
+"""A real PostgreSQL server of our own: a free port, a temporary folder, an unprivileged user.
+
+It can be stopped, killed and restarted, because what Pitboss promises is about exactly these moments.
+"""
+
+import os
+import pwd
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, Self
+
+import psutil
+import psycopg
+from psycopg import sql
+
+StopMode = Literal["smart", "fast", "immediate"]
+
+STOP_SIGNALS: dict[StopMode, signal.Signals] = {
+    "smart": signal.SIGTERM,
+    "fast": signal.SIGINT,
+    "immediate": signal.SIGQUIT,
+}
+START_SECONDS = 30.0
+STOP_SECONDS = 30.0
+
+
+class ServerError(Exception):
+    """The PostgreSQL server of the tests could not be found, started or stopped."""
+
+
+def find_binaries(debian_folder: Path = Path("/usr/lib/postgresql")) -> Path:
+    """The folder of the newest server binaries. None is an error: a skipped test proves nothing."""
+    debian = debian_folder.glob("*/bin/initdb")
+    found = max(debian, key=lambda path: float(path.parts[-3]), default=None) or shutil.which("initdb")
+    if found is None:
+        raise ServerError("no PostgreSQL server binaries found (initdb); `make postgres` installs them")
+    return Path(found).parent
+
+
+def unprivileged_user() -> str | None:
+    """Whom to become: PostgreSQL refuses to run as root. None: we are nobody special, stay as we are."""
+    if os.geteuid() != 0:
+        return None
+    known = {entry.pw_name for entry in pwd.getpwall()}
+    return "postgres" if "postgres" in known else "nobody"
+
+
+def free_port() -> int:
+    """Below the range that the kernel hands to outgoing connections, which could take it while we restart."""
+    for port in random.sample(range(20_000, 32_000), k=100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise ServerError("no free port on 127.0.0.1")
+
+
+class PostgresServer:
+    def __init__(self) -> None:
+        self._binaries = find_binaries()
+        self._user = unprivileged_user()
+        self._group = pwd.getpwnam(self._user).pw_gid if self._user else None
+        # Not under pytest's folder: that one is closed to other users, and too long for a socket path.
+        self.folder = Path(tempfile.mkdtemp(prefix="pitboss-pg-"))
+        self._data = self.folder / "data"
+        self._log = self.folder / "log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._databases = 0
+        self.port = free_port()
+        if self._user:
+            shutil.chown(self.folder, self._user, self._group)
+
+    def __enter__(self) -> Self:
+        try:
+            self._initialise()
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def dsn(self) -> str:
+        return self._dsn("postgres")
+
+    def _dsn(self, database: str) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    def start(self) -> None:
+        """Start the server and return once it answers."""
+        if self._process is not None:
+            raise ServerError("the server is already running")
+        settings = {
+            "port": self.port,
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": self.folder,
+            "max_connections": 200,
+        }
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        # A test run that is killed must not leave a server behind: the kernel tells it when its parent dies.
+        leash = ["setpriv", "--pdeathsig", "INT", "--"]
+        command = [*leash, str(self._binaries / "postgres"), "-D", str(self._data), *options]
+        with self._log.open("ab") as log:
+            self._process = self._spawn(command, log.fileno())
+        try:
+            self._wait_until_it_answers(self._process)
+        except BaseException:
+            self.kill9()
+            raise
+
+    def stop(self, mode: StopMode = "fast") -> None:
+        process = self._running()
+        process.send_signal(STOP_SIGNALS[mode])
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            raise ServerError(f"the server did not stop ({mode}):\n{self._log_tail()}") from error
+        self._process = None
+
+    def kill9(self) -> None:
+        """End the postmaster and all its children without warning, as a crash of the machine would."""
+        process = self._running()
+        if process.poll() is None:
+            # Halted first, so that it starts no child between our look and our blow, and repairs nothing.
+            process.send_signal(signal.SIGSTOP)
+            family = psutil.Process(process.pid).children(recursive=True)
+            process.kill()
+            for child in family:
+                with suppress(psutil.NoSuchProcess):
+                    child.kill()
+            # A child that lingers holds the shared memory, and the next start would be refused.
+            _, alive = psutil.wait_procs(family, timeout=STOP_SECONDS)
+            if alive:
+                raise ServerError(f"still alive after kill -9: {alive}")
+        process.wait(STOP_SECONDS)
+        self._process = None
+
+    def restart(self, mode: StopMode = "fast") -> None:
+        """Stop and start on the same port with the same data."""
+        self.stop(mode)
+        self.start()
+
+    def create_database(self) -> str:
+        """A new empty database; returns its dsn."""
+        self._databases += 1
+        name = f"test_{self._databases}"
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        return self._dsn(name)
+
+    def close(self) -> None:
+        """End the server and remove its folder; harmless to repeat."""
+        if self._process is not None:
+            self.kill9()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _initialise(self) -> None:
+        # --no-sync: nobody pulls the plug during initdb. The server itself runs with fsync on.
+        options = ["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"]
+        command = [str(self._binaries / "initdb"), "-D", str(self._data), *options]
+        with self._log.open("ab") as log:
+            code = self._spawn(command, log.fileno()).wait(START_SECONDS * 2)
+        if code != 0:
+            raise ServerError(f"initdb ended with {code}:\n{self._log_tail()}")
+
+    def _spawn(self, command: list[str], output: int) -> subprocess.Popen[bytes]:
+        # A session of its own: Ctrl-C is for pytest, which then closes the server in good order.
+        return subprocess.Popen(
+            command,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            user=self._user,
+            group=self._group,
+            extra_groups=[] if self._user else None,
+            start_new_session=True,
+        )
+
+    def _wait_until_it_answers(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while process.poll() is None and time.monotonic() < deadline:
+            try:
+                psycopg.connect(self.dsn, connect_timeout=2).close()
+            except psycopg.OperationalError:
+                time.sleep(0.02)
+            else:
+                return
+        raise ServerError(f"the server did not come up on port {self.port}:\n{self._log_tail()}")
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise ServerError("the server is not running")
+        return self._process
+
+    def _log_tail(self) -> str:
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join(lines[-20:])

@@ -1,0 +1,69 @@
+"""The project itself: what is shipped is complete, and what the tests stand on is real."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.servers.postgres import PostgresServer, ServerError, find_binaries
+
+ROOT = Path(__file__).resolve().parent.parent
+SHIPPED = (".py", ".sql", ".lua", ".typed")
+
+
+@pytest.fixture(scope="module")
+def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    (wheel,) = folder.glob("pitboss-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+def test_wheel_ships_every_source_statement_and_the_type_marker(wheel_names: set[str]) -> None:
+    files = (path for path in (ROOT / "src").rglob("*") if path.suffix in SHIPPED)
+    wanted = {path.relative_to(ROOT / "src").as_posix() for path in files}
+    assert "pitboss/py.typed" in wanted
+    assert wanted <= wheel_names
+
+
+def test_wheel_ships_nothing_but_the_package_and_its_metadata(wheel_names: set[str]) -> None:
+    assert {name.split("/")[0].split("-")[0] for name in wheel_names} == {"pitboss"}
+    assert any(name.endswith("licenses/LICENSE") for name in wheel_names)
+
+
+def test_postgres_answers_from_an_empty_database(postgres_dsn: str) -> None:
+    with psycopg.connect(postgres_dsn) as connection:
+        assert connection.execute("select 1").fetchone() == (1,)
+        tables = connection.execute("select count(*) from pg_tables where schemaname = 'public'")
+        assert tables.fetchone() == (0,)
+
+
+def test_postgres_is_as_durable_as_in_production(postgres_server: PostgresServer) -> None:
+    with psycopg.connect(postgres_server.dsn) as connection:
+        shown = [connection.execute(f"show {name}").fetchone() for name in ("fsync", "synchronous_commit")]
+    assert shown == [("on",), ("on",)]
+
+
+def test_postgres_keeps_what_it_acknowledged_through_kill_and_restart(
+    postgres_server: PostgresServer, postgres_dsn: str
+) -> None:
+    with psycopg.connect(postgres_dsn) as connection:
+        connection.execute("create table kept as select 42 as answer")
+    postgres_server.kill9()
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(postgres_dsn, connect_timeout=2)
+    postgres_server.start()
+    postgres_server.restart()
+    with psycopg.connect(postgres_dsn) as connection:
+        assert connection.execute("select answer from kept").fetchone() == (42,)
+
+
+def test_missing_postgres_is_an_error_and_not_a_skip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ServerError, match="make postgres"):
+        find_binaries(tmp_path)
