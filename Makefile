@@ -1,0 +1,54 @@
+# Every target does its own set-up. `make test ARGS="-k wheel -n 4"` hands ARGS to pytest; PYTHON= picks the interpreter.
+PYTHON ?= python3
+ARGS ?=
+
+BIN := .venv/bin
+# Named for the interpreter, so that another PYTHON= is noticed.
+READY := .venv/.ready-$(subst /,_,$(PYTHON))
+PATHS := $(wildcard src tests scripts benchmarks examples)
+# mypy and import-linter refuse a package without a module.
+MODULES := $(shell find src -name '*.py' -print -quit)
+
+MAKEFLAGS += --no-print-directory
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test check fmt docs clean postgres
+
+help:
+	@echo 'make test    run the tests on real servers (ARGS= goes to pytest)'
+	@echo 'make check   lint, format, types, import contracts, file checks'
+	@echo 'make fmt     format the code and fix what can be fixed'
+	@echo 'make docs    build the documentation into site/'
+	@echo 'make clean   remove what these targets made'
+
+setup: $(READY)
+
+$(READY): pyproject.toml
+	@PYTHON='$(PYTHON)' scripts/setup.sh venv
+	@rm -f .venv/.ready-* && touch $@
+
+postgres:
+	@scripts/setup.sh postgres
+
+test: $(READY) postgres
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(READY)
+	@$(BIN)/ruff check $(PATHS)
+	@$(BIN)/ruff format --check $(PATHS)
+	@$(BIN)/mypy $(if $(MODULES),,tests scripts)
+	@$(if $(MODULES),$(BIN)/lint-imports --no-cache --no-logo,:)
+	@$(BIN)/python scripts/check_imports.py
+	@$(BIN)/python scripts/check_files.py
+
+fmt: $(READY)
+	@$(BIN)/ruff check --fix-only --quiet $(PATHS)
+	@$(BIN)/ruff format $(PATHS)
+
+docs: $(READY)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo 'Documentation: site/index.html'
+
+clean:
+	@rm -rf .venv build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Brings a machine that has only Python, make and apt to the point where the checks and tests run.
+# Usage: scripts/setup.sh venv|postgres      Says nothing when there is nothing to do.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then "$@"
+    elif command -v sudo >/dev/null; then sudo "$@"
+    else say "this needs root or sudo: $*"; return 1
+    fi
+}
+
+apt_install() {
+    as_root apt-get update -qq
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+# Two `make` in one tree would write the same .venv; the second waits for the first.
+setup_venv() {
+    exec 9<pyproject.toml
+    flock 9
+    if ! "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null; then
+        say "installing python3-venv: this Python has no venv of its own"
+        apt_install python3-venv
+    fi
+    local which='import sys; print(sys.version, sys.base_prefix)'
+    if [ "$(.venv/bin/python -c "$which" 2>/dev/null)" != "$("$PYTHON" -c "$which")" ]; then
+        say "creating .venv with $("$PYTHON" --version)"
+        "$PYTHON" -m venv --clear .venv
+    fi
+    say "installing pitboss and its tools into .venv (about a minute the first time)"
+    .venv/bin/python -m pip install -qq --disable-pip-version-check --editable '.[dev]'
+}
+
+# The tests start their own server; only its binaries are wanted. No initdb under Debian's folder means that no
+# Debian cluster can exist, so this install cannot meet, upgrade or restart a running one. The drop-in keeps
+# the package from creating and starting its usual "main" cluster, and goes away again.
+setup_postgres() {
+    compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null && return
+    command -v initdb >/dev/null && return
+    say "installing the PostgreSQL server binaries (no cluster is created or started)"
+    local folder=/etc/postgresql-common/createcluster.d
+    local dropin=$folder/zz-pitboss-tests.conf
+    apt_install postgresql-common
+    as_root mkdir -p "$folder"
+    echo 'create_main_cluster = false' | as_root tee "$dropin" >/dev/null
+    # shellcheck disable=SC2064  # expanded now: the local is gone when the trap runs
+    trap "as_root rm -f '$dropin'" EXIT
+    apt_install postgresql
+}
+
+case "${1:-}" in
+    venv) PYTHON=${PYTHON:-python3} setup_venv ;;
+    postgres) setup_postgres ;;
+    *) echo "usage: $0 venv|postgres" >&2; exit 2 ;;
+esac
