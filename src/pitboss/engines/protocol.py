@@ -1,0 +1,243 @@
+"""What every engine promises. The conformance suite in `pitboss.testing` proves it; change the contract there first.
+
+All verbs are async, take lists and answer in the order asked. Size of a list changes speed, never meaning. A call
+either happens as a whole or not at all. A call that raises `StoreUnavailable` may or may not have happened: repeating
+it is safe. Time is the store's (a clock may be injected for tests). Any call may be made from any event loop the
+engine was opened in.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import msgspec
+
+from pitboss.model.duration import Moment, Span
+from pitboss.model.filter import Filter
+from pitboss.model.ids import TaskId
+from pitboss.model.outcome import Transition
+from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
+from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal, Session, SessionInfo
+from pitboss.model.states import State
+from pitboss.model.task import Attempt, NewTask, Placed, Task, Token
+
+
+class Clock(Protocol):
+    """Microseconds since the epoch."""
+
+    def now(self) -> Moment: ...
+
+
+class Failpoint(Protocol):
+    """Called with the name of a place in the code, in tests only; may raise, kill or delay."""
+
+    def __call__(self, name: str) -> None: ...
+
+
+class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+    """One transition to write under one token. `ran` is how long the handler ran, for the attempt's record."""
+
+    id: TaskId
+    token: Token
+    transition: Transition
+    worker: str | None = None
+    ran: Span | None = None
+
+
+class Verdict(NamedTuple):
+    """Applied, or refused with the reason: the writer's token is stale and it must drop the task."""
+
+    applied: bool
+    why: str | None = None
+
+
+APPLIED = Verdict(True)
+STALE_TASK = Verdict(False, "the task does not exist")
+STALE_SESSION = Verdict(False, "the session is over")
+STALE_CLAIM = Verdict(False, "the task is not running under this claim")
+
+
+class Page(NamedTuple):
+    """Some tasks and the cursor that continues behind them."""
+
+    tasks: list[Task]
+    next: str | None
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """The six verbs, and opening and closing. `clock` None is the store's own clock."""
+
+    name: str
+
+    async def open(self) -> None:
+        """Connect, and bring a new store to the current schema. Refuses a store of a newer version."""
+
+    async def close(self) -> None:
+        """Finish what is under way and disconnect. Harmless to repeat."""
+
+    async def put(self, tasks: Sequence[NewTask]) -> list[Placed]:
+        """Store tasks durably; returning means they survive anything.
+
+        Each task is created, or meets an existing one: the same id (so a repeated put is harmless, whatever became of
+        the task since), or the same unique key while that is taken. A key without a period is taken while its task is
+        unfinished; a key with a period is taken until the period after its put is over, finished or not. Two tasks of
+        one call may meet each other. A new task is `held` (reason "handler") while its handler is not registered,
+        else `scheduled` while it is due later, else `pending`. If the created tasks do not fit a queue's capacity
+        (its held, scheduled and pending tasks), `QueueFull` is raised and nothing of the call is written. An unknown
+        queue comes into being. Waiters on the queues of tasks that can run now are rung after the commit.
+        """
+
+    async def claim(self, request: ClaimRequest) -> Claimed:
+        """Hand tasks to a live session, each at most once; `SessionLost` if the session is not alive.
+
+        First, scheduled tasks of these queues whose time has come become pending. For each slot in order, up to
+        `free` pending tasks of its queues (None: all queues) are taken, lowest priority number first, then smallest
+        id, over all its queues together. Beyond that, up to `ahead` more, but only tasks that were never lost, of
+        queues without a rate. Paused queues give nothing. A queue with a rate gives only what every window still
+        allows; each claim is a start, and stays counted whatever comes of it. A task past its expiry is not given but
+        cancelled (reason "expired"). A task whose handler is not among the request's handlers is not given; if no
+        live session knows the handler (`SessionInfo.handlers`), it becomes held (reason "handler"). A claimed task is
+        `running`, its claim number one higher; reason, progress and note are cleared. `next_due` is the earliest
+        moment at which a scheduled task of these queues falls due or a window of a queue with pending tasks opens
+        (paused queues do not count); None if there is no such moment.
+        """
+
+    async def renew(self, session: int, snapshot: str | None = None) -> Renewal:
+        """Extend a live session by its time to live, replacing its snapshot if one is given.
+
+        Answers which of its claims somebody asked to cancel (every time, until they are settled), and the newest
+        version of desired state. A dead session is told `alive=False` and changed in nothing.
+        """
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        """Write what came of claims; each one as a whole: state, attempt, counters, follow-up tasks, unique key.
+
+        Applied only if the task is running under exactly this token and the session is alive; else refused and told
+        so, and nothing of it is written. Repeating an applied settlement is answered as applied and writes nothing. A
+        transition to `running` only reports progress; the claim goes on. One refusal does not touch the others. A
+        task that somebody asked to cancel does not go back to waiting: it becomes cancelled instead. A finished state
+        counts as an attempt, waiting only if the transition is charged. A run that ends in waiting is recorded in the
+        history if the transition says so; one that finishes the task always is. Follow-up tasks are put in the same
+        act, as `put` would, except that they may overfill a queue.
+        """
+
+    async def reclaim(self, limit: int = 1000) -> Reclaimed:
+        """Sweep: running tasks of dead sessions become pending (recorded as lost, no attempt spent), or cancelled if
+        that was asked; held tasks whose handler is known by now are released. At most about `limit` tasks per call.
+        """
+
+    async def wait(self, queues: Sequence[str] | None, timeout: float) -> bool:
+        """Return True when rung for one of the queues (None: any), False after the timeout. Only a hint: rings may be
+        lost or false. A ring since this engine's last wait counts, so that nothing falls between claim and wait."""
+
+
+@runtime_checkable
+class Sessions(Protocol):
+    """Lives in the store."""
+
+    async def open_session(self, info: SessionInfo) -> Session:
+        """A new session, alive for its time to live. Held tasks of its handlers are released."""
+
+    async def end_session(self, session: int) -> None:
+        """Over now: closed by itself, or proved dead by a successor on the same host. What it still held is
+        reclaimable at once. Harmless to repeat."""
+
+    async def sessions(self) -> list[Session]:
+        """The live ones, and the ended ones of the last hour."""
+
+
+@runtime_checkable
+class Ledger(Protocol):
+    """Reading. None of it disturbs the writers."""
+
+    async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
+        """The tasks, in the order asked."""
+
+    async def find(
+        self, wanted: Filter, *, limit: int = 50, after: str | None = None, oldest_first: bool = False
+    ) -> Page:
+        """Matching tasks, newest first, or oldest first; `after` is a page's `next`."""
+
+    async def count(self, wanted: Filter) -> int:
+        """How many match."""
+
+    async def attempts(self, task: TaskId) -> list[Attempt]:
+        """Every recorded run that has ended, oldest first (the last 100)."""
+
+
+@runtime_checkable
+class Control(Protocol):
+    """What operators do to tasks, one or many. Each call changes at most `limit` tasks; `more` asks for a repeat."""
+
+    async def cancel(self, wanted: Filter, *, reason: str = "", limit: int = 1000) -> Changed:
+        """Waiting tasks are cancelled (`changed`); running ones are marked and their session told (`asked`)."""
+
+    async def retry(self, wanted: Filter, *, keep_attempts: bool = False, limit: int = 1000) -> Changed:
+        """Failed and cancelled tasks become pending again (held if their handler is not registered), due at once and
+        without their expiry. Unless attempts are kept, attempts, losses and crashes start from zero. The history and
+        the last error stay. A task takes its unique key again while it is unfinished; one whose key another task has
+        is refused (by id)."""
+
+    async def prune(self, wanted: Filter, *, before: Moment | None = None, limit: int = 1000) -> Changed:
+        """Delete finished tasks with their attempts, if they finished before that moment. A task whose unique key is
+        still taken for its period stays."""
+
+
+@runtime_checkable
+class Queues(Protocol):
+    """Lanes."""
+
+    async def queues(self) -> list[Queue]:
+        """Every queue by name, with its settings and its number of tasks by state (zeros left out)."""
+
+    async def change_queue(self, name: str, change: QueueChange) -> Queue:
+        """Pause, resume, limit; the queue comes into being if need be. Waiters are rung when it may give more."""
+
+
+@runtime_checkable
+class Handlers(Protocol):
+    """The registry of handlers."""
+
+    async def register(self, handlers: Iterable[HandlerInfo]) -> None:
+        """Add or replace; held tasks of these handlers are released."""
+
+    async def handlers(self) -> list[HandlerInfo]:
+        """All of them by name."""
+
+    async def forget(self, names: Iterable[str]) -> None:
+        """Remove; tasks put from now on are held."""
+
+
+@runtime_checkable
+class Desired(Protocol):
+    """What operators want, as versioned keys."""
+
+    async def wish(self, key: str, value: str | None, *, by: str | None = None) -> int:
+        """Set a key to a JSON text (None withdraws it); returns the store's new version, higher than every earlier
+        one."""
+
+    async def wishes(self, since: int = 0) -> list[Wish]:
+        """The wishes changed after that version, withdrawn ones with value None, in order of version."""
+
+
+@runtime_checkable
+class Schema(Protocol):
+    """The store's tables and their version."""
+
+    async def schema_version(self) -> tuple[int, int]:
+        """The version that the store has and the one that this release wants."""
+
+    async def upgrade(self) -> list[str]:
+        """Apply what is missing; names of the migrations applied."""
+
+
+@runtime_checkable
+class Within(Protocol):
+    """SQL engines: enqueue inside the caller's own transaction."""
+
+    def put_within(self, connection: Any, tasks: Sequence[NewTask]) -> Any:
+        """As `put`, on the caller's connection to the same store, committed or rolled back by the caller. Returns
+        what `put` returns, or an awaitable of it if the connection is async."""
+
+
+Counts = Mapping[str, Mapping[State, int]]

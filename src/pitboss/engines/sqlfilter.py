@@ -1,0 +1,104 @@
+"""A filter as an SQL condition. What is the same for SQL engines stands here; a dialect says what differs."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pitboss.model.duration import Moment
+from pitboss.model.filter import NUMBER_FIELDS, Filter, Term, json_candidates
+
+_COLUMNS = {"task": "handler", "key": "unique_key"}
+_WAITED = (
+    "CASE WHEN started_at IS NOT NULL THEN {greatest}(0, started_at - {due})"
+    " WHEN state = 'pending' THEN {now} - {due} END"
+)
+
+
+class Dialect(NamedTuple):
+    """How one database writes what SQL leaves open. `like(column)` and `contains(column)` take one parameter."""
+
+    param: str
+    like: Callable[[str], str]
+    pattern: Callable[[str], str]
+    contains: Callable[[str], str]
+    json_at: Callable[[str, tuple[str, ...]], tuple[str, list[str]]]
+    json_text: Callable[[str, str], str]
+    tag_matches: Callable[[str], str]
+    greatest: str
+
+
+class Condition(NamedTuple):
+    """SQL text and the values of its parameters, in order."""
+
+    sql: str
+    values: list[object]
+
+
+def condition(wanted: Filter, now: Moment, dialect: Dialect) -> Condition:
+    """The condition that holds for exactly the tasks that `model.matching` says match."""
+    parts = [_term(term, now, dialect) for term in wanted.terms]
+    sql = " AND ".join(part.sql for part in parts) or "1 = 1"
+    return Condition(sql, [value for part in parts for value in part.values])
+
+
+def _term(term: Term, now: Moment, dialect: Dialect) -> Condition:
+    if term.op != "in":
+        return _compared(term, now, dialect)
+    plain = _membership(term, dialect)
+    no = "NOT " if term.negated else ""
+    return Condition(f"{no}coalesce(({plain.sql}), 1 = 0)", plain.values)
+
+
+def _membership(term: Term, dialect: Dialect) -> Condition:
+    if term.field == "args":
+        return _json(term, dialect)
+    if term.field == "text":
+        columns = (
+            "handler",
+            "params",
+            "coalesce(reason, '')",
+            f"coalesce({dialect.json_text('error', 'message')}, '')",
+        )
+        return Condition(" OR ".join(dialect.contains(column) for column in columns), [term.values[0]] * len(columns))
+    if term.field in NUMBER_FIELDS:
+        places = ", ".join([dialect.param] * len(term.values))
+        return Condition(f"{term.field} IN ({places})", [int(value) for value in term.values])
+    parts = [_text(term.field, value, dialect) for value in term.values]
+    return Condition(" OR ".join(part.sql for part in parts), [value for part in parts for value in part.values])
+
+
+def _text(field: str, value: str, dialect: Dialect) -> Condition:
+    glob = "*" in value
+    if field == "tag":
+        test = dialect.like("value") if glob else f"value = {dialect.param}"
+        return Condition(dialect.tag_matches(test), [dialect.pattern(value) if glob else value])
+    if field == "error":
+        columns = [dialect.json_text("error", name) for name in ("type", "category")]
+    else:
+        columns = [f"CAST({field} AS TEXT)" if field in ("id", "parent") else _COLUMNS.get(field, field)]
+    if glob:
+        return Condition(
+            " OR ".join(dialect.like(column) for column in columns), [dialect.pattern(value)] * len(columns)
+        )
+    if field in ("id", "parent"):
+        columns = [field]
+    return Condition(" OR ".join(f"{column} = {dialect.param}" for column in columns), [value] * len(columns))
+
+
+def _json(term: Term, dialect: Dialect) -> Condition:
+    expression, path = dialect.json_at("params", term.path)
+    candidates = [text for value in term.values for text in json_candidates(value)]
+    places = ", ".join([dialect.param] * len(candidates))
+    return Condition(f"{expression} IN ({places})", [*path, *candidates])
+
+
+def _compared(term: Term, now: Moment, dialect: Dialect) -> Condition:
+    values: list[object] = [term.number]
+    if term.field == "age":
+        column = f"({now} - created_at)"
+    elif term.field == "wait":
+        due = f"{dialect.greatest}(coalesce(run_at, created_at), created_at)"
+        column = f"({_WAITED.format(due=due, now=now, greatest=dialect.greatest)})"
+    else:
+        column = term.field
+    no = "NOT " if term.negated else ""
+    return Condition(f"({column} IS NOT NULL AND {no}{column} {term.op} {dialect.param})", values)

@@ -1,0 +1,158 @@
+"""Canonical JSON: the one form in which params, results and errors are stored, the same on every engine.
+
+UTF-8, no white space, keys sorted. What some store could not hold or would change silently (NaN, infinity, NUL,
+lone surrogates, integers over 64 bits, input that is too deep or too long) is refused here, before any engine sees it.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from pitboss.model.errors import InvalidInput
+
+Json = str
+MAX_BYTES: Final = 1_048_576
+MAX_DEPTH: Final = 64
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+def to_json(value: object, *, what: str = "value", max_bytes: int = MAX_BYTES) -> Json:
+    """The canonical text of a value, or `InvalidInput` that names the place inside it."""
+    try:
+        data = _encoder.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise _refused(value, what, error) from error
+    if len(data) > max_bytes:
+        raise InvalidInput(
+            f"{what} takes {len(data)} bytes as JSON; at most {max_bytes} are allowed",
+            why="tasks are rows that are read and written often; large data slows every one of them",
+            fix="store the data elsewhere (a file, an object store, a table) and pass its name",
+        )
+    if _suspicious(data):
+        _walk(value, what, 0)
+    return data.decode()
+
+
+def from_json(text: Json) -> Any:
+    """The Python value of canonical text."""
+    return msgspec.json.decode(text)
+
+
+def recoded(text: str | bytes, *, what: str = "value", max_bytes: int = MAX_BYTES) -> Json:
+    """Foreign JSON text made canonical; refuses what `to_json` refuses."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise InvalidInput(
+            f"{what} is not valid JSON", why=str(error), fix="send one JSON document in UTF-8"
+        ) from error
+    return to_json(value, what=what, max_bytes=max_bytes)
+
+
+def printable(text: str, limit: int = 65_536) -> str:
+    """Text of an error made storable: NUL and lone surrogates escaped, over-long text cut in the middle.
+
+    Errors are never refused: a task whose error could not be stored would run for ever.
+    """
+    text = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"
+
+
+def _suspicious(data: bytes) -> bool:
+    # The encoder writes NaN and infinity as null, NUL as \u0000, and shows depth as opening brackets. Text without
+    # these signs needs no walk in Python; that is nearly all text there is.
+    return b"null" in data or b"\\u0000" in data or data.count(b"[") + data.count(b"{") > MAX_DEPTH
+
+
+def _refused(value: object, what: str, error: Exception) -> InvalidInput:
+    try:
+        _walk(value, what, 0)
+    except InvalidInput as precise:
+        return precise
+    except (RecursionError, ValueError, TypeError):
+        pass
+    return InvalidInput(
+        f"{what} cannot be stored as JSON",
+        why=str(error),
+        fix="pass JSON types, dataclasses, pydantic models, datetimes, UUIDs or enums",
+    )
+
+
+def _walk(value: object, path: str, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise InvalidInput(
+            f"{path:.200} is nested deeper than {MAX_DEPTH} levels",
+            why="deep documents cannot be read back by every store and client",
+            fix="flatten the data",
+        )
+    match value:
+        case None | bool():
+            return
+        case str():
+            _check_text(value, path)
+        case int():
+            _check_int(value, path)
+        case float():
+            _check_float(value, path)
+        case dict():
+            _walk_dict(value, path, depth)
+        case list() | tuple() | set() | frozenset():
+            for index, item in enumerate(value):
+                _walk(item, f"{path}[{index}]", depth + 1)
+        case _:
+            _walk_object(value, path, depth)
+
+
+def _walk_dict(value: dict[Any, Any], path: str, depth: int) -> None:
+    for key, item in value.items():
+        if isinstance(key, str):
+            _check_text(key, f"key {key!r:.40} of {path}")
+        _walk(item, f"{path}.{key}", depth + 1)
+
+
+def _walk_object(value: object, path: str, depth: int) -> None:
+    try:
+        plain = msgspec.to_builtins(value)
+    except TypeError as error:
+        raise InvalidInput(
+            f"{path} is a {type(value).__name__}, which has no JSON form",
+            why=str(error),
+            fix="pass JSON types, dataclasses, pydantic models, datetimes, UUIDs or enums",
+        ) from error
+    if type(plain) is type(value):
+        return
+    _walk(plain, path, depth)
+
+
+def _check_text(text: str, path: str) -> None:
+    if "\0" in text:
+        raise InvalidInput(
+            f"{path} contains a NUL character",
+            why="PostgreSQL cannot store it in text or JSON, so it is refused on every engine alike",
+            fix="remove it, or pass the bytes as base64 text",
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(
+            f"{path} contains a lone surrogate",
+            why="it has no UTF-8 form",
+            fix='clean the text, for instance text.encode("utf-8", "replace").decode()',
+        ) from error
+
+
+def _check_float(value: float, path: str) -> None:
+    if value != value or value in (float("inf"), float("-inf")):
+        raise InvalidInput(f"{path} is {value}", why="JSON has no NaN and no infinity", fix="pass None or a text")
+
+
+def _check_int(value: int, path: str) -> None:
+    if not -(2**63) <= value < 2**64:
+        raise InvalidInput(
+            f"{path} is an integer outside 64 bits",
+            why="stores and clients in other languages would change it silently",
+            fix="pass it as text",
+        )

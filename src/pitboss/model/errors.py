@@ -1,0 +1,91 @@
+"""The one error tree. A message says what happened, why, and what to do about it."""
+
+
+class PitbossError(Exception):
+    """Base of every error that Pitboss raises. `code` is stable and may be matched by programs."""
+
+    code = "error"
+
+    def __init__(self, what: str, *, why: str = "", fix: str = "") -> None:
+        super().__init__(what, why, fix)
+        self.what, self.why, self.fix = what, why, fix
+
+    def __str__(self) -> str:
+        lines = [self.what, self.why and f"Why: {self.why}", self.fix and f"Fix: {self.fix}"]
+        return "\n".join(line for line in lines if line)
+
+
+class InvalidInput(PitbossError, ValueError):
+    """Something handed in cannot be accepted; nothing was written."""
+
+    code = "invalid-input"
+
+
+class QueueFull(PitbossError):
+    """The queue's capacity is used up; nothing was written."""
+
+    code = "queue-full"
+
+    def __init__(self, queue: str, capacity: int, waiting: int, asked: int) -> None:
+        super().__init__(
+            f'queue "{queue}" is full: {waiting} of {capacity} places are taken, {asked} more were asked for',
+            why="the queue has a capacity, so that work cannot pile up without bound",
+            fix="enqueue again later, pass wait=<seconds> to wait for room, or raise the queue's capacity",
+        )
+        self.queue, self.capacity, self.waiting, self.asked = queue, capacity, waiting, asked
+
+    def __reduce__(self) -> tuple[type["QueueFull"], tuple[str, int, int, int]]:
+        return QueueFull, (self.queue, self.capacity, self.waiting, self.asked)
+
+
+class SessionLost(PitbossError):
+    """The session ended or was not renewed in time; it can never come back under the same number."""
+
+    code = "session-lost"
+
+    def __init__(self, session: int) -> None:
+        super().__init__(
+            f"session {session} is not alive",
+            why="it was closed, declared dead, or not renewed before it expired; its tasks belong to others now",
+            fix="drop what this session held and open a new session",
+        )
+        self.session = session
+
+    def __reduce__(self) -> tuple[type["SessionLost"], tuple[int]]:
+        return SessionLost, (self.session,)
+
+
+class StoreUnavailable(PitbossError):
+    """The store cannot be reached or does not answer. Whether the last write happened may be unknown."""
+
+    code = "store-unavailable"
+
+
+class SchemaMismatch(PitbossError):
+    """The store's schema is not the one that this version works with."""
+
+    code = "schema-mismatch"
+
+
+class Unsupported(PitbossError):
+    """The app needs something that its engine does not have."""
+
+    code = "unsupported"
+
+
+class NotFound(PitbossError, LookupError):
+    """No such task, queue or handler in the store."""
+
+    code = "not-found"
+
+
+class TimedOutWaiting(PitbossError, TimeoutError):
+    """A call that waits reached its time limit. What it waited for goes on."""
+
+    code = "timed-out"
+
+
+class TaskFailed(PitbossError):
+    """The awaited task ended without a result: it failed or was cancelled."""
+
+    code = "task-failed"

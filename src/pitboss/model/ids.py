@@ -1,0 +1,57 @@
+"""Task ids: UUID version 7, made by whoever enqueues, so that a repeated put after a lost reply is harmless.
+
+The id is also the task's age: within one priority, a smaller id runs first.
+"""
+
+import re
+from collections.abc import Callable
+
+from pitboss.model.errors import InvalidInput
+
+TaskId = str
+_UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
+_SEQUENCE = 1 << 12
+
+
+def make_id(millis: int, sequence: int, entropy: int) -> TaskId:
+    """UUIDv7 text from a millisecond, a 12-bit sequence within it and 62 random bits."""
+    return (
+        f"{millis >> 16:08x}-{millis & 0xFFFF:04x}-7{sequence:03x}-"
+        f"{0x8000 | (entropy >> 48) & 0x3FFF:04x}-{entropy & 0xFFFFFFFFFFFF:012x}"
+    )
+
+
+def millis_of(task_id: TaskId) -> int:
+    """The millisecond that a UUIDv7 carries."""
+    return int(task_id[:8] + task_id[9:13], 16)
+
+
+def checked_id(text: str) -> TaskId:
+    """The id itself if it is canonical UUIDv7 text; refuses anything else."""
+    if not _UUID7.match(text):
+        raise InvalidInput(
+            f"{text!r:.80} is not a task id",
+            why="a task id is a UUID of version 7 in lower case, such as 01900000-0000-7000-8000-000000000000",
+            fix="leave the id out to have one made, or make a UUIDv7",
+        )
+    return text
+
+
+class IdMaker:
+    """Makes ids that only grow, whatever the clock does. One per process; not shared between threads."""
+
+    def __init__(self, now: Callable[[], int], randbits: Callable[[int], int]) -> None:
+        self._now, self._randbits = now, randbits
+        self._millis = 0
+        self._sequence = 0
+
+    def __call__(self) -> TaskId:
+        millis = self._now() // 1000
+        if millis > self._millis:
+            self._millis, self._sequence = millis, 0
+        elif self._sequence + 1 < _SEQUENCE:
+            self._sequence += 1
+        else:
+            # More than 4,096 ids in a millisecond, or a clock that stands still: borrow from the next one.
+            self._millis, self._sequence = self._millis + 1, 0
+        return make_id(self._millis, self._sequence, self._randbits(62))

@@ -1,0 +1,82 @@
+"""Whether a task matches a filter: the meaning that every engine's SQL must equal."""
+
+import operator
+import re
+
+import msgspec
+
+from pitboss.model.duration import Moment, Span
+from pitboss.model.filter import Filter, Term, json_candidates
+from pitboss.model.task import Task
+
+_COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+def matches(wanted: Filter, task: Task, now: Moment) -> bool:
+    """True if every term holds. A comparison with something the task has not does not hold, negated or not."""
+    return all(_holds(term, task, now) for term in wanted.terms)
+
+
+def waited(task: Task, now: Moment) -> Span | None:
+    """How long it waited, or waits, beyond the time it was due: None while it is not due or held."""
+    due = task.created_at if task.run_at is None else max(task.run_at, task.created_at)
+    if task.started_at is not None:
+        return max(0, task.started_at - due)
+    return now - due if task.state == "pending" else None
+
+
+def _holds(term: Term, task: Task, now: Moment) -> bool:
+    if term.field == "args":
+        return _json_at(task.params, term.path, term.values) != term.negated
+    if term.field == "text":
+        return _mentions(task, term.values[0]) != term.negated
+    if term.op != "in":
+        number = _number(term.field, task, now)
+        return number is not None and _COMPARE[term.op](number, term.number) != term.negated
+    return any(_glob(value, text) for value in term.values for text in _texts(term.field, task)) != term.negated
+
+
+def _number(field: str, task: Task, now: Moment) -> int | None:
+    if field == "age":
+        return now - task.created_at
+    if field == "wait":
+        return waited(task, now)
+    number: int | None = getattr(task, field)
+    return number
+
+
+def _texts(field: str, task: Task) -> tuple[str, ...]:
+    match field:
+        case "tag":
+            return task.tags
+        case "task":
+            return (task.handler,)
+        case "error":
+            return (task.error.type, task.error.category) if task.error else ()
+        case "fingerprint":
+            return (task.error.fingerprint,) if task.error else ()
+        case "key":
+            return (task.unique_key,) if task.unique_key is not None else ()
+    value = getattr(task, field)
+    return () if value is None else (str(value),)
+
+
+def _mentions(task: Task, text: str) -> bool:
+    places = (task.handler, task.params, task.reason or "", task.error.message if task.error else "")
+    return any(text in place for place in places)
+
+
+def _json_at(params: str, path: tuple[str, ...], values: tuple[str, ...]) -> bool:
+    found: object = msgspec.json.decode(params)
+    for key in path:
+        if not isinstance(found, dict) or key not in found:
+            return False
+        found = found[key]
+    text = msgspec.json.encode(found, order="sorted").decode()
+    return any(text in json_candidates(value) for value in values)
+
+
+def _glob(pattern: str, text: str) -> bool:
+    if "*" not in pattern:
+        return pattern == text
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text, re.DOTALL) is not None

@@ -1,0 +1,167 @@
+"""What came of a claim, and the pure rule that turns it into the task's next state."""
+
+import msgspec
+
+from pitboss.model.canonical import Json
+from pitboss.model.duration import Moment, Span
+from pitboss.model.policy import MAX_CRASHES, Policy
+from pitboss.model.states import State
+from pitboss.model.task import Claim, NewTask, TaskError
+
+
+class Completed(msgspec.Struct, frozen=True, tag="completed"):
+    """The handler returned."""
+
+    result: Json | None = None
+    follow_ups: tuple[NewTask, ...] = ()
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """The handler raised. Whether it is tried again, the error and the policy say."""
+
+    error: TaskError
+    follow_ups: tuple[NewTask, ...] = ()
+
+
+class Retry(msgspec.Struct, frozen=True, tag="retry"):
+    """The handler asked to be tried again, after a delay of its own choice or the policy's. Costs an attempt."""
+
+    after: Span | None = None
+    error: TaskError | None = None
+
+
+class Snooze(msgspec.Struct, frozen=True, tag="snooze"):
+    """Not now: run it again later. Costs no attempt."""
+
+    delay: Span
+    reason: str = ""
+
+
+class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
+    """The handler gave up for good, or obeyed a cancellation."""
+
+    reason: str = ""
+
+
+class Released(msgspec.Struct, frozen=True, tag="released"):
+    """Given back unfinished: a drain, a deploy, a buffer that waited too long. Costs no attempt."""
+
+    started: bool = False
+
+
+class Crashed(msgspec.Struct, frozen=True, tag="crashed"):
+    """The worker died under it. Only a crash while the task was alone in its worker counts against the task."""
+
+    alone: bool
+    error: TaskError | None = None
+
+
+class TimedOut(msgspec.Struct, frozen=True, tag="timed_out"):
+    """It did not end within its time limit."""
+
+    error: TaskError
+
+
+Outcome = Completed | Failed | Retry | Snooze | Cancelled | Released | Crashed | TimedOut
+
+
+class Transition(msgspec.Struct, frozen=True, kw_only=True):
+    """What settling writes. `state` running means: stays claimed, only its progress changes.
+
+    A transition to a finished state always counts as an attempt; one back to waiting only if it is `charged`.
+    """
+
+    state: State
+    outcome: str
+    delay: Span | None = None
+    result: Json | None = None
+    error: TaskError | None = None
+    reason: str | None = None
+    charged: bool = False
+    lost: bool = False
+    crashed: bool = False
+    recorded: bool = True
+    progress: int | None = None
+    note: str | None = None
+    follow_ups: tuple[NewTask, ...] = ()
+
+
+def decide(claim: Claim, outcome: Outcome, policy: Policy, now: Moment, luck: float) -> Transition:
+    """The task's next state. Pure: `now` is the store's time, `luck` in [0, 1) spreads the backoff."""
+    match outcome:
+        case Completed(result, follow_ups):
+            return Transition(
+                state=State.COMPLETED, outcome="completed", result=result, charged=True, follow_ups=follow_ups
+            )
+        case Failed(error, follow_ups):
+            return _failed(claim, error, "failed", policy, luck, follow_ups=follow_ups)
+        case TimedOut(error):
+            return _failed(claim, error, "timed_out", policy, luck)
+        case Retry(after, error):
+            error = error or TaskError(category="retry", message="the handler asked to be tried again")
+            return _failed(claim, error, "retried", policy, luck, after=after)
+        case Snooze(delay, reason):
+            return _later("snoozed", delay, reason=reason or None)
+        case Cancelled(reason):
+            return Transition(state=State.CANCELLED, outcome="cancelled", reason=reason or None, charged=True)
+        case Released(started):
+            return Transition(state=State.PENDING, outcome="released", recorded=started)
+        case Crashed(alone, error):
+            return _crashed(claim, alone, error)
+
+
+def progressed(percent: int, note: str | None) -> Transition:
+    """A fenced progress report: the task stays claimed."""
+    return Transition(state=State.RUNNING, outcome="progress", progress=percent, note=note, recorded=False)
+
+
+def _failed(
+    claim: Claim,
+    error: TaskError,
+    outcome: str,
+    policy: Policy,
+    luck: float,
+    *,
+    after: Span | None = None,
+    follow_ups: tuple[NewTask, ...] = (),
+) -> Transition:
+    rule = policy.rule(error.category)
+    wanted = error.retryable if rule.retry is None else rule.retry
+    # A task's own limit beats its handler's; a rule for this kind of error may only tighten it.
+    limit = policy.max_attempts if claim.max_attempts is None else claim.max_attempts
+    limit = limit if rule.max_attempts is None else min(limit, rule.max_attempts)
+    if not wanted or claim.attempt >= limit:
+        reason = "attempts used up" if wanted else "not retryable"
+        return Transition(
+            state=State.FAILED, outcome=outcome, error=error, reason=reason, charged=True, follow_ups=follow_ups
+        )
+    delay = after if after is not None else (rule.backoff or policy.backoff).delay(claim.attempt, luck)
+    return _later(outcome, delay, error=error, charged=True)
+
+
+def _crashed(claim: Claim, alone: bool, error: TaskError | None) -> Transition:
+    if not alone:
+        return Transition(state=State.PENDING, outcome="lost", error=error, lost=True)
+    if claim.crashes + 1 < MAX_CRASHES:
+        return Transition(state=State.PENDING, outcome="crashed", error=error, lost=True, crashed=True)
+    evidence = error or TaskError(category="crash", message="the worker process died while it ran this task alone")
+    return Transition(
+        state=State.FAILED,
+        outcome="crashed",
+        error=msgspec.structs.replace(evidence, category="poison", retryable=False),
+        reason=f"poison: it killed its worker {MAX_CRASHES} times while alone in it",
+        lost=True,
+        crashed=True,
+    )
+
+
+def _later(
+    outcome: str,
+    delay: Span,
+    *,
+    reason: str | None = None,
+    error: TaskError | None = None,
+    charged: bool = False,
+) -> Transition:
+    state = State.SCHEDULED if delay > 0 else State.PENDING
+    return Transition(state=state, outcome=outcome, delay=delay, reason=reason, error=error, charged=charged)

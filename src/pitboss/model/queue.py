@@ -1,0 +1,75 @@
+"""A queue's settings and figures, and the checks on names that everybody shares."""
+
+import re
+
+import msgspec
+
+from pitboss.model.duration import Moment
+from pitboss.model.errors import InvalidInput
+from pitboss.model.limits import Window
+from pitboss.model.states import WAITING, State
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}\Z")
+
+
+class Queue(msgspec.Struct, frozen=True, kw_only=True):
+    """A named lane as the store has it, with the number of its tasks by state."""
+
+    name: str
+    paused: bool = False
+    paused_by: str | None = None
+    paused_at: Moment | None = None
+    capacity: int | None = None
+    rate: tuple[Window, ...] = ()
+    counts: dict[State, int] = {}
+
+    @property
+    def waiting(self) -> int:
+        return sum(self.counts.get(state, 0) for state in WAITING)
+
+
+class QueueChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What to change of a queue; what is UNSET stays as it is."""
+
+    paused: bool | msgspec.UnsetType = msgspec.UNSET
+    by: str | None = None
+    capacity: int | msgspec.UnsetType | None = msgspec.UNSET
+    rate: tuple[Window, ...] | msgspec.UnsetType = msgspec.UNSET
+
+
+class HandlerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A handler as data: what other processes need to enqueue by name and be checked."""
+
+    name: str
+    queue: str = "default"
+    policy: str = "{}"
+    schema: str = "{}"
+
+
+class Changed(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator's bulk act came to. `refused` names tasks that could not be changed; `more` wants a repeat."""
+
+    changed: int = 0
+    asked: int = 0
+    refused: tuple[str, ...] = ()
+    more: bool = False
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that operators want: a key, its JSON value, and the version at which it was last changed."""
+
+    key: str
+    value: str | None
+    version: int
+    by: str | None = None
+
+
+def checked_name(name: str, what: str) -> str:
+    """The name itself if it may name a queue, handler or tag."""
+    if not _NAME.match(name):
+        raise InvalidInput(
+            f"{name!r:.80} cannot name a {what}",
+            why="names are 1 to 128 letters, digits and _ . : - and begin with a letter, digit or _",
+            fix="choose a name of that form",
+        )
+    return name

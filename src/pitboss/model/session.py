@@ -1,0 +1,76 @@
+"""A manager's (or remote worker's) life in the store, and what the store tells it."""
+
+import msgspec
+
+from pitboss.model.canonical import Json
+from pitboss.model.duration import Moment, Span
+from pitboss.model.ids import TaskId
+from pitboss.model.task import Claim, Token
+
+DEFAULT_TTL: Span = 15_000_000
+
+
+class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Who opens a session. Host, boot id and pid let a successor on the same host prove it dead at once."""
+
+    host: str
+    boot_id: str = ""
+    pid: int = 0
+    kind: str = "manager"
+    handlers: tuple[str, ...] = ()
+    ttl: Span = DEFAULT_TTL
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """A session as the store has it. `number` grows and is never used again."""
+
+    number: int
+    info: SessionInfo
+    opened_at: Moment
+    expires_at: Moment
+    ended: bool = False
+    snapshot: Json | None = None
+
+
+class Renewal(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a heartbeat. Not alive: stop everything, the session is over."""
+
+    alive: bool
+    expires_at: Moment = 0
+    cancels: tuple[tuple[TaskId, Token], ...] = ()
+    desired: int = 0
+
+
+class Slot(msgspec.Struct, frozen=True, kw_only=True):
+    """Room for work: `free` tasks can start now, `ahead` more may wait in the manager's buffer."""
+
+    free: int
+    ahead: int = 0
+    queues: tuple[str, ...] | None = None
+    pool: str = "default"
+    worker: str = ""
+    keys: tuple[str, ...] = ()
+
+
+class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session can start. `handlers` None stands for every handler."""
+
+    session: int
+    slots: tuple[Slot, ...]
+    handlers: frozenset[str] | None = None
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """The claims, in the order in which they should start, and when there may be more without a ring."""
+
+    claims: list[Claim]
+    next_due: Moment | None = None
+
+
+class Reclaimed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sweep repaired. `more` says that the limit cut it short."""
+
+    lost: int = 0
+    cancelled: int = 0
+    released: int = 0
+    more: bool = False

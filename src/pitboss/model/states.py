@@ -1,0 +1,56 @@
+"""The states of a task and the legal moves between them; `docs/states.md` draws exactly this table."""
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Where a task is. Each word is the same in code, SQL, HTTP, CLI and dashboard."""
+
+    HELD = "held"
+    SCHEDULED = "scheduled"
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def finished(self) -> bool:
+        return self in FINISHED
+
+    @property
+    def waiting(self) -> bool:
+        return self in WAITING
+
+
+FINISHED = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})
+WAITING = frozenset({State.HELD, State.SCHEDULED, State.PENDING})
+
+# (from, to) -> the causes that may move a task so. None is "does not exist yet".
+MOVES: dict[tuple[State | None, State], tuple[str, ...]] = {
+    (None, State.HELD): ("put",),
+    (None, State.SCHEDULED): ("put",),
+    (None, State.PENDING): ("put",),
+    (State.HELD, State.PENDING): ("released",),
+    (State.HELD, State.SCHEDULED): ("released",),
+    (State.HELD, State.CANCELLED): ("cancel",),
+    (State.SCHEDULED, State.PENDING): ("due",),
+    (State.SCHEDULED, State.CANCELLED): ("cancel",),
+    (State.PENDING, State.HELD): ("handler unknown",),
+    (State.PENDING, State.RUNNING): ("claim",),
+    (State.PENDING, State.CANCELLED): ("cancel", "expired"),
+    (State.RUNNING, State.RUNNING): ("progress", "cancel asked"),
+    (State.RUNNING, State.COMPLETED): ("settle",),
+    (State.RUNNING, State.FAILED): ("settle",),
+    (State.RUNNING, State.CANCELLED): ("settle", "lost"),
+    (State.RUNNING, State.SCHEDULED): ("settle",),
+    (State.RUNNING, State.PENDING): ("settle", "lost"),
+    (State.FAILED, State.PENDING): ("retry",),
+    (State.FAILED, State.HELD): ("retry",),
+    (State.CANCELLED, State.PENDING): ("retry",),
+    (State.CANCELLED, State.HELD): ("retry",),
+}
+
+
+def may_move(source: State | None, target: State) -> bool:
+    return (source, target) in MOVES

@@ -1,0 +1,156 @@
+"""A task as it is put, as it is claimed and as it is read back. All values are frozen."""
+
+from typing import Any
+
+import msgspec
+
+from pitboss.model.canonical import Json, from_json
+from pitboss.model.duration import Moment, Span
+from pitboss.model.ids import TaskId
+from pitboss.model.states import State
+
+
+class Token(msgspec.Struct, frozen=True, array_like=True):
+    """The right to speak for a task: who claimed it, and which claim of that task it was.
+
+    The claim number grows with every claim and never repeats, so a writer that was replaced is known by its token
+    even where a release or a loss left the attempt number as it was.
+    """
+
+    session: int
+    claim: int
+
+    def __str__(self) -> str:
+        return f"{self.session}.{self.claim}"
+
+
+class Unique(msgspec.Struct, frozen=True):
+    """One task per key: while that task is unfinished, or for a period after it was put, finished or not."""
+
+    key: str
+    period: Span | None = None
+
+
+class NewTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A task on its way into the store. A delay counts from the store's clock; a moment is taken as it is."""
+
+    id: TaskId
+    handler: str
+    queue: str = "default"
+    params: Json = "{}"
+    priority: int = 0
+    run_at: Moment | None = None
+    delay: Span | None = None
+    unique: Unique | None = None
+    max_attempts: int | None = None
+    timeout: Span | None = None
+    expires_at: Moment | None = None
+    expires_in: Span | None = None
+    tags: tuple[str, ...] = ()
+    parent: TaskId | None = None
+
+    def due(self, now: Moment) -> Moment | None:
+        """When it may run, if that is later than now."""
+        at = self.run_at if self.delay is None else now + self.delay
+        return at if at is not None and at > now else None
+
+    def expiry(self, now: Moment) -> Moment | None:
+        return self.expires_at if self.expires_in is None else now + self.expires_in
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """What a put came to: the task itself, or the task that was met (same id or same unique key)."""
+
+    id: TaskId
+    created: bool
+    state: State
+    reason: str | None = None
+
+
+class TaskError(msgspec.Struct, frozen=True, kw_only=True):
+    """Why an attempt failed. `category` is what retry rules look at; `fingerprint` groups like failures."""
+
+    category: str
+    message: str
+    type: str = ""
+    traceback: str = ""
+    fingerprint: str = ""
+    retryable: bool = True
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """A task handed to a session. Carries what is needed to run it and to decide what comes of it."""
+
+    id: TaskId
+    token: Token
+    handler: str
+    queue: str
+    params: Json
+    attempt: int
+    priority: int = 0
+    max_attempts: int | None = None
+    timeout: Span | None = None
+    losses: int = 0
+    crashes: int = 0
+    created_at: Moment = 0
+    claimed_at: Moment = 0
+    expires_at: Moment | None = None
+    parent: TaskId | None = None
+    tags: tuple[str, ...] = ()
+    slot: int = 0
+
+    @property
+    def alone(self) -> bool:
+        """A task that was lost before runs by itself, so that a crash condemns nobody else."""
+        return self.losses > 0
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """A task as the ledger shows it."""
+
+    id: TaskId
+    handler: str
+    queue: str
+    state: State
+    params: Json
+    priority: int = 0
+    created_at: Moment = 0
+    run_at: Moment | None = None
+    attempts: int = 0
+    max_attempts: int | None = None
+    timeout: Span | None = None
+    expires_at: Moment | None = None
+    unique_key: str | None = None
+    tags: tuple[str, ...] = ()
+    parent: TaskId | None = None
+    reason: str | None = None
+    progress: int | None = None
+    note: str | None = None
+    result: Json | None = None
+    error: TaskError | None = None
+    outcome: str | None = None
+    session: int | None = None
+    claim: int = 0
+    worker: str | None = None
+    started_at: Moment | None = None
+    finished_at: Moment | None = None
+    losses: int = 0
+    crashes: int = 0
+    cancel_asked: bool = False
+
+    def value(self) -> Any:
+        """The result as a Python value."""
+        return None if self.result is None else from_json(self.result)
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a task, in the order of claims: who, when, and what came of it."""
+
+    claim: int
+    attempt: int
+    outcome: str
+    started_at: Moment
+    ended_at: Moment
+    session: int | None = None
+    worker: str | None = None
+    error: TaskError | None = None
