@@ -4,6 +4,7 @@ UTF-8, no white space, keys sorted. What some store could not hold or would chan
 lone surrogates, integers over 64 bits, input that is too deep or too long) is refused here, before any engine sees it.
 """
 
+import re
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +14,7 @@ from pitboss.model.errors import InvalidInput
 Json = str
 MAX_BYTES: Final = 1_048_576
 MAX_DEPTH: Final = 64
+_LONG_NUMBER: Final = re.compile(rb"\d{19}")
 _encoder = msgspec.json.Encoder(order="sorted")
 
 
@@ -62,9 +64,14 @@ def printable(text: str, limit: int = 65_536) -> str:
 
 
 def _suspicious(data: bytes) -> bool:
-    # The encoder writes NaN and infinity as null, NUL as \u0000, and shows depth as opening brackets. Text without
-    # these signs needs no walk in Python; that is nearly all text there is.
-    return b"null" in data or b"\\u0000" in data or data.count(b"[") + data.count(b"{") > MAX_DEPTH
+    # The encoder writes NaN and infinity as null, NUL as \u0000, integers of any length, and shows depth as opening
+    # brackets. Text without these signs needs no walk in Python; that is nearly all text there is.
+    return (
+        b"null" in data
+        or b"\\u0000" in data
+        or data.count(b"[") + data.count(b"{") > MAX_DEPTH
+        or _LONG_NUMBER.search(data) is not None
+    )
 
 
 def _refused(value: object, what: str, error: Exception) -> InvalidInput:
