@@ -1,0 +1,248 @@
+"""App: what users import. It holds declarations and opens nothing until something is enqueued."""
+
+import asyncio
+import inspect
+import os
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+
+from pitboss.client.bridge import Bridge
+from pitboss.client.client import Client
+from pitboss.client.handle import Handle
+from pitboss.client.handler import Handler
+from pitboss.client.options import Options
+from pitboss.model.duration import SECOND, span
+from pitboss.model.errors import InvalidInput
+from pitboss.model.ids import IdMaker
+from pitboss.model.policy import Backoff, Policy, Rule
+from pitboss.model.queue import HandlerInfo, checked_name
+from pitboss.model.signals import Time
+from pitboss.model.task import NewTask, Placed
+
+if TYPE_CHECKING:
+    from pitboss.client.params import Params
+    from pitboss.engines.protocol import Clock
+    from pitboss.wiring import Store
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+_LIMIT = 15.0
+
+
+class _Decorator:
+    """Types of `@app.task(...)`: keeps the parameters, and knows the result of sync and async functions."""
+
+    def __init__(self, make: Callable[[Callable[..., Any]], Handler[Any, Any, Any]]) -> None:
+        self._make = make
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Handler[P, R, Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Handler[P, R, R]: ...
+
+    def __call__(self, function: Callable[..., Any]) -> Handler[Any, Any, Any]:
+        return self._make(function)
+
+
+class App:
+    """Handlers, and where their tasks are stored: a URL, else `PITBOSS_STORE`, else a SQLite file."""
+
+    def __init__(self, store: str | None = None) -> None:
+        self.handlers: dict[str, Handler[Any, Any, Any]] = {}
+        self._store_url = store
+        self._ids: IdMaker | None = None
+        self._lock = threading.Lock()
+        self._link: _Link | None = None
+
+    def __enter__(self) -> "App":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        max_attempts: int = 5,
+        backoff: Backoff | None = None,
+        timeout: Time | None = None,
+        rules: Mapping[str, Rule] | None = None,
+        **options: Any,
+    ) -> _Decorator:
+        """Declare a handler. `name` is how the store knows it (the function's name by default) and should never change.
+
+        The further options (`priority`, `tags`, `key`, `expires_in` …) are those of `Handler.using`.
+        """
+        limit = None if timeout is None else span(timeout, what="timeout")
+        policy = Policy(max_attempts=max_attempts, backoff=backoff or Backoff(), timeout=limit, rules=dict(rules or {}))
+        defaults = Options().changed(**options)
+
+        def declare(function: Callable[..., Any]) -> Handler[Any, Any, Any]:
+            known_as = name or function.__name__
+            handler: Handler[Any, Any, Any] = Handler(
+                function, self, name=known_as, queue=queue, policy=policy, options=defaults
+            )
+            self._add(handler)
+            return handler
+
+        return _Decorator(declare)
+
+    def send(self, name: str, params: Mapping[str, Any] | None = None, **options: Any) -> Handle[Any]:
+        """Enqueue by name: a handler of this app, or one that only other processes know."""
+        limit = _LIMIT + _wait_of(options)
+        placed = self._linked().bridge.run(self._send(name, params or {}, options), limit=limit, what="enqueueing")
+        return self._handle(name, placed)
+
+    async def asend(self, name: str, params: Mapping[str, Any] | None = None, **options: Any) -> Handle[Any]:
+        """As `send`, for async callers."""
+        placed = await self._linked().bridge.arun(self._send(name, params or {}, options))
+        return self._handle(name, placed)
+
+    def describe(self) -> list[HandlerInfo]:
+        """Every handler as data."""
+        return [handler.describe() for handler in self.handlers.values()]
+
+    def use(self, store: "Store | str", *, clock: "Clock | None" = None) -> None:
+        """Put the app on another store from now on: an engine that nobody has opened, or a URL."""
+        self.close()
+        from pitboss import wiring
+
+        self._link = _Link(wiring.make_engine(store, clock=clock) if isinstance(store, str) else store, clock)
+
+    def close(self) -> None:
+        """Let go of the store. The next enqueue opens it again."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+    # What handlers and handles ask of their app.
+
+    def new_id(self) -> str:
+        with self._lock:
+            if self._ids is None:
+                from pitboss import wiring
+
+                self._ids = IdMaker(wiring.SystemClock().now, wiring.randbits())
+            return self._ids()
+
+    def params_of(self, name: str, function: Callable[..., Any]) -> "Params":
+        from pitboss.client.params import Params
+
+        return Params(name, function)
+
+    def place(self, tasks: list[NewTask], options: Options) -> list[Placed]:
+        if options.within is not None:
+            placed: list[Placed] = self._place_within(tasks, options)
+            return placed
+        limit = _LIMIT + (options.wait or 0) / SECOND
+        return self._linked().bridge.run(self._place(tasks, options), limit=limit, what="enqueueing")
+
+    async def aplace(self, tasks: list[NewTask], options: Options) -> list[Placed]:
+        if options.within is not None:
+            answer = self._place_within(tasks, options)
+            placed: list[Placed] = await answer if inspect.isawaitable(answer) else answer
+            return placed
+        return await self._linked().bridge.arun(self._place(tasks, options))
+
+    def ask(self, work: Callable[[Client], Coroutine[Any, Any, T]], *, limit: float, what: str) -> T:
+        return self._linked().bridge.run(self._ask(work), limit=limit, what=what)
+
+    async def aask(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+        return await self._linked().bridge.arun(self._ask(work))
+
+    def _add(self, handler: Handler[Any, Any, Any]) -> None:
+        if handler.name in self.handlers:
+            raise InvalidInput(
+                f'there are two handlers named "{handler.name}"',
+                why=f"tasks are stored under that name; {self.handlers[handler.name].function} has it",
+                fix="give one of them another name with @app.task(name=…)",
+            )
+        self.handlers[handler.name] = handler
+
+    def _handle(self, name: str, placed: Placed) -> Handle[Any]:
+        handler = self.handlers.get(name)
+        return Handle(self, placed, handler.params.unpack_result if handler else None)
+
+    async def _send(self, name: str, params: Mapping[str, Any], options: dict[str, Any]) -> Placed:
+        handler = self.handlers.get(name)
+        if handler is not None:
+            chosen = handler.using(**options) if options else handler
+            return (await self._place([chosen.prepared_from(params)], chosen.options))[0]
+        from pitboss.client import schema
+
+        client = await self._linked().client()
+        known = await client.lookup(name) or HandlerInfo(name=checked_name(name, "task"))
+        queue = checked_name(options.pop("queue", known.queue), "queue")
+        chosen_options = Options().changed(**options)
+        task = chosen_options.task(
+            task_id=self.new_id(), handler=name, queue=queue, params=schema.checked(known, params), parent=None
+        )
+        return (await client.put([task], wait=chosen_options.wait))[0]
+
+    async def _place(self, tasks: list[NewTask], options: Options) -> list[Placed]:
+        client = await self._linked().client()
+        if any(client.unmet(task.handler) for task in tasks):
+            await client.introduce(self.describe())
+        return await client.put(tasks, wait=options.wait)
+
+    def _place_within(self, tasks: list[NewTask], options: Options) -> Any:
+        from pitboss.engines.protocol import Within
+
+        engine = self._linked().engine
+        if not isinstance(engine, Within):
+            raise InvalidInput(
+                f"the {engine.name} engine cannot enqueue within a caller's transaction",
+                why="only SQL stores share a transaction with your own data",
+                fix="leave within= out, or use SQLite or PostgreSQL",
+            )
+        return engine.put_within(options.within, tasks)
+
+    async def _ask(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+        return await work(await self._linked().client())
+
+    def _linked(self) -> "_Link":
+        with self._lock:
+            # A fork takes the object along but not the thread behind it.
+            if self._link is None or self._link.pid != os.getpid():
+                from pitboss import config, wiring
+
+                url = config.load(store=self._store_url).store
+                self._link = _Link(wiring.make_engine(url), None)
+            return self._link
+
+
+class _Link:
+    """An app's way to its store: a private loop, and in it the engine, opened at the first question."""
+
+    def __init__(self, engine: "Store", clock: "Clock | None") -> None:
+        from pitboss import wiring
+
+        self.engine, self.bridge, self.pid = engine, Bridge(), os.getpid()
+        self._client = Client(engine, clock or wiring.SystemClock())
+        self._opening: asyncio.Future[None] | None = None
+
+    async def client(self) -> Client:
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self.engine.open())
+        try:
+            await asyncio.shield(self._opening)
+        except Exception:
+            self._opening = None
+            raise
+        return self._client
+
+    def close(self) -> None:
+        if self.pid == os.getpid():
+            if self._opening is not None:
+                self.bridge.run(self.engine.close(), limit=_LIMIT, what="closing the store")
+            self.bridge.close()
+
+
+def _wait_of(options: Mapping[str, Any]) -> float:
+    wait = options.get("wait")
+    return 0.0 if wait is None else span(wait, what="wait") / SECOND

@@ -1,0 +1,104 @@
+"""Asking a store: put tasks, look at one, wait for its end, cancel it."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from pitboss.client.store import Store
+from pitboss.engines.protocol import Clock
+from pitboss.model.duration import SECOND, Span, spoken
+from pitboss.model.errors import NotFound, QueueFull, StoreUnavailable, TimedOutWaiting
+from pitboss.model.filter import by
+from pitboss.model.ids import TaskId
+from pitboss.model.queue import HandlerInfo
+from pitboss.model.states import State
+from pitboss.model.task import NewTask, Placed, Task
+
+_PATIENCE: Span = 5 * SECOND
+_FIRST_PAUSE = 0.002
+_LONGEST_PAUSE = 0.25
+
+
+class Client:
+    """The async core. One per event loop; `clock` only measures waiting, the store's own clock decides the rest."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store, self._clock = store, clock
+        self._known: set[str] = set()
+
+    def unmet(self, handler: str) -> bool:
+        """True while this client has not made sure that the store knows the handler."""
+        return handler not in self._known
+
+    async def lookup(self, name: str) -> HandlerInfo | None:
+        """A handler as the store's registry has it."""
+        return next((handler for handler in await self.store.handlers() if handler.name == name), None)
+
+    async def introduce(self, handlers: Iterable[HandlerInfo]) -> None:
+        """Make handlers known to the store, so that their tasks are not held. Never replaces what a manager wrote."""
+        wanted = {handler.name: handler for handler in handlers if handler.name not in self._known}
+        if not wanted:
+            return
+        there = {handler.name for handler in await self.store.handlers()}
+        missing = [handler for name, handler in wanted.items() if name not in there]
+        if missing:
+            await self.store.register(missing)
+        self._known.update(wanted)
+
+    async def put(self, tasks: Sequence[NewTask], *, wait: Span | None = None) -> list[Placed]:
+        """Store tasks. `wait` is how long to wait for room in a full queue; None refuses at once.
+
+        A store that is away for a moment is asked again: the ids make a repeated put harmless.
+        """
+        started = self._clock.now()
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                return await self.store.put(tasks)
+            except QueueFull as error:
+                self._still_time(started, wait or 0, error)
+            except StoreUnavailable as error:
+                self._still_time(started, _PATIENCE, error)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def get(self, task: TaskId) -> Task:
+        found = (await self.store.get([task]))[0]
+        if found is None:
+            raise NotFound(
+                f"task {task} is not in the store",
+                why="it was never put there, or it finished long ago and was pruned",
+                fix="check the id and the store's URL; the retention settings say how long finished tasks stay",
+            )
+        return found
+
+    async def finished(self, task: TaskId, *, timeout: Span | None) -> Task:
+        """The task once it has ended, waited for by looking ever less often."""
+        started = self._clock.now()
+        pause = _FIRST_PAUSE
+        while True:
+            found = await self.get(task)
+            if found.state.finished:
+                return found
+            left = None if timeout is None else started + timeout - self._clock.now()
+            if left is not None and left <= 0:
+                raise _too_late(found, timeout or 0)
+            await asyncio.sleep(pause if left is None else min(pause, left / SECOND))
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+    async def cancel(self, task: TaskId, *, reason: str = "") -> State:
+        """Cancel a waiting task, or ask a running one to stop; its state afterwards."""
+        await self.store.cancel(by(id=task), reason=reason)
+        return (await self.get(task)).state
+
+    def _still_time(self, started: int, patience: Span, error: Exception) -> None:
+        if self._clock.now() - started >= patience:
+            raise error
+
+
+def _too_late(task: Task, timeout: Span) -> TimedOutWaiting:
+    held = f" (held: {task.reason})" if task.state is State.HELD else ""
+    return TimedOutWaiting(
+        f"task {task.id} ({task.handler}) did not end within {spoken(timeout)}",
+        why=f"it is {task.state}{held}; it goes on by itself",
+        fix="wait longer, or look whether a manager runs that serves its queue",
+    )

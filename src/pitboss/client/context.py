@@ -1,0 +1,120 @@
+"""What a running handler knows about its task, and what it can tell about it."""
+
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from pitboss.model.errors import InvalidInput
+from pitboss.model.ids import TaskId
+from pitboss.model.task import Claim, NewTask, Token
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_current: ContextVar["Context"] = ContextVar("pitboss_context")
+MAX_PERCENT = 100
+MAX_NOTE = 500
+
+
+class Context:
+    """A handler's view of its own task. Get it as a parameter annotated `Context`, or through `pitboss.ctx`."""
+
+    def __init__(
+        self,
+        claim: Claim,
+        *,
+        report: Callable[[int, str | None], None] | None = None,
+        prepare: Callable[[str, Mapping[str, Any], Mapping[str, Any]], NewTask] | None = None,
+    ) -> None:
+        self.task = claim
+        self._report, self._prepare = report, prepare
+        self._follow_ups: list[NewTask] = []
+        self._cancelled = False
+
+    @property
+    def id(self) -> TaskId:
+        return self.task.id
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first attempt."""
+        return self.task.attempt
+
+    @property
+    def token(self) -> Token:
+        """Grows with every claim: hand it to systems that can refuse an outdated writer."""
+        return self.task.token
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same over all attempts of this task: hand it to systems that can recognise a repetition."""
+        return self.task.id
+
+    @property
+    def cancelled(self) -> bool:
+        """True once somebody asked to cancel this task. A coroutine is cancelled anyway; a thread must look."""
+        return self._cancelled
+
+    def progress(self, percent: int, note: str | None = None) -> None:
+        """Say how far it is, from 0 to 100, with a short note. Best effort: it does not wait for the store."""
+        if not 0 <= percent <= MAX_PERCENT:
+            raise InvalidInput(f"progress {percent} is not a percentage", why="it goes from 0 to 100", fix="scale it")
+        if self._report:
+            self._report(int(percent), note[:MAX_NOTE] if note else note)
+
+    def enqueue(self, task: Any, /, *args: Any, **params: Any) -> TaskId:
+        """Add a follow-up task, stored in the same act as this task's success: both happen, or neither.
+
+        `task` is a handler (or `handler.using(...)`), or the name of one.
+        """
+        new: NewTask = task.prepared(*args, **params) if hasattr(task, "prepared") else self._by_name(task, params)
+        self._follow_ups.append(new)
+        return new.id
+
+    def follow_ups(self) -> tuple[NewTask, ...]:
+        return tuple(self._follow_ups)
+
+    def ask_to_stop(self) -> None:
+        self._cancelled = True
+
+    @contextmanager
+    def running(self) -> "Iterator[None]":
+        """Makes this the context that `pitboss.ctx` means."""
+        mark = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(mark)
+
+    def _by_name(self, name: str, params: Mapping[str, Any]) -> NewTask:
+        if self._prepare is None:
+            raise InvalidInput(
+                f"{name!r} cannot be enqueued by name here",
+                why="a handler that is called directly has no app to look the name up in",
+                fix="pass the handler itself",
+            )
+        return self._prepare(name, params, {})
+
+
+class _Current(Context):
+    """Stands for the context of whatever task is running here."""
+
+    def __init__(self) -> None:
+        pass
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("__"):
+            return object.__getattribute__(self, name)
+        context = _current.get(None)
+        if context is None:
+            raise RuntimeError("pitboss.ctx only works inside a handler: no task is running here")
+        return getattr(context, name)
+
+
+ctx: Context = _Current()
+
+
+def current() -> Context | None:
+    """The context of the task that runs here, if one does."""
+    return _current.get(None)

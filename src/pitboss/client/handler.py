@@ -1,0 +1,151 @@
+"""A function with its policy: what `@app.task` makes of it."""
+
+import inspect
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import cached_property, update_wrapper
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast
+
+import msgspec
+
+from pitboss.client.context import Context, current
+from pitboss.client.handle import Handle
+from pitboss.client.options import Options
+from pitboss.model.canonical import Json
+from pitboss.model.policy import Policy
+from pitboss.model.queue import HandlerInfo, checked_name
+from pitboss.model.task import Claim, NewTask, Placed, Token
+
+if TYPE_CHECKING:
+    from pitboss.client.params import Params
+
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C")
+T = TypeVar("T")
+
+
+class Outbox(Protocol):
+    """Where a handler's tasks go: the app it was declared in."""
+
+    def new_id(self) -> str: ...
+
+    def params_of(self, name: str, function: Callable[..., Any]) -> "Params": ...
+
+    def place(self, tasks: list[NewTask], options: Options) -> list[Placed]: ...
+
+    async def aplace(self, tasks: list[NewTask], options: Options) -> list[Placed]: ...
+
+    def ask(self, work: Callable[[Any], Coroutine[Any, Any, T]], *, limit: float, what: str) -> T: ...
+
+    async def aask(self, work: Callable[[Any], Coroutine[Any, Any, T]]) -> T: ...
+
+
+class Handler(Generic[P, R, C]):
+    """A function that runs as a task. Called plainly it just runs; `enqueue` stores a task for it.
+
+    `P` are its parameters, `R` is what its task results in, `C` what a plain call returns.
+    """
+
+    def __init__(
+        self, function: Callable[P, C], outbox: Outbox, *, name: str, queue: str, policy: Policy, options: Options
+    ) -> None:
+        update_wrapper(self, function)
+        self.function, self._outbox = function, outbox
+        self.name, self.queue = checked_name(name, "task"), checked_name(queue, "queue")
+        self.policy, self.options = policy, options
+        self.is_async = inspect.iscoroutinefunction(function)
+
+    def __repr__(self) -> str:
+        return f"<Handler {self.name} on queue {self.queue}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
+        """Run the function here and now. Outside a task, it gets a context of its own."""
+        if current() is not None:
+            return self.function(*args, **kwargs)
+        context = self._inline_context()
+        for name, kind in self.params.injected.items():
+            if kind is Context and name not in kwargs:
+                kwargs[name] = context
+        if self.is_async:
+            work = cast("Coroutine[Any, Any, Any]", self.function(*args, **kwargs))
+            return cast("C", _run_within(context, work))
+        with context.running():
+            return self.function(*args, **kwargs)
+
+    @cached_property
+    def params(self) -> "Params":
+        return self._outbox.params_of(self.name, self.function)
+
+    def using(self, **options: Any) -> "Handler[P, R, C]":
+        """The same handler with other options: `fetch.using(delay="10m", key="u:1").enqueue(...)`."""
+        other: Handler[P, R, C] = Handler(
+            self.function,
+            self._outbox,
+            name=self.name,
+            queue=options.pop("queue", self.queue),
+            policy=self.policy,
+            options=self.options.changed(**options),
+        )
+        other.__dict__["params"] = self.params
+        return other
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Store a task; when this returns, it survives anything. Refuses arguments that do not fit the function."""
+        return self._handles(self._outbox.place([self.prepared(*args, **kwargs)], self.options))[0]
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """As `enqueue`, for async callers."""
+        return self._handles(await self._outbox.aplace([self.prepared(*args, **kwargs)], self.options))[0]
+
+    def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Handle[R]]:
+        """Store many tasks in one act, each given by its arguments' names: all of them, or none."""
+        return self._handles(self._outbox.place(self._prepared_many(calls), self.options))
+
+    async def aenqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Handle[R]]:
+        """As `enqueue_many`, for async callers."""
+        return self._handles(await self._outbox.aplace(self._prepared_many(calls), self.options))
+
+    def prepared(self, *args: P.args, **kwargs: P.kwargs) -> NewTask:
+        """The task that a call would store."""
+        return self._new(self.params.pack(args, kwargs))
+
+    def prepared_from(self, params: Mapping[str, Any]) -> NewTask:
+        """The task for parameters given by name."""
+        return self._new(self.params.check(params))
+
+    def describe(self) -> HandlerInfo:
+        """This handler as data, for the store's registry."""
+        policy = msgspec.json.encode(self.policy).decode()
+        return HandlerInfo(name=self.name, queue=self.queue, policy=policy, schema=self.params.schema())
+
+    def _prepared_many(self, calls: Iterable[Mapping[str, Any]]) -> list[NewTask]:
+        return [self.prepared_from(call) for call in calls]
+
+    def _new(self, params: Json) -> NewTask:
+        parent = current()
+        return self.options.task(
+            task_id=self._outbox.new_id(),
+            handler=self.name,
+            queue=self.queue,
+            params=params,
+            parent=parent.id if parent else None,
+        )
+
+    def _handles(self, placed: list[Placed]) -> list[Handle[R]]:
+        return [Handle(self._outbox, one, self.params.unpack_result) for one in placed]
+
+    def _inline_context(self) -> Context:
+        claim = Claim(
+            id=self._outbox.new_id(),
+            token=Token(0, 1),
+            handler=self.name,
+            queue=self.queue,
+            params="{}",
+            attempt=1,
+        )
+        return Context(claim)
+
+
+async def _run_within(context: Context, work: Coroutine[Any, Any, Any]) -> Any:
+    with context.running():
+        return await work

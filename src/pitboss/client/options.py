@@ -1,0 +1,113 @@
+"""What one enqueue may say beyond its arguments."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from pitboss.model.canonical import Json
+from pitboss.model.duration import SECOND, Moment, Span, span
+from pitboss.model.errors import InvalidInput
+from pitboss.model.ids import TaskId
+from pitboss.model.queue import checked_name
+from pitboss.model.task import NewTask, Unique
+
+PRIORITIES = range(-32_768, 32_768)
+MAX_KEY = 512
+_SPANS = ("delay", "timeout", "expires_in", "key_period", "wait")
+_MOMENTS = ("run_at", "expires_at")
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Checked options. Times are spans and moments here; people write "10m" or datetimes."""
+
+    priority: int = 0
+    delay: Span | None = None
+    run_at: Moment | None = None
+    key: str | None = None
+    key_period: Span | None = None
+    max_attempts: int | None = None
+    timeout: Span | None = None
+    expires_in: Span | None = None
+    expires_at: Moment | None = None
+    tags: tuple[str, ...] = ()
+    wait: Span | None = None
+    within: Any = None
+
+    def changed(self, **options: Any) -> "Options":
+        """These options with others on top; refuses what it does not know or cannot accept."""
+        unknown = sorted(set(options) - set(self.__struct_fields__))
+        if unknown:
+            raise InvalidInput(
+                f"there is no option {', '.join(unknown)}",
+                why="a mistyped option would be ignored silently",
+                fix=f"the options are queue, {', '.join(self.__struct_fields__)}",
+            )
+        return msgspec.structs.replace(self, **{name: _checked(name, value) for name, value in options.items()})
+
+    def task(self, *, task_id: TaskId, handler: str, queue: str, params: Json, parent: TaskId | None) -> NewTask:
+        # Keys of different handlers do not meet: "u:1" of one is not "u:1" of another.
+        unique = None if self.key is None else Unique(f"{handler}/{self.key}", self.key_period)
+        return NewTask(
+            id=task_id,
+            handler=handler,
+            queue=queue,
+            params=params,
+            parent=parent,
+            priority=self.priority,
+            delay=self.delay,
+            run_at=self.run_at,
+            unique=unique,
+            max_attempts=self.max_attempts,
+            timeout=self.timeout,
+            expires_in=self.expires_in,
+            expires_at=self.expires_at,
+            tags=self.tags,
+        )
+
+
+def _checked(name: str, value: Any) -> Any:
+    if value is None or name == "within":
+        return value
+    if name in _SPANS:
+        return span(value, what=name)
+    if name in _MOMENTS:
+        return _moment(name, value)
+    match name:
+        case "priority":
+            return _number(name, value, PRIORITIES)
+        case "max_attempts":
+            return _number(name, value, range(1, 1_000_001))
+        case "tags":
+            return tuple(checked_name(tag, "tag") for tag in ((value,) if isinstance(value, str) else value))
+    return _key(value)
+
+
+def _moment(name: str, value: Any) -> Moment:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InvalidInput(
+            f"{name}={value!r:.60} is not a moment",
+            why="a moment is a datetime with a time zone; without one it means different times on different machines",
+            fix=f"pass datetime(..., tzinfo=UTC), or a span with {'delay' if name == 'run_at' else 'expires_in'}=…",
+        )
+    return round(value.astimezone(UTC).timestamp() * SECOND)
+
+
+def _number(name: str, value: Any, valid: range) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value not in valid:
+        raise InvalidInput(
+            f"{name}={value!r:.60} cannot be used",
+            why=f"it is a whole number from {valid.start} to {valid.stop - 1}",
+            fix="choose one in that range",
+        )
+    return value
+
+
+def _key(value: Any) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_KEY or "\0" in value:
+        raise InvalidInput(
+            f"key={value!r:.60} cannot be a unique key",
+            why=f"a key is text of 1 to {MAX_KEY} characters",
+            fix="build it from what makes the task unique, such as an account's id",
+        )
+    return value

@@ -1,0 +1,28 @@
+"""Checks parameters against a JSON Schema from the registry: for tasks that are enqueued by name alone."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jsonschema_rs
+
+from pitboss.client.params import MAX_PARAMS_BYTES
+from pitboss.model.canonical import Json, from_json, to_json
+from pitboss.model.errors import InvalidInput
+from pitboss.model.queue import HandlerInfo
+
+
+def checked(handler: HandlerInfo, params: Mapping[str, Any]) -> Json:
+    """Canonical JSON of the parameters, or `InvalidInput` that names what does not fit the handler's schema."""
+    text = to_json(params, what=f"params of {handler.name}", max_bytes=MAX_PARAMS_BYTES)
+    validator = jsonschema_rs.validator_for(from_json(handler.schema))
+    faults = [
+        f"{'.'.join(str(step) for step in error.instance_path) or 'params'}: {error.message}"
+        for error in validator.iter_errors(from_json(text))
+    ]
+    if faults:
+        raise InvalidInput(
+            f'the params do not fit task "{handler.name}"',
+            why="; ".join(faults[:5]),
+            fix="send what the handler's schema asks for; nothing was enqueued",
+        )
+    return text

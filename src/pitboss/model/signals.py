@@ -1,0 +1,45 @@
+"""What a handler raises to say something other than "it worked" or "it broke". Signals are not errors."""
+
+from datetime import timedelta
+
+from pitboss.model.duration import Span, span
+
+Time = float | str | timedelta
+
+
+class Signal(BaseException):
+    """Base of the signals. Outside `Exception`, so that a handler's own `except Exception` does not swallow one."""
+
+
+class Retry(Signal):
+    """Try again, after a time of my choice or the policy's. Costs an attempt; fails when they are used up."""
+
+    def __init__(self, reason: str = "", *, after: Time | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.after: Span | None = None if after is None else span(after, what="Retry(after=…)")
+
+
+class Snooze(Signal):
+    """Not now: run again after this time. Costs no attempt."""
+
+    def __init__(self, delay: Time, reason: str = "") -> None:
+        super().__init__(reason)
+        self.delay: Span = span(delay, what="Snooze(delay)")
+        self.reason = reason
+
+
+class Cancel(Signal):
+    """Give up for good, without calling it a failure."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Fail(Signal):
+    """Failed for good: do not try again, whatever the policy says."""
+
+    def __init__(self, reason: str = "", *, category: str = "error") -> None:
+        super().__init__(reason)
+        self.reason, self.category = reason, category
