@@ -61,7 +61,7 @@ class Book:
 
     def pending(self, queues: Iterable[str]) -> Iterator[Task]:
         """Pending tasks of these queues as they should run: priority, then age."""
-        ranks = sorted(rank for queue in queues for rank in self._pending[queue])
+        ranks = sorted(rank for queue in set(queues) for rank in self._pending[queue])
         return (self.tasks[task] for _, task in ranks)
 
     def has_pending(self, queue: str) -> bool:
@@ -110,7 +110,7 @@ class Book:
             if key is not None:
                 fresh_keys.add(key)
         for name in sorted(asked):
-            capacity = self.queue(name).capacity
+            capacity = self.queues[name].capacity if name in self.queues else None
             if capacity is not None and self.waiting(name) + asked[name] > capacity:
                 raise QueueFull(name, capacity, self.waiting(name), asked[name])
 
