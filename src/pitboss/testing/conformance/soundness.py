@@ -1,0 +1,43 @@
+"""What holds of every task at every moment, whatever was done to the store."""
+
+import msgspec
+
+from pitboss.model.states import MOVES, State
+from pitboss.model.task import Task
+
+# One claim may let a scheduled task fall due and take, hold or cancel it; only the ends are seen from outside.
+_SEEN_AS_ONE = {(State.SCHEDULED, state) for state in (State.RUNNING, State.HELD, State.CANCELLED)}
+_FIXED = ("handler", "queue", "params", "priority", "created_at", "max_attempts", "timeout", "unique_key", "tags")
+
+
+def assert_sound(task: Task, before: Task | None, *, revived: bool = False) -> None:
+    """The task's fields agree with its state, and with what it was before."""
+    _assert_consistent(task)
+    if before is None:
+        assert (None, task.state) in MOVES, f"a task came into being as {task.state}"
+        return
+    move = (before.state, task.state)
+    assert task.state is before.state or move in MOVES or move in _SEEN_AS_ONE, f"illegal move {move} of {task}"
+    for field in (*_FIXED, "parent"):
+        assert getattr(task, field) == getattr(before, field), f"{field} changed: {before} became {task}"
+    assert before.claim <= task.claim <= before.claim + 1, f"the claim number jumped: {before} became {task}"
+    if not revived:
+        for field in ("attempts", "losses", "crashes"):
+            assert getattr(task, field) >= getattr(before, field), f"{field} fell: {before} became {task}"
+    if task.state.finished and task.state is before.state:
+        assert task == before, f"a finished task changed: {before} became {task}"
+
+
+def _assert_consistent(task: Task) -> None:
+    shown = msgspec.to_builtins(task)
+    assert (task.finished_at is not None) == task.state.finished, f"finished_at does not fit the state: {shown}"
+    if task.state is State.RUNNING:
+        assert task.session is not None, f"running for nobody: {shown}"
+        assert task.started_at is not None, f"running since never: {shown}"
+        assert task.claim > 0, f"running without a claim: {shown}"
+    if task.state is State.SCHEDULED:
+        assert task.run_at is not None, f"scheduled for never: {shown}"
+    if task.state is State.HELD:
+        assert task.reason, f"held without a reason: {shown}"
+    assert not task.cancel_asked or task.state is State.RUNNING, f"asked to cancel, but not running: {shown}"
+    assert task.result is None or task.state is State.COMPLETED, f"a result without completion: {shown}"
