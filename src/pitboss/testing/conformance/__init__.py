@@ -17,7 +17,9 @@ import pytest
 
 from pitboss.testing.conformance.bench import Bench, MakeEngine, Store
 from pitboss.testing.conformance.claiming import Claiming
+from pitboss.testing.conformance.fencing import Fencing
 from pitboss.testing.conformance.putting import Putting
+from pitboss.testing.conformance.settling import Settling
 
 
 class Subject:
@@ -30,8 +32,8 @@ class Subject:
         return Bench(make_engine)
 
 
-class Conformance(Subject, Claiming, Putting):
+class Conformance(Subject, Claiming, Fencing, Putting, Settling):
     """All of it."""
 
 
-__all__ = ["Bench", "Claiming", "Conformance", "MakeEngine", "Putting", "Store", "Subject"]
+__all__ = ["Bench", "Claiming", "Conformance", "Fencing", "MakeEngine", "Putting", "Settling", "Store", "Subject"]

@@ -22,13 +22,14 @@ from pitboss.engines.protocol import (
     Settlement,
     Verdict,
 )
+from pitboss.model.duration import span
 from pitboss.model.filter import EVERYTHING, Filter, by
 from pitboss.model.ids import IdMaker, TaskId
 from pitboss.model.outcome import Completed, Outcome, Transition, decide, progressed
 from pitboss.model.policy import Backoff, Policy
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange
 from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal, Session, SessionInfo, Slot
-from pitboss.model.states import MOVES, State
+from pitboss.model.states import State
 from pitboss.model.task import Attempt, Claim, NewTask, Placed, Task, TaskError
 from pitboss.testing.clock import FakeClock
 from pitboss.testing.conformance.soundness import assert_sound
@@ -64,7 +65,7 @@ class Bench(InLoop):
     async def __aenter__(self) -> Self:
         self.store = await self.open_engine()
         await self.register("job")
-        self.me = await self.session("job")
+        self.me = await self.session("job", ttl=span("1h"))
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -239,6 +240,3 @@ class Bench(InLoop):
 
 def _filter(wanted: Filter | TaskId) -> Filter:
     return by(id=wanted) if isinstance(wanted, str) else wanted
-
-
-__all__ = ["BROKEN", "MOVES", "STEADY", "Bench", "MakeEngine", "Store"]
