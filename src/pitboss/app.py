@@ -63,6 +63,13 @@ class App:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Handler[P, R, Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Handler[P, R, R]: ...
+
+    @overload
     def task(
         self,
         *,
@@ -73,7 +80,21 @@ class App:
         timeout: Time | None = None,
         rules: Mapping[str, Rule] | None = None,
         **options: Any,
-    ) -> _Decorator:
+    ) -> _Decorator: ...
+
+    def task(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        max_attempts: int = 5,
+        backoff: Backoff | None = None,
+        timeout: Time | None = None,
+        rules: Mapping[str, Rule] | None = None,
+        **options: Any,
+    ) -> Any:
         """Declare a handler. `name` is how the store knows it (the function's name by default) and should never change.
 
         The further options (`priority`, `tags`, `key`, `expires_in` …) are those of `Handler.using`.
@@ -90,7 +111,7 @@ class App:
             self._add(handler)
             return handler
 
-        return _Decorator(declare)
+        return _Decorator(declare) if function is None else declare(function)
 
     def send(self, name: str, params: Mapping[str, Any] | None = None, **options: Any) -> Handle[Any]:
         """Enqueue by name: a handler of this app, or one that only other processes know."""

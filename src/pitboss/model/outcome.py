@@ -94,12 +94,12 @@ def decide(claim: Claim, outcome: Outcome, policy: Policy, now: Moment, luck: fl
                 state=State.COMPLETED, outcome="completed", result=result, charged=True, follow_ups=follow_ups
             )
         case Failed(error, follow_ups):
-            return _failed(claim, error, "failed", policy, luck, follow_ups=follow_ups)
+            return _failed(claim, error, "failed", policy, now, luck, follow_ups=follow_ups)
         case TimedOut(error):
-            return _failed(claim, error, "timed_out", policy, luck)
+            return _failed(claim, error, "timed_out", policy, now, luck)
         case Retry(after, error):
             error = error or TaskError(category="retry", message="the handler asked to be tried again")
-            return _failed(claim, error, "retried", policy, luck, after=after)
+            return _failed(claim, error, "retried", policy, now, luck, after=after)
         case Snooze(delay, reason):
             return _later("snoozed", delay, reason=reason or None)
         case Cancelled(reason):
@@ -120,6 +120,7 @@ def _failed(
     error: TaskError,
     outcome: str,
     policy: Policy,
+    now: Moment,
     luck: float,
     *,
     after: Span | None = None,
@@ -130,13 +131,23 @@ def _failed(
     # A task's own limit beats its handler's; a rule for this kind of error may only tighten it.
     limit = policy.max_attempts if claim.max_attempts is None else claim.max_attempts
     limit = limit if rule.max_attempts is None else min(limit, rule.max_attempts)
-    if not wanted or claim.attempt >= limit:
-        reason = "attempts used up" if wanted else "not retryable"
-        return Transition(
-            state=State.FAILED, outcome=outcome, error=error, reason=reason, charged=True, follow_ups=follow_ups
-        )
     delay = after if after is not None else (rule.backoff or policy.backoff).delay(claim.attempt, luck)
-    return _later(outcome, delay, error=error, charged=True)
+    reason = _end_reason(claim, wanted, limit, now + delay)
+    if reason is None:
+        return _later(outcome, delay, error=error, charged=True)
+    return Transition(
+        state=State.FAILED, outcome=outcome, error=error, reason=reason, charged=True, follow_ups=follow_ups
+    )
+
+
+def _end_reason(claim: Claim, wanted: bool, limit: int, again_at: Moment) -> str | None:
+    if not wanted:
+        return "not retryable"
+    if claim.attempt >= limit:
+        return "attempts used up"
+    if claim.expires_at is not None and again_at >= claim.expires_at:
+        return "expires before its next attempt"
+    return None
 
 
 def _crashed(claim: Claim, alone: bool, error: TaskError | None) -> Transition:

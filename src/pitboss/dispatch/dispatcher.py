@@ -1,0 +1,289 @@
+"""Claims tasks for the workers of one session, and settles what comes of them."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from pitboss.dispatch.keeper import Keeper
+from pitboss.dispatch.settler import Settler, Told
+from pitboss.dispatch.share import Lane, Seat, Share
+from pitboss.engines.protocol import Clock, Engine, Sessions, Settlement
+from pitboss.model.duration import SECOND, Span
+from pitboss.model.errors import SessionLost, StoreUnavailable
+from pitboss.model.ids import TaskId
+from pitboss.model.outcome import Cancelled, Crashed, Outcome, Released, decide, progressed
+from pitboss.model.policy import Policy
+from pitboss.model.session import Claimed, ClaimRequest, Renewal, Session, SessionInfo
+from pitboss.model.task import Claim, TaskError, Token
+
+POLL_SECONDS = 1.0
+_SWEEP_SECONDS = 0.25
+_PAUSE = 0.05
+_LONGEST_PAUSE = 2.0
+
+
+class Store(Engine, Sessions, Protocol):
+    """What a dispatcher needs of an engine."""
+
+
+class Dispatcher:
+    """One session's work. The driver adds lanes, and tells what came of the claims that they were given.
+
+    `clock` gives the time, `luck` a number in [0, 1) for each backoff. `make_keeper` makes an engine for the thread
+    that renews the session; without one the session is renewed in this loop, as a simulation needs it.
+    """
+
+    def __init__(
+        self,
+        engine: Store,
+        info: SessionInfo,
+        *,
+        clock: Clock,
+        luck: Callable[[], float],
+        policies: Callable[[str], Policy],
+        make_keeper: Callable[[], Engine] | None = None,
+        snapshot: Callable[[], str | None] = lambda: None,
+        on_lost: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._engine, self._info = engine, info
+        self._clock, self._luck, self._policies = clock, luck, policies
+        self._make_keeper, self._snapshot, self._on_lost = make_keeper, snapshot, on_lost
+        self._shares: dict[tuple[str, tuple[str, ...] | None], Share] = {}
+        self._settler = Settler(engine)
+        self._wake = asyncio.Event()
+        self._ring: asyncio.Task[bool] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._keeper: Keeper | None = None
+        self._draining = False
+        self.session: Session | None = None
+        self.lost = False
+        self.desired = 0
+
+    async def start(self) -> Session:
+        """Open the session and begin to claim."""
+        self.session = session = await self._engine.open_session(self._info)
+        loop = asyncio.get_running_loop()
+        self._keeper = keeper = Keeper(
+            session.number,
+            self._info.ttl,
+            told=lambda renewal: _call_in(loop, lambda: self._renewed(renewal)),
+            lost=lambda: _call_in(loop, self._session_lost),
+            snapshot=self._snapshot,
+        )
+        self._tasks = [asyncio.create_task(work()) for work in (self._settler.run, self._claim_forever, self._sweep)]
+        if self._make_keeper:
+            keeper.start_thread(self._make_keeper)
+        else:
+            self._tasks.append(asyncio.create_task(keeper.keep(self._engine)))
+        return session
+
+    def add_lane(self, lane: Lane, *, pool: str = "default", queues: tuple[str, ...] | None = None) -> None:
+        """A worker has come up and has room."""
+        share = self._shares.setdefault((pool, queues), Share(pool, queues))
+        share.seats[lane.name] = Seat(lane)
+        share.hand_out()
+        self._wake.set()
+
+    def close_lane(self, name: str) -> None:
+        """No further tasks for this worker; what runs there goes on."""
+        for share in self._shares.values():
+            if name in share.seats:
+                share.seats[name].closed = True
+
+    def remove_lane(self, name: str, error: TaskError | None = None) -> list[Claim]:
+        """A worker is gone. What ran in it is given back at once; the claims that were lost with it."""
+        for share in self._shares.values():
+            seat = share.seats.pop(name, None)
+            if seat is None:
+                continue
+            lost = list(seat.running.values())
+            for claim in lost:
+                self._settle(claim, Crashed(alone=len(lost) == 1, error=error), worker=name)
+            if seat.reserved is not None:
+                share.accept([seat.reserved], self._time())
+            self._wake.set()
+            return lost
+        return []
+
+    def finish(
+        self, claim: Claim, outcome: Outcome, *, worker: str, ran: Span | None = None, told: Told | None = None
+    ) -> None:
+        """A worker says what came of a claim. `told` hears whether the store took it."""
+        self._settle(claim, outcome, worker=worker, ran=ran, told=told)
+        for share in self._shares.values():
+            seat = share.seats.get(worker)
+            if seat is not None:
+                share.ended(seat, claim, self._time())
+                self._nudge(share)
+                return
+
+    def progress(self, claim: Claim, percent: int, note: str | None, told: Told | None = None) -> None:
+        """A worker says how far a claim is."""
+        settlement = Settlement(id=claim.id, token=claim.token, transition=progressed(percent, note))
+        self._settler.add(settlement, told)
+
+    def running(self) -> list[Claim]:
+        """What runs in the lanes now."""
+        seats = (seat for share in self._shares.values() for seat in share.seats.values())
+        return [claim for seat in seats for claim in seat.running.values()]
+
+    async def drain(self, timeout: float) -> list[Claim]:
+        """Claim no more, give back what has not started, wait for what runs; what still runs at the time limit."""
+        self._draining = True
+        for share in self._shares.values():
+            for claim in share.empty_buffer():
+                self._settle(claim, Released())
+        try:
+            async with asyncio.timeout(timeout):
+                while self.running():
+                    self._wake.clear()
+                    await self._wake.wait()
+        except TimeoutError:
+            pass
+        return self.running()
+
+    async def stop(self, *, flush_seconds: float = 5.0) -> None:
+        """End the session: what has not started or not ended goes back, what has ended is written."""
+        self._draining = True
+        if not self.lost:
+            for share in self._shares.values():
+                for claim in share.empty_buffer():
+                    self._settle(claim, Released())
+            for claim in self.running():
+                self._settle(claim, Released(started=True))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(flush_seconds):
+                    await self._settler.flushed()
+        if self._keeper:
+            self._keeper.stop()
+        await self._end_tasks()
+        if self.session and not self.lost:
+            with contextlib.suppress(StoreUnavailable):
+                await self._engine.end_session(self.session.number)
+
+    async def flushed(self) -> None:
+        """Returns once every outcome told so far is in the store."""
+        await self._settler.flushed()
+
+    async def _claim_forever(self) -> None:
+        pause = _PAUSE
+        while not self.lost:
+            try:
+                due = await self._claim_once()
+                pause = _PAUSE
+            except SessionLost:
+                self._session_lost()
+                return
+            except StoreUnavailable:
+                due = pause
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            if due > 0:
+                await self._woken_within(due)
+
+    async def _claim_once(self) -> float:
+        """Claim what can be used; how long nothing more is to be expected, in seconds."""
+        self._wake.clear()
+        shares = [share for share in self._shares.values() if share.wants(share.slot())]
+        if not shares or self._draining or self._settler.full or self.session is None:
+            return POLL_SECONDS
+        request = ClaimRequest(
+            session=self.session.number,
+            slots=tuple(share.slot() for share in shares),
+            handlers=frozenset(self._info.handlers) if self._info.handlers else None,
+        )
+        claimed = await self._engine.claim(request)
+        by_slot: list[list[Claim]] = [[] for _ in shares]
+        for claim in claimed.claims:
+            by_slot[claim.slot].append(claim)
+        for share, claims in zip(shares, by_slot, strict=True):
+            self._accept(share, claims)
+        return 0 if claimed.claims else self._until(claimed)
+
+    def _accept(self, share: Share, claims: list[Claim]) -> None:
+        if self._draining:
+            for claim in claims:
+                self._settle(claim, Released())
+        else:
+            share.accept(claims, self._time())
+
+    def _until(self, claimed: Claimed) -> float:
+        if claimed.next_due is None:
+            return POLL_SECONDS
+        return min(POLL_SECONDS, max(0.001, (claimed.next_due - self._clock.now()) / SECOND))
+
+    async def _woken_within(self, seconds: float) -> None:
+        """Sleep until a ring of the store, a wake-up of our own, or the time is over."""
+        if self._ring is None or self._ring.done():
+            self._ring = asyncio.create_task(self._engine.wait(None, POLL_SECONDS * 5))
+        own = asyncio.create_task(self._wake.wait())
+        await asyncio.wait({self._ring, own}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        own.cancel()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            for share in self._shares.values():
+                for claim in share.take_stale(self._time()):
+                    self._settle(claim, Released())
+
+    def _settle(
+        self,
+        claim: Claim,
+        outcome: Outcome,
+        *,
+        worker: str | None = None,
+        ran: Span | None = None,
+        told: Told | None = None,
+    ) -> None:
+        transition = decide(claim, outcome, self._policies(claim.handler), self._clock.now(), self._luck())
+        settlement = Settlement(id=claim.id, token=claim.token, transition=transition, worker=worker, ran=ran)
+        self._settler.add(settlement, told)
+
+    def _nudge(self, share: Share) -> None:
+        if self._draining or share.hungry:
+            self._wake.set()
+
+    def _renewed(self, renewal: Renewal) -> None:
+        self.desired = renewal.desired
+        for task, token in renewal.cancels:
+            self._cancel(task, token)
+
+    def _cancel(self, task: TaskId, token: Token) -> None:
+        for share, claim in self._not_started():
+            if claim.id == task and claim.token == token and share.drop(claim):
+                self._settle(claim, Cancelled("cancelled before it started"))
+                return
+        for share in self._shares.values():
+            for seat in share.seats.values():
+                running = seat.running.get(task)
+                if running is not None and running.token == token:
+                    seat.lane.stop(running)
+
+    def _not_started(self) -> Iterator[tuple[Share, Claim]]:
+        for share in self._shares.values():
+            for claim in share.waiting():
+                yield share, claim
+
+    def _session_lost(self) -> None:
+        if not self.lost:
+            self.lost = True
+            for share in self._shares.values():
+                share.empty_buffer()
+            self._wake.set()
+            self._on_lost()
+
+    async def _end_tasks(self) -> None:
+        tasks: list[asyncio.Task[None] | asyncio.Task[bool]] = [*self._tasks, *([self._ring] if self._ring else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _time(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    """Run it in the loop, from whichever thread; a loop that has ended hears nothing more."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(callback)

@@ -1,0 +1,94 @@
+"""Keeps a session alive, in a thread of its own: a blocked event loop must not look like a dead host."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+from pitboss.engines.protocol import Engine
+from pitboss.model.duration import SECOND, Span
+from pitboss.model.errors import PitbossError
+from pitboss.model.session import Renewal
+
+_BEATS_PER_LIFE = 3
+_TRIES_PER_BEAT = 4
+
+
+class Keeper:
+    """Renews one session. `told` hears every answer; `lost` is called once, when the session is over.
+
+    The session counts as lost when the store says so, or when no answer came for its whole time to live, measured from
+    before the last good call on a clock that does not jump: by then the store may have given its tasks to others.
+    """
+
+    def __init__(
+        self,
+        session: int,
+        ttl: Span,
+        *,
+        told: Callable[[Renewal], None],
+        lost: Callable[[], None],
+        snapshot: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._session, self._ttl = session, ttl / SECOND
+        self._told, self._lost, self._snapshot = told, lost, snapshot
+        self._stopped = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    async def keep(self, engine: Engine) -> None:
+        """Renew until stopped or lost."""
+        self._stopped = asyncio.Event()
+        loop = self._loop = asyncio.get_running_loop()
+        confirmed = loop.time()
+        while True:
+            asked = loop.time()
+            renewal = await self._ask(engine, limit=max(0.05, confirmed + self._ttl - asked))
+            if renewal is not None and renewal.alive:
+                confirmed = asked
+                self._told(renewal)
+            elif renewal is not None or loop.time() - confirmed >= self._ttl:
+                self._lost()
+                return
+            pause = self._ttl / _BEATS_PER_LIFE
+            if await self._stopped_within(pause if renewal else pause / _TRIES_PER_BEAT):
+                return
+
+    def start_thread(self, make_engine: Callable[[], Engine]) -> None:
+        """Keep in a thread with an engine of its own."""
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._keep_with(make_engine)), name="pitboss-keeper", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop renewing; the session then ends by itself or by `end_session`."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._stopped.set)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=5)
+
+    async def _keep_with(self, make_engine: Callable[[], Engine]) -> None:
+        engine = make_engine()
+        try:
+            await engine.open()
+            await self.keep(engine)
+        except PitbossError:
+            self._lost()
+        finally:
+            await engine.close()
+
+    async def _ask(self, engine: Engine, limit: float) -> Renewal | None:
+        try:
+            async with asyncio.timeout(limit):
+                return await engine.renew(self._session, self._snapshot())
+        except (PitbossError, TimeoutError, OSError):
+            return None
+
+    async def _stopped_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopped.wait()
+        except TimeoutError:
+            return False
+        return True

@@ -1,0 +1,1 @@
+"""Runs handlers: one claim in, one outcome out."""

@@ -1,0 +1,177 @@
+"""One claim → one outcome: find the handler, make its arguments, run it within its time, say what came of it."""
+
+import asyncio
+import contextvars
+import traceback
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any, Protocol
+
+from pitboss.client.context import Context
+from pitboss.model.canonical import Json, printable
+from pitboss.model.duration import SECOND
+from pitboss.model.errors import InvalidInput
+from pitboss.model.fingerprint import fingerprint
+from pitboss.model.outcome import Cancelled, Completed, Failed, Outcome, Released, Retry, Snooze, TimedOut
+from pitboss.model.policy import Policy
+from pitboss.model.signals import Cancel, Fail, Signal
+from pitboss.model.signals import Retry as RetrySignal
+from pitboss.model.signals import Snooze as SnoozeSignal
+from pitboss.model.task import Claim, NewTask, TaskError
+
+Prepare = Callable[[str, Mapping[str, Any], Mapping[str, Any]], NewTask]
+
+
+class Arguments(Protocol):
+    """How a handler's arguments and result are stored."""
+
+    injected: dict[str, Any]
+
+    def unpack(self, params: Json) -> dict[str, Any]: ...
+
+    def pack_result(self, value: object) -> Json: ...
+
+
+class Runnable(Protocol):
+    """What the runner needs of a handler."""
+
+    name: str
+    function: Callable[..., Any]
+    is_async: bool
+    policy: Policy
+
+    @property
+    def params(self) -> Arguments: ...
+
+
+class Runner:
+    """Runs claims of known handlers. A sync function runs in the executor, never on the loop."""
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Runnable],
+        *,
+        executor: Executor | None = None,
+        report: Callable[[Claim, int, str | None], None] | None = None,
+        prepare: Prepare | None = None,
+    ) -> None:
+        self._handlers, self._executor = handlers, executor
+        self._report, self._prepare = report, prepare
+        self._contexts: dict[tuple[str, int], tuple[Context, asyncio.Task[Any] | None]] = {}
+
+    async def run(self, claim: Claim) -> Outcome:
+        """What came of it. Never raises, whatever the handler does."""
+        handler = self._handlers.get(claim.handler)
+        if handler is None:
+            return Released()
+        context = Context(claim, report=self._reporter(claim), prepare=self._prepare)
+        self._contexts[claim.id, claim.token.claim] = context, asyncio.current_task()
+        try:
+            arguments = {**handler.params.unpack(claim.params), **_injected(handler, context)}
+            value = await self._within_time(claim, handler, self._call(handler, arguments, context))
+            return Completed(handler.params.pack_result(value), context.follow_ups())
+        except TimeoutError as error:
+            return _timed_out(claim, error) if isinstance(error, _OutOfTime) else _failed(claim, error)
+        except asyncio.CancelledError:
+            return Cancelled("cancelled") if context.cancelled else Released(started=True)
+        except BaseException as error:  # whatever it is, the task must hear of it, and the worker must live
+            return _raised(claim, error)
+        finally:
+            del self._contexts[claim.id, claim.token.claim]
+
+    def stop(self, claim: Claim) -> None:
+        """Somebody asked to cancel it: a coroutine is cancelled, a thread can see it in `ctx.cancelled`."""
+        context, task = self._contexts.get((claim.id, claim.token.claim), (None, None))
+        if context is not None:
+            context.ask_to_stop()
+            if task is not None and self._handlers[claim.handler].is_async:
+                task.cancel()
+
+    async def _call(self, handler: Runnable, arguments: dict[str, Any], context: Context) -> Any:
+        with context.running():
+            if handler.is_async:
+                return await handler.function(**arguments)
+            loop, here = asyncio.get_running_loop(), contextvars.copy_context()
+            return await loop.run_in_executor(self._executor, partial(here.run, _quietly, handler.function, arguments))
+
+    async def _within_time(self, claim: Claim, handler: Runnable, work: Coroutine[Any, Any, Any]) -> Any:
+        limit = handler.policy.timeout if claim.timeout is None else claim.timeout
+        if limit is None:
+            return await work
+        timer = asyncio.timeout(limit / SECOND)
+        try:
+            async with timer:
+                return await work
+        except TimeoutError as error:
+            if timer.expired():
+                raise _OutOfTime(f"it did not end within its time limit of {limit / SECOND:g} s") from error
+            raise
+
+    def _reporter(self, claim: Claim) -> Callable[[int, str | None], None] | None:
+        report = self._report
+        return None if report is None else lambda percent, note: report(claim, percent, note)
+
+
+class _OutOfTime(TimeoutError):
+    pass
+
+
+class _Stopped(Exception):
+    """Carries a StopIteration out of a thread, where a future cannot hold it."""
+
+
+def _quietly(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    try:
+        return function(**arguments)
+    except StopIteration as error:
+        raise _Stopped("StopIteration left the handler") from error
+
+
+def _injected(handler: Runnable, context: Context) -> dict[str, Any]:
+    return {name: context for name, kind in handler.params.injected.items() if kind is Context}
+
+
+def _raised(claim: Claim, error: BaseException) -> Outcome:
+    match error:
+        case RetrySignal():
+            return Retry(error.after, described(claim, error, category="retry"))
+        case SnoozeSignal():
+            return Snooze(error.delay, error.reason)
+        case Cancel():
+            return Cancelled(error.reason)
+        case Fail():
+            return Failed(described(claim, error, category=error.category, retryable=False))
+        case InvalidInput():
+            # The stored arguments do not fit the function, or its result is no JSON: no repetition changes that.
+            return Failed(described(claim, error, category="invalid", retryable=False))
+    return _failed(claim, error)
+
+
+def _failed(claim: Claim, error: BaseException) -> Failed:
+    return Failed(described(claim, error, category="error"))
+
+
+def _timed_out(claim: Claim, error: BaseException) -> TimedOut:
+    return TimedOut(described(claim, error.__cause__ or error, category="timeout", message=str(error)))
+
+
+def described(
+    claim: Claim, error: BaseException, *, category: str, retryable: bool = True, message: str | None = None
+) -> TaskError:
+    """An exception as data. Its own text may fail or be huge; neither may lose the outcome."""
+    try:
+        told = str(error) if message is None else message
+        trace = "".join(traceback.format_exception(error))
+    except Exception:
+        told, trace = f"{type(error).__name__} (its text cannot be made)", ""
+    kind = type(error).__name__
+    signal = isinstance(error, Signal)
+    return TaskError(
+        category=category,
+        type=kind,
+        message=printable(told, 4000),
+        traceback=printable(trace),
+        fingerprint=fingerprint(claim.handler, kind, told, "" if signal else trace),
+        retryable=retryable,
+    )
