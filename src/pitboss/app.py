@@ -82,36 +82,13 @@ class App:
         **options: Any,
     ) -> _Decorator: ...
 
-    def task(
-        self,
-        function: Callable[..., Any] | None = None,
-        /,
-        *,
-        name: str | None = None,
-        queue: str = "default",
-        max_attempts: int = 5,
-        backoff: Backoff | None = None,
-        timeout: Time | None = None,
-        rules: Mapping[str, Rule] | None = None,
-        **options: Any,
-    ) -> Any:
+    def task(self, function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
         """Declare a handler. `name` is how the store knows it (the function's name by default) and should never change.
 
         The further options (`priority`, `tags`, `key`, `expires_in` …) are those of `Handler.using`.
         """
-        limit = None if timeout is None else span(timeout, what="timeout")
-        policy = Policy(max_attempts=max_attempts, backoff=backoff or Backoff(), timeout=limit, rules=dict(rules or {}))
-        defaults = Options().changed(**options)
-
-        def declare(function: Callable[..., Any]) -> Handler[Any, Any, Any]:
-            known_as = name or function.__name__
-            handler: Handler[Any, Any, Any] = Handler(
-                function, self, name=known_as, queue=queue, policy=policy, options=defaults
-            )
-            self._add(handler)
-            return handler
-
-        return _Decorator(declare) if function is None else declare(function)
+        decorator = self._declaring(**declared)
+        return decorator if function is None else decorator(function)
 
     def send(self, name: str, params: Mapping[str, Any] | None = None, **options: Any) -> Handle[Any]:
         """Enqueue by name: a handler of this app, or one that only other processes know."""
@@ -175,6 +152,31 @@ class App:
 
     async def aask(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
         return await self._linked().bridge.arun(self._ask(work))
+
+    def _declaring(
+        self,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        max_attempts: int = 5,
+        backoff: Backoff | None = None,
+        timeout: Time | None = None,
+        rules: Mapping[str, Rule] | None = None,
+        **options: Any,
+    ) -> _Decorator:
+        limit = None if timeout is None else span(timeout, what="timeout")
+        policy = Policy(max_attempts=max_attempts, backoff=backoff or Backoff(), timeout=limit, rules=dict(rules or {}))
+        defaults = Options().changed(**options)
+
+        def declare(function: Callable[..., Any]) -> Handler[Any, Any, Any]:
+            known_as = name or function.__name__
+            handler: Handler[Any, Any, Any] = Handler(
+                function, self, name=known_as, queue=queue, policy=policy, options=defaults
+            )
+            self._add(handler)
+            return handler
+
+        return _Decorator(declare)
 
     def _add(self, handler: Handler[Any, Any, Any]) -> None:
         if handler.name in self.handlers:
