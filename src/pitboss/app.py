@@ -82,13 +82,13 @@ class App:
         **options: Any,
     ) -> _Decorator: ...
 
-    def task(self, function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
+    def task(self, *function: Callable[..., Any], **declared: Any) -> Any:
         """Declare a handler. `name` is how the store knows it (the function's name by default) and should never change.
 
         The further options (`priority`, `tags`, `key`, `expires_in` …) are those of `Handler.using`.
         """
         decorator = self._declaring(**declared)
-        return decorator if function is None else decorator(function)
+        return decorator(*function) if function else decorator
 
     def send(self, name: str, params: Mapping[str, Any] | None = None, **options: Any) -> Handle[Any]:
         """Enqueue by name: a handler of this app, or one that only other processes know."""
