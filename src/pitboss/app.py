@@ -105,12 +105,15 @@ class App:
         """Every handler as data."""
         return [handler.describe() for handler in self.handlers.values()]
 
-    def use(self, store: "Store | str", *, clock: "Clock | None" = None) -> None:
-        """Put the app on another store from now on: an engine that nobody has opened, or a URL."""
-        self.close()
-        from pitboss import wiring
+    def use(self, store: "Store | str | None", *, clock: "Clock | None" = None) -> "Store":
+        """Put the app on another store from now on: a URL, an engine that nobody has opened, or None for its own."""
+        from pitboss import config, wiring
 
-        self._link = _Link(wiring.make_engine(store, clock=clock) if isinstance(store, str) else store, clock)
+        self.close()
+        if store is None or isinstance(store, str):
+            store = wiring.make_engine(store or config.load(store=self._store_url).store, clock=clock)
+        self._link = _Link(store)
+        return store
 
     def close(self) -> None:
         """Let go of the store. The next enqueue opens it again."""
@@ -232,21 +235,20 @@ class App:
         with self._lock:
             # A fork takes the object along but not the thread behind it.
             if self._link is None or self._link.pid != os.getpid():
-                from pitboss import config, wiring
-
-                url = config.load(store=self._store_url).store
-                self._link = _Link(wiring.make_engine(url), None)
+                self._link = None
+                self.use(None)
+            assert self._link is not None
             return self._link
 
 
 class _Link:
     """An app's way to its store: a private loop, and in it the engine, opened at the first question."""
 
-    def __init__(self, engine: "Store", clock: "Clock | None") -> None:
+    def __init__(self, engine: "Store") -> None:
         from pitboss import wiring
 
         self.engine, self.bridge, self.pid = engine, Bridge(), os.getpid()
-        self._client = Client(engine, clock or wiring.SystemClock())
+        self._client = Client(engine, wiring.SystemClock())
         self._opening: asyncio.Future[None] | None = None
 
     async def client(self) -> Client:

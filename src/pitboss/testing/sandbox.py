@@ -1,0 +1,167 @@
+"""Test your own handlers: an app on a store in memory, its clock in your hand, its tasks run when you say so.
+
+with sandbox(app) as box:
+    fetch.enqueue("https://example.org")
+    box.assert_enqueued(fetch, url="https://example.org")
+    box.drain()
+    assert box.tasks(state="completed")
+"""
+
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+from pitboss.engines.protocol import Control, Engine, Handlers, Ledger, Sessions, Settlement
+from pitboss.model.canonical import from_json, to_json
+from pitboss.model.filter import EVERYTHING, Filter, by, parsed
+from pitboss.model.outcome import decide, progressed
+from pitboss.model.session import ClaimRequest, SessionInfo, Slot
+from pitboss.model.task import Claim, NewTask, Placed, Task
+from pitboss.testing.clock import FakeClock
+from pitboss.worker.runner import Runnable, Runner
+
+T = TypeVar("T")
+_MANY = 1_000_000
+_GROUP = 100
+_LIMIT = 60.0
+
+
+class Store(Engine, Sessions, Ledger, Control, Handlers, Protocol):
+    """What a sandbox needs of the store."""
+
+
+class TestedApp(Protocol):
+    """What a sandbox needs of an app."""
+
+    handlers: Any
+
+    def use(self, store: Any, *, clock: Any = None) -> Any: ...
+
+    def close(self) -> None: ...
+
+    def ask(self, work: Callable[[Any], Coroutine[Any, Any, T]], *, limit: float, what: str) -> T: ...
+
+
+class Sandbox:
+    """An app's store during a test."""
+
+    def __init__(self, app: TestedApp, clock: FakeClock, *, inline: bool) -> None:
+        self.clock = clock
+        self._app, self._inline = app, inline
+        self.store: Store = app.use("memory://", clock=clock)
+        self._runner = Runner(app.handlers, report=self._progressed)
+        self._reports: list[Settlement] = []
+        if inline:
+            self._run_what_is_put()
+
+    def tasks(self, text: str = "", /, **fields: str | Sequence[str]) -> list[Task]:
+        """The tasks of a filter, oldest first: `box.tasks(state="failed")`."""
+        wanted = parsed(text).also(**fields)
+        return self._do(self._find(wanted))
+
+    def assert_enqueued(self, task: "Runnable | str", count: int | None = None, /, **params: Any) -> list[Task]:
+        """At least one task (or exactly `count`) of this handler was put, with these among its params."""
+        found = self._matching(task, params)
+        if not found if count is None else len(found) != count:
+            wanted = "a task" if count is None else f"{count} tasks"
+            raise AssertionError(
+                f"expected {wanted} of {_name(task)} with {params}; {len(found)} match.\n{self._told()}"
+            )
+        return found
+
+    def refute_enqueued(self, task: "Runnable | str", /, **params: Any) -> None:
+        """No task of this handler with these params was put."""
+        found = self._matching(task, params)
+        if found:
+            raise AssertionError(
+                f"expected no task of {_name(task)} with {params}; {len(found)} match.\n{self._told()}"
+            )
+
+    def drain(self) -> list[Task]:
+        """Run everything that is due now, and what comes of it, until nothing is due; the tasks that were run.
+
+        Retries and delayed tasks wait for `clock.advance`, or for `drain_all`.
+        """
+        return self._do(self._drained())
+
+    def drain_all(self) -> list[Task]:
+        """Run everything, moving the clock to whatever falls due next, until nothing waits that could run."""
+        return self._do(self._drained(through_time=True))
+
+    def close(self) -> None:
+        self._app.close()
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._app.ask(lambda _: work, limit=_LIMIT, what="the sandbox")
+
+    async def _find(self, wanted: Filter) -> list[Task]:
+        return list((await self.store.find(wanted, limit=_MANY, oldest_first=True)).tasks)
+
+    async def _drained(self, *, through_time: bool = False) -> list[Task]:
+        ran: dict[str, None] = {}
+        while True:
+            claimed = await self.store.claim(
+                ClaimRequest(
+                    session=await self._open(), slots=(Slot(free=_GROUP),), handlers=frozenset(self._app.handlers)
+                )
+            )
+            for claim in claimed.claims:
+                ran[claim.id] = None
+                await self._settle(claim)
+            if not claimed.claims:
+                if not through_time or claimed.next_due is None:
+                    break
+                self.clock.advance_to(claimed.next_due)
+        return [task for task in await self.store.get(list(ran)) if task is not None]
+
+    async def _open(self) -> int:
+        """A session for this drain: the test may have moved the clock past the last one's end."""
+        await self.store.register([handler.describe() for handler in self._app.handlers.values()])
+        session = await self.store.open_session(SessionInfo(host="sandbox", handlers=tuple(self._app.handlers)))
+        return session.number
+
+    async def _settle(self, claim: Claim) -> None:
+        outcome = await self._runner.run(claim)
+        reports, self._reports = self._reports, []
+        policy = self._app.handlers[claim.handler].policy
+        transition = decide(claim, outcome, policy, self.clock.now(), 0.5)
+        await self.store.settle([*reports, Settlement(id=claim.id, token=claim.token, transition=transition)])
+
+    def _progressed(self, claim: Claim, percent: int, note: str | None) -> None:
+        self._reports.append(Settlement(id=claim.id, token=claim.token, transition=progressed(percent, note)))
+
+    def _run_what_is_put(self) -> None:
+        put = self.store.put
+
+        async def put_and_run(tasks: Sequence[NewTask]) -> list[Placed]:
+            placed = await put(tasks)
+            await self._drained()
+            return placed
+
+        self.store.put = put_and_run  # type: ignore[method-assign]
+
+    def _matching(self, task: "Runnable | str", params: Mapping[str, Any]) -> list[Task]:
+        wanted = from_json(to_json(params)).items()
+        found = self._do(self._find(by(task=_name(task))))
+        return [one for one in found if all(from_json(one.params).get(key) == value for key, value in wanted)]
+
+    def _told(self) -> str:
+        tasks = self._do(self._find(EVERYTHING))
+        return "\n".join(f"  {task.handler} {task.params} ({task.state})" for task in tasks) or "  nothing was put"
+
+
+@contextmanager
+def sandbox(app: TestedApp, *, inline: bool = False, clock: FakeClock | None = None) -> Iterator[Sandbox]:
+    """An app on a store of its own for the time of a test. `inline` runs each task as it is enqueued."""
+    box = Sandbox(app, clock or FakeClock(), inline=inline)
+    try:
+        yield box
+    finally:
+        box.close()
+
+
+def _name(task: "Runnable | str") -> str:
+    return task if isinstance(task, str) else task.name
+
+
+__all__ = ["Sandbox", "sandbox"]
