@@ -142,8 +142,9 @@ class MemoryEngine(Desk):
             )
 
     async def sessions(self) -> list[Session]:
-        self._forget_old_sessions(self.clock.now())
-        return [self.book.sessions[number] for number in sorted(self.book.sessions)]
+        now = self.clock.now()
+        known = (self.book.sessions[number] for number in sorted(self.book.sessions))
+        return [session for session in known if session.expires_at + _HOUR > now]
 
     def ring(self, queues: Iterable[str]) -> None:
         self._rung.update(queues)
