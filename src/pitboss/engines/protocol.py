@@ -136,7 +136,8 @@ class Sessions(Protocol):
     """Lives in the store."""
 
     async def open_session(self, info: SessionInfo) -> Session:
-        """A new session, alive for its time to live. Held tasks of its handlers are released."""
+        """A new session, alive for its time to live. Held tasks of those of its handlers that are registered are
+        released."""
 
     async def end_session(self, session: int) -> None:
         """Over now: closed by itself, or proved dead by a successor on the same host. What it still held is
