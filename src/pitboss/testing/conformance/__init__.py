@@ -18,8 +18,13 @@ import pytest
 from pitboss.testing.conformance.bench import Bench, MakeEngine, Store
 from pitboss.testing.conformance.claiming import Claiming
 from pitboss.testing.conformance.fencing import Fencing
+from pitboss.testing.conformance.handlers import HandlerRegistry
 from pitboss.testing.conformance.putting import Putting
+from pitboss.testing.conformance.reclaiming import Reclaiming
+from pitboss.testing.conformance.renewing import Renewing
+from pitboss.testing.conformance.sessions import SessionKeeping
 from pitboss.testing.conformance.settling import Settling
+from pitboss.testing.conformance.waiting import Waiting
 
 
 class Subject:
@@ -32,8 +37,34 @@ class Subject:
         return Bench(make_engine)
 
 
-class Conformance(Subject, Claiming, Fencing, Putting, Settling):
+class Conformance(
+    Subject,
+    Claiming,
+    Fencing,
+    HandlerRegistry,
+    Putting,
+    Reclaiming,
+    Renewing,
+    SessionKeeping,
+    Settling,
+    Waiting,
+):
     """All of it."""
 
 
-__all__ = ["Bench", "Claiming", "Conformance", "Fencing", "MakeEngine", "Putting", "Settling", "Store", "Subject"]
+__all__ = [
+    "Bench",
+    "Claiming",
+    "Conformance",
+    "Fencing",
+    "HandlerRegistry",
+    "MakeEngine",
+    "Putting",
+    "Reclaiming",
+    "Renewing",
+    "SessionKeeping",
+    "Settling",
+    "Store",
+    "Subject",
+    "Waiting",
+]
