@@ -119,7 +119,9 @@ def _model(
             extra = "allow"
             continue
         fields[key] = (hints.get(key, Any), ... if parameter.default is _EMPTY else parameter.default)
-    config = pydantic.ConfigDict(extra=extra, arbitrary_types_allowed=False, protected_namespaces=())
+    config = pydantic.ConfigDict(
+        extra=extra, arbitrary_types_allowed=False, protected_namespaces=(), ser_json_inf_nan="constants"
+    )
     try:
         return pydantic.create_model(name, __config__=config, **fields)
     except (pydantic.errors.PydanticUserError, NameError) as error:
