@@ -26,7 +26,7 @@ class Asking(Protocol):
 
 
 class Handle(Generic[R]):
-    """One enqueued task. `created` is False if a task with its unique key was there already; `id` is then that one's."""
+    """One enqueued task. `created` is False if it met a task with its unique key; `id` is then that task's."""
 
     def __init__(self, asking: Asking, placed: Placed, decode: Callable[[str], R] | None) -> None:
         self._asking, self._decode = asking, decode
