@@ -35,6 +35,7 @@ TEXT_FIELDS: Final = (
 NUMBER_FIELDS: Final = ("attempts", "priority", "progress", "losses")
 SPAN_FIELDS: Final = ("age", "wait")
 MAX_TERMS: Final = 50
+_TOO_LARGE: Final = 2**63
 _TERM = re.compile(
     r'(?P<minus>-?)(?:(?P<field>[A-Za-z_]+)(?P<path>(?:\.[^\s:".]+)*):)?(?P<rest>(?:"(?:[^"\\]|\\.)*"|[^\s"])+)'
 )
@@ -150,16 +151,21 @@ def _checked_number(term: Term, written: str) -> Term:
         return term
     if term.field in SPAN_FIELDS or not all(re.fullmatch(r"-?\d+", value) for value in term.values):
         raise _unreadable(written, f"{term.field} is compared, as in {term.field}:>5")
-    return term
+    # One way to write each number: "007" means 7 on every engine.
+    numbers = tuple(str(_number(term.field, value)) for value in term.values)
+    return msgspec.structs.replace(term, values=numbers)
 
 
 def _number(field: str, text: str) -> int:
     if field in SPAN_FIELDS:
         return span(text, what=field)
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
         raise _unreadable(text, f"{field} is compared with a whole number") from None
+    if abs(number) >= _TOO_LARGE:
+        raise _unreadable(text, "the number is larger than any store can compare")
+    return number
 
 
 def _values(rest: str) -> Iterable[str]:
