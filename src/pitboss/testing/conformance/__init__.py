@@ -1,6 +1,6 @@
 """One suite for every engine. To prove an engine, subclass it in a test module:
 
-    class TestMine(Conformance):
+    class TestMine(DurableConformance):
         @pytest.fixture
         def make_engine(self, tmp_path):
             async def make(clock):
@@ -16,14 +16,24 @@ An engine that has not all protocols takes the subjects it has: `class TestMine(
 import pytest
 
 from pitboss.testing.conformance.bench import Bench, MakeEngine, Store
+from pitboss.testing.conformance.bulk import Bulk
 from pitboss.testing.conformance.claiming import Claiming
+from pitboss.testing.conformance.control import Cancelling, Pruning, Retrying
+from pitboss.testing.conformance.desired import DesiredState
 from pitboss.testing.conformance.fencing import Fencing
+from pitboss.testing.conformance.filters import Filtering
 from pitboss.testing.conformance.handlers import HandlerRegistry
+from pitboss.testing.conformance.ledger import LedgerReading
 from pitboss.testing.conformance.putting import Putting
+from pitboss.testing.conformance.queues import QueueSettings
+from pitboss.testing.conformance.rates import Rates
 from pitboss.testing.conformance.reclaiming import Reclaiming
 from pitboss.testing.conformance.renewing import Renewing
+from pitboss.testing.conformance.schema import Reopening, SchemaKeeping
 from pitboss.testing.conformance.sessions import SessionKeeping
 from pitboss.testing.conformance.settling import Settling
+from pitboss.testing.conformance.uniqueness import Uniqueness
+from pitboss.testing.conformance.values import Values
 from pitboss.testing.conformance.waiting import Waiting
 
 
@@ -39,32 +49,61 @@ class Subject:
 
 class Conformance(
     Subject,
+    Bulk,
     Claiming,
+    Cancelling,
+    Pruning,
+    Retrying,
+    DesiredState,
     Fencing,
+    Filtering,
     HandlerRegistry,
+    LedgerReading,
     Putting,
+    QueueSettings,
+    Rates,
     Reclaiming,
     Renewing,
     SessionKeeping,
     Settling,
+    Uniqueness,
+    Values,
     Waiting,
 ):
-    """All of it."""
+    """What every engine passes."""
+
+
+class DurableConformance(Conformance, Reopening, SchemaKeeping):
+    """What an engine passes whose store outlives it."""
 
 
 __all__ = [
     "Bench",
+    "Bulk",
+    "Cancelling",
     "Claiming",
     "Conformance",
+    "DesiredState",
+    "DurableConformance",
     "Fencing",
+    "Filtering",
     "HandlerRegistry",
+    "LedgerReading",
     "MakeEngine",
+    "Pruning",
     "Putting",
+    "QueueSettings",
+    "Rates",
     "Reclaiming",
     "Renewing",
+    "Reopening",
+    "Retrying",
+    "SchemaKeeping",
     "SessionKeeping",
     "Settling",
     "Store",
     "Subject",
+    "Uniqueness",
+    "Values",
     "Waiting",
 ]

@@ -1,0 +1,272 @@
+"""Control: what operators do to tasks, one or many."""
+
+import pytest
+
+from pitboss.engines.protocol import APPLIED
+from pitboss.model.filter import EVERYTHING, by, parsed
+from pitboss.model.outcome import Completed, Crashed, Failed, Released, Snooze
+from pitboss.model.queue import Changed
+from pitboss.model.states import State
+from pitboss.testing.conformance.bench import BROKEN, Bench
+from pitboss.testing.conformance.outcomes import FINAL, WAITING_AGAIN, transition_for
+
+
+class Cancelling:
+    @pytest.mark.parametrize("options", [{}, {"delay": 5_000}, {"handler": "stranger"}])
+    async def test_a_waiting_task_is_cancelled(self, bench: Bench, options: dict[str, object]) -> None:
+        task = await bench.add(**options)
+        assert await bench.cancel(task.id, reason="not today") == Changed(changed=1)
+        await bench.became(task, state=State.CANCELLED, reason="not today", finished_at=bench.now)
+        assert await bench.history(task) == []
+        assert await bench.claim() == []
+
+    async def test_without_a_reason_the_reason_is_that_it_was_cancelled(self, bench: Bench) -> None:
+        task = await bench.add()
+        await bench.cancel(task.id)
+        assert (await bench.task(task.id)).reason == "cancelled"
+
+    async def test_a_running_task_is_asked(self, bench: Bench) -> None:
+        claim = await bench.started()
+        before = await bench.task(claim.id)
+        assert await bench.cancel(claim.id, reason="stop") == Changed(asked=1)
+        await bench.became(before, cancel_asked=True, reason="stop")
+        assert await bench.cancel(claim.id, reason="again") == Changed()
+
+    @pytest.mark.parametrize("name", WAITING_AGAIN)
+    async def test_a_task_asked_to_cancel_does_not_wait_again(self, bench: Bench, name: str) -> None:
+        claim = await bench.started()
+        await bench.cancel(claim.id, reason="stop")
+        before = await bench.task(claim.id)
+        transition = transition_for(name, claim, bench.now)
+        assert await bench.write(claim, transition) == APPLIED
+        await bench.became(
+            before,
+            state=State.CANCELLED,
+            outcome=transition.outcome,
+            error=transition.error,
+            attempts=1,
+            losses=int(transition.lost),
+            crashes=int(transition.crashed),
+            finished_at=bench.now,
+            cancel_asked=False,
+        )
+        (run,) = await bench.history(claim)
+        assert (run.attempt, run.outcome, run.error) == (1, transition.outcome, transition.error)
+        assert await bench.claim() == []
+        assert await bench.write(claim, transition) == APPLIED
+
+    @pytest.mark.parametrize("name", FINAL)
+    async def test_a_task_asked_to_cancel_may_still_finish(self, bench: Bench, name: str) -> None:
+        claim = await bench.started()
+        await bench.cancel(claim.id, reason="stop")
+        transition = transition_for(name, claim, bench.now)
+        await bench.write(claim, transition)
+        task = await bench.task(claim.id)
+        assert (task.state, task.reason, task.cancel_asked) == (transition.state, transition.reason, False)
+
+    async def test_finished_tasks_are_left_alone(self, bench: Bench) -> None:
+        claim = await bench.started()
+        await bench.complete(claim)
+        assert await bench.cancel(EVERYTHING) == Changed()
+
+    async def test_many_by_filter_and_only_those(self, bench: Bench) -> None:
+        tasks = [await bench.add(queue="ab"[number % 2]) for number in range(6)]
+        claim = await bench.take("a")
+        assert await bench.cancel(by(queue="a")) == Changed(changed=2, asked=1)
+        assert await bench.states(*tasks[1::2]) == [State.PENDING] * 3
+        assert (await bench.renew(bench.me)).cancels == ((claim.id, claim.token),)
+
+    async def test_no_more_than_the_limit_oldest_first(self, bench: Bench) -> None:
+        tasks = [await bench.add() for _ in range(3)]
+        assert await bench.cancel(EVERYTHING, limit=2) == Changed(changed=2, more=True)
+        assert await bench.states(*tasks) == [State.CANCELLED, State.CANCELLED, State.PENDING]
+        assert await bench.cancel(EVERYTHING, limit=2) == Changed(changed=1)
+
+    async def test_a_limit_that_is_just_enough_wants_no_repeat(self, bench: Bench) -> None:
+        await bench.put(bench.new(), bench.new())
+        assert await bench.cancel(EVERYTHING, limit=2) == Changed(changed=2)
+
+    async def test_a_place_becomes_free(self, bench: Bench) -> None:
+        await bench.change("default", capacity=1)
+        task = await bench.add()
+        await bench.cancel(task.id)
+        assert (await bench.add()).state is State.PENDING
+
+
+class Retrying:
+    async def test_a_failed_task_is_as_new(self, bench: Bench) -> None:
+        claim = await bench.started(max_attempts=1, expires_in=9_000_000)
+        await bench.progress(claim, 10, "began")
+        await bench.report(claim, Failed(BROKEN), worker="w")
+        before = await bench.task(claim.id)
+        assert await bench.retry(claim.id) == Changed(changed=1)
+        await bench.became(
+            before,
+            state=State.PENDING,
+            reason=None,
+            run_at=None,
+            expires_at=None,
+            started_at=None,
+            finished_at=None,
+            attempts=0,
+        )
+        (run,) = await bench.history(claim)
+        assert (run.claim, run.attempt, run.outcome, run.error, run.worker) == (1, 1, "failed", BROKEN, "w")
+        again = await bench.take()
+        assert (again.attempt, again.token.claim, again.expires_at) == (1, 2, None)
+        await bench.complete(again)
+        assert [(run.claim, run.outcome) for run in await bench.history(claim)] == [(1, "failed"), (2, "completed")]
+
+    async def test_counters_start_from_zero(self, bench: Bench) -> None:
+        await bench.add()
+        for _ in range(3):
+            await bench.report(await bench.take(), Crashed(alone=True))
+        (task,) = await bench.every_task()
+        assert (task.state, task.attempts, task.losses, task.crashes) == (State.FAILED, 1, 3, 3)
+        await bench.retry(task.id)
+        claim = await bench.take()
+        assert (claim.attempt, claim.losses, claim.crashes, claim.alone) == (1, 0, 0, False)
+
+    async def test_attempts_are_kept_if_told_so(self, bench: Bench) -> None:
+        await bench.add(max_attempts=2)
+        await bench.report(await bench.take(), Crashed(alone=False))
+        claim = await bench.take()
+        await bench.report(claim, Failed(BROKEN))
+        bench.clock.advance(60)
+        claim = await bench.take()
+        await bench.report(claim, Failed(BROKEN))
+        assert await bench.retry(claim.id, keep_attempts=True) == Changed(changed=1)
+        again = await bench.take()
+        assert (again.attempt, again.losses) == (3, 1)
+        await bench.report(again, Failed(BROKEN))
+        assert (await bench.task(again.id)).reason == "attempts used up"
+
+    async def test_a_cancelled_task_runs_after_all(self, bench: Bench) -> None:
+        task = await bench.add(delay=60_000_000)
+        await bench.cancel(task.id)
+        assert await bench.retry(task.id) == Changed(changed=1)
+        await bench.became(task, state=State.PENDING, run_at=None)
+        assert (await bench.take()).id == task.id
+
+    async def test_an_expired_task_runs_without_its_expiry(self, bench: Bench) -> None:
+        task = await bench.add(expires_in=1)
+        bench.clock.advance(1)
+        assert await bench.claim() == []
+        await bench.retry(task.id)
+        await bench.became(task, expires_at=None)
+        assert (await bench.take()).id == task.id
+
+    async def test_a_task_of_an_unknown_handler_is_held(self, bench: Bench) -> None:
+        claim = await bench.started()
+        await bench.report(claim, Failed(BROKEN), worker="w")
+        await bench.cancel(claim.id)
+        await bench.store.forget(["job"])
+        assert await bench.retry(claim.id) == Changed(changed=1)
+        task = await bench.task(claim.id)
+        assert (task.state, task.reason) == (State.HELD, "handler")
+        await bench.register("job")
+        assert (await bench.take()).id == claim.id
+
+    async def test_a_failed_task_of_an_unknown_handler_is_held_too(self, bench: Bench) -> None:
+        claim = await bench.started(max_attempts=1)
+        await bench.report(claim, Failed(BROKEN))
+        await bench.store.forget(["job"])
+        await bench.retry(claim.id)
+        assert (await bench.task(claim.id)).state is State.HELD
+
+    async def test_only_failed_and_cancelled_tasks_are_retried(self, bench: Bench) -> None:
+        await bench.put(bench.new(), bench.new(), bench.new(delay=9), bench.new(handler="stranger"))
+        done, _ = await bench.claim(2)
+        await bench.report(done, Completed('"r"'))
+        before = await bench.every_task()
+        assert await bench.retry(EVERYTHING) == Changed()
+        assert await bench.every_task() == before
+
+    async def test_retries_may_overfill_a_queue(self, bench: Bench) -> None:
+        await bench.change("default", capacity=1)
+        task = await bench.add()
+        await bench.cancel(task.id)
+        await bench.add()
+        assert await bench.retry(task.id) == Changed(changed=1)
+        assert (await bench.queue()).counts == {State.PENDING: 2}
+
+    async def test_no_more_retries_than_the_limit_oldest_first(self, bench: Bench) -> None:
+        tasks = [await bench.add() for _ in range(3)]
+        await bench.cancel(EVERYTHING)
+        assert await bench.retry(parsed("state:cancelled"), limit=2) == Changed(changed=2, more=True)
+        assert await bench.states(*tasks) == [State.PENDING, State.PENDING, State.CANCELLED]
+
+    async def test_a_run_that_ended_in_cancellation_stays_in_the_history(self, bench: Bench) -> None:
+        claim = await bench.started()
+        await bench.cancel(claim.id)
+        await bench.report(claim, Released(started=True))
+        await bench.retry(claim.id)
+        assert [(run.claim, run.outcome) for run in await bench.history(claim)] == [(1, "released")]
+
+    async def test_a_task_cancelled_while_it_waited_tells_each_run_once(self, bench: Bench) -> None:
+        claim = await bench.started()
+        await bench.report(claim, Snooze(5_000_000))
+        await bench.cancel(claim.id)
+        assert [run.outcome for run in await bench.history(claim)] == ["snoozed"]
+        await bench.retry(claim.id)
+        assert [run.outcome for run in await bench.history(claim)] == ["snoozed"]
+
+
+class Pruning:
+    async def test_finished_tasks_go_with_their_history(self, bench: Bench) -> None:
+        claim = await bench.started()
+        await bench.complete(claim)
+        waiting = await bench.add()
+        assert await bench.prune() == Changed(changed=1)
+        assert await bench.store.get([claim.id]) == [None]
+        assert await bench.history(claim) == []
+        assert await bench.every_task() == [waiting]
+
+    async def test_unfinished_tasks_stay(self, bench: Bench) -> None:
+        await bench.put(bench.new(), bench.new(), bench.new(delay=9), bench.new(handler="stranger"))
+        await bench.take()
+        assert await bench.prune() == Changed()
+        assert await bench.store.count(EVERYTHING) == 4
+
+    async def test_only_what_finished_before_the_moment(self, bench: Bench) -> None:
+        tasks = []
+        for _ in range(3):
+            tasks.append(await bench.add())
+            await bench.cancel(EVERYTHING)
+            bench.clock.advance(1)
+        edge = (await bench.task(tasks[1].id)).finished_at
+        assert await bench.prune(before=edge) == Changed(changed=1)
+        assert await bench.store.get([tasks[0].id]) == [None]
+        assert edge is not None
+        assert await bench.prune(before=edge + 1) == Changed(changed=1)
+        assert [task.id for task in await bench.every_task()] == [tasks[2].id]
+
+    async def test_only_what_matches(self, bench: Bench) -> None:
+        await bench.put(bench.new(tags=("keep",)), bench.new())
+        await bench.cancel(EVERYTHING)
+        assert await bench.prune(parsed("-tag:keep")) == Changed(changed=1)
+        (left,) = await bench.every_task()
+        assert left.tags == ("keep",)
+
+    async def test_no_more_pruned_than_the_limit_oldest_first(self, bench: Bench) -> None:
+        tasks = [await bench.add() for _ in range(3)]
+        await bench.cancel(EVERYTHING)
+        assert await bench.prune(limit=2) == Changed(changed=2, more=True)
+        assert [task.id for task in await bench.every_task()] == [tasks[2].id]
+        assert await bench.prune(limit=2) == Changed(changed=1)
+
+    async def test_a_pruned_id_may_be_put_again(self, bench: Bench) -> None:
+        new = bench.new()
+        await bench.put(new)
+        await bench.complete(await bench.take())
+        await bench.prune()
+        assert (await bench.put(new))[0].created
+        assert (await bench.take()).token.claim == 1
+        assert await bench.store.attempts(new.id) == []
+
+    async def test_children_stay_when_their_parent_goes(self, bench: Bench) -> None:
+        claim = await bench.started()
+        child = bench.new(parent=claim.id)
+        await bench.complete(claim, None, child)
+        await bench.prune()
+        assert (await bench.task(child.id)).parent == claim.id
