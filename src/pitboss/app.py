@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import os
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from pitboss.client.bridge import Bridge
@@ -12,6 +12,7 @@ from pitboss.client.client import Client
 from pitboss.client.handle import Handle
 from pitboss.client.handler import Handler
 from pitboss.client.options import Options
+from pitboss.client.state import WorkerState
 from pitboss.model.duration import SECOND, span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.ids import IdMaker
@@ -52,7 +53,7 @@ class App:
 
     def __init__(self, store: str | None = None) -> None:
         self.handlers: dict[str, Handler[Any, Any, Any]] = {}
-        self._store_url = store
+        self.store_url = store
         self._ids: IdMaker | None = None
         self._lock = threading.Lock()
         self._link: _Link | None = None
@@ -90,6 +91,16 @@ class App:
         decorator = self._declaring(**declared)
         return decorator(*function) if function else decorator
 
+    def worker_state(
+        self, *, max_uses: int | None = None, max_age: Time | None = None
+    ) -> Callable[[Callable[[], AsyncIterator[T]]], WorkerState[T]]:
+        """Declare something that each worker makes once and its handlers share, from an async generator that yields it.
+
+        A handler asks for it with a default: `async def shot(url: str, page: Browser = browser())`. After `max_uses`
+        tasks or `max_age`, the next task gets a fresh one, and the old one is closed when its last user has left.
+        """
+        return lambda make: WorkerState(make, max_uses=max_uses, max_age=max_age)
+
     def send(self, name: str, params: Mapping[str, Any] | None = None, **options: Any) -> Handle[Any]:
         """Enqueue by name: a handler of this app, or one that only other processes know."""
         limit = _LIMIT + _wait_of(options)
@@ -111,7 +122,7 @@ class App:
 
         self.close()
         if store is None or isinstance(store, str):
-            store = wiring.make_engine(store or config.load(store=self._store_url).store, clock=clock)
+            store = wiring.make_engine(store or config.load(store=self.store_url).store, clock=clock)
         self._link = _Link(store)
         return store
 
@@ -135,6 +146,17 @@ class App:
         from pitboss.client.params import Params
 
         return Params(name, function)
+
+    def prepared(self, name: str, params: Mapping[str, Any], **options: Any) -> NewTask:
+        """The task that `send` would store, for a handler of this app."""
+        handler = self.handlers.get(name)
+        if handler is None:
+            raise InvalidInput(
+                f'this app has no handler "{name}"',
+                why="a follow-up is checked where it is made",
+                fix=f"use one of {', '.join(sorted(self.handlers))}, or app.send to enqueue at once",
+            )
+        return (handler.using(**options) if options else handler).prepared_from(params)
 
     def place(self, tasks: list[NewTask], options: Options) -> list[Placed]:
         if options.within is not None:

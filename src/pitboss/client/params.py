@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 import pydantic
 
 from pitboss.client.context import Context
+from pitboss.client.state import Wanted
 from pitboss.model.canonical import Json, to_json
 from pitboss.model.errors import InvalidInput
 
@@ -21,14 +22,14 @@ _EMPTY = inspect.Parameter.empty
 class Params:
     """How one function is called. `injected` names the parameters that the worker fills in itself."""
 
-    def __init__(self, name: str, function: Callable[..., Any], markers: tuple[type, ...] = ()) -> None:
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
         self._name = name
         self._signature = inspect.signature(function)
         hints = _hints(function)
-        self.injected = {
-            key: hints.get(key, Any)
+        self.injected: dict[str, Any] = {
+            key: parameter.default if isinstance(parameter.default, Wanted) else Context
             for key, parameter in self._signature.parameters.items()
-            if hints.get(key) is Context or (markers and isinstance(parameter.default, markers))
+            if hints.get(key) is Context or isinstance(parameter.default, Wanted)
         }
         self._model = _model(name, self._signature, hints, self.injected)
         self._returns = hints.get("return", Any)

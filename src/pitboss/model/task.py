@@ -78,7 +78,7 @@ class TaskError(msgspec.Struct, frozen=True, kw_only=True):
     retryable: bool = True
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A task handed to a session. Carries what is needed to run it and to decide what comes of it."""
 
     id: TaskId

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from pitboss.client.context import Context
+from pitboss.client.state import Wanted
 from pitboss.model.canonical import Json, printable
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import InvalidInput
@@ -19,6 +20,7 @@ from pitboss.model.signals import Cancel, Fail, Signal
 from pitboss.model.signals import Retry as RetrySignal
 from pitboss.model.signals import Snooze as SnoozeSignal
 from pitboss.model.task import Claim, NewTask, TaskError
+from pitboss.worker.states import States
 
 Prepare = Callable[[str, Mapping[str, Any], Mapping[str, Any]], NewTask]
 
@@ -58,6 +60,8 @@ class Runner:
     ) -> None:
         self._handlers, self._executor = handlers, executor
         self._report, self._prepare = report, prepare
+        self._states = States()
+        self.stuck = 0
         self._contexts: dict[tuple[str, int], tuple[Context, asyncio.Task[Any] | None]] = {}
 
     async def run(self, claim: Claim) -> Outcome:
@@ -68,7 +72,7 @@ class Runner:
         context = Context(claim, report=self._reporter(claim), prepare=self._prepare)
         self._contexts[claim.id, claim.token.claim] = context, asyncio.current_task()
         try:
-            arguments = {**handler.params.unpack(claim.params), **_injected(handler, context)}
+            arguments = handler.params.unpack(claim.params)
             value = await self._within_time(claim, handler, self._call(handler, arguments, context))
             return Completed(handler.params.pack_result(value), context.follow_ups())
         except TimeoutError as error:
@@ -88,12 +92,41 @@ class Runner:
             if task is not None and self._handlers[claim.handler].is_async:
                 task.cancel()
 
+    async def close(self) -> None:
+        """Close the states that live in this worker."""
+        await self._states.close()
+
     async def _call(self, handler: Runnable, arguments: dict[str, Any], context: Context) -> Any:
+        injected = handler.params.injected
+        if not injected:
+            return await self._execute(handler, arguments, context)
+        wanted = {name: kind for name, kind in injected.items() if isinstance(kind, Wanted)}
+        async with self._states.lent(wanted) as states:
+            contexts = dict.fromkeys(injected.keys() - wanted.keys(), context)
+            return await self._execute(handler, {**arguments, **contexts, **states}, context)
+
+    async def _execute(self, handler: Runnable, arguments: dict[str, Any], context: Context) -> Any:
         with context.running():
             if handler.is_async:
                 return await handler.function(**arguments)
-            loop, here = asyncio.get_running_loop(), contextvars.copy_context()
-            return await loop.run_in_executor(self._executor, partial(here.run, _quietly, handler.function, arguments))
+            here = contextvars.copy_context()
+            return await self._in_thread(partial(here.run, _quietly, handler.function, arguments))
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        future = asyncio.get_running_loop().run_in_executor(self._executor, work)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            if not future.done():
+                # A thread cannot be ended. It goes on in a place that no other task can have meanwhile.
+                self.stuck += 1
+                future.add_done_callback(self._unstuck)
+            raise
+
+    def _unstuck(self, future: "asyncio.Future[Any]") -> None:
+        self.stuck -= 1
+        if not future.cancelled():
+            future.exception()
 
     async def _within_time(self, claim: Claim, handler: Runnable, work: Coroutine[Any, Any, Any]) -> Any:
         limit = handler.policy.timeout if claim.timeout is None else claim.timeout
@@ -126,10 +159,6 @@ def _quietly(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         return function(**arguments)
     except StopIteration as error:
         raise _Stopped("StopIteration left the handler") from error
-
-
-def _injected(handler: Runnable, context: Context) -> dict[str, Any]:
-    return {name: context for name, kind in handler.params.injected.items() if kind is Context}
 
 
 def _raised(claim: Claim, error: BaseException) -> Outcome:

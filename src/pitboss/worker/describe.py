@@ -1,0 +1,44 @@
+"""A short-lived child that describes an app as data, so that the manager never imports the user's code."""
+
+import sys
+import traceback
+
+import msgspec
+
+from pitboss.model.errors import PitbossError
+from pitboss.model.queue import HandlerInfo
+from pitboss.worker.loading import load_app
+
+
+class Description(msgspec.Struct, frozen=True, kw_only=True):
+    """What a manager needs to know of an app, or why it cannot know it."""
+
+    handlers: list[HandlerInfo] = []
+    store: str | None = None
+    error: str | None = None
+    traceback: str | None = None
+
+
+def described(target: str) -> Description:
+    """The app's description; errors of loading it become part of it."""
+    try:
+        app = load_app(target)
+        return Description(handlers=app.describe(), store=app.store_url)
+    except PitbossError as error:
+        return Description(error=str(error))
+    except BaseException as error:  # the user's module may raise anything, SystemExit included
+        return Description(error=f"{type(error).__name__}: {error}", traceback=_from_user_code(error))
+
+
+def _from_user_code(error: BaseException) -> str:
+    """The traceback without this program's own frames, which say nothing to the user."""
+    lines = traceback.format_exception(error)
+    first = next((index for index, line in enumerate(lines) if "importlib" in line), 0)
+    kept = [line for line in lines[first:] if "importlib" not in line]
+    return "".join(kept or lines)
+
+
+if __name__ == "__main__":
+    # What the user's module prints while it is imported must not get into the description.
+    out, sys.stdout = sys.stdout, sys.stderr
+    out.write(msgspec.json.encode(described(sys.argv[1])).decode())

@@ -1,0 +1,154 @@
+"""The worker process: takes tasks from its manager's socket, runs them, sends back what came of them."""
+
+import asyncio
+import os
+import resource
+import socket
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvloop
+
+from pitboss.model.duration import SECOND
+from pitboss.model.outcome import Completed
+from pitboss.model.task import Claim
+from pitboss.worker.channel import Channel
+from pitboss.worker.frames import (
+    AnswerMessage,
+    DrainMessage,
+    ErrorMessage,
+    HeartbeatMessage,
+    MetricsMessage,
+    ProgressMessage,
+    ReadyMessage,
+    ResultMessage,
+    StopMessage,
+    TaskMessage,
+    ToManager,
+    ToWorker,
+    worker_codec,
+)
+from pitboss.worker.loading import load_app
+from pitboss.worker.orphan import die_with_parent
+from pitboss.worker.remote_store import ManagedStore
+from pitboss.worker.runner import Runner
+
+HEARTBEAT_SECONDS = 1.0
+METRICS_EVERY = 5
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True):
+    """What a manager tells a worker when it starts it."""
+
+    name: str
+    target: str
+    concurrency: int
+    manager: int
+
+
+class Worker:
+    """One process's work: a channel, a runner, and the tasks that run now."""
+
+    def __init__(self, spec: Spec, app: Any) -> None:
+        self._spec, self._app = spec, app
+        self._executor = ThreadPoolExecutor(spec.concurrency, thread_name_prefix="pitboss-task")
+        self._runner = Runner(app.handlers, executor=self._executor, report=self._report, prepare=self._prepare)
+        self._running: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._claims: dict[tuple[str, int], Claim] = {}
+        self._over = asyncio.Event()
+        self._draining = False
+        self._handled = 0
+        self._channel: Channel[ToWorker, ToManager]
+        self._store: ManagedStore
+        self._loop = asyncio.get_running_loop()
+
+    async def run(self, end: socket.socket) -> None:
+        """Serve until the manager is gone, or drained."""
+        self._channel = await Channel.over(end, worker_codec(), self._hear, self._over.set)
+        self._store = ManagedStore(self._channel.say)
+        self._app.use(self._store)
+        self._channel.say(ReadyMessage(os.getpid()))
+        beating = asyncio.create_task(self._beat())
+        await self._over.wait()
+        beating.cancel()
+        await self._runner.close()
+        self._channel.close()
+
+    def _hear(self, message: ToWorker) -> None:
+        match message:
+            case TaskMessage(claim):
+                key = claim.id, claim.token.claim
+                self._claims[key] = claim
+                self._running[key] = self._loop.create_task(self._work(claim, key))
+            case StopMessage(task, number):
+                claim_ = self._claims.get((task, number))
+                if claim_ is not None:
+                    self._runner.stop(claim_)
+            case DrainMessage():
+                self._draining = True
+                self._end_if_drained()
+            case AnswerMessage():
+                self._store.hear(message)
+
+    async def _work(self, claim: Claim, key: tuple[str, int]) -> None:
+        began = self._loop.time()
+        outcome = await self._runner.run(claim)
+        ran = round((self._loop.time() - began) * SECOND)
+        kind = ResultMessage if type(outcome) is Completed else ErrorMessage
+        self._channel.say(kind(claim.id, claim.token.claim, ran, outcome))
+        del self._running[key], self._claims[key]
+        self._handled += 1
+        if self._draining:
+            self._end_if_drained()
+
+    def _end_if_drained(self) -> None:
+        if not self._running:
+            self._channel.flush()
+            self._over.set()
+
+    def _report(self, claim: Claim, percent: int, note: str | None) -> None:
+        # Handlers that run in threads report from there.
+        message = ProgressMessage(claim.id, claim.token.claim, percent, note)
+        self._loop.call_soon_threadsafe(self._channel.say, message)
+
+    def _prepare(self, name: str, params: Any, options: Any) -> Any:
+        return self._app.prepared(name, params, **options)
+
+    async def _beat(self) -> None:
+        count = 0
+        while True:
+            self._channel.say(HeartbeatMessage(len(self._running), self._runner.stuck))
+            if count % METRICS_EVERY == 0:
+                self._channel.say(_metrics(self._handled))
+            count += 1
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+
+
+def _metrics(handled: int) -> MetricsMessage:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return MetricsMessage(pages * resource.getpagesize(), usage.ru_utime + usage.ru_stime, handled)
+
+
+async def _serve(spec: Spec, app: Any, end: socket.socket) -> None:
+    await Worker(spec, app).run(end)
+
+
+def main() -> None:
+    """`python -m pitboss.worker.main SPEC FD`, started by a manager."""
+    spec = msgspec.json.decode(sys.argv[1], type=Spec)
+    end = socket.socket(fileno=int(sys.argv[2]))
+    die_with_parent(spec.manager, end)
+    app = load_app(spec.target)
+    uvloop.run(_serve(spec, app, end))
+    # A thread that never returns must not keep the process: what it was doing has been settled long ago.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""The client's store inside a worker: every call goes over the worker's socket to its manager, which has the store."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from pitboss.model import errors
+from pitboss.model.errors import PitbossError, StoreUnavailable
+from pitboss.model.filter import Filter
+from pitboss.model.ids import TaskId
+from pitboss.model.queue import Changed, HandlerInfo
+from pitboss.model.task import NewTask, Placed, Task
+from pitboss.worker.frames import AnswerMessage, AskMessage
+
+T = TypeVar("T")
+_NOTHING = msgspec.msgpack.encode(None)
+
+
+class ManagedStore:
+    """What the client needs of a store, by asking the manager. Callable from any loop of the process."""
+
+    name = "manager"
+
+    def __init__(self, say: Callable[[AskMessage], None]) -> None:
+        self._say = say
+        self._loop = asyncio.get_running_loop()
+        self._asked: dict[int, asyncio.Future[AnswerMessage]] = {}
+        self._number = 0
+
+    async def open(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+    async def put(self, tasks: Sequence[NewTask]) -> list[Placed]:
+        return await self._ask("put", (list(tasks),), list[Placed])
+
+    async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
+        return await self._ask("get", (list(ids),), list[Task | None])
+
+    async def cancel(self, wanted: Filter, *, reason: str = "", limit: int = 1000) -> Changed:
+        return await self._ask("cancel", (wanted, reason, limit), Changed)
+
+    async def register(self, handlers: Iterable[HandlerInfo]) -> None:
+        await self._ask("register", (list(handlers),), type(None))
+
+    async def handlers(self) -> list[HandlerInfo]:
+        return await self._ask("handlers", (), list[HandlerInfo])
+
+    def hear(self, answer: AnswerMessage) -> None:
+        future = self._asked.pop(answer.number, None)
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    async def _ask(self, verb: str, arguments: tuple[Any, ...], kind: type[T]) -> T:
+        work = self._exchange(verb, arguments)
+        answer = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        if answer.error is not None:
+            raise _error(*answer.error)
+        return msgspec.msgpack.decode(answer.value or _NOTHING, type=kind)
+
+    async def _exchange(self, verb: str, arguments: tuple[Any, ...]) -> AnswerMessage:
+        self._number += 1
+        number = self._number
+        future: asyncio.Future[AnswerMessage] = self._loop.create_future()
+        self._asked[number] = future
+        self._say(AskMessage(number, verb, msgspec.Raw(msgspec.msgpack.encode(arguments))))
+        try:
+            return await future
+        finally:
+            self._asked.pop(number, None)
+
+
+def _error(code: str, what: str, why: str, fix: str) -> PitbossError:
+    """The error that the manager met, as the same class where that can be made from its text."""
+    for kind in (errors.InvalidInput, errors.NotFound, errors.Unsupported, errors.SchemaMismatch, StoreUnavailable):
+        if kind.code == code:
+            return kind(what, why=why, fix=fix)
+    error = PitbossError(what, why=why, fix=fix)
+    error.code = code
+    return error
