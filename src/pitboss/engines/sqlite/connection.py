@@ -1,0 +1,63 @@
+"""Connections to the one file: a writer's and readers'. Python's own transaction handling is switched off."""
+
+import os
+import sqlite3
+from pathlib import Path
+
+from pitboss.model.errors import InvalidInput, StoreUnavailable, Unsupported
+
+OLDEST = (3, 38, 0)
+# 16 MiB of write-ahead log between checkpoints: each costs two more syncs, so more often would cost throughput.
+_CHECKPOINT_PAGES = 4000
+_CACHE_KIB = 65_536
+# Foreign programs may have the file open too; our own writers stand in line elsewhere (`lock.py`).
+_BUSY_MILLIS = 10_000
+
+
+def checked_path(path: str | os.PathLike[str]) -> Path:
+    """The absolute path, if this SQLite and this path can be a store."""
+    if sqlite3.sqlite_version_info < OLDEST:
+        raise Unsupported(
+            f"SQLite {sqlite3.sqlite_version} is too old",
+            why="the store needs 3.38 or newer (RETURNING, UPDATE FROM and the JSON operators)",
+            fix="use a Python that is built with a newer SQLite, or another engine",
+        )
+    text = os.fspath(path)
+    if not text or text == ":memory:" or text.startswith("file:") or "\0" in text:
+        raise InvalidInput(
+            f"{text!r:.80} is not a file that can be a store",
+            why="the store is one ordinary file, shared by every process that works on it",
+            fix="pass a path; for a store without a file use the memory engine",
+        )
+    return Path(text).absolute()
+
+
+def create_file(path: Path) -> None:
+    """A new store is readable by its owner only; SQLite gives its side files the same mode."""
+    if not path.parent.is_dir():
+        raise StoreUnavailable(
+            f"{path} cannot be created",
+            why=f"the folder {path.parent} does not exist",
+            fix="create the folder, or correct the path",
+        )
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def connect_writer(path: Path) -> sqlite3.Connection:
+    connection = _connect(path)
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", f"wal_autocheckpoint = {_CHECKPOINT_PAGES}"):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+    return connection
+
+
+def connect_reader(path: Path) -> sqlite3.Connection:
+    connection = _connect(path)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MILLIS}")
+    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    return connection

@@ -1,0 +1,49 @@
+"""Filters in SQLite's words."""
+
+from pitboss.engines.sqlfilter import Condition, Dialect, condition
+from pitboss.model.duration import Moment
+from pitboss.model.filter import Filter
+from pitboss.model.states import State
+
+# The index that holds exactly the tasks of a state. Completed tasks have none: they are nearly all there are.
+STATE_INDEXES = {
+    State.HELD: "tasks_held",
+    State.SCHEDULED: "tasks_scheduled",
+    State.PENDING: "tasks_pending",
+    State.RUNNING: "tasks_running",
+    State.FAILED: "tasks_failed",
+    State.CANCELLED: "tasks_cancelled",
+}
+
+
+def matching(wanted: Filter, now: Moment) -> Condition:
+    """The condition that holds for exactly the tasks that match."""
+    return condition(wanted, now, _SQLITE)
+
+
+def names_ids(wanted: Filter) -> bool:
+    """The filter lists ids: then the primary key finds its tasks, and no other index can do better."""
+    return any(term.field == "id" and not term.negated and "*" not in "".join(term.values) for term in wanted.terms)
+
+
+def _pattern(glob: str) -> str:
+    """Only `*` is special in our globs; in SQLite's also `?` and `[`."""
+    return glob.replace("[", "[[]").replace("?", "[?]")
+
+
+def _json_at(column: str, path: tuple[str, ...]) -> tuple[str, list[str]]:
+    if any('"' in key for key in path):
+        return "NULL", []  # SQLite's paths cannot say such a key
+    return f"({column} -> ?)", ["$" + "".join(f'."{key}"' for key in path)]
+
+
+_SQLITE = Dialect(
+    param="?",
+    like=lambda column: f"{column} GLOB ?",
+    pattern=_pattern,
+    contains=lambda column: f"instr({column}, ?) > 0",
+    json_at=_json_at,
+    json_text=lambda column, name: f"{column} ->> '$.{name}'",
+    tag_matches=lambda test: f"EXISTS (SELECT 1 FROM json_each(tags) WHERE {test})",
+    greatest="max",
+)

@@ -1,0 +1,88 @@
+"""The queues that a claim looks at: what waits in them, and what their rates still allow."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pitboss.engines.sqlite.act import Act
+from pitboss.engines.sqlite.rows import rate_of
+from pitboss.model.duration import Moment
+from pitboss.model.limits import Window, horizon
+from pitboss.model.session import Slot
+
+# Tasks that fall due together become pending in portions, so that no claim holds up the other writers for long.
+_DUE_AT_ONCE = 1000
+
+
+class Lane:
+    """One open queue during one claim. `room` is what its windows still allow; None is without limit."""
+
+    __slots__ = ("due", "name", "passed", "pending", "rate", "room", "scheduled")
+
+    def __init__(self, name: str, rate: str | None, pending: int, scheduled: int) -> None:
+        self.name, self.pending, self.scheduled = name, pending, scheduled
+        self.rate: tuple[Window, ...] = rate_of(rate)
+        self.room: int | None = None
+        self.due: Moment | None = None
+        self.passed = 0
+
+    def promote(self, act: Act, wanted: int) -> None:
+        """Make pending what is due, and find the moment of the next."""
+        if not self.scheduled:
+            return
+        self.due = self._next(act)
+        if self.due is None or self.due > act.now:
+            return
+        n = act.run("claim_promote", self.name, act.now, max(wanted, _DUE_AT_ONCE))
+        act.moved(self.name, "scheduled", "pending", n)
+        self.pending, self.scheduled = self.pending + n, self.scheduled - n
+        self.due = self._next(act)
+
+    def measure(self, act: Act) -> None:
+        """How many more may start at this moment."""
+        if self.rate:
+            used = [self._starts_since(act, act.now - window.per) for window in self.rate]
+            self.room = max(0, min(window.count - n for window, n in zip(self.rate, used, strict=True)))
+
+    def started(self, act: Act, n: int) -> None:
+        """Count starts, and forget those that no window looks back to."""
+        if self.rate:
+            act.run("starts_forget", self.name, act.now - horizon(self.rate))
+            act.run("starts_add", self.name, act.now, n)
+
+    def next_moment(self, act: Act) -> Moment | None:
+        """When it may give something without a ring; not later than now if it could at once."""
+        moments = [] if self.due is None else [max(self.due, act.now)]
+        if self.pending and self.room == 0:
+            moments.append(self._opens_at(act))
+        return min(moments, default=None)
+
+    def _next(self, act: Act) -> Moment | None:
+        row: Any = act.one("claim_next_due", self.name)
+        return None if row is None else row[0]
+
+    def _starts_since(self, act: Act, moment: Moment) -> int:
+        row: Any = act.one("starts_since", self.name, moment)
+        return 0 if row is None else row[0]
+
+    def _opens_at(self, act: Act) -> Moment:
+        return max((self._window_opens(act, window) for window in self.rate), default=0)
+
+    def _window_opens(self, act: Act, window: Window) -> Moment:
+        """When the start that is `count` starts back leaves the window."""
+        back = 0
+        for at, n in act.rows("starts_newest_first", self.name):
+            back += n
+            if back >= window.count:
+                return int(at) + window.per
+        return 0
+
+
+def open_lanes(act: Act, slots: Iterable[Slot]) -> dict[str, Lane]:
+    """By name, the queues of these slots that are not paused and have anything waiting."""
+    names: dict[str, None] = {}
+    for slot in slots:
+        if slot.queues is None:
+            return {row[0]: Lane(*row) for row in act.rows("claim_lanes")}
+        names.update(dict.fromkeys(slot.queues))
+    rows: Iterable[Any] = (act.one("claim_lane", name) for name in names)
+    return {row[0]: Lane(*row) for row in rows if row is not None}

@@ -1,0 +1,188 @@
+"""Storing tasks. Nearly every put is of tasks nobody has seen: those are inserted without a look, in one statement."""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pitboss.engines.sqlite.act import Act, json_list
+from pitboss.engines.sqlite.rows import STATES, tags_text
+from pitboss.model.errors import QueueFull
+from pitboss.model.states import State
+from pitboss.model.task import NewTask, Placed
+
+_Met = tuple[str, str, str | None]
+_met = msgspec.json.Decoder(list[_Met])
+_holders = msgspec.json.Decoder(list[tuple[str, str, str, str | None]])
+
+
+def put(act: Act, tasks: Sequence[NewTask]) -> list[Placed]:
+    """As the contract says; raises `QueueFull` before anything is written."""
+    return _put(act, tasks, bounded=True)
+
+
+def put_follow_ups(act: Act, tasks: Sequence[NewTask]) -> None:
+    """As `put`, but a queue may be overfilled: what a finished task leaves behind must not be lost."""
+    _put(act, tasks, bounded=False)
+
+
+class _Surroundings(NamedTuple):
+    """What a put finds: which of its handlers are registered, which queues are new, and capacities that bind it."""
+
+    known: set[str]
+    new_queues: set[str]
+    capacities: dict[str, int]
+
+
+def _put(act: Act, tasks: Sequence[NewTask], *, bounded: bool) -> list[Placed]:
+    if not tasks:
+        return []
+    around = _look_around(act, tasks, bounded)
+    simple = not around.capacities and not any(new.unique for new in tasks)
+    placed = _insert_unseen(act, tasks, around) if simple else None
+    return _place_each(act, tasks, around) if placed is None else placed
+
+
+def _look_around(act: Act, tasks: Sequence[NewTask], bounded: bool) -> _Surroundings:
+    known = {name for name in {new.handler for new in tasks} if act.one("handler_known", name)}
+    around = _Surroundings(known, set(), {})
+    for name in {new.queue for new in tasks}:
+        row: Any = act.one("queue_capacity", name)
+        if row is None:
+            around.new_queues.add(name)
+        elif row[0] is not None and bounded:
+            around.capacities[name] = row[0]
+    return around
+
+
+def _insert_unseen(act: Act, tasks: Sequence[NewTask], around: _Surroundings) -> list[Placed] | None:
+    """Insert them all, or nothing and None if one of the ids is there already."""
+    placed = [_created(new, act, around.known) for new in tasks]
+    many = len(tasks) > 1
+    if many:
+        act.mark()
+    try:
+        _insert(act, tasks, placed)
+    except sqlite3.IntegrityError:
+        if many:
+            act.back_to_mark()
+        return None
+    if many:
+        act.unmark()
+    _account(act, tasks, placed, around.new_queues)
+    return placed
+
+
+def _place_each(act: Act, tasks: Sequence[NewTask], around: _Surroundings) -> list[Placed]:
+    """Look who is there first; tasks of one call may meet each other."""
+    tasks_met, keys_met = _look(act, tasks)
+    fresh: list[NewTask] = []
+    created: list[Placed] = []
+    placed: list[Placed] = []
+    for new in tasks:
+        key = new.unique.key if new.unique else None
+        there = tasks_met.get(new.id) or (keys_met.get(key) if key is not None else None)
+        if there is None:
+            one = _created(new, act, around.known)
+            fresh.append(new)
+            created.append(one)
+            placed.append(one)
+            tasks_met[new.id] = Placed(one.id, False, one.state, one.reason)
+            if key is not None:
+                keys_met[key] = tasks_met[new.id]
+        else:
+            placed.append(there)
+    _check_room(act, Counter(new.queue for new in fresh), around.capacities)
+    _insert(act, fresh, created)
+    _account(act, fresh, created, around.new_queues)
+    _take_keys(act, fresh)
+    return placed
+
+
+def _look(act: Act, tasks: Sequence[NewTask]) -> tuple[dict[str, Placed], dict[str, Placed]]:
+    """The tasks that have these ids, and those that have these keys at this moment."""
+    ids = act.decoded("put_met_ids", _met, json_list(new.id for new in tasks))
+    keys = [new.unique.key for new in tasks if new.unique]
+    holders = act.decoded("put_met_keys", _holders, json_list(keys), act.now) if keys else []
+    return (
+        {task: Placed(task, False, STATES[state], reason) for task, state, reason in ids},
+        {key: Placed(task, False, STATES[state], reason) for key, task, state, reason in holders},
+    )
+
+
+def _check_room(act: Act, asked: Mapping[str, int], bounds: Mapping[str, int]) -> None:
+    for name in sorted(asked):
+        if name in bounds:
+            row: Any = act.one("queue_waiting", name)
+            if row[0] + asked[name] > bounds[name]:
+                raise QueueFull(name, bounds[name], row[0], asked[name])
+
+
+def _created(new: NewTask, act: Act, known: set[str]) -> Placed:
+    if new.handler not in known:
+        return Placed(new.id, True, State.HELD, "handler")
+    return Placed(new.id, True, State.PENDING if new.due(act.now) is None else State.SCHEDULED)
+
+
+def _insert(act: Act, tasks: Sequence[NewTask], placed: Sequence[Placed]) -> None:
+    plain: list[tuple[object, ...]] = []
+    full: list[tuple[object, ...]] = []
+    now = act.now
+    for new, one in zip(tasks, placed, strict=True):
+        row = (new.id, new.handler, new.queue, new.priority, now, new.params)
+        if one.state is State.PENDING and _is_plain(new):
+            plain.append(row)
+        else:
+            full.append(row + _rest(new, one, now))
+    if plain:
+        act.bulk("put_plain", plain)
+    if full:
+        act.bulk("put_full", full)
+
+
+def _is_plain(new: NewTask) -> bool:
+    """Nothing beyond what every task has: half as many values to hand over."""
+    return (
+        new.max_attempts is None
+        and new.timeout is None
+        and new.unique is None
+        and new.parent is None
+        and not new.tags
+        and new.expires_at is None
+        and new.expires_in is None
+    )
+
+
+def _rest(new: NewTask, one: Placed, now: int) -> tuple[object, ...]:
+    return (
+        one.state.value,
+        one.reason,
+        new.due(now),
+        new.max_attempts,
+        new.timeout,
+        new.expiry(now),
+        new.unique.key if new.unique else None,
+        tags_text(new.tags),
+        new.parent,
+    )
+
+
+def _account(act: Act, tasks: Sequence[NewTask], placed: Sequence[Placed], new_queues: set[str]) -> None:
+    moves = Counter((new.queue, one.state) for new, one in zip(tasks, placed, strict=True))
+    for (queue, state), n in moves.items():
+        act.moved(queue, None, state.value, n)
+        if queue in new_queues:
+            act.run("queue_create", queue)
+        if state is State.PENDING:
+            act.rings.add(queue)
+
+
+def _take_keys(act: Act, fresh: Sequence[NewTask]) -> None:
+    rows = [
+        (new.unique.key, new.id, None if new.unique.period is None else act.now + new.unique.period)
+        for new in fresh
+        if new.unique
+    ]
+    act.bulk("key_take", rows)

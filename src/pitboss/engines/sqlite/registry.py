@@ -1,0 +1,75 @@
+"""Sessions, queues' settings, handlers and wishes: the small tables."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from pitboss.engines.sqlite.act import Act, json_list
+from pitboss.engines.sqlite.rows import STATES, queue_of, rate_text
+from pitboss.engines.sqlite.sweep import release
+from pitboss.model.queue import HandlerInfo, Queue, QueueChange
+from pitboss.model.session import Renewal, Session, SessionInfo
+from pitboss.model.task import Token
+
+_cancels = msgspec.json.Decoder(list[tuple[str, int]])
+
+
+def open_session(act: Act, info: SessionInfo, release_limit: int) -> tuple[Session, int]:
+    """The new session, and how many held tasks it set free."""
+    expires_at = act.now + info.ttl
+    who = (info.host, info.boot_id, info.pid, info.kind, json_list(info.handlers), info.ttl)
+    row: Any = act.one("session_open", *who, act.now, expires_at)
+    known = [name for name in info.handlers if act.one("handler_known", name)]
+    released = release(act, known, release_limit) if known else 0
+    return Session(number=row[0], info=info, opened_at=act.now, expires_at=expires_at), released
+
+
+def renew(act: Act, session: int, snapshot: str | None) -> Renewal:
+    """As the contract says."""
+    row: Any = act.one("session_renew", session, act.now, snapshot)
+    if row is None:
+        return Renewal(alive=False)
+    asked = act.decoded("session_cancels", _cancels, session)
+    desired: Any = act.one("desired_version")
+    cancels = tuple((task, Token(session, claim)) for task, claim in asked)
+    return Renewal(alive=True, expires_at=row[0], cancels=cancels, desired=desired[0])
+
+
+def end_session(act: Act, session: int) -> None:
+    act.run("session_end", session, act.now)
+
+
+def change_queue(act: Act, name: str, change: QueueChange) -> Queue:
+    """The queue as it is after the change."""
+    act.run("queue_create", name)
+    if change.paused is not msgspec.UNSET:
+        by, at = (change.by, act.now) if change.paused else (None, None)
+        act.run("queue_pause", name, int(change.paused), by, at)
+    if change.capacity is not msgspec.UNSET:
+        act.run("queue_bound", name, change.capacity)
+    if change.rate is not msgspec.UNSET:
+        act.run("queue_rate", name, rate_text(change.rate))
+    act.rings.add(name)
+    row: Any = act.one("queue_settings", name)
+    counts: Iterable[Any] = act.rows("queue_counts", name)
+    return queue_of(row, {STATES[state]: n for state, n in counts})
+
+
+def register(act: Act, handlers: Iterable[HandlerInfo], release_limit: int) -> int:
+    """Add or replace; how many held tasks were set free."""
+    added = {handler.name: handler for handler in handlers}
+    act.bulk("handler_add", [(one.name, one.queue, one.policy, one.schema) for one in added.values()])
+    return release(act, added, release_limit)
+
+
+def forget(act: Act, names: Iterable[str]) -> None:
+    act.run("handler_forget", json_list(names))
+
+
+def wish(act: Act, key: str, value: str | None, by: str | None) -> int:
+    """The store's new version."""
+    row: Any = act.one("desired_advance")
+    act.run("wish_set", key, value, row[0], by)
+    version: int = row[0]
+    return version

@@ -1,0 +1,131 @@
+"""Rows as values of the model and back."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from pitboss.model.limits import Window
+from pitboss.model.queue import Queue
+from pitboss.model.session import Session, SessionInfo
+from pitboss.model.states import FINISHED, WAITING, State
+from pitboss.model.task import Attempt, Task, TaskError
+
+STATES: Final = {state.value: state for state in State}
+FINISHED_TEXT: Final = frozenset(state.value for state in FINISHED)
+WAITING_TEXT: Final = frozenset(state.value for state in WAITING)
+TASK_COLUMNS: Final = ", ".join(Task.__struct_fields__)
+# The task's own fields are its columns, in this order; four of them are not stored as they are.
+_FIELDS: Final = Task.__struct_fields__
+_STATE, _TAGS, _ERROR, _CANCEL_ASKED = map(_FIELDS.index, ("state", "tags", "error", "cancel_asked"))
+
+_encode = msgspec.json.encode
+_tags = msgspec.json.Decoder(tuple[str, ...])
+_error = msgspec.json.Decoder(TaskError)
+_rate = msgspec.json.Decoder(tuple[Window, ...])
+_names = msgspec.json.Decoder(tuple[str, ...])
+
+
+def task_of(row: Sequence[Any]) -> Task:
+    """A task from the columns `TASK_COLUMNS`."""
+    values = list(row)
+    values[_STATE] = STATES[values[_STATE]]
+    values[_TAGS] = tags_of(values[_TAGS])
+    values[_ERROR] = error_of(values[_ERROR])
+    values[_CANCEL_ASKED] = bool(values[_CANCEL_ASKED])
+    return Task(**dict(zip(_FIELDS, values, strict=True)))
+
+
+def tags_of(text: str | None) -> tuple[str, ...]:
+    return () if text is None else _tags.decode(text)
+
+
+def tags_text(tags: tuple[str, ...]) -> str | None:
+    return _encode(tags).decode() if tags else None
+
+
+def error_of(text: str | None) -> TaskError | None:
+    return None if text is None else _error.decode(text)
+
+
+def error_text(error: TaskError | None) -> str | None:
+    return None if error is None else _encode(error).decode()
+
+
+def rate_of(text: str | None) -> tuple[Window, ...]:
+    return () if text is None else _rate.decode(text)
+
+
+def rate_text(rate: tuple[Window, ...]) -> str | None:
+    return _encode(rate).decode() if rate else None
+
+
+def attempt_of(row: Sequence[Any]) -> Attempt:
+    claim, attempt, outcome, started_at, ended_at, session, worker, error = row
+    return Attempt(
+        claim=claim,
+        attempt=attempt,
+        outcome=outcome,
+        started_at=started_at,
+        ended_at=ended_at,
+        session=session,
+        worker=worker,
+        error=error_of(error),
+    )
+
+
+def last_run(task: Task) -> Attempt | None:
+    """The run that finished the task, which its own row tells."""
+    if task.state not in FINISHED or task.started_at is None or task.finished_at is None:
+        return None
+    return Attempt(
+        claim=task.claim,
+        attempt=task.attempts,
+        outcome=task.outcome or "",
+        started_at=task.started_at,
+        ended_at=task.finished_at,
+        session=task.session,
+        worker=task.worker,
+        error=task.error,
+    )
+
+
+def attempt_row(task: str, run: Attempt) -> tuple[object, ...]:
+    """A run as `record_attempt` takes it."""
+    return (
+        task,
+        run.claim,
+        run.attempt,
+        run.outcome,
+        run.started_at,
+        run.ended_at,
+        run.session,
+        run.worker,
+        error_text(run.error),
+    )
+
+
+def queue_of(row: Sequence[Any], counts: dict[State, int]) -> Queue:
+    name, paused, paused_by, paused_at, capacity, rate = row
+    return Queue(
+        name=name,
+        paused=bool(paused),
+        paused_by=paused_by,
+        paused_at=paused_at,
+        capacity=capacity,
+        rate=rate_of(rate),
+        counts=counts,
+    )
+
+
+def session_of(row: Sequence[Any]) -> Session:
+    number, host, boot_id, pid, kind, handlers, ttl, opened_at, expires_at, ended, snapshot = row
+    info = SessionInfo(host=host, boot_id=boot_id, pid=pid, kind=kind, handlers=_names.decode(handlers), ttl=ttl)
+    return Session(
+        number=number,
+        info=info,
+        opened_at=opened_at,
+        expires_at=expires_at,
+        ended=bool(ended),
+        snapshot=snapshot,
+    )

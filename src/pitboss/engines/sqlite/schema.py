@@ -1,0 +1,76 @@
+"""The tables and their version. `PRAGMA user_version` holds the number of the last migration applied."""
+
+import sqlite3
+from collections.abc import Iterator
+
+from pitboss.engines.statements import load
+from pitboss.model.errors import SchemaMismatch
+
+MIGRATIONS = "pitboss.engines.sqlite.migrations"
+
+
+def migrations() -> list[tuple[int, str, str]]:
+    """Number, name and text of every migration, in order."""
+    return [(int(name[:4]), name, text) for name, text in sorted(load(MIGRATIONS).items())]
+
+
+def stored_version(connection: sqlite3.Connection) -> int:
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
+
+
+def wanted_version() -> int:
+    return migrations()[-1][0]
+
+
+def upgrade(connection: sqlite3.Connection) -> list[str]:
+    """Apply what is missing, in one transaction; of many openers one does it and the others find it done."""
+    wanted = wanted_version()
+    if _checked(stored_version(connection), wanted) == wanted:
+        return []
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        have = _checked(stored_version(connection), wanted)
+        missing = [(name, text) for number, name, text in migrations() if number > have]
+        for _, text in missing:
+            for statement in statements(text):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {wanted}")
+        connection.execute("COMMIT")
+    except sqlite3.OperationalError as error:
+        connection.execute("ROLLBACK")
+        raise _foreign(error) from error
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    return [name for name, _ in missing]
+
+
+def statements(script: str) -> Iterator[str]:
+    """The single statements of a script: `executescript` would commit behind our back."""
+    buffer = ""
+    for line in script.splitlines(keepends=True):
+        buffer += line
+        if sqlite3.complete_statement(buffer) and not line.lstrip().startswith("--"):
+            yield buffer
+            buffer = ""
+
+
+def _checked(have: int, wanted: int) -> int:
+    if have > wanted:
+        raise SchemaMismatch(
+            f"the store has schema {have}; this version of Pitboss knows schemas up to {wanted}",
+            why="a newer version of Pitboss has upgraded it, and an older one could damage what it does not know",
+            fix="upgrade Pitboss here, or open another file",
+        )
+    return have
+
+
+def _foreign(error: sqlite3.OperationalError) -> Exception:
+    if "already exists" not in str(error):
+        return error
+    return SchemaMismatch(
+        f"the tables cannot be created: {error}",
+        why="the file has a table of that name which is not Pitboss's",
+        fix="give Pitboss a file of its own, or rename that table",
+    )

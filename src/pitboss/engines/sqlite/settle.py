@@ -1,0 +1,172 @@
+"""Writing what came of claims. All rows of a call are read in one step, decided here, and written by kind."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from pitboss.engines.protocol import APPLIED, STALE_CLAIM, STALE_SESSION, STALE_TASK, Settlement, Verdict
+from pitboss.engines.sqlite.act import Act, Row, json_list
+from pitboss.engines.sqlite.history import record
+from pitboss.engines.sqlite.put import put_follow_ups
+from pitboss.engines.sqlite.rows import error_text
+from pitboss.model.outcome import Transition
+from pitboss.model.states import FINISHED, WAITING, State
+from pitboss.model.task import Attempt
+
+
+class Held(msgspec.Struct, array_like=True):
+    """What a settlement needs to know of its task, in the order of the columns that the statement names."""
+
+    row: int
+    id: str
+    queue: str
+    state: str
+    session: int | None
+    claim: int
+    attempts: int
+    losses: int
+    crashes: int
+    unique_key: str | None
+    cancel_asked: int
+    outcome: str | None
+    reason: str | None
+    run_at: int | None
+    started_at: int | None
+
+
+_held = msgspec.json.Decoder(list[Held])
+_AT_ONCE = 1000
+
+
+def settle(act: Act, settlements: Sequence[Settlement]) -> list[Verdict]:
+    """As the contract says."""
+    desk = _Desk(act)
+    verdicts: list[Verdict] = []
+    for start in range(0, len(settlements), _AT_ONCE):
+        portion = settlements[start : start + _AT_ONCE]
+        desk.read(portion)
+        verdicts += [desk.settle(settlement) for settlement in portion]
+        desk.write()
+    return verdicts
+
+
+class _Desk:
+    """The settlements of one call. Writes are gathered by kind; a task is settled for good at most once in a call."""
+
+    def __init__(self, act: Act) -> None:
+        self.act = act
+        self.tasks: dict[str, Held] = {}
+        self.alive: dict[int, bool] = {}
+        self.progress: dict[int, Row] = {}
+        self.completed: list[Row] = []
+        self.moved: list[Row] = []
+        self.freed: list[Row] = []
+        self.runs: list[tuple[str, Attempt]] = []
+
+    def read(self, settlements: Sequence[Settlement]) -> None:
+        ids = json_list({settlement.id for settlement in settlements})
+        self.tasks = {task.id: task for task in self.act.decoded("settle_read", _held, ids)}
+
+    def settle(self, settlement: Settlement) -> Verdict:
+        token, transition = settlement.token, settlement.transition
+        task = self.tasks.get(settlement.id)
+        if task is None:
+            return STALE_TASK
+        ours = task.session == token.session and task.claim == token.claim
+        running = task.state == "running"
+        if ours and not running and task.outcome == transition.outcome:
+            return APPLIED
+        if not self._alive(token.session):
+            return STALE_SESSION
+        if not ours or not running:
+            return STALE_CLAIM
+        if transition.state is State.RUNNING:
+            self.progress[task.row] = (task.row, transition.progress, transition.note)
+            return APPLIED
+        self._apply(task, settlement)
+        if transition.follow_ups:
+            # Written first: a follow-up may take the unique key that its task has just freed.
+            self.write()
+            put_follow_ups(self.act, transition.follow_ups)
+        return APPLIED
+
+    def write(self) -> None:
+        """Progress before ends: a task may report and then end in one call."""
+        if self.progress:
+            self.act.bulk("settle_progress", list(self.progress.values()))
+            self.progress.clear()
+        for name, rows in (
+            ("settle_completed", self.completed),
+            ("settle_moved", self.moved),
+            ("key_free", self.freed),
+        ):
+            if rows:
+                self.act.bulk(name, rows)
+                rows.clear()
+        if self.runs:
+            record(self.act, self.runs)
+            self.runs.clear()
+
+    def _alive(self, session: int) -> bool:
+        alive = self.alive.get(session)
+        if alive is None:
+            alive = self.alive[session] = self.act.one("session_alive", session, self.act.now) is not None
+        return alive
+
+    def _apply(self, task: Held, settlement: Settlement) -> None:
+        transition, now = settlement.transition, self.act.now
+        started = task.started_at if settlement.ran is None else now - settlement.ran
+        state = State.CANCELLED if task.cancel_asked and transition.state in WAITING else transition.state
+        if state is State.COMPLETED and _is_plain(transition):
+            self.completed.append((task.row, transition.outcome, transition.result, settlement.worker, started, now))
+        else:
+            self._apply_fully(task, settlement, state, started)
+        if state in FINISHED and task.unique_key is not None:
+            self.freed.append((task.id, task.unique_key))
+        if state is State.PENDING:
+            self.act.rings.add(task.queue)
+        self.act.moved(task.queue, "running", state.value)
+        task.state, task.outcome = state.value, transition.outcome
+
+    def _apply_fully(self, task: Held, settlement: Settlement, state: State, started: int | None) -> None:
+        transition, now = settlement.transition, self.act.now
+        over = state in FINISHED
+        if not over and transition.recorded:
+            self.runs.append((task.id, _run(task, settlement, started, now)))
+        later = state is State.SCHEDULED and transition.delay
+        self.moved.append(
+            (
+                task.row,
+                state.value,
+                transition.outcome,
+                task.attempts + (1 if over or transition.charged else 0),
+                task.losses + transition.lost,
+                task.crashes + transition.crashed,
+                transition.result,
+                error_text(transition.error),
+                transition.error.fingerprint if transition.error else None,
+                1 if over or transition.error else 0,
+                task.reason if state is not transition.state else transition.reason,
+                now + later if later else task.run_at,
+                settlement.worker,
+                started if over else None,
+                now if over else None,
+            )
+        )
+
+
+def _is_plain(transition: Transition) -> bool:
+    return transition.error is None and transition.reason is None and not transition.lost and not transition.crashed
+
+
+def _run(task: Held, settlement: Settlement, started: int | None, now: int) -> Attempt:
+    return Attempt(
+        claim=task.claim,
+        attempt=task.attempts + 1,
+        outcome=settlement.transition.outcome,
+        started_at=started or now,
+        ended_at=now,
+        session=task.session,
+        worker=settlement.worker,
+        error=settlement.transition.error,
+    )

@@ -1,0 +1,3 @@
+UPDATE tasks
+SET state = 'cancelled', reason = ?, finished_at = ?
+WHERE id IN (SELECT value FROM json_each(?))

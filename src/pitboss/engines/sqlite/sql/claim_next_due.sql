@@ -1,0 +1,1 @@
+SELECT min(run_at) FROM tasks WHERE state = 'scheduled' AND queue = ?

@@ -1,0 +1,1 @@
+SELECT queue, state, n FROM counts WHERE n > 0

@@ -1,0 +1,6 @@
+DELETE FROM uniques
+WHERE
+    until IS NULL
+    AND (task, key) IN (
+        VALUES (?, ?)
+    )

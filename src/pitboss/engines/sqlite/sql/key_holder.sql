@@ -1,0 +1,1 @@
+SELECT task FROM uniques WHERE key = ? AND (until IS NULL OR until > ?)

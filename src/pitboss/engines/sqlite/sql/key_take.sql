@@ -1,0 +1,3 @@
+INSERT INTO uniques (key, task, until)
+VALUES (?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET task = excluded.task, until = excluded.until

@@ -1,0 +1,1 @@
+DELETE FROM tasks WHERE id IN (SELECT value FROM json_each(?))

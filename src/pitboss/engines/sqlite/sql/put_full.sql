@@ -1,0 +1,5 @@
+INSERT INTO tasks (
+    id, handler, queue, priority, created_at, params,
+    state, reason, run_at, max_attempts, timeout, expires_at, unique_key, tags, parent
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)

@@ -1,0 +1,2 @@
+INSERT INTO tasks (id, handler, queue, priority, created_at, params, state)
+VALUES (?, ?, ?, ?, ?, ?, 'pending')

@@ -1,0 +1,1 @@
+UPDATE queues SET capacity = ?2 WHERE name = ?1

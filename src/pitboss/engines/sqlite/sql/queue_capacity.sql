@@ -1,0 +1,1 @@
+SELECT capacity FROM queues WHERE name = ?

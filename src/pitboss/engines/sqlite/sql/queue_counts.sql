@@ -1,0 +1,1 @@
+SELECT state, n FROM counts WHERE queue = ? AND n > 0

@@ -1,0 +1,1 @@
+UPDATE queues SET rate = ?2 WHERE name = ?1

@@ -1,0 +1,3 @@
+UPDATE tasks
+SET state = 'pending', outcome = 'lost', losses = losses + 1, session = NULL, started_at = NULL
+WHERE rowid IN (SELECT value FROM json_each(?))

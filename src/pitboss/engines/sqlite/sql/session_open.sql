@@ -1,0 +1,3 @@
+INSERT INTO sessions (host, boot_id, pid, kind, handlers, ttl, opened_at, expires_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+RETURNING number

@@ -1,0 +1,7 @@
+SELECT number, host, boot_id, pid, kind, handlers, ttl, opened_at, expires_at, ended, snapshot
+FROM sessions
+WHERE
+    expires_at > ?
+    OR number = (SELECT max(number) FROM sessions)
+    OR EXISTS (SELECT 1 FROM tasks WHERE state = 'running' AND session = sessions.number)
+ORDER BY number

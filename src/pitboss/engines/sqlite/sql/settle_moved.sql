@@ -1,0 +1,20 @@
+UPDATE tasks
+SET
+    state = told.column2,
+    outcome = told.column3,
+    attempts = told.column4,
+    losses = told.column5,
+    crashes = told.column6,
+    result = told.column7,
+    error = CASE told.column10 WHEN 1 THEN told.column8 ELSE error END,
+    fingerprint = CASE told.column10 WHEN 1 THEN told.column9 ELSE fingerprint END,
+    reason = told.column11,
+    run_at = told.column12,
+    worker = told.column13,
+    started_at = told.column14,
+    finished_at = told.column15,
+    cancel_asked = 0
+FROM (
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+) AS told
+WHERE tasks.rowid = told.column1

@@ -1,0 +1,1 @@
+DELETE FROM starts WHERE queue = ? AND at <= ?

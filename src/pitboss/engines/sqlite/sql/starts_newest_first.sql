@@ -1,0 +1,1 @@
+SELECT at, n FROM starts WHERE queue = ? ORDER BY at DESC

@@ -1,0 +1,1 @@
+SELECT coalesce(sum(n), 0) FROM starts WHERE queue = ? AND at > ?

@@ -1,0 +1,235 @@
+"""The one thread that writes. It takes whatever requests are waiting and commits them together."""
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from pitboss.engines.protocol import Clock, Failpoint
+from pitboss.engines.sqlite.act import Act, Statements
+from pitboss.engines.sqlite.bells import Bells
+from pitboss.engines.sqlite.connection import connect_writer
+from pitboss.engines.sqlite.faults import closed, is_fatal, translated
+from pitboss.engines.sqlite.lock import WriterLock
+
+# A group is bounded so that a turn at the file stays short for the other processes in line.
+_MOST_JOBS = 256
+_MOST_WEIGHT = 2000
+
+
+class Job:
+    """One request on its way: what to do, who waits for the answer, and the answer."""
+
+    __slots__ = ("_bell", "call", "error", "future", "loop", "name", "result", "rings", "weight")
+
+    def __init__(self, name: str, call: Callable[[Act], Any], weight: int = 1) -> None:
+        self.name, self.call, self.weight = name, call, weight
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.future: asyncio.Future[Any] | None = None
+        self._bell: threading.Lock | None = None
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.rings: set[str] = set()
+
+    def awaited(self) -> asyncio.Future[Any]:
+        """The answer for the running loop."""
+        self.loop = asyncio.get_running_loop()
+        self.future = self.loop.create_future()
+        return self.future
+
+    def expected(self) -> threading.Lock:
+        """A lock that is free when the answer is there, for a plain thread."""
+        self._bell = threading.Lock()
+        self._bell.acquire()
+        return self._bell
+
+    @property
+    def dropped(self) -> bool:
+        """Nobody waits any more, so it need not be begun."""
+        return self.future is not None and self.future.cancelled()
+
+    def answered(self) -> None:
+        if self._bell is not None:
+            self._bell.release()
+        if self.future is None or self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class Writer:
+    """Owns the writing connection, the place in line and the thread. Answers are given only after the commit."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock,
+        statements: Statements,
+        lock: WriterLock,
+        bells: Bells,
+        failpoint: Failpoint | None,
+    ) -> None:
+        self._path, self._clock, self._statements = path, clock, statements
+        self._lock, self._bells, self._failpoint = lock, bells, failpoint
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._connection: sqlite3.Connection | None = None
+        self._gate = threading.Lock()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="pitboss-sqlite-writer", daemon=True)
+
+    def start(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._thread.start()
+
+    def submit(self, job: Job) -> None:
+        with self._gate:
+            if self._closed:
+                raise closed(self._path)
+            self._jobs.put(job)
+
+    def stop(self, timeout: float) -> None:
+        """Finish what was submitted before, then end."""
+        with self._gate:
+            if not self._closed:
+                self._closed = True
+                self._jobs.put(None)
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        more = True
+        while more:
+            first = self._jobs.get()
+            if first is None:
+                break
+            more = self._serve(first)
+        self._disconnect()
+
+    def _serve(self, first: Job) -> bool:
+        """One group, from its place in line to its answers; False if the engine is closing."""
+        group, more = [first], True
+        try:
+            self._lock.acquire()
+            try:
+                more = self._join(group)
+                self._commit(group)
+            finally:
+                self._lock.release()
+        except BaseException as error:
+            self._spoil(group, error)
+        self._answer(group)
+        self._bells.ring({queue for job in group for queue in job.rings})
+        return more
+
+    def _join(self, group: list[Job]) -> bool:
+        """Let in who came while we stood in line."""
+        weight = group[0].weight
+        while len(group) < _MOST_JOBS and weight < _MOST_WEIGHT:
+            try:
+                job = self._jobs.get_nowait()
+            except Empty:
+                return True
+            if job is None:
+                return False
+            group.append(job)
+            weight += job.weight
+        return True
+
+    def _commit(self, group: list[Job]) -> None:
+        connection = self._connected()
+        connection.execute("BEGIN IMMEDIATE")
+        alone = len(group) == 1
+        for job in group:
+            if not job.dropped:
+                self._attempt(connection, job, alone)
+        if connection.in_transaction:
+            connection.execute("COMMIT")
+        for job in group:
+            self._reached(job)
+
+    def _attempt(self, connection: sqlite3.Connection, job: Job, alone: bool) -> None:
+        """Run one request so that its failure leaves the others of its group untouched."""
+        if not alone:
+            connection.execute("SAVEPOINT request")
+        try:
+            self._perform(connection, job)
+            if not alone:
+                connection.execute("RELEASE request")
+        except BaseException as error:
+            job.error = translated(error, str(self._path))
+            # A full disk makes SQLite undo the whole transaction: then the others have failed too.
+            if not connection.in_transaction:
+                raise
+            connection.execute("ROLLBACK" if alone else "ROLLBACK TO request")
+            if not alone:
+                connection.execute("RELEASE request")
+            if is_fatal(error):
+                raise
+
+    def _perform(self, connection: sqlite3.Connection, job: Job) -> None:
+        act = Act(connection, self._statements, self._clock.now())
+        if self._failpoint is not None:
+            self._failpoint(f"{job.name}.before")
+        job.result = job.call(act)
+        act.counted()
+        job.rings = act.rings
+        if self._failpoint is not None:
+            self._failpoint(f"{job.name}.commit")
+
+    def _reached(self, job: Job) -> None:
+        if self._failpoint is not None and job.error is None and not job.dropped:
+            try:
+                self._failpoint(f"{job.name}.after")
+            except BaseException as error:
+                job.error = error
+
+    def _spoil(self, group: list[Job], error: BaseException) -> None:
+        """The transaction as a whole failed: nobody's request was written."""
+        told = translated(error, str(self._path))
+        for job in group:
+            job.error = job.error or told
+            job.rings = set()
+        connection = self._connection
+        if is_fatal(error):
+            self._disconnect()
+        elif connection is not None and connection.in_transaction:
+            try:
+                connection.execute("ROLLBACK")
+            except sqlite3.Error:
+                self._disconnect()
+
+    def _answer(self, group: list[Job]) -> None:
+        loops: dict[asyncio.AbstractEventLoop | None, list[Job]] = defaultdict(list)
+        for job in group:
+            loops[job.loop].append(job)
+        for loop, jobs in loops.items():
+            if loop is None:
+                _tell(jobs)
+                continue
+            try:
+                loop.call_soon_threadsafe(_tell, jobs)
+            except RuntimeError:
+                continue  # that loop is closed: nobody waits there any more
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = connect_writer(self._path)
+        return self._connection
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+
+
+def _tell(jobs: list[Job]) -> None:
+    for job in jobs:
+        job.answered()
