@@ -44,8 +44,9 @@ def _term(term: Term, now: Moment, dialect: Dialect) -> Condition:
     if term.op != "in":
         return _compared(term, now, dialect)
     plain = _membership(term, dialect)
-    no = "NOT " if term.negated else ""
-    return Condition(f"{no}coalesce(({plain.sql}), 1 = 0)", plain.values)
+    # Unknown counts as no. Where nothing is negated it does so by itself, and a bare condition can use an index.
+    sql = f"NOT coalesce(({plain.sql}), 1 = 0)" if term.negated else f"({plain.sql})"
+    return Condition(sql, plain.values)
 
 
 def _membership(term: Term, dialect: Dialect) -> Condition:
@@ -62,26 +63,40 @@ def _membership(term: Term, dialect: Dialect) -> Condition:
     if term.field in NUMBER_FIELDS:
         places = ", ".join([dialect.param] * len(term.values))
         return Condition(f"{term.field} IN ({places})", [int(value) for value in term.values])
-    parts = [_text(term.field, value, dialect) for value in term.values]
-    return Condition(" OR ".join(part.sql for part in parts), [value for part in parts for value in part.values])
+    return _text(term, dialect)
 
 
-def _text(field: str, value: str, dialect: Dialect) -> Condition:
-    glob = "*" in value
-    if field == "tag":
-        test = dialect.like("value") if glob else f"value = {dialect.param}"
-        return Condition(dialect.tag_matches(test), [dialect.pattern(value) if glob else value])
-    if field == "error":
-        columns = [dialect.json_text("error", name) for name in ("type", "category")]
-    else:
-        columns = [f"CAST({field} AS TEXT)" if field in ("id", "parent") else _COLUMNS.get(field, field)]
-    if glob:
-        return Condition(
-            " OR ".join(dialect.like(column) for column in columns), [dialect.pattern(value)] * len(columns)
+def _text(term: Term, dialect: Dialect) -> Condition:
+    """Plain values as one list, which may be long; globs one by one."""
+    plain = [value for value in term.values if "*" not in value]
+    globs = [dialect.pattern(value) for value in term.values if "*" in value]
+    places = ", ".join([dialect.param] * len(plain))
+    parts: list[Condition] = []
+    for column in _columns(term.field, dialect):
+        bare = f"CAST({column} AS TEXT)" if column in ("id", "parent") else column
+        tests = [Condition(f"{column} IN ({places})", [*plain])] if plain else []
+        tests += [Condition(dialect.like(bare), [glob]) for glob in globs]
+        parts += (
+            [Condition(dialect.tag_matches(test.sql), test.values) for test in tests] if term.field == "tag" else tests
         )
-    if field in ("id", "parent"):
-        columns = [field]
-    return Condition(" OR ".join(f"{column} = {dialect.param}" for column in columns), [value] * len(columns))
+    return _any(parts)
+
+
+def _columns(field: str, dialect: Dialect) -> list[str]:
+    if field == "tag":
+        return ["value"]
+    if field == "error":
+        return [dialect.json_text("error", name) for name in ("type", "category")]
+    return [_COLUMNS.get(field, field)]
+
+
+def _any(parts: list[Condition]) -> Condition:
+    """Joined by halves: databases bound the depth of an expression, and a plain chain is as deep as it is long."""
+    if len(parts) == 1:
+        return parts[0]
+    middle = len(parts) // 2
+    left, right = _any(parts[:middle]), _any(parts[middle:])
+    return Condition(f"({left.sql} OR {right.sql})", [*left.values, *right.values])
 
 
 def _json(term: Term, dialect: Dialect) -> Condition:

@@ -1,10 +1,14 @@
 """Filters in SQLite's words."""
 
+import re
+
 from pitboss.engines.sqlfilter import Condition, Dialect, condition
 from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter
 from pitboss.model.states import State
 
+# Keys that stand in a quoted path as they are.
+_SAYABLE = re.compile(r'[^"\\\x00-\x1f\x7f]*')
 # The index that holds exactly the tasks of a state. Completed tasks have none: they are nearly all there are.
 STATE_INDEXES = {
     State.HELD: "tasks_held",
@@ -32,9 +36,21 @@ def _pattern(glob: str) -> str:
 
 
 def _json_at(column: str, path: tuple[str, ...]) -> tuple[str, list[str]]:
-    if any('"' in key for key in path):
-        return "NULL", []  # SQLite's paths cannot say such a key
-    return f"({column} -> ?)", ["$" + "".join(f'."{key}"' for key in path)]
+    if all(_SAYABLE.fullmatch(key) for key in path):
+        return f"({column} -> ?)", ["$" + "".join(f'."{key}"' for key in path)]
+    return _json_at_odd_keys(column, path)
+
+
+def _json_at_odd_keys(column: str, path: tuple[str, ...]) -> tuple[str, list[str]]:
+    """SQLite's paths cannot say every key, so these are looked up one by one."""
+    inside = column
+    for _ in path[:-1]:
+        inside = f"(SELECT CASE type WHEN 'object' THEN value END FROM json_each({inside}) WHERE key = ?)"
+    text = (
+        "CASE type WHEN 'text' THEN json_quote(value) WHEN 'true' THEN 'true' WHEN 'false' THEN 'false'"
+        " WHEN 'null' THEN 'null' ELSE CAST(value AS TEXT) END"
+    )
+    return f"(SELECT {text} FROM json_each({inside}) WHERE key = ?)", list(path)
 
 
 _SQLITE = Dialect(

@@ -1,5 +1,4 @@
 DELETE FROM sessions
 WHERE
     expires_at <= ?
-    AND number < (SELECT max(number) FROM sessions)
     AND NOT EXISTS (SELECT 1 FROM tasks WHERE state = 'running' AND session = sessions.number)

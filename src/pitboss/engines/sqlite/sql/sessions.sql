@@ -2,6 +2,5 @@ SELECT number, host, boot_id, pid, kind, handlers, ttl, opened_at, expires_at, e
 FROM sessions
 WHERE
     expires_at > ?
-    OR number = (SELECT max(number) FROM sessions)
     OR EXISTS (SELECT 1 FROM tasks WHERE state = 'running' AND session = sessions.number)
 ORDER BY number
