@@ -42,7 +42,7 @@ class AnswerMessage(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
     """The answer to an `ask`: a value as MessagePack, or an error's code and its three lines."""
 
     number: int
-    value: msgspec.Raw | None = None
+    value: bytes = b""
     error: tuple[str, str, str, str] | None = None
 
 
@@ -106,7 +106,7 @@ class AskMessage(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
 
     number: int
     verb: str
-    arguments: msgspec.Raw
+    arguments: bytes
 
 
 ToWorker = TaskMessage | StopMessage | DrainMessage | AnswerMessage

@@ -83,5 +83,5 @@ def _apps(module: ModuleType) -> dict[str, Any]:
 
 
 def _is_app(value: object) -> bool:
-    # By what it can do: this room does not know the class, and a reload makes a new one.
-    return hasattr(value, "handlers") and hasattr(value, "describe") and not isinstance(value, type | ModuleType)
+    # By what its class can do: this room does not know the class, and values may answer any question with an error.
+    return all(hasattr(type(value), verb) for verb in ("describe", "send", "worker_state"))

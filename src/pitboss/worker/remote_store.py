@@ -67,7 +67,7 @@ class ManagedStore:
         number = self._number
         future: asyncio.Future[AnswerMessage] = self._loop.create_future()
         self._asked[number] = future
-        self._say(AskMessage(number, verb, msgspec.Raw(msgspec.msgpack.encode(arguments))))
+        self._say(AskMessage(number, verb, msgspec.msgpack.encode(arguments)))
         try:
             return await future
         finally:

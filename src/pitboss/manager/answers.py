@@ -1,0 +1,51 @@
+"""Answers what handlers ask of the store: enqueue, look, cancel. Workers have no store of their own."""
+
+from typing import Any, Protocol
+
+import msgspec
+
+from pitboss.engines.protocol import Control, Engine, Handlers, Ledger
+from pitboss.model.errors import PitbossError
+from pitboss.model.filter import Filter
+from pitboss.model.queue import HandlerInfo
+from pitboss.model.task import NewTask
+from pitboss.worker.frames import AnswerMessage, AskMessage
+
+_ARGUMENTS: dict[str, Any] = {
+    "put": tuple[list[NewTask]],
+    "get": tuple[list[str]],
+    "cancel": tuple[Filter, str, int],
+    "register": tuple[list[HandlerInfo]],
+    "handlers": tuple[()],
+}
+
+
+class Store(Engine, Ledger, Control, Handlers, Protocol):
+    """What handlers may ask for."""
+
+
+async def answer(store: Store, ask: AskMessage) -> AnswerMessage:
+    """The store's answer, or its error as data."""
+    try:
+        value = await _done(store, ask)
+    except PitbossError as error:
+        return AnswerMessage(ask.number, error=(error.code, error.what, error.why, error.fix))
+    except Exception as error:
+        return AnswerMessage(ask.number, error=("error", f"{type(error).__name__}: {error}", "", ""))
+    return AnswerMessage(ask.number, msgspec.msgpack.encode(value))
+
+
+async def _done(store: Store, ask: AskMessage) -> Any:
+    arguments: Any = msgspec.msgpack.decode(ask.arguments, type=_ARGUMENTS[ask.verb])
+    match ask.verb:
+        case "put":
+            return await store.put(*arguments)
+        case "get":
+            return await store.get(*arguments)
+        case "cancel":
+            wanted, reason, limit = arguments
+            return await store.cancel(wanted, reason=reason, limit=limit)
+        case "register":
+            return await store.register(*arguments)
+        case _:
+            return await store.handlers()
