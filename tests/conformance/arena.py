@@ -1,0 +1,104 @@
+"""Several engines, one clock, the same acts: every answer and the whole ledger must be equal after each act."""
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pitboss.model.errors import PitbossError
+from pitboss.model.filter import EVERYTHING
+from pitboss.model.ids import TaskId
+from pitboss.model.session import Renewal
+from pitboss.model.task import Task
+from pitboss.testing.clock import FakeClock
+from pitboss.testing.conformance import Store
+from pitboss.testing.conformance.soundness import assert_sound
+from tests.conformance.contestants import Open
+
+Act = Callable[[Store], Awaitable[Any]]
+
+
+class Arena:
+    """Runs acts on all engines and compares. The first engine's answer is handed back."""
+
+    def __init__(self, engines: dict[str, Open]) -> None:
+        self.clock = FakeClock()
+        self._names = list(engines)
+        self._runner = asyncio.Runner()
+        self._folder = tempfile.TemporaryDirectory(prefix="pitboss-arena-")
+        self._tasks: dict[TaskId, Task] = {}
+        self._stores: list[Store] = []
+        self._runner.run(self._open(engines))
+
+    def close(self) -> None:
+        self._runner.run(self._close())
+        self._runner.close()
+        self._folder.cleanup()
+
+    def act(self, what: Act, *, revived: bool = False) -> Any:
+        return self._runner.run(self._act(what, revived))
+
+    def compare_the_rest(self) -> None:
+        """What changes seldom, and so is not looked at after each act."""
+        self._runner.run(self._compare_the_rest())
+
+    async def _open(self, engines: dict[str, Open]) -> None:
+        for number, opening in enumerate(engines.values()):
+            folder = Path(self._folder.name) / str(number)
+            await asyncio.to_thread(folder.mkdir)
+            self._stores.append(await opening(self.clock, folder))
+
+    async def _close(self) -> None:
+        for store in self._stores:
+            await store.close()
+
+    async def _act(self, what: Act, revived: bool) -> Any:
+        answer = await self._same("answers", lambda store: _answer(what, store))
+        tasks: list[Task] = await self._same("ledgers", _ledger)
+        changed = [task for task in tasks if self._tasks.get(task.id) != task]
+        for task in changed:
+            if task.id in self._tasks:
+                assert_sound(task, self._tasks[task.id], revived=revived)
+        self._tasks = {task.id: task for task in tasks}
+        await self._same("histories", lambda store: _histories(store, changed))
+        await self._same("queues", lambda store: store.queues())
+        return answer
+
+    async def _compare_the_rest(self) -> None:
+        await self._same("sessions", lambda store: store.sessions())
+        await self._same("handlers", lambda store: store.handlers())
+        await self._same("wishes", lambda store: store.wishes())
+
+    async def _same(self, what: str, ask: Act) -> Any:
+        answers = [await ask(store) for store in self._stores]
+        for name, other in zip(self._names[1:], answers[1:], strict=True):
+            assert other == answers[0], f"{what} of {name} differ from those of {self._names[0]}"
+        return answers[0]
+
+
+async def _answer(what: Act, store: Store) -> Any:
+    try:
+        answer = await what(store)
+    except PitbossError as error:
+        return type(error), str(error)
+    if isinstance(answer, Renewal):
+        return msgspec.structs.replace(answer, cancels=tuple(sorted(answer.cancels)))
+    return answer
+
+
+async def _ledger(store: Store) -> list[Task]:
+    tasks: list[Task] = []
+    after = None
+    while True:
+        page = await store.find(EVERYTHING, limit=500, after=after, oldest_first=True)
+        tasks += page.tasks
+        after = page.next
+        if after is None:
+            return tasks
+
+
+async def _histories(store: Store, tasks: list[Task]) -> list[Any]:
+    return [await store.attempts(task.id) for task in tasks]
