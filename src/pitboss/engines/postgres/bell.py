@@ -1,0 +1,172 @@
+"""The doorbell: LISTEN on a connection of its own, where that works; else waiters look again every half second.
+
+A connection that hears nothing may be dead without telling, so the bell rings itself now and then and listens anew
+when it does not hear that. After listening anew it takes one ring for granted: some may have been missed.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+
+import psycopg
+from psycopg import AsyncConnection, sql
+
+from pitboss.engines.postgres.put import payload
+from pitboss.engines.postgres.script import Row
+from pitboss.model.errors import PitbossError
+
+ANY = "*"
+_SELF = "!"
+_POLL = 0.5
+_PROBE_EVERY = 15.0
+_PROBE_WITHIN = 3.0
+_REST = 0.005
+_LISTEN_AGAIN = 0.2
+
+
+class Bell:
+    """What was rung since the last wait, and who waits for it."""
+
+    def __init__(
+        self,
+        channel: str,
+        connect: Callable[[], Awaitable[AsyncConnection[Row]]],
+        notify: Callable[[str], Awaitable[None]],
+        *,
+        probe_every: float = _PROBE_EVERY,
+    ) -> None:
+        self._channel, self._connect, self._notify = channel, connect, notify
+        self._probe_every = probe_every
+        self.hears = False
+        self._rung: set[str] = set()
+        self._waiters: set[asyncio.Event] = set()
+        self._listener: asyncio.Task[None] | None = None
+        self._later: asyncio.Task[None] | None = None
+        self._unsent: set[str] = set()
+        self._last_sent = 0.0
+
+    async def open(self) -> None:
+        connection = await self._listening()
+        if connection is not None:
+            self._listener = asyncio.create_task(self._listen(connection), name="pitboss doorbell")
+
+    async def close(self) -> None:
+        if self._later is not None:
+            await self._later
+        if self._listener is not None:
+            self._listener.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._listener
+            self._listener = None
+        self.ring([ANY])
+
+    def ring(self, queues: Iterable[str]) -> None:
+        self._rung.update(queues)
+        for event in self._waiters:
+            event.set()
+
+    async def wait(self, queues: Sequence[str] | None, timeout: float) -> bool:
+        event = asyncio.Event()
+        self._waiters.add(event)
+        limit = timeout if self.hears else min(timeout, _POLL)
+        try:
+            async with asyncio.timeout(limit):
+                while not self._heard(queues):
+                    event.clear()
+                    await event.wait()
+                return True
+        except TimeoutError:
+            return limit < timeout
+        finally:
+            self._waiters.discard(event)
+
+    def may_ring_now(self) -> bool:
+        """Whether a put may ring with its own commit. All commits that notify pass one at a time, so that many small
+        puts in a row ring together, a little later."""
+        now = asyncio.get_running_loop().time()
+        if now - self._last_sent < _REST:
+            return False
+        self._last_sent = now
+        return True
+
+    def ring_soon(self, queues: Iterable[str]) -> None:
+        self._unsent.update(queues)
+        if self._unsent and self._later is None:
+            self._later = asyncio.create_task(self._send_later(), name="pitboss ring")
+
+    async def _send_later(self) -> None:
+        try:
+            while self._unsent:
+                await asyncio.sleep(_REST)
+                queues, self._unsent = sorted(self._unsent), set()
+                self._last_sent = asyncio.get_running_loop().time()
+                # Only a hint: who is not rung looks by itself before long.
+                with suppress(PitbossError):
+                    await self._notify(payload(queues))
+        finally:
+            self._later = None
+
+    def _heard(self, queues: Sequence[str] | None) -> bool:
+        if ANY in self._rung:
+            self._rung.clear()
+            return True
+        heard = set(self._rung) if queues is None else self._rung.intersection(queues)
+        self._rung -= heard
+        return bool(heard)
+
+    async def _listening(self) -> AsyncConnection[Row] | None:
+        """A connection that hears itself ring; None if rings do not come through, as behind some poolers."""
+        connection = await self._connect()
+        try:
+            await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+            if await self._hears_itself(connection):
+                self.hears = True
+                return connection
+            with suppress(psycopg.Error):
+                await connection.execute("UNLISTEN *")
+        except BaseException:
+            await connection.close()
+            raise
+        await connection.close()
+        return None
+
+    async def _hears_itself(self, connection: AsyncConnection[Row]) -> bool:
+        await self._notify(_SELF)
+        async for notice in connection.notifies(timeout=_PROBE_WITHIN):
+            if self._take(notice.payload):
+                return True
+        return False
+
+    def _take(self, said: str) -> bool:
+        """Note a ring; True if it was our own probe."""
+        if said == _SELF:
+            return True
+        self.ring(said.split(","))
+        return False
+
+    async def _listen(self, connection: AsyncConnection[Row]) -> None:
+        found: AsyncConnection[Row] | None = connection
+        while True:
+            try:
+                if found is not None:
+                    await self._follow(found)
+            except (psycopg.Error, PitbossError, OSError):
+                pass
+            finally:
+                self.hears = False
+                if found is not None:
+                    await found.close()
+            self.ring([ANY])
+            await asyncio.sleep(_LISTEN_AGAIN)
+            with suppress(psycopg.Error, PitbossError, OSError):
+                found = None
+                found = await self._listening()
+                self.ring([ANY])
+
+    async def _follow(self, connection: AsyncConnection[Row]) -> None:
+        """Pass on what is heard, until the connection no longer hears its own ring."""
+        while True:
+            async for notice in connection.notifies(timeout=self._probe_every):
+                self._take(notice.payload)
+            if not await self._hears_itself(connection):
+                return

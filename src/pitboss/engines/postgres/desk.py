@@ -1,0 +1,163 @@
+"""The small protocols: ledger, control, queues, handlers, desired state, sessions. The verbs stand in `engine.py`."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from pitboss.engines.postgres import control, rows, upkeep
+from pitboss.engines.postgres.dialect import compiled
+from pitboss.engines.postgres.link import Link
+from pitboss.engines.postgres.rows import known_id, names, numbers, texts
+from pitboss.engines.postgres.script import Ask, Row, Script, Statements
+from pitboss.engines.protocol import Clock, Page
+from pitboss.model.duration import Moment
+from pitboss.model.filter import Filter
+from pitboss.model.ids import TaskId
+from pitboss.model.limits import Window
+from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
+from pitboss.model.session import Session, SessionInfo
+from pitboss.model.task import Attempt, Task
+
+
+class Desk:
+    """Reading and control. `writing` has steady plans; `reading` may plan as it likes."""
+
+    def __init__(self, say: Statements, writing: Link, reading: Link, clock: Clock | None) -> None:
+        self._say, self._writing, self._reading, self._clock = say, writing, reading, clock
+
+    def _now(self) -> Moment | None:
+        """The injected clock's time; None leaves it to the server."""
+        return None if self._clock is None else self._clock.now()
+
+    async def _read(self, statement: str, /, **values: object) -> list[Row]:
+        return await self._reading.call(lambda: _one(self._say.ask(statement, self._now(), **values)))
+
+    async def _write(self, statement: str, /, **values: object) -> list[Row]:
+        return await self._writing.call(lambda: _one(self._say.ask(statement, self._now(), **values)))
+
+    async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
+        found = {row[0]: rows.task(row) for row in await self._read("get", ids=texts([*filter(known_id, ids)]))}
+        return [found.get(task) for task in ids]
+
+    async def find(
+        self, wanted: Filter, *, limit: int = 50, after: str | None = None, oldest_first: bool = False
+    ) -> Page:
+        now = self._now()
+
+        def script() -> Script[list[Row]]:
+            term = compiled(wanted, (yield from control.current(self._say, now)))
+            beyond = "" if after is None else f"AND id {'>' if oldest_first else '<'} %s::uuid"
+            order = "ASC" if oldest_first else "DESC"
+            text = self._say.text("find", condition=term.sql, beyond=beyond, order=order)
+            return (yield Ask(text, [*term.values, *([] if after is None else [after]), limit + 1]))
+
+        found = [rows.task(row) for row in await self._reading.call(script)]
+        page = found[:limit]
+        return Page(page, page[-1].id if len(found) > limit and page else None)
+
+    async def count(self, wanted: Filter) -> int:
+        now = self._now()
+
+        def script() -> Script[list[Row]]:
+            term = compiled(wanted, (yield from control.current(self._say, now)))
+            return (yield Ask(self._say.text("count", condition=term.sql), term.values))
+
+        ((number,),) = await self._reading.call(script)
+        found: int = number
+        return found
+
+    async def attempts(self, task: TaskId) -> list[Attempt]:
+        return [rows.attempt(row) for row in await self._read("attempts", task=task)] if known_id(task) else []
+
+    async def cancel(self, wanted: Filter, *, reason: str = "", limit: int = 1000) -> Changed:
+        now = self._now()
+        return await self._reading.call(lambda: control.cancel(self._say, wanted, reason, limit, now), transaction=True)
+
+    async def retry(self, wanted: Filter, *, keep_attempts: bool = False, limit: int = 1000) -> Changed:
+        now = self._now()
+        return await self._reading.call(
+            lambda: control.retry(self._say, wanted, keep_attempts, limit, now), transaction=True
+        )
+
+    async def prune(self, wanted: Filter, *, before: Moment | None = None, limit: int = 1000) -> Changed:
+        now = self._now()
+        return await self._reading.call(lambda: control.prune(self._say, wanted, before, limit, now), transaction=True)
+
+    async def queues(self) -> list[Queue]:
+        return [rows.queue(row) for row in await self._read("queues", name=None)]
+
+    async def change_queue(self, name: str, change: QueueChange) -> Queue:
+        windows: tuple[Window, ...] = () if change.rate is msgspec.UNSET else change.rate
+        await self._write(
+            "change_queue",
+            name=name,
+            paused=None if change.paused is msgspec.UNSET else change.paused,
+            by=change.by,
+            set_capacity=change.capacity is not msgspec.UNSET,
+            capacity=None if change.capacity is msgspec.UNSET else change.capacity,
+            set_rate=change.rate is not msgspec.UNSET,
+            counts=numbers([window.count for window in windows]) if windows else None,
+            spans=numbers([window.per for window in windows]) if windows else None,
+        )
+        (row,) = await self._read("queues", name=name)
+        return rows.queue(row)
+
+    async def register(self, handlers: Iterable[HandlerInfo]) -> None:
+        added = sorted({handler.name: handler for handler in handlers}.values(), key=lambda handler: handler.name)
+        if not added:
+            return
+        await self._write(
+            "register",
+            names=texts([handler.name for handler in added]),
+            queues=texts([handler.queue for handler in added]),
+            policies=texts([handler.policy for handler in added]),
+            schemas=texts([handler.schema for handler in added]),
+        )
+        await self._release([handler.name for handler in added])
+
+    async def handlers(self) -> list[HandlerInfo]:
+        return [
+            HandlerInfo(name=name, queue=queue, policy=policy, schema=schema)
+            for name, queue, policy, schema in await self._read("handlers")
+        ]
+
+    async def forget(self, names_: Iterable[str]) -> None:
+        await self._write("forget", names=names(names_))
+
+    async def wish(self, key: str, value: str | None, *, by: str | None = None) -> int:
+        ((version,),) = await self._write("wish", key=key, value=value, by=by)
+        found: int = version
+        return found
+
+    async def wishes(self, since: int = 0) -> list[Wish]:
+        return [
+            Wish(key=key, value=value, version=version, by=by)
+            for key, value, version, by in await self._read("wishes", since=since)
+        ]
+
+    async def open_session(self, info: SessionInfo) -> Session:
+        ((number, opened_at, expires_at),) = await self._write(
+            "open_session",
+            host=info.host,
+            boot_id=info.boot_id,
+            pid=info.pid,
+            kind=info.kind,
+            handlers=texts(info.handlers),
+            ttl=info.ttl,
+        )
+        await self._release(info.handlers)
+        return Session(number=number, info=info, opened_at=opened_at, expires_at=expires_at)
+
+    async def end_session(self, session: int) -> None:
+        await self._write("end_session", session=session)
+
+    async def sessions(self) -> list[Session]:
+        return [rows.session(row) for row in await self._read("sessions")]
+
+    async def _release(self, handlers: Iterable[str]) -> None:
+        wanted, now = names(handlers), self._now()
+        await self._writing.call(lambda: upkeep.release(self._say, wanted, now))
+
+
+def _one(ask: Ask) -> Script[list[Row]]:
+    return (yield ask)

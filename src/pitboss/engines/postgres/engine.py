@@ -1,0 +1,183 @@
+"""The six verbs on PostgreSQL, opening and closing, and puts inside a caller's own transaction."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from psycopg import AsyncConnection, Connection
+
+from pitboss.engines.postgres import schema, upkeep
+from pitboss.engines.postgres.bell import Bell
+from pitboss.engines.postgres.claim import Rated, claim, grouped
+from pitboss.engines.postgres.desk import Desk
+from pitboss.engines.postgres.link import STEADY_PLANS, Link
+from pitboss.engines.postgres.put import Shut, put, put_locked
+from pitboss.engines.postgres.script import Script, Statements
+from pitboss.engines.postgres.settle import settle, simple
+from pitboss.engines.postgres.within import put_within
+from pitboss.engines.protocol import Clock, Failpoint, Settlement, Verdict
+from pitboss.model.errors import InvalidInput
+from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal
+from pitboss.model.states import State
+from pitboss.model.task import NewTask, Placed, Token
+
+_SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,55}\Z")
+
+
+class PostgresEngine(Desk):
+    """A store in one schema of a PostgreSQL database. Belongs to the event loop that it was opened in."""
+
+    name = "postgres"
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        schema: str = "pitboss",
+        clock: Clock | None = None,
+        failpoint: Failpoint | None = None,
+        connections: int = 4,
+        limit: float = 10.0,
+        listen: bool = True,
+    ) -> None:
+        say = Statements(_checked(schema), f"pitboss:{schema}")
+        writing = Link(dsn, size=connections, limit=limit, settings=STEADY_PLANS)
+        reading = Link(dsn, size=2, limit=limit, settings={"jit": "off"})
+        super().__init__(say, writing, reading, clock)
+        self._failpoint = failpoint
+        self._listen = listen
+        self._bell = Bell(say.channel, writing.connect, self._notify)
+        # Hints, not truths: what the last look at these queues said, to spare a statement that would be refused.
+        self._bounded: set[str] = set()
+        self._rated: set[str | None] = set()
+
+    async def open(self) -> None:
+        found, wanted = await self.schema_version()
+        schema.check(found, wanted)
+        if found < wanted:
+            await self.upgrade()
+        if self._listen:
+            await self._bell.open()
+
+    async def close(self) -> None:
+        await self._bell.close()
+        await self._writing.close()
+        await self._reading.close()
+
+    async def schema_version(self) -> tuple[int, int]:
+        return await self._reading.call(lambda: schema.version(self._say)), schema.wanted(self._say)
+
+    async def upgrade(self) -> list[str]:
+        return await self._reading.call(lambda: schema.upgrade(self._say), transaction=True)
+
+    async def put(self, tasks: Sequence[NewTask]) -> list[Placed]:
+        self._reach("put.before")
+        now, ring = self._now(), self._bell.may_ring_now()
+        if not tasks:
+            return []
+        placed = await self._placed(tasks, lambda: put(self._say, tasks, now, ring=ring), now, ring)
+        if not ring:
+            ready = zip(tasks, placed, strict=True)
+            self._bell.ring_soon({task.queue for task, one in ready if one.created and one.state is State.PENDING})
+        self._reach("put.after")
+        return placed
+
+    async def _placed(
+        self, tasks: Sequence[NewTask], open_put: Callable[[], Script[list[Placed]]], now: int | None, ring: bool
+    ) -> list[Placed]:
+        queues = {task.queue for task in tasks}
+        if self._bounded.isdisjoint(queues):
+            try:
+                return await self._writing.call(open_put)
+            except Shut:
+                self._bounded |= queues
+        return await self._writing.call(
+            lambda: put_locked(self._say, tasks, now, ring=ring),
+            transaction=True,
+            before_commit=lambda: self._reach("put.commit"),
+        )
+
+    async def claim(self, request: ClaimRequest) -> Claimed:
+        self._reach("claim.before")
+        now = self._now()
+        groups = grouped(request.slots)
+        alone = not groups[1:] and not any(group.queues in self._rated for group in groups)
+        claimed: Claimed | None = None
+        if alone:
+            try:
+                claimed = await self._writing.call(lambda: claim(self._say, request, now, locked=False))
+            except Rated:
+                self._rated |= {group.queues for group in groups}
+        if claimed is None:
+            claimed = await self._writing.call(
+                lambda: claim(self._say, request, now, locked=True),
+                transaction=True,
+                before_commit=lambda: self._reach("claim.commit"),
+            )
+        self._reach("claim.after")
+        return claimed
+
+    async def renew(self, session: int, snapshot: str | None = None) -> Renewal:
+        self._reach("renew.before")
+        rows = await self._write("renew", session=session, snapshot=snapshot)
+        self._reach("renew.after")
+        if not rows:
+            return Renewal(alive=False)
+        ((expires_at, desired, asked),) = rows
+        cancels = tuple((task, Token(session, int(number))) for task, number in (one.split(" ") for one in asked))
+        return Renewal(alive=True, expires_at=expires_at, cancels=cancels, desired=desired)
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        self._reach("settle.before")
+        verdicts = await self._settled(settlements) if settlements else []
+        self._reach("settle.after")
+        return verdicts
+
+    async def _settled(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        """Write the group; if a settlement in it cannot be written, find it and write the others without it."""
+        now = self._now()
+        try:
+            return await self._writing.call(
+                lambda: settle(self._say, settlements, now),
+                transaction=not simple(settlements),
+                before_commit=lambda: self._reach("settle.commit"),
+            )
+        except InvalidInput as error:
+            if len(settlements) == 1:
+                return [Verdict(False, f"it cannot be written: {error.why}")]
+            half = len(settlements) // 2
+            return [*await self._settled(settlements[:half]), *await self._settled(settlements[half:])]
+
+    async def reclaim(self, limit: int = 1000) -> Reclaimed:
+        self._reach("reclaim.before")
+        now = self._now()
+        reclaimed = await self._writing.call(
+            lambda: upkeep.reclaim(self._say, limit, now),
+            transaction=True,
+            before_commit=lambda: self._reach("reclaim.commit"),
+        )
+        self._reach("reclaim.after")
+        return reclaimed
+
+    async def wait(self, queues: Sequence[str] | None, timeout: float) -> bool:
+        return await self._bell.wait(queues, timeout)
+
+    def put_within(self, connection: Connection[Any] | AsyncConnection[Any], tasks: Sequence[NewTask]) -> Any:
+        return put_within(self._say, connection, tasks, self._now())
+
+    async def _notify(self, payload: str) -> None:
+        await self._write("notify", payload=payload)
+
+    def _reach(self, name: str) -> None:
+        if self._failpoint is not None:
+            self._failpoint(name)
+
+
+def _checked(name: str) -> str:
+    if not _SCHEMA.match(name):
+        raise InvalidInput(
+            f"{name!r:.80} cannot name a schema",
+            why="a schema's name is 1 to 56 letters, digits and _ and does not begin with a digit",
+            fix="choose a name of that form, such as pitboss_staging",
+        )
+    return name

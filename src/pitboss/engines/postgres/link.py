@@ -1,0 +1,243 @@
+"""Connections to one server: a few, kept open, each call within a time limit.
+
+Not the driver's pool: that one hands out a connection that died, answers an outage with a bare time-out, and waits out
+its own back-off when the server is back (see docs/decisions). Here a call finds a dead connection before it sends
+anything, and connects by itself.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from select import POLLIN, poll
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection, conninfo
+from psycopg.pq import TransactionStatus
+
+from pitboss.engines.postgres.faults import BREAKS, PREPARED_GONE, RETRIED, is_refused_option, translated, unreachable
+from pitboss.engines.postgres.script import Row, Script, T, adapted, run
+from pitboss.model.errors import StoreUnavailable
+
+_RETRIES = 5
+_CONNECT_SECONDS = 3.0
+_PAUSE = 0.05
+_KEEPALIVE: dict[str, Any] = {
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+# Hot statements reach rows by index or by place only. A plan made while the tables were empty, or with statistics
+# that are wrong, may otherwise read whole tables, and is kept: that cost a factor of 80 in a prototype.
+STEADY_PLANS = {
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+}
+
+Connections = Callable[[], AsyncConnection[Row]]
+
+
+class Link:
+    """Up to `size` connections with the same settings. Belongs to the event loop that it is first used in."""
+
+    def __init__(self, dsn: str, *, size: int, limit: float, settings: dict[str, str]) -> None:
+        self._dsn = dsn
+        self.limit = limit
+        self._settings = {
+            **settings,
+            "statement_timeout": f"{limit * 0.8:.3f}s",
+            "lock_timeout": f"{limit * 0.5:.3f}s",
+        }
+        self._idle: list[AsyncConnection[Row]] = []
+        self._room = asyncio.Semaphore(size)
+        self._prepare: int | None = 0
+        # Settings go with the connection. A pooler between us and the server refuses or drops them: then every
+        # call sets them for its own transaction.
+        self._by_transaction = False
+        self._closed = False
+
+    async def close(self) -> None:
+        self._closed = True
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            await connection.close()
+
+    async def call(
+        self,
+        make: Callable[[], Script[T]],
+        *,
+        transaction: bool = False,
+        before_commit: Callable[[], None] | None = None,
+    ) -> T:
+        """Run a script, alone or in a transaction of its own. Deadlocks and the like are tried again."""
+        for attempt in range(_RETRIES):
+            try:
+                async with self._borrowed() as connection:
+                    if transaction or self._by_transaction:
+                        return await self._in_transaction(connection, make(), before_commit)
+                    return await run(connection.cursor(), make())
+            except psycopg.Error as error:
+                if not await self._may_repeat(error) or attempt + 1 == _RETRIES:
+                    raise translated(error) from error
+        raise AssertionError
+
+    async def connect(self) -> AsyncConnection[Row]:
+        """A connection of its own, outside the pool."""
+        connection = await self._connect_patiently()
+        connection.prepare_threshold = None
+        return connection
+
+    async def _in_transaction(
+        self, connection: AsyncConnection[Row], script: Script[T], before_commit: Callable[[], None] | None
+    ) -> T:
+        async with connection.transaction():
+            if self._by_transaction:
+                await connection.execute(
+                    "SELECT " + ", ".join("set_config(%s, %s, true)" for _ in self._settings),
+                    [word for setting in self._settings.items() for word in setting],
+                    prepare=False,
+                )
+            answer = await run(connection.cursor(), script)
+            if before_commit is not None:
+                before_commit()
+        return answer
+
+    async def _may_repeat(self, error: psycopg.Error) -> bool:
+        if error.sqlstate in PREPARED_GONE and self._prepare is not None:
+            self._prepare = None
+            idle, self._idle = self._idle, []
+            for connection in idle:
+                await connection.close()
+            return True
+        return error.sqlstate in RETRIED
+
+    @asynccontextmanager
+    async def _borrowed(self) -> AsyncIterator[AsyncConnection[Row]]:
+        """A live connection for one call. When the time is up its socket is shut, so that nothing waits for ever."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.limit
+        async with _in_turn(self._room, self.limit):
+            connection = self._live_idle() or await self._connect_patiently()
+            timer = loop.call_at(deadline, _cut, connection)
+            try:
+                yield connection
+            except BaseException as error:
+                if isinstance(error, asyncio.CancelledError) or getattr(error, "sqlstate", None) in BREAKS:
+                    _cut(connection)
+                raise
+            finally:
+                timer.cancel()
+                await self._give_back(connection)
+
+    def _live_idle(self) -> AsyncConnection[Row] | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if not _has_died(connection):
+                return connection
+        return None
+
+    async def _give_back(self, connection: AsyncConnection[Row]) -> None:
+        usable = not connection.closed and connection.pgconn.transaction_status == TransactionStatus.IDLE
+        if usable and not self._closed and connection.prepare_threshold == self._prepare:
+            self._idle.append(connection)
+        else:
+            await connection.close()
+
+    async def _connect_patiently(self) -> AsyncConnection[Row]:
+        """Connect; an outage of a moment, such as a restart of the server, is waited out. Nothing was sent yet."""
+        if self._closed:
+            raise StoreUnavailable("the engine is closed", why="close() was called", fix="open a new engine")
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + min(_CONNECT_SECONDS, self.limit)
+        pause = _PAUSE
+        while True:
+            try:
+                return await self._connect()
+            except psycopg.OperationalError as error:
+                if is_refused_option(error) and not self._by_transaction:
+                    self._settle_for_transactions()
+                elif loop.time() + pause > give_up or error.sqlstate:
+                    raise unreachable(self._dsn, error) from error
+                else:
+                    await asyncio.sleep(pause)
+                    pause *= 2
+
+    async def _connect(self) -> AsyncConnection[Row]:
+        options = conninfo.conninfo_to_dict(self._dsn)
+        extra: dict[str, Any] = {name: value for name, value in _KEEPALIVE.items() if name not in options}
+        extra.setdefault("connect_timeout", options.get("connect_timeout", 3))
+        if not self._by_transaction:
+            ours = " ".join(f"-c {name}={value}" for name, value in self._settings.items())
+            extra["options"] = f"{options.get('options') or ''} {ours}".strip()
+        extra.setdefault("application_name", options.get("application_name", "pitboss"))
+        connection = await AsyncConnection.connect(self._dsn, autocommit=True, prepare_threshold=self._prepare, **extra)
+        adapted(connection.adapters)
+        if not self._by_transaction:
+            await self._check_settings(connection)
+        return connection
+
+    async def _check_settings(self, connection: AsyncConnection[Row]) -> None:
+        cursor = await connection.execute(b"SHOW lock_timeout", prepare=False)
+        row = await cursor.fetchone()
+        wanted = self._settings["lock_timeout"]
+        if row is None or _seconds(row[0]) != _seconds(wanted):
+            self._settle_for_transactions()
+            connection.prepare_threshold = None
+
+    def _settle_for_transactions(self) -> None:
+        self._by_transaction = True
+        self._prepare = None
+
+
+@asynccontextmanager
+async def _in_turn(room: asyncio.Semaphore, limit: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(limit):
+            await room.acquire()
+    except TimeoutError:
+        raise StoreUnavailable(
+            f"no connection became free within {limit:g} s",
+            why="all connections of this engine were busy with other calls",
+            fix="make fewer calls at once, or give the engine more connections",
+        ) from None
+    try:
+        yield
+    finally:
+        room.release()
+
+
+def _has_died(connection: AsyncConnection[Row]) -> bool:
+    """An idle connection that has something to read was ended by the server, or cut."""
+    if connection.closed:
+        return True
+    waiting = poll()
+    waiting.register(connection.fileno(), POLLIN)
+    if not waiting.poll(0):
+        return False
+    with suppress(psycopg.Error):
+        connection.pgconn.consume_input()
+        if not waiting.poll(0) and not connection.closed:
+            return False
+    connection.pgconn.finish()
+    return True
+
+
+def _cut(connection: AsyncConnection[Row]) -> None:
+    if connection.closed:
+        return
+    with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as wire:
+        wire.shutdown(socket.SHUT_RDWR)
+
+
+def _seconds(text: str) -> float:
+    units = (("ms", 0.001), ("min", 60.0), ("s", 1.0))
+    for unit, factor in units:
+        if text.endswith(unit):
+            return float(text.removesuffix(unit)) * factor
+    return float(text) * 0.001

@@ -1,0 +1,141 @@
+"""Putting tasks, on a connection of the engine's own or inside a caller's transaction."""
+
+from collections.abc import Sequence
+
+from pitboss.engines.postgres.rows import STATES, names, numbers, texts
+from pitboss.engines.postgres.script import Row, Script, Statements
+from pitboss.model.duration import Moment
+from pitboss.model.errors import QueueFull, StoreUnavailable
+from pitboss.model.states import State
+from pitboss.model.task import NewTask, Placed
+
+_ROUNDS = 10
+_LONGEST_PAYLOAD = 7000
+
+
+class Shut(Exception):
+    """A queue has a capacity: the put must lock it first. Nothing was written."""
+
+
+def put(
+    say: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool, locked: bool = False
+) -> Script[list[Placed]]:
+    """Create each task or meet the one that is there; raises `Shut` if a queue has a capacity and is not locked.
+
+    Each round creates what is the first of its id and key within the call; what is left has either met somebody, or
+    whom it would have met is gone by now and it tries again.
+    """
+    placed: list[Placed | None] = [None] * len(tasks)
+    left = list(range(len(tasks)))
+    for _ in range(_ROUNDS):
+        if not left:
+            return [one for one in placed if one is not None]
+        round_ = _distinct(tasks, left)
+        rows = yield say.ask("put", now, **_columns([tasks[i] for i in round_], ring=ring, locked=locked))
+        if not rows[0][4]:
+            raise Shut
+        _note_created(rows, tasks, round_, placed)
+        left = [i for i in left if placed[i] is None]
+        if left:
+            yield from _meet(say, tasks, left, placed, now)
+            left = [i for i in left if placed[i] is None]
+    raise StoreUnavailable(
+        "the put could not be finished",
+        why="the tasks that it met vanished each time before they could be read",
+        fix="put again; nothing is stored twice",
+    )
+
+
+def put_locked(say: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool) -> Script[list[Placed]]:
+    """As `put`, within a transaction: full queues are locked first, and `QueueFull` undoes the whole call."""
+    queues = names(task.queue for task in tasks)
+    bounded = yield say.ask("lock_full_queues", queues=queues)
+    placed = yield from put(say, tasks, now, ring=ring, locked=True)
+    if not bounded:
+        return placed
+    asked: dict[str, int] = {}
+    for task, one in zip(tasks, placed, strict=True):
+        if one.created:
+            asked[task.queue] = asked.get(task.queue, 0) + 1
+    for name, capacity, waiting in (yield say.ask("room", queues=queues)):
+        if name in asked and waiting > capacity:
+            raise QueueFull(name, capacity, waiting - asked[name], asked[name])
+    return placed
+
+
+def payload(queues: Sequence[str]) -> str:
+    """What a ring says: the queues, or "any" where there are too many for one notification."""
+    joined = ",".join(queues)
+    return joined if len(joined) < _LONGEST_PAYLOAD else "*"
+
+
+def _distinct(tasks: Sequence[NewTask], left: list[int]) -> list[int]:
+    ids: set[str] = set()
+    keys: set[str] = set()
+    chosen: list[int] = []
+    for i in left:
+        task = tasks[i]
+        if task.id in ids or (task.unique is not None and task.unique.key in keys):
+            continue
+        ids.add(task.id)
+        if task.unique is not None:
+            keys.add(task.unique.key)
+        chosen.append(i)
+    # Writers that insert the same ids must do it in the same order.
+    chosen.sort(key=lambda i: tasks[i].id)
+    return chosen
+
+
+def _columns(tasks: list[NewTask], *, ring: bool, locked: bool) -> dict[str, object]:
+    keyed = sorted((task.unique.key, task.id, task.unique.period) for task in tasks if task.unique is not None)
+    queues = sorted({task.queue for task in tasks})
+    return {
+        "size": len(tasks),
+        "locked": locked,
+        "ring": payload(queues) if ring else None,
+        "queues": texts(queues),
+        "known": names(task.handler for task in tasks),
+        "keys": texts([key for key, _, _ in keyed]),
+        "key_tasks": texts([task for _, task, _ in keyed]),
+        "periods": numbers([period for _, _, period in keyed]),
+        "ids": texts([task.id for task in tasks]),
+        "priorities": numbers([task.priority or None for task in tasks]),
+        "run_ats": numbers([task.run_at for task in tasks]),
+        "delays": numbers([task.delay for task in tasks]),
+        "expires_ats": numbers([task.expires_at for task in tasks]),
+        "lives": numbers([task.expires_in for task in tasks]),
+        "timeouts": numbers([task.timeout for task in tasks]),
+        "max_attempts": numbers([task.max_attempts for task in tasks]),
+        "parents": texts([task.parent for task in tasks]),
+        "lane": texts([task.queue for task in tasks]),
+        "handlers": texts([task.handler for task in tasks]),
+        "params": texts([task.params for task in tasks]),
+        "tags": texts([texts(task.tags) if task.tags else None for task in tasks]),
+        "unique_keys": texts([None if task.unique is None else task.unique.key for task in tasks]),
+    }
+
+
+def _note_created(rows: list[Row], tasks: Sequence[NewTask], round_: list[int], placed: list[Placed | None]) -> None:
+    details = {row[0]: STATES[row[2]] for row in rows if row[0] is not None}
+    if not details and rows[0][2] is not None:
+        # All were created and all are in one state: the answer does not repeat them.
+        details = dict.fromkeys((tasks[i].id for i in round_), STATES[rows[0][2]])
+    for i in round_:
+        if state := details.get(tasks[i].id):
+            placed[i] = Placed(tasks[i].id, True, state, "handler" if state is State.HELD else None)
+
+
+def _meet(
+    say: Statements, tasks: Sequence[NewTask], left: list[int], placed: list[Placed | None], now: Moment | None
+) -> Script[None]:
+    keys = [None if (unique := tasks[i].unique) is None else unique.key for i in left]
+    rows = yield say.ask("met", now, ids=texts([tasks[i].id for i in left]), keys=texts(keys))
+    wrong: list[tuple[str, str]] = []
+    for place, met, state, reason in rows:
+        i, key = left[place - 1], keys[place - 1]
+        placed[i] = Placed(met, False, STATES[state], reason)
+        if key is not None and met == tasks[i].id:
+            wrong.append((key, met))
+    if wrong:
+        wrong.sort()
+        yield say.ask("untake", keys=texts([key for key, _ in wrong]), tasks=texts([task for _, task in wrong]))

@@ -1,0 +1,124 @@
+"""Values as PostgreSQL reads them, and its rows as values.
+
+Lists travel as array literals made here: the driver's own way of writing lists costs more than the insert itself. A
+column that is empty throughout travels as an empty array: `unnest` fills it with NULL.
+"""
+
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+import msgspec
+
+from pitboss.engines.postgres.script import Row
+from pitboss.model.duration import Moment
+from pitboss.model.limits import Window
+from pitboss.model.queue import Queue
+from pitboss.model.session import Session, SessionInfo
+from pitboss.model.states import State
+from pitboss.model.task import Attempt, Claim, Task, TaskError, Token
+
+_decode_error = msgspec.json.Decoder(TaskError).decode
+_encode = msgspec.json.Encoder().encode
+_decode_counts = msgspec.json.Decoder(dict[State, int]).decode
+STATES = {state.value: state for state in State}
+
+
+def texts(values: Sequence[str | None]) -> str:
+    """An array literal of texts."""
+    if not any(value is not None for value in values):
+        return "{}"
+    return "{" + ",".join(["NULL" if value is None else _quoted(value) for value in values]) + "}"
+
+
+def numbers(values: Sequence[int | None]) -> str:
+    """An array literal of whole numbers."""
+    if not any(value is not None for value in values):
+        return "{}"
+    return "{" + ",".join(["NULL" if value is None else str(value) for value in values]) + "}"
+
+
+def names(values: Iterable[str]) -> str:
+    """An array literal of distinct texts in order: many writers must lock them in the same order."""
+    return texts(sorted(set(values)))
+
+
+def known_id(text: str) -> bool:
+    """Whether a text can be the id of a task: canonical UUID text."""
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
+
+
+def error_text(error: TaskError | None) -> str | None:
+    return None if error is None else _encode(error).decode()
+
+
+def task(row: Row) -> Task:
+    """A task from the columns of `columns.sql`."""
+    fields = dict(zip(Task.__struct_fields__, row, strict=True))
+    fields["state"] = STATES[fields["state"]]
+    fields["tags"] = tuple(fields["tags"] or ())
+    fields["error"] = None if fields["error"] is None else _decode_error(fields["error"])
+    return Task(**fields)
+
+
+def attempt(row: Row) -> Attempt:
+    claim, number, outcome, started_at, ended_at, session, worker, error = row
+    return Attempt(
+        claim=claim,
+        attempt=number,
+        outcome=outcome,
+        started_at=started_at,
+        ended_at=ended_at,
+        session=session,
+        worker=worker,
+        error=None if error is None else _decode_error(error),
+    )
+
+
+def claim(row: Row, session: int, now: Moment, slot: int) -> Claim:
+    number, claim_number, handler, queue, params, attempts, priority, max_attempts, timeout = row[:9]
+    losses, crashes, created_at, expires_at, parent, tags = row[9:]
+    return Claim(
+        id=number,
+        token=Token(session, claim_number),
+        handler=handler,
+        queue=queue,
+        params=params,
+        attempt=attempts + 1,
+        priority=priority,
+        max_attempts=max_attempts,
+        timeout=timeout,
+        losses=losses,
+        crashes=crashes,
+        created_at=created_at,
+        claimed_at=now,
+        expires_at=expires_at,
+        parent=parent,
+        tags=tuple(tags or ()),
+        slot=slot,
+    )
+
+
+def session(row: Row) -> Session:
+    number, host, boot_id, pid, kind, handlers, ttl, opened_at, expires_at, ended, snapshot = row
+    info = SessionInfo(host=host, boot_id=boot_id, pid=pid, kind=kind, handlers=tuple(handlers), ttl=ttl)
+    return Session(number=number, info=info, opened_at=opened_at, expires_at=expires_at, ended=ended, snapshot=snapshot)
+
+
+def queue(row: Row) -> Queue:
+    name, paused, paused_by, paused_at, capacity, counts, spans, figures = row
+    return Queue(
+        name=name,
+        paused=paused,
+        paused_by=paused_by,
+        paused_at=paused_at,
+        capacity=capacity,
+        rate=tuple(Window(count, per) for count, per in zip(counts or (), spans or (), strict=True)),
+        counts=_decode_counts(figures),
+    )
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,97 @@
+"""What is asked of the database, apart from how it is asked.
+
+A script is a generator: it yields statements and is sent their rows. So the same script runs on an async connection
+of the engine's own and on a caller's connection, sync or async.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from importlib import resources
+from typing import Any, NamedTuple, TypeVar
+
+from psycopg import AsyncCursor, Cursor, sql
+from psycopg.adapt import AdaptersMap
+from psycopg.types.numeric import Int8Dumper
+from psycopg.types.string import TextLoader
+
+from pitboss.engines import statements
+from pitboss.model.duration import Moment
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+
+class Ask(NamedTuple):
+    """One statement with its values."""
+
+    sql: str
+    values: Mapping[str, object] | Sequence[object]
+
+
+Script = Generator[Ask, list[Row], T]
+
+
+async def run(cursor: AsyncCursor[Row], script: Script[T]) -> T:
+    try:
+        ask = next(script)
+        while True:
+            await cursor.execute(ask.sql.encode(), ask.values)
+            ask = script.send(await cursor.fetchall() if cursor.description else [])
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+
+
+def run_sync(cursor: Cursor[Row], script: Script[T]) -> T:
+    try:
+        ask = next(script)
+        while True:
+            cursor.execute(ask.sql.encode(), ask.values)
+            ask = script.send(cursor.fetchall() if cursor.description else [])
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+
+
+def adapted(adapters: AdaptersMap) -> None:
+    """Whole numbers travel as bigint whatever their size, so that a statement is prepared once; ids stay texts."""
+    adapters.register_dumper(int, Int8Dumper)
+    adapters.register_loader("uuid", TextLoader)
+
+
+class Statements:
+    """The SQL files, written for one schema. No statement relies on a search path."""
+
+    def __init__(self, schema: str, channel: str) -> None:
+        self.schema, self.channel = schema, channel
+        self.quoted = sql.Identifier(schema).as_string()
+        texts = {name: _compact(text) for name, text in statements.load(f"{__package__}.sql").items()}
+        columns = texts.pop("columns")
+        self._texts = {
+            name: text.replace("{schema}", self.quoted).replace("{columns}", columns) for name, text in texts.items()
+        }
+
+    def ask(self, name: str, now: Moment | None = None, /, **values: object) -> Ask:
+        return Ask(self._texts[name], {"now": now, "channel": self.channel, **values})
+
+    def text(self, name: str, **parts: str) -> str:
+        """A statement with places for parts of SQL, such as a filter's condition."""
+        text = self._texts[name]
+        for place, part in parts.items():
+            text = text.replace(f"{{{place}}}", part)
+        return text
+
+    def migrations(self) -> dict[str, str]:
+        """The numbered changes of the schema, by name, in order."""
+        found = statements.load(f"{__package__}.migrations")
+        return {name: found[name].replace("{schema}", self.quoted) for name in sorted(found)}
+
+    def fresh_schema(self) -> str:
+        """The whole schema of a new store, as a person reads it."""
+        text = resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
+        return text.replace("{schema}", self.quoted)
+
+
+def _compact(text: str) -> str:
+    # The driver caches what it parsed only for texts up to 4,096 characters.
+    lines = (line.strip() for line in text.splitlines())
+    return " ".join(line for line in lines if line and not line.startswith("--"))

@@ -1,0 +1,111 @@
+"""Settling: groups of transitions, each task once per wave, follow-up tasks in the same act."""
+
+from collections.abc import Sequence
+
+from pitboss.engines.postgres.put import put
+from pitboss.engines.postgres.rows import error_text, known_id, numbers, texts
+from pitboss.engines.postgres.script import Script, Statements
+from pitboss.engines.protocol import APPLIED, STALE_CLAIM, STALE_SESSION, STALE_TASK, Settlement, Verdict
+from pitboss.model.duration import Moment
+from pitboss.model.outcome import Transition
+from pitboss.model.states import WAITING, State
+
+_VERDICTS = {
+    "apply": APPLIED,
+    "progress": APPLIED,
+    "repeat": APPLIED,
+    "task": STALE_TASK,
+    "session": STALE_SESSION,
+    "claim": STALE_CLAIM,
+}
+_CHARGED, _LOST, _CRASHED, _RECORDED = 1, 2, 4, 8
+_KEPT_RUNS = 100
+_ROUNDS = 10
+
+
+def simple(settlements: Sequence[Settlement]) -> bool:
+    """Whether one statement writes them all: no task twice, no follow-up tasks."""
+    return len({one.id for one in settlements}) == len(settlements) and not any(
+        one.transition.follow_ups for one in settlements
+    )
+
+
+def settle(say: Statements, settlements: Sequence[Settlement], now: Moment | None) -> Script[list[Verdict]]:
+    """Write them wave by wave, so that a task which is settled twice in one call is settled in that order."""
+    verdicts: list[Verdict] = [STALE_TASK] * len(settlements)
+    left = [i for i, one in enumerate(settlements) if known_id(one.id)]
+    while left:
+        wave, left = _wave(settlements, left)
+        answers = yield from _write(say, [settlements[i] for i in wave], now)
+        fresh = [settlements[i] for i, answer in zip(wave, answers, strict=True) if answer == "apply"]
+        yield from _after(say, fresh, now)
+        for i, answer in zip(wave, answers, strict=True):
+            verdicts[i] = _VERDICTS[answer]
+    return verdicts
+
+
+def _wave(settlements: Sequence[Settlement], left: list[int]) -> tuple[list[int], list[int]]:
+    seen: set[str] = set()
+    wave: list[int] = []
+    later: list[int] = []
+    for i in left:
+        (later if settlements[i].id in seen else wave).append(i)
+        seen.add(settlements[i].id)
+    # All writers lock tasks in the order of their ids.
+    wave.sort(key=lambda i: settlements[i].id)
+    return wave, later
+
+
+def _write(say: Statements, wave: list[Settlement], now: Moment | None) -> Script[list[str]]:
+    """The answers for one wave. A row that changed while it was waited for is judged again."""
+    answers = [""] * len(wave)
+    left = list(range(len(wave)))
+    for _ in range(_ROUNDS):
+        rows = yield say.ask("settle", now, **_columns([wave[i] for i in left]))
+        for place, answer, _ in rows:
+            answers[left[place - 1]] = answer
+        if len(rows) == len(left):
+            break
+        left = [i for i in left if not answers[i]]
+    return [answer or "claim" for answer in answers]
+
+
+def _after(say: Statements, fresh: list[Settlement], now: Moment | None) -> Script[None]:
+    long = [one.id for one in fresh if one.token.claim > _KEPT_RUNS and one.transition.state in WAITING]
+    if long:
+        yield say.ask("trim", tasks=texts(long))
+    follow_ups = [
+        new for one in fresh if one.transition.state is not State.RUNNING for new in one.transition.follow_ups
+    ]
+    if follow_ups:
+        # They may overfill a queue: no capacity is looked at.
+        yield from put(say, follow_ups, now, ring=True, locked=True)
+
+
+def _columns(wave: list[Settlement]) -> dict[str, object]:
+    moves = [one.transition for one in wave]
+    return {
+        "sessions": numbers(sorted({one.token.session for one in wave})),
+        "ids": texts([one.id for one in wave]),
+        "tokens": numbers([one.token.session for one in wave]),
+        "claims": numbers([one.token.claim for one in wave]),
+        "states": texts([None if move.state is State.COMPLETED else move.state.value for move in moves]),
+        "outcomes": texts([None if move.outcome == "completed" else move.outcome for move in moves]),
+        "delays": numbers([move.delay for move in moves]),
+        "results": texts([move.result for move in moves]),
+        "errors": texts([error_text(move.error) for move in moves]),
+        "fingerprints": texts([None if move.error is None else move.error.fingerprint for move in moves]),
+        "reasons": texts([move.reason for move in moves]),
+        "flags": numbers([_flags(move) for move in moves]),
+        "progresses": numbers([move.progress for move in moves]),
+        "notes": texts([move.note for move in moves]),
+        "workers": texts([one.worker for one in wave]),
+        "rans": numbers([one.ran for one in wave]),
+    }
+
+
+def _flags(move: Transition) -> int | None:
+    """What the transition counts as; None for a plain end, where the state says it all."""
+    flags = _CHARGED * move.charged + _LOST * move.lost + _CRASHED * move.crashed + _RECORDED * move.recorded
+    plain = move.state in (State.COMPLETED, State.RUNNING) and not move.lost and not move.crashed
+    return None if plain else flags

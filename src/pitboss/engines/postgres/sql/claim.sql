@@ -1,0 +1,77 @@
+-- Nothing is claimed if the session is dead or `snag` names something that must be seen to first.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+), lanes AS MATERIALIZED (
+    SELECT q.name, CASE WHEN q.rate_counts IS NULL THEN %(wanted)s::bigint ELSE least(r.room, %(wanted)s) END AS room,
+        q.rate_counts IS NOT NULL AND r.name IS NULL AS unmeasured
+    FROM {schema}.queues AS q
+    LEFT JOIN unnest(%(rated)s::text[], %(rooms)s::bigint[]) AS r (name, room) ON r.name = q.name
+    WHERE NOT q.paused AND (%(queues)s::text[] IS NULL OR q.name = ANY (%(queues)s::text[]))
+        AND NOT (%(fresh)s::boolean AND q.rate_counts IS NOT NULL)
+), gate AS MATERIALIZED (
+    SELECT EXISTS (
+        SELECT FROM {schema}.sessions WHERE number = %(session)s::bigint AND NOT ended AND expires_at > now
+    ) AS alive,
+    CASE
+        WHEN EXISTS (SELECT FROM lanes WHERE unmeasured) THEN 'rated'
+        WHEN %(promote)s::boolean AND EXISTS (
+            SELECT FROM lanes, LATERAL (
+                SELECT FROM {schema}.tasks WHERE state = 'scheduled' AND queue = name AND run_at <= now LIMIT 1
+            ) AS due
+        ) THEN 'due'
+    END AS snag
+    FROM clock
+), shares AS MATERIALIZED (
+    -- How many of the first tasks over all lanes stand in each lane, so that no more rows are locked than claimed.
+    SELECT name, count(*) AS share FROM (
+        SELECT name FROM lanes, LATERAL (
+            SELECT priority, id FROM {schema}.tasks
+            WHERE state = 'pending' AND queue = name
+                AND (NOT %(choosy)s::boolean OR (
+                    (expires_at IS NULL OR expires_at > (SELECT now FROM clock))
+                    AND (%(handlers)s::text[] IS NULL OR handler = ANY (%(handlers)s::text[]))))
+                AND (NOT %(fresh)s::boolean OR losses = 0)
+            ORDER BY priority, id LIMIT room
+        ) AS head ORDER BY priority, id LIMIT %(wanted)s
+    ) AS merged GROUP BY name
+), picked AS MATERIALIZED (
+    SELECT t.place, t.odd, t.losses FROM lanes, LATERAL (
+        SELECT ctid AS place, losses, expires_at <= (SELECT now FROM clock)
+            OR handler <> ALL (%(handlers)s::text[]) AS odd
+        FROM {schema}.tasks
+        WHERE state = 'pending' AND queue = name
+            AND (NOT %(choosy)s::boolean OR (
+                (expires_at IS NULL OR expires_at > (SELECT now FROM clock))
+                AND (%(handlers)s::text[] IS NULL OR handler = ANY (%(handlers)s::text[]))))
+            AND (NOT %(fresh)s::boolean OR losses = 0)
+        ORDER BY priority, id
+        LIMIT CASE WHEN (SELECT count(*) FROM lanes) = 1 THEN room
+            ELSE (SELECT share FROM shares WHERE shares.name = lanes.name) END
+        FOR UPDATE SKIP LOCKED
+    ) AS t
+    WHERE (SELECT alive AND snag IS NULL FROM gate)
+), verdict AS MATERIALIZED (
+    SELECT CASE
+        WHEN bool_or(odd) AND NOT %(choosy)s::boolean THEN 'odd'
+        WHEN bool_or(losses > 0) AND %(ahead)s::bigint > 0 AND NOT %(fresh)s::boolean THEN 'lost'
+    END AS snag FROM picked
+), given AS (
+    UPDATE {schema}.tasks AS t SET
+        state = 'running', session = %(session)s::bigint, claim = claim + 1, started_at = (SELECT now FROM clock),
+        worker = NULL, reason = NULL, progress = NULL, note = NULL
+    FROM picked WHERE t.ctid = picked.place AND (SELECT snag IS NULL FROM verdict)
+    RETURNING t.id, t.claim, t.handler, t.queue, t.params, t.attempts, t.priority, t.max_attempts, t.timeout,
+        t.losses, t.crashes, t.created_at, t.expires_at, t.parent, t.tags
+), counted AS (
+    INSERT INTO {schema}.count_deltas (queue, state, n)
+    SELECT queue, state, sign * n FROM (SELECT queue, count(*) AS n FROM given GROUP BY queue) AS moved,
+        (VALUES ('pending', -1), ('running', 1)) AS change (state, sign)
+)
+SELECT now, alive, coalesce(gate.snag, verdict.snag) AS snag, (
+    SELECT min(run_at) FROM lanes, LATERAL (
+        SELECT run_at FROM {schema}.tasks
+        WHERE state = 'scheduled' AND queue = name AND run_at > now ORDER BY run_at LIMIT 1
+    ) AS next
+) AS next_due, given.*
+FROM clock CROSS JOIN gate CROSS JOIN verdict LEFT JOIN given ON true
+ORDER BY given.priority, given.id

@@ -1,0 +1,1 @@
+SELECT name, queue, policy, schema FROM {schema}.handlers ORDER BY name

@@ -1,0 +1,1 @@
+SELECT key, task FROM {schema}.uniques WHERE key = ANY (%(keys)s::text[])

@@ -1,0 +1,64 @@
+-- Nothing happens while a queue has a capacity and is not locked: the answer then says that the gate is shut.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+), gate AS MATERIALIZED (
+    SELECT %(locked)s::boolean OR NOT EXISTS (
+        SELECT FROM {schema}.queues WHERE name = ANY (%(queues)s::text[]) AND capacity IS NOT NULL
+    ) AS open
+), taken AS (
+    -- The holder's state comes from this statement's snapshot: it counts only for the row that the snapshot shows.
+    INSERT INTO {schema}.uniques AS held (key, task, until)
+    SELECT new.key, new.task, (SELECT now FROM clock) + new.period
+    FROM unnest(%(keys)s::text[], %(key_tasks)s::uuid[], %(periods)s::bigint[]) AS new (key, task, period)
+    WHERE (SELECT open FROM gate) AND (SELECT true FROM {schema}.tasks WHERE id = new.task) IS NULL
+    ON CONFLICT (key) DO UPDATE SET task = excluded.task, until = excluded.until
+    WHERE held.until <= (SELECT now FROM clock) OR (
+        held.until IS NULL
+        AND held.ctid = (SELECT seen.ctid FROM {schema}.uniques AS seen WHERE seen.key = held.key)
+        AND (SELECT state FROM {schema}.tasks WHERE id = held.task) IN ('completed', 'failed', 'cancelled')
+    )
+    RETURNING key, task
+), made AS (
+    INSERT INTO {schema}.tasks (
+        id, priority, created_at, run_at, expires_at, timeout, max_attempts,
+        parent, state, queue, handler, params, tags, unique_key, reason
+    )
+    SELECT
+        new.id, coalesce(new.priority, 0), now, nullif(greatest(due, now), now), coalesce(now + lives, expires_at),
+        timeout, max_attempts, parent,
+        CASE WHEN NOT known THEN 'held' WHEN due > now THEN 'scheduled' ELSE 'pending' END,
+        queue, handler, params, tags::text[], unique_key, CASE WHEN NOT known THEN 'handler' END
+    FROM clock, unnest(
+        %(ids)s::uuid[], %(priorities)s::bigint[], %(run_ats)s::bigint[], %(delays)s::bigint[],
+        %(expires_ats)s::bigint[], %(lives)s::bigint[], %(timeouts)s::bigint[], %(max_attempts)s::bigint[],
+        %(parents)s::uuid[], %(lane)s::text[], %(handlers)s::text[], %(params)s::text[], %(tags)s::text[],
+        %(unique_keys)s::text[]
+    ) AS new (
+        id, priority, run_at, delay, expires_at, lives, timeout, max_attempts,
+        parent, queue, handler, params, tags, unique_key
+    ), LATERAL (
+        SELECT coalesce(now + delay, run_at) AS due,
+            handler = ANY (ARRAY(SELECT name FROM {schema}.handlers WHERE name = ANY (%(known)s::text[]))) AS known
+    ) AS derived
+    WHERE (SELECT open FROM gate) AND (unique_key IS NULL OR new.id IN (SELECT task FROM taken))
+    ON CONFLICT (id) DO NOTHING
+    RETURNING id, queue, state
+), tally AS MATERIALIZED (
+    SELECT queue, state, count(*) AS n FROM made GROUP BY queue, state
+), lanes AS (
+    INSERT INTO {schema}.queues (name)
+    SELECT DISTINCT queue FROM tally
+    WHERE (SELECT true FROM {schema}.queues WHERE name = queue) IS NULL
+    ORDER BY queue
+    ON CONFLICT DO NOTHING
+), counted AS (
+    INSERT INTO {schema}.count_deltas (queue, state, n) SELECT queue, state, n FROM tally
+), rung AS MATERIALIZED (
+    SELECT pg_notify(%(channel)s::text, %(ring)s::text)
+    WHERE %(ring)s::text IS NOT NULL AND EXISTS (SELECT FROM tally WHERE state = 'pending')
+)
+SELECT NULL::uuid AS id, queue, state, n, (SELECT open FROM gate), (SELECT count(*) FROM rung)
+FROM (SELECT true) AS one LEFT JOIN tally ON true
+UNION ALL
+SELECT id, queue, state, 1, true, 0 FROM made
+WHERE (SELECT sum(n) <> %(size)s::bigint OR count(DISTINCT state) > 1 FROM tally)

@@ -1,0 +1,34 @@
+-- Among the tasks that would be given next: cancel the expired, hold those whose handler no live session knows.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+), known AS MATERIALIZED (
+    SELECT %(handlers)s::text[] || ARRAY(
+        SELECT DISTINCT unnest(handlers) FROM {schema}.sessions, clock WHERE NOT ended AND expires_at > now
+    ) AS names
+), head AS MATERIALIZED (
+    SELECT t.id, t.expired, t.handler FROM {schema}.queues AS q, LATERAL (
+        SELECT id, priority, handler, coalesce(expires_at <= (SELECT now FROM clock), false) AS expired
+        FROM {schema}.tasks WHERE state = 'pending' AND queue = q.name
+        ORDER BY priority, id LIMIT %(wanted)s::bigint
+    ) AS t
+    WHERE NOT q.paused AND (%(queues)s::text[] IS NULL OR q.name = ANY (%(queues)s::text[]))
+    ORDER BY t.priority, t.id LIMIT %(wanted)s
+), found AS MATERIALIZED (
+    SELECT t.place, head.expired FROM head, LATERAL (
+        SELECT ctid AS place FROM {schema}.tasks WHERE id = head.id AND state = 'pending' FOR UPDATE SKIP LOCKED
+    ) AS t
+    WHERE expired OR (%(handlers)s::text[] IS NOT NULL AND handler <> ALL ((SELECT names FROM known)::text[]))
+), moved AS (
+    UPDATE {schema}.tasks AS t SET
+        state = CASE WHEN expired THEN 'cancelled' ELSE 'held' END,
+        reason = CASE WHEN expired THEN 'expired' ELSE 'handler' END,
+        finished_at = CASE WHEN expired THEN (SELECT now FROM clock) END
+    FROM found WHERE t.ctid = found.place
+    RETURNING t.queue, t.state
+), counted AS (
+    INSERT INTO {schema}.count_deltas (queue, state, n)
+    SELECT queue, state, count(*) FROM moved GROUP BY queue, state
+    UNION ALL
+    SELECT queue, 'pending', -count(*) FROM moved GROUP BY queue
+)
+SELECT count(*) FROM moved
