@@ -1,0 +1,55 @@
+"""Judges a recorded history: did the store keep its promises, whatever happened meanwhile?
+
+    history = History()
+    engine = Recorded(store, history, clock=clock)
+    ...  # put, claim, settle, kill, heal, drain
+    assert not check(history, await final(store))
+
+The checker says only what the events prove. A call without an answer may have happened, at any time after it began;
+calls that overlap may have happened in either order. Every client of the store must be recorded.
+"""
+
+from itertools import chain
+
+from pitboss.model.filter import EVERYTHING
+from pitboss.model.ids import TaskId
+from pitboss.model.task import Attempt, Task
+from pitboss.testing.checker.births import check_births
+from pitboss.testing.checker.claims import check_claims
+from pitboss.testing.checker.endings import check_endings
+from pitboss.testing.checker.evidence import Evidence, Final
+from pitboss.testing.checker.keys import check_keys
+from pitboss.testing.checker.lanes import check_lanes
+from pitboss.testing.checker.verdict import Violation
+from pitboss.testing.history import History
+from pitboss.testing.store import Store
+
+_PAGE = 1000
+
+
+def check(history: History, final: Final) -> list[Violation]:
+    """Everything that the history and the final state of the store prove to be wrong."""
+    seen = Evidence(history, final)
+    checks = (check_births, check_claims, check_endings, check_keys, check_lanes)
+    return list(chain.from_iterable(one(seen) for one in checks))
+
+
+async def final(store: Store) -> Final:
+    """The whole store as it is now; nothing else should be going on."""
+    tasks = await _all_tasks(store)
+    attempts: dict[TaskId, tuple[Attempt, ...]] = {task.id: tuple(await store.attempts(task.id)) for task in tasks}
+    return Final(tasks=tuple(tasks), attempts=attempts, queues=tuple(await store.queues()))
+
+
+async def _all_tasks(store: Store) -> list[Task]:
+    tasks: list[Task] = []
+    after: str | None = None
+    while True:
+        page = await store.find(EVERYTHING, limit=_PAGE, after=after, oldest_first=True)
+        tasks += page.tasks
+        after = page.next
+        if after is None:
+            return tasks
+
+
+__all__ = ["Final", "Violation", "check", "final"]

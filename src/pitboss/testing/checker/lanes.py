@@ -1,0 +1,253 @@
+"""What holds of queues: rates, capacity, priority, figures."""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+import msgspec
+
+from pitboss.model.ids import TaskId
+from pitboss.model.limits import Window
+from pitboss.model.states import WAITING, State
+from pitboss.testing import history as told
+from pitboss.testing.checker.evidence import Birth, Evidence, Given
+from pitboss.testing.checker.verdict import Violation, shown
+from pitboss.testing.history import FOREVER, Call
+
+RATE = "no rate window is ever exceeded"
+CAPACITY = "puts never exceed a queue's capacity"
+PRIORITY = "lowest priority number first, then smallest id"
+FIGURES = "a queue's figures equal a recount of the ledger"
+
+
+_Waiting = tuple[int, TaskId, int, int]
+
+
+class Stint(NamedTuple):
+    """A stretch in which a task surely waited. `fresh`: from its put on."""
+
+    begin: int
+    end: int
+    task: TaskId
+    fresh: bool
+
+
+def check_lanes(seen: Evidence) -> Iterator[Violation]:
+    given: dict[str, list[Given]] = defaultdict(list)
+    for claims in seen.given.values():
+        for one in claims:
+            given[one.claim.queue].append(one)
+    for queue, claims in given.items():
+        yield from _check_rate(seen, queue, claims)
+    yield from _check_capacity(seen)
+    yield from _check_slots(seen)
+    yield from _check_passed_over(seen)
+    yield from _check_figures(seen)
+
+
+def _check_rate(seen: Evidence, queue: str, given: list[Given]) -> Iterator[Violation]:
+    """Starts are counted while the queue has that rate; a change begins a new count."""
+    changes = [call for call in seen.changes.get(queue, ()) if _sets(call, "rate") and call.phase != "fail"]
+    for index, call in enumerate(changes):
+        if not isinstance(call.act, told.ChangeQueue) or isinstance(call.act.change.rate, msgspec.UnsetType):
+            continue
+        until = changes[index + 1].begun if index + 1 < len(changes) else FOREVER
+        within = [one for one in given if one.call.begun > call.ended and one.call.ended < until]
+        within.sort(key=lambda one: one.claim.claimed_at)
+        for window in call.act.change.rate:
+            yield from _check_window(queue, window, within)
+
+
+def _check_window(queue: str, window: Window, given: list[Given]) -> Iterator[Violation]:
+    for index in range(len(given) - window.count):
+        few = given[index : index + window.count + 1]
+        if few[-1].claim.claimed_at - few[0].claim.claimed_at < window.per:
+            yield Violation(
+                invariant=RATE,
+                what=f"queue {queue}: {len(few)} starts within {window.per} µs, allowed are {window.count}",
+                queue=queue,
+                events=tuple(
+                    shown(one.call, f"claim {one.claim.id} {one.claim.token} at {one.claim.claimed_at}") for one in few
+                ),
+            )
+            return
+
+
+def _check_capacity(seen: Evidence) -> Iterator[Violation]:
+    if not any(_sets(call, "capacity") for calls in seen.changes.values() for call in calls):
+        return
+    stints = _stints(seen)
+    begins = {queue: sorted(stint.begin for stint in all_) for queue, all_ in stints.items()}
+    ends = {queue: sorted(stint.end for stint in all_) for queue, all_ in stints.items()}
+    fresh_begins = {queue: sorted(one.begin for one in all_ if one.fresh) for queue, all_ in stints.items()}
+    fresh_ends = {queue: sorted(one.end for one in all_ if one.fresh) for queue, all_ in stints.items()}
+    for call in seen.calls:
+        for queue, created in _created(call).items():
+            capacity = _capacity(seen, queue, call)
+            if capacity is None:
+                continue
+            # Who surely waited through the whole call, and who came by puts and surely waits after it.
+            through = bisect_left(begins[queue], call.begun) - bisect_right(ends[queue], call.ended) + created
+            after = bisect_right(fresh_begins[queue], call.ended) - bisect_right(fresh_ends[queue], call.ended)
+            if max(through, after) > capacity:
+                yield Violation(
+                    invariant=CAPACITY,
+                    what=f"queue {queue}: {max(through, after)} tasks wait after a put, its capacity is {capacity}",
+                    queue=queue,
+                    events=(shown(call, f"put of {created} tasks was accepted"),),
+                )
+
+
+def _created(call: Call) -> Counter[str]:
+    if not isinstance(call.act, told.Put) or not call.answered:
+        return Counter()
+    pairs = zip(call.act.tasks, call.act.placed, strict=True)
+    return Counter(new.queue for new, placed in pairs if placed.created)
+
+
+def _capacity(seen: Evidence, queue: str, during: Call) -> int | None:
+    """The capacity that was surely in force during a call; None if there was none or nobody knows."""
+    capacity: int | None = None
+    for call in seen.changes.get(queue, ()):
+        if not isinstance(call.act, told.ChangeQueue) or not _sets(call, "capacity") or call.phase == "fail":
+            continue
+        value = call.act.change.capacity
+        if call.ended < during.begun and not isinstance(value, msgspec.UnsetType):
+            capacity = value
+        elif call.begun < during.ended:
+            return None
+    return capacity
+
+
+def _sets(call: Call, field: str) -> bool:
+    return isinstance(call.act, told.ChangeQueue) and getattr(call.act.change, field) is not msgspec.UNSET
+
+
+def _stints(seen: Evidence) -> dict[str, list[Stint]]:
+    stints: dict[str, list[Stint]] = defaultdict(list)
+    for task, births in seen.births.items():
+        if seen.may_expire(task):
+            continue
+        for birth in births:
+            if birth.created:
+                stints[birth.new.queue].append(_stint(seen, task, birth.call.ended, 0, fresh=True))
+        for one in seen.written.get(task, ()):
+            repeated = any(
+                other is not one and other.settlement.token == one.settlement.token and not other.is_progress
+                for other in seen.written[task]
+            )
+            waits = one.settlement.transition.state in WAITING and not repeated
+            if one.applied and waits and not seen.cancels.may_have(task, 0, one.call.ended):
+                claim = one.settlement.token.claim
+                stints[births[0].new.queue].append(_stint(seen, task, one.call.ended, claim, fresh=False))
+    return stints
+
+
+def _stint(seen: Evidence, task: TaskId, begin: int, claim: int, *, fresh: bool) -> Stint:
+    """From then on until a call that may have claimed or cancelled it."""
+    taken = (one.call.begun for one in seen.given.get(task, ()) if one.claim.token.claim > claim)
+    end = min([*taken, seen.cancels.first(task, begin), seen.unknown_claims.first(begin)])
+    return Stint(begin, max(begin, end), task, fresh)
+
+
+def _check_slots(seen: Evidence) -> Iterator[Violation]:
+    for call in seen.calls:
+        if not isinstance(call.act, told.Claim) or call.act.claimed is None:
+            continue
+        slots: dict[int, list[tuple[int, TaskId]]] = defaultdict(list)
+        for claim in call.act.claimed.claims:
+            slots[claim.slot].append((claim.priority, claim.id))
+        for ranks in slots.values():
+            if ranks != sorted(ranks):
+                lines = tuple(f"priority {priority} {task}" for priority, task in ranks)
+                yield Violation(
+                    invariant=PRIORITY, what="a claim's answer is out of order", events=(shown(call, "claim"), *lines)
+                )
+
+
+def _check_passed_over(seen: Evidence) -> Iterator[Violation]:
+    """No claim takes a task while one that goes before it in the same queue surely waits."""
+    arrivals = sorted(_arrivals(seen), key=lambda pair: pair[0].begin)
+    waiting: dict[str, list[_Waiting]] = defaultdict(list)
+    births: list[Birth] = []
+    position = 0
+    for call in _undisturbed_claims(seen):
+        while position < len(arrivals) and arrivals[position][0].begin < call.begun:
+            stint, birth = arrivals[position]
+            heappush(waiting[birth.new.queue], (birth.new.priority, birth.new.id, stint.end, len(births)))
+            births.append(birth)
+            position += 1
+        yield from _passed_over(call, waiting, births)
+
+
+def _passed_over(call: Call, waiting: dict[str, list[_Waiting]], births: list[Birth]) -> Iterator[Violation]:
+    act = call.act
+    if not isinstance(act, told.Claim) or act.claimed is None:
+        return
+    ranked = sorted((claim.priority, claim.id, claim.queue) for claim in act.claimed.claims)
+    worst = {queue: (priority, task) for priority, task, queue in ranked}
+    for queue, rank in worst.items():
+        heap = waiting[queue]
+        while heap and heap[0][2] <= call.begun:
+            heappop(heap)
+        if heap and heap[0][:2] < rank and heap[0][2] > call.ended and _wanted(act, births[heap[0][3]]):
+            first, last = heap[0][:2], rank
+            yield Violation(
+                invariant=PRIORITY,
+                what=f"queue {queue}: {last[1]} (priority {last[0]}) was given before {first[1]} (priority {first[0]})",
+                task=first[1],
+                queue=queue,
+                events=(shown(births[heap[0][3]].call, f"put {first[1]}"), shown(call, f"claim {last[1]}")),
+            )
+
+
+def _wanted(act: told.Claim, birth: Birth) -> bool:
+    return act.request.handlers is None or birth.new.handler in act.request.handlers
+
+
+def _arrivals(seen: Evidence) -> Iterator[tuple[Stint, Birth]]:
+    lacking: dict[str, int] = {}
+    claims = [call for call in seen.calls if isinstance(call.act, told.Claim) and call.act.request.handlers is not None]
+    for task, births in seen.births.items():
+        for birth in births:
+            pending = birth.placed is not None and birth.created and birth.placed.state is State.PENDING
+            if pending and not seen.may_expire(task):
+                handler = birth.new.handler
+                if handler not in lacking:
+                    lacking[handler] = _first_without(claims, handler)
+                stint = _stint(seen, task, birth.call.ended, 0, fresh=True)
+                yield stint._replace(end=max(stint.begin, min(stint.end, lacking[handler]))), birth
+
+
+def _first_without(claims: list[Call], handler: str) -> int:
+    """When a claim first passed by this handler's tasks: from then on they may be held."""
+    for call in claims:
+        if isinstance(call.act, told.Claim) and handler not in (call.act.request.handlers or ()):
+            return call.begun
+    return FOREVER
+
+
+def _undisturbed_claims(seen: Evidence) -> Iterator[Call]:
+    """Claims during which no other call was under way, so that nothing was locked or changed under them."""
+    busy_until = 0
+    for index, call in enumerate(seen.calls):
+        following = seen.calls[index + 1].begun if index + 1 < len(seen.calls) else FOREVER
+        if isinstance(call.act, told.Claim) and busy_until < call.begun and call.ended < following:
+            yield call
+        busy_until = max(busy_until, call.ended)
+
+
+def _check_figures(seen: Evidence) -> Iterator[Violation]:
+    recount = Counter((task.queue, task.state) for task in seen.final.tasks)
+    figures = {(queue.name, state): n for queue in seen.final.queues for state, n in queue.counts.items() if n}
+    for queue, state in sorted({*recount, *figures}):
+        shows, has = figures.get((queue, state), 0), recount.get((queue, state), 0)
+        if shows != has:
+            yield Violation(
+                invariant=FIGURES,
+                what=f"queue {queue} shows {shows} {state}, the ledger has {has}",
+                queue=queue,
+                events=tuple(f"{task.id} {task.state}" for task in seen.final.tasks if task.queue == queue)[:40],
+            )

@@ -1,0 +1,71 @@
+"""How long sessions surely lived, and from when on they were surely dead."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from pitboss.model.duration import Moment
+from pitboss.testing import history as told
+from pitboss.testing.history import FOREVER, Call
+
+
+class Life:
+    """One session as its own calls show it."""
+
+    def __init__(self) -> None:
+        self.opened: list[Call] = []
+        self.confirmed_until: Moment = 0
+        self.end_begun = FOREVER
+        self.end_asked_at: Moment | None = None
+        self.dead_since = FOREVER
+        self.renewal_unknown = False
+        self.revived = False
+
+    def may_be_dead(self, at: Moment | None, before: int) -> bool:
+        """Whether it may have been over at that moment, which lies before that place in the order."""
+        return self.end_begun < before or at is None or at >= self.confirmed_until
+
+    def surely_dead(self, at: Moment | None, after: int) -> bool:
+        """Whether it was over at that moment, which lies after that place in the order."""
+        if self.dead_since < after:
+            return True
+        return at is not None and bool(self.opened) and not self.renewal_unknown and at >= self.confirmed_until
+
+
+class Lives:
+    """All sessions of a history."""
+
+    def __init__(self, calls: Iterable[Call]) -> None:
+        self.by_number: dict[int, Life] = defaultdict(Life)
+        for call in calls:
+            self._file(call)
+
+    def __getitem__(self, number: int) -> Life:
+        return self.by_number[number]
+
+    def _file(self, call: Call) -> None:
+        match call.act:
+            case told.OpenSession(session=session) if session is not None:
+                life = self.by_number[session.number]
+                life.opened.append(call)
+                life.confirmed_until = max(life.confirmed_until, session.expires_at)
+            case told.EndSession(session=number):
+                self._ended(self.by_number[number], call)
+            case told.Renew(session=number, renewal=renewal):
+                life = self.by_number[number]
+                life.renewal_unknown |= call.unknown
+                if renewal is not None and renewal.alive:
+                    life.revived |= life.surely_dead(call.asked_at, call.begun)
+                    life.confirmed_until = max(life.confirmed_until, renewal.expires_at)
+                elif renewal is not None:
+                    life.dead_since = min(life.dead_since, call.ended)
+            case told.Claim(request=request) if call.error == "SessionLost":
+                life = self.by_number[request.session]
+                life.dead_since = min(life.dead_since, call.ended)
+            case _:
+                pass
+
+    def _ended(self, life: Life, call: Call) -> None:
+        if call.begun < life.end_begun:
+            life.end_begun, life.end_asked_at = call.begun, call.asked_at
+        if call.answered:
+            life.dead_since = min(life.dead_since, call.ended)

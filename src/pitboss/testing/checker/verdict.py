@@ -1,0 +1,86 @@
+"""A violation, told with the events that show it."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from pitboss.model.ids import TaskId
+from pitboss.testing import history as told
+from pitboss.testing.history import FOREVER, Call
+
+MOST_LINES = 60
+
+
+class Violation(msgspec.Struct, frozen=True, kw_only=True):
+    """A promise that the history shows to be broken. `events` is the shortest story that shows it."""
+
+    invariant: str
+    what: str
+    task: TaskId | None = None
+    queue: str | None = None
+    events: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.invariant}: {self.what}", *(f"    {line}" for line in self.events)])
+
+
+def story(calls: Iterable[Call], task: TaskId) -> tuple[str, ...]:
+    """The calls that speak of a task or of everything, one line each."""
+    lines = [line for call in calls for line in _lines(call, task)]
+    if len(lines) > MOST_LINES:
+        lines = [f"… {len(lines) - MOST_LINES} earlier events left out …", *lines[-MOST_LINES:]]
+    return tuple(lines)
+
+
+def shown(call: Call, text: str) -> str:
+    end = "…" if call.ended == FOREVER else str(call.ended)
+    at = "" if call.asked_at is None else f" at {call.asked_at}"
+    return f"{call.begun}-{end} {call.process} {call.phase}{at} {text}{f' ({call.error})' if call.error else ''}"
+
+
+def _lines(call: Call, task: TaskId) -> Iterable[str]:
+    match call.act:
+        case told.Put():
+            return _put_lines(call, call.act, task)
+        case told.Claim():
+            return _claim_lines(call, call.act, task)
+        case told.Settle():
+            return _settle_lines(call, call.act, task)
+        case told.Cancel() | told.Retry() | told.Prune():
+            return _meddling_lines(call, call.act, task)
+        case told.OpenSession(session=session):
+            return [shown(call, f"open session {session.number if session else '?'}")]
+        case told.EndSession(session=number):
+            return [shown(call, f"end session {number}")]
+        case told.Reclaim(reclaimed=done):
+            return [shown(call, f"reclaim → {done}")] if done is None or done.lost or done.cancelled else []
+    return []
+
+
+def _put_lines(call: Call, act: told.Put, task: TaskId) -> Iterable[str]:
+    for index, new in enumerate(act.tasks):
+        placed = act.placed[index] if act.placed else None
+        if task in (new.id, placed.id if placed else None):
+            yield shown(call, f"put {new.id} key={new.unique} → {placed or '?'}")
+
+
+def _claim_lines(call: Call, act: told.Claim, task: TaskId) -> Iterable[str]:
+    if act.claimed is None and call.unknown:
+        yield shown(call, f"claim for session {act.request.session}")
+    for claim in act.claimed.claims if act.claimed else ():
+        if claim.id == task:
+            figures = f"attempt={claim.attempt} losses={claim.losses} at {claim.claimed_at}"
+            yield shown(call, f"claim {claim.token} {figures}")
+
+
+def _settle_lines(call: Call, act: told.Settle, task: TaskId) -> Iterable[str]:
+    for index, one in enumerate(act.settlements):
+        if one.id == task or task in [new.id for new in one.transition.follow_ups]:
+            answer = act.verdicts[index] if act.verdicts else "?"
+            yield shown(call, f"settle {one.token} {one.transition.outcome} to {one.transition.state} → {answer}")
+
+
+def _meddling_lines(call: Call, act: told.Cancel | told.Retry | told.Prune, task: TaskId) -> Iterable[str]:
+    ids = [value for term in act.wanted.terms if term.field == "id" for value in term.values]
+    if not ids or task in ids:
+        yield shown(call, f"{type(act).__name__.lower()} → {act.changed}")

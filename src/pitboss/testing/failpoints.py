@@ -1,0 +1,74 @@
+"""Faults at named places in an engine: death, a lost answer, a pause. Only a fault that was hit counts as tested.
+
+Give it to an engine as `failpoint=`. A name is a verb and a place in it:
+
+`before`  nothing has been done yet · `commit`  everything is written but not committed (SQL engines) ·
+`after`  it is durable, but the caller has not been told.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Literal
+
+from pitboss.model.errors import StoreUnavailable
+
+Action = Literal["kill", "lost", "delay"]
+VERBS = ("put", "claim", "renew", "settle", "reclaim")
+PLACES = ("before", "after")
+SQL_PLACES = ("before", "commit", "after")
+
+
+class Killed(BaseException):
+    """Stands for the death of this process: whoever catches it must drop the engine and everything that it knew.
+
+    Outside `Exception`, so that nothing on the way mistakes it for an error and carries on.
+    """
+
+
+def names(*, sql: bool) -> list[str]:
+    """Every failpoint that an engine reaches."""
+    return [f"{verb}.{place}" for verb in VERBS for place in (SQL_PLACES if sql else PLACES)]
+
+
+def _die() -> None:
+    raise Killed
+
+
+class Failpoints:
+    """One program of faults. `die` ends the process: by default it only raises `Killed`; a child process of a test may
+    pass `lambda: os.kill(os.getpid(), signal.SIGKILL)`. `pause` is called for a delay, with real or fake sleep."""
+
+    def __init__(
+        self, *, die: Callable[[], None] = _die, pause: Callable[[float], object] = lambda seconds: None
+    ) -> None:
+        self._die, self._pause = die, pause
+        self._plans: dict[str, tuple[Action, int, float]] = {}
+        self.hits: Counter[str] = Counter()
+        self.bitten: list[tuple[str, Action]] = []
+
+    def plan(self, name: str, action: Action, *, nth: int = 1, seconds: float = 0.0) -> None:
+        """Do this at the nth hit of the name, counted from now; once."""
+        self._plans[name] = (action, self.hits[name] + nth, seconds)
+
+    def heal(self) -> None:
+        """No more faults; what was hit stays known."""
+        self._plans.clear()
+
+    def __call__(self, name: str) -> None:
+        self.hits[name] += 1
+        action, nth, seconds = self._plans.get(name, ("delay", 0, 0.0))
+        if self.hits[name] != nth:
+            return
+        del self._plans[name]
+        self.bitten.append((name, action))
+        if action == "kill":
+            self._die()
+        elif action == "delay":
+            self._pause(seconds)
+        else:
+            raise StoreUnavailable(
+                f"the answer was lost at {name}", why="a test asked for it", fix="repeat the call: that is safe"
+            )
+
+
+__all__ = ["PLACES", "SQL_PLACES", "VERBS", "Action", "Failpoints", "Killed", "names"]

@@ -1,0 +1,202 @@
+"""What was asked of a store and what it answered, in order: the evidence that `pitboss.testing.checker` judges.
+
+Every call leaves an `invoke` event before it begins and at most one more when it ends: `ok` with the answer, `fail` if
+it surely did not happen, `info` if nobody knows. A process that is killed leaves its last call without an end; that
+means the same as `info`.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from itertools import count
+from pathlib import Path
+from typing import Literal, NamedTuple, Self
+
+import msgspec
+
+from pitboss.engines.protocol import Settlement, Verdict
+from pitboss.model.duration import Moment
+from pitboss.model.filter import Filter
+from pitboss.model.queue import Changed, Queue, QueueChange
+from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal, Session, SessionInfo
+from pitboss.model.task import NewTask, Placed
+
+Phase = Literal["invoke", "ok", "fail", "info"]
+FOREVER = 1 << 62
+
+
+class _Act(msgspec.Struct, frozen=True, kw_only=True, tag=str.lower):
+    """A question to the store; with its answer in the event that ends the call."""
+
+
+class Put(_Act, frozen=True, kw_only=True):
+    tasks: tuple[NewTask, ...]
+    placed: tuple[Placed, ...] = ()
+
+
+class Claim(_Act, frozen=True, kw_only=True):
+    request: ClaimRequest
+    claimed: Claimed | None = None
+
+
+class Renew(_Act, frozen=True, kw_only=True):
+    session: int
+    renewal: Renewal | None = None
+
+
+class Settle(_Act, frozen=True, kw_only=True):
+    settlements: tuple[Settlement, ...]
+    verdicts: tuple[Verdict, ...] = ()
+
+
+class Reclaim(_Act, frozen=True, kw_only=True):
+    limit: int
+    reclaimed: Reclaimed | None = None
+
+
+class OpenSession(_Act, frozen=True, kw_only=True):
+    info: SessionInfo
+    session: Session | None = None
+
+
+class EndSession(_Act, frozen=True, kw_only=True):
+    session: int
+
+
+class Cancel(_Act, frozen=True, kw_only=True):
+    wanted: Filter
+    changed: Changed | None = None
+
+
+class Retry(_Act, frozen=True, kw_only=True):
+    wanted: Filter
+    changed: Changed | None = None
+
+
+class Prune(_Act, frozen=True, kw_only=True):
+    wanted: Filter
+    changed: Changed | None = None
+
+
+class ChangeQueue(_Act, frozen=True, kw_only=True):
+    name: str
+    change: QueueChange
+    queue: Queue | None = None
+
+
+Act = Put | Claim | Renew | Settle | Reclaim | OpenSession | EndSession | Cancel | Retry | Prune | ChangeQueue
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of a history. `at` is the store's time, as far as the recorder knows it."""
+
+    order: int
+    process: str
+    call: int
+    phase: Phase
+    act: Act
+    at: Moment | None = None
+    error: str | None = None
+
+
+class Call(NamedTuple):
+    """A call from its beginning to its end. One without a known end may take effect at any time after it began."""
+
+    process: str
+    begun: int
+    ended: int
+    phase: Phase
+    act: Act
+    asked_at: Moment | None
+    answered_at: Moment | None
+    error: str | None
+
+    @property
+    def answered(self) -> bool:
+        return self.phase == "ok"
+
+    @property
+    def unknown(self) -> bool:
+        return self.phase in {"info", "invoke"}
+
+
+class History:
+    """Events in memory and, with a file, also on disk: one write per event, so that a killed process loses none.
+
+    `order` numbers the events. One process may count, the default; several on one host need a clock that they share
+    and that never goes back, such as `time.monotonic_ns`, and a file each; `read` merges the files.
+    """
+
+    def __init__(self, *, order: Callable[[], int] | None = None, file: Path | None = None) -> None:
+        self.events: list[Event] = []
+        self._order: Callable[[], int] = order or count(1).__next__
+        self._last = 0
+        self._calls = count(1)
+        self._fd = None if file is None else os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._encoder = msgspec.json.Encoder()
+
+    @classmethod
+    def read(cls, *files: Path) -> Self:
+        """The histories of several processes as one."""
+        history = cls()
+        decoder = msgspec.json.Decoder(Event)
+        for file in files:
+            # What follows the last line's end was being written when the process died.
+            history.events += [decoder.decode(line) for line in file.read_bytes().split(b"\n")[:-1]]
+        history.events.sort(key=lambda event: event.order)
+        history._last = max((event.order for event in history.events), default=0)
+        history._order = count(history._last + 1).__next__
+        return history
+
+    def begin(self, process: str, act: Act, at: Moment | None = None) -> int:
+        """Note that a call begins; the number under which to note its end."""
+        call = next(self._calls)
+        self._add(Event(order=self._next(), process=process, call=call, phase="invoke", act=act, at=at))
+        return call
+
+    def end(
+        self, process: str, call: int, phase: Phase, act: Act, at: Moment | None = None, error: str | None = None
+    ) -> None:
+        self._add(Event(order=self._next(), process=process, call=call, phase=phase, act=act, at=at, error=error))
+
+    def calls(self) -> list[Call]:
+        """The calls in the order in which they began."""
+        return _paired(self.events)
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _next(self) -> int:
+        self._last = max(self._last + 1, self._order())
+        return self._last
+
+    def _add(self, event: Event) -> None:
+        self.events.append(event)
+        if self._fd is not None:
+            os.write(self._fd, self._encoder.encode(event) + b"\n")
+
+
+def _paired(events: Iterable[Event]) -> list[Call]:
+    begun: dict[tuple[str, int], Event] = {}
+    ended: dict[tuple[str, int], Event] = {}
+    for event in events:
+        (begun if event.phase == "invoke" else ended)[event.process, event.call] = event
+    return [_call(event, ended.get(key)) for key, event in begun.items()]
+
+
+def _call(begun: Event, ended: Event | None) -> Call:
+    sure = ended is not None and ended.phase != "info"
+    return Call(
+        process=begun.process,
+        begun=begun.order,
+        ended=ended.order if ended is not None and sure else FOREVER,
+        phase=ended.phase if ended is not None else "invoke",
+        act=ended.act if ended is not None else begun.act,
+        asked_at=begun.at,
+        answered_at=ended.at if ended is not None and sure else None,
+        error=ended.error if ended is not None else None,
+    )
+
+
+__all__ = ["FOREVER", "Act", "Call", "Event", "History"]
