@@ -1,5 +1,8 @@
 """How a handler's tasks are retried and how long they may run."""
 
+from math import inf
+from sys import float_info
+
 import msgspec
 
 from pitboss.model.duration import SECOND, Span
@@ -17,18 +20,23 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     jitter: float = 0.25
 
     def __post_init__(self) -> None:
-        if self.base < 0 or self.cap < self.base or self.factor < 1 or not 0 <= self.jitter <= 1:
+        if not (0 <= self.base <= self.cap and 1 <= self.factor < inf and 0 <= self.jitter <= 1):
             raise InvalidInput(
                 f"{self} is not a usable backoff",
-                why="it needs 0 <= base <= cap, factor >= 1 and jitter between 0 and 1",
+                why="it needs 0 <= base <= cap, a finite factor >= 1 and jitter between 0 and 1",
                 fix="correct the values, or leave them out for the defaults",
             )
 
     def delay(self, failed: int, luck: float) -> Span:
         """Delay after `failed` failed attempts; `luck` in [0, 1) picks the place within the jitter."""
-        exponent = min(max(failed, 1) - 1, 64)
-        plain = min(self.base * self.factor**exponent, float(self.cap))
+        plain = min(self.base * self._growth(max(failed, 1) - 1), float(self.cap))
         return round(plain * (1 + self.jitter * (2 * luck - 1)))
+
+    def _growth(self, steps: int) -> float:
+        try:
+            return float(self.factor**steps)
+        except OverflowError:
+            return float_info.max
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
