@@ -39,6 +39,7 @@ _TOO_LARGE: Final = 2**63
 _TERM = re.compile(
     r'(?P<minus>-?)(?:(?P<field>[A-Za-z_]+)(?P<path>(?:\.[^\s:".]+)*):)?(?P<rest>(?:"(?:[^"\\]|\\.)*"|[^\s"])+)'
 )
+_EMPTY = re.compile(r'[A-Za-z_]+(?:\.[^\s:".]+)*:')
 _VALUE = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,"]+)|,')
 _OPS: Final[dict[str, Op]] = {"<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _COMPARED = re.compile(r"(<=|>=|<|>)(.+)\Z")
@@ -114,6 +115,8 @@ def json_candidates(value: str) -> tuple[str, ...]:
 def _term(match: re.Match[str]) -> Term:
     field, negated = match["field"], bool(match["minus"])
     rest = match["rest"]
+    if field is None and _EMPTY.fullmatch(rest):
+        raise _unreadable(match[0], 'a field needs a value; quotes make it plain text, as in "word:"')
     if field is None:
         return Term(field="text", values=(_joined(rest),), negated=negated)
     path = tuple(match["path"].split(".")[1:])
