@@ -14,7 +14,7 @@ T = TypeVar("T")
 Row = Sequence[object]
 # Rows go in by one statement for many: every step of a statement gives up the interpreter lock, and behind a busy event
 # loop each step may wait for a whole switch interval. It is also about twice as fast.
-_BULKS = (256, 64, 16, 4, 1)
+_BULKS = (256, 64, 16, 4, 2, 1)
 
 
 class Statements:

@@ -45,11 +45,11 @@ class Bells:
     def close(self) -> None:
         self.ring_here((), everywhere=True)
         with self._mutex:
-            ear, self._ear, mouth, self._mouth = self._ear, None, self._mouth, None
+            mouth, self._mouth = self._mouth, None
             place, self._place = self._place, None
-        if ear is not None:
-            (self._folder / self._name).unlink(missing_ok=True)
-            ear.close()
+            if self._ear is not None:
+                (self._folder / self._name).unlink(missing_ok=True)
+            self._close_unused_ear()
         if mouth is not None:
             mouth.close()
         if place is not None:
@@ -106,17 +106,26 @@ class Bells:
             return everywhere or bool(heard)
 
     def _attend(self, loop: asyncio.AbstractEventLoop) -> None:
-        waiting = self._readers.get(loop, 0)
-        self._readers[loop] = waiting + 1
-        if waiting == 0 and self._ear is not None:
-            loop.add_reader(self._ear.fileno(), self._drain)
+        with self._mutex:
+            waiting = self._readers.get(loop, 0)
+            self._readers[loop] = waiting + 1
+            if waiting == 0 and self._ear is not None:
+                loop.add_reader(self._ear.fileno(), self._drain)
 
     def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._readers[loop] -= 1
-        if self._readers[loop] == 0:
-            del self._readers[loop]
-            if self._ear is not None:
-                loop.remove_reader(self._ear.fileno())
+        with self._mutex:
+            self._readers[loop] -= 1
+            if self._readers[loop] == 0:
+                del self._readers[loop]
+                if self._ear is not None:
+                    loop.remove_reader(self._ear.fileno())
+            self._close_unused_ear()
+
+    def _close_unused_ear(self) -> None:
+        """After closing, by whoever leaves last: a loop must not watch a descriptor that may be another's by then."""
+        if self._place is None and self._ear is not None and not self._readers:
+            self._ear.close()
+            self._ear = None
 
     def _drain(self) -> None:
         ear, names, seen = self._ear, set[str](), 0

@@ -97,6 +97,8 @@ def _take_in_order(act: Act, slot: Slot, request: ClaimRequest, lane: Lane) -> t
     taken: list[Found] = []
     while lane.pending and (left := slot.free + slot.ahead - len(taken)):
         portion = act.decoded("claim_next", _found, lane.name, min(_AT_ONCE, left))
+        if not portion:
+            break
         if not _all_fit(portion, slot, request, act.now, len(taken)):
             return taken, False
         _take(act, portion, request.session, {lane.name: lane})

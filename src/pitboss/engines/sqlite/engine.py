@@ -62,6 +62,7 @@ class SqliteEngine(Desk):
         return await self._write("put", lambda act: put.put(act, tasks), len(tasks))
 
     async def claim(self, request: ClaimRequest) -> Claimed:
+        self._opened_here()
         self._bells.listen()
         weight = sum(slot.free + slot.ahead for slot in request.slots)
         return await self._write("claim", lambda act: claim.claim(act, request), weight)
@@ -76,6 +77,7 @@ class SqliteEngine(Desk):
         return await self._write("reclaim", lambda act: sweep.reclaim(act, limit), limit)
 
     async def wait(self, queues: Sequence[str] | None, timeout: float) -> bool:
+        self._opened_here()
         return await self._bells.wait(queues, timeout)
 
     def put_sync(self, tasks: Sequence[NewTask]) -> list[Placed]:
@@ -183,10 +185,11 @@ class _Opened:
         os.register_at_fork(after_in_child=lambda: _call(forget))
 
     def close(self, timeout: float) -> None:
-        self.writer.stop(timeout)
+        ended = self.writer.stop(timeout)
         self.readers.close()
         self._bells.close()
-        self._lock.close()
+        if ended:
+            self._lock.close()
 
     def _forked(self) -> None:
         self._lock.abandon()

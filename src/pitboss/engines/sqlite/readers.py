@@ -33,11 +33,17 @@ class Readers:
         loop, watch = asyncio.get_running_loop(), _Watch()
         timer = loop.call_later(self._timeout, watch.interrupt)
         try:
-            return await loop.run_in_executor(self._threads, self._run, call, watch)
-        except RuntimeError as error:
-            raise closed(self._path) from error
+            return await self._started(loop, call, watch)
         finally:
             timer.cancel()
+
+    def _started(
+        self, loop: asyncio.AbstractEventLoop, call: Callable[[Reader], T], watch: "_Watch"
+    ) -> asyncio.Future[T]:
+        try:
+            return loop.run_in_executor(self._threads, self._run, call, watch)
+        except RuntimeError as error:  # the pool has been shut down
+            raise closed(self._path) from error
 
     def close(self) -> None:
         self._threads.shutdown(wait=True)

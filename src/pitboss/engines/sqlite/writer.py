@@ -95,13 +95,14 @@ class Writer:
                 raise closed(self._path)
             self._jobs.put(job)
 
-    def stop(self, timeout: float) -> None:
-        """Finish what was submitted before, then end."""
+    def stop(self, timeout: float) -> bool:
+        """Finish what was submitted before, then end; False if that takes too long."""
         with self._gate:
             if not self._closed:
                 self._closed = True
                 self._jobs.put(None)
         self._thread.join(timeout)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         more = True

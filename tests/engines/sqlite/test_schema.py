@@ -1,0 +1,74 @@
+"""Tables: migrated equals fresh, an older store is upgraded once, a newer one is refused."""
+
+import asyncio
+import sqlite3
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from pitboss.engines.sqlite import schema
+from pitboss.model.errors import SchemaMismatch
+from tests.engines.sqlite.desk import new, opened
+
+pytestmark = pytest.mark.fresh_loop
+
+
+def tables(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
+    return sorted(connection.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master"))
+
+
+def test_migrations_lead_to_exactly_the_fresh_schema() -> None:
+    migrated, fresh = sqlite3.connect(":memory:", isolation_level=None), sqlite3.connect(":memory:")
+    schema.upgrade(migrated)
+    fresh.executescript(files("pitboss.engines.sqlite").joinpath("schema.sql").read_text(encoding="utf-8"))
+    assert tables(migrated) == tables(fresh)
+    assert list(migrated.execute("SELECT * FROM meta")) == list(fresh.execute("SELECT * FROM meta"))
+    migrated.close()
+    fresh.close()
+
+
+def test_migrations_are_numbered_without_a_gap() -> None:
+    assert [number for number, _, _ in schema.migrations()] == list(range(1, schema.wanted_version() + 1))
+
+
+async def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with opened(path) as engine:
+        assert await engine.schema_version() == (schema.wanted_version(), schema.wanted_version())
+        assert await engine.upgrade() == []
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(SchemaMismatch) as caught:
+        async with opened(path):
+            pass
+    assert "schema 99" in caught.value.what
+    assert caught.value.why
+    assert "upgrade Pitboss" in caught.value.fix
+
+
+async def test_a_foreign_table_of_the_same_name_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE queues (mine TEXT)")
+    connection.close()
+    with pytest.raises(SchemaMismatch, match="queues"):
+        async with opened(path):
+            pass
+    with sqlite3.connect(path) as connection:
+        assert [name for _, name, _ in tables(connection)] == ["queues"]
+    connection.close()
+
+
+async def test_many_openers_of_a_new_file_create_it_once(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+
+    async def one() -> None:
+        async with opened(path) as engine:
+            await engine.put([new()])
+
+    await asyncio.gather(*(one() for _ in range(8)))
+    async with opened(path) as engine:
+        (queue,) = await engine.queues()
+        assert queue.waiting == 8
