@@ -21,6 +21,7 @@ POLL_SECONDS = 1.0
 _SWEEP_SECONDS = 0.25
 _PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
+Noted = Callable[[Claim, Settlement], None]
 
 
 class Store(Engine, Sessions, Protocol):
@@ -31,7 +32,8 @@ class Dispatcher:
     """One session's work. The driver adds lanes, and tells what came of the claims that they were given.
 
     `clock` gives the time, `luck` a number in [0, 1) for each backoff. `make_keeper` makes an engine for the thread
-    that renews the session; without one the session is renewed in this loop, as a simulation needs it.
+    that renews the session; without one the session is renewed in this loop, as a simulation needs it. `noted` hears
+    what is decided about each claim, before the store has written it: for people to watch, not to rely on.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Dispatcher:
         self._engine, self._info = engine, info
         self._clock, self._luck, self._policies = clock, luck, policies
         self._make_keeper, self._snapshot, self._on_lost = make_keeper, snapshot, on_lost
+        self.noted: Noted | None = None
         self._shares: dict[tuple[str, tuple[str, ...] | None], Share] = {}
         self._settler = Settler(engine)
         self._wake = asyncio.Event()
@@ -239,6 +242,8 @@ class Dispatcher:
         transition = decide(claim, outcome, self._policies(claim.handler), self._clock.now(), self._luck())
         settlement = Settlement(id=claim.id, token=claim.token, transition=transition, worker=worker, ran=ran)
         self._settler.add(settlement, told)
+        if self.noted is not None:
+            self.noted(claim, settlement)
 
     def _nudge(self, share: Share) -> None:
         if self._draining or share.hungry:

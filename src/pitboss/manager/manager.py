@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from pitboss.dispatch.dispatcher import Dispatcher
+from pitboss.dispatch.dispatcher import Dispatcher, Noted
 from pitboss.engines.protocol import Clock, Control, Engine, Handlers, Ledger, Sessions
 from pitboss.manager import host
 from pitboss.manager.answers import answer
@@ -18,6 +18,7 @@ from pitboss.model.outcome import Outcome
 from pitboss.model.policy import Policy
 from pitboss.model.retention import Retention
 from pitboss.model.session import DEFAULT_TTL
+from pitboss.model.snapshot import Snapshot, WorkerFigures
 from pitboss.model.task import Claim, TaskError
 from pitboss.upkeep.sweep import reclaim, sweep_forever
 from pitboss.worker.describe import Description
@@ -57,9 +58,11 @@ class Manager:
         clock: Clock,
         luck: Callable[[], float],
         tell: Callable[[str], None],
+        noted: Noted | None = None,
     ) -> None:
         self._engine, self._plan, self._description = engine, plan, description
         self._make_engine, self._clock, self._luck, self.say = make_engine, clock, luck, tell
+        self._noted = noted
         self._policies = {
             handler.name: msgspec.json.decode(handler.policy, type=Policy) for handler in description.handlers
         }
@@ -148,7 +151,9 @@ class Manager:
             policies=self._policy,
             make_keeper=self._make_engine,
             on_lost=self._lost.set,
+            snapshot=self._snapshot,
         )
+        dispatcher.noted = self._noted
         try:
             await dispatcher.start()
         except StoreUnavailable as error:
@@ -198,6 +203,17 @@ class Manager:
                 await self._engine.end_session(session.number)
                 self.say(f"manager with pid {session.info.pid} on this host is gone; its tasks are taken over")
         await reclaim(self._engine)
+
+    def _snapshot(self) -> str:
+        # The keeper asks from its own thread: each of these copies is one step that no other thread can divide.
+        workers = tuple(
+            WorkerFigures(name=worker.name, pid=worker.pid, running=len(worker.claims), rss=worker.rss)
+            for worker in list(self._crew.workers.values())
+            if worker.ready.is_set()
+        )
+        plan = self._plan
+        figures = Snapshot(target=plan.target, queues=plan.queues, concurrency=plan.concurrency, workers=workers)
+        return msgspec.json.encode(figures).decode()
 
     def _policy(self, handler: str) -> Policy:
         return self._policies.get(handler) or Policy()
