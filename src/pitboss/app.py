@@ -49,7 +49,11 @@ class _Decorator:
 
 
 class App:
-    """Handlers, and where their tasks are stored: a URL, else `PITBOSS_STORE`, else a SQLite file."""
+    """Handlers, and where their tasks are stored.
+
+    The store is what `PITBOSS_STORE` says, else `pitboss.toml`, else the URL given here, else the file `pitboss.db`:
+    code names a sensible place, and whoever runs it can choose another without changing it.
+    """
 
     def __init__(self, store: str | None = None) -> None:
         self.handlers: dict[str, Handler[Any, Any, Any]] = {}
