@@ -5,7 +5,7 @@ from itertools import accumulate, pairwise
 
 from pitboss.model.ids import TaskId
 from pitboss.testing.checker.evidence import Evidence, Given, Written
-from pitboss.testing.checker.verdict import Violation, story
+from pitboss.testing.checker.verdict import Violation, session_story, story
 from pitboss.testing.history import FOREVER
 
 ONE_CLAIM = "at most one live claim per task"
@@ -140,6 +140,11 @@ def _lost_while_alive(seen: Evidence, task: TaskId) -> Iterator[tuple[str, str]]
 def _check_sessions(seen: Evidence) -> Iterator[Violation]:
     for number, life in seen.lives.by_number.items():
         if len(life.opened) > 1:
-            yield Violation(invariant=FENCED, what=f"session number {number} was given out twice")
+            yield _session_fault(seen, number, "was given out twice")
         if life.revived:
-            yield Violation(invariant=FENCED, what=f"session {number} was renewed after it was over")
+            yield _session_fault(seen, number, "was renewed after it was over")
+
+
+def _session_fault(seen: Evidence, number: int, what: str) -> Violation:
+    lines = session_story(seen.calls, number)
+    return Violation(invariant=FENCED, what=f"session number {number} {what}", events=lines)

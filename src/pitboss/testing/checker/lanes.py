@@ -34,6 +34,23 @@ class Stint(NamedTuple):
     fresh: bool
 
 
+class Waiters:
+    """The stints of one queue, to count who surely waited."""
+
+    def __init__(self, stints: list[Stint]) -> None:
+        self._begins = sorted(stint.begin for stint in stints)
+        self._ends = sorted(stint.end for stint in stints)
+        self._fresh_begins = sorted(stint.begin for stint in stints if stint.fresh)
+        self._fresh_ends = sorted(stint.end for stint in stints if stint.fresh)
+
+    def at_least(self, put: Call, created: int) -> int:
+        """How many surely wait after a put that created some."""
+        # Those who waited through the whole call; and those who came by puts, however these overlapped.
+        through = bisect_left(self._begins, put.begun) - bisect_right(self._ends, put.ended) + created
+        after = bisect_right(self._fresh_begins, put.ended) - bisect_right(self._fresh_ends, put.ended)
+        return max(through, after)
+
+
 def check_lanes(seen: Evidence) -> Iterator[Violation]:
     given: dict[str, list[Given]] = defaultdict(list)
     for claims in seen.given.values():
@@ -78,23 +95,17 @@ def _check_window(queue: str, window: Window, given: list[Given]) -> Iterator[Vi
 def _check_capacity(seen: Evidence) -> Iterator[Violation]:
     if not any(_sets(call, "capacity") for calls in seen.changes.values() for call in calls):
         return
-    stints = _stints(seen)
-    begins = {queue: sorted(stint.begin for stint in all_) for queue, all_ in stints.items()}
-    ends = {queue: sorted(stint.end for stint in all_) for queue, all_ in stints.items()}
-    fresh_begins = {queue: sorted(one.begin for one in all_ if one.fresh) for queue, all_ in stints.items()}
-    fresh_ends = {queue: sorted(one.end for one in all_ if one.fresh) for queue, all_ in stints.items()}
+    waiters = {queue: Waiters(stints) for queue, stints in _stints(seen).items()}
     for call in seen.calls:
         for queue, created in _created(call).items():
             capacity = _capacity(seen, queue, call)
             if capacity is None:
                 continue
-            # Who surely waited through the whole call, and who came by puts and surely waits after it.
-            through = bisect_left(begins[queue], call.begun) - bisect_right(ends[queue], call.ended) + created
-            after = bisect_right(fresh_begins[queue], call.ended) - bisect_right(fresh_ends[queue], call.ended)
-            if max(through, after) > capacity:
+            waiting = waiters.get(queue, Waiters([])).at_least(call, created)
+            if waiting > capacity:
                 yield Violation(
                     invariant=CAPACITY,
-                    what=f"queue {queue}: {max(through, after)} tasks wait after a put, its capacity is {capacity}",
+                    what=f"queue {queue}: {waiting} tasks wait after a put, its capacity is {capacity}",
                     queue=queue,
                     events=(shown(call, f"put of {created} tasks was accepted"),),
                 )

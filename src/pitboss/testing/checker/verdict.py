@@ -25,11 +25,24 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def story(calls: Iterable[Call], task: TaskId) -> tuple[str, ...]:
-    """The calls that speak of a task or of everything, one line each."""
-    lines = [line for call in calls for line in _lines(call, task)]
+    """The calls that speak of a task or may have touched it, one line each."""
+    calls = list(calls)
+    sessions = {session for call in calls for session in _sessions(call, task)}
+    lines = [line for call in calls for line in _lines(call, task, sessions)]
     if len(lines) > MOST_LINES:
         lines = [f"… {len(lines) - MOST_LINES} earlier events left out …", *lines[-MOST_LINES:]]
     return tuple(lines)
+
+
+def session_story(calls: Iterable[Call], session: int) -> tuple[str, ...]:
+    """The calls that speak of a session's life."""
+    acts = ((call, call.act) for call in calls)
+    return tuple(
+        line
+        for call, act in acts
+        if isinstance(act, told.OpenSession | told.Renew | told.EndSession)
+        for line in _session_lines(call, act, {session})
+    )
 
 
 def shown(call: Call, text: str) -> str:
@@ -38,7 +51,16 @@ def shown(call: Call, text: str) -> str:
     return f"{call.begun}-{end} {call.process} {call.phase}{at} {text}{f' ({call.error})' if call.error else ''}"
 
 
-def _lines(call: Call, task: TaskId) -> Iterable[str]:
+def _sessions(call: Call, task: TaskId) -> Iterable[int]:
+    match call.act:
+        case told.Claim(claimed=claimed) if claimed is not None:
+            return [claim.token.session for claim in claimed.claims if claim.id == task]
+        case told.Settle(settlements=settlements):
+            return [one.token.session for one in settlements if one.id == task]
+    return []
+
+
+def _lines(call: Call, task: TaskId, sessions: set[int]) -> Iterable[str]:
     match call.act:
         case told.Put():
             return _put_lines(call, call.act, task)
@@ -48,13 +70,23 @@ def _lines(call: Call, task: TaskId) -> Iterable[str]:
             return _settle_lines(call, call.act, task)
         case told.Cancel() | told.Retry() | told.Prune():
             return _meddling_lines(call, call.act, task)
-        case told.OpenSession(session=session):
-            return [shown(call, f"open session {session.number if session else '?'}")]
-        case told.EndSession(session=number):
-            return [shown(call, f"end session {number}")]
+        case told.OpenSession() | told.Renew() | told.EndSession():
+            return _session_lines(call, call.act, sessions)
         case told.Reclaim(reclaimed=done):
             return [shown(call, f"reclaim → {done}")] if done is None or done.lost or done.cancelled else []
     return []
+
+
+def _session_lines(
+    call: Call, act: told.OpenSession | told.Renew | told.EndSession, sessions: set[int]
+) -> Iterable[str]:
+    match act:
+        case told.OpenSession(session=session) if session is not None and session.number in sessions:
+            yield shown(call, f"open session {session.number} until {session.expires_at}")
+        case told.Renew(session=number, renewal=renewal) if number in sessions:
+            yield shown(call, f"renew session {number} → {renewal.expires_at if renewal else '?'}")
+        case told.EndSession(session=number) if number in sessions:
+            yield shown(call, f"end session {number}")
 
 
 def _put_lines(call: Call, act: told.Put, task: TaskId) -> Iterable[str]:
@@ -81,6 +113,8 @@ def _settle_lines(call: Call, act: told.Settle, task: TaskId) -> Iterable[str]:
 
 
 def _meddling_lines(call: Call, act: told.Cancel | told.Retry | told.Prune, task: TaskId) -> Iterable[str]:
+    if act.changed is not None and not (act.changed.changed or act.changed.asked):
+        return
     ids = [value for term in act.wanted.terms if term.field == "id" for value in term.values]
     if not ids or task in ids:
         yield shown(call, f"{type(act).__name__.lower()} → {act.changed}")

@@ -1,0 +1,472 @@
+"""Engines that are wrong in one way each. Whoever changes the checker or the workload must still catch them all."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from pitboss.engines.memory import MemoryEngine
+from pitboss.engines.memory.book import Book
+from pitboss.engines.protocol import APPLIED, STALE_CLAIM, STALE_TASK, Settlement, Verdict
+from pitboss.model.duration import SECOND, Moment
+from pitboss.model.limits import allowed
+from pitboss.model.session import Claimed, ClaimRequest, Renewal, Session, SessionInfo
+from pitboss.model.states import FINISHED, WAITING, State
+from pitboss.model.task import Claim, NewTask, Placed, Task
+from pitboss.testing.clock import FakeClock
+
+
+class Planted(MemoryEngine):
+    """An engine with a bug. `breaks` is a word of the promise that the checker must find broken."""
+
+    breaks = ""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock=clock)
+
+
+def _progress(settlement: Settlement) -> bool:
+    return settlement.transition.state is State.RUNNING
+
+
+class NoFence(Planted):
+    """Whoever says that a running task is done is believed."""
+
+    breaks = "newest claim"
+
+    def _settle(self, settlement: Settlement, now: Moment) -> Verdict:
+        task = self.book.tasks.get(settlement.id)
+        if task is None or task.state is not State.RUNNING or _progress(settlement):
+            return super()._settle(settlement, now)
+        self._apply(task, settlement, now)
+        return APPLIED
+
+
+class NoFenceOnProgress(Planted):
+    """The end is fenced, reports on the way are not."""
+
+    breaks = "newest claim"
+
+    def _settle(self, settlement: Settlement, now: Moment) -> Verdict:
+        task = self.book.tasks.get(settlement.id)
+        if task is not None and task.state is State.RUNNING and _progress(settlement):
+            self.book.move(task, State.RUNNING, progress=settlement.transition.progress)
+            return APPLIED
+        return super()._settle(settlement, now)
+
+
+class EndsTwice(Planted):
+    """A claim that has ended may end again, otherwise."""
+
+    breaks = "exactly once"
+
+    def _settle(self, settlement: Settlement, now: Moment) -> Verdict:
+        task = self.book.tasks.get(settlement.id)
+        token = settlement.token
+        ours = task is not None and (task.session, task.claim) == (token.session, token.claim)
+        if task is not None and ours and task.state in FINISHED and not _progress(settlement):
+            self.book.move(task, State.RUNNING, finished_at=None, started_at=now)
+        return super()._settle(settlement, now)
+
+
+class LateWriteReopens(Planted):
+    """A finished task goes back to waiting when its last holder says so, too late."""
+
+    breaks = "accepted after a refusal|accepted after|exactly once"
+
+    def _settle(self, settlement: Settlement, now: Moment) -> Verdict:
+        task = self.book.tasks.get(settlement.id)
+        if task is not None and task.state is State.COMPLETED and settlement.transition.state in WAITING:
+            self.book.move(task, State.PENDING, finished_at=None, started_at=None, result=None)
+            return APPLIED
+        return super()._settle(settlement, now)
+
+
+class DeadSessionsWrite(Planted):
+    """That a session has expired is looked at when it claims, not when it settles."""
+
+    breaks = "live session"
+
+    def _settle(self, settlement: Settlement, now: Moment) -> Verdict:
+        known = self.book.sessions.get(settlement.token.session)
+        if known is None or known.ended:
+            return super()._settle(settlement, now)
+        return super()._settle(settlement, min(now, known.expires_at - 1))
+
+
+class EndedSessionsWrite(Planted):
+    """Ending a session does not fence it; only its expiry does."""
+
+    breaks = "live session"
+
+    def _alive(self, session: int, now: Moment) -> bool:
+        known = self.book.sessions.get(session)
+        return known is not None and known.info.ttl + known.opened_at > now
+
+    async def end_session(self, session: int) -> None:
+        known = self.book.sessions.get(session)
+        if known is not None:
+            self.book.sessions[session] = msgspec.structs.replace(known, ended=True)
+
+
+class ClaimNumberReused(Planted):
+    """A task that was lost is claimed again under the same number."""
+
+    breaks = "one live claim"
+
+    def _lose(self, task: Task, now: Moment) -> bool:
+        self.book.write(msgspec.structs.replace(task, claim=task.claim - 1))
+        return super()._lose(self.book.tasks[task.id], now)
+
+
+class ClaimRace(Planted):
+    """Two who claim at once read the same rows before either writes."""
+
+    breaks = "one live claim"
+
+    async def claim(self, request: ClaimRequest) -> Claimed:
+        looked = {task.id: task for task in self.book.in_state(State.PENDING)}
+        await asyncio.sleep(0)
+        for task in self.book.in_state(State.RUNNING):
+            if task.id in looked and task.started_at == self.clock.now():
+                self.book.write(looked[task.id])
+        return await super().claim(request)
+
+
+class PutDropped(Planted):
+    """Now and then a put is acknowledged and not stored."""
+
+    breaks = "no acknowledged put"
+    _count = 0
+
+    async def put(self, tasks: Sequence[NewTask]) -> list[Placed]:
+        placed = await super().put(tasks)
+        self._count += 1
+        if self._count % 5 == 0 and placed[0].created:
+            self.book.write(msgspec.structs.replace(self.book.tasks[placed[0].id], state=State.CANCELLED))
+            self.book.remove(self.book.tasks[placed[0].id])
+        return placed
+
+
+class PutAgainResets(Planted):
+    """A repeated put writes the task anew."""
+
+    breaks = "claim|exactly once|record"
+
+    async def put(self, tasks: Sequence[NewTask]) -> list[Placed]:
+        for new in tasks:
+            known = self.book.tasks.get(new.id)
+            if known is not None and known.state in FINISHED:
+                self.book.move(known, State.PENDING, finished_at=None, started_at=None, result=None)
+        return await super().put(tasks)
+
+
+class UniqueRace(Planted):
+    """Looks for the key, then inserts: two who do it at once both insert."""
+
+    breaks = "unique key"
+
+    async def put(self, tasks: Sequence[NewTask]) -> list[Placed]:
+        free = [new.unique.key for new in tasks if new.unique and not self.book.key_holder(new.unique.key, 0)]
+        await asyncio.sleep(0)
+        for key in free:
+            self.book.keys.pop(key, None)
+        return await super().put(tasks)
+
+
+class KeyFreedByRetry(Planted):
+    """A task that waits for its next attempt has lost its key."""
+
+    breaks = "unique key"
+
+    def _apply(self, task: Task, settlement: Settlement, now: Moment) -> None:
+        super()._apply(task, settlement, now)
+        if task.unique_key is not None and settlement.transition.state in WAITING:
+            self.book.keys.pop(task.unique_key, None)
+
+
+class KeyNeverFreed(Planted):
+    """Later tasks are swallowed by one that ended long ago."""
+
+    breaks = "unique key"
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock)
+        self.book._free_key = lambda task: None  # type: ignore[method-assign]
+
+
+class WindowOffByOne(Planted):
+    """One more than the window allows."""
+
+    breaks = "rate window"
+
+    def _may_take(self, task: Task, now: Moment, *, ahead: bool) -> bool:
+        windows = self.book.queues[task.queue].rate
+        if not windows or ahead:
+            return super()._may_take(task, now, ahead=ahead)
+        wider = [msgspec.structs.replace(window, count=window.count + 1) for window in windows]
+        return allowed(wider, self.book.starts[task.queue], now) != 0
+
+
+class FixedWindow(Planted):
+    """Counts anew at every full ten seconds."""
+
+    breaks = "rate window"
+
+    def _may_take(self, task: Task, now: Moment, *, ahead: bool) -> bool:
+        windows = self.book.queues[task.queue].rate
+        if not windows or ahead:
+            return super()._may_take(task, now, ahead=ahead)
+        starts = self.book.starts[task.queue]
+        return all(
+            sum(start // window.per == now // window.per for start in starts) < window.count for window in windows
+        )
+
+
+class WindowForgetsTheLost(Planted):
+    """A start that was lost does not count any more."""
+
+    breaks = "rate window"
+
+    def _lose(self, task: Task, now: Moment) -> bool:
+        if self.book.starts[task.queue]:
+            self.book.starts[task.queue].pop()
+        return super()._lose(task, now)
+
+
+class LossCharges(Planted):
+    """Losing the session costs the task an attempt."""
+
+    breaks = "cost an attempt"
+
+    def _lose(self, task: Task, now: Moment) -> bool:
+        return super()._lose(self.book.move(task, State.RUNNING, attempts=task.attempts + 1), now)
+
+
+class SnoozeCharges(Planted):
+    """Every return to waiting costs an attempt."""
+
+    breaks = "cost an attempt"
+
+    def _apply(self, task: Task, settlement: Settlement, now: Moment) -> None:
+        transition = msgspec.structs.replace(settlement.transition, charged=True)
+        super()._apply(task, msgspec.structs.replace(settlement, transition=transition), now)
+
+
+class FailureIsFree(Planted):
+    """A failed attempt is not counted, so the task is tried for ever."""
+
+    breaks = "cost an attempt"
+
+    def _apply(self, task: Task, settlement: Settlement, now: Moment) -> None:
+        transition = msgspec.structs.replace(settlement.transition, charged=False)
+        super()._apply(task, msgspec.structs.replace(settlement, transition=transition), now)
+
+
+class LossUnrecorded(Planted):
+    """A lost run leaves no trace in the record."""
+
+    breaks = "stands in the record"
+
+    def _lose(self, task: Task, now: Moment) -> bool:
+        before = list(self.book.history[task.id])
+        over = super()._lose(task, now)
+        self.book.history[task.id] = before
+        return over
+
+
+class FollowUpThoughRefused(Planted):
+    """The follow-ups are stored before the settlement is looked at."""
+
+    breaks = "follow-up"
+
+    def _settle(self, settlement: Settlement, now: Moment) -> Verdict:
+        for new in settlement.transition.follow_ups:
+            self.book.place(new, now)
+        return super()._settle(settlement, now)
+
+
+class FollowUpLost(Planted):
+    """Only the first follow-up is stored."""
+
+    breaks = "follow-up"
+
+    def _settle(self, settlement: Settlement, now: Moment) -> Verdict:
+        transition = settlement.transition
+        fewer = msgspec.structs.replace(transition, follow_ups=transition.follow_ups[:1])
+        return super()._settle(msgspec.structs.replace(settlement, transition=fewer), now)
+
+
+class SettlementForgotten(Planted):
+    """A group is rolled back, and yet answered as applied."""
+
+    breaks = "exactly once|one live claim|in the record"
+    _forgot = False
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        tasks = [self.book.tasks.get(one.id) for one in settlements]
+        verdicts = await super().settle(settlements)
+        if len(settlements) > 1 and not self._forgot:
+            self._forgot = True
+            for task in tasks:
+                if task is not None and task.state is State.RUNNING:
+                    self.book.write(task)
+        return verdicts
+
+
+class ReclaimsTheLiving(Planted):
+    """Calls a session dead two seconds before it is."""
+
+    breaks = "one live claim"
+
+    async def reclaim(self, limit: int = 1000) -> Any:
+        sessions = dict(self.book.sessions)
+        for number, session in sessions.items():
+            early = msgspec.structs.replace(session, expires_at=session.expires_at - 2 * SECOND)
+            self.book.sessions[number] = early
+        try:
+            return await super().reclaim(limit)
+        finally:
+            self.book.sessions.update(sessions)
+
+
+class RenewalRevives(Planted):
+    """A session that has expired comes back when it renews."""
+
+    breaks = "live session"
+
+    async def renew(self, session: int, snapshot: str | None = None) -> Renewal:
+        known = self.book.sessions.get(session)
+        if known is not None and not known.ended:
+            later = msgspec.structs.replace(known, expires_at=self.clock.now() + 1)
+            self.book.sessions[session] = later
+        return await super().renew(session, snapshot)
+
+
+class SessionNumberReused(Planted):
+    """The number of an ended session is given out again."""
+
+    breaks = "live session|newest claim"
+
+    async def open_session(self, info: SessionInfo) -> Session:
+        for number, session in list(self.book.sessions.items()):
+            if session.ended:
+                del self.book.sessions[number]
+        return await super().open_session(info)
+
+
+class PriorityIgnored(Planted):
+    """First come, first served, whatever the priority."""
+
+    breaks = "lowest priority"
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock)
+        self.book = _AgeOnly()
+
+
+class _AgeOnly(Book):
+    def pending(self, queues: Any) -> Any:
+        return iter(sorted(super().pending(queues), key=lambda task: task.id))
+
+
+class YoungestFirst(Planted):
+    """Each single claim is in order, but the newest task goes first."""
+
+    breaks = "lowest priority"
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock)
+        self.book = _Youngest()
+
+    def _fill(self, *args: Any) -> list[Claim]:
+        return sorted(super()._fill(*args), key=lambda claim: (claim.priority, claim.id))
+
+
+class _Youngest(Book):
+    def pending(self, queues: Any) -> Any:
+        return iter(sorted(super().pending(queues), key=lambda task: task.id, reverse=True))
+
+
+class RetryErasesTheRecord(Planted):
+    """A task that an operator revives has no past."""
+
+    breaks = "stands in the record"
+
+    def _revive(self, task: Task, keep_attempts: bool) -> bool:
+        revived = super()._revive(task, keep_attempts)
+        if revived:
+            self.book.history[task.id] = []
+        return revived
+
+
+class RetryReopensTheCompleted(Planted):
+    """Retry takes whatever is finished."""
+
+    breaks = "exactly once"
+
+    async def retry(self, wanted: Any, **options: Any) -> Any:
+        for task in self._matching(wanted):
+            if task.state is State.COMPLETED:
+                self.book.move(task, State.CANCELLED)
+        return await super().retry(wanted, **options)
+
+
+class CapacityOffByOne(Planted):
+    """Room for one more than there is."""
+
+    breaks = "capacity"
+
+    async def put(self, tasks: Sequence[NewTask]) -> list[Placed]:
+        real = dict(self.book.queues)
+        for name, queue in real.items():
+            if queue.capacity is not None:
+                self.book.queues[name] = msgspec.structs.replace(queue, capacity=queue.capacity + 1)
+        try:
+            return await super().put(tasks)
+        finally:
+            self.book.queues.update(real)
+
+
+class CapacityRace(Planted):
+    """Counts, then inserts: two who do it at once both find the last place."""
+
+    breaks = "capacity"
+
+    async def put(self, tasks: Sequence[NewTask]) -> list[Placed]:
+        now = self.clock.now()
+        self.book.check_room(tasks, now)
+        await asyncio.sleep(0)
+        return [self.book.place(new, now) for new in tasks]
+
+
+class FiguresDrift(Planted):
+    """A cancelled task is still counted as waiting."""
+
+    breaks = "figures"
+
+    async def cancel(self, wanted: Any, **options: Any) -> Any:
+        before = {name: dict(counts) for name, counts in self.book.counts.items()}
+        changed = await super().cancel(wanted, **options)
+        if changed.changed:
+            self.book.counts.update(before)
+        return changed
+
+
+class RefusedButWritten(Planted):
+    """A late failure is refused, but overwrites the result all the same."""
+
+    breaks = "exactly once"
+
+    def _settle(self, settlement: Settlement, now: Moment) -> Verdict:
+        task = self.book.tasks.get(settlement.id)
+        if task is None:
+            return STALE_TASK
+        if task.state is State.COMPLETED and settlement.transition.state is State.FAILED:
+            self.book.move(task, State.FAILED, outcome=settlement.transition.outcome, result=None)
+            return STALE_CLAIM
+        return super()._settle(settlement, now)
+
+
+BUGS: list[type[Planted]] = Planted.__subclasses__()
