@@ -5,9 +5,10 @@ The only client module that loads pydantic; declaring handlers waits for the fir
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, get_type_hints
+from typing import Any, NotRequired, get_type_hints
 
 import pydantic
+from typing_extensions import TypedDict
 
 from pitboss.client.context import Context
 from pitboss.client.state import Wanted
@@ -17,6 +18,7 @@ from pitboss.model.errors import InvalidInput
 MAX_PARAMS_BYTES = 262_144
 _SHOWN_FAULTS = 5
 _EMPTY = inspect.Parameter.empty
+_BY_NAME_ONLY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
 
 
 class Params:
@@ -24,6 +26,7 @@ class Params:
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
         self._name = name
+        self._what = f"params of {name}"
         self._signature = inspect.signature(function)
         hints = _hints(function)
         self.injected: dict[str, Any] = {
@@ -31,56 +34,61 @@ class Params:
             for key, parameter in self._signature.parameters.items()
             if hints.get(key) is Context or isinstance(parameter.default, Wanted)
         }
-        self._model = _model(name, self._signature, hints, self.injected)
+        self._order = [
+            key
+            for key, parameter in self._signature.parameters.items()
+            if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        ]
+        self._adapter = _adapter(name, self._signature, hints, self.injected)
+        self._validate, self._validate_json = self._adapter.validate_python, self._adapter.validate_json
         self._returns = hints.get("return", Any)
-        self._adapter: pydantic.TypeAdapter[Any] | None = None
+        self._result_adapter: pydantic.TypeAdapter[Any] | None = None
 
     def schema(self) -> Json:
         """The JSON Schema of the parameters, for those who enqueue by name."""
-        return to_json(self._model.model_json_schema())
+        return to_json(self._adapter.json_schema())
 
     def pack(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Json:
         """Canonical JSON of a call's arguments, or `InvalidInput` that names the parameter."""
-        try:
-            bound = self._signature.bind_partial(*args, **kwargs).arguments
-        except TypeError as error:
-            raise self._refused(str(error)) from error
-        named = {key: value for key, value in bound.items() if key not in self.injected}
-        extra = named.pop(self._extra, {}) if self._extra else {}
-        return self.check({**named, **extra})
+        named = dict(zip(self._order, args, strict=False))
+        if len(args) > len(self._order) or not named.keys().isdisjoint(kwargs):
+            self._refuse_call(args, kwargs)
+        named.update(kwargs)
+        for key in self.injected:
+            named.pop(key, None)
+        return self.check(named)
 
     def check(self, named: Mapping[str, Any]) -> Json:
         """Canonical JSON of parameters given by name."""
         try:
-            values = self._model.model_validate(named).model_dump(mode="json", exclude_unset=True)
+            values = self._validate(named)
         except pydantic.ValidationError as error:
             raise self._refused(_told(error)) from error
-        except (ValueError, TypeError) as error:
-            raise self._refused(str(error)) from error
-        return to_json(values, what=f"params of {self._name}", max_bytes=MAX_PARAMS_BYTES)
+        return to_json(values, what=self._what, max_bytes=MAX_PARAMS_BYTES, plain=_plain)
 
     def unpack(self, params: Json) -> dict[str, Any]:
-        """The arguments as the function expects them, types and defaults included."""
+        """The arguments as the function expects them, of the types that it asks for."""
         try:
-            model = self._model.model_validate_json(params)
+            values: dict[str, Any] = self._validate_json(params)
         except pydantic.ValidationError as error:
             raise self._refused(_told(error)) from error
-        return {key: getattr(model, key) for key in model.model_fields_set}
+        return values
 
     def pack_result(self, value: object) -> Json:
-        return to_json(_plain(value), what=f"result of {self._name}")
+        if value is None:
+            return "null"
+        return to_json(value, what=f"result of {self._name}", plain=_plain)
 
     def unpack_result(self, text: Json) -> Any:
-        if self._adapter is None:
-            self._adapter = pydantic.TypeAdapter(self._returns)
-        return self._adapter.validate_json(text)
+        if self._result_adapter is None:
+            self._result_adapter = pydantic.TypeAdapter(self._returns)
+        return self._result_adapter.validate_json(text)
 
-    @property
-    def _extra(self) -> str | None:
-        for key, parameter in self._signature.parameters.items():
-            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                return key
-        return None
+    def _refuse_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        try:
+            self._signature.bind_partial(*args, **kwargs)
+        except TypeError as error:
+            raise self._refused(str(error)) from error
 
     def _refused(self, why: str) -> InvalidInput:
         shown = [str(one) for key, one in self._signature.parameters.items() if key not in self.injected]
@@ -102,29 +110,31 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         ) from error
 
 
-def _model(
+def _adapter(
     name: str, signature: inspect.Signature, hints: Mapping[str, Any], injected: Mapping[str, Any]
-) -> type[pydantic.BaseModel]:
+) -> pydantic.TypeAdapter[Any]:
     fields: dict[str, Any] = {}
-    extra: Any = "forbid"
+    open_ended = False
     for key, parameter in signature.parameters.items():
         if key in injected:
             continue
-        if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY):
+        if parameter.kind in _BY_NAME_ONLY:
             raise InvalidInput(
                 f'task "{name}" cannot take {parameter}',
                 why="arguments are stored by name",
                 fix="give every parameter a name that callers can use, or take a list",
             )
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            extra = "allow"
+            open_ended = True
             continue
-        fields[key] = (hints.get(key, Any), ... if parameter.default is _EMPTY else parameter.default)
-    config = pydantic.ConfigDict(
-        extra=extra, arbitrary_types_allowed=False, protected_namespaces=(), ser_json_inf_nan="constants"
-    )
+        kind = hints.get(key, Any)
+        fields[key] = kind if parameter.default is _EMPTY else NotRequired[kind]
+    # A typed dict, not a model: what comes out is the arguments themselves, without an object in between.
+    make: Any = TypedDict
+    shape = make(name, fields)
+    shape.__pydantic_config__ = pydantic.ConfigDict(extra="allow" if open_ended else "forbid", val_json_bytes="base64")
     try:
-        return pydantic.create_model(name, __config__=config, **fields)
+        return pydantic.TypeAdapter(shape)
     except (pydantic.errors.PydanticUserError, NameError) as error:
         raise InvalidInput(
             f'the parameters of task "{name}" cannot be stored as JSON',
@@ -143,11 +153,7 @@ def _told(error: pydantic.ValidationError) -> str:
 
 
 def _plain(value: object) -> object:
-    """Pydantic models inside a result as plain data; everything else goes to the canonical encoder as it is."""
+    """What the canonical encoder does not know, as plain data."""
     if isinstance(value, pydantic.BaseModel):
         return value.model_dump(mode="json")
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return value
+    raise TypeError(f"a {type(value).__name__} has no JSON form")

@@ -33,7 +33,7 @@ class Failpoint(Protocol):
     def __call__(self, name: str) -> None: ...
 
 
-class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+class Settlement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One transition to write under one token. `ran` is how long the handler ran, for the attempt's record."""
 
     id: TaskId

@@ -5,6 +5,7 @@ lone surrogates, integers over 64 bits, input that is too deep or too long) is r
 """
 
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -12,18 +13,23 @@ import msgspec
 from pitboss.model.errors import InvalidInput
 
 Json = str
+Plain = Callable[[object], object]
 MAX_BYTES: Final = 1_048_576
 MAX_DEPTH: Final = 64
-_LONG_NUMBER: Final = re.compile(rb"\d{19}")
+_LONG_NUMBER: Final = re.compile(rb"[:,\[]-?\d{19}")
+_CONTAINERS: Final = b'{["'
 _encoder = msgspec.json.Encoder(order="sorted")
 
 
-def to_json(value: object, *, what: str = "value", max_bytes: int = MAX_BYTES) -> Json:
-    """The canonical text of a value, or `InvalidInput` that names the place inside it."""
+def to_json(value: object, *, what: str = "value", max_bytes: int = MAX_BYTES, plain: Plain | None = None) -> Json:
+    """The canonical text of a value, or `InvalidInput` that names the place inside it.
+
+    `plain` turns a value of a class that is not known here into plain data, or raises TypeError.
+    """
     try:
-        data = _encoder.encode(value)
+        data = _encoder.encode(value) if plain is None else msgspec.json.encode(value, order="sorted", enc_hook=plain)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise _refused(value, what, error) from error
+        raise _refused(value, what, plain, error) from error
     if len(data) > max_bytes:
         raise InvalidInput(
             f"{what} takes {len(data)} bytes as JSON; at most {max_bytes} are allowed",
@@ -31,7 +37,7 @@ def to_json(value: object, *, what: str = "value", max_bytes: int = MAX_BYTES) -
             fix="store the data elsewhere (a file, an object store, a table) and pass its name",
         )
     if _suspicious(data):
-        _walk(value, what, 0)
+        _Walk(plain).check(value, what, 0)
     return data.decode()
 
 
@@ -71,12 +77,13 @@ def _suspicious(data: bytes) -> bool:
         or b"\\u0000" in data
         or data.count(b"[") + data.count(b"{") > MAX_DEPTH
         or _LONG_NUMBER.search(data) is not None
+        or data[0] not in _CONTAINERS
     )
 
 
-def _refused(value: object, what: str, error: Exception) -> InvalidInput:
+def _refused(value: object, what: str, plain: Plain | None, error: Exception) -> InvalidInput:
     try:
-        _walk(value, what, 0)
+        _Walk(plain).check(value, what, 0)
     except InvalidInput as precise:
         return precise
     except (RecursionError, ValueError, TypeError):
@@ -88,50 +95,53 @@ def _refused(value: object, what: str, error: Exception) -> InvalidInput:
     )
 
 
-def _walk(value: object, path: str, depth: int) -> None:
-    if depth > MAX_DEPTH:
-        raise InvalidInput(
-            f"{path:.200} is nested deeper than {MAX_DEPTH} levels",
-            why="deep documents cannot be read back by every store and client",
-            fix="flatten the data",
-        )
-    match value:
-        case None | bool():
-            return
-        case str():
-            _check_text(value, path)
-        case int():
-            _check_int(value, path)
-        case float():
-            _check_float(value, path)
-        case dict():
-            _walk_dict(value, path, depth)
-        case list() | tuple() | set() | frozenset():
-            for index, item in enumerate(value):
-                _walk(item, f"{path}[{index}]", depth + 1)
-        case _:
-            _walk_object(value, path, depth)
+class _Walk:
+    """Looks at every part of a value, to name the place that cannot be stored."""
 
+    def __init__(self, plain: Plain | None) -> None:
+        self._plain = plain
 
-def _walk_dict(value: dict[Any, Any], path: str, depth: int) -> None:
-    for key, item in value.items():
-        if isinstance(key, str):
-            _check_text(key, f"key {key!r:.40} of {path}")
-        _walk(item, f"{path}.{key}", depth + 1)
+    def check(self, value: object, path: str, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise InvalidInput(
+                f"{path:.200} is nested deeper than {MAX_DEPTH} levels",
+                why="deep documents cannot be read back by every store and client",
+                fix="flatten the data",
+            )
+        match value:
+            case None | bool():
+                return
+            case str():
+                _check_text(value, path)
+            case int():
+                _check_int(value, path)
+            case float():
+                _check_float(value, path)
+            case dict():
+                self._check_dict(value, path, depth)
+            case list() | tuple() | set() | frozenset():
+                for index, item in enumerate(value):
+                    self.check(item, f"{path}[{index}]", depth + 1)
+            case _:
+                self._check_object(value, path, depth)
 
+    def _check_dict(self, value: dict[Any, Any], path: str, depth: int) -> None:
+        for key, item in value.items():
+            if isinstance(key, str):
+                _check_text(key, f"key {key!r:.40} of {path}")
+            self.check(item, f"{path}.{key}", depth + 1)
 
-def _walk_object(value: object, path: str, depth: int) -> None:
-    try:
-        plain = msgspec.to_builtins(value)
-    except TypeError as error:
-        raise InvalidInput(
-            f"{path} is a {type(value).__name__}, which has no JSON form",
-            why=str(error),
-            fix="pass JSON types, dataclasses, pydantic models, datetimes, UUIDs or enums",
-        ) from error
-    if type(plain) is type(value):
-        return
-    _walk(plain, path, depth)
+    def _check_object(self, value: object, path: str, depth: int) -> None:
+        try:
+            plain = msgspec.to_builtins(value, enc_hook=self._plain)
+        except TypeError as error:
+            raise InvalidInput(
+                f"{path} is a {type(value).__name__}, which has no JSON form",
+                why=str(error),
+                fix="pass JSON types, dataclasses, pydantic models, datetimes, UUIDs or enums",
+            ) from error
+        if type(plain) is not type(value):
+            self.check(plain, path, depth)
 
 
 def _check_text(text: str, path: str) -> None:

@@ -15,10 +15,8 @@ _SEQUENCE = 1 << 12
 
 def make_id(millis: int, sequence: int, entropy: int) -> TaskId:
     """UUIDv7 text from a millisecond, a 12-bit sequence within it and 62 random bits."""
-    return (
-        f"{millis >> 16:08x}-{millis & 0xFFFF:04x}-7{sequence:03x}-"
-        f"{0x8000 | (entropy >> 48) & 0x3FFF:04x}-{entropy & 0xFFFFFFFFFFFF:012x}"
-    )
+    text = f"{millis << 80 | 7 << 76 | sequence << 64 | 2 << 62 | entropy:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def millis_of(task_id: TaskId) -> int:

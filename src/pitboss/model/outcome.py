@@ -9,54 +9,54 @@ from pitboss.model.states import State
 from pitboss.model.task import Claim, NewTask, TaskError
 
 
-class Completed(msgspec.Struct, frozen=True, tag="completed"):
+class Completed(msgspec.Struct, frozen=True, gc=False, tag="completed"):
     """The handler returned."""
 
     result: Json | None = None
     follow_ups: tuple[NewTask, ...] = ()
 
 
-class Failed(msgspec.Struct, frozen=True, tag="failed"):
+class Failed(msgspec.Struct, frozen=True, gc=False, tag="failed"):
     """The handler raised. Whether it is tried again, the error and the policy say."""
 
     error: TaskError
     follow_ups: tuple[NewTask, ...] = ()
 
 
-class Retry(msgspec.Struct, frozen=True, tag="retry"):
+class Retry(msgspec.Struct, frozen=True, gc=False, tag="retry"):
     """The handler asked to be tried again, after a delay of its own choice or the policy's. Costs an attempt."""
 
     after: Span | None = None
     error: TaskError | None = None
 
 
-class Snooze(msgspec.Struct, frozen=True, tag="snooze"):
+class Snooze(msgspec.Struct, frozen=True, gc=False, tag="snooze"):
     """Not now: run it again later. Costs no attempt."""
 
     delay: Span
     reason: str = ""
 
 
-class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
+class Cancelled(msgspec.Struct, frozen=True, gc=False, tag="cancelled"):
     """The handler gave up for good, or obeyed a cancellation."""
 
     reason: str = ""
 
 
-class Released(msgspec.Struct, frozen=True, tag="released"):
+class Released(msgspec.Struct, frozen=True, gc=False, tag="released"):
     """Given back unfinished: a drain, a deploy, a buffer that waited too long. Costs no attempt."""
 
     started: bool = False
 
 
-class Crashed(msgspec.Struct, frozen=True, tag="crashed"):
+class Crashed(msgspec.Struct, frozen=True, gc=False, tag="crashed"):
     """The worker died under it. Only a crash while the task was alone in its worker counts against the task."""
 
     alone: bool
     error: TaskError | None = None
 
 
-class TimedOut(msgspec.Struct, frozen=True, tag="timed_out"):
+class TimedOut(msgspec.Struct, frozen=True, gc=False, tag="timed_out"):
     """It did not end within its time limit."""
 
     error: TaskError
@@ -65,7 +65,7 @@ class TimedOut(msgspec.Struct, frozen=True, tag="timed_out"):
 Outcome = Completed | Failed | Retry | Snooze | Cancelled | Released | Crashed | TimedOut
 
 
-class Transition(msgspec.Struct, frozen=True, kw_only=True):
+class Transition(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What settling writes. `state` running means: stays claimed, only its progress changes.
 
     A transition to a finished state always counts as an attempt; one back to waiting only if it is `charged`.

@@ -10,7 +10,7 @@ from pitboss.model.ids import TaskId
 from pitboss.model.states import State
 
 
-class Token(msgspec.Struct, frozen=True, array_like=True):
+class Token(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The right to speak for a task: who claimed it, and which claim of that task it was.
 
     The claim number grows with every claim and never repeats, so a writer that was replaced is known by its token
@@ -24,14 +24,14 @@ class Token(msgspec.Struct, frozen=True, array_like=True):
         return f"{self.session}.{self.claim}"
 
 
-class Unique(msgspec.Struct, frozen=True):
+class Unique(msgspec.Struct, frozen=True, gc=False):
     """One task per key: while that task is unfinished, or for a period after it was put, finished or not."""
 
     key: str
     period: Span | None = None
 
 
-class NewTask(msgspec.Struct, frozen=True, kw_only=True):
+class NewTask(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A task on its way into the store. A delay counts from the store's clock; a moment is taken as it is."""
 
     id: TaskId
@@ -58,7 +58,7 @@ class NewTask(msgspec.Struct, frozen=True, kw_only=True):
         return self.expires_at if self.expires_in is None else now + self.expires_in
 
 
-class Placed(msgspec.Struct, frozen=True):
+class Placed(msgspec.Struct, frozen=True, gc=False):
     """What a put came to: the task itself, or the task that was met (same id or same unique key)."""
 
     id: TaskId
@@ -67,7 +67,7 @@ class Placed(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
-class TaskError(msgspec.Struct, frozen=True, kw_only=True):
+class TaskError(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Why an attempt failed. `category` is what retry rules look at; `fingerprint` groups like failures."""
 
     category: str
@@ -78,7 +78,7 @@ class TaskError(msgspec.Struct, frozen=True, kw_only=True):
     retryable: bool = True
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_like=True):
     """A task handed to a session. Carries what is needed to run it and to decide what comes of it."""
 
     id: TaskId

@@ -21,7 +21,7 @@ _HEAD = struct.Struct("!IB")
 M = TypeVar("M")
 
 
-class TaskMessage(msgspec.Struct, frozen=True, array_like=True, tag="task"):
+class TaskMessage(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="task"):
     """Run this."""
 
     claim: Claim
@@ -52,7 +52,7 @@ class ReadyMessage(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
     pid: int
 
 
-class ResultMessage(msgspec.Struct, frozen=True, array_like=True, tag="result"):
+class ResultMessage(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="result"):
     """A task completed."""
 
     id: TaskId
@@ -61,7 +61,7 @@ class ResultMessage(msgspec.Struct, frozen=True, array_like=True, tag="result"):
     outcome: Outcome
 
 
-class ErrorMessage(msgspec.Struct, frozen=True, array_like=True, tag="error"):
+class ErrorMessage(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="error"):
     """A task ended in any other way."""
 
     id: TaskId
@@ -70,7 +70,7 @@ class ErrorMessage(msgspec.Struct, frozen=True, array_like=True, tag="error"):
     outcome: Outcome
 
 
-class ProgressMessage(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
+class ProgressMessage(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="progress"):
     """How far a task is."""
 
     id: TaskId
