@@ -12,6 +12,8 @@ from pitboss.engines.sqlite.act import Act
 from pitboss.model.errors import QueueFull, StoreUnavailable
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.queue import QueueChange
+from pitboss.model.states import State
+from pitboss.model.task import NewTask, Placed, Unique
 from tests.engines.sqlite.desk import WallClock, new, opened
 
 pytestmark = pytest.mark.fresh_loop
@@ -64,6 +66,45 @@ async def test_a_refused_request_leaves_the_others_of_its_group_alone(tmp_path: 
         assert [isinstance(answer, list) for answer in answers] == [True, False, True]
         assert await engine.count(EVERYTHING) == 2
         assert {queue.name: queue.waiting for queue in await engine.queues()} == {"default": 2, "small": 0}
+
+
+async def _put_at_once(engine: SqliteEngine, *groups: list[NewTask]) -> list[list[Placed] | BaseException]:
+    """The puts meet in one group, because the writer is busy until all of them wait."""
+    busy, go_on = threading.Event(), threading.Event()
+
+    def hold(act: Act) -> None:
+        busy.set()
+        assert go_on.wait(10)
+
+    holding = asyncio.create_task(asyncio.to_thread(engine.run_sync, "hold", hold))
+    await asyncio.to_thread(busy.wait, 10)
+    puts = [asyncio.create_task(engine.put(group)) for group in groups]
+    await asyncio.sleep(0)
+    go_on.set()
+    await holding
+    return await asyncio.gather(*puts, return_exceptions=True)
+
+
+async def test_puts_that_are_done_together_get_their_own_answers(tmp_path: Path) -> None:
+    async with opened(tmp_path / "s.db") as engine:
+        first, twice, last = new(), new(unique=Unique("k")), new()
+        answers = await _put_at_once(engine, [first, twice], [], [new(unique=Unique("k")), last], [first])
+        assert answers == [
+            [Placed(first.id, True, State.HELD, "handler"), Placed(twice.id, True, State.HELD, "handler")],
+            [],
+            [Placed(twice.id, False, State.HELD, "handler"), Placed(last.id, True, State.HELD, "handler")],
+            [Placed(first.id, False, State.HELD, "handler")],
+        ]
+
+
+async def test_of_puts_that_are_done_together_only_the_bad_one_fails(tmp_path: Path) -> None:
+    async with opened(tmp_path / "s.db") as engine:
+        await engine.change_queue("small", QueueChange(capacity=2))
+        answers = await _put_at_once(
+            engine, [new(queue="small")], [new(priority=2**70)], [new(queue="small")], [new(queue="small")], [new()]
+        )
+        assert [type(answer) for answer in answers] == [list, OverflowError, list, QueueFull, list]
+        assert {queue.name: queue.waiting for queue in await engine.queues()} == {"default": 1, "small": 2}
 
 
 @pytest.mark.parametrize("place", ["put.before", "put.commit"])

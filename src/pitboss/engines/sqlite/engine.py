@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from pitboss.engines.protocol import Clock, Failpoint, Settlement, Verdict
-from pitboss.engines.sqlite import claim, put, registry, schema, settle, sweep
+from pitboss.engines.sqlite import claim, registry, schema, settle, sweep
 from pitboss.engines.sqlite.act import Act, Statements
 from pitboss.engines.sqlite.bells import Bells
 from pitboss.engines.sqlite.connection import checked_path, connect_writer, create_file
@@ -59,7 +59,7 @@ class SqliteEngine(Desk):
             await asyncio.to_thread(opened.close, self._lock_timeout)
 
     async def put(self, tasks: Sequence[NewTask]) -> list[Placed]:
-        return await self._write("put", lambda act: put.put(act, tasks), len(tasks))
+        return cast("list[Placed]", await self._awaited(Job.putting(tasks)))
 
     async def claim(self, request: ClaimRequest) -> Claimed:
         self._opened_here()
@@ -82,17 +82,11 @@ class SqliteEngine(Desk):
 
     def put_sync(self, tasks: Sequence[NewTask]) -> list[Placed]:
         """`put` from a plain thread, without an event loop in between."""
-        return self.run_sync("put", lambda act: put.put(act, tasks), len(tasks))
+        return cast("list[Placed]", self._waited(Job.putting(tasks)))
 
     def run_sync(self, name: str, call: Callable[[Act], T], weight: int = 1) -> T:
         """One write request from a plain thread; returns after the commit."""
-        job = Job(name, call, weight)
-        done = job.expected()
-        self._opened_here().writer.submit(job)
-        done.acquire()
-        if job.error is not None:
-            raise job.error
-        return cast("T", job.result)
+        return cast("T", self._waited(Job(name, call, weight)))
 
     def put_within(self, connection: sqlite3.Connection, tasks: Sequence[NewTask]) -> list[Placed]:
         """As `put`, inside the transaction that is open on the caller's connection. Nobody is rung: nothing is there
@@ -111,13 +105,23 @@ class SqliteEngine(Desk):
         return await asyncio.to_thread(self._upgraded)
 
     async def _write(self, name: str, call: Callable[[Act], T], weight: int = 1) -> T:
-        job = Job(name, call, weight)
-        answer = job.awaited()
-        self._opened_here().writer.submit(job)
-        return cast("T", await answer)
+        return cast("T", await self._awaited(Job(name, call, weight)))
 
     async def _read(self, call: Callable[[Reader], T]) -> T:
         return await self._opened_here().readers.run(call)
+
+    def _awaited(self, job: Job) -> asyncio.Future[Any]:
+        answer = job.awaited()
+        self._opened_here().writer.submit(job)
+        return answer
+
+    def _waited(self, job: Job) -> Any:
+        done = job.expected()
+        self._opened_here().writer.submit(job)
+        done.acquire()
+        if job.error is not None:
+            raise job.error
+        return job.result
 
     def _opened_here(self) -> "_Opened":
         opened = self._open
