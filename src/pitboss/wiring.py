@@ -3,6 +3,7 @@
 import random
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
@@ -19,7 +20,7 @@ from pitboss.engines.protocol import (
     Sessions,
     Within,
 )
-from pitboss.model.errors import InvalidInput
+from pitboss.model.errors import InvalidInput, Unsupported
 
 _FORMS = "sqlite:///file.db, postgresql://user@host/database, memory://"
 
@@ -44,6 +45,11 @@ def randbits() -> Callable[[int], int]:
     return random.Random(random.SystemRandom().getrandbits(256)).getrandbits
 
 
+def luck() -> Callable[[], float]:
+    """Chance in [0, 1), which spreads repetitions so that they do not all come at once."""
+    return random.Random(random.SystemRandom().getrandbits(256)).random
+
+
 def make_engine(url: str, *, clock: Clock | None = None, failpoint: Failpoint | None = None) -> Store:
     """The engine that a URL names, not yet opened. A clock is for tests; without one the store's own decides."""
     scheme, _, rest = url.partition("://")
@@ -57,12 +63,51 @@ def make_engine(url: str, *, clock: Clock | None = None, failpoint: Failpoint | 
 
             return SqliteEngine(_path(url, rest), clock=clock or SystemClock(), failpoint=failpoint)
         case "postgres" | "postgresql":
-            from pitboss.engines.postgres import PostgresEngine
-
-            dsn, schema = _with_schema(url)
-            return PostgresEngine(dsn, schema=schema, clock=clock, failpoint=failpoint)
+            return _postgres(url, clock, failpoint)
     raise InvalidInput(
         f'"{url}" does not name a store', why=f"a store's URL looks like {_FORMS}", fix="use one of these"
+    )
+
+
+def absent_file(url: str) -> Path | None:
+    """The file of a SQLite store that nobody has created yet; None if it is there, or the store is not a file."""
+    scheme, _, rest = url.partition("://")
+    path = Path(_path(url, rest)) if scheme == "sqlite" else None
+    return path if path is not None and not path.exists() else None
+
+
+def schema_script(engine: str, *, schema: str = "pitboss", since: int = 0) -> str:
+    """The SQL that brings a store of version `since` to the current one. Needs no connection."""
+    match engine:
+        case "sqlite":
+            from pitboss.engines.sqlite import printed as sqlite_printed
+
+            return sqlite_printed.script(since)
+        case "postgres" | "postgresql":
+            try:
+                from pitboss.engines.postgres import printed as postgres_printed
+            except ModuleNotFoundError as error:
+                raise _no_driver("PostgreSQL", "postgres", error) from error
+            return postgres_printed.script(schema, since)
+    raise InvalidInput(
+        f'"{engine}" is not an engine with a schema', why="only SQL stores have tables", fix="say sqlite or postgres"
+    )
+
+
+def _postgres(url: str, clock: Clock | None, failpoint: Failpoint | None) -> Store:
+    try:
+        from pitboss.engines.postgres import PostgresEngine
+    except ModuleNotFoundError as error:
+        raise _no_driver("PostgreSQL", "postgres", error) from error
+    dsn, schema = _with_schema(url)
+    return PostgresEngine(dsn, schema=schema, clock=clock, failpoint=failpoint)
+
+
+def _no_driver(store: str, extra: str, error: ModuleNotFoundError) -> Unsupported:
+    return Unsupported(
+        f"the driver for {store} is not installed",
+        why=f"{error}; it is an extra, so that an installation without {store} stays small",
+        fix=f"pip install 'pitboss[{extra}]'",
     )
 
 
