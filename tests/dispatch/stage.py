@@ -11,7 +11,7 @@ from pitboss.engines.protocol import Verdict
 from pitboss.model.duration import SECOND, Span
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import IdMaker
-from pitboss.model.outcome import Cancelled, Completed, Outcome
+from pitboss.model.outcome import Cancelled, Completed, Outcome, Released
 from pitboss.model.policy import Backoff, Policy
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.session import SessionInfo
@@ -41,10 +41,22 @@ class CoroutineLane:
         self.name, self.capacity = name, capacity
         self._stage, self._dispatcher, self._work = stage, dispatcher, work
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._waiting: list[Claim] = []
         self.most = 0
         self.neighbours: dict[str, int] = {}
 
     def start(self, claim: Claim) -> None:
+        if len(self._running) < self.capacity:
+            self._start(claim)
+        else:
+            self._waiting.append(claim)
+
+    def recall(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for claim in waiting:
+            self._dispatcher.finish(claim, Released(), worker=self.name)
+
+    def _start(self, claim: Claim) -> None:
         self._stage.started.append((self._stage.clock.now(), self.name, claim))
         self._running[claim.id] = asyncio.create_task(self._run(claim))
         self.most = max(self.most, len(self._running))
@@ -58,7 +70,7 @@ class CoroutineLane:
         """The worker dies: nothing of it is heard again."""
         for task in self._running.values():
             task.cancel()
-        self._running = {}
+        self._running, self._waiting = {}, []
 
     async def _run(self, claim: Claim) -> None:
         began = self._stage.clock.now()
@@ -69,6 +81,8 @@ class CoroutineLane:
                 return
             outcome = Cancelled("stopped")
         del self._running[claim.id]
+        if self._waiting:
+            self._start(self._waiting.pop(0))
         ran: Span = self._stage.clock.now() - began
         self._dispatcher.finish(claim, outcome, worker=self.name, ran=ran, told=self._stage.told_of(claim))
 

@@ -40,7 +40,8 @@ class Params:
             if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
         ]
         self._adapter = _adapter(name, self._signature, hints, self.injected)
-        self._validate, self._validate_json = self._adapter.validate_python, self._adapter.validate_json
+        validator = self._adapter.validator
+        self._validate, self._validate_json = validator.validate_python, validator.validate_json
         self._returns = hints.get("return", Any)
         self._result_adapter: pydantic.TypeAdapter[Any] | None = None
 

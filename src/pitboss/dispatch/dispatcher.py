@@ -53,7 +53,9 @@ class Dispatcher:
         self._make_keeper, self._snapshot, self._on_lost = make_keeper, snapshot, on_lost
         self.noted: Noted | None = None
         self._shares: dict[tuple[str, tuple[str, ...] | None], Share] = {}
+        self._seats: dict[str, tuple[Share, Seat]] = {}
         self._settler = Settler(engine)
+        self._time = asyncio.get_running_loop().time
         self._wake = asyncio.Event()
         self._ring: asyncio.Task[bool] | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -84,42 +86,44 @@ class Dispatcher:
     def add_lane(self, lane: Lane, *, pool: str = "default", queues: tuple[str, ...] | None = None) -> None:
         """A worker has come up and has room."""
         share = self._shares.setdefault((pool, queues), Share(pool, queues))
-        share.seats[lane.name] = Seat(lane)
+        seat = share.seats[lane.name] = Seat(lane, self._time())
+        self._seats[lane.name] = share, seat
         share.hand_out()
         self._wake.set()
 
     def close_lane(self, name: str) -> None:
         """No further tasks for this worker; what runs there goes on."""
-        for share in self._shares.values():
-            if name in share.seats:
-                share.seats[name].closed = True
+        if name in self._seats:
+            _, seat = self._seats[name]
+            seat.closed = True
+            seat.lane.recall()
 
     def remove_lane(self, name: str, error: TaskError | None = None) -> list[Claim]:
-        """A worker is gone. What ran in it is given back at once; the claims that were lost with it."""
-        for share in self._shares.values():
-            seat = share.seats.pop(name, None)
-            if seat is None:
-                continue
-            lost = list(seat.running.values())
-            for claim in lost:
-                self._settle(claim, Crashed(alone=len(lost) == 1, error=error), worker=name)
-            if seat.reserved is not None:
-                share.accept([seat.reserved], self._time())
-            self._wake.set()
-            return lost
-        return []
+        """A worker is gone. What it was given goes back at once; the claims that were running are lost with it."""
+        if name not in self._seats:
+            return []
+        share, seat = self._seats.pop(name)
+        del share.seats[name]
+        lost = seat.started
+        for claim in lost:
+            self._settle(claim, Crashed(alone=len(lost) == 1, error=error), worker=name)
+        for claim in list(seat.running.values())[len(lost) :]:
+            self._settle(claim, Released())
+        if seat.reserved is not None:
+            share.accept([seat.reserved], self._time())
+        self._wake.set()
+        return lost
 
     def finish(
         self, claim: Claim, outcome: Outcome, *, worker: str, ran: Span | None = None, told: Told | None = None
     ) -> None:
         """A worker says what came of a claim. `told` hears whether the store took it."""
         self._settle(claim, outcome, worker=worker, ran=ran, told=told)
-        for share in self._shares.values():
-            seat = share.seats.get(worker)
-            if seat is not None:
-                share.ended(seat, claim, self._time())
-                self._nudge(share)
-                return
+        if worker in self._seats:
+            share, seat = self._seats[worker]
+            share.ended(seat, claim, self._time())
+            if self._draining or share.hungry:
+                self._wake.set()
 
     def progress(self, claim: Claim, percent: int, note: str | None, told: Told | None = None) -> None:
         """A worker says how far a claim is."""
@@ -128,12 +132,13 @@ class Dispatcher:
 
     def running(self) -> list[Claim]:
         """What runs in the lanes now."""
-        seats = (seat for share in self._shares.values() for seat in share.seats.values())
-        return [claim for seat in seats for claim in seat.running.values()]
+        return [claim for _, seat in self._seats.values() for claim in seat.running.values()]
 
     async def drain(self, timeout: float) -> list[Claim]:
         """Claim no more, give back what has not started, wait for what runs; what still runs at the time limit."""
         self._draining = True
+        for _, seat in self._seats.values():
+            seat.lane.recall()
         for share in self._shares.values():
             for claim in share.empty_buffer():
                 self._settle(claim, Released())
@@ -220,8 +225,10 @@ class Dispatcher:
         if self._ring is None or self._ring.done():
             self._ring = asyncio.create_task(self._engine.wait(None, POLL_SECONDS * 5))
         own = asyncio.create_task(self._wake.wait())
-        await asyncio.wait({self._ring, own}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        own.cancel()
+        try:
+            await asyncio.wait({self._ring, own}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            own.cancel()
 
     async def _sweep(self) -> None:
         while True:
@@ -229,6 +236,9 @@ class Dispatcher:
             for share in self._shares.values():
                 for claim in share.take_stale(self._time()):
                     self._settle(claim, Released())
+                for seat in share.seats.values():
+                    if seat.stalled(self._time()):
+                        seat.lane.recall()
 
     def _settle(
         self,
@@ -245,10 +255,6 @@ class Dispatcher:
         if self.noted is not None:
             self.noted(claim, settlement)
 
-    def _nudge(self, share: Share) -> None:
-        if self._draining or share.hungry:
-            self._wake.set()
-
     def _renewed(self, renewal: Renewal) -> None:
         self.desired = renewal.desired
         for task, token in renewal.cancels:
@@ -259,11 +265,10 @@ class Dispatcher:
             if claim.id == task and claim.token == token and share.drop(claim):
                 self._settle(claim, Cancelled("cancelled before it started"))
                 return
-        for share in self._shares.values():
-            for seat in share.seats.values():
-                running = seat.running.get(task)
-                if running is not None and running.token == token:
-                    seat.lane.stop(running)
+        for _, seat in self._seats.values():
+            running = seat.running.get(task)
+            if running is not None and running.token == token:
+                seat.lane.stop(running)
 
     def _not_started(self) -> Iterator[tuple[Share, Claim]]:
         for share in self._shares.values():
@@ -283,9 +288,6 @@ class Dispatcher:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _time(self) -> float:
-        return asyncio.get_running_loop().time()
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:

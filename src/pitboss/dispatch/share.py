@@ -1,6 +1,5 @@
 """The workers of one pool as the dispatcher sees them: who has room, what waits, how much to claim ahead."""
 
-import math
 from collections import deque
 from collections.abc import Iterable
 from typing import Protocol
@@ -12,7 +11,29 @@ from pitboss.model.task import Claim
 AHEAD_SECONDS = 0.1
 MOST_AHEAD = 2000
 STALE_SECONDS = 1.0
+SPARE_SECONDS = 0.02
+MOST_SPARE = 200
 _MEASURE_SECONDS = 0.02
+
+
+class Meter:
+    """Events per second, measured over short stretches."""
+
+    def __init__(self, now: float) -> None:
+        self.rate = 0.0
+        self._since = now
+        self._events = 0
+
+    def count(self, now: float) -> float:
+        """One more event; the rate with it."""
+        self._events += 1
+        elapsed = now - self._since
+        if elapsed >= _MEASURE_SECONDS:
+            fresh = self._events / elapsed
+            # A long pause says nothing about speed, and the speed before it nothing about now.
+            self.rate = fresh if elapsed > 1 else (self.rate + fresh) / 2
+            self._since, self._events = now, 0
+        return self.rate
 
 
 class Lane(Protocol):
@@ -27,31 +48,59 @@ class Lane(Protocol):
     def stop(self, claim: Claim) -> None:
         """Somebody asked to cancel it: end it if possible."""
 
+    def recall(self) -> None:
+        """Give back, as released, what was handed over beyond the capacity and has not started."""
+
 
 class Seat:
-    """A lane and what runs in it. `reserved` is a task that must run there by itself."""
+    """A lane and what it was given, in that order. `reserved` is a task that must run there by itself.
 
-    def __init__(self, lane: Lane) -> None:
+    A lane that ends tasks faster than they travel gets a few more than it can run at once (`spare`), so that it need
+    not wait for the next. It starts them in the order given, so the first `capacity` ones are those that run.
+    """
+
+    def __init__(self, lane: Lane, now: float) -> None:
         self.lane = lane
         self.running: dict[TaskId, Claim] = {}
         self.reserved: Claim | None = None
         self.lonely = False
         self.closed = False
+        self.spare = 0
+        self.ended_at = now
+        self._meter = Meter(now)
 
     @property
     def room(self) -> int:
+        """How many more could start at once."""
         if self.closed or self.lonely or self.reserved is not None:
             return 0
-        return self.lane.capacity - len(self.running)
+        return max(0, self.lane.capacity - len(self.running))
+
+    @property
+    def window(self) -> int:
+        """How many more may be handed over."""
+        if self.closed or self.lonely or self.reserved is not None:
+            return 0
+        return self.lane.capacity + self.spare - len(self.running)
+
+    @property
+    def started(self) -> list[Claim]:
+        return list(self.running.values())[: self.lane.capacity]
+
+    def stalled(self, now: float) -> bool:
+        """Something waits in the worker behind tasks that do not end."""
+        return len(self.running) > self.lane.capacity and now - self.ended_at >= STALE_SECONDS
 
     def start(self, claim: Claim) -> None:
         self.running[claim.id] = claim
         self.lonely = claim.alone
         self.lane.start(claim)
 
-    def ended(self, claim: Claim) -> None:
+    def ended(self, claim: Claim, now: float) -> None:
         if self.running.pop(claim.id, None) is not None and not self.running:
             self.lonely = False
+        self.ended_at = now
+        self.spare = min(MOST_SPARE, int(self._meter.count(now) * SPARE_SECONDS))
 
 
 class Share:
@@ -62,9 +111,7 @@ class Share:
         self.seats: dict[str, Seat] = {}
         self._buffer: deque[tuple[Claim, float]] = deque()
         self._alone: deque[Claim] = deque()
-        self._rate = 0.0
-        self._finished = 0
-        self._measured_at: float | None = None
+        self._meter = Meter(0.0)
 
     def slot(self) -> Slot:
         """What to ask the store for now."""
@@ -98,18 +145,20 @@ class Share:
         """Start whatever can start."""
         self._seat_the_lonely()
         for seat in sorted(self.seats.values(), key=lambda seat: len(seat.running)):
-            while self._buffer and seat.room > 0:
+            for _ in range(min(seat.room, len(self._buffer))):
+                seat.start(self._buffer.popleft()[0])
+        for seat in self.seats.values():
+            for _ in range(min(seat.window, len(self._buffer))):
                 seat.start(self._buffer.popleft()[0])
 
     def ended(self, seat: Seat, claim: Claim, now: float) -> None:
         """A task is no longer running there."""
-        seat.ended(claim)
-        self._finished += 1
-        self._measure(now)
-        if self._buffer and seat.room > 0 and not self._alone:
-            seat.start(self._buffer.popleft()[0])
-        else:
+        seat.ended(claim, now)
+        self._meter.count(now)
+        if self._alone or seat.reserved is not None:
             self.hand_out()
+        elif self._buffer and seat.window > 0:
+            seat.start(self._buffer.popleft()[0])
 
     def waiting(self) -> list[Claim]:
         return [claim for claim, _ in self._buffer] + list(self._alone)
@@ -132,7 +181,7 @@ class Share:
             stale.append(self._buffer.popleft()[0])
         if stale:
             # The speed that they were claimed for is over; asking for as many again would be a carousel.
-            self._rate = 0.0
+            self._meter = Meter(now)
         return stale
 
     def empty_buffer(self) -> list[Claim]:
@@ -165,14 +214,4 @@ class Share:
                 seat.start(claim)
 
     def _target(self) -> int:
-        return min(MOST_AHEAD, math.floor(self._rate * AHEAD_SECONDS))
-
-    def _measure(self, now: float) -> None:
-        if self._measured_at is None:
-            self._measured_at = now
-        elapsed = now - self._measured_at
-        if elapsed >= _MEASURE_SECONDS:
-            fresh = self._finished / elapsed
-            # A long pause says nothing about speed; it must not leave a large buffer to an idle queue either.
-            self._rate = fresh if elapsed > 1 else (self._rate + fresh) / 2
-            self._finished, self._measured_at = 0, now
+        return min(MOST_AHEAD, int(self._meter.rate * AHEAD_SECONDS))

@@ -17,6 +17,7 @@ from pitboss.worker.frames import (
     DrainMessage,
     MetricsMessage,
     ReadyMessage,
+    RecallMessage,
     StopMessage,
     TaskMessage,
     ToManager,
@@ -73,6 +74,9 @@ class WorkerProcess:
 
     def stop(self, claim: Claim) -> None:
         self.say(StopMessage(claim.id, claim.token.claim))
+
+    def recall(self) -> None:
+        self.say(RecallMessage())
 
     def say(self, message: ToWorker) -> None:
         if self._channel is not None:

@@ -1,6 +1,6 @@
 """What manager and worker say to each other. A frame is a length, a version byte and a list of messages in MessagePack.
 
-From the manager: `task`, `stop`, `drain`, `answer`. From the worker: `ready`, `result`, `error`, `progress`,
+From the manager: `task`, `stop`, `recall`, `drain`, `answer`. From the worker: `ready`, `result`, `error`, `progress`,
 `heartbeat`, `metrics`, `log`, `ask`. One end never waits for the other: every message stands by itself.
 """
 
@@ -32,6 +32,10 @@ class StopMessage(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
 
     id: TaskId
     claim: int
+
+
+class RecallMessage(msgspec.Struct, frozen=True, array_like=True, tag="recall"):
+    """Give back what has not started."""
 
 
 class DrainMessage(msgspec.Struct, frozen=True, array_like=True, tag="drain"):
@@ -109,7 +113,7 @@ class AskMessage(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
     arguments: bytes
 
 
-ToWorker = TaskMessage | StopMessage | DrainMessage | AnswerMessage
+ToWorker = TaskMessage | StopMessage | RecallMessage | DrainMessage | AnswerMessage
 ToManager = (
     ReadyMessage
     | ResultMessage

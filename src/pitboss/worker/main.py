@@ -5,6 +5,7 @@ import os
 import resource
 import socket
 import sys
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import msgspec
 import uvloop
 
 from pitboss.model.duration import SECOND
-from pitboss.model.outcome import Completed
+from pitboss.model.outcome import Cancelled, Completed, Released
 from pitboss.model.task import Claim
 from pitboss.worker.channel import Channel
 from pitboss.worker.frames import (
@@ -24,6 +25,7 @@ from pitboss.worker.frames import (
     MetricsMessage,
     ProgressMessage,
     ReadyMessage,
+    RecallMessage,
     ResultMessage,
     StopMessage,
     TaskMessage,
@@ -58,6 +60,7 @@ class Worker:
         self._runner = Runner(app.handlers, executor=self._executor, report=self._report, prepare=self._prepare)
         self._running: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._claims: dict[tuple[str, int], Claim] = {}
+        self._waiting: deque[Claim] = deque()
         self._over = asyncio.Event()
         self._draining = False
         self._handled = 0
@@ -80,18 +83,41 @@ class Worker:
     def _hear(self, message: ToWorker) -> None:
         match message:
             case TaskMessage(claim):
-                key = claim.id, claim.token.claim
-                self._claims[key] = claim
-                self._running[key] = self._loop.create_task(self._work(claim, key))
+                if len(self._running) < self._spec.concurrency:
+                    self._start(claim)
+                else:
+                    self._waiting.append(claim)
             case StopMessage(task, number):
-                claim_ = self._claims.get((task, number))
-                if claim_ is not None:
-                    self._runner.stop(claim_)
+                self._stop(task, number)
+            case RecallMessage():
+                self._give_back()
             case DrainMessage():
+                self._give_back()
                 self._draining = True
                 self._end_if_drained()
             case AnswerMessage():
                 self._store.hear(message)
+
+    def _start(self, claim: Claim) -> None:
+        key = claim.id, claim.token.claim
+        self._claims[key] = claim
+        self._running[key] = self._loop.create_task(self._work(claim, key))
+
+    def _stop(self, task: str, number: int) -> None:
+        claim = self._claims.get((task, number))
+        if claim is not None:
+            self._runner.stop(claim)
+            return
+        for claim in self._waiting:
+            if claim.id == task and claim.token.claim == number:
+                self._waiting.remove(claim)
+                self._channel.say(ErrorMessage(task, number, 0, Cancelled("cancelled before it started")))
+                return
+
+    def _give_back(self) -> None:
+        for claim in self._waiting:
+            self._channel.say(ErrorMessage(claim.id, claim.token.claim, 0, Released()))
+        self._waiting.clear()
 
     async def _work(self, claim: Claim, key: tuple[str, int]) -> None:
         began = self._loop.time()
@@ -101,7 +127,9 @@ class Worker:
         self._channel.say(kind(claim.id, claim.token.claim, ran, outcome))
         del self._running[key], self._claims[key]
         self._handled += 1
-        if self._draining:
+        if self._waiting:
+            self._start(self._waiting.popleft())
+        elif self._draining:
             self._end_if_drained()
 
     def _end_if_drained(self) -> None:
