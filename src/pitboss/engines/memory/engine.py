@@ -36,7 +36,8 @@ class MemoryEngine(Desk):
         super().__init__(Book(), clock)
         self._failpoint = failpoint
         self._rung: set[str] = set()
-        self._waiters: set[asyncio.Event] = set()
+        # In the order of coming, not a set: a simulation must wake them in the same order every time.
+        self._waiters: dict[asyncio.Event, None] = {}
 
     async def open(self) -> None:
         return None
@@ -114,7 +115,7 @@ class MemoryEngine(Desk):
 
     async def wait(self, queues: Sequence[str] | None, timeout: float) -> bool:
         event = asyncio.Event()
-        self._waiters.add(event)
+        self._waiters[event] = None
         try:
             async with asyncio.timeout(timeout):
                 while not self._heard(queues):
@@ -124,7 +125,7 @@ class MemoryEngine(Desk):
         except TimeoutError:
             return False
         finally:
-            self._waiters.discard(event)
+            self._waiters.pop(event, None)
 
     async def open_session(self, info: SessionInfo) -> Session:
         now = self.clock.now()
