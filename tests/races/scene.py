@@ -17,7 +17,7 @@ from pitboss.model.errors import QueueFull, StoreUnavailable
 from pitboss.model.filter import EVERYTHING, by
 from pitboss.model.ids import IdMaker
 from pitboss.model.limits import rate
-from pitboss.model.outcome import Cancelled, Completed, Failed, Outcome, Retry, Snooze
+from pitboss.model.outcome import Cancelled, Completed, Failed, Outcome, Released, Retry, Snooze
 from pitboss.model.policy import Backoff, Policy
 from pitboss.model.queue import HandlerInfo, QueueChange
 from pitboss.model.session import SessionInfo
@@ -76,9 +76,18 @@ class Lane:
         self.name, self.capacity = name, 3
         self._scene, self._dispatcher = scene, dispatcher
         self.running: dict[str, asyncio.Task[None]] = {}
+        self._waiting: list[Claim] = []
 
     def start(self, claim: Claim) -> None:
-        self.running[claim.id] = asyncio.create_task(self._run(claim))
+        if len(self.running) < self.capacity:
+            self.running[claim.id] = asyncio.create_task(self._run(claim))
+        else:
+            self._waiting.append(claim)
+
+    def recall(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for claim in waiting:
+            self._dispatcher.finish(claim, Released(), worker=self.name)
 
     def stop(self, claim: Claim) -> None:
         if claim.id in self.running:
@@ -86,6 +95,7 @@ class Lane:
 
     def kill(self) -> None:
         running, self.running = self.running, {}
+        self._waiting = []
         for task in running.values():
             task.cancel()
 
@@ -102,6 +112,8 @@ class Lane:
                 return
             outcome = Cancelled("asked")
         self.running.pop(claim.id, None)
+        if self._waiting:
+            self.start(self._waiting.pop(0))
         self._dispatcher.finish(claim, outcome, worker=self.name)
 
 

@@ -62,11 +62,18 @@ class Process:
 class Workload:
     """One run with one seed."""
 
-    def __init__(self, open_store: Open, seed: int, *, clock: FakeClock | None = None) -> None:
+    def __init__(
+        self,
+        open_store: Open,
+        seed: int,
+        *,
+        clock: FakeClock | None = None,
+        heal: Callable[[], None] = lambda: None,
+    ) -> None:
         self.clock = clock or FakeClock()
         self.random = Random(seed)
         self.history = History()
-        self._open = open_store
+        self._open, self._heal = open_store, heal
         self._ids = IdMaker(self.clock.now, self.random.getrandbits)
         self._stores: list[Store] = []
         self._processes: list[Process] = []
@@ -352,6 +359,7 @@ class Workload:
 
     async def _drain(self) -> None:
         """Faults are over. Whoever held something is dead by now; everything runs to its end."""
+        self._heal()
         self.clock.advance("11s")
         process = self._processes[0] = await self._born("drain")
         for _ in range(DRAIN_ROUNDS):

@@ -1,0 +1,51 @@
+"""The stores that faults are tried on: each call of `open` is one more process on the same store."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from pitboss.engines.memory import MemoryEngine
+from pitboss.engines.postgres import PostgresEngine
+from pitboss.engines.protocol import Failpoint
+from pitboss.engines.sqlite import SqliteEngine
+from pitboss.testing.clock import FakeClock
+from pitboss.testing.failpoints import names
+from pitboss.testing.store import Store
+
+OpenWithFaults = Callable[[FakeClock, Failpoint], Awaitable[Store]]
+
+# PostgreSQL renews by one statement that commits itself: there is no place between writing and committing.
+POINTS: dict[str, list[str]] = {
+    "memory": names(sql=False),
+    "sqlite": names(sql=True),
+    "postgres": [name for name in names(sql=True) if name != "renew.commit"],
+}
+
+
+def memory() -> OpenWithFaults:
+    opened: list[MemoryEngine] = []
+
+    async def open_store(clock: FakeClock, failpoint: Failpoint) -> Store:
+        # Its store is the object itself, so all processes share it.
+        if not opened:
+            opened.append(MemoryEngine(clock=clock, failpoint=failpoint))
+        return opened[0]
+
+    return open_store
+
+
+def sqlite(file: Path) -> OpenWithFaults:
+    async def open_store(clock: FakeClock, failpoint: Failpoint) -> Store:
+        engine = SqliteEngine(file, clock=clock, failpoint=failpoint)
+        await engine.open()
+        return engine
+
+    return open_store
+
+
+def postgres(dsn: str, schema: str) -> OpenWithFaults:
+    async def open_store(clock: FakeClock, failpoint: Failpoint) -> Store:
+        engine = PostgresEngine(dsn, schema=schema, clock=clock, failpoint=failpoint, connections=2, listen=False)
+        await engine.open()
+        return engine
+
+    return open_store
