@@ -75,8 +75,21 @@ class Arena:
     async def _same(self, what: str, ask: Act) -> Any:
         answers = [await ask(store) for store in self._stores]
         for name, other in zip(self._names[1:], answers[1:], strict=True):
-            assert other == answers[0], f"{what} of {name} differ from those of {self._names[0]}"
+            assert other == answers[0], f"{what} of {name} differ:\n{_difference(answers[0], other)}"
         return answers[0]
+
+
+def _difference(expected: Any, found: Any) -> str:
+    """The first place where two answers part, as short as it can be told."""
+    if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        for mine, other in zip(expected, found, strict=True):
+            if mine != other:
+                return _difference(mine, other)
+    if isinstance(expected, msgspec.Struct) and type(expected) is type(found):
+        pairs = {field: (getattr(expected, field), getattr(found, field)) for field in expected.__struct_fields__}
+        told = [f"  {field}: {one!r} became {two!r}" for field, (one, two) in pairs.items() if one != two]
+        return f"{expected}\n" + "\n".join(told)
+    return f"  expected {expected!r}\n  found    {found!r}"
 
 
 async def _answer(what: Act, store: Store) -> Any:

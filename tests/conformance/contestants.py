@@ -1,9 +1,11 @@
 """The engines that are driven side by side, each with an empty store of its own."""
 
+import itertools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from pitboss.engines.memory import MemoryEngine
+from pitboss.engines.postgres import PostgresEngine
 from pitboss.engines.sqlite import SqliteEngine
 from pitboss.testing.clock import FakeClock
 from pitboss.testing.conformance import Store
@@ -22,6 +24,13 @@ async def open_sqlite(clock: FakeClock, folder: Path) -> Store:
     return engine
 
 
-# The first one is the oracle. A second one of the same kind proves that nothing in the comparison is left to chance.
-ORACLE: Open = open_memory
-CONTESTANTS: dict[str, Open] = {"memory": open_memory, "sqlite": open_sqlite}
+def postgres_opener(dsn: str) -> Open:
+    """Each store a schema of its own: much quicker than a database of its own."""
+    numbers = itertools.count(1)
+
+    async def open_postgres(clock: FakeClock, folder: Path) -> Store:
+        engine = PostgresEngine(dsn, schema=f"arena_{next(numbers)}", clock=clock, connections=1)
+        await engine.open()
+        return engine
+
+    return open_postgres

@@ -248,11 +248,12 @@ class Pruning:
         (left,) = await bench.every_task()
         assert left.tags == ("keep",)
 
-    async def test_no_more_pruned_than_the_limit_oldest_first(self, bench: Bench) -> None:
-        tasks = [await bench.add() for _ in range(3)]
+    async def test_no_more_pruned_than_the_limit(self, bench: Bench) -> None:
+        for _ in range(3):
+            await bench.add()
         await bench.cancel(EVERYTHING)
         assert await bench.prune(limit=2) == Changed(changed=2, more=True)
-        assert [task.id for task in await bench.every_task()] == [tasks[2].id]
+        assert len(await bench.every_task()) == 1
         assert await bench.prune(limit=2) == Changed(changed=1)
 
     async def test_a_pruned_id_may_be_put_again(self, bench: Bench) -> None:

@@ -1,0 +1,169 @@
+"""Everything that can be done to a store, done to several engines at once.
+
+What was put, claimed and opened is remembered, so that acts may be repeated and writers be stale.
+"""
+
+from random import Random
+from typing import Any
+
+import msgspec
+
+from pitboss.engines.protocol import Settlement
+from pitboss.model.filter import Filter
+from pitboss.model.ids import IdMaker
+from pitboss.model.queue import HandlerInfo, QueueChange
+from pitboss.model.session import Claimed, ClaimRequest, Session, SessionInfo
+from pitboss.model.task import Claim, NewTask, Token
+from pitboss.testing.conformance import Store
+from pitboss.testing.conformance.outcomes import FINAL, transition_for
+from tests.conformance.arena import Arena
+from tests.conformance.contestants import Open
+
+HANDLERS = ("a", "b", "c")
+QUEUES = ("q1", "q2", "q3")
+SECOND = 1_000_000
+PERIODS = [None, None, 5 * SECOND, 60 * SECOND]
+# One longest window for all: what a queue remembers of its past is then the same whoever changes what.
+RATES = ["1/5s", "3/5s", "1/1s,2/5s"]
+STEPS = ["1us", "999999us", "1s", "4999999us", "5s", "16s", "61m"]
+FILTERS = [
+    "",
+    "queue:q1",
+    "state:failed,cancelled",
+    "task:a -queue:q2",
+    "args.n:1",
+    "tag:t*",
+    "attempts:>0",
+    "priority:<1",
+    "reason:*",
+    "wait:>1s",
+    "losses:>0",
+    "key:k1",
+]
+
+
+class Acts:
+    """Picks are any numbers: they are taken modulo what there is."""
+
+    def __init__(self, engines: dict[str, Open]) -> None:
+        self.arena = Arena(engines)
+        self.ids = IdMaker(self.arena.clock.now, Random(3).getrandbits)
+        self.known: list[NewTask] = []
+        self.claims: list[Claim] = []
+        self.sessions: list[Session] = []
+
+    def end(self) -> None:
+        try:
+            self.arena.compare_the_rest()
+        finally:
+            self.arena.close()
+
+    def begin(self) -> None:
+        self._register(["a", "b"])
+        for handlers, ttl in ((("a", "b"), 3600), (("a",), 15), ((), 3600)):
+            self._open_session(SessionInfo(host="h", handlers=handlers, ttl=ttl * SECOND))
+
+    def put(self, chosen: list[dict[str, Any]], repeat: int | None, parent: int | None) -> None:
+        tasks = [NewTask(id=self.ids(), parent=self._id(parent), **one) for one in chosen]
+        if repeat is not None and self.known:
+            tasks.insert(repeat % len(tasks), self.known[repeat % len(self.known)])
+        self.arena.act(lambda store: store.put(tasks))
+        self.known += tasks
+
+    def work(self, who: int, request: tuple[Any, Any], word: Any) -> None:
+        """Claim, and say the same of all that was claimed."""
+        self.settle([self._settlement(claim, *word) for claim in self._claim(who, request)])
+
+    def put_and_work(self, chosen: list[dict[str, Any]], request: tuple[Any, Any], word: Any) -> None:
+        self.put(chosen, None, None)
+        self.work(0, request, word)
+
+    def claim(self, who: int, request: tuple[Any, Any]) -> None:
+        self._claim(who, request)
+
+    def say_of_any_claim(self, said: list[tuple[int, bool, Any]]) -> None:
+        """Settle claims that may be over long since, several times in one call."""
+        pools = [(self.claims[-3:] if recent else self.claims, which, word) for which, recent, word in said]
+        self.settle([self._settlement(pool[which % len(pool)], *word) for pool, which, word in pools if pool])
+
+    def say_with_a_forged_token(self, which: int, word: Any, who: int, number: int) -> None:
+        known = self.claims[which % len(self.claims)]
+        forged = msgspec.structs.replace(known, token=Token(self._session(who), number))
+        self.settle([self._settlement(forged, *word)])
+
+    def live(self, who: int, act: str, info: SessionInfo) -> None:
+        number = self._session(who)
+        match act:
+            case "renew":
+                self.arena.act(lambda store: store.renew(number, f'{{"w":{who}}}' if who % 2 else None))
+            case "end":
+                self.arena.act(lambda store: store.end_session(number))
+            case "open":
+                self._open_session(info)
+        self.arena.act(lambda store: store.reclaim())
+
+    def operate(self, wanted: Filter, act: str, limit: int, choice: bool, age: int | None) -> None:
+        match act:
+            case "cancel":
+                self.arena.act(lambda store: store.cancel(wanted, reason="told so" * choice, limit=limit))
+            case "retry":
+                self.arena.act(lambda store: store.retry(wanted, keep_attempts=choice, limit=limit), revived=True)
+            case "prune":
+                before = None if age is None else self.arena.clock.now() - age
+                # Which tasks a limit leaves is the engine's choice, so there is none here.
+                self.arena.act(lambda store: store.prune(wanted, before=before))
+            case "read":
+                self.arena.act(lambda store: _two_pages(store, wanted, choice))
+
+    def configure(self, act: str, queue: str, change: QueueChange, names: list[str]) -> None:
+        match act:
+            case "queue":
+                self.arena.act(lambda store: store.change_queue(queue, change))
+            case "register":
+                self._register(names)
+            case "forget":
+                self.arena.act(lambda store: store.forget(names))
+            case "wish":
+                self.arena.act(lambda store: store.wish(queue, change.by and "1", by=change.by))
+
+    def time_passes(self, step: str) -> None:
+        self.arena.clock.advance(step)
+
+    def settle(self, settlements: list[Settlement]) -> None:
+        self.arena.act(lambda store: store.settle(settlements))
+
+    def _claim(self, who: int, asked: tuple[Any, Any]) -> list[Claim]:
+        request = ClaimRequest(session=self._session(who), slots=asked[0], handlers=asked[1])
+        claimed = self.arena.act(lambda store: store.claim(request))
+        claims = claimed.claims if isinstance(claimed, Claimed) else []
+        self.claims += claims
+        return claims
+
+    def _settlement(
+        self, claim: Claim, name: str, follow: dict[str, Any] | None, ran: int | None, worker: str | None
+    ) -> Settlement:
+        follow_ups = (NewTask(id=self.ids(), parent=claim.id, **follow),) if follow and name in FINAL else ()
+        self.known += follow_ups
+        transition = transition_for(name, claim, self.arena.clock.now(), follow_ups)
+        return Settlement(id=claim.id, token=claim.token, transition=transition, worker=worker, ran=ran)
+
+    def _register(self, names: list[str]) -> None:
+        self.arena.act(lambda store: store.register([HandlerInfo(name=name) for name in names]))
+
+    def _open_session(self, info: SessionInfo) -> None:
+        self.sessions.append(self.arena.act(lambda store: store.open_session(info)))
+
+    def _session(self, pick: int) -> int:
+        return self.sessions[pick % len(self.sessions)].number
+
+    def _id(self, pick: int | None) -> str | None:
+        return self.known[pick % len(self.known)].id if self.known and pick is not None else None
+
+
+async def _two_pages(store: Store, wanted: Filter, oldest_first: bool) -> list[Any]:
+    first = await store.find(wanted, limit=3, oldest_first=oldest_first)
+    count = await store.count(wanted)
+    if first.next is None:
+        return [first.tasks, count]
+    rest = await store.find(wanted, limit=3, oldest_first=oldest_first, after=first.next)
+    return [first.tasks, count, rest.tasks, rest.next is None]

@@ -1,0 +1,129 @@
+"""A long seeded walk through the acts: deeper than hypothesis goes in the same time, though nothing shrinks it."""
+
+from random import Random
+from typing import Any
+
+from pitboss.model.filter import parsed
+from pitboss.model.limits import rate
+from pitboss.model.queue import QueueChange
+from pitboss.model.session import SessionInfo, Slot
+from pitboss.model.task import Unique
+from pitboss.testing.conformance.outcomes import OUTCOMES
+from tests.conformance.acts import FILTERS, HANDLERS, PERIODS, QUEUES, RATES, SECOND, Acts
+
+WEIGHTS = {
+    "put": 5,
+    "work": 6,
+    "claim": 3,
+    "say_of_any_claim": 4,
+    "say_with_a_forged_token": 1,
+    "live": 4,
+    "operate": 4,
+    "configure": 2,
+    "time_passes": 6,
+}
+
+
+class Walk:
+    """Chooses acts and their arguments; the same seed walks the same way on every engine."""
+
+    def __init__(self, acts: Acts, seed: int) -> None:
+        self.acts, self.dice = acts, Random(seed)
+        self.taken: list[str] = []
+
+    def go(self, steps: int) -> None:
+        self.acts.begin()
+        for _ in range(steps):
+            (name,) = self.dice.choices(list(WEIGHTS), list(WEIGHTS.values()))
+            self.taken.append(name)
+            getattr(self, f"_{name}")()
+
+    def _put(self) -> None:
+        repeat, parent = self._sometimes(self._pick()), self._sometimes(self._pick())
+        self.acts.put([self._options() for _ in range(self.dice.randint(1, 4))], repeat, parent)
+
+    def _work(self) -> None:
+        self.acts.work(self._worker(), self._request(), self._word())
+
+    def _claim(self) -> None:
+        self.acts.claim(self._worker(), self._request())
+
+    def _say_of_any_claim(self) -> None:
+        words = [(self._pick(), self.dice.random() < 0.7, self._word()) for _ in range(self.dice.randint(1, 4))]
+        self.acts.say_of_any_claim(words)
+
+    def _say_with_a_forged_token(self) -> None:
+        if self.acts.claims:
+            self.acts.say_with_a_forged_token(self._pick(), self._word(), self._pick(), self.dice.randint(0, 3))
+
+    def _live(self) -> None:
+        handlers = self.dice.choice([("a", "b"), ("a",), ("c",), ()])
+        ttl = self.dice.choice([5, 15, 3600]) * SECOND
+        act = self.dice.choices(["renew", "end", "open", "reclaim"], [4, 1, 2, 4])[0]
+        self.acts.live(self._pick(), act, SessionInfo(host="h", handlers=handlers, ttl=ttl))
+
+    def _operate(self) -> None:
+        act = self.dice.choices(["cancel", "retry", "prune", "read"], [2, 5, 1, 3])[0]
+        limit, age = self.dice.choice([1000, 2]), self.dice.choice([None, 0, 5 * SECOND])
+        self.acts.operate(parsed(self.dice.choice(FILTERS)), act, limit, self.dice.random() < 0.5, age)
+
+    def _configure(self) -> None:
+        act = self.dice.choices(["queue", "register", "forget", "wish"], [4, 3, 1, 1])[0]
+        names = self.dice.sample(HANDLERS, self.dice.randint(0, 2))
+        self.acts.configure(act, self.dice.choice(QUEUES), self._change(), names)
+
+    def _time_passes(self) -> None:
+        steps = ["1us", "999999us", "1s", "4999999us", "5s", "16s", "61m"]
+        self.acts.time_passes(self.dice.choices(steps, [3, 3, 5, 3, 5, 2, 0.2])[0])
+
+    def _options(self) -> dict[str, Any]:
+        dice = self.dice
+        chosen: dict[str, Any] = {"handler": dice.choice("aaabbc"), "queue": dice.choice(QUEUES)}
+        possible: dict[str, list[Any]] = {
+            "priority": [-1, 0, 1],
+            "delay": [0, 1, SECOND, 5 * SECOND, 20 * SECOND],
+            "unique": [Unique(key, period) for key in ("k1", "k2") for period in PERIODS],
+            "max_attempts": [1, 2],
+            "expires_in": [1, SECOND, 15 * SECOND],
+            "tags": [(), ("t1",), ("t1", "u")],
+            "params": ['{"n":1}', '{"n":"1"}', "[]", '"é"'],
+        }
+        return chosen | {name: dice.choice(values) for name, values in possible.items() if dice.random() < 0.3}
+
+    def _request(self) -> tuple[Any, Any]:
+        handlers = self.dice.choice([None, None, "abc", "ab", "a"])
+        slots = tuple(self._slot() for _ in range(self.dice.choice([1, 1, 2, 3])))
+        return slots, None if handlers is None else frozenset(handlers)
+
+    def _slot(self) -> Slot:
+        queues = self.dice.choice([None, None, QUEUES, ("q1",), ("q2", "q3"), ("q3", "q3"), ()])
+        return Slot(free=self.dice.choice([3, 1, 1, 0]), ahead=self.dice.choice([0, 0, 2]), queues=queues)
+
+    def _word(self) -> tuple[str, dict[str, Any] | None, int | None, str | None]:
+        dice = self.dice
+        return (
+            dice.choice(OUTCOMES),
+            self._sometimes(self._options()),
+            dice.choice([None, 0, 10]),
+            dice.choice([None, "w1"]),
+        )
+
+    def _change(self) -> QueueChange:
+        match self.dice.randint(0, 3):
+            case 0:
+                return QueueChange(paused=self.dice.random() < 0.4, by=self.dice.choice([None, "ann"]))
+            case 1:
+                return QueueChange(capacity=self.dice.choice([None, 1, 3, 8]))
+            case 2:
+                return QueueChange(rate=rate(self.dice.choice(RATES)))
+        return QueueChange(paused=False, capacity=None)
+
+    def _worker(self) -> int:
+        """Mostly the latest session, which is likely to live."""
+        return len(self.acts.sessions) - 1 if self.dice.random() < 0.6 else self._pick()
+
+    def _pick(self) -> int:
+        return self.dice.randrange(1_000_000)
+
+    def _sometimes(self, value: Any) -> Any:
+        return value if self.dice.random() < 0.3 else None
