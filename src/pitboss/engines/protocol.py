@@ -168,8 +168,8 @@ class Ledger(Protocol):
 
 @runtime_checkable
 class Control(Protocol):
-    """What operators do to tasks, one or many. Each call changes at most `limit` tasks, the oldest first;
-    `more` asks for a repeat."""
+    """What operators do to tasks, one or many. Each call changes at most `limit` tasks; `more` asks for a repeat.
+    Cancel and retry begin with the oldest task, prune where it likes."""
 
     async def cancel(self, wanted: Filter, *, reason: str = "", limit: int = 1000) -> Changed:
         """Waiting tasks are cancelled (`changed`); running ones are marked and their session told (`asked`)."""
