@@ -1,10 +1,11 @@
 """The six verbs on PostgreSQL, opening and closing, and puts inside a caller's own transaction."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from psycopg import AsyncConnection, Connection
+from psycopg.errors import UniqueViolation
 
 from pitboss.engines.postgres import schema, upkeep
 from pitboss.engines.postgres.bell import Bell
@@ -12,7 +13,7 @@ from pitboss.engines.postgres.claim import Rated, claim, grouped
 from pitboss.engines.postgres.desk import Desk
 from pitboss.engines.postgres.link import STEADY_PLANS, Link
 from pitboss.engines.postgres.put import Shut, put, put_locked
-from pitboss.engines.postgres.script import Script, Statements
+from pitboss.engines.postgres.script import Statements
 from pitboss.engines.postgres.settle import settle, simple
 from pitboss.engines.postgres.within import put_within
 from pitboss.engines.protocol import Clock, Failpoint, Settlement, Verdict
@@ -75,22 +76,22 @@ class PostgresEngine(Desk):
         now, ring = self._now(), self._bell.may_ring_now()
         if not tasks:
             return []
-        placed = await self._placed(tasks, lambda: put(self._say, tasks, now, ring=ring), now, ring)
+        placed = await self._placed(tasks, now, ring)
         if not ring:
             ready = zip(tasks, placed, strict=True)
             self._bell.ring_soon({task.queue for task, one in ready if one.created and one.state is State.PENDING})
         self._reach("put.after")
         return placed
 
-    async def _placed(
-        self, tasks: Sequence[NewTask], open_put: Callable[[], Script[list[Placed]]], now: int | None, ring: bool
-    ) -> list[Placed]:
+    async def _placed(self, tasks: Sequence[NewTask], now: int | None, ring: bool) -> list[Placed]:
         queues = {task.queue for task in tasks}
         if self._bounded.isdisjoint(queues):
             try:
-                return await self._writing.call(open_put)
+                return await self._writing.call(lambda: put(self._say, tasks, now, ring=ring, careful=False))
             except Shut:
                 self._bounded |= queues
+            except UniqueViolation:
+                pass  # somebody else has just put one of these: the way below meets it
         return await self._writing.call(
             lambda: put_locked(self._say, tasks, now, ring=ring),
             transaction=True,

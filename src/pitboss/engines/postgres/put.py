@@ -11,6 +11,12 @@ from pitboss.model.task import NewTask, Placed
 
 _ROUNDS = 10
 _LONGEST_PAYLOAD = 7000
+# ON CONFLICT writes every row in two steps; where trying again answers an error, a look beforehand is cheaper.
+_CAREFUL = {"unless_there": "", "or_meet": "ON CONFLICT (id) DO NOTHING"}
+_FAST = {
+    "unless_there": "(SELECT true FROM {schema}.tasks AS there WHERE there.id = new.id) IS NULL AND",
+    "or_meet": "",
+}
 
 
 class Shut(Exception):
@@ -18,20 +24,29 @@ class Shut(Exception):
 
 
 def put(
-    say: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool, locked: bool = False
+    say: Statements,
+    tasks: Sequence[NewTask],
+    now: Moment | None,
+    *,
+    ring: bool,
+    locked: bool = False,
+    careful: bool = True,
 ) -> Script[list[Placed]]:
     """Create each task or meet the one that is there; raises `Shut` if a queue has a capacity and is not locked.
+
+    Not `careful`: faster, and an error if somebody else puts one of the ids at the same time.
 
     Each round creates what is the first of its id and key within the call; what is left has either met somebody, or
     whom it would have met is gone by now and it tries again.
     """
     placed: list[Placed | None] = [None] * len(tasks)
     left = list(range(len(tasks)))
+    text = say.text("put", **(_CAREFUL if careful else _FAST)).replace("{schema}", say.quoted)
     for _ in range(_ROUNDS):
         if not left:
             return [one for one in placed if one is not None]
         round_ = _distinct(tasks, left)
-        rows = yield say.ask("put", now, **_columns([tasks[i] for i in round_], ring=ring, locked=locked))
+        rows = yield say.asked(text, now, **_columns([tasks[i] for i in round_], ring=ring, locked=locked))
         if not rows[0][4]:
             raise Shut
         _note_created(rows, tasks, round_, placed)

@@ -5,7 +5,6 @@ of the engine's own and on a caller's connection, sync or async.
 """
 
 from collections.abc import Generator, Mapping, Sequence
-from importlib import resources
 from typing import Any, NamedTuple, TypeVar
 
 from psycopg import AsyncCursor, Cursor, sql
@@ -35,7 +34,7 @@ async def run(cursor: AsyncCursor[Row], script: Script[T]) -> T:
         ask = next(script)
         while True:
             await cursor.execute(ask.sql.encode(), ask.values)
-            ask = script.send(await cursor.fetchall() if cursor.description else [])
+            ask = script.send(await cursor.fetchall() if _has_rows(cursor) else [])
     except StopIteration as end:
         answer: T = end.value
         return answer
@@ -46,10 +45,15 @@ def run_sync(cursor: Cursor[Row], script: Script[T]) -> T:
         ask = next(script)
         while True:
             cursor.execute(ask.sql.encode(), ask.values)
-            ask = script.send(cursor.fetchall() if cursor.description else [])
+            ask = script.send(cursor.fetchall() if _has_rows(cursor) else [])
     except StopIteration as end:
         answer: T = end.value
         return answer
+
+
+def _has_rows(cursor: Cursor[Row] | AsyncCursor[Row]) -> bool:
+    # Not `description`: the driver makes an object for every column to answer that.
+    return cursor.pgresult is not None and cursor.pgresult.nfields > 0
 
 
 def adapted(adapters: AdaptersMap) -> None:
@@ -71,7 +75,11 @@ class Statements:
         }
 
     def ask(self, name: str, now: Moment | None = None, /, **values: object) -> Ask:
-        return Ask(self._texts[name], {"now": now, "channel": self.channel, **values})
+        return self.asked(self._texts[name], now, **values)
+
+    def asked(self, text: str, now: Moment | None = None, /, **values: object) -> Ask:
+        """A text made with `text`, with its values by name."""
+        return Ask(text, {"now": now, "channel": self.channel, **values})
 
     def text(self, name: str, **parts: str) -> str:
         """A statement with places for parts of SQL, such as a filter's condition."""
@@ -84,11 +92,6 @@ class Statements:
         """The numbered changes of the schema, by name, in order."""
         found = statements.load(f"{__package__}.migrations")
         return {name: found[name].replace("{schema}", self.quoted) for name in sorted(found)}
-
-    def fresh_schema(self) -> str:
-        """The whole schema of a new store, as a person reads it."""
-        text = resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
-        return text.replace("{schema}", self.quoted)
 
 
 def _compact(text: str) -> str:

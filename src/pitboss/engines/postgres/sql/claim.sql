@@ -46,10 +46,11 @@ WITH clock AS MATERIALIZED (
             AND (NOT %(fresh)s::boolean OR losses = 0)
         ORDER BY priority, id
         LIMIT CASE WHEN (SELECT count(*) FROM lanes) = 1 THEN room
-            ELSE (SELECT share FROM shares WHERE shares.name = lanes.name) END
+            ELSE coalesce((SELECT share FROM shares WHERE shares.name = lanes.name), 0) END
         FOR UPDATE SKIP LOCKED
     ) AS t
     WHERE (SELECT alive AND snag IS NULL FROM gate)
+    LIMIT %(wanted)s
 ), verdict AS MATERIALIZED (
     SELECT CASE
         WHEN bool_or(odd) AND NOT %(choosy)s::boolean THEN 'odd'
@@ -66,12 +67,12 @@ WITH clock AS MATERIALIZED (
     INSERT INTO {schema}.count_deltas (queue, state, n)
     SELECT queue, state, sign * n FROM (SELECT queue, count(*) AS n FROM given GROUP BY queue) AS moved,
         (VALUES ('pending', -1), ('running', 1)) AS change (state, sign)
-)
-SELECT now, alive, coalesce(gate.snag, verdict.snag) AS snag, (
-    SELECT min(run_at) FROM lanes, LATERAL (
+), next AS MATERIALIZED (
+    SELECT min(run_at) AS due FROM clock, lanes, LATERAL (
         SELECT run_at FROM {schema}.tasks
         WHERE state = 'scheduled' AND queue = name AND run_at > now ORDER BY run_at LIMIT 1
-    ) AS next
-) AS next_due, given.*
-FROM clock CROSS JOIN gate CROSS JOIN verdict LEFT JOIN given ON true
+    ) AS soonest
+)
+SELECT now, alive, coalesce(gate.snag, verdict.snag), next.due, given.*
+FROM clock CROSS JOIN gate CROSS JOIN verdict CROSS JOIN next LEFT JOIN given ON true
 ORDER BY given.priority, given.id

@@ -40,8 +40,8 @@ WITH clock AS MATERIALIZED (
         SELECT coalesce(now + delay, run_at) AS due,
             handler = ANY (ARRAY(SELECT name FROM {schema}.handlers WHERE name = ANY (%(known)s::text[]))) AS known
     ) AS derived
-    WHERE (SELECT open FROM gate) AND (unique_key IS NULL OR new.id IN (SELECT task FROM taken))
-    ON CONFLICT (id) DO NOTHING
+    WHERE {unless_there} (SELECT open FROM gate) AND (unique_key IS NULL OR new.id IN (SELECT task FROM taken))
+    {or_meet}
     RETURNING id, queue, state
 ), tally AS MATERIALIZED (
     SELECT queue, state, count(*) AS n FROM made GROUP BY queue, state

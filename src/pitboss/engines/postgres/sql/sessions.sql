@@ -1,6 +1,4 @@
 SELECT number, host, boot_id, pid, kind, handlers, ttl, opened_at, expires_at, ended, snapshot
-FROM {schema}.sessions AS s
+FROM {schema}.sessions
 WHERE expires_at + 3600000000 > coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
-    OR number = (SELECT max(number) FROM {schema}.sessions)
-    OR EXISTS (SELECT FROM {schema}.tasks WHERE state = 'running' AND session = s.number)
 ORDER BY number

@@ -1,3 +1,4 @@
+-- Judged by what the snapshot shows; a row that was changed since has another place, is not written, and is judged again.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ), alive AS MATERIALIZED (
@@ -34,7 +35,7 @@ WITH clock AS MATERIALIZED (
     ) AS i LEFT JOIN LATERAL (
         SELECT ctid AS place, session, claim, state, outcome, cancel_asked, attempts,
             CASE WHEN i.ran IS NULL THEN started_at ELSE (SELECT now FROM clock) - i.ran END AS started
-        FROM {schema}.tasks WHERE id = i.id FOR UPDATE
+        FROM {schema}.tasks WHERE id = i.id
     ) AS t ON true
 ), reported AS (
     UPDATE {schema}.tasks AS t SET progress = j.progress, note = j.note
@@ -54,7 +55,8 @@ WITH clock AS MATERIALIZED (
         finished_at = CASE WHEN over THEN now END
     FROM judged AS j, clock, LATERAL (SELECT j.state IN ('completed', 'failed', 'cancelled') AS over) AS o
     WHERE t.ctid = j.place AND j.verdict = 'apply'
-    RETURNING j.*, over, t.queue
+    RETURNING j.ord, j.id, j.claim, j.attempts, j.started, j.session, j.outcome, j.worker, j.error, j.flags, j.state,
+        over, t.queue
 ), recorded AS (
     INSERT INTO {schema}.attempts (task, claim, attempt, started_at, ended_at, session, outcome, worker, error)
     SELECT id, claim, attempts + 1, coalesce(started, now), now, session, outcome, worker, error

@@ -1,0 +1,88 @@
+"""The schema: made once however many open the store, equal to the one that is written down, and never a newer one."""
+
+import asyncio
+from importlib.resources import files
+
+import psycopg
+import pytest
+
+from pitboss.engines.postgres import PostgresEngine
+from pitboss.model.errors import InvalidInput, SchemaMismatch
+from tests.engines.postgres.yard import Yard
+
+pytestmark = pytest.mark.fresh_loop
+
+_COLUMNS = """
+SELECT table_name, column_name, ordinal_position, data_type, is_nullable, column_default, is_identity
+FROM information_schema.columns WHERE table_schema = %s
+"""
+_INDEXES = "SELECT tablename, indexname, replace(indexdef, %s || '.', '') FROM pg_indexes WHERE schemaname = %s"
+_CONSTRAINTS = """
+SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
+WHERE connamespace = %s::regnamespace
+"""
+_OPTIONS = "SELECT relname, reloptions FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind IN ('r', 'i')"
+
+
+def _described(connection: psycopg.Connection, schema: str) -> list[list[str]]:
+    answers = [
+        connection.execute(_COLUMNS, [schema]).fetchall(),
+        connection.execute(_INDEXES, [schema, schema]).fetchall(),
+        connection.execute(_CONSTRAINTS, [schema]).fetchall(),
+        connection.execute(_OPTIONS, [schema]).fetchall(),
+    ]
+    return [sorted(str(row).replace(f"{schema}.", "") for row in answer) for answer in answers]
+
+
+async def test_migrated_equals_fresh(yard: Yard) -> None:
+    fresh = files("pitboss.engines.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
+    with psycopg.connect(yard.dsn) as connection:
+        connection.execute("CREATE SCHEMA fresh")
+        connection.execute(fresh.replace("{schema}", "fresh").encode(), prepare=False)
+        assert _described(connection, "pitboss") == _described(connection, "fresh")
+
+
+async def test_many_openers_make_one_schema(postgres_dsn: str) -> None:
+    engines = [PostgresEngine(postgres_dsn, listen=False) for _ in range(8)]
+    await asyncio.gather(*(engine.open() for engine in engines))
+    with psycopg.connect(postgres_dsn) as connection:
+        assert connection.execute("SELECT count(*), max(version) FROM pitboss.migrations").fetchone() == (1, 1)
+    assert await engines[0].schema_version() == (1, 1)
+    assert await engines[0].upgrade() == []
+    for engine in engines:
+        await engine.close()
+
+
+async def test_a_newer_store_is_refused(yard: Yard) -> None:
+    with psycopg.connect(yard.dsn, autocommit=True) as connection:
+        connection.execute("INSERT INTO pitboss.migrations (version, name) VALUES (999, 'from the future')")
+    late = PostgresEngine(yard.dsn)
+    with pytest.raises(SchemaMismatch, match="999"):
+        await late.open()
+    await late.close()
+
+
+async def test_two_schemas_side_by_side_know_nothing_of_each_other(yard: Yard) -> None:
+    other = await yard.open(schema="Other_One")
+    await yard.engine.put([yard.new()])
+    assert await other.queues() == []
+    assert [queue.name for queue in await yard.engine.queues()] == ["default"]
+
+
+async def test_a_ring_stays_within_its_schema(yard: Yard) -> None:
+    other = await yard.open(schema="other")
+    await yard.engine.put([yard.new()])
+    assert await yard.engine.wait(None, 5)
+    assert not await other.wait(None, 0.05)
+
+
+async def test_a_schema_s_name_is_checked() -> None:
+    with pytest.raises(InvalidInput):
+        PostgresEngine("", schema='x"; DROP TABLE tasks; --')
+
+
+async def test_an_unopened_store_says_so(postgres_dsn: str) -> None:
+    engine = PostgresEngine(postgres_dsn)
+    with pytest.raises(SchemaMismatch):
+        await engine.queues()
+    await engine.close()
