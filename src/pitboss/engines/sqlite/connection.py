@@ -60,4 +60,6 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_MILLIS}")
     connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    # Savepoints keep the pages that they may have to restore in a temporary file otherwise: one for every request.
+    connection.execute("PRAGMA temp_store = MEMORY")
     return connection
