@@ -40,8 +40,8 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
             return stores.memory()
         if engine == "sqlite":
             return stores.sqlite(tmp_path / f"{next(numbers)}.db")
-        schema = "".join(char if char.isalnum() else "_" for char in request.node.name)
-        return stores.postgres(request.getfixturevalue("fault_database"), f"{schema}_{next(numbers)}"[-60:])
+        schema = "".join(char if char.isalnum() else "_" for char in request.node.callspec.id)
+        return stores.postgres(request.getfixturevalue("fault_database"), f"{schema}_{next(numbers)}")
 
     return make
 
