@@ -12,10 +12,11 @@ MODULES := $(shell find src -name '*.py' -print -quit)
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test check fmt docs clean postgres
+.PHONY: help setup test soak check fmt docs clean postgres strace
 
 help:
 	@echo 'make test    run the tests on real servers (ARGS= goes to pytest)'
+	@echo 'make soak    run the long reliability proofs and print their figures (about 15 minutes)'
 	@echo 'make check   lint, format, types, import contracts, file checks'
 	@echo 'make fmt     format the code and fix what can be fixed'
 	@echo 'make docs    build the documentation into site/'
@@ -30,8 +31,15 @@ $(READY): pyproject.toml
 postgres:
 	@scripts/setup.sh postgres
 
-test: $(READY) postgres
+strace:
+	@scripts/setup.sh strace
+
+test: $(READY) postgres strace
 	@$(BIN)/python -m pytest $(ARGS)
+
+# ARGS="power-loss crowd" runs only these.
+soak: $(READY) postgres strace
+	@$(BIN)/python -m benchmarks.soak $(ARGS)
 
 check: $(READY)
 	@$(BIN)/ruff check $(PATHS)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Brings a machine that has only Python, make and apt to the point where the checks and tests run.
-# Usage: scripts/setup.sh venv|postgres      Says nothing when there is nothing to do.
+# Usage: scripts/setup.sh venv|postgres|strace      Says nothing when there is nothing to do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -52,8 +52,16 @@ setup_postgres() {
     apt_install postgresql
 }
 
+# Records what the embedded store writes, for the tests that take its power away.
+setup_strace() {
+    command -v strace >/dev/null && return
+    say "installing strace"
+    apt_install strace
+}
+
 case "${1:-}" in
     venv) PYTHON=${PYTHON:-python3} setup_venv ;;
     postgres) setup_postgres ;;
-    *) echo "usage: $0 venv|postgres" >&2; exit 2 ;;
+    strace) setup_strace ;;
+    *) echo "usage: $0 venv|postgres|strace" >&2; exit 2 ;;
 esac
