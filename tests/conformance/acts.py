@@ -10,7 +10,7 @@ import msgspec
 
 from pitboss.engines.protocol import Settlement
 from pitboss.model.filter import Filter
-from pitboss.model.ids import IdMaker
+from pitboss.model.ids import IdMaker, TaskId
 from pitboss.model.queue import HandlerInfo, QueueChange
 from pitboss.model.session import Claimed, ClaimRequest, Session, SessionInfo
 from pitboss.model.task import Claim, NewTask, Token
@@ -45,8 +45,11 @@ FILTERS = [
 class Acts:
     """Picks are any numbers: they are taken modulo what there is."""
 
-    def __init__(self, engines: dict[str, Open]) -> None:
+    def __init__(self, engines: dict[str, Open], *, prompt: bool = True) -> None:
+        """Not `prompt`: an engine may cancel expired tasks and hold those of unknown handlers later than the oracle.
+        The contract leaves that open, so nothing expires then and every claim knows all handlers."""
         self.arena = Arena(engines)
+        self.prompt = prompt
         self.ids = IdMaker(self.arena.clock.now, Random(3).getrandbits)
         self.known: list[NewTask] = []
         self.claims: list[Claim] = []
@@ -64,7 +67,7 @@ class Acts:
             self._open_session(SessionInfo(host="h", handlers=handlers, ttl=ttl * SECOND))
 
     def put(self, chosen: list[dict[str, Any]], repeat: int | None, parent: int | None) -> None:
-        tasks = [NewTask(id=self.ids(), parent=self._id(parent), **one) for one in chosen]
+        tasks = [self._new(one, self._id(parent)) for one in chosen]
         if repeat is not None and self.known:
             tasks.insert(repeat % len(tasks), self.known[repeat % len(self.known)])
         self.arena.act(lambda store: store.put(tasks))
@@ -133,7 +136,7 @@ class Acts:
         self.arena.act(lambda store: store.settle(settlements))
 
     def _claim(self, who: int, asked: tuple[Any, Any]) -> list[Claim]:
-        request = ClaimRequest(session=self._session(who), slots=asked[0], handlers=asked[1])
+        request = ClaimRequest(session=self._session(who), slots=asked[0], handlers=asked[1] if self.prompt else None)
         claimed = self.arena.act(lambda store: store.claim(request))
         claims = claimed.claims if isinstance(claimed, Claimed) else []
         self.claims += claims
@@ -142,10 +145,14 @@ class Acts:
     def _settlement(
         self, claim: Claim, name: str, follow: dict[str, Any] | None, ran: int | None, worker: str | None
     ) -> Settlement:
-        follow_ups = (NewTask(id=self.ids(), parent=claim.id, **follow),) if follow and name in FINAL else ()
+        follow_ups = (self._new(follow, claim.id),) if follow and name in FINAL else ()
         self.known += follow_ups
         transition = transition_for(name, claim, self.arena.clock.now(), follow_ups)
         return Settlement(id=claim.id, token=claim.token, transition=transition, worker=worker, ran=ran)
+
+    def _new(self, options: dict[str, Any], parent: TaskId | None) -> NewTask:
+        kept = {name: value for name, value in options.items() if self.prompt or name != "expires_in"}
+        return NewTask(id=self.ids(), parent=parent, **kept)
 
     def _register(self, names: list[str]) -> None:
         self.arena.act(lambda store: store.register([HandlerInfo(name=name) for name in names]))

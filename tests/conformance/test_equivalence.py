@@ -22,7 +22,8 @@ from tests.conformance.walk import Walk
 from tests.servers.postgres import PostgresServer
 
 EXAMPLES = {"memory": 40, "sqlite": 12, "postgres": 4}
-STEPS_OF_WALK = {"memory": 400, "sqlite": 200, "postgres": 100}
+STEPS_OF_WALK = {"memory": 400, "sqlite": 300, "postgres": 150}
+PROMPT = ("memory", "sqlite")
 LONG = settings.get_current_profile_name() == "long"
 options = st.fixed_dictionaries(
     {"handler": st.sampled_from("aaabbc"), "queue": st.sampled_from(QUEUES)},
@@ -74,10 +75,11 @@ class Equivalence(RuleBasedStateMachine):
     """Hypothesis leaves kinds of acts out at random, so acts that need each other share a rule."""
 
     engines: ClassVar[dict[str, Open]] = {}
+    prompt: ClassVar[bool] = True
 
     def __init__(self) -> None:
         super().__init__()
-        self.acts = Acts(self.engines)
+        self.acts = Acts(self.engines, prompt=self.prompt)
 
     def teardown(self) -> None:
         self.acts.end()
@@ -155,6 +157,7 @@ def test_any_acts_in_any_order(contestant: tuple[str, Open]) -> None:
 
     class Match(Equivalence):
         engines: ClassVar[dict[str, Open]] = {"oracle": open_memory, name: opening}
+        prompt: ClassVar[bool] = name in PROMPT
 
     run_state_machine_as_test(
         Match,
@@ -172,7 +175,7 @@ def test_any_acts_in_any_order(contestant: tuple[str, Open]) -> None:
 @pytest.mark.parametrize("seed", range(1000 if LONG else 2))
 def test_a_long_walk(contestant: tuple[str, Open], seed: int) -> None:
     name, opening = contestant
-    acts = Acts({"oracle": open_memory, name: opening})
+    acts = Acts({"oracle": open_memory, name: opening}, prompt=name in PROMPT)
     try:
         Walk(acts, seed).go(STEPS_OF_WALK[name])
     finally:
