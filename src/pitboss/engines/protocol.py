@@ -96,7 +96,8 @@ class Engine(Protocol):
         queues without a rate. Paused queues give nothing. A queue with a rate gives only what every window still
         allows; each claim is a start, and stays counted whatever comes of it. A task past its expiry is not given but
         cancelled (reason "expired"). A task whose handler is not among the request's handlers is not given; if no
-        live session knows the handler (`SessionInfo.handlers`), it becomes held (reason "handler"). A claimed task is
+        live session knows the handler (`SessionInfo.handlers`), it becomes held (reason "handler"). An engine sees to
+        such tasks where they stand in the way of what it gives and may leave others to a later claim. A claimed task is
         `running`, its claim number one higher; reason, progress and note are cleared. `next_due` is the earliest
         moment at which a scheduled task of these queues falls due or a window of a queue with pending tasks opens
         (paused queues do not count); None if there is no such moment.
