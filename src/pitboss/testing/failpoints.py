@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Literal
 
-from pitboss.model.errors import StoreUnavailable
+from pitboss.model.errors import InvalidInput, StoreUnavailable
 
 Action = Literal["kill", "lost", "delay"]
 VERBS = ("put", "claim", "renew", "settle", "reclaim")
@@ -48,6 +48,12 @@ class Failpoints:
 
     def plan(self, name: str, action: Action, *, nth: int = 1, seconds: float = 0.0) -> None:
         """Do this at the nth hit of the name, counted from now; once."""
+        if name not in names(sql=True):
+            raise InvalidInput(
+                f"there is no failpoint {name!r:.80}",
+                why="a fault at a place that no engine reaches would never bite, and the test would prove nothing",
+                fix=f"use one of {', '.join(names(sql=True))}",
+            )
         self._plans[name] = (action, self.hits[name] + nth, seconds)
 
     def heal(self) -> None:
