@@ -114,12 +114,13 @@ class Engine(Protocol):
         """Write what came of claims; each one as a whole: state, attempt, counters, follow-up tasks, unique key.
 
         Applied only if the task is running under exactly this token and the session is alive; else refused and told
-        so, and nothing of it is written. Repeating an applied settlement is answered as applied and writes nothing. A
-        transition to `running` only reports progress; the claim goes on. One refusal does not touch the others. A
-        task that somebody asked to cancel does not go back to waiting: it becomes cancelled instead. A finished state
-        counts as an attempt, waiting only if the transition is charged. A run that ends in waiting is recorded in the
-        history if the transition says so; one that finishes the task always is. Follow-up tasks are put in the same
-        act, as `put` would, except that they may overfill a queue.
+        so, and nothing of it is written. Repeating an applied settlement is answered as applied and writes nothing,
+        until the task is claimed again. A transition to `running` only reports progress; the claim goes on. One
+        refusal does not touch the others. They take effect one after the other: those of one task in the order asked,
+        others in the engine's order. A task that somebody asked to cancel does not go back to waiting: it becomes
+        cancelled instead. A finished state counts as an attempt, waiting only if the transition is charged. A run that
+        ends in waiting is recorded in the history if the transition says so; one that finishes the task always is.
+        Follow-up tasks are put in the same act, as `put` would, except that they may overfill a queue.
         """
 
     async def reclaim(self, limit: int = 1000) -> Reclaimed:
