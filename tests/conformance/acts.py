@@ -46,8 +46,8 @@ class Acts:
     """Picks are any numbers: they are taken modulo what there is."""
 
     def __init__(self, engines: dict[str, Open], *, prompt: bool = True) -> None:
-        """Not `prompt`: an engine may cancel expired tasks and hold those of unknown handlers later than the oracle.
-        The contract leaves that open, so nothing expires then and every claim knows all handlers."""
+        """Not `prompt`: an engine may cancel expired tasks, hold those of unknown handlers and put follow-ups of one
+        call in another order than the oracle. The contract leaves that open; such acts are left out then."""
         self.arena = Arena(engines)
         self.prompt = prompt
         self.ids = IdMaker(self.arena.clock.now, Random(3).getrandbits)
@@ -145,6 +145,8 @@ class Acts:
     def _settlement(
         self, claim: Claim, name: str, follow: dict[str, Any] | None, ran: int | None, worker: str | None
     ) -> Settlement:
+        if follow and not self.prompt:
+            follow = {option: value for option, value in follow.items() if option != "unique"}
         follow_ups = (self._new(follow, claim.id),) if follow and name in FINAL else ()
         self.known += follow_ups
         transition = transition_for(name, claim, self.arena.clock.now(), follow_ups)
