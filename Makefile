@@ -12,7 +12,7 @@ MODULES := $(shell find src -name '*.py' -print -quit)
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test soak check fmt docs clean postgres strace
+.PHONY: help setup test soak check fmt docs clean postgres strace pgbouncer
 
 help:
 	@echo 'make test    run the tests on real servers (ARGS= goes to pytest)'
@@ -34,7 +34,10 @@ postgres:
 strace:
 	@scripts/setup.sh strace
 
-test: $(READY) postgres strace
+pgbouncer:
+	@scripts/setup.sh pgbouncer
+
+test: $(READY) postgres strace pgbouncer
 	@$(BIN)/python -m pytest $(ARGS)
 
 # ARGS="power-loss crowd" runs only these.

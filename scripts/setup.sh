@@ -59,9 +59,25 @@ setup_strace() {
     apt_install strace
 }
 
+# Stands before PostgreSQL in some tests, which start their own. The policy keeps the package from starting its
+# service, and goes away again; one that is there already decides by itself.
+setup_pgbouncer() {
+    command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] && return
+    say "installing pgbouncer (its service is not started)"
+    local policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+        as_root chmod +x "$policy"
+        # shellcheck disable=SC2064  # expanded now: the local is gone when the trap runs
+        trap "as_root rm -f '$policy'" EXIT
+    fi
+    apt_install pgbouncer
+}
+
 case "${1:-}" in
     venv) PYTHON=${PYTHON:-python3} setup_venv ;;
     postgres) setup_postgres ;;
     strace) setup_strace ;;
-    *) echo "usage: $0 venv|postgres|strace" >&2; exit 2 ;;
+    pgbouncer) setup_pgbouncer ;;
+    *) echo "usage: $0 venv|postgres|strace|pgbouncer" >&2; exit 2 ;;
 esac

@@ -45,9 +45,9 @@ async def test_a_freed_key_is_taken_by_one(yard: Yard) -> None:
     for _ in range(5):
         await yard.engine.put([yard.new(unique=Unique("again"))])
         claims = (await yard.claim(1)).claims
-        settled = yard.engine.settle(ends(claims))
-        puts = [engine.put([yard.new(unique=Unique("again"))]) for engine in engines * 3]
-        _, *answers = await asyncio.gather(settled, *puts)
+        settled = asyncio.create_task(yard.engine.settle(ends(claims)))
+        answers = await asyncio.gather(*(engine.put([yard.new(unique=Unique("again"))]) for engine in engines * 3))
+        await settled
         created = {one.id for (one,) in answers if one.created}
         assert len(created) <= 1
         assert await yard.engine.count(by(key="again", state=("pending", "running"))) == len(created)

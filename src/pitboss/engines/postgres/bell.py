@@ -19,9 +19,10 @@ ANY = "*"
 _SELF = "!"
 _POLL = 0.5
 _PROBE_EVERY = 15.0
-_PROBE_WITHIN = 3.0
+_PROBE_WITHIN = 1.0
 _REST = 0.005
 _LISTEN_AGAIN = 0.2
+_TRY_AGAIN = 60.0
 
 
 class Bell:
@@ -32,11 +33,9 @@ class Bell:
         channel: str,
         connect: Callable[[], Awaitable[AsyncConnection[Row]]],
         notify: Callable[[str], Awaitable[None]],
-        *,
-        probe_every: float = _PROBE_EVERY,
     ) -> None:
         self._channel, self._connect, self._notify = channel, connect, notify
-        self._probe_every = probe_every
+        self._probe_every, self._try_again = _PROBE_EVERY, _TRY_AGAIN
         self.hears = False
         self._rung: set[str] = set()
         self._waiters: set[asyncio.Event] = set()
@@ -46,9 +45,7 @@ class Bell:
         self._last_sent = 0.0
 
     async def open(self) -> None:
-        connection = await self._listening()
-        if connection is not None:
-            self._listener = asyncio.create_task(self._listen(connection), name="pitboss doorbell")
+        self._listener = asyncio.create_task(self._listen(await self._listening()), name="pitboss doorbell")
 
     async def close(self) -> None:
         if self._later is not None:
@@ -144,29 +141,36 @@ class Bell:
         self.ring(said.split(","))
         return False
 
-    async def _listen(self, connection: AsyncConnection[Row]) -> None:
-        found: AsyncConnection[Row] | None = connection
+    async def _listen(self, connection: AsyncConnection[Row] | None) -> None:
         while True:
-            try:
-                if found is not None:
-                    await self._follow(found)
-            except (psycopg.Error, PitbossError, OSError):
-                pass
-            finally:
-                self.hears = False
-                if found is not None:
-                    await found.close()
-            self.ring([ANY])
-            await asyncio.sleep(_LISTEN_AGAIN)
-            with suppress(psycopg.Error, PitbossError, OSError):
-                found = None
-                found = await self._listening()
+            pause = self._try_again
+            if connection is not None:
+                await self._follow(connection)
+                self.ring([ANY])
+                pause = _LISTEN_AGAIN
+            await asyncio.sleep(pause)
+            connection = await self._listening_at_last()
+            if connection is not None:
                 self.ring([ANY])
 
-    async def _follow(self, connection: AsyncConnection[Row]) -> None:
-        """Pass on what is heard, until the connection no longer hears its own ring."""
+    async def _listening_at_last(self) -> AsyncConnection[Row] | None:
+        """As `_listening`, however long the server is away."""
         while True:
-            async for notice in connection.notifies(timeout=self._probe_every):
-                self._take(notice.payload)
-            if not await self._hears_itself(connection):
-                return
+            try:
+                return await self._listening()
+            except (psycopg.Error, PitbossError, OSError):
+                await asyncio.sleep(_LISTEN_AGAIN)
+
+    async def _follow(self, connection: AsyncConnection[Row]) -> None:
+        """Pass on what is heard, until the connection breaks or no longer hears its own ring."""
+        try:
+            while True:
+                async for notice in connection.notifies(timeout=self._probe_every):
+                    self._take(notice.payload)
+                if not await self._hears_itself(connection):
+                    return
+        except (psycopg.Error, PitbossError, OSError):
+            return
+        finally:
+            self.hears = False
+            await connection.close()

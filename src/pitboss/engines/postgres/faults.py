@@ -12,6 +12,7 @@ PREPARED_GONE = frozenset({"26000", "42P05", "08P01"})
 # The connection leads to a server that no longer takes writes, or will end: do not use it again.
 BREAKS = frozenset({"25006", "57P01", "57P02", "57P03"})
 _MISSING = frozenset({"3F000", "42P01", "42703"})
+_PASSING = ("starting up", "shutting down", "recovery", "too many", "reserved for", "no more connections")
 _SLOW = frozenset({"57014", "55P03"})
 
 
@@ -54,6 +55,12 @@ def unreachable(dsn: str, error: psycopg.Error) -> PitbossError:
 def is_refused_option(error: psycopg.Error) -> bool:
     """A pooler that does not pass settings on says so when one connects."""
     return "startup parameter" in str(error)
+
+
+def may_pass(error: psycopg.Error) -> bool:
+    """Whether connecting again in a moment may succeed. A server that refuses us for good says FATAL and why."""
+    text = str(error)
+    return "FATAL" not in text or any(sign in text for sign in _PASSING)
 
 
 def _lost(error: psycopg.Error) -> PitbossError:

@@ -17,7 +17,15 @@ import psycopg
 from psycopg import AsyncConnection, conninfo
 from psycopg.pq import TransactionStatus
 
-from pitboss.engines.postgres.faults import BREAKS, PREPARED_GONE, RETRIED, is_refused_option, translated, unreachable
+from pitboss.engines.postgres.faults import (
+    BREAKS,
+    PREPARED_GONE,
+    RETRIED,
+    is_refused_option,
+    may_pass,
+    translated,
+    unreachable,
+)
 from pitboss.engines.postgres.script import Row, Script, T, adapted, run
 from pitboss.model.errors import StoreUnavailable
 
@@ -162,7 +170,7 @@ class Link:
             except psycopg.OperationalError as error:
                 if is_refused_option(error) and not self._by_transaction:
                     self._settle_for_transactions()
-                elif loop.time() + pause > give_up or error.sqlstate:
+                elif loop.time() + pause > give_up or not may_pass(error):
                     raise unreachable(self._dsn, error) from error
                 else:
                     await asyncio.sleep(pause)

@@ -1,0 +1,63 @@
+"""Behind PgBouncer in transaction mode every transaction may have another server connection: no settings stay, prepared
+statements are lost, and LISTEN hears nothing."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from pitboss.engines.postgres import PostgresEngine
+from pitboss.model.queue import QueueChange
+from pitboss.model.states import State
+from pitboss.model.task import Unique
+from tests.engines.postgres.yard import Yard, ends
+from tests.servers.pgbouncer import PgBouncer
+from tests.servers.postgres import PostgresServer
+
+pytestmark = pytest.mark.fresh_loop(limit=60)
+
+
+@pytest.fixture(params=["", "ignore_startup_parameters = options"], ids=["refuses options", "drops options"])
+def bouncer(request: pytest.FixtureRequest, postgres_server: PostgresServer) -> Iterator[PgBouncer]:
+    with PgBouncer(postgres_server, request.param) as bouncer:
+        yield bouncer
+
+
+@pytest.fixture
+def yard(bouncer: PgBouncer, postgres_dsn: str) -> Yard:
+    return Yard(bouncer.dsn(postgres_dsn))
+
+
+async def test_many_engines_work_through_few_connections(yard: Yard) -> None:
+    engines = [yard.engine, *await yard.open_many(4)]
+    await yard.engine.change_queue("small", QueueChange(capacity=100))
+
+    async def work(engine: PostgresEngine) -> int:
+        done = 0
+        for turn in range(10):
+            await engine.put([*yard.news(5), yard.new(unique=Unique(str(turn)))])
+            await engine.put([yard.new(queue="small")])
+            claims = (await yard.claim(7, engine)).claims
+            done += sum(verdict.applied for verdict in await engine.settle(ends(claims)))
+        return done
+
+    done = sum(await asyncio.gather(*map(work, engines)))
+    finished = sum(queue.counts.get(State.COMPLETED, 0) for queue in await yard.engine.queues())
+    assert done == finished > 100
+    await yard.assert_figures()
+
+
+async def test_time_limits_hold_there_too(yard: Yard) -> None:
+    def script():  # type: ignore[no-untyped-def]
+        return (
+            yield yard.engine._say.asked("SELECT current_setting('lock_timeout'), current_setting('enable_seqscan')")
+        )
+
+    assert await yard.engine._writing.call(script) == [("5s", "off")]
+    assert await yard.count("SELECT count(*) FROM pg_settings WHERE name = 'enable_seqscan' AND setting = 'on'") == 1
+
+
+async def test_a_waiter_looks_again_by_itself(yard: Yard) -> None:
+    assert not yard.engine._bell.hears
+    assert not await yard.engine.wait(None, 0.05)
+    assert await yard.engine.wait(None, 5)
