@@ -197,6 +197,9 @@ class Scene:
             for work in (self._enqueue, self._operate, self._sweep, self._trouble):
                 group.create_task(work())
         await self._heal()
+        # Once a stopped dispatcher left a task behind that waited for its own wake-up.
+        await asyncio.sleep(1)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
         return check(self.history, await final(self.client)) + await self._left()
 
     async def _new_manager(self) -> Manager:
