@@ -1,20 +1,24 @@
 """Pitboss: durable tasks, supervised workers, rate-limited resources, in one place."""
 
-from pitboss.app import App
-from pitboss.client.context import Context, ctx
-from pitboss.client.handle import Handle
-from pitboss.model.errors import (
-    InvalidInput,
-    NotFound,
-    PitbossError,
-    QueueFull,
-    StoreUnavailable,
-    TaskFailed,
-    TimedOutWaiting,
-)
-from pitboss.model.policy import Backoff, Rule
-from pitboss.model.signals import Cancel, Fail, Retry, Snooze
-from pitboss.model.states import State
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pitboss.app import App
+    from pitboss.client.context import Context, ctx
+    from pitboss.client.handle import Handle
+    from pitboss.model.errors import (
+        InvalidInput,
+        NotFound,
+        PitbossError,
+        QueueFull,
+        StoreUnavailable,
+        TaskFailed,
+        TimedOutWaiting,
+    )
+    from pitboss.model.policy import Backoff, Rule
+    from pitboss.model.signals import Cancel, Fail, Retry, Snooze
+    from pitboss.model.states import State
 
 __all__ = [
     "App",
@@ -36,3 +40,22 @@ __all__ = [
     "TimedOutWaiting",
     "ctx",
 ]
+
+# Loaded at first use: the command line stands in this package too, and its help should not wait for what it does not
+# need. A type checker sees the imports above.
+_HOMES = {
+    "pitboss.app": ("App",),
+    "pitboss.client.context": ("Context", "ctx"),
+    "pitboss.client.handle": ("Handle",),
+    "pitboss.model.policy": ("Backoff", "Rule"),
+    "pitboss.model.signals": ("Cancel", "Fail", "Retry", "Snooze"),
+    "pitboss.model.states": ("State",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = next((module for module, names in _HOMES.items() if name in names), "pitboss.model.errors")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value

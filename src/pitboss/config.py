@@ -131,16 +131,20 @@ def load(*, store: str | None = None) -> Settings:
 
 def loaded(given: Mapping[str, Any] | None = None, *, code_store: str | None = None) -> Loaded:
     """All layers merged. `given` is the command line's; what is None there was not given."""
+    here = Path.cwd()
     told = {key: value for key, value in (given or {}).items() if value is not None}
-    file, notes = _file_layer(Path.cwd())
+    file, notes = _file_layer(here)
     layers = [
         Layer("command line", told, {key: f"--{key.replace('_', '-')}" for key in told if key != "app"}),
         _environment_layer(),
         *([file.layer] if file else []),
         Layer("code", {"store": code_store} if code_store else {}, {"": "App(…)"}),
         # Like a path in the file: a default that moved with the working folder would open another store there.
-        Layer("default", {"store": _anchored_store(DEFAULT_STORE, file.folder)} if file else {}),
+        Layer("default", {"store": _anchored_store(DEFAULT_STORE, file.folder if file else here)}),
     ]
+    for layer in layers:
+        if isinstance(layer.values.get("store"), str):
+            layer.values["store"] = _anchored_store(layer.values["store"], here)
     sources = {key: layer for layer in reversed(layers) for key in layer.values}
     settings = _checked({key: layer.values[key] for key, layer in sources.items()}, sources)
     origins = {key: sources[key].where(key) if key in sources else "default" for key in flat(settings.model_dump())}

@@ -1,0 +1,152 @@
+"""Where words go: data to stdout, messages to stderr; tables and colour for a person, plain text for a pipe."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pitboss.cli.words import clean
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+DOCUMENT_VERSION = 1
+_GAP = 2
+_LABEL = 12
+_STYLES = {
+    "completed": "green",
+    "failed": "red",
+    "running": "cyan",
+    "held": "yellow",
+    "scheduled": "blue",
+    "cancelled": "bright_black",
+    "paused": "yellow",
+    "alive": "green",
+    "gone": "bright_black",
+    "healthy": "green",
+    "attention": "yellow",
+    "unhealthy": "red",
+}
+
+
+class Column(NamedTuple):
+    """`drop` above 0 lets a narrow terminal leave the column out, the highest first; `fills` takes the room left."""
+
+    title: str
+    right: bool = False
+    drop: int = 0
+    fills: bool = False
+
+
+class Screen:
+    """The two streams of one command."""
+
+    def __init__(self, *, color: bool = True, debug: bool = False) -> None:
+        self.color, self.debug = color, debug
+
+    @cached_property
+    def out(self) -> "Console":
+        return self._console(stderr=False)
+
+    @cached_property
+    def err(self) -> "Console":
+        return self._console(stderr=True)
+
+    @property
+    def interactive(self) -> bool:
+        """True if a person can answer."""
+        return sys.stdin is not None and sys.stdin.isatty()
+
+    def line(self, text: str = "", style: str | None = None) -> None:
+        """A line of data. Long lines are for the terminal to wrap, so that a copy of them is whole."""
+        self.out.print(clean(text), style=style, soft_wrap=True)
+
+    def note(self, text: str) -> None:
+        """A line for the person, not for the pipe."""
+        self.err.print(clean(text), soft_wrap=True)
+
+    def heading(self, text: str) -> None:
+        self.out.print()
+        self.out.print(clean(text), style="bold")
+
+    def document(self, values: dict[str, Any], *, compact: bool = False) -> None:
+        """One JSON document, with the version of its form."""
+        import msgspec
+
+        data = msgspec.json.encode({"version": DOCUMENT_VERSION, **values})
+        text = data if compact else msgspec.json.format(data, indent=2)
+        sys.stdout.write(text.decode() + "\n")
+        sys.stdout.flush()
+
+    def facts(self, pairs: Iterable[tuple[str, str | None]]) -> None:
+        """Labels and values; a value that is None or empty is left out."""
+        for label, value in pairs:
+            if value:
+                first, *rest = clean(value).split("\n")
+                self.line(f"{label:<{_LABEL}} {first}", _STYLES.get(first))
+                for text in rest:
+                    self.line(f"{'':<{_LABEL}} {text}")
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+        """Rows under headings. A terminal gets what fits; a pipe gets everything."""
+        cells = [[clean(cell).replace("\n", " ") for cell in row] for row in rows]
+        if self.out.is_terminal:
+            self._rich_table(columns, cells)
+        else:
+            self._plain_table(columns, cells)
+
+    def _plain_table(self, columns: Sequence[Column], rows: list[list[str]]) -> None:
+        titles = [column.title.upper() for column in columns]
+        widths = _widths(titles, rows)
+        for row in (titles, *rows):
+            padded = (
+                cell.rjust(width) if column.right else cell.ljust(width)
+                for cell, width, column in zip(row, widths, columns, strict=True)
+            )
+            self.line((" " * _GAP).join(padded).rstrip())
+
+    def _rich_table(self, columns: Sequence[Column], rows: list[list[str]]) -> None:
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        shown = _fitting(columns, rows, self.out.width)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+        for index in shown:
+            column = columns[index]
+            table.add_column(
+                Text(column.title),
+                justify="right" if column.right else "left",
+                overflow="ellipsis",
+                no_wrap=True,
+                ratio=1 if column.fills else None,
+            )
+        for row in rows:
+            table.add_row(*(Text(row[index], style=_STYLES.get(row[index], "")) for index in shown))
+        self.out.print(table)
+
+    def _console(self, *, stderr: bool) -> "Console":
+        from rich.console import Console
+
+        return Console(stderr=stderr, highlight=False, markup=False, emoji=False, no_color=None if self.color else True)
+
+
+def _widths(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max([len(title), *(len(row[index]) for row in rows)]) for index, title in enumerate(titles)]
+
+
+def _fitting(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """The columns to show: those that may go, go while the table is too wide."""
+    widths = _widths([column.title for column in columns], rows)
+    shown = list(range(len(columns)))
+    for index in sorted(shown, key=lambda one: -columns[one].drop):
+        needed = sum(min(widths[one], _least(columns[one])) + _GAP for one in shown)
+        if needed <= width or not columns[index].drop:
+            break
+        shown.remove(index)
+    return shown
+
+
+def _least(column: Column) -> int:
+    """How narrow a column may get before another one has to go."""
+    return 20 if column.fills else 60

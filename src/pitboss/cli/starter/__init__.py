@@ -1,0 +1,1 @@
+"""What `pitboss init` writes."""

@@ -1,0 +1,80 @@
+"""One task on one page."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from pitboss.cli.screen import Screen
+from pitboss.cli.words import ago, local, took
+from pitboss.model.duration import Moment, spoken
+from pitboss.model.task import Attempt, Task, TaskError
+
+_LONG = 100
+
+
+def draw_task(screen: Screen, task: Task, attempts: Sequence[Attempt], because: str, now: Moment) -> None:
+    """What it is, where it is and why, what it was given and gave back, and every run."""
+    screen.facts([("task", task.handler), ("id", task.id), ("state", task.state), ("why", because)])
+    screen.facts([("progress", _progress(task)), ("params", _json(task.params)), ("result", _json(task.result))])
+    screen.facts(_policy(task))
+    screen.facts(
+        (label, _when(moment, now))
+        for label, moment in (
+            ("created", task.created_at),
+            ("due", task.run_at),
+            ("started", task.started_at),
+            ("finished", task.finished_at),
+            ("expires", task.expires_at),
+        )
+    )
+    for attempt in attempts:
+        screen.heading(_headline(attempt, now))
+        if attempt.error is not None:
+            _draw_error(screen, attempt.error)
+    if task.error is not None and not any(attempt.error for attempt in attempts):
+        screen.heading("Last error")
+        _draw_error(screen, task.error)
+
+
+def _policy(task: Task) -> list[tuple[str, str | None]]:
+    tries = f"{task.attempts} of {task.max_attempts}" if task.max_attempts is not None else str(task.attempts)
+    lost = f"; lost {task.losses} times" if task.losses else ""
+    return [
+        ("queue", f"{task.queue}, priority {task.priority}" if task.priority else task.queue),
+        ("attempts", f"{tries}{lost}"),
+        ("timeout", None if task.timeout is None else spoken(task.timeout)),
+        ("key", task.unique_key),
+        ("tags", ", ".join(task.tags)),
+        ("parent", task.parent),
+        ("worker", task.worker),
+    ]
+
+
+def _headline(attempt: Attempt, now: Moment) -> str:
+    where = f" in {attempt.worker}" if attempt.worker else ""
+    ran = took(attempt.ended_at - attempt.started_at)
+    return f"Run {attempt.claim}: {attempt.outcome} after {ran}{where}, {ago(attempt.ended_at, now)}"
+
+
+def _draw_error(screen: Screen, error: TaskError) -> None:
+    name = error.type or error.category
+    screen.line(f"  {name}: {error.message.strip()}", "red")
+    for line in error.traceback.rstrip().splitlines():
+        screen.line(f"  {line}")
+
+
+def _progress(task: Task) -> str | None:
+    if task.progress is None:
+        return None
+    return f"{task.progress} %  {task.note or ''}".rstrip()
+
+
+def _json(text: str | None) -> str | None:
+    """On one line while it is short."""
+    if text is None or len(text) <= _LONG:
+        return text
+    return msgspec.json.format(text, indent=2)
+
+
+def _when(moment: Moment | None, now: Moment) -> str | None:
+    return None if moment is None else f"{local(moment)} ({ago(moment, now)})"
