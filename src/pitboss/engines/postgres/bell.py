@@ -46,6 +46,8 @@ class Bell:
 
     async def open(self) -> None:
         self._listener = asyncio.create_task(self._listen(await self._listening()), name="pitboss doorbell")
+        # A task that is cancelled before its first step never closes what it was given: let it take that step.
+        await asyncio.sleep(0)
 
     async def close(self) -> None:
         if self._later is not None:
