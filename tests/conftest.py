@@ -3,8 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.servers.postgres import PostgresServer
+
+# `--hypothesis-profile=long` looks much further; here, because pytest wants to know the name before it reads the tests.
+settings.register_profile("long", max_examples=2_000, deadline=None)
 
 
 @pytest.fixture(scope="session")
