@@ -1,0 +1,95 @@
+"""PostgreSQL killed, cut off and halted in the middle of work: every task ends exactly once, and no attempt is lost."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
+
+import psutil
+import psycopg
+import pytest
+
+from pitboss.engines.postgres import PostgresEngine
+from tests.faults.shop import Outcomes, Shop
+from tests.servers.postgres import PostgresServer
+
+TASKS = 5000
+SECONDS = 8.0
+Trouble = Callable[[PostgresServer], None]
+
+
+def killed(server: PostgresServer) -> None:
+    """kill -9 of the postmaster and of everything that it started; then a start, which recovers."""
+    server.kill9()
+    server.start()
+
+
+def cut_off(server: PostgresServer) -> None:
+    """All connections are ended by the server, three times in a row."""
+    for _ in range(3):
+        assert _terminate_all(server.dsn) >= 5
+        time.sleep(0.2)
+
+
+def halted(server: PostgresServer) -> None:
+    """The whole server stands still for 3 s, as on a host that swaps or is being moved."""
+    family = [psutil.Process(server.pid), *psutil.Process(server.pid).children(recursive=True)]
+    for process in family:
+        process.send_signal(signal.SIGSTOP)
+    try:
+        time.sleep(3)
+    finally:
+        for process in family:
+            process.send_signal(signal.SIGCONT)
+
+
+def _terminate_all(dsn: str) -> int:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        rows = connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        ).fetchall()
+    return len(rows)
+
+
+async def _shop(dsn: str, times: int, strikes: "SimpleQueue[Future[None] | None]") -> Outcomes:
+    """Ask for a strike each time that another part of the tasks has ended."""
+    try:
+        async with Shop(lambda: PostgresEngine(dsn)) as shop:
+            putting = asyncio.create_task(shop.enqueue(TASKS, SECONDS))
+            for part in range(1, times + 1):
+                await shop.until_ended(TASKS * part // (times + 2), 60)
+                strike: Future[None] = Future()
+                strikes.put(strike)
+                await asyncio.wrap_future(strike)
+            await putting
+            await shop.finished(TASKS, 60)
+            return await shop.closed()
+    finally:
+        strikes.put(None)
+
+
+def troubled(server: PostgresServer, dsn: str, trouble: Trouble, times: int) -> Outcomes:
+    """The shop works in a thread: the server is the child of the thread that starts it, and ends with that."""
+    strikes: SimpleQueue[Future[None] | None] = SimpleQueue()
+    with ThreadPoolExecutor(1) as pool:
+        shop = pool.submit(lambda: asyncio.run(_shop(dsn, times, strikes)))
+        while strike := strikes.get():
+            try:
+                trouble(server)
+                strike.set_result(None)
+            except BaseException as error:
+                strike.set_exception(error)
+        return shop.result()
+
+
+@pytest.mark.parametrize(("trouble", "times"), [(killed, 3), (cut_off, 6), (halted, 1)])
+def test_every_task_ends_once(trouble: Trouble, times: int, postgres_server: PostgresServer, postgres_dsn: str) -> None:
+    outcomes = troubled(postgres_server, postgres_dsn, trouble, times)
+    assert outcomes.faults == []
+    assert outcomes.put == outcomes.ended == TASKS
+    assert outcomes.lost_sessions == 0
+    if trouble is not halted:
+        assert outcomes.unknown_calls > 0, "the trouble hit nothing"
