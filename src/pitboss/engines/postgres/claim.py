@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from pitboss.engines.postgres.habit import Habit
 from pitboss.engines.postgres.rows import claim as claim_of
 from pitboss.engines.postgres.rows import names, numbers, texts
 from pitboss.engines.postgres.script import Row, Script, Statements
@@ -14,6 +15,7 @@ from pitboss.model.task import Claim
 
 _PROMOTED_AT_ONCE = 5000
 _ROUNDS = 20
+_LOOK_BEYOND = 1000
 
 
 class Rated(Exception):
@@ -61,12 +63,15 @@ def grouped(slots: Sequence[Slot]) -> list[Group]:
     return groups
 
 
-def claim(say: Statements, request: ClaimRequest, now: Moment | None, *, locked: bool) -> Script[Claimed]:
-    """Fill the slots in order. Not `locked`: raises `Rated` when a queue has a rate; that needs a transaction."""
+def claim(say: Statements, request: ClaimRequest, now: Moment | None, mixed: Habit, *, locked: bool) -> Script[Claimed]:
+    """Fill the slots in order. Not `locked`: raises `Rated` when a queue has a rate; that needs a transaction.
+
+    `mixed` remembers where tasks for other sessions stood in front.
+    """
     claims: list[Claim] = []
     moments: list[Moment] = []
     for group in grouped(request.slots) or [Group(0, [], "{}")]:
-        work = _Work(say, request, group, now)
+        work = _Work(say, request, group, now, mixed)
         found, next_due = yield from (work.rated() if locked else work.plain())
         claims += found
         moments += [] if next_due is None else [next_due]
@@ -76,7 +81,8 @@ def claim(say: Statements, request: ClaimRequest, now: Moment | None, *, locked:
 class _Work:
     """One group of one request."""
 
-    def __init__(self, say: Statements, request: ClaimRequest, group: Group, now: Moment | None) -> None:
+    def __init__(self, say: Statements, request: ClaimRequest, group: Group, now: Moment | None, mixed: Habit) -> None:
+        self.mixed = mixed
         self.say, self.request, self.group, self.now = say, request, group, now
         self.handlers = None if request.handlers is None else names(request.handlers)
         self.rooms: dict[str, int] = {}
@@ -138,6 +144,7 @@ class _Work:
         return [claim_of(row, session, answer.now, place) for row, place in zip(answer.tasks, places, strict=False)]
 
     def _ask(self, pick: Pick) -> Script[_Answer]:
+        pick = pick._replace(choosy=self.mixed.holds([(self.group.queues, self.handlers)]))
         for _ in range(_ROUNDS):
             rows = yield self.say.ask("claim", self.now, **self._values(pick))
             now, alive, snag, next_due = rows[0][:4]
@@ -169,15 +176,18 @@ class _Work:
             asked = self.say.ask("promote", self.now, queues=self.group.queues, limit=_PROMOTED_AT_ONCE)
             ((moved,),) = yield asked
             return pick._replace(promote=moved >= _PROMOTED_AT_ONCE)
-        ((moved,),) = yield self.say.ask(
-            "tidy",
-            self.now,
-            queues=self.group.queues,
-            handlers=self.handlers,
-            wanted=pick.wanted,
-        )
-        # Nothing to tidy, and still odd: tasks for other sessions stand in front.
-        return pick._replace(choosy=moved == 0)
+        if (yield from self._tidy(pick.wanted)):
+            return pick
+        # Nothing to tidy, and still odd: tasks for other sessions stand in front, and may hide some that nobody knows.
+        yield from self._tidy(pick.wanted + _LOOK_BEYOND)
+        self.mixed.note([(self.group.queues, self.handlers)])
+        return pick._replace(choosy=True)
+
+    def _tidy(self, depth: int) -> Script[int]:
+        asked = self.say.ask("tidy", self.now, queues=self.group.queues, handlers=self.handlers, wanted=depth)
+        ((moved,),) = yield asked
+        number: int = moved
+        return number
 
 
 class _Lost(Exception):

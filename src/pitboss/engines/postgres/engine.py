@@ -11,6 +11,7 @@ from pitboss.engines.postgres import schema, upkeep
 from pitboss.engines.postgres.bell import Bell
 from pitboss.engines.postgres.claim import Rated, claim, grouped
 from pitboss.engines.postgres.desk import Desk
+from pitboss.engines.postgres.habit import Habit
 from pitboss.engines.postgres.link import STEADY_PLANS, Link
 from pitboss.engines.postgres.put import Shut, put, put_locked
 from pitboss.engines.postgres.script import Statements
@@ -48,9 +49,7 @@ class PostgresEngine(Desk):
         self._failpoint = failpoint
         self._listen = listen
         self._bell = Bell(say.channel, writing.connect, self._notify)
-        # Hints, not truths: what the last look at these queues said, to spare a statement that would be refused.
-        self._bounded: set[str] = set()
-        self._rated: set[str | None] = set()
+        self._bounded, self._rated, self._mixed = Habit(), Habit(), Habit()
 
     async def open(self) -> None:
         found, wanted = await self.schema_version()
@@ -85,11 +84,11 @@ class PostgresEngine(Desk):
 
     async def _placed(self, tasks: Sequence[NewTask], now: int | None, ring: bool) -> list[Placed]:
         queues = {task.queue for task in tasks}
-        if self._bounded.isdisjoint(queues):
+        if not self._bounded.holds(queues):
             try:
                 return await self._writing.call(lambda: put(self._say, tasks, now, ring=ring, careful=False))
             except Shut:
-                self._bounded |= queues
+                self._bounded.note(queues)
             except UniqueViolation:
                 pass  # somebody else has just put one of these: the way below meets it
         return await self._writing.call(
@@ -101,17 +100,16 @@ class PostgresEngine(Desk):
     async def claim(self, request: ClaimRequest) -> Claimed:
         self._reach("claim.before")
         now = self._now()
-        groups = grouped(request.slots)
-        alone = not groups[1:] and not any(group.queues in self._rated for group in groups)
+        lanes = [group.queues for group in grouped(request.slots)]
         claimed: Claimed | None = None
-        if alone:
+        if not lanes[1:] and not self._rated.holds(lanes):
             try:
-                claimed = await self._writing.call(lambda: claim(self._say, request, now, locked=False))
+                claimed = await self._writing.call(lambda: claim(self._say, request, now, self._mixed, locked=False))
             except Rated:
-                self._rated |= {group.queues for group in groups}
+                self._rated.note(lanes)
         if claimed is None:
             claimed = await self._writing.call(
-                lambda: claim(self._say, request, now, locked=True),
+                lambda: claim(self._say, request, now, self._mixed, locked=True),
                 transaction=True,
                 before_commit=lambda: self._reach("claim.commit"),
             )

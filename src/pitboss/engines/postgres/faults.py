@@ -20,11 +20,7 @@ def translated(error: psycopg.Error) -> Exception:
     """The error that the engine raises in its place."""
     state = error.sqlstate or ""
     if isinstance(error, psycopg.DataError) or state.startswith("22"):
-        return InvalidInput(
-            "the store cannot hold a value of this call",
-            why=_first_line(error),
-            fix="check ids, texts (no NUL characters) and numbers (64 bits)",
-        )
+        return unstorable(_first_line(error))
     if state in _MISSING:
         return SchemaMismatch(
             "the store's tables are not there, or not as this version knows them",
@@ -40,6 +36,14 @@ def translated(error: psycopg.Error) -> Exception:
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError):
         return _lost(error)
     return error
+
+
+def unstorable(why: str) -> InvalidInput:
+    return InvalidInput(
+        "the store cannot hold a value of this call",
+        why=why,
+        fix="check ids, texts (no NUL, no lone surrogates) and numbers (64 bits)",
+    )
 
 
 def unreachable(dsn: str, error: psycopg.Error) -> PitbossError:

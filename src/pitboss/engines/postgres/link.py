@@ -25,6 +25,7 @@ from pitboss.engines.postgres.faults import (
     may_pass,
     translated,
     unreachable,
+    unstorable,
 )
 from pitboss.engines.postgres.script import Row, Script, T, adapted, run
 from pitboss.model.errors import StoreUnavailable
@@ -93,6 +94,8 @@ class Link:
             except psycopg.Error as error:
                 if not await self._may_repeat(error) or attempt + 1 == _RETRIES:
                     raise translated(error) from error
+            except UnicodeEncodeError as error:
+                raise unstorable(str(error)) from error
         raise AssertionError
 
     async def connect(self) -> AsyncConnection[Row]:

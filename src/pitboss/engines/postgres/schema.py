@@ -1,8 +1,6 @@
 """The store's tables and their version: numbered changes, each applied exactly once however many processes open it."""
 
-from collections.abc import Generator
-
-from pitboss.engines.postgres.script import Ask, Row, Script, Statements
+from pitboss.engines.postgres.script import Ask, Script, Statements
 from pitboss.model.errors import SchemaMismatch
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('pitboss migrations of ' || %(schema)s, 0))"
@@ -34,13 +32,13 @@ def wanted(say: Statements) -> int:
 def upgrade(say: Statements) -> Script[list[str]]:
     """Apply what is missing, within one transaction; names of what was applied. Refuses a newer store."""
     yield Ask(_LOCK, {"schema": say.schema})
-    yield from _run_text(_TABLE.replace("{schema}", say.quoted))
+    yield Ask(_TABLE.strip().replace("{schema}", say.quoted))
     found = yield from version(say)
     check(found, wanted(say))
     applied = []
     for name, text in say.migrations().items():
         if _number(name) > found:
-            yield from _run_text(text)
+            yield Ask(text.strip().removesuffix(";"))
             insert = f"INSERT INTO {say.quoted}.migrations (version, name) VALUES (%(version)s, %(name)s)"
             yield Ask(insert, {"version": _number(name), "name": name})
             applied.append(name)
@@ -54,12 +52,6 @@ def check(found: int, known: int) -> None:
             why="a newer release of Pitboss has opened this store",
             fix="upgrade Pitboss on this machine, or use another schema for this release",
         )
-
-
-def _run_text(text: str) -> Generator[Ask, list[Row], None]:
-    for statement in text.split(";\n"):
-        if statement.strip():
-            yield Ask(statement, {})
 
 
 def _number(name: str) -> int:

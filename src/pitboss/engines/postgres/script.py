@@ -20,10 +20,14 @@ Row = tuple[Any, ...]
 
 
 class Ask(NamedTuple):
-    """One statement with its values."""
+    """One statement with its values; without values it may be several."""
 
     sql: str
-    values: Mapping[str, object] | Sequence[object]
+    values: Mapping[str, object] | Sequence[object] | None = None
+
+    @property
+    def prepare(self) -> bool | None:
+        return None if self.values is not None else False
 
 
 Script = Generator[Ask, list[Row], T]
@@ -33,7 +37,7 @@ async def run(cursor: AsyncCursor[Row], script: Script[T]) -> T:
     try:
         ask = next(script)
         while True:
-            await cursor.execute(ask.sql.encode(), ask.values)
+            await cursor.execute(ask.sql.encode(), ask.values, prepare=ask.prepare)
             ask = script.send(await cursor.fetchall() if _has_rows(cursor) else [])
     except StopIteration as end:
         answer: T = end.value
@@ -44,7 +48,7 @@ def run_sync(cursor: Cursor[Row], script: Script[T]) -> T:
     try:
         ask = next(script)
         while True:
-            cursor.execute(ask.sql.encode(), ask.values)
+            cursor.execute(ask.sql.encode(), ask.values, prepare=ask.prepare)
             ask = script.send(cursor.fetchall() if _has_rows(cursor) else [])
     except StopIteration as end:
         answer: T = end.value
