@@ -1,0 +1,10 @@
+"""Many processes on one SQLite file: nobody sees a locked database, and everybody gets a fair share of the turns."""
+
+from pathlib import Path
+
+from tests.faults.line import complaints, stand_in_line, table
+
+
+def test_eight_processes_share_one_file(tmp_path: Path) -> None:
+    turns = stand_in_line(tmp_path, 8)
+    assert complaints(turns) == [], "\n" + table(turns)
