@@ -5,6 +5,7 @@ import statistics
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from benchmarks.stores import ENGINES, Ground, ground
 from pitboss.engines.protocol import Settlement
@@ -23,7 +24,7 @@ async def engine_round(there: Ground, batch: int, count: int) -> Rates:
     spent = {"put": 0.0, "claim": 0.0, "settle": 0.0}
     for _ in range(count // batch):
         tasks = there.tasks(batch)
-        spent["put"] += await _timed(lambda tasks=tasks: there.engine.put(tasks))
+        spent["put"] += await _timed(partial(there.engine.put, tasks))
     request = ClaimRequest(session=session, slots=(Slot(free=batch, queues=("default",)),))
     done = 0
     while done < count:
@@ -40,7 +41,7 @@ async def engine_round(there: Ground, batch: int, count: int) -> Rates:
             )
             for claim in claims
         ]
-        spent["settle"] += await _timed(lambda group=group: there.engine.settle(group))
+        spent["settle"] += await _timed(partial(there.engine.settle, group))
         done += len(claims)
     await there.engine.end_session(session)
     return {verb: count / seconds for verb, seconds in spent.items()}

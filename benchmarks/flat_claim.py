@@ -1,7 +1,7 @@
 """Does claiming stay as fast when the store is full? `python -m benchmarks.flat_claim [sqlite|postgres]`
 
 Two stores side by side: one empty, one with a million finished tasks, 100,000 scheduled, 100,000 held for an unknown
-handler and 100,000 pending. Claim and settle in groups of 100, in turn on both; the ratio of their speeds is the result.
+handler and 100,000 pending. Claim and settle in groups of 100, in turn on both; the ratio of their speeds counts.
 """
 
 import asyncio

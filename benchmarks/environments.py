@@ -1,0 +1,38 @@
+"""An environment of its own for every peer, with the versions that the figures are about."""
+
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build" / "bench"
+
+_REDIS = ("redis==8.1.0", "hiredis==3.5.0")
+PINS: dict[str, tuple[str, ...]] = {
+    "celery": ("celery==5.7.0", "kombu==5.7.0", *_REDIS),
+    "dramatiq": ("dramatiq==2.2.1", *_REDIS),
+    "huey": ("huey==3.5.4", *_REDIS),
+    "taskiq": ("taskiq==0.13.0", "taskiq-redis==1.2.4", "uvloop==0.23.0", *_REDIS),
+    "procrastinate": ("procrastinate==3.10.0", "psycopg[binary]==3.3.8", "psycopg-pool==3.3.3"),
+    "pgqueuer": ("pgqueuer==1.6.0", "asyncpg==0.32.0", "uvloop==0.23.0"),
+}
+
+
+def interpreter(name: str) -> Path:
+    """The Python of an environment, made if it is not there yet or has other versions. Ours is the one we run in."""
+    if name == "pitboss":
+        return Path(sys.executable)
+    folder = BUILD / "envs" / name
+    stamp = folder / "pins.txt"
+    wanted = "\n".join((sys.version, *PINS[name]))
+    python = folder / "bin" / "python"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        print(f"installing {', '.join(PINS[name])}", file=sys.stderr, flush=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        venv.create(folder, with_pip=True)
+        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PINS[name]]
+        subprocess.run(command, check=True)
+        stamp.write_text(wanted)
+    return python

@@ -1,0 +1,64 @@
+"""What a system must show to be measured. Standard library only."""
+
+import os
+import sys
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+TEXT = "x" * 60
+STORE = "BENCH_STORE"
+VARIANT = "BENCH_VARIANT"
+
+
+def store() -> str:
+    """The store's URL; workers inherit it from the producer."""
+    return os.environ[STORE]
+
+
+def variant() -> str:
+    return os.environ.get(VARIANT, "")
+
+
+def tool(name: str) -> str:
+    """A command of this environment."""
+    return str(Path(sys.executable).parent / name)
+
+
+class Peer(ABC):
+    """One system on one empty store. Tasks are numbered; task `n` is `noop(n, TEXT)` and marks its number."""
+
+    packages: tuple[str, ...]
+    """Distributions whose versions matter."""
+    sizes: tuple[int, ...] = ()
+    """Tasks per call, where it can put many at once."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Make the empty store ready, and connect."""
+
+    @abstractmethod
+    def one(self, first: int, count: int) -> None:
+        """Put tasks one after the other, each accepted before the next is sent."""
+
+    def many(self, first: int, count: int, size: int) -> None:
+        """Put tasks, this many per call."""
+        raise NotImplementedError
+
+    def best(self, first: int, count: int) -> None:
+        """Put tasks in the best way there is: 1000 per call where it can."""
+        if self.sizes:
+            self.many(first, count, 1000)
+        else:
+            self.one(first, count)
+
+    @abstractmethod
+    def workers(self) -> list[list[str]]:
+        """The commands that start two worker processes."""
+
+    @abstractmethod
+    def left(self) -> int:
+        """How many tasks the store does not know to be done."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the store."""
