@@ -1,5 +1,6 @@
 """Connections to the one file: a writer's and readers'. Python's own transaction handling is switched off."""
 
+import contextlib
 import os
 import sqlite3
 from pathlib import Path
@@ -40,7 +41,10 @@ def create_file(path: Path) -> None:
             why=f"the folder {path.parent} does not exist",
             fix="create the folder, or correct the path",
         )
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    # Only if it is not there: closing a file drops every lock that this process has on it, SQLite's included. Another
+    # process would then take itself for the last one, and remove the write-ahead log under our feet.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def connect_writer(path: Path) -> sqlite3.Connection:
