@@ -144,7 +144,15 @@ class _Work:
         return [claim_of(row, session, answer.now, place) for row, place in zip(answer.tasks, places, strict=False)]
 
     def _ask(self, pick: Pick) -> Script[_Answer]:
-        pick = pick._replace(choosy=self.mixed.holds([(self.group.queues, self.handlers)]))
+        if not self.mixed.holds([(self.group.queues, self.handlers)]):
+            return (yield from self._try(pick))
+        answer = yield from self._try(pick._replace(choosy=True))
+        if len(answer.tasks) < pick.wanted:
+            # Room is left: time to look whether somebody still knows what was passed by.
+            yield from self._tidy(pick.wanted + _LOOK_BEYOND)
+        return answer
+
+    def _try(self, pick: Pick) -> Script[_Answer]:
         for _ in range(_ROUNDS):
             rows = yield self.say.ask("claim", self.now, **self._values(pick))
             now, alive, snag, next_due = rows[0][:4]
