@@ -377,6 +377,34 @@ def test_outcomes_survive_a_store_that_is_away_for_a_while() -> None:
     run_virtual(main(), clock=clock)
 
 
+def test_claims_whose_answer_was_lost_go_back_and_run() -> None:
+    class Mute(MemoryEngine):
+        lose = 2
+
+        async def claim(self, request: ClaimRequest) -> Claimed:
+            claimed = await super().claim(request)
+            if claimed.claims and self.lose:
+                self.lose -= 1
+                raise StoreUnavailable("the answer was lost")
+            return claimed
+
+    clock = FakeClock()
+    stage = Stage(Mute(clock=clock))
+    stage.clock = clock
+
+    async def main() -> None:
+        dispatcher = stage.dispatcher()
+        stage.lane(dispatcher, taking(0.5), capacity=3)
+        await stage.put(10)
+        await dispatcher.start()
+        await stage.until_finished()
+        await dispatcher.stop()
+        assert len(stage.started) == 10
+        assert all((task.attempts, task.losses) == (1, 0) for task in await stage.tasks())
+
+    run_virtual(main(), clock=clock, limit="1m")
+
+
 def test_an_outcome_that_cannot_be_stored_fails_its_task_and_no_other() -> None:
     class Picky(MemoryEngine):
         async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:

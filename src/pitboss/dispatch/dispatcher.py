@@ -8,23 +8,27 @@ from typing import Protocol
 from pitboss.dispatch.keeper import Keeper
 from pitboss.dispatch.settler import Settler, Told
 from pitboss.dispatch.share import Lane, Seat, Share
-from pitboss.engines.protocol import Clock, Engine, Sessions, Settlement
+from pitboss.engines.protocol import Clock, Engine, Ledger, Sessions, Settlement
 from pitboss.model.duration import SECOND, Span
 from pitboss.model.errors import SessionLost, StoreUnavailable
+from pitboss.model.filter import by
 from pitboss.model.ids import TaskId
-from pitboss.model.outcome import Cancelled, Crashed, Outcome, Released, decide, progressed
+from pitboss.model.outcome import Cancelled, Crashed, Outcome, Released, Transition, decide, progressed
 from pitboss.model.policy import Policy
 from pitboss.model.session import Claimed, ClaimRequest, Renewal, Session, SessionInfo
+from pitboss.model.states import State
 from pitboss.model.task import Claim, TaskError, Token
 
 POLL_SECONDS = 1.0
 _SWEEP_SECONDS = 0.25
 _PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
+_PAGE = 1000
+_UNHEARD = Transition(state=State.PENDING, outcome="released", recorded=False)
 Noted = Callable[[Claim, Settlement], None]
 
 
-class Store(Engine, Sessions, Protocol):
+class Store(Engine, Sessions, Ledger, Protocol):
     """What a dispatcher needs of an engine."""
 
 
@@ -61,6 +65,7 @@ class Dispatcher:
         self._tasks: list[asyncio.Task[None]] = []
         self._keeper: Keeper | None = None
         self._draining = False
+        self._unsure = False
         self.session: Session | None = None
         self.lost = False
         self.desired = 0
@@ -184,6 +189,7 @@ class Dispatcher:
                 self._session_lost()
                 return
             except StoreUnavailable:
+                self._unsure = True
                 due = pause
                 pause = min(pause * 2, _LONGEST_PAUSE)
             if due > 0:
@@ -192,6 +198,8 @@ class Dispatcher:
     async def _claim_once(self) -> float:
         """Claim what can be used; how long nothing more is to be expected, in seconds."""
         self._wake.clear()
+        if self._unsure:
+            await self._give_back_unheard()
         shares = [share for share in self._shares.values() if share.wants(share.slot())]
         if not shares or self._draining or self._settler.full or self.session is None:
             return POLL_SECONDS
@@ -207,6 +215,29 @@ class Dispatcher:
         for share, claims in zip(shares, by_slot, strict=True):
             self._accept(share, claims)
         return 0 if claimed.claims else self._until(claimed)
+
+    async def _give_back_unheard(self) -> None:
+        """A claim without an answer may have happened: what the store says is ours and we never heard of goes back.
+
+        Nothing else claims meanwhile, so whatever is running under our session and not known here is such a one.
+        """
+        assert self.session is not None
+        number, after = self.session.number, None
+        while True:
+            page = await self._engine.find(by(state="running", session=str(number)), limit=_PAGE, after=after)
+            for task in page.tasks:
+                token = Token(number, task.claim)
+                if not self._knows(task.id, token):
+                    self._settler.add(Settlement(id=task.id, token=token, transition=_UNHEARD))
+            after = page.next
+            if after is None:
+                break
+        self._unsure = False
+
+    def _knows(self, task: TaskId, token: Token) -> bool:
+        here = (claim.token for _, claim in self._not_started() if claim.id == task)
+        there = (seat.running[task].token for _, seat in self._seats.values() if task in seat.running)
+        return token in here or token in there or self._settler.holds(task, token)
 
     def _accept(self, share: Share, claims: list[Claim]) -> None:
         if self._draining:

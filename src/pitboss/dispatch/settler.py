@@ -12,7 +12,7 @@ from pitboss.model.errors import StoreUnavailable
 from pitboss.model.ids import TaskId
 from pitboss.model.outcome import Transition
 from pitboss.model.states import State
-from pitboss.model.task import TaskError
+from pitboss.model.task import TaskError, Token
 
 GROUP = 1000
 FULL = 5000
@@ -36,11 +36,11 @@ class Settler:
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._in_flight = 0
+        self._in_flight: frozenset[tuple[TaskId, int]] = frozenset()
 
     @property
     def backlog(self) -> int:
-        return len(self._waiting) + self._in_flight
+        return len(self._waiting) + len(self._in_flight)
 
     @property
     def full(self) -> bool:
@@ -52,6 +52,10 @@ class Settler:
         self._waiting[settlement.id, settlement.token.claim] = _Entry(settlement, told)
         self._idle.clear()
         self._work.set()
+
+    def holds(self, task: TaskId, token: Token) -> bool:
+        """Whether a settlement of that claim is on its way."""
+        return (task, token.claim) in self._waiting or (task, token.claim) in self._in_flight
 
     async def run(self) -> None:
         """Write groups until cancelled."""
@@ -72,11 +76,11 @@ class Settler:
         return [self._waiting.pop(key) for key in keys]
 
     async def _write(self, group: list[_Entry]) -> None:
-        self._in_flight = len(group)
+        self._in_flight = frozenset((entry.settlement.id, entry.settlement.token.claim) for entry in group)
         try:
             verdicts = await self._settled([entry.settlement for entry in group])
         finally:
-            self._in_flight = 0
+            self._in_flight = frozenset()
         for entry, verdict in zip(group, verdicts, strict=True):
             if entry.told:
                 entry.told(verdict)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from pitboss.manager.guard import Guard
 from pitboss.manager.process import WorkerProcess, evidence
 from pitboss.model.task import TaskError
 from pitboss.worker.frames import HeartbeatMessage, ToManager
@@ -37,8 +38,10 @@ class Crew:
         self.workers: dict[str, WorkerProcess] = {}
         self._places: list[asyncio.Task[None]] = []
         self._stopping = False
+        self._guard = Guard()
 
-    def start(self) -> None:
+    async def start(self) -> None:
+        await self._guard.start()
         self._places = [
             asyncio.create_task(self._keep(f"{self._pool}-{number}")) for number in range(1, self._count + 1)
         ]
@@ -67,6 +70,7 @@ class Crew:
             place.cancel()
         await asyncio.gather(*self._places, return_exceptions=True)
         await asyncio.gather(*(worker.ended() for worker in self.workers.values()))
+        await self._guard.stop()
 
     def kill(self) -> None:
         for worker in self.workers.values():
@@ -89,6 +93,8 @@ class Crew:
         """One worker's life; True if its end was planned."""
         worker = WorkerProcess(self._make_spec(name), self._hear)
         await worker.spawn()
+        group = worker.pid
+        self._guard.watch(group)
         self.workers[name] = worker
         ready = asyncio.create_task(worker.ready.wait())
         gone = asyncio.create_task(worker.gone.wait())
@@ -97,7 +103,9 @@ class Crew:
             self._board.hired(worker)
         ready.cancel()
         await gone
-        return await self._bury(worker)
+        planned = await self._bury(worker)
+        self._guard.forget(group)
+        return planned
 
     async def _bury(self, worker: WorkerProcess) -> bool:
         code = await worker.ended()

@@ -81,7 +81,7 @@ class Manager:
         await self._engine.register(self._description.handlers)
         await self._take_over()
         sweeping = asyncio.create_task(sweep_forever(self._engine, self._plan.retention, self._clock))
-        self._crew.start()
+        await self._crew.start()
         try:
             while not self._stop.is_set():
                 await self._serve()

@@ -99,9 +99,10 @@ class WorkerProcess:
         assert self._process is not None
         with suppress(TimeoutError):
             async with asyncio.timeout(_REAP_SECONDS):
-                return await self._process.wait()
-        # Its socket is closed but it lives on: nothing that it does can count any more.
-        self.kill()
+                await self._process.wait()
+        # It may live on with its socket closed, and so may processes that its handlers started: nobody hears them.
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         return await self._process.wait()
 
     def _hear(self, message: ToManager) -> None:

@@ -32,7 +32,7 @@ TEXT_FIELDS: Final = (
     "reason",
     "key",
 )
-NUMBER_FIELDS: Final = ("attempts", "priority", "progress", "losses")
+NUMBER_FIELDS: Final = ("attempts", "priority", "progress", "losses", "session")
 SPAN_FIELDS: Final = ("age", "wait")
 MAX_TERMS: Final = 50
 _TOO_LARGE: Final = 2**63

@@ -1,0 +1,158 @@
+"""A store, managers as real processes on it, and ways to look at what they do."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from pitboss import wiring
+from pitboss.model.canonical import to_json
+from pitboss.model.filter import EVERYTHING
+from pitboss.model.ids import IdMaker
+from pitboss.model.states import State
+from pitboss.model.task import NewTask, Task
+from pitboss.worker.describe import described
+
+TARGET = str(Path(__file__).with_name("shop.py"))
+
+
+class ManagerProcess:
+    """One manager with its workers. What it prints is kept."""
+
+    def __init__(self, url: str, traces: Path, *, workers: int, concurrency: int, ttl: str) -> None:
+        arguments = [url, TARGET, str(workers), str(concurrency), ttl]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.manager.serve", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "TRACES": str(traces)},
+        )
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        self.lines.extend(line.rstrip() for line in iter(self.process.stdout.readline, ""))
+
+    def workers(self) -> list[psutil.Process]:
+        """Its live worker processes."""
+        try:
+            children = psutil.Process(self.process.pid).children()
+        except psutil.NoSuchProcess:
+            return []
+        return [child for child in children if "pitboss.worker.main" in " ".join(_command(child))]
+
+    def said(self, text: str) -> bool:
+        return any(text in line for line in self.lines)
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def end(self) -> int:
+        """Stop it well; its exit code."""
+        if self.process.poll() is None:
+            self.signal(signal.SIGTERM)
+        try:
+            return self.process.wait(timeout=30)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End it whatever it does, and let go of its output."""
+        if self.process.poll() is None:
+            self.signal(signal.SIGCONT)
+            self.process.kill()
+            self.process.wait()
+        self._reader.join(timeout=5)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+class House:
+    """Puts tasks, starts managers, waits, and reads the ledger."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url, self.traces = url, folder / "traces"
+        self.managers: list[ManagerProcess] = []
+        self._new_id = IdMaker(wiring.SystemClock().now, wiring.randbits())
+        self._runner = asyncio.Runner()
+        self.engine = wiring.make_engine(url)
+        self.do(self.engine.open())
+        os.environ.setdefault("TRACES", str(self.traces))
+        self.do(self.engine.register(described(TARGET).handlers))
+
+    def do(self, work: Any) -> Any:
+        return self._runner.run(work)
+
+    def put(self, handler: str, count: int = 1, **params: Any) -> list[str]:
+        text = to_json(params)
+        tasks = [NewTask(id=self._new_id(), handler=handler, params=text) for _ in range(count)]
+        return [placed.id for placed in self.do(self.engine.put(tasks))]
+
+    def manager(self, *, workers: int = 2, concurrency: int = 8, ttl: str = "15s") -> ManagerProcess:
+        manager = ManagerProcess(self.url, self.traces, workers=workers, concurrency=concurrency, ttl=ttl)
+        self.managers.append(manager)
+        return manager
+
+    def tasks(self) -> list[Task]:
+        return list(self.do(self.engine.find(EVERYTHING, limit=1_000_000, oldest_first=True)).tasks)
+
+    def task(self, task: str) -> Task:
+        (found,) = self.do(self.engine.get([task]))
+        assert found is not None
+        return found
+
+    def counts(self) -> dict[State, int]:
+        totals: dict[State, int] = {}
+        for queue in self.do(self.engine.queues()):
+            for state, count in queue.counts.items():
+                totals[state] = totals.get(state, 0) + count
+        return totals
+
+    def finished(self) -> int:
+        return sum(count for state, count in self.counts().items() if state.finished)
+
+    def traced(self, word: str = "") -> list[list[str]]:
+        if not self.traces.exists():
+            return []
+        lines = [line.split() for line in self.traces.read_text().splitlines()]
+        return [line for line in lines if not word or line[0] == word]
+
+    def until(self, condition: Callable[[], object], *, within: float = 30.0, what: str = "") -> None:
+        """Look again and again, for as long as anybody would wait."""
+        limit = time.monotonic() + within
+        while not condition():
+            if time.monotonic() > limit:
+                said = "\n".join(f"  {line}" for manager in self.managers for line in manager.lines[-15:])
+                raise AssertionError(f"not within {within} s: {what or condition}; {self.counts()}\n{said}")
+            self.do(asyncio.sleep(0.02))
+
+    def close(self) -> None:
+        for manager in self.managers:
+            manager.close()
+        self.do(self.engine.close())
+        self._runner.close()
+
+
+def alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
