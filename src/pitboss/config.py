@@ -131,7 +131,7 @@ def load(*, store: str | None = None) -> Settings:
 
 def loaded(given: Mapping[str, Any] | None = None, *, code_store: str | None = None) -> Loaded:
     """All layers merged. `given` is the command line's; what is None there was not given."""
-    here = Path.cwd()
+    here = _working_folder()
     told = {key: value for key, value in (given or {}).items() if value is not None}
     file, notes = _file_layer(here)
     layers = [
@@ -162,6 +162,15 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def variable(key: str) -> str:
     """The environment's name of a dotted key."""
     return _PREFIX + key.upper().replace(".", "__")
+
+
+def _working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise InvalidInput(
+            "the working folder is gone", why="somebody has removed it", fix="change to a folder that exists"
+        ) from error
 
 
 class _File(NamedTuple):

@@ -59,7 +59,7 @@ def upgrade(context: typer.Context, store: StoreOption = None) -> None:
 @app.command("sql")
 def sql(
     context: typer.Context,
-    engine: Annotated[str | None, typer.Argument(metavar="[ENGINE]", help="sqlite or postgres.")] = None,
+    engine: Annotated[str | None, typer.Argument(metavar="ENGINE", help="sqlite or postgres.")] = None,
     schema: Annotated[str, typer.Option("--schema", help="PostgreSQL: the schema's name.")] = "pitboss",
     since: Annotated[int, typer.Option("--from", min=0, help="Leave out what this version has already.")] = 0,
     store: StoreOption = None,

@@ -46,7 +46,7 @@ _COLUMNS = (
 )
 _FINGERPRINT = re.compile(r"[0-9a-f]{4,12}\Z")
 PicksArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[GROUP|ID|FILTER]...", help="Groups of dead list, ids, or a filter.")
+    list[str] | None, typer.Argument(metavar="GROUP|ID|FILTER", help="Groups of dead list, ids, or a filter.")
 ]
 
 

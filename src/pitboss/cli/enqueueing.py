@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def enqueue(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The task's name.")],
-    params: Annotated[str, typer.Argument(metavar="[JSON]", help="Its parameters by name; - reads stdin.")] = "{}",
+    params: Annotated[str, typer.Argument(metavar="JSON", help="Its parameters by name; - reads stdin.")] = "{}",
     queue: Annotated[str | None, typer.Option("--queue", help="Another queue than the handler's.")] = None,
     priority: Annotated[int | None, typer.Option("--priority", help="Lower runs first; 0 is usual.")] = None,
     delay: Annotated[str | None, typer.Option("--delay", metavar="TIME", help="Not before, as in 10m.")] = None,

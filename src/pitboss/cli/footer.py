@@ -31,9 +31,9 @@ class Footer:
         if size.lines < _LEAST_ROWS:
             self.close()
             return
-        # The first time, make room: else the last line of text would be under the figures.
-        room = "" if self.shown else "\n\x1b[A"
         self._rows, self._columns = size.lines, size.columns
+        # With the whole screen free to scroll, a line feed makes room: else text could go on in the row of the figures.
+        room = f"{_SAVE}\x1b[r{_RESTORE}\n\x1b[A"
         self._write(f"{room}{_SAVE}\x1b[1;{self._rows - 1}r{_RESTORE}")
 
     def show(self, text: str) -> None:

@@ -15,7 +15,7 @@ _FILES = ("app.py", "pitboss.toml")
 
 def init(
     context: typer.Context,
-    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where; made if it is not there.")] = Path(),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where; made if it is not there.")] = Path(),
 ) -> None:
     """Write a small project to start from.
 

@@ -10,6 +10,8 @@ from pitboss.model.states import State
 from pitboss.model.task import Claim
 
 _LINES_PER_SECOND = 20
+# So many of an id's last characters name a task: they are random.
+_ENOUGH = 12
 
 
 class Journal:
@@ -69,6 +71,6 @@ def _trouble(claim: Claim, settlement: Settlement) -> tuple[str, str, str]:
     if change.state is State.CANCELLED:
         return "cancelled", f"{name}  {cause}", "bright_black"
     if change.state is State.FAILED:
-        return "failed", f"{name}  {cause}  (pitboss tasks show {claim.id})", "red"
+        return "failed", f"{name}  {cause}  (pitboss tasks show {claim.id[-_ENOUGH:]})", "red"
     again = f"again in {spoken(change.delay)}" if change.delay else "again at once"
     return "again", f"{name}  {cause}  ({again})", "yellow"

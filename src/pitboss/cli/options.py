@@ -18,11 +18,11 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 FilterArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[FILTER]...", help="Such as state:failed queue:mail age:<1h. See: pitboss help filters."),
+    typer.Argument(metavar="FILTER", help="Such as state:failed queue:mail age:<1h. See: pitboss help filters."),
 ]
 PickArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[ID|FILTER]...", help="Ids of tasks, or a filter. See: pitboss help filters."),
+    typer.Argument(metavar="ID|FILTER", help="Ids of tasks, or a filter. See: pitboss help filters."),
 ]
 LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most so many.")]
 AllOption = Annotated[bool, typer.Option("--all", help="All of them: no filter is needed.")]

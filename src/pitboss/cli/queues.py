@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pitboss.wiring import Store
 
 app = typer.Typer(help="Look at queues; pause, resume and limit them.", no_args_is_help=True, rich_markup_mode=None)
-NamesArgument = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of queues.")]
+NamesArgument = Annotated[list[str], typer.Argument(metavar="NAME", help="Names of queues.")]
 _NONE = "none"
 
 

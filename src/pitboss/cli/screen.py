@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 DOCUMENT_VERSION = 1
 _GAP = 2
 _LABEL = 12
+_ROOM, _WIDEST = 16, 40
 _STYLES = {
     "completed": "green",
     "failed": "red",
@@ -111,7 +112,8 @@ class Screen:
         from rich.text import Text
 
         shown = _fitting(columns, rows, self.out.width)
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+        widths = _widths([column.title for column in columns], rows)
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
         for index in shown:
             column = columns[index]
             table.add_column(
@@ -119,7 +121,7 @@ class Screen:
                 justify="right" if column.right else "left",
                 overflow="ellipsis",
                 no_wrap=True,
-                ratio=1 if column.fills else None,
+                min_width=min(widths[index], _least(column)),
             )
         for row in rows:
             table.add_row(*(Text(row[index], style=_STYLES.get(row[index], "")) for index in shown))
@@ -149,4 +151,4 @@ def _fitting(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: in
 
 def _least(column: Column) -> int:
     """How narrow a column may get before another one has to go."""
-    return 20 if column.fills else 60
+    return _ROOM if column.fills else _WIDEST

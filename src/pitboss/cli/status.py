@@ -44,6 +44,7 @@ _MANAGERS = (
     Column("App", drop=1),
 )
 _HELD_LOOKED_AT = 500
+_GONE_SHOWN = 2
 _NEXT = {
     "no-manager": "pitboss up",
     "held": "pitboss tasks list state:held",
@@ -139,9 +140,11 @@ def _draw(
     if queues:
         screen.heading("Queues")
         screen.table(QUEUE_COLUMNS, [queue_row(queue) for queue in queues])
+    living = alive(sessions, now)
+    gone = [one for one in sessions if one not in living][-_GONE_SHOWN:]
     if sessions:
         screen.heading("Managers")
-        screen.table(_MANAGERS, [_manager_row(one, now) for one in reversed(sessions)])
+        screen.table(_MANAGERS, [_manager_row(one, now) for one in (*reversed(living), *reversed(gone))])
 
 
 def queue_row(queue: Queue) -> list[str]:

@@ -54,7 +54,7 @@ _TOPICS = {"exit-codes": _exit_codes(), "filters": FILTERS, "json": JSON, "compl
 
 def help_command(
     context: typer.Context,
-    topic: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help=", ".join(_TOPICS))] = None,
+    topic: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help=", ".join(_TOPICS))] = None,
 ) -> None:
     """Explain a topic or a command.
 

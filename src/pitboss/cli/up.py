@@ -27,7 +27,7 @@ _SHOWN = 8
 def up(
     context: typer.Context,
     target: Annotated[
-        str | None, typer.Argument(metavar="[TARGET]", help="module:app, or a Python file. [file: app]")
+        str | None, typer.Argument(metavar="TARGET", help="module:app, or a Python file. [file: app]")
     ] = None,
     store: StoreOption = None,
     workers: Annotated[
