@@ -125,8 +125,8 @@ class Engine(Protocol):
 
     async def reclaim(self, limit: int = 1000) -> Reclaimed:
         """Sweep: running tasks of dead sessions become pending (recorded as lost, no attempt spent), or cancelled if
-        that was asked; held tasks whose handler is known by now are released. At most about `limit` tasks per call.
-        """
+        that was asked; held tasks whose handler is registered and known to a live session are released. At most about
+        `limit` tasks per call."""
 
     async def wait(self, queues: Sequence[str] | None, timeout: float) -> bool:
         """Return True when rung for one of the queues (None: any), False after the timeout. Only a hint: rings may be

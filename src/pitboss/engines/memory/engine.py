@@ -102,7 +102,7 @@ class MemoryEngine(Desk):
             if task.session is None or not self._alive(task.session, now)
         ]
         cancelled = sum(self._lose(task, now) for task in orphans[:limit])
-        released = self.release_held(self.book.handlers, now, limit)
+        released = self.release_held(self._served(now), now, limit)
         self._forget_old_sessions(now)
         lost = len(orphans[:limit])
         self._reach("reclaim.after")
@@ -196,9 +196,16 @@ class MemoryEngine(Desk):
         return claims
 
     def _pass_by(self, task: Task, now: Moment) -> None:
-        live = (one for number, one in self.book.sessions.items() if self._alive(number, now))
-        if not any(task.handler in session.info.handlers for session in live):
+        if task.handler not in self._known_alive(now):
             self.book.move(task, State.HELD, reason="handler")
+
+    def _served(self, now: Moment) -> set[str]:
+        """Registered handlers that a live session knows."""
+        return self._known_alive(now) & self.book.handlers.keys()
+
+    def _known_alive(self, now: Moment) -> set[str]:
+        live = (one for number, one in self.book.sessions.items() if self._alive(number, now))
+        return {handler for session in live for handler in session.info.handlers}
 
     def _may_take(self, task: Task, now: Moment, *, ahead: bool) -> bool:
         rate = self.book.queues[task.queue].rate

@@ -38,7 +38,7 @@ def reclaim(act: Act, limit: int) -> Reclaimed:
     found = orphans[:limit]
     _lose(act, [one for one in found if not one.cancel_asked])
     cancelled = _end(act, [one for one in found if one.cancel_asked])
-    names = (str(row[0]) for row in act.rows("handler_names"))
+    names = (str(row[0]) for row in act.rows("handlers_served", act.now))
     released = release(act, names, limit)
     act.run("session_forget", act.now - HOUR)
     return Reclaimed(

@@ -95,6 +95,15 @@ class HandlerRegistry:
         await bench.became(stranger)
         assert await bench.reclaim() == Reclaimed()
 
+    async def test_a_sweep_leaves_what_no_live_session_knows(self, bench: Bench) -> None:
+        """Or claims would hold it and sweeps release it, for ever."""
+        await bench.register("other")
+        task = await bench.add(handler="other")
+        await bench.ask(handlers=["job"])
+        await bench.became(task, state=State.HELD, reason="handler")
+        assert await bench.reclaim() == Reclaimed()
+        await bench.became(task)
+
     async def test_a_request_without_handlers_takes_every_handler(self, bench: Bench) -> None:
         await bench.register("other")
         task = await bench.add(handler="other")

@@ -1,4 +1,4 @@
--- Held tasks of registered handlers (of these names, or of any) may run.
+-- Held tasks of registered handlers may run: of these names, or else of those that a live session knows.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ), ready AS MATERIALIZED (
@@ -7,7 +7,9 @@ WITH clock AS MATERIALIZED (
         WHERE state = 'held' AND handler = h.name AND reason = 'handler'
         ORDER BY id LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED
     ) AS t
-    WHERE %(handlers)s::text[] IS NULL OR h.name = ANY (%(handlers)s::text[])
+    WHERE h.name = ANY (%(handlers)s::text[]) OR (%(handlers)s::text[] IS NULL AND EXISTS (
+        SELECT FROM {schema}.sessions AS s
+        WHERE NOT s.ended AND s.expires_at > (SELECT now FROM clock) AND h.name = ANY (s.handlers)))
     LIMIT %(limit)s
 ), moved AS (
     UPDATE {schema}.tasks AS t
