@@ -100,9 +100,9 @@ class HandlerRegistry:
         await bench.register("other")
         task = await bench.add(handler="other")
         await bench.ask(handlers=["job"])
-        await bench.became(task, state=State.HELD, reason="handler")
+        held = await bench.became(task, state=State.HELD, reason="handler")
         assert await bench.reclaim() == Reclaimed()
-        await bench.became(task)
+        await bench.became(held)
 
     async def test_a_request_without_handlers_takes_every_handler(self, bench: Bench) -> None:
         await bench.register("other")
