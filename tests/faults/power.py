@@ -8,7 +8,7 @@ from shutil import rmtree
 import msgspec
 
 from pitboss.testing.history import Event
-from tests.faults.disk import Disk, Image, Note, Op
+from tests.faults.disk import Disk, Image, Note, Op, SyncDone
 from tests.faults.recording import record
 from tests.faults.survival import examine
 
@@ -29,6 +29,8 @@ class Losses:
 
     crashes: int = 0
     unsynced: int = 0
+    # How often the recorded process moved its log into the file.
+    checkpoints: int = 0
     faults: list[str] = field(default_factory=list)
     # One of the survivors, to go on from.
     survivor: Start = field(default_factory=Start)
@@ -43,7 +45,9 @@ def lose_power(folder: Path, rng: Random, times: int, *load: str, start: Start |
     ops = record(store, history, "tests.faults.power_load", *arguments)
     history.unlink()
     chosen = sorted(rng.choices(range(1, len(ops) + 1), k=times))
-    return _crashed(folder / "left", ops, chosen, start, rng)
+    losses = _crashed(folder / "left", ops, chosen, start, rng)
+    losses.checkpoints = sum(isinstance(op, SyncDone) and op.file == FILE for op in ops)
+    return losses
 
 
 def _crashed(folder: Path, ops: list[Op], chosen: list[int], start: Start, rng: Random) -> Losses:

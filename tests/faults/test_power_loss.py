@@ -25,6 +25,7 @@ def test_power_loss_loses_nothing(load: tuple[str, ...], tmp_path: Path) -> None
     losses = lose_power(tmp_path, Random(11), CRASHES, *load)
     assert losses.faults == []
     assert losses.unsynced >= CRASHES / 4
+    assert losses.checkpoints >= (10 if "--checkpoint-pages" in load else 1)
 
 
 def test_power_is_lost_again_after_a_recovery(tmp_path: Path) -> None:

@@ -1,0 +1,102 @@
+"""The long reliability proofs, one after the other, with a summary: `make soak`, or `make soak ARGS="power-loss"`.
+
+They are the tests of tests/faults, run longer. The figures of the last run stand in docs/explanation/reliability.md.
+"""
+
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from tests.faults.crowd import crowded
+from tests.faults.line import complaints, stand_in_line, table
+from tests.faults.power import Start, lose_power
+from tests.faults.test_postgres_outages import TASKS, cut_off, halted, killed, troubled
+from tests.faults.test_power_loss import LOADS
+from tests.servers.postgres import PostgresServer
+
+SECONDS = 60.0
+SEED = int.from_bytes(os.urandom(4))
+Report = tuple[str, list[str]]
+
+
+def power_loss(folder: Path) -> Report:
+    """3,000 losses of power over 20 recordings, some of which begin where another was cut off."""
+    rng, crashes, unsynced, faults = Random(SEED), 0, 0, list[str]()
+    survivor = Start()
+    for number in range(20):
+        load = list(LOADS.values())[number % len(LOADS)]
+        start = survivor if number % 5 == 4 else Start()
+        losses = lose_power(folder / str(number), rng, 150, *load, start=start)
+        survivor = losses.survivor
+        crashes, unsynced, faults = crashes + losses.crashes, unsynced + losses.unsynced, faults + losses.faults
+    return f"{crashes} losses of power, {unsynced} with unsynced changes (seed {SEED})", faults
+
+
+def large_log(folder: Path) -> Report:
+    """The shipped checkpoint, reached by writing more than the 16 MiB that it waits for."""
+    losses = lose_power(folder, Random(SEED), 200, "--acts", "150", "--size", "60000")
+    told = (
+        f"{losses.crashes} losses of power, {losses.unsynced} with unsynced changes, {losses.checkpoints} checkpoints"
+    )
+    return told, losses.faults + ([] if losses.checkpoints > 1 else ["the log was never emptied"])
+
+
+def line(folder: Path) -> Report:
+    turns = stand_in_line(folder, SECONDS)
+    print(table(turns))
+    acts = sum(one.acts for one in turns)
+    worst = max(one.wait(0.99) for one in turns) * 1000
+    return f"{acts} turns of 8 processes in {SECONDS:g} s, p99 of the worst {worst:.0f} ms", complaints(turns)
+
+
+def crowd(_: Path) -> Report:
+    with PostgresServer() as server:
+        done, faults = crowded(server.create_database(), SECONDS)
+    return ", ".join(f"{name} {number}" for name, number in sorted(done.items())), faults
+
+
+def outages(_: Path) -> Report:
+    told, faults = [], list[str]()
+    with PostgresServer() as server:
+        for trouble, times in ((killed, 5), (cut_off, 12), (halted, 2)):
+            came = troubled(server, server.create_database(), trouble, times)
+            told.append(f"{trouble.__name__} {times}×: {came.ended} ended, {came.runs} runs, {came.stranded} stranded")
+            faults += came.faults + ([] if came.ended == TASKS else [f"{came.ended} of {TASKS} ended"])
+    return "; ".join(told), faults
+
+
+PROOFS: dict[str, Callable[[Path], Report]] = {
+    "power-loss": power_loss,
+    "large-log": large_log,
+    "line": line,
+    "crowd": crowd,
+    "outages": outages,
+}
+
+
+def main(wanted: list[str]) -> int:
+    unknown = set(wanted) - set(PROOFS)
+    if unknown:
+        print(f"no such proof: {', '.join(sorted(unknown))}; there are {', '.join(PROOFS)}")
+        return 2
+    print(
+        f"{time.strftime('%Y-%m-%d')}, {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    )
+    failed = 0
+    for name in wanted or PROOFS:
+        begun = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="pitboss-soak-") as folder:
+            told, faults = PROOFS[name](Path(folder))
+        failed += bool(faults)
+        print(f"{'FAILED' if faults else 'ok':<7} {name:<11} {time.monotonic() - begun:5.0f} s  {told}")
+        print("".join(f"        {fault}\n" for fault in faults[:10]), end="", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
