@@ -65,7 +65,7 @@ def outages(_: Path) -> Report:
     with PostgresServer() as server:
         for trouble, times in ((killed, 5), (cut_off, 12), (halted, 2)):
             came = troubled(server, server.create_database(), trouble, times)
-            told.append(f"{trouble.__name__} {times}×: {came.ended} ended, {came.runs} runs, {came.stranded} stranded")
+            told.append(f"{trouble.__name__} {times}×: {came.ended} ended, {came.runs} runs")
             faults += came.faults + ([] if came.ended == TASKS else [f"{came.ended} of {TASKS} ended"])
     return "; ".join(told), faults
 

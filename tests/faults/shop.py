@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count as numbers
 from random import Random
 from typing import Self
 
@@ -33,7 +32,6 @@ POLICY = Policy(max_attempts=5, backoff=Backoff(base=SECOND // 20, jitter=0.5))
 FLAWED_PARAMS = '{"fails":"once"}'
 _BROKEN = TaskError(category="net", message="connection reset")
 _GROUP = 10
-_STANDSTILL = 5.0
 
 
 class Hand:
@@ -81,7 +79,6 @@ class Outcomes:
     put: int
     ended: int
     runs: int
-    stranded: int
     lost_sessions: int
     unknown_calls: int
     faults: list[str] = field(default_factory=list)
@@ -98,23 +95,22 @@ class Shop:
         self._ids = IdMaker(self._clock.now, self._rng.getrandbits)
         self._stack = AsyncExitStack()
         self.history = History()
-        self._staff: list[tuple[Dispatcher, list[Hand]]] = []
+        self._dispatchers: list[Dispatcher] = []
         self._tills: list[Recorded] = []
-        self._names = numbers(1)
         self._puts: list[NewTask] = []
         self._runs: Counter[str] = Counter()
         self._ended: set[str] = set()
-        self._lost = self._stranded = 0
+        self._lost = 0
         self._moved = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self._tills = [await self._opened(f"client-{number}") for number in range(self._clients)]
         await self._tills[0].register([HandlerInfo(name=HANDLER)])
-        await self._hire()
+        for number in range(self._managers):
+            await self._manager(f"manager-{number}")
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._dismiss()
         await self._stack.aclose()
 
     @property
@@ -137,22 +133,9 @@ class Shop:
         except TimeoutError:
             raise TimeoutError(f"{self.ended} of {count} have ended after {seconds:g} s") from None
 
-    async def finished(self, count: int, seconds: float) -> None:
-        """Returns when so many have ended. Managers that come to a standstill are replaced, as by a deploy."""
-        async with asyncio.timeout(seconds):
-            while self.ended < count:
-                try:
-                    await self.until_ended(min(count, self.ended + 1), _STANDSTILL)
-                except TimeoutError:
-                    self._stranded += count - self.ended
-                    await self._dismiss()
-                    while (await self._tills[0].reclaim()).more:
-                        pass
-                    await self._hire()
-
     async def closed(self) -> Outcomes:
         """What came of it, judged by the checker."""
-        for dispatcher, _ in self._staff:
+        for dispatcher in self._dispatchers:
             await dispatcher.flushed()
         store = await self._opened("auditor")
         last = await final(store)
@@ -163,7 +146,7 @@ class Shop:
             if not task.state.finished or task.attempts != wanted:
                 faults.append(f"{task.id} is {task.state} after {task.attempts} attempts, {wanted} wanted: {runs}")
         unknown = sum(call.unknown for call in self.history.calls())
-        return Outcomes(len(self._puts), self.ended, self._runs.total(), self._stranded, self._lost, unknown, faults)
+        return Outcomes(len(self._puts), self.ended, self._runs.total(), self._lost, unknown, faults)
 
     async def work(self, claim: Claim) -> Outcome:
         """The handler: a few milliseconds; flawed tasks fail the first time."""
@@ -192,30 +175,23 @@ class Shop:
         self._stack.push_async_callback(engine.close)
         return Recorded(engine, self.history, name)
 
-    async def _hire(self) -> None:
-        for _ in range(self._managers):
-            name = f"manager-{next(self._names)}"
-            store = await self._opened(name)
-            dispatcher = Dispatcher(
-                store,
-                SessionInfo(host=name, handlers=(HANDLER,), ttl=self._ttl),
-                clock=self._clock,
-                luck=self._rng.random,
-                policies=lambda _: POLICY,
-                on_lost=self._session_lost,
-            )
-            await dispatcher.start()
-            hands = [Hand(self, dispatcher, f"{name}-w{number}", 8) for number in range(2)]
-            for hand in hands:
-                dispatcher.add_lane(hand)
-            self._staff.append((dispatcher, hands))
-
-    async def _dismiss(self) -> None:
-        staff, self._staff = self._staff, []
-        for dispatcher, hands in staff:
-            await dispatcher.stop()
-            for hand in hands:
-                await hand.gone()
+    async def _manager(self, name: str) -> None:
+        store = await self._opened(name)
+        dispatcher = Dispatcher(
+            store,
+            SessionInfo(host=name, handlers=(HANDLER,), ttl=self._ttl),
+            clock=self._clock,
+            luck=self._rng.random,
+            policies=lambda _: POLICY,
+            on_lost=self._session_lost,
+        )
+        await dispatcher.start()
+        self._stack.push_async_callback(dispatcher.stop)
+        for number in range(2):
+            hand = Hand(self, dispatcher, f"{name}-w{number}", 8)
+            dispatcher.add_lane(hand)
+            self._stack.push_async_callback(hand.gone)
+        self._dispatchers.append(dispatcher)
 
     def _session_lost(self) -> None:
         self._lost += 1

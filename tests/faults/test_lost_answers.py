@@ -10,7 +10,7 @@ from tests.faults.shop import Shop
 pytestmark = pytest.mark.fresh_loop(limit=20)
 
 
-@pytest.mark.parametrize("verb", ["put", "settle", "renew"])
+@pytest.mark.parametrize("verb", ["put", "claim", "settle", "renew"])
 async def test_the_call_is_repeated_and_the_work_goes_on(verb: str) -> None:
     failpoints = Failpoints()
     failpoints.plan(f"{verb}.after", "lost")
@@ -21,28 +21,3 @@ async def test_the_call_is_repeated_and_the_work_goes_on(verb: str) -> None:
         outcomes = await shop.closed()
     assert failpoints.bitten == [(f"{verb}.after", "lost")]
     assert outcomes.faults == []
-
-
-@pytest.mark.xfail(
-    raises=TimeoutError,
-    reason="the contract has no way to ask what a session holds, so these claims wait for the session's end",
-)
-async def test_claims_whose_answer_was_lost_run_while_their_session_lives() -> None:
-    failpoints = Failpoints()
-    failpoints.plan("claim.after", "lost", nth=2)
-    engine = MemoryEngine(clock=SystemClock(), failpoint=failpoints)
-    async with Shop(lambda: engine, managers=1, clients=1) as shop:
-        await shop.enqueue(50, 0.1)
-        await shop.until_ended(50, 3)
-
-
-async def test_claims_whose_answer_was_lost_run_after_their_session() -> None:
-    failpoints = Failpoints()
-    failpoints.plan("claim.after", "lost", nth=2)
-    engine = MemoryEngine(clock=SystemClock(), failpoint=failpoints)
-    async with Shop(lambda: engine, managers=1, clients=1) as shop:
-        await shop.enqueue(50, 0.1)
-        await shop.finished(50, 15)
-        outcomes = await shop.closed()
-    assert outcomes.faults == []
-    assert outcomes.stranded > 0

@@ -65,7 +65,7 @@ async def _shop(dsn: str, times: int, strikes: "SimpleQueue[Future[None] | None]
                 strikes.put(strike)
                 await asyncio.wrap_future(strike)
             await putting
-            await shop.finished(TASKS, 60)
+            await shop.until_ended(TASKS, 60)
             return await shop.closed()
     finally:
         strikes.put(None)
