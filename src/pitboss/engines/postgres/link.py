@@ -1,7 +1,7 @@
 """Connections to one server: a few, kept open, each call within a time limit.
 
 Not the driver's pool: that one hands out a connection that died, answers an outage with a bare time-out, and waits out
-its own back-off when the server is back (see docs/decisions). Here a call finds a dead connection before it sends
+its own back-off when the server is back (docs/decisions/0007). Here a call finds a dead connection before it sends
 anything, and connects by itself.
 """
 
@@ -33,6 +33,7 @@ from pitboss.model.errors import StoreUnavailable
 _RETRIES = 5
 _CONNECT_SECONDS = 3.0
 _PAUSE = 0.05
+_LONGEST_PAUSE = 0.25
 _KEEPALIVE: dict[str, Any] = {
     "keepalives": 1,
     "keepalives_idle": 10,
@@ -177,7 +178,7 @@ class Link:
                     raise unreachable(self._dsn, error) from error
                 else:
                     await asyncio.sleep(pause)
-                    pause *= 2
+                    pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def _connect(self) -> AsyncConnection[Row]:
         options = conninfo.conninfo_to_dict(self._dsn)
