@@ -1,12 +1,16 @@
 """A process that keeps a store busy while every one of its writes is recorded. Run as a program.
 
-Two engines on one file, several requests at a time, so that groups are committed and writers stand in line. What is
-asked and answered goes to a history, line by line; the recording sees those lines between the writes to the store.
+Two engines on one file, several requests at a time, so that groups are committed and writers stand in line; on demand
+several such processes. What is asked and answered goes to a history, line by line; the recording sees those lines
+between the writes to the store.
 """
 
 import argparse
 import asyncio
+import os
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -65,7 +69,7 @@ class Load:
     async def _opened(self, name: str) -> Recorded:
         store = SqliteEngine(self._path, clock=self._clock)
         await store.open()
-        return Recorded(store, self._history, f"{name}-{time.monotonic_ns()}", clock=self._clock)
+        return Recorded(store, self._history, f"{name}-{os.getpid()}-{time.monotonic_ns()}", clock=self._clock)
 
     async def _enqueue(self, store: Recorded, acts: int) -> None:
         for _ in range(acts):
@@ -174,6 +178,7 @@ def main() -> None:
     asked.add_argument("--seed", type=int, default=1)
     asked.add_argument("--acts", type=int, default=40)
     asked.add_argument("--rounds", type=int, default=1)
+    asked.add_argument("--processes", type=int, default=1)
     asked.add_argument("--size", type=int, default=200)
     asked.add_argument("--checkpoint-pages", type=int)
     asked.add_argument("--weak", default="")
@@ -181,10 +186,21 @@ def main() -> None:
     if told.checkpoint_pages:
         mock.patch.object(connection, "_CHECKPOINT_PAGES", told.checkpoint_pages).start()
     weaken(told.weak)
+    others = [_another(number) for number in range(1, told.processes)]
     history = History(order=time.monotonic_ns, file=told.history)
     for number in range(told.rounds):
         # Each round opens and closes the file: the last one out empties and removes the write-ahead log.
         asyncio.run(Load(told.path, history, told.seed * 1000 + number, told.size).run(told.acts))
+    for other in others:
+        if other.wait():
+            sys.exit(f"another process ended with {other.returncode}")
+
+
+def _another(number: int) -> subprocess.Popen[bytes]:
+    """The same load from another seed; the last word of a repeated option counts."""
+    seed = str(10**6 * number + int.from_bytes(os.urandom(2)))
+    command = [sys.executable, "-m", "tests.faults.power_load", *sys.argv[1:], "--processes", "1", "--seed", seed]
+    return subprocess.Popen(command)
 
 
 if __name__ == "__main__":

@@ -32,14 +32,17 @@ _JUDGED_TWICE = 0.2
 
 
 def examine(path: Path, events: list[Event], rng: Random) -> list[str]:
-    """Everything that is wrong with the store at `path`, of which these events were seen before the power went."""
+    """Everything that is wrong with the store at `path`, of which these events were seen before the power went.
+
+    The file itself, sessions and claims are looked at here; puts, ends, keys and figures are the checker's.
+    """
     return asyncio.run(_examined(path, events, rng))
 
 
 async def _examined(path: Path, events: list[Event], rng: Random) -> list[str]:
     clock = FakeClock(max([event.at or 0 for event in events], default=0) or FakeClock().now())
     history = History(order=count(max([event.order for event in events], default=0) + 1).__next__)
-    history.events = list(events)
+    history.events = sorted(events, key=lambda event: event.order)
     engine = SqliteEngine(path, clock=clock)
     try:
         await engine.open()
@@ -58,12 +61,7 @@ async def _examined(path: Path, events: list[Event], rng: Random) -> list[str]:
 def _damage(path: Path) -> list[str]:
     with contextlib.closing(sqlite3.connect(path)) as raw:
         answer = raw.execute("PRAGMA integrity_check").fetchall()
-        counted = raw.execute("SELECT queue, state, n FROM counts WHERE n <> 0 ORDER BY 1, 2").fetchall()
-        real = raw.execute("SELECT queue, state, count(*) FROM tasks GROUP BY 1, 2 ORDER BY 1, 2").fetchall()
-        keys = raw.execute("SELECT key FROM uniques WHERE task NOT IN (SELECT id FROM tasks)").fetchall()
-    faults = [] if answer == [("ok",)] else [f"integrity_check: {answer[:3]}"]
-    faults += [] if counted == real else [f"the counts say {counted}, there are {real}"]
-    return faults + ([f"unique keys of tasks that do not exist: {keys}"] if keys else [])
+    return [] if answer == [("ok",)] else [f"integrity_check: {answer[:3]}"]
 
 
 async def _violated(engine: SqliteEngine, history: History) -> list[str]:

@@ -11,12 +11,14 @@ import pytest
 from tests.faults.disk import Create, Disk, FolderSynced, SyncBegun, SyncDone, Write
 from tests.faults.power import Start, lose_power
 
-CRASHES = 130
-# As shipped; opened and closed often, so that the log is emptied and removed; emptied while others write.
+CRASHES = 103
+# As shipped; opened and closed often, so that the log is emptied and removed; emptied while others write; and both by
+# two processes.
 LOADS = {
     "as shipped": ("--acts", "36"),
     "opened and closed": ("--acts", "12", "--rounds", "4"),
     "checkpoints all the time": ("--acts", "30", "--checkpoint-pages", "60"),
+    "two processes": ("--acts", "10", "--rounds", "2", "--processes", "2", "--checkpoint-pages", "100"),
 }
 
 
@@ -25,7 +27,7 @@ def test_power_loss_loses_nothing(load: tuple[str, ...], tmp_path: Path) -> None
     losses = lose_power(tmp_path, Random(11), CRASHES, *load)
     assert losses.faults == []
     assert losses.unsynced >= CRASHES / 4
-    assert losses.checkpoints >= (10 if "--checkpoint-pages" in load else 1)
+    assert losses.checkpoints >= (5 if "--checkpoint-pages" in load else 1)
 
 
 def test_power_is_lost_again_after_a_recovery(tmp_path: Path) -> None:
