@@ -31,6 +31,13 @@ class Root(TyperGroup):
             code = failures.show(screen, error)
         sys.exit(code if isinstance(code, int) else Exit.OK)
 
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            # Here and not in `main`: typer would take it for a failure.
+            raise typer.Exit(failures.show(ctx.obj, error)) from error
+
 
 app = typer.Typer(
     cls=Root,

@@ -130,7 +130,16 @@ class Screen:
     def _console(self, *, stderr: bool) -> "Console":
         from rich.console import Console
 
-        return Console(stderr=stderr, highlight=False, markup=False, emoji=False, no_color=None if self.color else True)
+        class PipedConsole(Console):
+            """Leaves a closed pipe to the command's own door, where the exit code is chosen."""
+
+            def on_broken_pipe(self) -> None:
+                self.quiet = True
+                raise BrokenPipeError
+
+        return PipedConsole(
+            stderr=stderr, highlight=False, markup=False, emoji=False, no_color=None if self.color else True
+        )
 
 
 def _widths(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:

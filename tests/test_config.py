@@ -1,0 +1,171 @@
+"""Settings: which layer wins, where values come from, and what is said about bad ones."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pitboss import App, config
+from pitboss.model.duration import span
+from pitboss.model.errors import InvalidInput
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_defaults() -> None:
+    found = config.loaded()
+    assert found.settings.store == f"sqlite:///{Path.cwd()}/pitboss.db"
+    assert found.settings.workers >= 1
+    assert set(found.origins.values()) == {"default"}
+    assert found.folder is None
+
+
+LAYERS = ("command line", "environment", "file", "code")
+
+
+@given(present=st.sets(st.sampled_from(LAYERS)))
+def test_the_highest_layer_that_says_something_wins(present: set[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        folder = Path.cwd()
+        (folder / "pitboss.toml").write_text('store = "postgresql://file/x"' if "file" in present else "")
+        patch.setenv("PITBOSS_STORE", "postgresql://environment/x" if "environment" in present else "")
+        given = {"store": "postgresql://command/x" if "command line" in present else None}
+        code = "postgresql://code/x" if "code" in present else None
+        found = config.loaded(given, code_store=code)
+    winner = next((layer for layer in LAYERS if layer in present), "default")
+    assert found.origins["store"].startswith(winner)
+    assert winner.split()[0] in found.settings.store or winner == "default"
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("workers", "3", 3),
+        ("concurrency", "5", 5),
+        ("queues", "a, b", ("a", "b")),
+        ("on_start", "feed", ("feed",)),
+        ("drain", "1m", span("1m")),
+        ("drain", "90", span("90s")),
+        ("app", "shop:app", "shop:app"),
+        ("store", "memory://", "memory://"),
+        ("retention.failed", "forever", None),
+        ("retention.completed", "1h", span("1h")),
+    ],
+)
+def test_every_setting_can_come_from_the_environment_and_from_a_file(
+    key: str, text: str, value: Any, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    monkeypatch.setenv(config.variable(key), text)
+    found = config.loaded()
+    assert config.flat(found.settings.model_dump())[key] == value
+    assert found.origins[key] == f"environment ({config.variable(key)})"
+    monkeypatch.delenv(config.variable(key))
+    *table, name = key.split(".")
+    head = f"[{table[0]}]\n" if table else ""
+    (folder / "pitboss.toml").write_text(f'{head}{name} = "{text}"\n')
+    found = config.loaded()
+    assert config.flat(found.settings.model_dump())[key] == value
+    assert found.origins[key] == f"file ({folder / 'pitboss.toml'})"
+
+
+def test_a_file_is_looked_for_upward_and_its_paths_are_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "pitboss.toml").write_text('app = "shop/app.py:app"\nstore = "sqlite:///data/jobs.db"\n')
+    (folder / "deep" / "down").mkdir(parents=True)
+    monkeypatch.chdir(folder / "deep" / "down")
+    found = config.loaded()
+    assert found.settings.app == f"{folder}/shop/app.py:app"
+    assert found.settings.store == f"sqlite:///{folder}/data/jobs.db"
+    assert found.folder == folder
+    (folder / "pitboss.toml").write_text("workers = 2\n")
+    assert config.loaded().settings.store == f"sqlite:///{folder}/pitboss.db"
+    assert config.loaded({"store": "sqlite:///x.db"}).settings.store == f"sqlite:///{folder}/deep/down/x.db"
+
+
+def test_pyproject_serves_too_and_yields_to_pitboss_toml(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text("[tool.pitboss]\nworkers = 7\n")
+    found = config.loaded()
+    assert found.settings.workers == 7
+    assert found.origins["workers"] == f"file ([tool.pitboss] in {folder / 'pyproject.toml'})"
+    (folder / "pitboss.toml").write_text("workers = 8\n")
+    found = config.loaded()
+    assert found.settings.workers == 8
+    assert found.notes == (
+        f"{folder / 'pitboss.toml'} is used; [tool.pitboss] in {folder / 'pyproject.toml'} is ignored",
+    )
+
+
+def test_a_pyproject_of_somebody_else_is_none_of_our_business(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text("[tool.other]\nthis is not toml\n")
+    assert config.loaded().folder is None
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "said"),
+    [
+        ("workers = 0", "workers = 0 cannot be used", "greater than or equal to 1"),
+        ('workers = "many"', "workers = 'many' cannot be used", "valid integer"),
+        ('drain = "soon"', "drain = 'soon' cannot be used", "a duration is"),
+        ('queues = ["a b"]', "queues = ['a b'] cannot be used", "names are 1 to 128"),
+        ("wrokers = 3", 'there is no setting "wrokers"', 'write "workers"'),
+        ("[retention]\nfialed = '1d'", 'there is no setting "retention.fialed"', 'write "retention.failed"'),
+        ("retention = 3", "retention = 3 cannot be used", "pitboss.toml"),
+        ("workers = \n", "cannot be read", "line 1"),
+    ],
+)
+def test_bad_values_name_the_file_the_key_and_the_fix(folder: Path, text: str, what: str, said: str) -> None:
+    (folder / "pitboss.toml").write_text(text)
+    with pytest.raises(InvalidInput) as caught:
+        config.loaded()
+    assert what in caught.value.what
+    assert said in str(caught.value)
+    assert str(folder / "pitboss.toml") in caught.value.what
+    assert caught.value.fix
+
+
+def test_a_bad_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PITBOSS_WORKERS", "many")
+    with pytest.raises(InvalidInput, match="environment \\(PITBOSS_WORKERS\\)"):
+        config.loaded()
+    monkeypatch.setenv("PITBOSS_WORKERS", "1")
+    monkeypatch.setenv("PITBOSS_RETENTION", "abc")
+    with pytest.raises(InvalidInput, match="environment cannot be read"):
+        config.loaded()
+
+
+def test_a_misspelt_variable_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PITBOSS_STROE", "memory://")
+    (note,) = config.loaded().notes
+    assert note == "PITBOSS_STROE is not a setting and is ignored; did you mean PITBOSS_STORE?"
+
+
+def test_a_folder_that_is_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = folder / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(InvalidInput, match="working folder is gone"):
+        config.loaded()
+    monkeypatch.chdir(folder)
+
+
+def test_an_app_s_own_store_yields_to_whoever_runs_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with App("sqlite:///code.db") as app:
+
+        @app.task
+        def job() -> None: ...
+
+        job.enqueue()
+        assert (folder / "code.db").exists()
+        app.close()
+        monkeypatch.setenv("PITBOSS_STORE", "sqlite:///environment.db")
+        job.enqueue()
+        assert (folder / "environment.db").exists()
+        app.use("sqlite:///explicit.db")
+        job.enqueue()
+        assert (folder / "explicit.db").exists()
