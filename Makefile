@@ -12,9 +12,10 @@ MODULES := $(shell find src -name '*.py' -print -quit)
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test soak check fmt docs clean postgres strace pgbouncer
+.PHONY: help setup demo test soak check fmt docs clean postgres strace pgbouncer
 
 help:
+	@echo 'make demo    see it run: examples/hello on an embedded store, no server (Ctrl-C ends it)'
 	@echo 'make test    run the tests on real servers (ARGS= goes to pytest)'
 	@echo 'make soak    run the long reliability proofs and print their figures (about 15 minutes)'
 	@echo 'make check   lint, format, types, import contracts, file checks'
@@ -36,6 +37,9 @@ strace:
 
 pgbouncer:
 	@scripts/setup.sh pgbouncer
+
+demo: $(READY)
+	@scripts/demo.sh
 
 test: $(READY) postgres strace pgbouncer
 	@$(BIN)/python -m pytest $(ARGS)

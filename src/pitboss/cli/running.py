@@ -32,6 +32,7 @@ class Order(NamedTuple):
     on_start: tuple[str, ...]
     watched: Path | None
     quiet: bool
+    verbose: bool
 
 
 class Run:
@@ -48,7 +49,7 @@ class Run:
         """Until a signal; the summary."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        journal = Journal(self._say, loop.time, quiet=self._order.quiet, full=self._screen.err.is_terminal)
+        journal = Journal(self._say, loop.time, quiet=self._order.quiet, full=self._is_watched())
         for number in _STOPS:
             loop.add_signal_handler(number, self._stop)
         await self._feed(engine)
@@ -135,6 +136,9 @@ class Run:
             f"{rate:,.0f} tasks/s · {running:,} running · {waiting:,} waiting · "
             f"{ended[State.COMPLETED]:,} done · {ended[State.FAILED]:,} failed · Ctrl-C stops"
         )
+
+    def _is_watched(self) -> bool:
+        return self._order.verbose or self._screen.err.is_terminal
 
     def _stop(self) -> None:
         self._signals += 1

@@ -47,6 +47,9 @@ def up(
     ] = None,
     reload: Annotated[bool, typer.Option("--reload", help="Restart the workers when files change.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No line per task, no live figures.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="A line per task also where there is no terminal.")
+    ] = False,
 ) -> None:
     """Run an app's tasks until Ctrl-C.
 
@@ -67,7 +70,7 @@ def up(
     place = _target(found)
     description = described(place)
     found = _with_code_store(found, given | {"queues": queues, "drain": drain, "on_start": on_start}, description)
-    order = _order(found, place, description, reload=reload, quiet=quiet)
+    order = _order(found, place, description, reload=reload, quiet=quiet, verbose=verbose)
     summary = run_forever(screen, order, description, lambda: _banner(screen, found, order, description))
     screen.note(summary)
 
@@ -96,7 +99,9 @@ def _with_code_store(found: "Loaded", given: dict[str, Any], description: "Descr
     return again._replace(settings=found.settings.model_copy(update={"store": again.settings.store}))
 
 
-def _order(found: "Loaded", place: str, description: "Description", *, reload: bool, quiet: bool) -> "Order":
+def _order(
+    found: "Loaded", place: str, description: "Description", *, reload: bool, quiet: bool, verbose: bool
+) -> "Order":
     from pitboss.cli.running import Order
     from pitboss.manager.manager import Plan
 
@@ -118,7 +123,7 @@ def _order(found: "Loaded", place: str, description: "Description", *, reload: b
         drain_seconds=drain / SECOND,
         retention=chosen.kept(),
     )
-    return Order(chosen.store, plan, chosen.on_start, _watched(place) if reload else None, quiet)
+    return Order(chosen.store, plan, chosen.on_start, _watched(place) if reload else None, quiet, verbose)
 
 
 def _watched(place: str) -> Path:

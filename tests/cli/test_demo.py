@@ -1,0 +1,22 @@
+"""`make demo`: what a newcomer sees first."""
+
+import os
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def test_the_demo_shows_every_kind_of_task_and_ends_by_itself() -> None:
+    done = subprocess.run(
+        [ROOT / "scripts" / "demo.sh"],
+        env={**os.environ, "DEMO_SECONDS": "8"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for said in ("In a second terminal", "done     greet", "done     order", "done     invoice", "stopped after"):
+        assert said in done.stderr, said
