@@ -42,7 +42,7 @@ class BareSqlite:
         rows = [(one, PARAMS) for one in ids]
         self._transaction(
             lambda do: do.executemany(
-                "INSERT INTO tasks (id, handler, queue, state, params, priority, created_at)"
+                "INSERT INTO pitboss_tasks (id, handler, queue, state, params, priority, created_at)"
                 " VALUES (?, 'noop', 'bare', 'pending', ?, 0, 1)",
                 rows,
             )
@@ -51,8 +51,8 @@ class BareSqlite:
     def claim(self, count: int) -> list[tuple[str, int]]:
         rows: list[tuple[str, int, str, str]] = self._transaction(
             lambda do: do.execute(
-                "UPDATE tasks SET state = 'running', session = 1, claim = claim + 1, started_at = 1 WHERE id IN"
-                " (SELECT id FROM tasks WHERE state = 'pending' AND queue = 'bare' ORDER BY priority, id LIMIT ?)"
+                "UPDATE pitboss_tasks SET state = 'running', session = 1, claim = claim + 1, started_at = 1 WHERE id IN"
+                " (SELECT id FROM pitboss_tasks WHERE state = 'pending' AND queue = 'bare' ORDER BY priority, id LIMIT ?)"
                 " RETURNING id, claim, handler, params",
                 (count,),
             ).fetchall()
@@ -63,7 +63,7 @@ class BareSqlite:
         rows = [(task, claim) for task, claim in claimed]
         self._transaction(
             lambda do: do.executemany(
-                "UPDATE tasks SET state = 'completed', outcome = 'completed', finished_at = 2, result = 'null',"
+                "UPDATE pitboss_tasks SET state = 'completed', outcome = 'completed', finished_at = 2, result = 'null',"
                 " worker = 'w', attempts = attempts + 1"
                 " WHERE id = ? AND state = 'running' AND session = 1 AND claim = ?",
                 rows,

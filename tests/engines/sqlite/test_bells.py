@@ -86,7 +86,7 @@ async def test_dead_bells_are_swept_away_and_living_ones_stay(tmp_path: Path) ->
         dead = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         dead.bind(str(folder / "1-0.bell"))
         dead.close()
-        await other.put([new()])
+        other.ring(["mail"])
         assert [entry.name.split("-")[0] for entry in folder.glob("*.bell")] == [str(os.getpid())]
     assert list(folder.glob("*.bell")) == []
 

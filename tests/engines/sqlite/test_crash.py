@@ -52,4 +52,4 @@ async def test_a_killed_writer_loses_nothing_that_it_acknowledged(tmp_path: Path
         assert sum(figures.values()) == await engine.count(EVERYTHING)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        assert figures == dict(connection.execute("SELECT state, count(*) FROM tasks GROUP BY state"))
+        assert figures == dict(connection.execute("SELECT state, count(*) FROM pitboss_tasks GROUP BY state"))

@@ -10,25 +10,25 @@ from pitboss.engines.sqlite.act import Statements
 from pitboss.engines.sqlite.schema import upgrade
 
 HOT = {
-    "claim_next": "SEARCH tasks USING INDEX tasks_pending (queue=?)",
-    "claim_sift": "SEARCH tasks USING INDEX tasks_pending (queue=?)",
-    "claim_next_due": "SEARCH tasks USING INDEX tasks_scheduled (queue=?)",
-    "claim_promote": "SEARCH tasks USING INDEX tasks_scheduled (queue=? AND run_at<?)",
-    "claim_take": "SEARCH tasks USING INTEGER PRIMARY KEY (rowid=?)",
-    "claim_lane": "SEARCH queues USING PRIMARY KEY (name=?)",
-    "settle_read": "SEARCH tasks USING INDEX sqlite_autoindex_tasks_1 (id=?)",
-    "settle_completed": "SEARCH tasks USING INTEGER PRIMARY KEY (rowid=?)",
-    "settle_moved": "SEARCH tasks USING INTEGER PRIMARY KEY (rowid=?)",
-    "session_cancels": "SEARCH tasks USING INDEX tasks_to_cancel (session=?)",
-    "reclaim_orphans": "SEARCH tasks USING INDEX tasks_running (session=?)",
-    "held_of_handlers": "SEARCH tasks USING INDEX tasks_held (handler=?)",
-    "put_met_ids": "SEARCH tasks USING INDEX sqlite_autoindex_tasks_1 (id=?)",
-    "put_met_keys": "SEARCH uniques USING PRIMARY KEY (key=?)",
-    "key_free": "SEARCH uniques USING PRIMARY KEY (key=?)",
-    "starts_since": "SEARCH starts USING PRIMARY KEY (queue=? AND at>?)",
-    "get": "SEARCH tasks USING INDEX sqlite_autoindex_tasks_1 (id=?)",
+    "claim_next": "SEARCH pitboss_tasks USING INDEX pitboss_tasks_pending (queue=?)",
+    "claim_sift": "SEARCH pitboss_tasks USING INDEX pitboss_tasks_pending (queue=?)",
+    "claim_next_due": "SEARCH pitboss_tasks USING INDEX pitboss_tasks_scheduled (queue=?)",
+    "claim_promote": "SEARCH pitboss_tasks USING INDEX pitboss_tasks_scheduled (queue=? AND run_at<?)",
+    "claim_take": "SEARCH pitboss_tasks USING INTEGER PRIMARY KEY (rowid=?)",
+    "claim_lane": "SEARCH pitboss_queues USING PRIMARY KEY (name=?)",
+    "settle_read": "SEARCH pitboss_tasks USING INDEX sqlite_autoindex_pitboss_tasks_1 (id=?)",
+    "settle_completed": "SEARCH pitboss_tasks USING INTEGER PRIMARY KEY (rowid=?)",
+    "settle_moved": "SEARCH pitboss_tasks USING INTEGER PRIMARY KEY (rowid=?)",
+    "session_cancels": "SEARCH pitboss_tasks USING INDEX pitboss_tasks_to_cancel (session=?)",
+    "reclaim_orphans": "SEARCH pitboss_tasks USING INDEX pitboss_tasks_running (session=?)",
+    "held_of_handlers": "SEARCH pitboss_tasks USING INDEX pitboss_tasks_held (handler=?)",
+    "put_met_ids": "SEARCH pitboss_tasks USING INDEX sqlite_autoindex_pitboss_tasks_1 (id=?)",
+    "put_met_keys": "SEARCH pitboss_uniques USING PRIMARY KEY (key=?)",
+    "key_free": "SEARCH pitboss_uniques USING PRIMARY KEY (key=?)",
+    "starts_since": "SEARCH pitboss_starts USING PRIMARY KEY (queue=? AND at>?)",
+    "get": "SEARCH pitboss_tasks USING INDEX sqlite_autoindex_pitboss_tasks_1 (id=?)",
 }
-SMALL_TABLES = {"queues", "sessions", "handlers", "counts"}
+SMALL_TABLES = {"pitboss_queues", "pitboss_sessions", "pitboss_handlers", "pitboss_counts"}
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_a_hot_statement_uses_its_index(store: sqlite3.Connection, name: str) ->
 @pytest.mark.parametrize("name", sorted(Statements().by_name))
 def test_no_statement_reads_a_whole_large_table_or_sorts_it(store: sqlite3.Connection, name: str) -> None:
     steps = plan(store, Statements().by_name[name])
-    assert not any(re.match(r"SCAN (tasks|attempts|uniques|starts)\b", step) for step in steps), steps
+    assert not any(re.match(r"SCAN pitboss_(tasks|attempts|uniques|starts)\b", step) for step in steps), steps
     assert "USE TEMP B-TREE FOR ORDER BY" not in steps
 
 

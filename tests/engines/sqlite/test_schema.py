@@ -23,7 +23,7 @@ def test_migrations_lead_to_exactly_the_fresh_schema() -> None:
     schema.upgrade(migrated)
     fresh.executescript(files("pitboss.engines.sqlite").joinpath("schema.sql").read_text(encoding="utf-8"))
     assert tables(migrated) == tables(fresh)
-    assert list(migrated.execute("SELECT * FROM meta")) == list(fresh.execute("SELECT * FROM meta"))
+    assert list(migrated.execute("SELECT * FROM pitboss_meta")) == list(fresh.execute("SELECT * FROM pitboss_meta"))
     migrated.close()
     fresh.close()
 
@@ -38,7 +38,7 @@ async def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:
         assert await engine.schema_version() == (schema.wanted_version(), schema.wanted_version())
         assert await engine.upgrade() == []
     with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA user_version = 99")
+        connection.execute("UPDATE pitboss_meta SET value = 99 WHERE name = 'schema'")
     connection.close()
     with pytest.raises(SchemaMismatch) as caught:
         async with opened(path):
@@ -51,13 +51,13 @@ async def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:
 async def test_a_foreign_table_of_the_same_name_is_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE queues (mine TEXT)")
+        connection.execute("CREATE TABLE pitboss_queues (mine TEXT)")
     connection.close()
     with pytest.raises(SchemaMismatch, match="queues"):
         async with opened(path):
             pass
     with sqlite3.connect(path) as connection:
-        assert [name for _, name, _ in tables(connection)] == ["queues"]
+        assert [name for _, name, _ in tables(connection)] == ["pitboss_queues"]
     connection.close()
 
 

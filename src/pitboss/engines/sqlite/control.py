@@ -19,7 +19,7 @@ _PRUNABLE = """
     state IN ('completed', 'failed', 'cancelled')
     AND finished_at < ?
     AND NOT EXISTS (
-        SELECT 1 FROM uniques WHERE key = unique_key AND task = tasks.id AND (until IS NULL OR until > ?)
+        SELECT 1 FROM pitboss_uniques WHERE key = unique_key AND task = pitboss_tasks.id AND (until IS NULL OR until > ?)
     )
 """
 _NEVER: Moment = 2**62
@@ -62,7 +62,7 @@ def retry(act: Act, wanted: Filter, keep_attempts: bool, limit: int) -> Changed:
 def prune(act: Act, wanted: Filter, before: Moment | None, limit: int) -> Changed:
     """Delete finished tasks, their history and what is left of their keys."""
     chosen = matching(wanted, act.now)
-    index = "" if names_ids(wanted) else "INDEXED BY tasks_finished"
+    index = "" if names_ids(wanted) else "INDEXED BY pitboss_tasks_finished"
     where = f"{index} WHERE {_PRUNABLE} AND {chosen.sql} ORDER BY finished_at LIMIT ?"
     ended = _NEVER if before is None else before
     found = _selected(act, where, [ended, act.now, *chosen.values, limit + 1])
@@ -89,7 +89,7 @@ def _picked(act: Act, wanted: Filter, states: Iterable[State], limit: int, extra
 
 
 def _selected(act: Act, where: str, values: list[object]) -> list[Task]:
-    return [task_of(row) for row in act.query(f"SELECT {TASK_COLUMNS} FROM tasks {where}", values)]
+    return [task_of(row) for row in act.query(f"SELECT {TASK_COLUMNS} FROM pitboss_tasks {where}", values)]
 
 
 def _retaken(act: Act, task: Task) -> bool:

@@ -11,12 +11,12 @@ from pitboss.model.states import State
 _SAYABLE = re.compile(r'[^"\\\x00-\x1f\x7f]*')
 # The index that holds exactly the tasks of a state. Completed tasks have none: they are nearly all there are.
 STATE_INDEXES = {
-    State.HELD: "tasks_held",
-    State.SCHEDULED: "tasks_scheduled",
-    State.PENDING: "tasks_pending",
-    State.RUNNING: "tasks_running",
-    State.FAILED: "tasks_failed",
-    State.CANCELLED: "tasks_cancelled",
+    State.HELD: "pitboss_tasks_held",
+    State.SCHEDULED: "pitboss_tasks_scheduled",
+    State.PENDING: "pitboss_tasks_pending",
+    State.RUNNING: "pitboss_tasks_running",
+    State.FAILED: "pitboss_tasks_failed",
+    State.CANCELLED: "pitboss_tasks_cancelled",
 }
 
 

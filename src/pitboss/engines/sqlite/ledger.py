@@ -39,7 +39,7 @@ class Reader:
             where += f" AND id {'>' if oldest_first else '<'} ?"
             values.append(after)
         order = "ASC" if oldest_first else "DESC"
-        text = f"SELECT {TASK_COLUMNS} FROM tasks {where} ORDER BY id {order} LIMIT ?"
+        text = f"SELECT {TASK_COLUMNS} FROM pitboss_tasks {where} ORDER BY id {order} LIMIT ?"
         found = [task_of(row) for row in self._connection.execute(text, [*values, limit + 1])]
         page = found[:limit]
         return Page(page, page[-1].id if page and len(found) > limit else None)
@@ -48,7 +48,7 @@ class Reader:
         if not wanted.terms:
             return self._number("count_all")
         chosen = matching(wanted, self._now)
-        text = f"SELECT count(*) FROM tasks {self._within_state(wanted, chosen.sql)}"
+        text = f"SELECT count(*) FROM pitboss_tasks {self._within_state(wanted, chosen.sql)}"
         n: int = self._connection.execute(text, chosen.values).fetchone()[0]
         return n
 

@@ -8,4 +8,5 @@ def script(since: int = 0) -> str:
     parts = [f"-- {name}\n{text.strip()}\n" for number, name, text in migrations() if number > since]
     if not parts:
         return ""
-    return "\n".join(["BEGIN IMMEDIATE;\n", *parts, f"PRAGMA user_version = {wanted_version()};\nCOMMIT;\n"])
+    version = f"INSERT OR REPLACE INTO pitboss_meta (name, value) VALUES ('schema', {wanted_version()});\n"
+    return "\n".join(["BEGIN IMMEDIATE;\n", *parts, version, "COMMIT;\n"])

@@ -1,4 +1,8 @@
-"""The tables and their version. `PRAGMA user_version` holds the number of the last migration applied."""
+"""The tables and their version.
+
+The file may hold the user's own tables too, so that tasks can be put in the same transaction: every name of ours begins
+with `pitboss_`, and the number of the last migration stands in a table, not in the file's one `user_version`.
+"""
 
 import sqlite3
 from collections.abc import Iterator
@@ -15,8 +19,10 @@ def migrations() -> list[tuple[int, str, str]]:
 
 
 def stored_version(connection: sqlite3.Connection) -> int:
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    return version
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'pitboss_meta'").fetchone():
+        return 0
+    row = connection.execute("SELECT value FROM pitboss_meta WHERE name = 'schema'").fetchone()
+    return int(row[0]) if row else 0
 
 
 def wanted_version() -> int:
@@ -35,7 +41,7 @@ def upgrade(connection: sqlite3.Connection) -> list[str]:
         for _, text in missing:
             for statement in statements(text):
                 connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {wanted}")
+        connection.execute("INSERT OR REPLACE INTO pitboss_meta (name, value) VALUES ('schema', ?)", (wanted,))
         connection.execute("COMMIT")
     except sqlite3.OperationalError as error:
         connection.execute("ROLLBACK")

@@ -2,7 +2,7 @@
 
 -- One row per task, with the columns of model.task.Task. `tags` is NULL when there are none, and `fingerprint` repeats
 -- what the error says, for grouping. The run that finished a task stands in its own row; earlier runs in `attempts`.
-CREATE TABLE tasks (
+CREATE TABLE pitboss_tasks (
     id TEXT PRIMARY KEY,
     handler TEXT NOT NULL,
     queue TEXT NOT NULL,
@@ -36,17 +36,17 @@ CREATE TABLE tasks (
 );
 
 -- Every index is partial: a task is in the index of the state that it is in, so that finished tasks cost a claim nothing.
-CREATE INDEX tasks_pending ON tasks (queue, priority, id) WHERE state = 'pending';
-CREATE INDEX tasks_scheduled ON tasks (queue, run_at) WHERE state = 'scheduled';
-CREATE INDEX tasks_running ON tasks (session, id) WHERE state = 'running';
-CREATE INDEX tasks_held ON tasks (handler, id) WHERE state = 'held';
-CREATE INDEX tasks_finished ON tasks (finished_at) WHERE state IN ('completed', 'failed', 'cancelled');
-CREATE INDEX tasks_failed ON tasks (fingerprint, id) WHERE state = 'failed';
-CREATE INDEX tasks_cancelled ON tasks (id) WHERE state = 'cancelled';
-CREATE INDEX tasks_to_cancel ON tasks (session) WHERE state = 'running' AND cancel_asked = 1;
+CREATE INDEX pitboss_tasks_pending ON pitboss_tasks (queue, priority, id) WHERE state = 'pending';
+CREATE INDEX pitboss_tasks_scheduled ON pitboss_tasks (queue, run_at) WHERE state = 'scheduled';
+CREATE INDEX pitboss_tasks_running ON pitboss_tasks (session, id) WHERE state = 'running';
+CREATE INDEX pitboss_tasks_held ON pitboss_tasks (handler, id) WHERE state = 'held';
+CREATE INDEX pitboss_tasks_finished ON pitboss_tasks (finished_at) WHERE state IN ('completed', 'failed', 'cancelled');
+CREATE INDEX pitboss_tasks_failed ON pitboss_tasks (fingerprint, id) WHERE state = 'failed';
+CREATE INDEX pitboss_tasks_cancelled ON pitboss_tasks (id) WHERE state = 'cancelled';
+CREATE INDEX pitboss_tasks_to_cancel ON pitboss_tasks (session) WHERE state = 'running' AND cancel_asked = 1;
 
 -- Runs that have ended without finishing their task.
-CREATE TABLE attempts (
+CREATE TABLE pitboss_attempts (
     task TEXT NOT NULL,
     claim INTEGER NOT NULL,
     attempt INTEGER NOT NULL,
@@ -60,13 +60,13 @@ CREATE TABLE attempts (
 ) WITHOUT ROWID;
 
 -- Which task has a unique key: while it is unfinished, or until a moment.
-CREATE TABLE uniques (
+CREATE TABLE pitboss_uniques (
     key TEXT PRIMARY KEY,
     task TEXT NOT NULL,
     until INTEGER
 ) WITHOUT ROWID;
 
-CREATE TABLE queues (
+CREATE TABLE pitboss_queues (
     name TEXT PRIMARY KEY,
     paused INTEGER NOT NULL DEFAULT 0,
     paused_by TEXT,
@@ -76,7 +76,7 @@ CREATE TABLE queues (
 ) WITHOUT ROWID;
 
 -- How many tasks of a queue are in a state; every write keeps it exact, so reading it costs nothing.
-CREATE TABLE counts (
+CREATE TABLE pitboss_counts (
     queue TEXT NOT NULL,
     state TEXT NOT NULL,
     n INTEGER NOT NULL,
@@ -84,14 +84,14 @@ CREATE TABLE counts (
 ) WITHOUT ROWID;
 
 -- Starts of tasks of queues with a rate, as far back as their windows look; `n` started at the same moment.
-CREATE TABLE starts (
+CREATE TABLE pitboss_starts (
     queue TEXT NOT NULL,
     at INTEGER NOT NULL,
     n INTEGER NOT NULL,
     PRIMARY KEY (queue, at)
 ) WITHOUT ROWID;
 
-CREATE TABLE handlers (
+CREATE TABLE pitboss_handlers (
     name TEXT PRIMARY KEY,
     queue TEXT NOT NULL,
     policy TEXT NOT NULL,
@@ -99,7 +99,7 @@ CREATE TABLE handlers (
 ) WITHOUT ROWID;
 
 -- AUTOINCREMENT, because the number of a forgotten session must never be given out again.
-CREATE TABLE sessions (
+CREATE TABLE pitboss_sessions (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     host TEXT NOT NULL,
     boot_id TEXT NOT NULL,
@@ -113,19 +113,19 @@ CREATE TABLE sessions (
     snapshot TEXT
 );
 
-CREATE TABLE wishes (
+CREATE TABLE pitboss_wishes (
     key TEXT PRIMARY KEY,
     value TEXT,
     version INTEGER NOT NULL,
     wished_by TEXT
 ) WITHOUT ROWID;
 
-CREATE INDEX wishes_by_version ON wishes (version);
+CREATE INDEX pitboss_wishes_by_version ON pitboss_wishes (version);
 
 -- `desired`: the newest version of a wish, also after wishes are gone.
-CREATE TABLE meta (
+CREATE TABLE pitboss_meta (
     name TEXT PRIMARY KEY,
     value INTEGER NOT NULL
 ) WITHOUT ROWID;
 
-INSERT INTO meta (name, value) VALUES ('desired', 0);
+INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0);

@@ -1,2 +1,2 @@
-INSERT OR REPLACE INTO attempts (task, claim, attempt, outcome, started_at, ended_at, session, worker, error)
+INSERT OR REPLACE INTO pitboss_attempts (task, claim, attempt, outcome, started_at, ended_at, session, worker, error)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)

@@ -1,3 +1,3 @@
-UPDATE tasks
+UPDATE pitboss_tasks
 SET state = 'cancelled', reason = 'expired', finished_at = ?
 WHERE rowid IN (SELECT value FROM json_each(?))

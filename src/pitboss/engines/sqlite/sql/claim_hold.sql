@@ -1,1 +1,1 @@
-UPDATE tasks SET state = 'held', reason = 'handler' WHERE rowid IN (SELECT value FROM json_each(?))
+UPDATE pitboss_tasks SET state = 'held', reason = 'handler' WHERE rowid IN (SELECT value FROM json_each(?))

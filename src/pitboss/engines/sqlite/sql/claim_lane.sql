@@ -1,7 +1,7 @@
 SELECT
     name,
     rate,
-    coalesce((SELECT n FROM counts WHERE queue = name AND state = 'pending'), 0) AS pending,
-    coalesce((SELECT n FROM counts WHERE queue = name AND state = 'scheduled'), 0) AS scheduled
-FROM queues
+    coalesce((SELECT n FROM pitboss_counts WHERE queue = name AND state = 'pending'), 0) AS pending,
+    coalesce((SELECT n FROM pitboss_counts WHERE queue = name AND state = 'scheduled'), 0) AS scheduled
+FROM pitboss_queues
 WHERE name = ? AND paused = 0

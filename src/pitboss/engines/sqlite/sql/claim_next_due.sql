@@ -1,1 +1,1 @@
-SELECT min(run_at) FROM tasks WHERE state = 'scheduled' AND queue = ?
+SELECT min(run_at) FROM pitboss_tasks WHERE state = 'scheduled' AND queue = ?

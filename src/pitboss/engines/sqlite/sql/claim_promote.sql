@@ -1,5 +1,5 @@
-UPDATE tasks
+UPDATE pitboss_tasks
 SET state = 'pending'
 WHERE rowid IN (
-    SELECT rowid FROM tasks WHERE state = 'scheduled' AND queue = ? AND run_at <= ? ORDER BY run_at LIMIT ?
+    SELECT rowid FROM pitboss_tasks WHERE state = 'scheduled' AND queue = ? AND run_at <= ? ORDER BY run_at LIMIT ?
 )

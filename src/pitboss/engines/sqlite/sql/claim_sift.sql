@@ -1,7 +1,7 @@
 SELECT
     priority, id, rowid, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
     created_at, expires_at, parent, tags, claim, unique_key
-FROM tasks
+FROM pitboss_tasks
 WHERE
     state = 'pending'
     AND queue = ?1

@@ -1,3 +1,3 @@
-INSERT INTO counts (queue, state, n)
+INSERT INTO pitboss_counts (queue, state, n)
 VALUES (?, ?, ?)
 ON CONFLICT (queue, state) DO UPDATE SET n = n + excluded.n

@@ -1,1 +1,1 @@
-SELECT coalesce(sum(n), 0) FROM counts WHERE state = ?
+SELECT coalesce(sum(n), 0) FROM pitboss_counts WHERE state = ?

@@ -1,1 +1,1 @@
-SELECT queue, state, n FROM counts WHERE n > 0
+SELECT queue, state, n FROM pitboss_counts WHERE n > 0

@@ -1,1 +1,1 @@
-UPDATE meta SET value = value + 1 WHERE name = 'desired' RETURNING value
+UPDATE pitboss_meta SET value = value + 1 WHERE name = 'desired' RETURNING value

@@ -1,1 +1,1 @@
-SELECT value FROM meta WHERE name = 'desired'
+SELECT value FROM pitboss_meta WHERE name = 'desired'

@@ -2,5 +2,5 @@ SELECT
     id, handler, queue, state, params, priority, created_at, run_at, attempts, max_attempts, timeout,
     expires_at, unique_key, tags, parent, reason, progress, note, result, error, outcome, session, claim,
     worker, started_at, finished_at, losses, crashes, cancel_asked
-FROM tasks
+FROM pitboss_tasks
 WHERE id IN (SELECT value FROM json_each(?))

@@ -1,1 +1,1 @@
-DELETE FROM handlers WHERE name IN (SELECT value FROM json_each(?))
+DELETE FROM pitboss_handlers WHERE name IN (SELECT value FROM json_each(?))

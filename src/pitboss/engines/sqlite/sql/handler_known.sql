@@ -1,1 +1,1 @@
-SELECT 1 FROM handlers WHERE name = ?
+SELECT 1 FROM pitboss_handlers WHERE name = ?

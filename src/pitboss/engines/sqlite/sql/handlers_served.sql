@@ -1,5 +1,5 @@
 SELECT DISTINCT name
-FROM handlers
+FROM pitboss_handlers
 WHERE name IN (
-    SELECT known.value FROM sessions, json_each(sessions.handlers) AS known WHERE ended = 0 AND expires_at > ?
+    SELECT known.value FROM pitboss_sessions, json_each(pitboss_sessions.handlers) AS known WHERE ended = 0 AND expires_at > ?
 )

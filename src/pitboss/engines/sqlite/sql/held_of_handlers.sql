@@ -1,13 +1,13 @@
 SELECT json_group_array(json_array(task, queue, state))
 FROM (
     SELECT
-        tasks.rowid AS task,
-        tasks.queue AS queue,
-        CASE WHEN tasks.run_at > ?2 THEN 'scheduled' ELSE 'pending' END AS state
-    FROM tasks
+        pitboss_tasks.rowid AS task,
+        pitboss_tasks.queue AS queue,
+        CASE WHEN pitboss_tasks.run_at > ?2 THEN 'scheduled' ELSE 'pending' END AS state
+    FROM pitboss_tasks
     WHERE
-        tasks.state = 'held'
-        AND tasks.handler IN (SELECT value FROM json_each(?1))
-        AND tasks.reason = 'handler'
+        pitboss_tasks.state = 'held'
+        AND pitboss_tasks.handler IN (SELECT value FROM json_each(?1))
+        AND pitboss_tasks.reason = 'handler'
     LIMIT ?3
 )

@@ -1,4 +1,4 @@
-DELETE FROM uniques
+DELETE FROM pitboss_uniques
 WHERE
     until IS NULL
     AND (task, key) IN (

@@ -1,1 +1,1 @@
-SELECT task FROM uniques WHERE key = ? AND (until IS NULL OR until > ?)
+SELECT task FROM pitboss_uniques WHERE key = ? AND (until IS NULL OR until > ?)

@@ -1,1 +1,1 @@
-DELETE FROM attempts WHERE task IN (SELECT value FROM json_each(?))
+DELETE FROM pitboss_attempts WHERE task IN (SELECT value FROM json_each(?))

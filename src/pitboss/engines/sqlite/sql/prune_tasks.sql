@@ -1,1 +1,1 @@
-DELETE FROM tasks WHERE id IN (SELECT value FROM json_each(?))
+DELETE FROM pitboss_tasks WHERE id IN (SELECT value FROM json_each(?))

@@ -1,1 +1,1 @@
-SELECT json_group_array(json_array(id, state, reason)) FROM tasks WHERE id IN (SELECT value FROM json_each(?))
+SELECT json_group_array(json_array(id, state, reason)) FROM pitboss_tasks WHERE id IN (SELECT value FROM json_each(?))

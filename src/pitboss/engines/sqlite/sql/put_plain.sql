@@ -1,2 +1,2 @@
-INSERT INTO tasks (id, handler, queue, priority, created_at, params, state)
+INSERT INTO pitboss_tasks (id, handler, queue, priority, created_at, params, state)
 VALUES (?, ?, ?, ?, ?, ?, 'pending')

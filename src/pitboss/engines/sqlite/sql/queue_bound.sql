@@ -1,1 +1,1 @@
-UPDATE queues SET capacity = ?2 WHERE name = ?1
+UPDATE pitboss_queues SET capacity = ?2 WHERE name = ?1

@@ -1,1 +1,1 @@
-SELECT capacity FROM queues WHERE name = ?
+SELECT capacity FROM pitboss_queues WHERE name = ?

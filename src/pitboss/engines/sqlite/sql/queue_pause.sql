@@ -1,1 +1,1 @@
-UPDATE queues SET paused = ?2, paused_by = ?3, paused_at = ?4 WHERE name = ?1
+UPDATE pitboss_queues SET paused = ?2, paused_by = ?3, paused_at = ?4 WHERE name = ?1

@@ -1,1 +1,1 @@
-UPDATE queues SET rate = ?2 WHERE name = ?1
+UPDATE pitboss_queues SET rate = ?2 WHERE name = ?1

@@ -1,1 +1,1 @@
-SELECT name, paused, paused_by, paused_at, capacity, rate FROM queues WHERE name = ?
+SELECT name, paused, paused_by, paused_at, capacity, rate FROM pitboss_queues WHERE name = ?

@@ -1,1 +1,1 @@
-SELECT name, paused, paused_by, paused_at, capacity, rate FROM queues ORDER BY name
+SELECT name, paused, paused_by, paused_at, capacity, rate FROM pitboss_queues ORDER BY name

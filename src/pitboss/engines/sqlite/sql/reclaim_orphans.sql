@@ -1,8 +1,8 @@
 -- `seen` hops from one session with running tasks to the next, so that a sweep does not read what the living run.
 WITH RECURSIVE seen (session) AS (
-    SELECT min(session) FROM tasks WHERE state = 'running'
+    SELECT min(session) FROM pitboss_tasks WHERE state = 'running'
     UNION ALL
-    SELECT (SELECT min(tasks.session) FROM tasks WHERE tasks.state = 'running' AND tasks.session > seen.session)
+    SELECT (SELECT min(pitboss_tasks.session) FROM pitboss_tasks WHERE pitboss_tasks.state = 'running' AND pitboss_tasks.session > seen.session)
     FROM seen
     WHERE seen.session IS NOT NULL
 )
@@ -12,14 +12,14 @@ SELECT json_group_array(json_array(
 ))
 FROM (
     SELECT
-        tasks.rowid AS task, id, queue, tasks.session AS session, claim, attempts, started_at, unique_key, cancel_asked
+        pitboss_tasks.rowid AS task, id, queue, pitboss_tasks.session AS session, claim, attempts, started_at, unique_key, cancel_asked
     FROM seen
-    CROSS JOIN tasks
+    CROSS JOIN pitboss_tasks
     WHERE
-        tasks.state = 'running'
-        AND tasks.session = seen.session
+        pitboss_tasks.state = 'running'
+        AND pitboss_tasks.session = seen.session
         AND NOT EXISTS (
-            SELECT 1 FROM sessions WHERE number = seen.session AND ended = 0 AND expires_at > ?1
+            SELECT 1 FROM pitboss_sessions WHERE number = seen.session AND ended = 0 AND expires_at > ?1
         )
     LIMIT ?2
 )

@@ -1,4 +1,4 @@
-UPDATE tasks
+UPDATE pitboss_tasks
 SET
     state = ?2,
     reason = ?3,

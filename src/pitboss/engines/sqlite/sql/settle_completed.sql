@@ -1,4 +1,4 @@
-UPDATE tasks
+UPDATE pitboss_tasks
 SET
     state = 'completed',
     outcome = told.column2,
@@ -14,4 +14,4 @@ SET
 FROM (
     VALUES (?, ?, ?, ?, ?, ?)
 ) AS told
-WHERE tasks.rowid = told.column1
+WHERE pitboss_tasks.rowid = told.column1

@@ -1,4 +1,4 @@
-UPDATE tasks
+UPDATE pitboss_tasks
 SET
     state = told.column2,
     outcome = told.column3,
@@ -17,4 +17,4 @@ SET
 FROM (
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ) AS told
-WHERE tasks.rowid = told.column1
+WHERE pitboss_tasks.rowid = told.column1

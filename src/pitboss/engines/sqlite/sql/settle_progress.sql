@@ -1,6 +1,6 @@
-UPDATE tasks
+UPDATE pitboss_tasks
 SET progress = told.column2, note = told.column3
 FROM (
     VALUES (?, ?, ?)
 ) AS told
-WHERE tasks.rowid = told.column1
+WHERE pitboss_tasks.rowid = told.column1

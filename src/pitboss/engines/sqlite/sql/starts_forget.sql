@@ -1,1 +1,1 @@
-DELETE FROM starts WHERE queue = ? AND at <= ?
+DELETE FROM pitboss_starts WHERE queue = ? AND at <= ?

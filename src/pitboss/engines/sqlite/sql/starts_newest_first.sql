@@ -1,1 +1,1 @@
-SELECT at, n FROM starts WHERE queue = ? ORDER BY at DESC
+SELECT at, n FROM pitboss_starts WHERE queue = ? ORDER BY at DESC

@@ -1,1 +1,1 @@
-SELECT coalesce(sum(n), 0) FROM starts WHERE queue = ? AND at > ?
+SELECT coalesce(sum(n), 0) FROM pitboss_starts WHERE queue = ? AND at > ?

@@ -1,3 +1,3 @@
-INSERT INTO wishes (key, value, version, wished_by)
+INSERT INTO pitboss_wishes (key, value, version, wished_by)
 VALUES (?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value, version = excluded.version, wished_by = excluded.wished_by

@@ -1,1 +1,1 @@
-SELECT key, value, version, wished_by FROM wishes WHERE version > ? ORDER BY version
+SELECT key, value, version, wished_by FROM pitboss_wishes WHERE version > ? ORDER BY version
