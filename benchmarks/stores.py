@@ -51,9 +51,9 @@ class BareSqlite:
     def claim(self, count: int) -> list[tuple[str, int]]:
         rows: list[tuple[str, int, str, str]] = self._transaction(
             lambda do: do.execute(
-                "UPDATE pitboss_tasks SET state = 'running', session = 1, claim = claim + 1, started_at = 1 WHERE id IN"
-                " (SELECT id FROM pitboss_tasks WHERE state = 'pending' AND queue = 'bare' ORDER BY priority, id LIMIT ?)"
-                " RETURNING id, claim, handler, params",
+                "UPDATE pitboss_tasks SET state = 'running', session = 1, claim = claim + 1, started_at = 1"
+                " WHERE id IN (SELECT id FROM pitboss_tasks WHERE state = 'pending' AND queue = 'bare'"
+                " ORDER BY priority, id LIMIT ?) RETURNING id, claim, handler, params",
                 (count,),
             ).fetchall()
         )

@@ -19,7 +19,8 @@ _PRUNABLE = """
     state IN ('completed', 'failed', 'cancelled')
     AND finished_at < ?
     AND NOT EXISTS (
-        SELECT 1 FROM pitboss_uniques WHERE key = unique_key AND task = pitboss_tasks.id AND (until IS NULL OR until > ?)
+        SELECT 1 FROM pitboss_uniques
+        WHERE key = unique_key AND task = pitboss_tasks.id AND (until IS NULL OR until > ?)
     )
 """
 _NEVER: Moment = 2**62

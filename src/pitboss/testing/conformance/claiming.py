@@ -231,6 +231,16 @@ class Claiming:
             assert (claim.token.claim, claim.attempt) == (number, 1)
             await bench.report(claim, Released())
 
+    async def test_fewer_places_than_tasks_over_several_queues_lose_none(self, bench: Bench) -> None:
+        tasks = [await bench.add(queue=queue, priority=n % 2) for n in range(3) for queue in ("a", "b", "c")]
+        given: list[str] = []
+        for _ in range(5):
+            claims = await bench.claim(2)
+            given += [claim.id for claim in claims]
+            running = {task.id for task in tasks if (await bench.task(task.id)).state is State.RUNNING}
+            assert running == set(given), "running under nobody who was told"
+        assert given == [task.id for task in sorted(tasks, key=lambda task: (task.priority, task.id))]
+
     async def test_a_claim_clears_reason_progress_and_note(self, bench: Bench) -> None:
         claim = await bench.started()
         await bench.progress(claim, 40, "almost")
