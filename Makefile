@@ -12,12 +12,13 @@ MODULES := $(shell find src -name '*.py' -print -quit)
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak check fmt docs clean postgres strace pgbouncer
+.PHONY: help setup demo test soak check fmt docs clean postgres strace pgbouncer redis bench bench-quick
 
 help:
 	@echo 'make demo    see it run: examples/hello on an embedded store, no server (Ctrl-C ends it)'
 	@echo 'make test    run the tests on real servers (ARGS= goes to pytest)'
 	@echo 'make soak    run the long reliability proofs and print their figures (about 15 minutes)'
+	@echo 'make bench   measure Pitboss beside its peers (an hour; bench-quick: rough figures in three minutes)'
 	@echo 'make check   lint, format, types, import contracts, file checks'
 	@echo 'make fmt     format the code and fix what can be fixed'
 	@echo 'make docs    build the documentation into site/'
@@ -38,6 +39,9 @@ strace:
 pgbouncer:
 	@scripts/setup.sh pgbouncer
 
+redis:
+	@scripts/setup.sh redis
+
 demo: $(READY)
 	@scripts/demo.sh
 
@@ -47,6 +51,13 @@ test: $(READY) postgres strace pgbouncer
 # ARGS="power-loss crowd" runs only these.
 soak: $(READY) postgres strace
 	@$(BIN)/python -m benchmarks.soak $(ARGS)
+
+# ARGS="--only pitboss-sqlite,pgqueuer --repetitions 5" chooses.
+bench: $(READY) postgres redis
+	@$(BIN)/python -m benchmarks.compare $(ARGS)
+
+bench-quick: $(READY) postgres redis
+	@$(BIN)/python -m benchmarks.compare --quick $(ARGS)
 
 check: $(READY)
 	@$(BIN)/ruff check $(PATHS)

@@ -11,12 +11,13 @@ BUILD = ROOT / "build" / "bench"
 
 _REDIS = ("redis==8.1.0", "hiredis==3.5.0")
 PINS: dict[str, tuple[str, ...]] = {
-    "celery": ("celery==5.7.0", "kombu==5.7.0", *_REDIS),
+    "celery": ("celery==5.7.0", "kombu==5.7.0", "packaging==26.3", *_REDIS),
     "dramatiq": ("dramatiq==2.2.1", *_REDIS),
     "huey": ("huey==3.5.4", *_REDIS),
     "taskiq": ("taskiq==0.13.0", "taskiq-redis==1.2.4", "uvloop==0.23.0", *_REDIS),
     "procrastinate": ("procrastinate==3.10.0", "psycopg[binary]==3.3.8", "psycopg-pool==3.3.3"),
-    "pgqueuer": ("pgqueuer==1.6.0", "asyncpg==0.32.0", "uvloop==0.23.0"),
+    # With typer 0.29, `pgq run` of this version does not start.
+    "pgqueuer": ("pgqueuer==1.6.0", "asyncpg==0.32.0", "uvloop==0.23.0", "typer==0.28.0"),
 }
 
 

@@ -123,7 +123,8 @@ def _how_table(systems: list[System], figures: dict[str, Figures]) -> str:
 
 
 def _troubles(figures: dict[str, Figures]) -> list[str]:
-    found = [f"- {name}: {trouble}" for name, one in figures.items() for trouble in one.troubles()]
+    # The last line says what; the lines before it hold paths of this machine.
+    found = [f"- {name}: {text.splitlines()[-1]}" for name, one in figures.items() for text in one.troubles()]
     return ["## Measurements without a figure\n", "\n".join(found), ""] if found else []
 
 

@@ -24,7 +24,7 @@ from benchmarks.procfs import Load, cpu_seconds, family, precise_cpu_seconds, ps
 from benchmarks.tally import VARIABLE, Tally
 
 Figures = dict[str, Any]
-_WARM = 20
+_WARM = 100
 _GLANCE = 0.002
 _STALL_SECONDS = 30.0
 _SETTLE_SECONDS = 20.0
@@ -95,7 +95,7 @@ class Station:
     def warm(self) -> None:
         """Start the workers, and return once they have done something."""
         self.start()
-        self.peer.one(self.room, _WARM)
+        self.peer.best(self.room, _WARM)
         self.wait(self.room, _WARM)
         self.settled()
         time.sleep(0.5)
@@ -109,6 +109,8 @@ class Station:
                 seen, moved = done, time.monotonic()
             elif time.monotonic() - moved > _STALL_SECONDS:
                 raise Stalled(f"{done} of {count} tasks have run, and no more for {_STALL_SECONDS:g} s")
+            elif all(process.poll() is not None for process in self._processes):
+                raise Stalled(f"the workers have ended after {done} of {count} tasks")
             time.sleep(pause)
 
     def settled(self) -> float | None:
@@ -152,7 +154,7 @@ def enqueue(station: Station) -> Figures:
         ways["best"] = (station.sizes["many"], station.peer.best)
     sections: Figures = {}
     for name, (count, put) in ways.items():
-        put(0, 1)  # connections and prepared statements are not what is measured
+        put(0, min(count, _WARM))  # connections and prepared statements are not what is measured
         figures: Figures = {"count": count}
         sections[name] = figures
         with station.measured(figures):
@@ -242,7 +244,7 @@ def run(order: Figures) -> Figures:
         station.peer.prepare()
         answer["sections"] = PHASES[order["phase"]](station)
     except Stalled as error:
-        answer["stalled"] = f"{error}\n{station.log_tail()}"
+        answer["stalled"] = f"{station.log_tail()}\n{error}"
     finally:
         station.stop()
         station.peer.close()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Brings a machine that has only Python, make and apt to the point where the checks and tests run.
-# Usage: scripts/setup.sh venv|postgres|strace      Says nothing when there is nothing to do.
+# Usage: scripts/setup.sh venv|postgres|strace|pgbouncer|redis      Says nothing when there is nothing to do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -59,11 +59,8 @@ setup_strace() {
     apt_install strace
 }
 
-# Stands before PostgreSQL in some tests, which start their own. The policy keeps the package from starting its
-# service, and goes away again; one that is there already decides by itself.
-setup_pgbouncer() {
-    command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] && return
-    say "installing pgbouncer (its service is not started)"
+# The policy keeps a package from starting its service, and goes away again; one that is there already decides by itself.
+apt_install_stopped() {
     local policy=/usr/sbin/policy-rc.d
     if [ ! -e "$policy" ]; then
         printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
@@ -71,7 +68,22 @@ setup_pgbouncer() {
         # shellcheck disable=SC2064  # expanded now: the local is gone when the trap runs
         trap "as_root rm -f '$policy'" EXIT
     fi
-    apt_install pgbouncer
+    apt_install "$@"
+}
+
+# Stands before PostgreSQL in some tests, which start their own.
+setup_pgbouncer() {
+    command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] && return
+    say "installing pgbouncer (its service is not started)"
+    apt_install_stopped pgbouncer
+}
+
+# For the benchmarks, which start their own. Its service is not to start with the machine either.
+setup_redis() {
+    command -v redis-server >/dev/null && return
+    say "installing redis-server (its service is not started)"
+    apt_install_stopped redis-server
+    if command -v systemctl >/dev/null; then as_root systemctl disable --quiet redis-server || true; fi
 }
 
 case "${1:-}" in
@@ -79,5 +91,6 @@ case "${1:-}" in
     postgres) setup_postgres ;;
     strace) setup_strace ;;
     pgbouncer) setup_pgbouncer ;;
-    *) echo "usage: $0 venv|postgres|strace|pgbouncer" >&2; exit 2 ;;
+    redis) setup_redis ;;
+    *) echo "usage: $0 venv|postgres|strace|pgbouncer|redis" >&2; exit 2 ;;
 esac

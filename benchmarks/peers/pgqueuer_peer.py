@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import asyncpg
 import uvloop
@@ -14,15 +16,18 @@ from benchmarks.peers.base import TEXT, Peer, store, tool, variant
 from benchmarks.tally import mark
 
 
-async def main() -> PgQueuer:
+@asynccontextmanager
+async def main() -> AsyncIterator[PgQueuer]:
     """What `pgq run` runs."""
-    queue = PgQueuer(AsyncpgDriver(await asyncpg.connect(store())))
+    connection = await asyncpg.connect(store())
+    queue = PgQueuer(AsyncpgDriver(connection))
 
     @queue.entrypoint("noop")
     async def noop(job: Job) -> None:
         mark(json.loads(job.payload)["n"])
 
-    return queue
+    yield queue
+    await connection.close()
 
 
 def _payload(n: int) -> bytes:
