@@ -172,9 +172,9 @@ def test_retry_means_failures_and_cancelled_ones_only_if_asked_for() -> None:
     run_all(fail="no")
     (cancelled,) = put(new())
     pitboss("tasks", "cancel", cancelled)
-    assert "2 tasks run again" in pitboss("tasks", "retry", "--all", "--yes").err
+    assert "2 tasks set to run again" in pitboss("tasks", "retry", "--all", "--yes").err
     assert counted("state:cancelled") == 1
-    assert "1 task run again" in pitboss("tasks", "retry", cancelled).err
+    assert "1 task set to run again" in pitboss("tasks", "retry", cancelled).err
     assert counted("state:pending") == 3
 
 
@@ -191,7 +191,7 @@ def test_a_retry_whose_key_is_taken_is_refused() -> None:
 def test_dead_retry_and_discard_by_group() -> None:
     put(new(), new())
     run_all(fail="no")
-    assert "2 tasks run again" in pitboss("dead", "retry", "abcd1234", "--yes").err
+    assert "2 tasks set to run again" in pitboss("dead", "retry", "abcd1234", "--yes").err
     run_all(fail="no")
     assert "would delete 2 tasks" in pitboss("dead", "discard", "abcd", "--dry-run").err
     assert counted("state:failed") == 2

@@ -116,7 +116,7 @@ def retry(
     async def step(opened: "Store", chosen: Filter, limit: int) -> Changed:
         return await opened.retry(chosen, limit=limit)
 
-    act = bulk.Act("Retry", "run again", (State.FAILED,), step)
+    act = bulk.Act("Retry", "set to run again", (State.FAILED,), step)
     _act(context, store, act, _picked(picks, everything=everything), sure=sure, dry=dry)
 
 

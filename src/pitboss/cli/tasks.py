@@ -126,7 +126,7 @@ def retry(
     async def step(opened: "Store", chosen: Filter, limit: int) -> Changed:
         return await opened.retry(chosen, keep_attempts=keep_attempts, limit=limit)
 
-    _act(context, store, bulk.Act("Retry", "run again", states, step), wanted, sure=sure, dry=dry)
+    _act(context, store, bulk.Act("Retry", "set to run again", states, step), wanted, sure=sure, dry=dry)
 
 
 @app.command("cancel")

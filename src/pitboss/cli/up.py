@@ -24,32 +24,41 @@ _RELOAD_DRAIN = 3 * SECOND
 _SHOWN = 8
 
 
+TargetArgument = Annotated[
+    str | None, typer.Argument(metavar="TARGET", help="module:app, or a Python file. [file: app]")
+]
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", "-w", help="Processes; one per core if left out. [env: PITBOSS_WORKERS]")
+]
+ConcurrencyOption = Annotated[
+    int | None, typer.Option("--concurrency", "-c", help="Tasks at once in each. [env: PITBOSS_CONCURRENCY]")
+]
+QueuesOption = Annotated[
+    str | None, typer.Option("--queues", "-q", metavar="A,B", help="Only these. [env: PITBOSS_QUEUES]")
+]
+DrainOption = Annotated[
+    str | None, typer.Option("--drain", metavar="TIME", help="How long running tasks may take to end at a stop.")
+]
+OnStartOption = Annotated[
+    str | None, typer.Option("--on-start", metavar="A,B", help="Tasks to enqueue first, unless one is unfinished.")
+]
+ReloadOption = Annotated[bool, typer.Option("--reload", help="Restart the workers when files change.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="No line per task, no live figures.")]
+VerboseOption = Annotated[bool, typer.Option("--verbose", help="A line per task also where there is no terminal.")]
+
+
 def up(
     context: typer.Context,
-    target: Annotated[
-        str | None, typer.Argument(metavar="TARGET", help="module:app, or a Python file. [file: app]")
-    ] = None,
+    target: TargetArgument = None,
     store: StoreOption = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", "-w", help="Processes; one per core if left out. [env: PITBOSS_WORKERS]")
-    ] = None,
-    concurrency: Annotated[
-        int | None, typer.Option("--concurrency", "-c", help="Tasks at once in each. [env: PITBOSS_CONCURRENCY]")
-    ] = None,
-    queues: Annotated[
-        str | None, typer.Option("--queues", "-q", metavar="A,B", help="Only these. [env: PITBOSS_QUEUES]")
-    ] = None,
-    drain: Annotated[
-        str | None, typer.Option("--drain", metavar="TIME", help="How long running tasks may take to end at a stop.")
-    ] = None,
-    on_start: Annotated[
-        str | None, typer.Option("--on-start", metavar="A,B", help="Tasks to enqueue first, unless one is unfinished.")
-    ] = None,
-    reload: Annotated[bool, typer.Option("--reload", help="Restart the workers when files change.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No line per task, no live figures.")] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="A line per task also where there is no terminal.")
-    ] = False,
+    workers: WorkersOption = None,
+    concurrency: ConcurrencyOption = None,
+    queues: QueuesOption = None,
+    drain: DrainOption = None,
+    on_start: OnStartOption = None,
+    reload: ReloadOption = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Run an app's tasks until Ctrl-C.
 
