@@ -87,6 +87,11 @@ def test_a_file_is_looked_for_upward_and_its_paths_are_its_own(folder: Path, mon
     assert config.loaded({"store": "sqlite:///x.db"}).settings.store == f"sqlite:///{folder}/deep/down/x.db"
 
 
+@pytest.mark.parametrize("url", ["sqlite:///", "sqlite:////abs/x.db", "memory://", "sqlite://x.db", "postgresql://h/d"])
+def test_what_is_no_relative_path_stays_as_it_is(url: str) -> None:
+    assert config.loaded({"store": url}).settings.store == url
+
+
 def test_pyproject_serves_too_and_yields_to_pitboss_toml(folder: Path) -> None:
     (folder / "pyproject.toml").write_text("[tool.pitboss]\nworkers = 7\n")
     found = config.loaded()

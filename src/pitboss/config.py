@@ -219,9 +219,10 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 
 def _anchored_store(url: str, folder: Path) -> str:
-    if not url.startswith(_SQLITE) or url.startswith(f"{_SQLITE}/"):
+    path = url.removeprefix(_SQLITE)
+    if path == url or not path.strip("?") or path.startswith("/"):
         return url
-    return _SQLITE + str(folder / url.removeprefix(_SQLITE))
+    return f"{_SQLITE}{folder / path}"
 
 
 def _anchored_app(target: str, folder: Path) -> str:
