@@ -31,6 +31,8 @@ POLICY = Policy(max_attempts=3, backoff=Backoff(base=1000, jitter=0.0))
 _BROKEN = TaskError(category="net", message="connection reset")
 _KEYS = 40
 _BATCH = 50
+# Nobody renews here, so it must outlive the run; sessions end by being ended.
+_TTL = 600_000_000
 
 
 class Deeds(msgspec.Struct):
@@ -104,7 +106,7 @@ class Member:
         self._done["settlements applied"] += sum(verdict.applied for verdict in verdicts[0])
 
     async def _opened_session(self) -> Session:
-        return await self._other.open_session(SessionInfo(host="here", handlers=(HANDLER,)))
+        return await self._other.open_session(SessionInfo(host="here", handlers=(HANDLER,), ttl=_TTL))
 
     async def _reclaim(self) -> None:
         done = await self._other.reclaim(100)
