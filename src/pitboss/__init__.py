@@ -16,13 +16,12 @@ if TYPE_CHECKING:
         TaskFailed,
         TimedOutWaiting,
     )
-    from pitboss.model.policy import Backoff, Rule
+    from pitboss.model.policy import Rule, backoff
     from pitboss.model.signals import Cancel, Fail, Retry, Snooze
     from pitboss.model.states import State
 
 __all__ = [
     "App",
-    "Backoff",
     "Cancel",
     "Context",
     "Fail",
@@ -38,6 +37,7 @@ __all__ = [
     "StoreUnavailable",
     "TaskFailed",
     "TimedOutWaiting",
+    "backoff",
     "ctx",
 ]
 
@@ -47,7 +47,7 @@ _HOMES = {
     "pitboss.app": ("App",),
     "pitboss.client.context": ("Context", "ctx"),
     "pitboss.client.handle": ("Handle",),
-    "pitboss.model.policy": ("Backoff", "Rule"),
+    "pitboss.model.policy": ("Rule", "backoff"),
     "pitboss.model.signals": ("Cancel", "Fail", "Retry", "Snooze"),
     "pitboss.model.states": ("State",),
 }

@@ -13,12 +13,12 @@ from pitboss.client.handle import Handle
 from pitboss.client.handler import Handler
 from pitboss.client.options import Options
 from pitboss.client.state import WorkerState
-from pitboss.model.duration import SECOND, span
+from pitboss.model.duration import SECOND, Time, span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.ids import IdMaker
 from pitboss.model.policy import Backoff, Policy, Rule
+from pitboss.model.policy import backoff as make_backoff
 from pitboss.model.queue import HandlerInfo, checked_name
-from pitboss.model.signals import Time
 from pitboss.model.task import NewTask, Placed
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class App:
         name: str | None = None,
         queue: str = "default",
         max_attempts: int = 5,
-        backoff: Backoff | None = None,
+        backoff: Backoff | Time | None = None,
         timeout: Time | None = None,
         rules: Mapping[str, Rule] | None = None,
         **options: Any,
@@ -188,13 +188,16 @@ class App:
         name: str | None = None,
         queue: str = "default",
         max_attempts: int = 5,
-        backoff: Backoff | None = None,
+        backoff: Backoff | Time | None = None,
         timeout: Time | None = None,
         rules: Mapping[str, Rule] | None = None,
         **options: Any,
     ) -> _Decorator:
         limit = None if timeout is None else span(timeout, what="timeout")
-        policy = Policy(max_attempts=max_attempts, backoff=backoff or Backoff(), timeout=limit, rules=dict(rules or {}))
+        pauses = (
+            backoff if isinstance(backoff, Backoff) else make_backoff() if backoff is None else make_backoff(backoff)
+        )
+        policy = Policy(max_attempts=max_attempts, backoff=pauses, timeout=limit, rules=dict(rules or {}))
         defaults = Options().changed(**options)
 
         def declare(function: Callable[..., Any]) -> Handler[Any, Any, Any]:

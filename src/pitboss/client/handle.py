@@ -5,10 +5,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from pitboss.client.client import Client
 from pitboss.model.canonical import from_json
-from pitboss.model.duration import SECOND, span
+from pitboss.model.duration import SECOND, Time, span
 from pitboss.model.errors import TaskFailed
 from pitboss.model.ids import TaskId
-from pitboss.model.signals import Time
 from pitboss.model.states import State
 from pitboss.model.task import Placed, Task
 

@@ -4,8 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Generic, TypeVar, cast
 
-from pitboss.model.duration import Span, span
-from pitboss.model.signals import Time
+from pitboss.model.duration import Span, Time, span
 
 T = TypeVar("T")
 

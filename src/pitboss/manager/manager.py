@@ -25,7 +25,8 @@ from pitboss.worker.describe import Description
 from pitboss.worker.frames import AskMessage, ErrorMessage, ProgressMessage, ResultMessage, ToManager
 from pitboss.worker.main import Spec
 
-_PAUSE = 0.5
+_PAUSE = 0.25
+_LONGEST_PAUSE = 5.0
 _GRACE_SECONDS = 2.0
 
 
@@ -83,8 +84,13 @@ class Manager:
         sweeping = asyncio.create_task(sweep_forever(self._engine, self._plan.retention, self._clock))
         await self._crew.start()
         try:
+            pause = _PAUSE
             while not self._stop.is_set():
+                began = self._clock.now()
                 await self._serve()
+                # A store that ends sessions as soon as they are opened must not be flooded with new ones.
+                pause = _PAUSE if self._clock.now() - began >= self._plan.ttl else min(pause * 2, _LONGEST_PAUSE)
+                await _first(self._stop, within=pause)
         finally:
             sweeping.cancel()
             await self._crew.end(grace=0 if self._stop_now.is_set() else _GRACE_SECONDS)
@@ -159,7 +165,6 @@ class Manager:
         except StoreUnavailable as error:
             self.say(f"the store does not answer: {error.what}; trying again")
             self._dispatcher = None
-            await _first(self._stop, within=_PAUSE)
             return
         for worker in self._crew.workers.values():
             if worker.ready.is_set() and not worker.draining:

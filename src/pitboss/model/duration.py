@@ -7,6 +7,7 @@ from pitboss.model.errors import InvalidInput
 
 Moment = int
 Span = int
+Time = float | str | timedelta
 SECOND: Span = 1_000_000
 _UNITS = {
     "us": 1,

@@ -5,7 +5,7 @@ from sys import float_info
 
 import msgspec
 
-from pitboss.model.duration import SECOND, Span
+from pitboss.model.duration import SECOND, Span, Time, span
 from pitboss.model.errors import InvalidInput
 
 MAX_CRASHES = 3
@@ -37,6 +37,12 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
             return float(self.factor**steps)
         except OverflowError:
             return float_info.max
+
+
+def backoff(base: Time = "5s", *, factor: float = 3.0, cap: Time = "1h", jitter: float = 0.25) -> Backoff:
+    """A backoff as people write it: `backoff("10s", factor=2, cap="10m")`."""
+    longest = span(cap, what="backoff's cap")
+    return Backoff(base=span(base, what="backoff's base"), factor=factor, cap=longest, jitter=jitter)
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):

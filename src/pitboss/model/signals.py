@@ -1,10 +1,6 @@
 """What a handler raises to say something other than "it worked" or "it broke". Signals are not errors."""
 
-from datetime import timedelta
-
-from pitboss.model.duration import Span, span
-
-Time = float | str | timedelta
+from pitboss.model.duration import Span, Time, span
 
 
 class Signal(BaseException):

@@ -1,11 +1,13 @@
 """One claim → one outcome: find the handler, make its arguments, run it within its time, say what came of it."""
 
 import asyncio
+import concurrent.futures.thread
 import contextvars
 import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from functools import partial
+from types import TracebackType
 from typing import Any, Protocol
 
 from pitboss.client.context import Context
@@ -22,6 +24,7 @@ from pitboss.model.signals import Snooze as SnoozeSignal
 from pitboss.model.task import Claim, NewTask, TaskError
 from pitboss.worker.states import States
 
+_OUR_FILES = (__file__, concurrent.futures.thread.__file__)
 Prepare = Callable[[str, Mapping[str, Any], Mapping[str, Any]], NewTask]
 
 
@@ -191,7 +194,7 @@ def described(
     """An exception as data. Its own text may fail or be huge; neither may lose the outcome."""
     try:
         told = str(error) if message is None else message
-        trace = "".join(traceback.format_exception(error))
+        trace = "".join(traceback.TracebackException(type(error), error, _of_the_handler(error.__traceback__)).format())
     except Exception:
         told, trace = f"{type(error).__name__} (its text cannot be made)", ""
     kind = type(error).__name__
@@ -204,3 +207,10 @@ def described(
         fingerprint=fingerprint(claim.handler, kind, told, "" if signal else trace),
         retryable=retryable,
     )
+
+
+def _of_the_handler(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback from where the handler begins: how it was called says nothing to its author."""
+    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename in _OUR_FILES:
+        trace = trace.tb_next
+    return trace
