@@ -40,6 +40,7 @@ def halted(server: PostgresServer) -> None:
         process.send_signal(signal.SIGSTOP)
     try:
         time.sleep(3)
+        assert family[0].status() == psutil.STATUS_STOPPED
     finally:
         for process in family:
             process.send_signal(signal.SIGCONT)
