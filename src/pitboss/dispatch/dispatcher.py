@@ -24,6 +24,8 @@ _SWEEP_SECONDS = 0.25
 _PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
 _PAGE = 1000
+# A call that was cut off may still be waiting for a lock in the store, and happen later.
+_LOOK_AFTER = (0.0, 2.0, 15.0, 60.0)
 _UNHEARD = Transition(state=State.PENDING, outcome="released", recorded=False)
 Noted = Callable[[Claim, Settlement], None]
 
@@ -65,7 +67,7 @@ class Dispatcher:
         self._tasks: list[asyncio.Task[None]] = []
         self._keeper: Keeper | None = None
         self._draining = False
-        self._unsure = False
+        self._looks: list[float] = []
         self.session: Session | None = None
         self.lost = False
         self.desired = 0
@@ -189,7 +191,7 @@ class Dispatcher:
                 self._session_lost()
                 return
             except StoreUnavailable:
-                self._unsure = True
+                self._looks = [self._time() + delay for delay in _LOOK_AFTER]
                 due = pause
                 pause = min(pause * 2, _LONGEST_PAUSE)
             if due > 0:
@@ -198,8 +200,9 @@ class Dispatcher:
     async def _claim_once(self) -> float:
         """Claim what can be used; how long nothing more is to be expected, in seconds."""
         self._wake.clear()
-        if self._unsure:
+        if self._looks and self._time() >= self._looks[0]:
             await self._give_back_unheard()
+            self._looks.pop(0)
         shares = [share for share in self._shares.values() if share.wants(share.slot())]
         if not shares or self._draining or self._settler.full or self.session is None:
             return POLL_SECONDS
@@ -231,13 +234,15 @@ class Dispatcher:
                     self._settler.add(Settlement(id=task.id, token=token, transition=_UNHEARD))
             after = page.next
             if after is None:
-                break
-        self._unsure = False
+                return
 
     def _knows(self, task: TaskId, token: Token) -> bool:
         here = (claim.token for _, claim in self._not_started() if claim.id == task)
         there = (seat.running[task].token for _, seat in self._seats.values() if task in seat.running)
-        return token in here or token in there or self._settler.holds(task, token)
+        reserved = (
+            seat.reserved.token for _, seat in self._seats.values() if seat.reserved and seat.reserved.id == task
+        )
+        return token in (*here, *there, *reserved) or self._settler.holds(task, token)
 
     def _accept(self, share: Share, claims: list[Claim]) -> None:
         if self._draining:
