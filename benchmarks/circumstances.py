@@ -47,7 +47,7 @@ def _machine() -> str:
     system = next((line.partition("=")[2].strip('"') for line in names if line.startswith("PRETTY_NAME=")), "Linux")
     cpu = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.partition(":")[2].strip() for line in cpu if line.startswith("model name")), platform.machine())
-    disk = _said("stat", "-f", "-c", "%T", tempfile.gettempdir())
+    disk = _said("df", "--output=fstype", tempfile.gettempdir()).split()[-1]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     cores = os.cpu_count()
     return f"{cores} cores ({model}), {memory:.0f} GB, {system}, Python {platform.python_version()}, stores on {disk}"

@@ -81,7 +81,8 @@ def brief(answer: Answer) -> str:
             words.append(f"idle {section['workers_percent']:.2f} %, server {section['broker_percent']:.2f} %")
         if section.get("lost") or section.get("twice"):
             words.append(f"LOST {section['lost']} TWICE {section['twice']}")
-    return ", ".join(words) + (" (disturbed)" if answer.get("disturbed") else "")
+    strangers = max(section["foreign"] for section in answer["sections"].values())
+    return ", ".join(words) + (f" (disturbed: {strangers:.1f} cores)" if answer.get("disturbed") else "")
 
 
 def all_ran_once(results: Results) -> bool:

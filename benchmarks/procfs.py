@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")
+_KTHREADD = 2
 
 
 class _Entry(NamedTuple):
@@ -76,6 +77,11 @@ def pss_mb(pids: Iterable[int]) -> float:
     return total / 1024
 
 
+def _kernel() -> list[int]:
+    """The parent of the kernel's threads, where it can be seen."""
+    return [_KTHREADD] if _text(_PROC / str(_KTHREADD) / "comm").strip() == "kthreadd" else []
+
+
 class Load(NamedTuple):
     """How busy the machine and how busy one family was until a moment."""
 
@@ -86,10 +92,11 @@ class Load(NamedTuple):
     @classmethod
     def now(cls, root: int) -> "Load":
         line = (_PROC / "stat").read_text().partition("\n")[0].split()[1:]
-        ticks = [int(word) for word in line[:8]]
-        idle = ticks[3] + ticks[4]
-        # What the hypervisor took away counts as busy: it is not there for what we measure.
-        return cls(time.monotonic(), (sum(ticks) - idle) / _TICKS, cpu_seconds([root]))
+        user, nice, system, _idle, _iowait, _irq, _softirq, stolen = (int(word) for word in line[:8])
+        # What the hypervisor took away counts as busy: it is not there for what we measure. The kernel's own threads
+        # and interrupts do not: they write and send what somebody asked for, and most of that is ours.
+        busy = (user + nice + system + stolen) / _TICKS
+        return cls(time.monotonic(), busy, cpu_seconds([root, *_kernel()]))
 
     def foreign_since(self, before: "Load") -> float:
         """Cores that others kept busy, on average, between two moments."""
