@@ -405,6 +405,28 @@ def test_claims_whose_answer_was_lost_go_back_and_run() -> None:
     run_virtual(main(), clock=clock, limit="1m")
 
 
+def test_a_duty_that_breaks_ends_the_session_instead_of_leaving_it_deaf() -> None:
+    class Broken(MemoryEngine):
+        async def claim(self, request: ClaimRequest) -> Claimed:
+            raise AttributeError("a bug")
+
+    clock = FakeClock()
+    stage = Stage(Broken(clock=clock))
+    stage.clock = clock
+
+    async def main() -> None:
+        dispatcher = stage.dispatcher()
+        stage.lane(dispatcher)
+        await dispatcher.start()
+        await asyncio.sleep(0.1)
+        assert dispatcher.lost
+        assert isinstance(dispatcher.fault, AttributeError)
+        assert stage.lost == 1
+        await dispatcher.stop()
+
+    run_virtual(main(), clock=clock)
+
+
 def test_an_outcome_that_cannot_be_stored_fails_its_task_and_no_other() -> None:
     class Picky(MemoryEngine):
         async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Protocol
 
 from pitboss.dispatch.keeper import Keeper
@@ -70,6 +70,7 @@ class Dispatcher:
         self._looks: list[float] = []
         self.session: Session | None = None
         self.lost = False
+        self.fault: Exception | None = None
         self.desired = 0
 
     async def start(self) -> Session:
@@ -83,7 +84,8 @@ class Dispatcher:
             lost=lambda: _call_in(loop, self._session_lost),
             snapshot=self._snapshot,
         )
-        self._tasks = [asyncio.create_task(work()) for work in (self._settler.run, self._claim_forever, self._sweep)]
+        duties = (self._settler.run, self._claim_forever, self._sweep)
+        self._tasks = [asyncio.create_task(self._guarded(duty)) for duty in duties]
         if self._make_keeper:
             keeper.start_thread(self._make_keeper)
         else:
@@ -180,6 +182,14 @@ class Dispatcher:
     async def flushed(self) -> None:
         """Returns once every outcome told so far is in the store."""
         await self._settler.flushed()
+
+    async def _guarded(self, duty: Callable[[], Awaitable[None]]) -> None:
+        """A duty that breaks must not leave a session that is alive and deaf: it ends, and a new one can begin."""
+        try:
+            await duty()
+        except Exception as error:
+            self.fault = error
+            self._session_lost()
 
     async def _claim_forever(self) -> None:
         pause = _PAUSE
@@ -286,7 +296,9 @@ class Dispatcher:
         told: Told | None = None,
     ) -> None:
         transition = decide(claim, outcome, self._policies(claim.handler), self._clock.now(), self._luck())
-        settlement = Settlement(id=claim.id, token=claim.token, transition=transition, worker=worker, ran=ran)
+        settlement = Settlement(
+            id=claim.id, token=claim.token, transition=transition, worker=worker, ran=ran, queue=claim.queue
+        )
         self._settler.add(settlement, told)
         if self.noted is not None:
             self.noted(claim, settlement)

@@ -14,8 +14,8 @@ from pitboss.model.outcome import Transition
 from pitboss.model.states import State
 from pitboss.model.task import TaskError, Token
 
-GROUP = 1000
-FULL = 5000
+GROUP = 4000
+FULL = 12_000
 _PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
 

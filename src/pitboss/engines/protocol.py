@@ -34,13 +34,17 @@ class Failpoint(Protocol):
 
 
 class Settlement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One transition to write under one token. `ran` is how long the handler ran, for the attempt's record."""
+    """One transition to write under one token. `ran` is how long the handler ran, for the attempt's record.
+
+    `queue` is the claim's queue, for whoever knows it: it can save the store a look.
+    """
 
     id: TaskId
     token: Token
     transition: Transition
     worker: str | None = None
     ran: Span | None = None
+    queue: str | None = None
 
 
 class Verdict(NamedTuple):

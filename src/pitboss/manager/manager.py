@@ -179,7 +179,9 @@ class Manager:
 
     def _abandon(self) -> None:
         """The session is over and others may have its tasks: what runs here must end, and a new session begins."""
-        self.say("the session was lost; its workers are ended, and a new session begins")
+        fault = self._dispatcher.fault if self._dispatcher is not None else None
+        cause = f" by a fault of Pitboss itself ({type(fault).__name__}: {fault})" if fault is not None else ""
+        self.say(f"the session was lost{cause}; its workers are ended, and a new session begins")
         self._dispatcher = None
         self._crew.kill()
 

@@ -18,6 +18,7 @@ HOT = {
     "claim_lane": "SEARCH pitboss_queues USING PRIMARY KEY (name=?)",
     "settle_read": "SEARCH pitboss_tasks USING INDEX sqlite_autoindex_pitboss_tasks_1 (id=?)",
     "settle_completed": "SEARCH pitboss_tasks USING INTEGER PRIMARY KEY (rowid=?)",
+    "settle_plainly": "SEARCH pitboss_tasks USING INDEX pitboss_tasks_running (session=? AND id=?)",
     "settle_moved": "SEARCH pitboss_tasks USING INTEGER PRIMARY KEY (rowid=?)",
     "session_cancels": "SEARCH pitboss_tasks USING INDEX pitboss_tasks_to_cancel (session=?)",
     "reclaim_orphans": "SEARCH pitboss_tasks USING INDEX pitboss_tasks_running (session=?)",

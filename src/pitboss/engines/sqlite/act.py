@@ -64,14 +64,15 @@ class Act:
         """The one JSON text that the statement answers with, as typed rows: one step, however many rows."""
         return decoder.decode(self._cursor().execute(self._sql[name], values).fetchone()[0])
 
-    def bulk(self, name: str, rows: Sequence[Row]) -> None:
-        """Execute a statement of the form `… VALUES (?, …) …` for all the rows."""
-        start = 0
+    def bulk(self, name: str, rows: Sequence[Row]) -> int:
+        """Execute a statement of the form `… VALUES (?, …) …` for all the rows; how many it changed."""
+        start, changed = 0, 0
         for size in _BULKS:
             while len(rows) - start >= size:
                 values = [value for row in rows[start : start + size] for value in row]
-                self._cursor().execute(self._statements.bulk(name, size), values)
+                changed += self._cursor().execute(self._statements.bulk(name, size), values).rowcount
                 start += size
+        return changed
 
     def moved(self, queue: str, source: str | None, target: str | None, n: int = 1) -> None:
         """Tasks of the queue left one state and came to another; None is outside the store."""
