@@ -8,9 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_LINES = 500
-STRICT_ROOMS = tuple(
-    f"src/pitboss/{room}/" for room in ("model", "engines", "dispatch", "client", "manager", "worker")
-)
+STRICT_ROOMS = tuple(f"src/pitboss/{room}/" for room in ("model", "engines", "dispatch", "client", "manager", "worker"))
 WAIVER = re.compile(r"\bnoqa\b|type:\s*ignore|pragma:\s*no cover")
 # A path of somebody's machine works for nobody else. A segment inside a URL or a relative path is fine.
 MACHINE_PATH = re.compile(r"(?<![\w.}-])/(?:work|root|home/\w+)/")
