@@ -5,6 +5,7 @@ import inspect
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from pitboss.client.bridge import Bridge
@@ -14,7 +15,7 @@ from pitboss.client.handler import Handler
 from pitboss.client.options import Options
 from pitboss.client.state import WorkerState
 from pitboss.model.duration import SECOND, Time, span
-from pitboss.model.errors import InvalidInput
+from pitboss.model.errors import InvalidInput, QueueFull, StoreUnavailable
 from pitboss.model.ids import IdMaker
 from pitboss.model.policy import Backoff, Policy, Rule
 from pitboss.model.policy import backoff as make_backoff
@@ -166,8 +167,13 @@ class App:
         if options.within is not None:
             placed: list[Placed] = self._place_within(tasks, options)
             return placed
+        link = self._linked()
+        if link.direct is not None and all(link.knows(task.handler) for task in tasks):
+            # A store that can be asked from here spares the way over the loop; what it cannot do at once takes it.
+            with suppress(QueueFull, StoreUnavailable):
+                return link.direct.put_sync(tasks)
         limit = _LIMIT + (options.wait or 0) / SECOND
-        return self._linked().bridge.run(self._place(tasks, options), limit=limit, what="enqueueing")
+        return link.bridge.run(self._place(tasks, options), limit=limit, what="enqueueing")
 
     async def aplace(self, tasks: list[NewTask], options: Options) -> list[Placed]:
         if options.within is not None:
@@ -240,21 +246,31 @@ class App:
         return (await client.put([task], wait=chosen_options.wait))[0]
 
     async def _place(self, tasks: list[NewTask], options: Options) -> list[Placed]:
+        return await (await self._introduce(tasks)).put(tasks, wait=options.wait)
+
+    async def _introduce(self, tasks: list[NewTask]) -> Client:
         client = await self._linked().client()
         if any(client.unmet(task.handler) for task in tasks):
             await client.introduce(self.describe())
-        return await client.put(tasks, wait=options.wait)
+        return client
 
     def _place_within(self, tasks: list[NewTask], options: Options) -> Any:
         from pitboss.engines.protocol import Within
 
-        engine = self._linked().engine
+        link = self._linked()
+        engine = link.engine
         if not isinstance(engine, Within):
             raise InvalidInput(
                 f"the {engine.name} engine cannot enqueue within a caller's transaction",
                 why="only SQL stores share a transaction with your own data",
                 fix="leave within= out, or use SQLite or PostgreSQL",
             )
+        # Inside an open transaction of SQLite nothing else can be written. A handler that the store does not know yet
+        # has its tasks held until a manager comes that does.
+        if not getattr(options.within, "in_transaction", False):
+            link.bridge.run(self._introduce(tasks), limit=_LIMIT, what="opening the store")
+        else:
+            link.bridge.run(link.client(), limit=_LIMIT, what="opening the store")
         return engine.put_within(options.within, tasks)
 
     async def _ask(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
@@ -275,10 +291,16 @@ class _Link:
 
     def __init__(self, engine: "Store") -> None:
         from pitboss import wiring
+        from pitboss.engines.protocol import Direct
 
         self.engine, self.bridge, self.pid = engine, Bridge(), os.getpid()
+        self.direct = engine if isinstance(engine, Direct) else None
         self._client = Client(engine, wiring.SystemClock())
         self._opening: asyncio.Future[None] | None = None
+
+    def knows(self, handler: str) -> bool:
+        """Whether the store is open and surely knows the handler."""
+        return not self._client.unmet(handler)
 
     async def client(self) -> Client:
         if self._opening is None:

@@ -248,4 +248,12 @@ class Within(Protocol):
         what `put` returns, or an awaitable of it if the connection is async."""
 
 
+@runtime_checkable
+class Direct(Protocol):
+    """Engines that can be asked from a plain thread, without an event loop in between."""
+
+    def put_sync(self, tasks: Sequence[NewTask]) -> list[Placed]:
+        """As `put`; returns when the tasks are stored."""
+
+
 Counts = Mapping[str, Mapping[State, int]]

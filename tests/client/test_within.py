@@ -1,0 +1,97 @@
+"""Enqueueing inside the caller's own transaction, and straight from the caller's thread."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pitboss import App, InvalidInput, QueueFull, State
+from pitboss.model.filter import EVERYTHING
+from pitboss.model.queue import QueueChange
+
+
+def declared(url: str) -> App:
+    app = App(url)
+
+    @app.task
+    def bill(order: int) -> None: ...
+
+    return app
+
+
+def stored(app: App) -> list[tuple[str, State]]:
+    engine = app._linked().engine
+
+    async def find(_: object) -> list[tuple[str, State]]:
+        return [(task.params, task.state) for task in (await engine.find(EVERYTHING, oldest_first=True)).tasks]
+
+    return app.ask(find, limit=10, what="finding")
+
+
+def test_sqlite_tasks_share_the_fate_of_the_caller_s_rows(tmp_path: Path) -> None:
+    with declared(f"sqlite:///{tmp_path}/shop.db") as app:
+        bill = app.handlers["bill"]
+        bill.enqueue(order=1)
+        connection = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+        connection.execute("CREATE TABLE orders (id INTEGER)")
+        for order, end in ((2, "COMMIT"), (3, "ROLLBACK")):
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("INSERT INTO orders VALUES (?)", (order,))
+            assert bill.using(within=connection).enqueue(order=order).created
+            connection.execute(end)
+        assert connection.execute("SELECT id FROM orders").fetchall() == [(2,)]
+        connection.close()
+        assert stored(app) == [('{"order":1}', State.PENDING), ('{"order":2}', State.PENDING)]
+
+
+def test_a_first_enqueue_within_a_transaction_is_held_not_stuck(tmp_path: Path) -> None:
+    with declared(f"sqlite:///{tmp_path}/shop.db") as first:
+        first.ask(lambda client: client.store.handlers(), limit=10, what="opening")
+    with declared(f"sqlite:///{tmp_path}/shop.db") as app:
+        connection = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+        connection.execute("BEGIN IMMEDIATE")
+        app.handlers["bill"].using(within=connection).enqueue(order=1)
+        connection.execute("COMMIT")
+        connection.close()
+        assert stored(app) == [('{"order":1}', State.HELD)]
+        app.handlers["bill"].enqueue(order=2)
+        assert [state for _, state in stored(app)] == [State.PENDING, State.PENDING]
+
+
+def test_postgres_tasks_share_the_fate_of_the_caller_s_rows(postgres_dsn: str) -> None:
+    with declared(postgres_dsn) as app:
+        bill = app.handlers["bill"]
+        with psycopg.connect(postgres_dsn) as connection:
+            bill.using(within=connection).enqueue(order=1)
+        with psycopg.connect(postgres_dsn) as connection:
+            bill.using(within=connection).enqueue(order=2)
+            connection.rollback()
+
+        async def later() -> None:
+            async with await psycopg.AsyncConnection.connect(postgres_dsn) as connection:
+                await bill.using(within=connection).aenqueue(order=3)
+
+        asyncio.run(later())
+        assert stored(app) == [('{"order":1}', State.PENDING), ('{"order":3}', State.PENDING)]
+
+
+def test_a_store_without_transactions_says_so() -> None:
+    with declared("memory://") as app, pytest.raises(InvalidInput, match="cannot enqueue within"):
+        app.handlers["bill"].using(within=object()).enqueue(order=1)
+
+
+def test_what_is_asked_straight_from_the_thread_keeps_its_meaning(tmp_path: Path) -> None:
+    with declared(f"sqlite:///{tmp_path}/shop.db") as app:
+        bill = app.handlers["bill"]
+        first = bill.using(key="a").enqueue(order=1)
+        assert bill.using(key="a").enqueue(order=1).id == first.id
+        engine = app._linked().engine
+        app.ask(lambda _: engine.change_queue("default", QueueChange(capacity=1)), limit=10, what="limiting")
+        with pytest.raises(QueueFull):
+            bill.enqueue(order=2)
+        with pytest.raises(QueueFull):
+            bill.using(wait="50ms").enqueue(order=2)
+        first.cancel()
+        assert bill.using(wait="1s").enqueue(order=2).created
