@@ -111,6 +111,9 @@ class BarePostgres:
             ([task for task, _ in claimed], [claim for _, claim in claimed]),
         )
 
+    def vacuum(self) -> None:
+        self._connection.execute("VACUUM ANALYZE pitboss.tasks")
+
 
 class Ground:
     """An opened engine on a fresh store, with a registered handler, an id maker and its bare counterpart."""

@@ -31,7 +31,7 @@ CREATE TABLE {schema}.tasks (
     error text,
     fingerprint text
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1,
-        autovacuum_analyze_scale_factor = 0.05);
+        autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
 -- Every change of state writes the primary key and the one index of the new state; no index is for all states.
 CREATE INDEX tasks_pending ON {schema}.tasks (queue, priority, id) WHERE state = 'pending';
