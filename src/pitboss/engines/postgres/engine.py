@@ -9,6 +9,7 @@ from psycopg.errors import UniqueViolation
 
 from pitboss.engines.postgres import schema, upkeep
 from pitboss.engines.postgres.bell import Bell
+from pitboss.engines.postgres.broom import Broom
 from pitboss.engines.postgres.claim import Rated, claim, grouped
 from pitboss.engines.postgres.desk import Desk
 from pitboss.engines.postgres.habit import Habit
@@ -49,6 +50,7 @@ class PostgresEngine(Desk):
         self._failpoint = failpoint
         self._listen = listen
         self._bell = Bell(say.channel, writing.connect, self._notify)
+        self._broom = Broom(say.quoted, writing.connect, lambda: writing.pooled)
         self._bounded, self._rated, self._mixed = Habit(), Habit(), Habit()
 
     async def open(self) -> None:
@@ -61,6 +63,7 @@ class PostgresEngine(Desk):
 
     async def close(self) -> None:
         await self._bell.close()
+        await self._broom.close()
         await self._writing.close()
         await self._reading.close()
 
@@ -113,6 +116,7 @@ class PostgresEngine(Desk):
                 transaction=True,
                 before_commit=lambda: self._reach("claim.commit"),
             )
+        self._broom.moved(len(claimed.claims))
         self._reach("claim.after")
         return claimed
 

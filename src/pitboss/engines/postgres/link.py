@@ -72,6 +72,11 @@ class Link:
         self._by_transaction = False
         self._closed = False
 
+    @property
+    def pooled(self) -> bool:
+        """Whether a pooler was found between us and the server."""
+        return self._by_transaction
+
     async def close(self) -> None:
         self._closed = True
         idle, self._idle = self._idle, []
