@@ -11,7 +11,6 @@ OLDEST = (3, 38, 0)
 # 16 MiB of write-ahead log between checkpoints: each costs two more syncs, so more often would cost throughput.
 _CHECKPOINT_PAGES = 4000
 _CACHE_KIB = 65_536
-_MAPPED_BYTES = 1 << 30
 # Foreign programs may have the file open too; our own writers stand in line elsewhere (`lock.py`).
 _BUSY_MILLIS = 10_000
 
@@ -65,8 +64,6 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_MILLIS}")
     connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-    # A backlog is read once, long after it was written: from the system's cache, without a call for each page.
-    connection.execute(f"PRAGMA mmap_size = {_MAPPED_BYTES}")
     # Savepoints keep the pages that they may have to restore in a temporary file otherwise: one for every request.
     connection.execute("PRAGMA temp_store = MEMORY")
     return connection
