@@ -13,7 +13,7 @@ from psycopg import AsyncConnection
 
 from pitboss.model.errors import PitbossError
 
-# Claims between two sweeps: at this many, reading past what they left costs a claim a few per cent.
+# Claims between two sweeps. Chosen, not tuned: with it, a store that has just done a million tasks is as fast as new.
 ENOUGH = 100_000
 
 
