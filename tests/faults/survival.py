@@ -9,7 +9,7 @@ from random import Random
 
 from pitboss.engines.protocol import Settlement
 from pitboss.engines.sqlite import SqliteEngine
-from pitboss.model.duration import Moment
+from pitboss.model.duration import SECOND, Moment
 from pitboss.model.errors import PitbossError
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import IdMaker
@@ -28,6 +28,7 @@ from pitboss.testing.recorded import Recorded
 
 HANDLER = "job"
 _ALL = 100_000
+_RESTART = 10 * SECOND
 _JUDGED_TWICE = 0.2
 
 
@@ -40,7 +41,9 @@ def examine(path: Path, events: list[Event], rng: Random) -> list[str]:
 
 
 async def _examined(path: Path, events: list[Event], rng: Random) -> list[str]:
-    clock = FakeClock(max([event.at or 0 for event in events], default=0) or FakeClock().now())
+    # A machine starts again later than anything that it wrote, also what it did not live to tell: with its clock set
+    # back, a task put again would seem to have been created before the one that had its key was finished.
+    clock = FakeClock((max([event.at or 0 for event in events], default=0) or FakeClock().now()) + _RESTART)
     history = History(order=count(max([event.order for event in events], default=0) + 1).__next__)
     history.events = sorted(events, key=lambda event: event.order)
     engine = SqliteEngine(path, clock=clock)
