@@ -1,0 +1,111 @@
+"""A worker pool as declared: which queues its workers serve, how many there are, and within what limits they live."""
+
+import re
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from pitboss.model.duration import SECOND, Span, span
+from pitboss.model.errors import InvalidInput
+
+Range = tuple[Span, Span]
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\Z", re.IGNORECASE)
+_UNITS = ("", "K", "M", "G", "T")
+SOFT_SHARE = 0.8
+
+
+class RestartPolicy(StrEnum):
+    """Which ends of a worker, other than those that the manager asked for, call for a new one."""
+
+    ALWAYS = "always"
+    ON_FAILURE = "on-failure"
+    UNLESS_STOPPED = "unless-stopped"
+
+
+class PoolSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One pool. Times are microseconds, sizes bytes; `queues` None is all of them.
+
+    `memory` is the hard limit of one worker with its child processes: beyond it the worker is killed. Beyond
+    `memory_soft` it ends its tasks and is replaced. `cpu` is how many cores a worker is expected to use.
+    """
+
+    name: str = "default"
+    queues: tuple[str, ...] | None = None
+    min_workers: int = 1
+    max_workers: int = 1
+    concurrency: int = 16
+    memory: int | None = None
+    memory_soft: int | None = None
+    cpu: float | None = None
+    restart: RestartPolicy = RestartPolicy.ALWAYS
+    restart_delay: Span = 5 * SECOND
+    max_restarts: int = 5
+    restart_window: Span = 600 * SECOND
+    stagger: Range = (0, 0)
+    max_tasks_per_worker: int | None = None
+    max_age: Span | None = None
+    delay: Range = (0, 0)
+    unresponsive: Span = 60 * SECOND
+    target_wait: Span = 5 * SECOND
+    env: dict[str, str] = {}
+
+    @property
+    def scales(self) -> bool:
+        """Whether the number of workers follows the load."""
+        return self.max_workers > self.min_workers
+
+    @property
+    def soft(self) -> int | None:
+        """From how much memory on a worker is replaced after its tasks."""
+        if self.memory_soft is not None or self.memory is None:
+            return self.memory_soft
+        return round(self.memory * SOFT_SHARE)
+
+
+def size(value: Any, *, what: str = "size") -> int:
+    """Bytes of a whole number, or of text such as "512MB" or "1.5GiB"; a thousand is 1024 in both."""
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    match = _SIZE.match(value.strip()) if isinstance(value, str) else None
+    if match is None or float(match[1]) <= 0:
+        raise InvalidInput(
+            f"{value!r:.60} is not a {what}",
+            why="a size is a number of bytes, or a number with a unit",
+            fix='write it like "512MB" or "1.5GB"',
+        )
+    return round(float(match[1]) * 1024 ** _UNITS.index(match[2].upper()))
+
+
+def spoken_size(value: int) -> str:
+    """A size as a person reads it."""
+    amount, unit = float(value), 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{amount:.0f} {_UNITS[unit]}B" if amount >= 10 or unit == 0 else f"{amount:.1f} {_UNITS[unit]}B"
+
+
+def span_range(value: Any, *, what: str = "time") -> Range:
+    """The least and the most of one time or of two, such as "5s" or "8-20s"; a pair of times as well."""
+    if isinstance(value, list | tuple) and len(value) == 2:
+        low, high = (span(one, what=what) for one in value)
+    elif isinstance(value, str) and "-" in value:
+        first, _, last = value.partition("-")
+        unit = re.search(r"[a-z]+\s*\Z", last)
+        # "8-20s" is in seconds on both sides.
+        bare = first.strip().replace(".", "", 1).isdigit()
+        low = span(first.strip() + unit[0].strip() if bare and unit else _number(first), what=what)
+        high = span(_number(last), what=what)
+    else:
+        low = high = span(_number(value), what=what)
+    if low > high:
+        raise InvalidInput(
+            f"{value!r:.60} is not a range of {what}s", why="it begins after its end", fix='write it like "8-20s"'
+        )
+    return low, high
+
+
+def _number(value: Any) -> Any:
+    """Bare text as in the environment is a number of seconds."""
+    text = value.strip() if isinstance(value, str) else value
+    return float(text) if isinstance(text, str) and text.replace(".", "", 1).isdigit() else text
