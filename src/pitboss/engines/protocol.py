@@ -13,10 +13,11 @@ import msgspec
 
 from pitboss.model.duration import Moment, Span
 from pitboss.model.filter import Filter
+from pitboss.model.finding import Finding
 from pitboss.model.ids import TaskId
 from pitboss.model.outcome import Transition
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
-from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal, Session, SessionInfo
+from pitboss.model.session import Claimed, ClaimRequest, Lead, Reclaimed, Renewal, Session, SessionInfo
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, NewTask, Placed, Task, Token
 
@@ -154,6 +155,31 @@ class Sessions(Protocol):
 
 
 @runtime_checkable
+class Leader(Protocol):
+    """Of many sessions on one store one leads, for the duties that one should do for all.
+
+    A term begins when a session takes the lead, and ends for good when that session resigns, is ended, or expires by
+    the store's clock; nobody leads then, until the next one campaigns. Terms only grow and none is used twice. A call
+    that takes a `term` is fenced: it happens only while that very term lasts, looked at in the same act as it writes,
+    so that no later term begins before it is done. A leader that was paused or cut off for longer than its session
+    lives learns it from any of these calls: campaigning tells it `SessionLost`, a fenced write `NotLeader`.
+    """
+
+    async def campaign(self, session: int) -> Lead:
+        """Lead, or be told who does. Every live session may; `SessionLost` if this one is not alive.
+
+        If nobody leads, this session does from now on, under the next term. The leader itself is told its own term
+        as often as it asks, so a repeated call changes nothing. Asking often is cheap.
+        """
+
+    async def leader(self) -> Lead | None:
+        """Who leads at this moment, for whoever wants to know; never `mine`. None if nobody does."""
+
+    async def resign(self, session: int) -> None:
+        """If this session leads, its term is over. Otherwise nothing happens: harmless to repeat."""
+
+
+@runtime_checkable
 class Ledger(Protocol):
     """Reading. None of it disturbs the writers."""
 
@@ -186,9 +212,12 @@ class Control(Protocol):
         the last error stay. A task takes its unique key again while it is unfinished; one whose key another task has
         is refused (by id)."""
 
-    async def prune(self, wanted: Filter, *, before: Moment | None = None, limit: int = 1000) -> Changed:
+    async def prune(
+        self, wanted: Filter, *, before: Moment | None = None, limit: int = 1000, term: int | None = None
+    ) -> Changed:
         """Delete finished tasks with their attempts, if they finished before that moment. A task whose unique key is
-        still taken for its period stays."""
+        still taken for its period stays. With a term, only as the leader of that term (see `Leader`): under any other
+        `NotLeader` is raised and nothing is deleted."""
 
 
 @runtime_checkable
@@ -254,6 +283,15 @@ class Direct(Protocol):
 
     def put_sync(self, tasks: Sequence[NewTask]) -> list[Placed]:
         """As `put`; returns when the tasks are stored."""
+
+
+@runtime_checkable
+class Diagnosis(Protocol):
+    """Engines that can say whether their store is set up to keep what it promises."""
+
+    async def diagnose(self, clock: Clock) -> list[Finding]:
+        """What is in order and what is not: durability, room, versions, and how far `clock`, this host's, is from the
+        store's own. Changes nothing."""
 
 
 Counts = Mapping[str, Mapping[State, int]]

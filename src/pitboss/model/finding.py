@@ -1,0 +1,35 @@
+"""What a check-up found: one line for a person, and for what is wrong also why and what to do."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Grade(StrEnum):
+    """A warning is for a person to look at; a problem fails the check-up."""
+
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that was looked at. `check` is stable and may be matched by programs; several may share one."""
+
+    check: str
+    grade: Grade
+    what: str
+    why: str = ""
+    fix: str = ""
+
+
+def fine(check: str, what: str) -> Finding:
+    return Finding(check, Grade.OK, what)
+
+
+def warning(check: str, what: str, *, why: str, fix: str) -> Finding:
+    return Finding(check, Grade.WARNING, what, why, fix)
+
+
+def problem(check: str, what: str, *, why: str, fix: str) -> Finding:
+    return Finding(check, Grade.PROBLEM, what, why, fix)
