@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from pitboss.app import App
     from pitboss.client.context import Context, ctx
     from pitboss.client.handle import Handle
+    from pitboss.model import events
     from pitboss.model.errors import (
         InvalidInput,
         NotFound,
@@ -39,6 +40,7 @@ __all__ = [
     "TimedOutWaiting",
     "backoff",
     "ctx",
+    "events",
 ]
 
 # Loaded at first use: the command line stands in this package too, and its help should not wait for what it does not
@@ -51,11 +53,14 @@ _HOMES = {
     "pitboss.model.signals": ("Cancel", "Fail", "Retry", "Snooze"),
     "pitboss.model.states": ("State",),
 }
+_MODULES = {"events": "pitboss.model.events"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     home = next((module for module, names in _HOMES.items() if name in names), "pitboss.model.errors")
     value = globals()[name] = getattr(import_module(home), name)
     return value

@@ -12,6 +12,7 @@ from pitboss.client.bridge import Bridge
 from pitboss.client.client import Client
 from pitboss.client.handle import Handle
 from pitboss.client.handler import Handler
+from pitboss.client.hooks import Hooks, Listening
 from pitboss.client.options import Options
 from pitboss.client.state import WorkerState
 from pitboss.model.duration import SECOND, Time, span
@@ -49,7 +50,7 @@ class _Decorator:
         return self._make(function)
 
 
-class App:
+class App(Listening):
     """Handlers, and where their tasks are stored.
 
     The store is what `PITBOSS_STORE` says, else `pitboss.toml`, else the URL given here, else the file `pitboss.db`:
@@ -58,6 +59,7 @@ class App:
 
     def __init__(self, store: str | None = None) -> None:
         self.handlers: dict[str, Handler[Any, Any, Any]] = {}
+        self.hooks = Hooks()
         self.store_url = store
         self._ids: IdMaker | None = None
         self._lock = threading.Lock()

@@ -14,6 +14,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """What a manager needs to know of an app, or why it cannot know it."""
 
     handlers: list[HandlerInfo] = []
+    hooks: list[str] = []
     store: str | None = None
     error: str | None = None
     traceback: str | None = None
@@ -23,7 +24,8 @@ def described(target: str) -> Description:
     """The app's description; errors of loading it become part of it."""
     try:
         app = load_app(target)
-        return Description(handlers=app.describe(), store=app.store_url)
+        app.hooks.check(app.handlers)
+        return Description(handlers=app.describe(), hooks=app.hooks.kinds(), store=app.store_url)
     except PitbossError as error:
         return Description(error=str(error))
     except BaseException as error:  # the user's module may raise anything, SystemExit included
