@@ -55,6 +55,23 @@ class SessionLost(PitbossError):
         return SessionLost, (self.session,)
 
 
+class NotLeader(PitbossError):
+    """A duty of the leader was asked for under a term that is over; nothing was written."""
+
+    code = "not-leader"
+
+    def __init__(self, term: int) -> None:
+        super().__init__(
+            f"term {term} is not the leader's",
+            why="the session that led under it is over or has resigned, and another may lead under a later term by now",
+            fix="leave the duty to the leader; campaign again, and lead only under the term that the answer names",
+        )
+        self.term = term
+
+    def __reduce__(self) -> tuple[type["NotLeader"], tuple[int]]:
+        return NotLeader, (self.term,)
+
+
 class StoreUnavailable(PitbossError):
     """The store cannot be reached or does not answer. Whether the last write happened may be unknown."""
 

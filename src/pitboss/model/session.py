@@ -41,6 +41,15 @@ class Renewal(msgspec.Struct, frozen=True, kw_only=True):
     desired: int = 0
 
 
+class Lead(msgspec.Struct, frozen=True, kw_only=True):
+    """Who leads: a session and its host, under a term that was never used before. `mine`: the session that asked."""
+
+    term: int
+    session: int
+    host: str
+    mine: bool = False
+
+
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
     """Room for work: `free` tasks can start now, `ahead` more may wait in the manager's buffer."""
 
