@@ -38,7 +38,8 @@ class CoroutineLane:
     """A worker whose tasks are coroutines. `most` is the largest number that ran at once."""
 
     def __init__(self, stage: "Stage", dispatcher: Dispatcher, name: str, capacity: int, work: Work) -> None:
-        self.name, self.capacity = name, capacity
+        self.id = self.name = name
+        self.capacity = capacity
         self._stage, self._dispatcher, self._work = stage, dispatcher, work
         self._running: dict[str, asyncio.Task[None]] = {}
         self._waiting: list[Claim] = []

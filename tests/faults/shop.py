@@ -38,7 +38,8 @@ class Hand:
     """A worker: `capacity` coroutines at a time, the rest in its tray."""
 
     def __init__(self, shop: "Shop", dispatcher: Dispatcher, name: str, capacity: int) -> None:
-        self.name, self.capacity = name, capacity
+        self.id = self.name = name
+        self.capacity = capacity
         self._shop, self._dispatcher = shop, dispatcher
         self._running: dict[str, asyncio.Task[None]] = {}
         self._tray: list[Claim] = []

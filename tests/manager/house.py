@@ -11,26 +11,40 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 
 from pitboss import wiring
+from pitboss.manager.manager import Plan
 from pitboss.model.canonical import to_json
+from pitboss.model.duration import SECOND, span
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import IdMaker
+from pitboss.model.pool import PoolSpec
+from pitboss.model.snapshot import Snapshot, WorkerFigures, read
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Task
+from pitboss.model.wishes import PoolWish, pool_key
 from pitboss.worker.describe import described
 
 TARGET = str(Path(__file__).with_name("shop.py"))
 
 
+def pool(name: str = "default", *, workers: int = 2, **settings: Any) -> PoolSpec:
+    """A pool that starts dead workers again after a moment, as tests have no five seconds."""
+    usual = {"min_workers": workers, "max_workers": workers, "restart_delay": SECOND // 5, "max_restarts": 50}
+    return PoolSpec(name=name, **{**usual, **settings})
+
+
 class ManagerProcess:
     """One manager with its workers. What it prints is kept."""
 
-    def __init__(self, url: str, traces: Path, *, workers: int, concurrency: int, ttl: str) -> None:
-        arguments = [url, TARGET, str(workers), str(concurrency), ttl]
+    def __init__(self, url: str, traces: Path, plan: Plan, file: Path) -> None:
+        self._file = file
+        self.plan = plan
+        file.write_bytes(msgspec.json.encode(plan))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.manager.serve", *arguments],
+            [sys.executable, "-m", "tests.manager.serve", url, str(file)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -57,6 +71,11 @@ class ManagerProcess:
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
+
+    def reload(self, plan: Plan) -> None:
+        """Have it read another plan, and the code anew."""
+        self._file.write_bytes(msgspec.json.encode(plan))
+        self.signal(signal.SIGHUP)
 
     def end(self) -> int:
         """Stop it well; its exit code."""
@@ -94,15 +113,43 @@ class House:
     def do(self, work: Any) -> Any:
         return self._runner.run(work)
 
-    def put(self, handler: str, count: int = 1, **params: Any) -> list[str]:
+    def put(self, handler: str, count: int = 1, queue: str = "default", **params: Any) -> list[str]:
         text = to_json(params)
-        tasks = [NewTask(id=self._new_id(), handler=handler, params=text) for _ in range(count)]
+        tasks = [NewTask(id=self._new_id(), handler=handler, params=text, queue=queue) for _ in range(count)]
         return [placed.id for placed in self.do(self.engine.put(tasks))]
 
-    def manager(self, *, workers: int = 2, concurrency: int = 8, ttl: str = "15s") -> ManagerProcess:
-        manager = ManagerProcess(self.url, self.traces, workers=workers, concurrency=concurrency, ttl=ttl)
+    def manager(
+        self,
+        *pools: PoolSpec,
+        workers: int = 2,
+        concurrency: int = 8,
+        ttl: str = "15s",
+        target: str = TARGET,
+        drain_seconds: float = 20,
+    ) -> ManagerProcess:
+        """One with these pools, or with one pool of so many workers."""
+        plan = Plan(
+            target=target,
+            pools=pools or (pool(workers=workers, concurrency=concurrency),),
+            ttl=span(ttl),
+            drain_seconds=drain_seconds,
+        )
+        file = self.traces.with_name(f"plan-{len(self.managers)}.json")
+        manager = ManagerProcess(self.url, self.traces, plan, file)
         self.managers.append(manager)
         return manager
+
+    def snapshots(self) -> list[Snapshot]:
+        """What the living managers tell of themselves."""
+        told = [read(session.snapshot) for session in self.do(self.engine.sessions()) if not session.ended]
+        return [one for one in told if one is not None]
+
+    def workers(self, pool: str | None = None) -> list[WorkerFigures]:
+        return [worker for told in self.snapshots() for worker in told.workers if pool in (None, worker.pool)]
+
+    def wish(self, name: str, **wanted: Any) -> None:
+        """What an operator wants of a pool."""
+        self.do(self.engine.wish(pool_key(name), msgspec.json.encode(PoolWish(**wanted)).decode(), by="test"))
 
     def tasks(self) -> list[Task]:
         return list(self.do(self.engine.find(EVERYTHING, limit=1_000_000, oldest_first=True)).tasks)

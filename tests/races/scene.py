@@ -73,7 +73,8 @@ class Lane:
     """A worker whose tasks are coroutines."""
 
     def __init__(self, scene: "Scene", dispatcher: Dispatcher, name: str) -> None:
-        self.name, self.capacity = name, 3
+        self.id = self.name = name
+        self.capacity = 3
         self._scene, self._dispatcher = scene, dispatcher
         self.running: dict[str, asyncio.Task[None]] = {}
         self._waiting: list[Claim] = []

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pitboss import wiring
-from pitboss.cli.describing import AppNotLoaded, described
 from pitboss.cli.failures import told
 from pitboss.cli.footer import Footer
 from pitboss.cli.journal import Journal
 from pitboss.cli.screen import Screen
 from pitboss.manager.manager import Manager, Plan
+from pitboss.model.errors import PitbossError
 from pitboss.model.ids import IdMaker
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.states import State
@@ -22,11 +22,12 @@ from pitboss.model.task import NewTask, Unique
 from pitboss.worker.describe import Description
 
 _FIGURES_SECONDS = 1.0
-_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Order(NamedTuple):
-    """What to run. `watched` is the folder whose changes restart the workers, if any do."""
+    """What to run. `watched` is the folder whose changes replace the workers, if any do; `again` reads settings and
+    code anew."""
 
     store: str
     plan: Plan
@@ -34,6 +35,7 @@ class Order(NamedTuple):
     watched: Path | None
     quiet: bool
     verbose: bool
+    again: "Callable[[], tuple[Plan, Description]] | None" = None
 
 
 class Run:
@@ -45,6 +47,7 @@ class Run:
         self._clock = wiring.SystemClock()
         self._manager: Manager | None = None
         self._signals = 0
+        self._wanted_anew = asyncio.Event()
 
     async def serve(self, engine: wiring.Store) -> str:
         """Until a signal; the summary."""
@@ -53,12 +56,13 @@ class Run:
         journal = Journal(self._say, loop.time, quiet=self._order.quiet, full=self._is_watched())
         for number in _STOPS:
             loop.add_signal_handler(number, self._stop)
+        # A terminal that is closed says so with the same signal: then it is a stop.
+        loop.add_signal_handler(signal.SIGHUP, self._stop if sys.stdin.isatty() else self._wanted_anew.set)
         await self._feed(engine)
         self._footer.open()
         figures = asyncio.create_task(self._figures(engine, journal)) if self._footer.shown else None
         try:
-            while await self._generation(engine, journal):
-                pass
+            await self._manage(engine, journal)
         finally:
             if figures is not None:
                 figures.cancel()
@@ -66,8 +70,7 @@ class Run:
             self._footer.close()
         return journal.summary(loop.time() - began)
 
-    async def _generation(self, engine: wiring.Store, journal: Journal) -> bool:
-        """One manager, until it is stopped (False) or new code is to take its place (True)."""
+    async def _manage(self, engine: wiring.Store, journal: Journal) -> None:
         url = self._order.store
         self._manager = manager = Manager(
             engine,
@@ -79,33 +82,36 @@ class Run:
             tell=self._say,
             noted=journal.note,
         )
-        running = asyncio.create_task(manager.run())
-        reloading = asyncio.create_task(self._new_code(running))
-        await asyncio.wait({running, reloading}, return_when=asyncio.FIRST_COMPLETED)
-        again = reloading.done() and not running.done()
-        if again:
-            manager.stop()
-        reloading.cancel()
-        await asyncio.gather(reloading, return_exceptions=True)
-        await running
-        return again and not self._signals
+        renewing = [asyncio.create_task(self._renew(manager)), asyncio.create_task(self._look_for_changes())]
+        try:
+            await manager.run()
+        finally:
+            for task in renewing:
+                task.cancel()
+            await asyncio.gather(*renewing, return_exceptions=True)
 
-    async def _new_code(self, running: "asyncio.Task[None]") -> None:
-        """Returns when files have changed and the app can still be loaded."""
+    async def _renew(self, manager: Manager) -> None:
+        """Whenever it is wanted: read settings and code anew, and hand them to the manager if they are in order."""
+        while self._order.again is not None:
+            await self._wanted_anew.wait()
+            self._wanted_anew.clear()
+            try:
+                plan, self._description = await asyncio.to_thread(self._order.again)
+            except PitbossError as error:
+                told(self._screen, error.what, why=error.why, fix="correct it; until then everything runs on as before")
+                continue
+            self._say("settings and code are read anew; workers are replaced one by one")
+            await manager.reload(plan, self._description)
+
+    async def _look_for_changes(self) -> None:
         if self._order.watched is None:
-            await running
             return
         from watchfiles import PythonFilter, awatch
 
         async for changes in awatch(self._order.watched, watch_filter=PythonFilter()):
             names = sorted({Path(path).name for _, path in changes})
             self._say(f"changed: {', '.join(names)}")
-            try:
-                self._description = await asyncio.to_thread(described, self._order.plan.target)
-            except AppNotLoaded as error:
-                told(self._screen, error.what, fix="correct it; until then the code from before runs on")
-                continue
-            return
+            self._wanted_anew.set()
 
     async def _feed(self, engine: wiring.Store) -> None:
         """Enqueue what is to be there from the start, unless it is there from an earlier one."""

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,8 @@ from pitboss.model.errors import InvalidInput
 if TYPE_CHECKING:
     from pitboss.cli.running import Order
     from pitboss.config import Loaded
+    from pitboss.manager.manager import Plan
+    from pitboss.model.pool import PoolSpec
     from pitboss.worker.describe import Description
 
 _RELOAD_DRAIN = 3 * SECOND
@@ -74,13 +77,20 @@ def up(
     from pitboss.cli.running import run_forever
 
     screen = screen_of(context)
-    given = {"app": target, "store": store, "workers": workers, "concurrency": concurrency}
-    found = settings(screen, **given, queues=queues, drain=drain, on_start=on_start)
+    asked = {"app": target, "store": store, "workers": workers, "concurrency": concurrency}
+    asked |= {"queues": queues, "drain": drain, "on_start": on_start}
+    found = settings(screen, **asked)
     place = _target(found)
     description = described(place)
-    found = _with_code_store(found, given | {"queues": queues, "drain": drain, "on_start": on_start}, description)
+    found = _with_code_store(found, asked, description)
     order = _order(found, place, description, reload=reload, quiet=quiet, verbose=verbose)
-    summary = run_forever(screen, order, description, lambda: _banner(screen, found, order, description))
+
+    def again() -> "tuple[Plan, Description]":
+        fresh = described(place)
+        return _order(settings(screen, **asked), place, fresh, reload=reload, quiet=quiet, verbose=verbose).plan, fresh
+
+    banner = partial(_banner, screen, found, order, description)
+    summary = run_forever(screen, order._replace(again=again), description, banner)
     screen.note(summary)
 
 
@@ -113,6 +123,7 @@ def _order(
 ) -> "Order":
     from pitboss.cli.running import Order
     from pitboss.manager.manager import Plan
+    from pitboss.model.pool import PoolSpec
 
     chosen = found.settings
     known = {handler.name for handler in description.handlers}
@@ -124,14 +135,13 @@ def _order(
             fix=f"correct it in the {found.origins['on_start']}",
         )
     drain = min(chosen.drain, _RELOAD_DRAIN) if reload else chosen.drain
-    plan = Plan(
-        target=place,
-        workers=chosen.workers,
-        concurrency=chosen.concurrency,
+    pool = PoolSpec(
         queues=chosen.queues or None,
-        drain_seconds=drain / SECOND,
-        retention=chosen.kept(),
+        min_workers=chosen.workers,
+        max_workers=chosen.workers,
+        concurrency=chosen.concurrency,
     )
+    plan = Plan(target=place, pools=(pool,), drain_seconds=drain / SECOND, retention=chosen.kept())
     return Order(chosen.store, plan, chosen.on_start, _watched(place) if reload else None, quiet, verbose)
 
 
@@ -149,8 +159,7 @@ def _banner(screen: Screen, found: "Loaded", order: "Order", description: "Descr
     rows = [
         ("app", f"{_near(plan.target)}: {', '.join(names[:_SHOWN])}{more}"),
         ("store", f"{_near_store(order.store)}{_store_note(found)}"),
-        ("workers", f"{plan.workers}, with {counted(plan.concurrency, 'task')} at once in each"),
-        ("queues", ", ".join(plan.queues) if plan.queues else "all"),
+        *(("workers", _pool_line(pool)) for pool in plan.pools),
         ("reload", f"when a Python file in {_near(str(order.watched))} changes" if order.watched else None),
         ("try", f"pitboss status{_flag(found)}"),
         ("", _example(description) + _flag(found)),
@@ -161,6 +170,12 @@ def _banner(screen: Screen, found: "Loaded", order: "Order", description: "Descr
         if text:
             screen.note(f"  {label:<8} {text}")
     screen.note("")
+
+
+def _pool_line(pool: "PoolSpec") -> str:
+    count = str(pool.max_workers) if not pool.scales else f"{pool.min_workers} to {pool.max_workers}"
+    queues = f"queues {', '.join(pool.queues)}" if pool.queues else "all queues"
+    return f"{pool.name}: {count}, with {counted(pool.concurrency, 'task')} at once in each; {queues}"
 
 
 def _near(path: str) -> str:

@@ -17,7 +17,7 @@ from pitboss.model.outcome import Cancelled, Crashed, Outcome, Released, Transit
 from pitboss.model.policy import Policy
 from pitboss.model.session import Claimed, ClaimRequest, Renewal, Session, SessionInfo
 from pitboss.model.states import State
-from pitboss.model.task import Claim, TaskError, Token
+from pitboss.model.task import Claim, Token
 
 POLL_SECONDS = 1.0
 _SWEEP_SECONDS = 0.25
@@ -67,6 +67,7 @@ class Dispatcher:
         self._tasks: list[asyncio.Task[None]] = []
         self._keeper: Keeper | None = None
         self._draining = False
+        self._paused: set[str] = set()
         self._looks: list[float] = []
         self.session: Session | None = None
         self.lost = False
@@ -92,30 +93,46 @@ class Dispatcher:
             self._tasks.append(asyncio.create_task(keeper.keep(self._engine)))
         return session
 
-    def add_lane(self, lane: Lane, *, pool: str = "default", queues: tuple[str, ...] | None = None) -> None:
-        """A worker has come up and has room."""
-        share = self._shares.setdefault((pool, queues), Share(pool, queues))
-        seat = share.seats[lane.name] = Seat(lane, self._time())
-        self._seats[lane.name] = share, seat
+    def add_lane(
+        self,
+        lane: Lane,
+        *,
+        pool: str = "default",
+        queues: tuple[str, ...] | None = None,
+        rest: Callable[[], float] | None = None,
+    ) -> None:
+        """A worker has come up and has room. `rest` says how many seconds it pauses after each task."""
+        share = self._shares.get((pool, queues))
+        if share is None:
+            share = self._shares[pool, queues] = Share(pool, queues)
+        share.rest, share.paused = rest, pool in self._paused
+        seat = share.seats[lane.id] = Seat(lane, self._time())
+        self._seats[lane.id] = share, seat
         share.hand_out()
         self._wake.set()
 
-    def close_lane(self, name: str) -> None:
+    def close_lane(self, lane: str) -> None:
         """No further tasks for this worker; what runs there goes on."""
-        if name in self._seats:
-            _, seat = self._seats[name]
+        if lane in self._seats:
+            share, seat = self._seats[lane]
             seat.closed = True
             seat.lane.recall()
+            if seat.reserved is not None:
+                claim, seat.reserved = seat.reserved, None
+                share.accept([claim], self._time())
 
-    def remove_lane(self, name: str, error: TaskError | None = None) -> list[Claim]:
-        """A worker is gone. What it was given goes back at once; the claims that were running are lost with it."""
-        if name not in self._seats:
+    def remove_lane(self, lane: str, fate: Outcome | None = None) -> list[Claim]:
+        """A worker is gone. What it was given goes back at once; the claims that were running are lost with it.
+
+        `fate` is what came of those, if it is not a crash.
+        """
+        if lane not in self._seats:
             return []
-        share, seat = self._seats.pop(name)
-        del share.seats[name]
+        share, seat = self._seats.pop(lane)
+        del share.seats[lane]
         lost = seat.started
         for claim in lost:
-            self._settle(claim, Crashed(alone=len(lost) == 1, error=error), worker=name)
+            self._settle(claim, _alone(fate, len(lost)), worker=seat.lane.name)
         for claim in list(seat.running.values())[len(lost) :]:
             self._settle(claim, Released())
         if seat.reserved is not None:
@@ -123,16 +140,48 @@ class Dispatcher:
         self._wake.set()
         return lost
 
+    def set_paused(self, pool: str, paused: bool) -> None:
+        """A paused pool takes no new tasks; what runs goes on, what has not started goes back."""
+        (self._paused.add if paused else self._paused.discard)(pool)
+        for share in self._shares.values():
+            if share.pool == pool and share.paused != paused:
+                share.paused = paused
+                if paused:
+                    self._empty(share)
+        self._wake.set()
+
     def finish(
-        self, claim: Claim, outcome: Outcome, *, worker: str, ran: Span | None = None, told: Told | None = None
+        self,
+        claim: Claim,
+        outcome: Outcome,
+        *,
+        worker: str,
+        lane: str | None = None,
+        ran: Span | None = None,
+        told: Told | None = None,
     ) -> None:
         """A worker says what came of a claim. `told` hears whether the store took it."""
         self._settle(claim, outcome, worker=worker, ran=ran, told=told)
-        if worker in self._seats:
-            share, seat = self._seats[worker]
+        lane = lane or worker
+        if lane in self._seats:
+            share, seat = self._seats[lane]
             share.ended(seat, claim, self._time())
+            if seat.resting and share.rest is not None:
+                asyncio.get_running_loop().call_later(share.rest(), self._rested, share, seat)
             if self._draining or share.hungry:
                 self._wake.set()
+
+    def _rested(self, share: Share, seat: Seat) -> None:
+        seat.resting = False
+        share.hand_out()
+        self._wake.set()
+
+    def _empty(self, share: Share) -> None:
+        """Give back everything that has not started."""
+        for seat in share.seats.values():
+            seat.lane.recall()
+        for claim in share.empty_buffer():
+            self._settle(claim, Released())
 
     def progress(self, claim: Claim, percent: int, note: str | None, told: Told | None = None) -> None:
         """A worker says how far a claim is."""
@@ -143,14 +192,17 @@ class Dispatcher:
         """What runs in the lanes now."""
         return [claim for _, seat in self._seats.values() for claim in seat.running.values()]
 
+    def quiet(self, on: bool = True) -> None:
+        """Claim no more, and give back what has not started; or go on."""
+        self._draining = on
+        if on:
+            for share in self._shares.values():
+                self._empty(share)
+        self._wake.set()
+
     async def drain(self, timeout: float) -> list[Claim]:
         """Claim no more, give back what has not started, wait for what runs; what still runs at the time limit."""
-        self._draining = True
-        for _, seat in self._seats.values():
-            seat.lane.recall()
-        for share in self._shares.values():
-            for claim in share.empty_buffer():
-                self._settle(claim, Released())
+        self.quiet()
         try:
             async with asyncio.timeout(timeout):
                 while self.running():
@@ -255,7 +307,7 @@ class Dispatcher:
         return token in (*here, *there, *reserved) or self._settler.holds(task, token)
 
     def _accept(self, share: Share, claims: list[Claim]) -> None:
-        if self._draining:
+        if self._draining or share.paused:
             for claim in claims:
                 self._settle(claim, Released())
         else:
@@ -336,6 +388,13 @@ class Dispatcher:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _alone(fate: Outcome | None, together: int) -> Outcome:
+    """Of a crash it counts whether the task was alone in its worker."""
+    if fate is None:
+        return Crashed(alone=together == 1)
+    return Crashed(alone=together == 1, error=fate.error) if isinstance(fate, Crashed) else fate
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:

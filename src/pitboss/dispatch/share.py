@@ -1,7 +1,7 @@
 """The workers of one pool as the dispatcher sees them: who has room, what waits, how much to claim ahead."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from pitboss.model.ids import TaskId
@@ -37,8 +37,9 @@ class Meter:
 
 
 class Lane(Protocol):
-    """One worker with room for `capacity` tasks at once."""
+    """One worker with room for `capacity` tasks at once. Its `name` may pass to a successor, its `id` never does."""
 
+    id: str
     name: str
     capacity: int
 
@@ -65,6 +66,7 @@ class Seat:
         self.reserved: Claim | None = None
         self.lonely = False
         self.closed = False
+        self.resting = False
         self.spare = 0
         self.ended_at = now
         self._meter = Meter(now)
@@ -72,16 +74,17 @@ class Seat:
     @property
     def room(self) -> int:
         """How many more could start at once."""
-        if self.closed or self.lonely or self.reserved is not None:
-            return 0
-        return max(0, self.lane.capacity - len(self.running))
+        return max(0, self.lane.capacity - len(self.running)) if self.open else 0
 
     @property
     def window(self) -> int:
         """How many more may be handed over."""
-        if self.closed or self.lonely or self.reserved is not None:
-            return 0
-        return self.lane.capacity + self.spare - len(self.running)
+        return self.lane.capacity + self.spare - len(self.running) if self.open else 0
+
+    @property
+    def open(self) -> bool:
+        """Whether it takes tasks at all."""
+        return not (self.closed or self.lonely or self.resting or self.reserved is not None)
 
     @property
     def started(self) -> list[Claim]:
@@ -104,10 +107,14 @@ class Seat:
 
 
 class Share:
-    """Lanes of one pool over the same queues, with one buffer in front of them."""
+    """Lanes of one pool over the same queues, with one buffer in front of them.
 
-    def __init__(self, pool: str, queues: tuple[str, ...] | None) -> None:
-        self.pool, self.queues = pool, queues
+    With `rest` a lane takes no task for so many seconds after each that has ended, and nothing is claimed ahead of it.
+    """
+
+    def __init__(self, pool: str, queues: tuple[str, ...] | None, *, rest: Callable[[], float] | None = None) -> None:
+        self.pool, self.queues, self.rest = pool, queues, rest
+        self.paused = False
         self.seats: dict[str, Seat] = {}
         self._buffer: deque[tuple[Claim, float]] = deque()
         self._alone: deque[Claim] = deque()
@@ -126,7 +133,7 @@ class Share:
 
     def wants(self, slot: Slot) -> bool:
         """Whether asking is worth a call: room to start something, or a buffer that is half empty."""
-        return slot.free > 0 or (slot.ahead > 0 and slot.ahead * 2 >= self._target())
+        return not self.paused and (slot.free > 0 or (slot.ahead > 0 and slot.ahead * 2 >= self._target()))
 
     @property
     def hungry(self) -> bool:
@@ -154,6 +161,9 @@ class Share:
     def ended(self, seat: Seat, claim: Claim, now: float) -> None:
         """A task is no longer running there."""
         seat.ended(claim, now)
+        if self.rest is not None:
+            seat.resting, seat.spare = True, 0
+            return
         self._meter.count(now)
         if self._alone or seat.reserved is not None:
             self.hand_out()
@@ -182,6 +192,10 @@ class Share:
         if stale:
             # The speed that they were claimed for is over; asking for as many again would be a carousel.
             self._meter = Meter(now)
+        if self._alone and all(seat.closed for seat in self.seats.values()):
+            # Nobody is left here who could take them.
+            stale += self._alone
+            self._alone.clear()
         return stale
 
     def empty_buffer(self) -> list[Claim]:
@@ -197,13 +211,11 @@ class Share:
 
     def _seat_the_lonely(self) -> None:
         for seat in self.seats.values():
-            if seat.reserved is not None and not seat.running:
+            if seat.reserved is not None and not seat.running and not seat.resting:
                 claim, seat.reserved = seat.reserved, None
                 seat.start(claim)
         while self._alone:
-            candidates = [
-                seat for seat in self.seats.values() if not seat.closed and not seat.lonely and seat.reserved is None
-            ]
+            candidates = [seat for seat in self.seats.values() if seat.open]
             if not candidates:
                 return
             seat = min(candidates, key=lambda seat: len(seat.running))

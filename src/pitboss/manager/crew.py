@@ -1,122 +1,167 @@
-"""The workers of one pool: as many as wanted, replaced when they die, let go when they are to stop."""
+"""The workers of one pool: as many places as wanted, each kept filled, replaced one by one when they are to be new."""
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
 
 from pitboss.manager.guard import Guard
-from pitboss.manager.process import WorkerProcess, evidence
-from pitboss.model.task import TaskError
+from pitboss.manager.place import Board, Place, either
+from pitboss.manager.process import WorkerProcess
+from pitboss.model.duration import SECOND
+from pitboss.model.outcome import Released
+from pitboss.model.pool import PoolSpec
+from pitboss.model.snapshot import WorkerState
 from pitboss.worker.frames import HeartbeatMessage, ToManager
-from pitboss.worker.main import Spec
 
-FIRST_PAUSE = 0.2
-LONGEST_PAUSE = 30.0
-QUIET_SECONDS = 10.0
-_STUCK_GRACE_SECONDS = 1.0
-
-
-class Board(Protocol):
-    """Who is told when workers come and go: the manager."""
-
-    def hired(self, worker: WorkerProcess) -> None: ...
-
-    def leaving(self, worker: WorkerProcess) -> None: ...
-
-    def lost(self, worker: WorkerProcess, error: TaskError | None) -> None: ...
-
-    def heard(self, worker: WorkerProcess, message: ToManager) -> None: ...
-
-    def say(self, text: str) -> None: ...
+Edition = tuple[int, int]
+Make = Callable[[str, PoolSpec, int, Edition, Callable[[WorkerProcess, ToManager], None]], WorkerProcess]
 
 
 class Crew:
-    """Keeps `count` places filled. Each place has its own restarts: one that crashes does not slow the others."""
+    """Keeps `size` places filled. Each has its own restarts: one that crashes does not slow the others.
 
-    def __init__(self, board: Board, make_spec: Callable[[str], Spec], *, pool: str, count: int) -> None:
-        self._board, self._make_spec, self._pool, self._count = board, make_spec, pool, count
-        self.workers: dict[str, WorkerProcess] = {}
-        self._places: list[asyncio.Task[None]] = []
+    `edition` is the generation that operators asked for, and how often the pool's settings have changed since: workers
+    of an older one are replaced.
+    """
+
+    def __init__(self, board: Board, guard: Guard, spec: PoolSpec, make: Make, luck: Callable[[], float]) -> None:
+        self._board, self._guard, self.spec, self._make, self._luck = board, guard, spec, make, luck
+        self.places: dict[int, Place] = {}
+        self._leaving: list[Place] = []
+        self.edition: Edition = (0, 0)
+        self.paused = False
+        self._hired = 0
+        self._rolling: asyncio.Task[bool] | None = None
         self._stopping = False
-        self._guard = Guard()
 
-    async def start(self) -> None:
-        await self._guard.start()
-        self._places = [
-            asyncio.create_task(self._keep(f"{self._pool}-{number}")) for number in range(1, self._count + 1)
-        ]
+    @property
+    def size(self) -> int:
+        return len(self.places)
+
+    @property
+    def workers(self) -> list[WorkerProcess]:
+        """Every process of this pool, also those that are on their way out."""
+        return [worker for place in self.every_place() for worker in place.workers]
+
+    def every_place(self) -> list[Place]:
+        return [*self.places.values(), *self._leaving]
+
+    def resize(self, size: int) -> None:
+        """Open or close places; the highest numbers go first."""
+        self._leaving = [place for place in self._leaving if not place.empty]
+        if self._stopping:
+            return
+        after = 0.0
+        for number in range(1, size + 1):
+            if number not in self.places:
+                self._open(number, after)
+                after += self._between(self.spec.stagger)
+        for number in sorted(self.places, reverse=True):
+            if number > size:
+                place = self.places.pop(number)
+                place.leave()
+                self._leaving.append(place)
+
+    def renew(self, edition: Edition, drain_seconds: float) -> None:
+        """Replace every worker that is of an older edition, one after the other."""
+        if edition > self.edition:
+            self.edition = edition
+            if self._rolling is None or self._rolling.done():
+                self._rolling = asyncio.create_task(self._roll(drain_seconds))
+
+    def change(self, spec: PoolSpec, drain_seconds: float) -> None:
+        """From now on so; every worker is replaced by one that knows the new settings and the new code."""
+        self.spec = spec
+        for place in self.places.values():
+            place.spec = spec
+        self.renew((self.edition[0], self.edition[1] + 1), drain_seconds)
 
     def quiet(self) -> None:
         """Replace nobody from here on."""
         self._stopping = True
+        if self._rolling is not None:
+            self._rolling.cancel()
 
     def drain(self) -> None:
         """Let every worker end its tasks and then itself."""
         self.quiet()
-        for worker in self.workers.values():
-            self._board.leaving(worker)
-            worker.drain()
+        for place in self.places.values():
+            place.leave()
 
-    async def end(self, *, grace: float) -> None:
+    def kill(self) -> None:
+        """End every worker now; their tasks are not to blame."""
+        for worker in self.workers:
+            worker.kill(fate=Released(started=True))
+
+    async def end(self, grace: float) -> None:
         """Everything is over: wait a moment for those that end by themselves, then end them."""
         self.quiet()
         try:
             async with asyncio.timeout(grace):
-                await asyncio.gather(*(worker.gone.wait() for worker in self.workers.values()))
+                await asyncio.gather(*(place.vacated() for place in self.every_place()))
         except TimeoutError:
             pass
-        self.kill()
-        for place in self._places:
-            place.cancel()
-        await asyncio.gather(*self._places, return_exceptions=True)
-        await asyncio.gather(*(worker.ended() for worker in self.workers.values()))
-        await self._guard.stop()
+        await asyncio.gather(*(place.end() for place in self.every_place()))
 
-    def kill(self) -> None:
-        for worker in self.workers.values():
-            worker.kill()
+    def rest(self) -> float:
+        """How long a worker pauses after a task, in seconds."""
+        return self._between(self.spec.delay)
 
-    async def _keep(self, name: str) -> None:
-        loop = asyncio.get_running_loop()
-        pause = FIRST_PAUSE
-        while not self._stopping:
-            began = loop.time()
-            planned = await self._employ(name)
-            if self._stopping or planned:
-                pause = FIRST_PAUSE
-                continue
-            pause = FIRST_PAUSE if loop.time() - began >= QUIET_SECONDS else min(pause * 2, LONGEST_PAUSE)
-            self._board.say(f"worker {name} is started again in {pause:g} s")
-            await asyncio.sleep(pause)
+    def _open(self, number: int, after: float) -> None:
+        place = Place(self._board, self._guard, self.spec, f"{self.spec.name}-{number}", self._hire)
+        self.places[number] = place
+        place.open(after)
 
-    async def _employ(self, name: str) -> bool:
-        """One worker's life; True if its end was planned."""
-        worker = WorkerProcess(self._make_spec(name), self._hear)
-        await worker.spawn()
-        group = worker.pid
-        self._guard.watch(group)
-        self.workers[name] = worker
-        ready = asyncio.create_task(worker.ready.wait())
-        gone = asyncio.create_task(worker.gone.wait())
-        await asyncio.wait({ready, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if ready.done():
-            self._board.hired(worker)
-        ready.cancel()
-        await gone
-        planned = await self._bury(worker)
-        self._guard.forget(group)
-        return planned
+    def _hire(self, name: str, spec: PoolSpec) -> WorkerProcess:
+        self._hired += 1
+        return self._make(name, spec, self._hired, self.edition, self._hear)
 
-    async def _bury(self, worker: WorkerProcess) -> bool:
-        code = await worker.ended()
-        self.workers.pop(worker.name, None)
-        planned = worker.draining and code == 0
-        self._board.lost(worker, None if planned else evidence(worker, code))
-        return planned
+    def _between(self, bounds: tuple[int, int]) -> float:
+        low, high = bounds
+        return (low + (high - low) * self._luck()) / SECOND
+
+    async def rolled(self) -> bool:
+        """Whether every worker is of the present edition, once that was tried."""
+        return self._rolling is None or await self._rolling
+
+    async def _roll(self, drain_seconds: float) -> bool:
+        while old := self._oldest():
+            place, worker = old
+            await either(worker.ready, worker.gone)
+            if worker.ready.is_set() and not await place.replace():
+                self._board.say(f"pool {self.spec.name} keeps its present workers: the new ones do not start")
+                return False
+            await self._gone(place, worker, drain_seconds)
+        return True
+
+    def _oldest(self) -> tuple[Place, WorkerProcess] | None:
+        for place in self.places.values():
+            worker = place.current
+            if place.given_up or place.state is WorkerState.RESTARTING:
+                place.revive()
+            elif worker is not None and worker.edition < self.edition and not worker.gone.is_set():
+                return place, worker
+        return None
+
+    async def _gone(self, place: Place, worker: WorkerProcess, drain_seconds: float) -> None:
+        """A replaced worker has the same time to end its tasks as at a stop; then they go back, at no cost to them."""
+        try:
+            async with asyncio.timeout(drain_seconds):
+                await worker.gone.wait()
+        except TimeoutError:
+            count = len(worker.claims)
+            self._board.say(
+                f"{count} task(s) of worker {place.name} did not end in time and go back; no attempt is spent"
+            )
+            worker.kill(fate=Released(started=True))
+            await worker.gone.wait()
 
     def _hear(self, worker: WorkerProcess, message: ToManager) -> None:
         if isinstance(message, HeartbeatMessage) and message.stuck and not worker.draining:
-            self._board.say(f"worker {worker.name} has {message.stuck} thread(s) that do not return; it is replaced")
-            self._board.leaving(worker)
-            worker.drain()
+            self._replace_stuck(worker, message.stuck)
         self._board.heard(worker, message)
+
+    def _replace_stuck(self, worker: WorkerProcess, stuck: int) -> None:
+        for place in self.places.values():
+            if place.current is worker and not place.being_replaced and not self._stopping:
+                self._board.say(f"worker {worker.name} has {stuck} task(s) that do not return; it is replaced")
+                place.replace()

@@ -13,6 +13,10 @@ def identity(handlers: tuple[str, ...], ttl: int) -> SessionInfo:
     return SessionInfo(host=socket.gethostname(), boot_id=boot_id(), pid=os.getpid(), handlers=handlers, ttl=ttl)
 
 
+def name() -> str:
+    return socket.gethostname()
+
+
 def boot_id() -> str:
     """Changes with every start of the machine; empty where the system does not tell."""
     try:

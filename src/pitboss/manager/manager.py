@@ -1,4 +1,4 @@
-"""The manager: one session in the store, one crew of workers, and what goes on between them."""
+"""The manager: one session in the store, the pools of one host, and what goes on between them."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,30 +7,33 @@ from typing import Protocol
 import msgspec
 
 from pitboss.dispatch.dispatcher import Dispatcher, Noted
-from pitboss.engines.protocol import Clock, Control, Engine, Handlers, Ledger, Sessions
+from pitboss.engines.protocol import Clock, Control, Desired, Engine, Handlers, Ledger, Queues, Sessions
 from pitboss.manager import host
-from pitboss.manager.answers import answer
-from pitboss.manager.crew import Crew
+from pitboss.manager.desk import Desk
+from pitboss.manager.figures import snapshot
 from pitboss.manager.process import WorkerProcess
-from pitboss.model.duration import Span
-from pitboss.model.errors import StoreUnavailable
-from pitboss.model.outcome import Outcome
+from pitboss.manager.staff import Staff
+from pitboss.model.duration import Moment, Span
+from pitboss.model.errors import PitbossError, StoreUnavailable
+from pitboss.model.outcome import TimedOut
 from pitboss.model.policy import Policy
+from pitboss.model.pool import PoolSpec
 from pitboss.model.retention import Retention
 from pitboss.model.session import DEFAULT_TTL
-from pitboss.model.snapshot import Snapshot, WorkerFigures
 from pitboss.model.task import Claim, TaskError
+from pitboss.model.wishes import ManagerWish, Wishes
 from pitboss.upkeep.sweep import reclaim, sweep_forever
 from pitboss.worker.describe import Description
-from pitboss.worker.frames import AskMessage, ErrorMessage, ProgressMessage, ResultMessage, ToManager
+from pitboss.worker.frames import ToManager
 from pitboss.worker.main import Spec
 
 _PAUSE = 0.25
 _LONGEST_PAUSE = 5.0
 _GRACE_SECONDS = 2.0
+_TICK_SECONDS = 1.0
 
 
-class Store(Engine, Sessions, Ledger, Control, Handlers, Protocol):
+class Store(Engine, Sessions, Ledger, Control, Queues, Handlers, Desired, Protocol):
     """What a manager needs of an engine."""
 
 
@@ -38,9 +41,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How a manager runs one app."""
 
     target: str
-    workers: int
-    concurrency: int = 16
-    queues: tuple[str, ...] | None = None
+    pools: tuple[PoolSpec, ...] = (PoolSpec(),)
     drain_seconds: float = 30.0
     ttl: Span = DEFAULT_TTL
     retention: Retention = Retention()
@@ -63,38 +64,44 @@ class Manager:
     ) -> None:
         self._engine, self._plan, self._description = engine, plan, description
         self._make_engine, self._clock, self._luck, self.say = make_engine, clock, luck, tell
-        self._noted = noted
-        self._policies = {
-            handler.name: msgspec.json.decode(handler.policy, type=Policy) for handler in description.handlers
-        }
-        self._crew = Crew(self, self._spec, pool="default", count=plan.workers)
-        self._asks: set[asyncio.Task[None]] = set()
-        self._dispatcher: Dispatcher | None = None
+        self._watcher = noted
+        self._policies = _policies(description)
+        self._wishes = Wishes()
+        self._staff = Staff(self, plan, make_spec=self._spec, luck=luck)
+        self._desk = Desk(engine)
+        self._sessions: list[int] = []
+        self._draining = False
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()
-        self._lost = asyncio.Event()
+        self._switch = asyncio.Event()
+        self._told = ""
         self.started = asyncio.Event()
-        self.finished_tasks = 0
-        self.stale = 0
 
     async def run(self) -> None:
         """Serve until stopped."""
         await self._engine.register(self._description.handlers)
         await self._take_over()
-        sweeping = asyncio.create_task(sweep_forever(self._engine, self._plan.retention, self._clock))
-        await self._crew.start()
+        await self._read_wishes()
+        duties = [
+            asyncio.create_task(sweep_forever(self._engine, self._plan.retention, self._clock)),
+            asyncio.create_task(self._tick()),
+        ]
+        await self._staff.start(self._wishes)
         try:
             pause = _PAUSE
             while not self._stop.is_set():
                 began = self._clock.now()
                 await self._serve()
+                if self._switch.is_set():
+                    continue
                 # A store that ends sessions as soon as they are opened must not be flooded with new ones.
                 pause = _PAUSE if self._clock.now() - began >= self._plan.ttl else min(pause * 2, _LONGEST_PAUSE)
                 await _first(self._stop, within=pause)
         finally:
-            sweeping.cancel()
-            await self._crew.end(grace=0 if self._stop_now.is_set() else _GRACE_SECONDS)
-            await asyncio.gather(sweeping, return_exceptions=True)
+            for duty in duties:
+                duty.cancel()
+            await self._staff.end(grace=0 if self._stop_now.is_set() else _GRACE_SECONDS)
+            await asyncio.gather(*duties, return_exceptions=True)
 
     def stop(self) -> None:
         """First: drain and end. Again: end now."""
@@ -102,106 +109,142 @@ class Manager:
             self._stop_now.set()
         self._stop.set()
 
+    async def reload(self, plan: Plan, description: Description) -> None:
+        """Go on with other settings and other code: workers are replaced one by one, and no task is lost by it.
+
+        Returns when that is done, or when the new workers turned out not to start and the old ones go on.
+        """
+        await self._engine.register(description.handlers)
+        before, self._policies = self._policies, _policies(description)
+        self._plan, self._description = plan, description
+        self._staff.change(plan)
+        self._staff.wish(self._wishes)
+        if set(before) != set(self._policies) and await self._staff.changed():
+            # Only a new session can tell the store that other handlers are known here.
+            self._switch.set()
+
+    @property
+    def finished_tasks(self) -> int:
+        return self._desk.finished
+
     def running(self) -> list[Claim]:
-        return self._dispatcher.running() if self._dispatcher else []
+        return self._desk.running()
 
-    # What the crew tells.
+    # What the staff asks and tells.
 
-    def hired(self, worker: WorkerProcess) -> None:
+    def now(self) -> Moment:
+        return self._clock.now()
+
+    def hired(self, worker: WorkerProcess, spec: PoolSpec) -> None:
         self.say(f"worker {worker.name} is ready (pid {worker.pid})")
-        if self._dispatcher is not None:
-            self._dispatcher.add_lane(worker, queues=self._plan.queues)
+        self._desk.seat(worker, spec, self._staff.rest(spec))
 
     def leaving(self, worker: WorkerProcess) -> None:
-        if self._dispatcher is not None:
-            self._dispatcher.close_lane(worker.name)
+        self._desk.close(worker)
 
     def lost(self, worker: WorkerProcess, error: TaskError | None) -> None:
-        lost = self._dispatcher.remove_lane(worker.name, error) if self._dispatcher is not None else []
-        if error is not None:
-            back = f"; {len(lost)} task(s) go to other workers" if lost else ""
-            self.say(f"{error.message.partition(' while ')[0]}{back}")
+        lost = self._desk.remove(worker, error)
+        if error is not None and not worker.spared and worker.broken is None:
+            back = f"; {lost} task(s) go to other workers" if lost else ""
+            self.say(f"{error.message.partition(' while it ran')[0]}{back}")
+
+    def given_up(self, name: str, spec: PoolSpec, why: str) -> None:
+        self.say(f"worker {name} is not started again: {why}. Try it again with: pitboss pools restart {spec.name}")
+
+    def paused(self, pool: str, paused: bool) -> None:
+        if self._desk.present is not None:
+            self._desk.present.set_paused(pool, paused)
+
+    def time_limit(self, claim: Claim) -> Span | None:
+        return claim.timeout if claim.timeout is not None else self._policy(claim.handler).timeout
+
+    def timed_out(self, worker: WorkerProcess, claim: Claim, error: TaskError) -> None:
+        if worker.ended_task((claim.id, claim.token.claim), well=False, ran=0) is not None:
+            self._desk.finish(worker, claim, TimedOut(error), 0)
 
     def heard(self, worker: WorkerProcess, message: ToManager) -> None:
-        match message:
-            case ResultMessage(task, number, ran, outcome) | ErrorMessage(task, number, ran, outcome):
-                claim = worker.claims.pop((task, number), None)
-                if claim is not None:
-                    self._finished(worker, claim, outcome, ran)
-            case ProgressMessage(task, number, percent, note):
-                claim = worker.claims.get((task, number))
-                if claim is not None and self._dispatcher is not None:
-                    self._dispatcher.progress(claim, percent, note)
-            case AskMessage():
-                work = asyncio.create_task(self._answer(worker, message))
-                self._asks.add(work)
-                work.add_done_callback(self._asks.discard)
+        self._desk.hear(worker, message)
 
-    def _finished(self, worker: WorkerProcess, claim: Claim, outcome: Outcome, ran: Span) -> None:
-        self.finished_tasks += 1
-        if self._dispatcher is not None:
-            self._dispatcher.finish(claim, outcome, worker=worker.name, ran=ran)
-
-    async def _answer(self, worker: WorkerProcess, ask: AskMessage) -> None:
-        worker.say(await answer(self._engine, ask))
+    # One session after the other.
 
     async def _serve(self) -> None:
-        """One session, from its opening to a stop or its loss."""
-        self._lost.clear()
-        info = host.identity(tuple(self._policies), self._plan.ttl)
-        self._dispatcher = dispatcher = Dispatcher(
+        """One session, from its opening to a stop, its loss, or its succession by one that knows other handlers."""
+        self._switch.clear()
+        lost = asyncio.Event()
+        dispatcher = self._make_dispatcher(lost)
+        try:
+            session = await dispatcher.start()
+        except StoreUnavailable as error:
+            self.say(f"the store does not answer: {error.what}; trying again")
+            return
+        self._sessions.append(session.number)
+        self._seat_everybody(dispatcher)
+        self.started.set()
+        await _first(self._stop, lost, self._switch)
+        if lost.is_set():
+            self._abandon(dispatcher)
+            await dispatcher.stop()
+        elif self._stop.is_set():
+            await self._drain(dispatcher)
+            await dispatcher.stop()
+        else:
+            self._desk.retire(dispatcher)
+
+    def _make_dispatcher(self, lost: asyncio.Event) -> Dispatcher:
+        self._tell_snapshot()
+        dispatcher = Dispatcher(
             self._engine,
-            info,
+            host.identity(tuple(self._policies), self._plan.ttl),
             clock=self._clock,
             luck=self._luck,
             policies=self._policy,
             make_keeper=self._make_engine,
-            on_lost=self._lost.set,
-            snapshot=self._snapshot,
+            on_lost=lambda: self._session_lost(dispatcher, lost),
+            snapshot=lambda: self._told,
         )
-        dispatcher.noted = self._noted
-        try:
-            await dispatcher.start()
-        except StoreUnavailable as error:
-            self.say(f"the store does not answer: {error.what}; trying again")
-            self._dispatcher = None
-            return
-        for worker in self._crew.workers.values():
-            if worker.ready.is_set() and not worker.draining:
-                dispatcher.add_lane(worker, queues=self._plan.queues)
-        self.started.set()
-        await _first(self._stop, self._lost)
-        if self._lost.is_set():
-            self._abandon()
-        else:
-            await self._drain(dispatcher)
-        await dispatcher.stop()
+        dispatcher.noted = self._watcher
+        return dispatcher
 
-    def _abandon(self) -> None:
+    def _seat_everybody(self, dispatcher: Dispatcher) -> None:
+        self._desk.present = dispatcher
+        dispatcher.quiet(self._draining)
+        for crew in self._staff.crews.values():
+            dispatcher.set_paused(crew.spec.name, crew.paused)
+        for worker, spec in self._staff.at_work():
+            self._desk.seat(worker, spec, self._staff.rest(spec))
+
+    def _session_lost(self, dispatcher: Dispatcher, lost: asyncio.Event) -> None:
+        lost.set()
+        if dispatcher is not self._desk.present:
+            self._abandon(dispatcher)
+
+    def _abandon(self, dispatcher: Dispatcher) -> None:
         """The session is over and others may have its tasks: what runs here must end, and a new session begins."""
-        fault = self._dispatcher.fault if self._dispatcher is not None else None
+        fault = dispatcher.fault
         cause = f" by a fault of Pitboss itself ({type(fault).__name__}: {fault})" if fault is not None else ""
         self.say(f"the session was lost{cause}; its workers are ended, and a new session begins")
-        self._dispatcher = None
-        self._crew.kill()
+        self._desk.forget(dispatcher)
+        self._staff.kill()
 
     async def _drain(self, dispatcher: Dispatcher) -> None:
-        self._crew.quiet()
-        draining = asyncio.create_task(dispatcher.drain(self._plan.drain_seconds))
+        self._staff.quiet()
+        seconds = self._plan.drain_seconds
+        draining = asyncio.create_task(self._desk.drain(dispatcher, seconds))
         hurry = asyncio.create_task(self._stop_now.wait())
-        if dispatcher.running():
-            self.say(_waiting_for(dispatcher.running(), self._plan.drain_seconds))
+        if running := self._desk.running():
+            self.say(_waiting_for(running, seconds))
         await asyncio.wait({draining, hurry}, return_when=asyncio.FIRST_COMPLETED)
-        left = dispatcher.running()
+        left = self._desk.running()
         for task in (draining, hurry):
             task.cancel()
         await asyncio.gather(draining, hurry, return_exceptions=True)
         if left:
             self.say(f"{len(left)} task(s) did not end in time and go back to the queue; no attempt is spent")
-            self._crew.kill()
+            self._staff.kill()
         else:
             await dispatcher.flushed()
-            self._crew.drain()
+            self._staff.drain()
+        await self._desk.end()
 
     async def _take_over(self) -> None:
         """End the sessions of managers that died on this host, so that their tasks need not wait for the expiry."""
@@ -211,24 +254,67 @@ class Manager:
                 self.say(f"manager with pid {session.info.pid} on this host is gone; its tasks are taken over")
         await reclaim(self._engine)
 
-    def _snapshot(self) -> str:
-        # The keeper asks from its own thread: each of these copies is one step that no other thread can divide.
-        workers = tuple(
-            WorkerFigures(name=worker.name, pid=worker.pid, running=len(worker.claims), rss=worker.rss)
-            for worker in list(self._crew.workers.values())
-            if worker.ready.is_set()
+    # What operators want, and what they are told.
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            self._tell_snapshot()
+            try:
+                if await self._read_wishes():
+                    self._staff.wish(self._wishes)
+                    self._obey()
+            except PitbossError:
+                continue  # the store is away: what is wanted is read when it is back
+
+    async def _read_wishes(self) -> bool:
+        changes = await self._engine.wishes(self._wishes.version)
+        self._wishes.take(changes)
+        return bool(changes)
+
+    def _obey(self) -> None:
+        wanted = self._wanted()
+        if wanted.drain != self._draining:
+            self._draining = wanted.drain
+            self.say(
+                "draining: no new tasks are taken" if wanted.drain else "no longer draining: tasks are taken again"
+            )
+            if self._desk.present is not None:
+                self._desk.present.quiet(wanted.drain)
+        if wanted.stop and not self._stop.is_set():
+            self.say("an operator asked this manager to stop")
+            self.stop()
+        if wanted.stop and wanted.now:
+            self.stop()
+
+    def _wanted(self) -> ManagerWish:
+        """Asked of any of its sessions so far: a wish must not be forgotten because a new session has begun."""
+        wishes = [self._wishes.manager(number) for number in self._sessions]
+        return ManagerWish(
+            drain=any(wish.drain for wish in wishes),
+            stop=any(wish.stop for wish in wishes),
+            now=any(wish.now for wish in wishes),
         )
-        plan = self._plan
-        figures = Snapshot(target=plan.target, queues=plan.queues, concurrency=plan.concurrency, workers=workers)
-        return msgspec.json.encode(figures).decode()
+
+    def _tell_snapshot(self) -> None:
+        told = snapshot(self._plan.target, self._staff, self._clock.now(), draining=self._draining)
+        self._told = msgspec.json.encode(told).decode()
 
     def _policy(self, handler: str) -> Policy:
         return self._policies.get(handler) or Policy()
 
-    def _spec(self, name: str) -> Spec:
+    def _spec(self, name: str, pool: PoolSpec) -> Spec:
         return Spec(
-            name=name, target=self._plan.target, concurrency=self._plan.concurrency, manager=host.identity((), 0).pid
+            name=name,
+            target=self._plan.target,
+            concurrency=pool.concurrency,
+            manager=host.identity((), 0).pid,
+            pool=pool.name,
         )
+
+
+def _policies(description: Description) -> dict[str, Policy]:
+    return {handler.name: msgspec.json.decode(handler.policy, type=Policy) for handler in description.handlers}
 
 
 def _waiting_for(claims: list[Claim], seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""One worker process as its manager sees it: a lane for the dispatcher, a channel, a pid."""
+"""One worker process as its manager sees it: a lane for the dispatcher, a channel, a pid, and its figures."""
 
 import asyncio
 import os
@@ -11,11 +11,16 @@ from contextlib import suppress
 
 import msgspec
 
+from pitboss import config
+from pitboss.manager.strays import MARK
+from pitboss.model.duration import SECOND, Span
+from pitboss.model.outcome import Outcome
 from pitboss.model.task import Claim, TaskError
 from pitboss.worker.channel import Channel
 from pitboss.worker.frames import (
+    BrokenMessage,
     DrainMessage,
-    MetricsMessage,
+    HeartbeatMessage,
     ReadyMessage,
     RecallMessage,
     StopMessage,
@@ -24,33 +29,63 @@ from pitboss.worker.frames import (
     ToWorker,
     manager_codec,
 )
-from pitboss.worker.main import Spec
+from pitboss.worker.main import STACK_SIGNAL, Spec
 
 Heard = Callable[["WorkerProcess", ToManager], None]
+Key = tuple[str, int]
 _REAP_SECONDS = 0.5
+_STACK_LIMIT = 64 * 1024
 
 
 class WorkerProcess:
-    """Starts, speaks to and ends one worker. `gone` is set once nothing more will be heard of it."""
+    """Starts, speaks to and ends one worker. `gone` is set once nothing more will be heard of it.
 
-    def __init__(self, spec: Spec, heard: Heard) -> None:
-        self.spec, self._heard = spec, heard
+    `id` is its own, `name` is that of its place in the pool and passes to its successor.
+    """
+
+    def __init__(self, spec: Spec, number: int, edition: tuple[int, int], env: dict[str, str], heard: Heard) -> None:
+        self.spec, self.edition, self._env, self._heard = spec, edition, env, heard
         self.name, self.capacity = spec.name, spec.concurrency
+        self.id = f"{spec.name}#{number}"
+        self.mark = f"{spec.manager}:{self.id}"
         self.ready = asyncio.Event()
         self.gone = asyncio.Event()
-        self.claims: dict[tuple[str, int], Claim] = {}
+        self.claims: dict[Key, Claim] = {}
+        self.since: dict[Key, float] = {}
         self.draining = False
-        self.rss = 0
+        self.broken: BrokenMessage | None = None
+        # Why the manager ended it, if it did, and what that means for its tasks, if it is not a crash.
+        self.sentence: TaskError | None = None
+        self.fate: Outcome | None = None
+        self.stack = ""
+        self.asked_for_stack = False
+        self.named_blocked = False
+        self.deaf_beats = 0
+        self.handled = 0
+        self.memory = 0
+        self.cpu = 0.0
+        self.cpu_seconds = 0.0
+        self.succeeded = 0
+        self.failed = 0
+        self.busy: Span = 0
+        self._loop = asyncio.get_running_loop()
+        self.began = self.heard_at = self.active_at = self._loop.time()
         self._channel: Channel[ToManager, ToWorker] | None = None
         self._process: asyncio.subprocess.Process | None = None
+        self._stack_end: int | None = None
 
     @property
     def pid(self) -> int:
         return self._process.pid if self._process else 0
 
+    @property
+    def processed(self) -> int:
+        return self.succeeded + self.failed
+
     async def spawn(self) -> None:
         """Start the process. It says `ready` when it has loaded the app."""
         ours, theirs = socket.socketpair()
+        stack_out, stack_in = os.pipe()
         try:
             # A session of its own: Ctrl-C in the terminal is for the manager, and its whole group can be ended at once.
             self._process = await asyncio.create_subprocess_exec(
@@ -59,18 +94,37 @@ class WorkerProcess:
                 "pitboss.worker.main",
                 msgspec.json.encode(self.spec).decode(),
                 str(theirs.fileno()),
+                str(stack_in),
                 stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(theirs.fileno(), stack_in),
                 start_new_session=True,
+                env={**config.inherited(), **self._env, MARK: self.mark},
             )
         finally:
             theirs.close()
+            os.close(stack_in)
+        self._stack_end = stack_out
+        os.set_blocking(stack_out, False)
         self._channel = await Channel.over(ours, manager_codec(), self._hear, self.gone.set)
 
     def start(self, claim: Claim) -> None:
-        self.claims[claim.id, claim.token.claim] = claim
+        key = claim.id, claim.token.claim
+        self.claims[key] = claim
+        self.since[key] = self._loop.time()
         if self._channel is not None:
             self._channel.say(TaskMessage(claim))
+
+    def ended_task(self, key: Key, *, well: bool, ran: Span) -> Claim | None:
+        """The claim that it speaks of, if it has it; counted."""
+        claim = self.claims.pop(key, None)
+        if claim is not None:
+            del self.since[key]
+            self.busy += ran
+            if well:
+                self.succeeded += 1
+            else:
+                self.failed += 1
+        return claim
 
     def stop(self, claim: Claim) -> None:
         self.say(StopMessage(claim.id, claim.token.claim))
@@ -87,11 +141,32 @@ class WorkerProcess:
         self.draining = True
         self.say(DrainMessage())
 
-    def kill(self) -> None:
+    @property
+    def spared(self) -> bool:
+        """It is ended for reasons that are neither its own nor its tasks'."""
+        return self.fate is not None and self.sentence is None
+
+    def kill(self, sentence: TaskError | None = None, fate: Outcome | None = None) -> None:
         """End it now, with every process that its handlers started in its group."""
+        self.sentence, self.fate = self.sentence or sentence, self.fate or fate
         if self._process is not None and self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
+
+    def ask_for_stack(self) -> None:
+        """Have it write down where it is; works also while its loop and its interpreter are blocked."""
+        if self._process is not None and self._process.returncode is None and self.ready.is_set():
+            self.asked_for_stack = True
+            with suppress(ProcessLookupError):
+                self._process.send_signal(STACK_SIGNAL)
+
+    def read_stack(self) -> str:
+        """What it has written since it was asked."""
+        if self._stack_end is not None:
+            with suppress(BlockingIOError):
+                told = os.read(self._stack_end, _STACK_LIMIT).decode(errors="replace")
+                self.stack = told or self.stack
+        return self.stack
 
     async def ended(self) -> int | None:
         """Wait until it is gone; its exit code, negative for a signal."""
@@ -103,19 +178,35 @@ class WorkerProcess:
         # It may live on with its socket closed, and so may processes that its handlers started: nobody hears them.
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        return await self._process.wait()
+        code = await self._process.wait()
+        if self._stack_end is not None:
+            os.close(self._stack_end)
+            self._stack_end = None
+        return code
 
     def _hear(self, message: ToManager) -> None:
+        self.heard_at = self._loop.time()
+        self.asked_for_stack = self.named_blocked = False
         match message:
             case ReadyMessage():
                 self.ready.set()
-            case MetricsMessage(rss):
-                self.rss = rss
+            case BrokenMessage():
+                self.broken = message
+            case HeartbeatMessage(running, _, handled):
+                self._beat(running, handled)
         self._heard(self, message)
+
+    def _beat(self, running: int, handled: int) -> None:
+        """Alive but deaf: it has been given tasks, says that it runs none, and ends none."""
+        waits = self.claims and running == 0 and handled == self.handled
+        self.deaf_beats = self.deaf_beats + 1 if waits else 0
+        self.handled = handled
 
 
 def evidence(worker: WorkerProcess, code: int | None) -> TaskError:
     """What is known about a worker's death, for the attempts that died with it."""
+    if worker.sentence is not None:
+        return worker.sentence
     if code is not None and code < 0:
         how = f"was killed by {signal.Signals(-code).name}"
         hint = (
@@ -129,3 +220,13 @@ def evidence(worker: WorkerProcess, code: int | None) -> TaskError:
         message=f"worker {worker.name} (pid {worker.pid}) {how} while it ran this task{hint}",
         fingerprint="",
     )
+
+
+def overdue(worker: WorkerProcess, now: float, limit: Callable[[Claim], Span | None], grace: float) -> list[Claim]:
+    """Tasks past their own time limit that ran when the worker fell silent: it can no longer end them by itself."""
+    found = []
+    for key, claim in list(worker.claims.items())[: worker.capacity]:
+        allowed, since = limit(claim), worker.since[key]
+        if allowed is not None and since <= worker.heard_at and now - since >= allowed / SECOND + grace:
+            found.append(claim)
+    return found

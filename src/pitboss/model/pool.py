@@ -12,6 +12,8 @@ from pitboss.model.errors import InvalidInput
 Range = tuple[Span, Span]
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\Z", re.IGNORECASE)
 _UNITS = ("", "K", "M", "G", "T")
+_STEP = 1024.0
+_ROUGH = 10
 SOFT_SHARE = 0.8
 
 
@@ -74,21 +76,21 @@ def size(value: Any, *, what: str = "size") -> int:
             why="a size is a number of bytes, or a number with a unit",
             fix='write it like "512MB" or "1.5GB"',
         )
-    return round(float(match[1]) * 1024 ** _UNITS.index(match[2].upper()))
+    return round(float(match[1]) * _STEP ** _UNITS.index(match[2].upper()))
 
 
 def spoken_size(value: int) -> str:
     """A size as a person reads it."""
     amount, unit = float(value), 0
-    while amount >= 1024 and unit < len(_UNITS) - 1:
-        amount, unit = amount / 1024, unit + 1
-    return f"{amount:.0f} {_UNITS[unit]}B" if amount >= 10 or unit == 0 else f"{amount:.1f} {_UNITS[unit]}B"
+    while amount >= _STEP and unit < len(_UNITS) - 1:
+        amount, unit = amount / _STEP, unit + 1
+    return f"{amount:.0f} {_UNITS[unit]}B" if amount >= _ROUGH or unit == 0 else f"{amount:.1f} {_UNITS[unit]}B"
 
 
 def span_range(value: Any, *, what: str = "time") -> Range:
     """The least and the most of one time or of two, such as "5s" or "8-20s"; a pair of times as well."""
-    if isinstance(value, list | tuple) and len(value) == 2:
-        low, high = (span(one, what=what) for one in value)
+    if isinstance(value, list | tuple) and value:
+        low, *_, high = (span(one, what=what) for one in (value[0], value[-1]))
     elif isinstance(value, str) and "-" in value:
         first, _, last = value.partition("-")
         unit = re.search(r"[a-z]+\s*\Z", last)

@@ -1,11 +1,11 @@
 """What manager and worker say to each other. A frame is a length, a version byte and a list of messages in MessagePack.
 
-From the manager: `task`, `stop`, `recall`, `drain`, `answer`. From the worker: `ready`, `result`, `error`, `progress`,
-`heartbeat`, `metrics`, `log`, `ask`. One end never waits for the other: every message stands by itself.
+From the manager: `task`, `stop`, `recall`, `drain`, `answer`. From the worker: `ready`, `broken`, `result`, `error`,
+`progress`, `heartbeat`, `metrics`, `log`, `ask`. One end never waits for the other: every message stands by itself.
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
@@ -56,6 +56,13 @@ class ReadyMessage(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
     pid: int
 
 
+class BrokenMessage(msgspec.Struct, frozen=True, array_like=True, tag="broken"):
+    """The worker cannot load the app, and ends: in one line, and in full."""
+
+    error: str
+    traceback: str = ""
+
+
 class ResultMessage(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="result"):
     """A task completed."""
 
@@ -84,10 +91,11 @@ class ProgressMessage(msgspec.Struct, frozen=True, gc=False, array_like=True, ta
 
 
 class HeartbeatMessage(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat"):
-    """The worker's loop turns; `stuck` threads did not return in time and can never be used again."""
+    """The worker's loop turns. `stuck` tasks did not return in time and are given up; `handled` ones have ended."""
 
     running: int
     stuck: int = 0
+    handled: int = 0
 
 
 class MetricsMessage(msgspec.Struct, frozen=True, array_like=True, tag="metrics"):
@@ -116,6 +124,7 @@ class AskMessage(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
 ToWorker = TaskMessage | StopMessage | RecallMessage | DrainMessage | AnswerMessage
 ToManager = (
     ReadyMessage
+    | BrokenMessage
     | ResultMessage
     | ErrorMessage
     | ProgressMessage
@@ -158,7 +167,7 @@ class Codec(Generic[M]):
 _encoder = msgspec.msgpack.Encoder()
 
 
-def encoded(messages: list[ToWorker] | list[ToManager]) -> bytes:
+def encoded(messages: Sequence[ToWorker | ToManager]) -> bytes:
     """One frame with these messages."""
     body = _encoder.encode(messages)
     return _HEAD.pack(len(body), VERSION) + body

@@ -1,10 +1,14 @@
 """The worker process: takes tasks from its manager's socket, runs them, sends back what came of them."""
 
 import asyncio
+import contextlib
+import faulthandler
 import os
 import resource
+import signal
 import socket
 import sys
+import traceback
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,11 +18,12 @@ import msgspec
 import uvloop
 
 from pitboss.model.duration import SECOND
-from pitboss.model.outcome import Cancelled, Completed, Released
+from pitboss.model.outcome import Cancelled, Completed, Outcome, Released
 from pitboss.model.task import Claim
 from pitboss.worker.channel import Channel
 from pitboss.worker.frames import (
     AnswerMessage,
+    BrokenMessage,
     DrainMessage,
     ErrorMessage,
     HeartbeatMessage,
@@ -31,6 +36,7 @@ from pitboss.worker.frames import (
     TaskMessage,
     ToManager,
     ToWorker,
+    encoded,
     worker_codec,
 )
 from pitboss.worker.loading import load_app
@@ -40,6 +46,9 @@ from pitboss.worker.runner import Runner
 
 HEARTBEAT_SECONDS = 1.0
 METRICS_EVERY = 5
+# On it the process writes down where each of its threads is. A real-time one, which nobody else is likely to use.
+STACK_SIGNAL = signal.SIGRTMIN + 7
+_CLOSE_SECONDS = 10.0
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +58,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     concurrency: int
     manager: int
+    pool: str = "default"
 
 
 class Worker:
@@ -57,7 +67,13 @@ class Worker:
     def __init__(self, spec: Spec, app: Any) -> None:
         self._spec, self._app = spec, app
         self._executor = ThreadPoolExecutor(spec.concurrency, thread_name_prefix="pitboss-task")
-        self._runner = Runner(app.handlers, executor=self._executor, report=self._report, prepare=self._prepare)
+        self._runner = Runner(
+            app.handlers,
+            executor=self._executor,
+            report=self._report,
+            prepare=self._prepare,
+            abandon=self._abandoned,
+        )
         self._running: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._claims: dict[tuple[str, int], Claim] = {}
         self._waiting: deque[Claim] = deque()
@@ -77,7 +93,9 @@ class Worker:
         beating = asyncio.create_task(self._beat())
         await self._over.wait()
         beating.cancel()
-        await self._runner.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._runner.close()
         self._channel.close()
 
     def _hear(self, message: ToWorker) -> None:
@@ -123,14 +141,27 @@ class Worker:
         began = self._loop.time()
         outcome = await self._runner.run(claim)
         ran = round((self._loop.time() - began) * SECOND)
+        if self._running.pop(key, None) is None:
+            self._runner.stuck -= 1
+            return
         kind = ResultMessage if type(outcome) is Completed else ErrorMessage
-        self._channel.say(kind(claim.id, claim.token.claim, ran, outcome))
-        del self._running[key], self._claims[key]
+        self._ended(claim, key, kind(claim.id, claim.token.claim, ran, outcome))
+
+    def _ended(self, claim: Claim, key: tuple[str, int], message: ToManager) -> None:
+        self._channel.say(message)
+        del self._claims[key]
         self._handled += 1
         if self._waiting:
             self._start(self._waiting.popleft())
         elif self._draining:
             self._end_if_drained()
+
+    def _abandoned(self, claim: Claim, outcome: Outcome) -> None:
+        """It runs on, but what it comes to means nothing any more."""
+        key = claim.id, claim.token.claim
+        if self._running.pop(key, None) is not None:
+            self._runner.stuck += 1
+            self._ended(claim, key, ErrorMessage(claim.id, claim.token.claim, 0, outcome))
 
     def _end_if_drained(self) -> None:
         if not self._running:
@@ -148,7 +179,7 @@ class Worker:
     async def _beat(self) -> None:
         count = 0
         while True:
-            self._channel.say(HeartbeatMessage(len(self._running), self._runner.stuck))
+            self._channel.say(HeartbeatMessage(len(self._running), self._runner.stuck, self._handled))
             if count % METRICS_EVERY == 0:
                 self._channel.say(_metrics(self._handled))
             count += 1
@@ -166,16 +197,29 @@ async def _serve(spec: Spec, app: Any, end: socket.socket) -> None:
 
 
 def main() -> None:
-    """`python -m pitboss.worker.main SPEC FD`, started by a manager."""
+    """`python -m pitboss.worker.main SPEC FD STACK_FD`, started by a manager."""
     spec = msgspec.json.decode(sys.argv[1], type=Spec)
     end = socket.socket(fileno=int(sys.argv[2]))
+    faulthandler.register(STACK_SIGNAL, file=int(sys.argv[3]), all_threads=True)
     die_with_parent(spec.manager, end)
-    app = load_app(spec.target)
+    app = _loaded(spec.target, end)
     uvloop.run(_serve(spec, app, end))
     # A thread that never returns must not keep the process: what it was doing has been settled long ago.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+def _loaded(target: str, end: socket.socket) -> Any:
+    """The app; or its manager is told why not, for a traceback among other output is easily missed."""
+    try:
+        return load_app(target)
+    except BaseException as error:
+        text = "".join(traceback.format_exception(error))
+        end.sendall(encoded([BrokenMessage(f"{type(error).__name__}: {error}", text)]))
+        sys.stderr.write(text)
+        sys.stderr.flush()
+        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -24,8 +24,10 @@ from pitboss.model.signals import Snooze as SnoozeSignal
 from pitboss.model.task import Claim, NewTask, TaskError
 from pitboss.worker.states import States
 
+GRACE_SECONDS = 2.0
 _OUR_FILES = (__file__, concurrent.futures.thread.__file__)
 Prepare = Callable[[str, Mapping[str, Any], Mapping[str, Any]], NewTask]
+Abandon = Callable[[Claim, Outcome], None]
 
 
 class Arguments(Protocol):
@@ -51,7 +53,11 @@ class Runnable(Protocol):
 
 
 class Runner:
-    """Runs claims of known handlers. A sync function runs in the executor, never on the loop."""
+    """Runs claims of known handlers. A sync function runs in the executor, never on the loop.
+
+    A coroutine that does not yield to its cancellation is abandoned: `abandon` hears what is to be told of it, and
+    what it comes to later means nothing. Abandoned tasks and threads that do not return are `stuck`.
+    """
 
     def __init__(
         self,
@@ -60,9 +66,10 @@ class Runner:
         executor: Executor | None = None,
         report: Callable[[Claim, int, str | None], None] | None = None,
         prepare: Prepare | None = None,
+        abandon: Abandon | None = None,
     ) -> None:
         self._handlers, self._executor = handlers, executor
-        self._report, self._prepare = report, prepare
+        self._report, self._prepare, self._abandon = report, prepare, abandon
         self._states = States()
         self.stuck = 0
         self._contexts: dict[tuple[str, int], tuple[Context, asyncio.Task[Any] | None]] = {}
@@ -94,6 +101,8 @@ class Runner:
             context.ask_to_stop()
             if task is not None and self._handlers[claim.handler].is_async:
                 task.cancel()
+                given_up = Cancelled("cancelled; it did not yield, and was abandoned")
+                self._give_up_after(GRACE_SECONDS, claim, lambda: given_up)
 
     async def close(self) -> None:
         """Close the states that live in this worker."""
@@ -136,13 +145,24 @@ class Runner:
         if limit is None:
             return await work
         timer = asyncio.timeout(limit / SECOND)
+        told = f"it did not end within its time limit of {limit / SECOND:g} s"
+        deadline = self._give_up_after(limit / SECOND + GRACE_SECONDS, claim, lambda: _ignored(claim, told))
         try:
             async with timer:
                 return await work
         except TimeoutError as error:
             if timer.expired():
-                raise _OutOfTime(f"it did not end within its time limit of {limit / SECOND:g} s") from error
+                raise _OutOfTime(told) from error
             raise
+        finally:
+            deadline.cancel()
+
+    def _give_up_after(self, seconds: float, claim: Claim, outcome: Callable[[], Outcome]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(seconds, self._give_up, claim, outcome)
+
+    def _give_up(self, claim: Claim, outcome: Callable[[], Outcome]) -> None:
+        if self._abandon is not None and (claim.id, claim.token.claim) in self._contexts:
+            self._abandon(claim, outcome())
 
     def _reporter(self, claim: Claim) -> Callable[[int, str | None], None] | None:
         report = self._report
@@ -186,6 +206,10 @@ def _failed(claim: Claim, error: BaseException) -> Failed:
 
 def _timed_out(claim: Claim, error: BaseException) -> TimedOut:
     return TimedOut(described(claim, error.__cause__ or error, category="timeout", message=str(error)))
+
+
+def _ignored(claim: Claim, told: str) -> TimedOut:
+    return _timed_out(claim, _OutOfTime(f"{told}, did not yield when it was cancelled, and was abandoned"))
 
 
 def described(

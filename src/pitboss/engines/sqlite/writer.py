@@ -76,7 +76,10 @@ class Job:
 
 
 class Writer:
-    """Owns the writing connection, the place in line and the thread. Answers are given only after the commit."""
+    """Owns the writing connection, the place in line and the thread. Answers are given only after the commit.
+
+    Who holds the `pen` writes: the thread, or a plain thread of the caller's that finds nobody writing.
+    """
 
     def __init__(
         self,
@@ -93,6 +96,7 @@ class Writer:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._connection: sqlite3.Connection | None = None
         self._gate = threading.Lock()
+        self._pen = threading.Lock()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="pitboss-sqlite-writer", daemon=True)
 
@@ -105,6 +109,22 @@ class Writer:
             if self._closed:
                 raise closed(self._path)
             self._jobs.put(job)
+
+    def serve_here(self, job: Job) -> bool:
+        """Do it in the calling thread, unless somebody else is writing: False then, and it must be submitted.
+
+        Two changes of thread less, which is a third of what a single put costs.
+        """
+        if not self._jobs.empty() or not self._pen.acquire(blocking=False):
+            return False
+        try:
+            with self._gate:
+                if self._closed:
+                    raise closed(self._path)
+            self._serve([job])
+        finally:
+            self._pen.release()
+        return True
 
     def stop(self, timeout: float) -> bool:
         """Finish what was submitted before, then end; False if that takes too long."""
@@ -121,16 +141,18 @@ class Writer:
             first = self._jobs.get()
             if first is None:
                 break
-            more = self._serve(first)
-        self._disconnect()
+            with self._pen:
+                more = self._serve([first], joined=True)
+        with self._pen:
+            self._disconnect()
 
-    def _serve(self, first: Job) -> bool:
+    def _serve(self, group: list[Job], *, joined: bool = False) -> bool:
         """One group, from its place in line to its answers; False if the engine is closing."""
-        group, more = [first], True
+        more = True
         try:
             self._lock.acquire()
             try:
-                more = self._join(group)
+                more = self._join(group) if joined else True
                 self._commit(group)
             finally:
                 self._lock.release()

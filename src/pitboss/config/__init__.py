@@ -1,0 +1,26 @@
+"""Settings: command line > environment > file > code > default. The only reader of the environment.
+
+The file is the nearest `pitboss.toml`, `pitboss.yaml`, or `pyproject.toml` with a `[tool.pitboss]` table, from the
+working folder upward. Paths in it are relative to its folder. `code` is what a program hands to `App(...)` and
+`app.pool(...)`.
+"""
+
+from pitboss.config.environment import inherited
+from pitboss.config.layers import Layer, flat, variable
+from pitboss.config.loading import Loaded, load, loaded
+from pitboss.config.pools import pools
+from pitboss.config.settings import DEFAULT_STORE, RetentionSettings, Settings
+
+__all__ = [
+    "DEFAULT_STORE",
+    "Layer",
+    "Loaded",
+    "RetentionSettings",
+    "Settings",
+    "flat",
+    "inherited",
+    "load",
+    "loaded",
+    "pools",
+    "variable",
+]

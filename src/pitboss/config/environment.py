@@ -1,0 +1,95 @@
+"""What the surroundings of the process say: its variables and its working folder. Nobody else reads them."""
+
+import difflib
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic_settings import EnvSettingsSource
+
+from pitboss.config.layers import POOLS, PREFIX, Layer, flat, variable
+from pitboss.config.settings import SingleSettings
+from pitboss.model.errors import InvalidInput
+from pitboss.model.pool_keys import KEYS, same_pool
+
+_POOL = re.compile(
+    rf"{PREFIX}{POOLS}__(?P<pool>[a-z0-9]+(?:_[a-z0-9]+)*)__(?:env__(?P<env>\w+)|(?P<key>\w+))\Z", re.IGNORECASE
+)
+# A table has no single value that a variable could hold: its entries have variables of their own.
+_SINGLE_KEYS = tuple(key for key in KEYS if key != "env")
+_ALIKE = 0.8
+
+
+class _PoolVariable(NamedTuple):
+    name: str
+    pool: str
+    key: str
+    value: str
+
+
+def working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise InvalidInput(
+            "the working folder is gone", why="somebody has removed it", fix="change to a folder that exists"
+        ) from error
+
+
+def inherited() -> dict[str, str]:
+    """All variables, to hand on to a child process."""
+    return dict(os.environ)
+
+
+def environment_layer(pools: Collection[str]) -> Layer:
+    """What the variables say. `pools` are the pools that the file names, in its spelling."""
+    try:
+        values = EnvSettingsSource(SingleSettings)()
+    except Exception as error:  # pydantic-settings has no narrower class for text that it cannot decode
+        raise InvalidInput(
+            "the environment cannot be read",
+            why=str(error),
+            fix=f"correct or unset the variable; nested values are written like {variable('retention.failed')}",
+        ) from error
+    found = flat(values)
+    detail = {key: variable(key) for key in found}
+    for one in _pool_variables(pools):
+        key = f"{POOLS}.{one.pool}.{one.key}"
+        found[key], detail[key] = one.value, one.name
+    return Layer("environment", found, detail)
+
+
+def notes_on_variables(pools: Collection[str]) -> Iterator[str]:
+    """Variables that look like ours but set nothing, or not what they seem to."""
+    ours = {one.name: one for one in _pool_variables(pools)}
+    settings = [variable(key) for key in flat(SingleSettings().model_dump())]
+    named = sorted({*pools, *(one.pool for one in ours.values())})
+    known = [*settings, *(variable(f"{POOLS}.{pool}.{key}") for pool in named for key in _SINGLE_KEYS)]
+    for name, value in sorted(os.environ.items()):
+        if name in ours:
+            yield from _note_on_pool(ours[name], pools)
+        elif name.startswith(PREFIX) and name not in known and value:
+            close = difflib.get_close_matches(name, known, n=1)
+            yield f"{name} is not a setting and is ignored" + (f"; did you mean {close[0]}?" if close else "")
+
+
+def _note_on_pool(one: _PoolVariable, pools: Collection[str]) -> Iterator[str]:
+    if one.pool not in pools:
+        close = difflib.get_close_matches(one.pool, [same_pool(name) for name in pools], n=1, cutoff=_ALIKE)
+        if close:
+            meant = variable(f"{POOLS}.{close[0]}.{one.key}")
+            yield f'{one.name} speaks of a pool "{one.pool}", which the file does not have; did you mean {meant}?'
+
+
+def _pool_variables(pools: Iterable[str]) -> Iterator[_PoolVariable]:
+    spelled = {same_pool(name): name for name in pools}
+    for name, value in sorted(os.environ.items()):
+        match = _POOL.match(name)
+        if match is None or not value:
+            continue
+        pool = match["pool"].lower()
+        key = f"env.{match['env']}" if match["env"] else match["key"].lower()
+        if match["env"] or key in _SINGLE_KEYS:
+            yield _PoolVariable(name, spelled.get(pool, pool), key, value)

@@ -1,0 +1,132 @@
+"""What a process can be told from outside, setting by setting, with types and defaults."""
+
+import os
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from pitboss.config.layers import PREFIX
+from pitboss.model.duration import Span, span
+from pitboss.model.errors import InvalidInput
+from pitboss.model.pool import size
+from pitboss.model.pool_keys import MOST_CONCURRENCY, MOST_WORKERS, NO_LIMIT
+from pitboss.model.queue import checked_name
+from pitboss.model.retention import Retention
+
+DEFAULT_STORE = "sqlite:///pitboss.db"
+DEFAULT_LOGS = "logs"
+_FOREVER = "forever"
+_LEVELS = ("debug", "info", "warning", "error", "critical")
+
+
+def _cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _names(value: Any) -> Any:
+    """A list of names, or text with commas, which is how the environment writes a list."""
+    parts = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple):
+        return parts
+    return tuple(checked_name(part, "queue, task or pool") if isinstance(part, str) else part for part in parts)
+
+
+def _no_truth(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise InvalidInput(f"{value} is not a number", why="it is a truth value", fix="write a whole number")
+    return value
+
+
+def _duration(value: Any) -> Span:
+    # The environment has only text: there, too, a bare number is a number of seconds.
+    bare = isinstance(value, str) and value.isdigit()
+    return span(int(value) if bare else value)
+
+
+def _age(value: Any) -> Span | None:
+    return None if value == _FOREVER else _duration(value)
+
+
+def _host_memory(value: Any) -> int | None:
+    return None if value is None or value == NO_LIMIT else size(value)
+
+
+def _level(value: Any) -> str:
+    level = value.lower() if isinstance(value, str) else value
+    if level not in _LEVELS:
+        raise InvalidInput(
+            f"{value!r:.60} is not a level of logs",
+            why=f"the levels are {', '.join(_LEVELS)}",
+            fix='write one of them in quotes, such as "info"',
+        )
+    return str(level)
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_names), NoDecode]
+Whole = Annotated[int, BeforeValidator(_no_truth)]
+Duration = Annotated[Span, PlainValidator(_duration)]
+Age = Annotated[Span | None, PlainValidator(_age)]
+Size = Annotated[int, PlainValidator(size)]
+_KEPT = Retention()
+
+
+class RetentionSettings(BaseModel):
+    """How long finished tasks are kept; "forever" keeps them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    completed: Age = _KEPT.completed
+    cancelled: Age = _KEPT.cancelled
+    failed: Age = _KEPT.failed
+
+
+class SingleSettings(BaseSettings):
+    """All but the pools. Every name is `PITBOSS_…` in the environment, nested ones with `__`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        validate_default=False,
+        frozen=True,
+        extra="forbid",
+    )
+
+    app: str | None = None
+    store: str = DEFAULT_STORE
+    workers: Whole = Field(default_factory=_cores, ge=1, le=MOST_WORKERS)
+    concurrency: Whole = Field(default=16, ge=1, le=MOST_CONCURRENCY)
+    queues: Names = ()
+    only_pools: Names = ()
+    on_start: Names = ()
+    drain: Duration = span("30s")
+    host_memory: Annotated[int | None, PlainValidator(_host_memory)] = None
+    logs: str = Field(default=DEFAULT_LOGS, min_length=1)
+    log_level: Annotated[str, PlainValidator(_level)] = "info"
+    log_size: Size = size("200MB")
+    log_age: Duration = span("14d")
+    retention: RetentionSettings = RetentionSettings()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        # `load` has merged the layers already, and knows where each value came from.
+        return (init_settings,)
+
+    def kept(self) -> Retention:
+        kept = self.retention
+        return Retention(completed=kept.completed, cancelled=kept.cancelled, failed=kept.failed)
+
+
+class Settings(SingleSettings):
+    """Everything. `pools` is what was said of them outside the code, by pool and key; `config.pools` adds the rest."""
+
+    pools: dict[str, dict[str, Any]] = {}

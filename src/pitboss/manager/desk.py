@@ -1,0 +1,122 @@
+"""Between workers and sessions: tasks go to workers, and what comes of each is settled by the session that took it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from pitboss.dispatch.dispatcher import Dispatcher
+from pitboss.engines.protocol import Control, Engine, Handlers, Ledger
+from pitboss.manager.answers import answer
+from pitboss.manager.process import WorkerProcess
+from pitboss.model.duration import Span
+from pitboss.model.outcome import Crashed, Outcome
+from pitboss.model.pool import PoolSpec
+from pitboss.model.task import Claim, TaskError
+from pitboss.worker.frames import AskMessage, ErrorMessage, ProgressMessage, ResultMessage, ToManager
+
+
+class Store(Engine, Ledger, Control, Handlers, Protocol):
+    """What handlers may ask of the store."""
+
+
+class Desk:
+    """Knows the dispatcher of the present session, and those of earlier ones whose last tasks are still running."""
+
+    def __init__(self, engine: Store) -> None:
+        self._engine = engine
+        self.present: Dispatcher | None = None
+        self._earlier: dict[int, Dispatcher] = {}
+        self._retiring: set[asyncio.Task[None]] = set()
+        self._asks: set[asyncio.Task[None]] = set()
+        self.finished = 0
+
+    def running(self) -> list[Claim]:
+        return [claim for dispatcher in self._all() for claim in dispatcher.running()]
+
+    def seat(self, worker: WorkerProcess, spec: PoolSpec, rest: Callable[[], float] | None) -> None:
+        """The worker takes tasks from now on."""
+        if self.present is not None:
+            self.present.add_lane(worker, pool=spec.name, queues=spec.queues, rest=rest)
+
+    def close(self, worker: WorkerProcess) -> None:
+        """The worker takes no more tasks."""
+        for dispatcher in self._all():
+            dispatcher.close_lane(worker.id)
+
+    def remove(self, worker: WorkerProcess, error: TaskError | None) -> int:
+        """The worker is gone; how many tasks were lost with it."""
+        fate = worker.fate or Crashed(alone=False, error=error)
+        return sum(len(dispatcher.remove_lane(worker.id, fate)) for dispatcher in self._all())
+
+    def finish(self, worker: WorkerProcess, claim: Claim, outcome: Outcome, ran: Span) -> None:
+        self.finished += 1
+        dispatcher = self._of(claim)
+        if dispatcher is not None:
+            dispatcher.finish(claim, outcome, worker=worker.name, lane=worker.id, ran=ran)
+
+    def hear(self, worker: WorkerProcess, message: ToManager) -> None:
+        match message:
+            case ResultMessage(task, number, ran, outcome):
+                claim = worker.ended_task((task, number), well=True, ran=ran)
+                if claim is not None:
+                    self.finish(worker, claim, outcome, ran)
+            case ErrorMessage(task, number, ran, outcome):
+                claim = worker.ended_task((task, number), well=False, ran=ran)
+                if claim is not None:
+                    self.finish(worker, claim, outcome, ran)
+            case ProgressMessage(task, number, percent, note):
+                claim = worker.claims.get((task, number))
+                dispatcher = self._of(claim) if claim is not None else None
+                if claim is not None and dispatcher is not None:
+                    dispatcher.progress(claim, percent, note)
+            case AskMessage():
+                work = asyncio.create_task(self._answer(worker, message))
+                self._asks.add(work)
+                work.add_done_callback(self._asks.discard)
+
+    def retire(self, dispatcher: Dispatcher) -> None:
+        """A new session takes over. What runs under this one ends under it, and then it ends."""
+        assert dispatcher.session is not None
+        number = dispatcher.session.number
+        self._earlier[number] = dispatcher
+        work = asyncio.create_task(self._retired(dispatcher, number))
+        self._retiring.add(work)
+        work.add_done_callback(self._retiring.discard)
+
+    async def drain(self, dispatcher: Dispatcher, seconds: float) -> None:
+        """Wait for what runs, under this session and earlier ones."""
+        await asyncio.gather(*(one.drain(seconds) for one in {dispatcher, *self._earlier.values()}))
+
+    async def end(self) -> None:
+        """End the earlier sessions now, with what still runs."""
+        for work in list(self._retiring):
+            work.cancel()
+        await asyncio.gather(*self._retiring, return_exceptions=True)
+        for dispatcher in list(self._earlier.values()):
+            await dispatcher.stop()
+        self._earlier.clear()
+
+    def forget(self, dispatcher: Dispatcher) -> None:
+        """Its session is lost: what its tasks come to is nobody's business any more."""
+        if self.present is dispatcher:
+            self.present = None
+        self._earlier = {number: one for number, one in self._earlier.items() if one is not dispatcher}
+
+    async def _retired(self, dispatcher: Dispatcher, number: int) -> None:
+        dispatcher.quiet()
+        while dispatcher.running():
+            await dispatcher.drain(3600)
+        await dispatcher.stop()
+        self._earlier.pop(number, None)
+
+    def _of(self, claim: Claim) -> Dispatcher | None:
+        present = self.present
+        if present is not None and present.session is not None and present.session.number == claim.token.session:
+            return present
+        return self._earlier.get(claim.token.session)
+
+    def _all(self) -> list[Dispatcher]:
+        return [*([self.present] if self.present is not None else []), *self._earlier.values()]
+
+    async def _answer(self, worker: WorkerProcess, ask: AskMessage) -> None:
+        worker.say(await answer(self._engine, ask))

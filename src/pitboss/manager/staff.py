@@ -1,0 +1,169 @@
+"""All pools of a manager: what the plan says, what operators want, and what the load asks for, made workers."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Protocol
+
+from pitboss.manager import host
+from pitboss.manager.crew import Crew, Edition
+from pitboss.manager.guard import Guard
+from pitboss.manager.place import Board
+from pitboss.manager.process import Heard, WorkerProcess
+from pitboss.manager.watch import Overseer, Watch
+from pitboss.model.pool import PoolSpec
+from pitboss.model.wishes import PoolWish, Wishes
+from pitboss.worker.main import Spec
+
+
+class Office(Board, Overseer, Protocol):
+    """What the staff needs of its manager."""
+
+    def paused(self, pool: str, paused: bool) -> None: ...
+
+
+class Staffing(Protocol):
+    """The part of a plan that is about workers."""
+
+    @property
+    def pools(self) -> tuple[PoolSpec, ...]: ...
+
+    @property
+    def drain_seconds(self) -> float: ...
+
+
+class Staff:
+    """Keeps every pool at its wanted size. One pool's trouble is none of another's."""
+
+    def __init__(
+        self,
+        office: Office,
+        plan: Staffing,
+        *,
+        make_spec: Callable[[str, PoolSpec], Spec],
+        luck: Callable[[], float],
+    ) -> None:
+        self._office, self._plan, self._make_spec, self._luck = office, plan, make_spec, luck
+        self._guard = Guard()
+        self.crews: dict[str, Crew] = {}
+        self._gone: list[Crew] = []
+        self._wishes = Wishes()
+        self._host = host.name()
+        self.scaled: dict[str, tuple[int, str]] = {}
+        self._watching: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    async def start(self, wishes: Wishes) -> None:
+        await self._guard.start()
+        self._wishes = wishes
+        for spec in self._plan.pools:
+            self._add(spec)
+        self._watching = asyncio.create_task(Watch(self._office, self.every_crew).run())
+
+    def change(self, plan: Staffing) -> None:
+        """Pools come and go and change with the configuration; their workers are replaced for new code in any case."""
+        self._plan = plan
+        wanted = {spec.name: spec for spec in plan.pools}
+        for name in [name for name in self.crews if name not in wanted]:
+            crew = self.crews.pop(name)
+            crew.drain()
+            self._gone.append(crew)
+        for name, spec in wanted.items():
+            if name in self.crews:
+                self.crews[name].change(spec, plan.drain_seconds)
+            else:
+                self._add(spec)
+
+    async def changed(self) -> bool:
+        """Whether every worker has been replaced, once that was tried."""
+        return all(await asyncio.gather(*(crew.rolled() for crew in self.crews.values())))
+
+    def wish(self, wishes: Wishes) -> None:
+        """Bring every pool to what operators want of it."""
+        self._wishes = wishes
+        for crew in self.crews.values():
+            self._fit(crew)
+
+    def scale(self, pool: str, size: int, why: str) -> None:
+        """What the load asks for; an operator's word counts more."""
+        self.scaled[pool] = size, why
+        if pool in self.crews:
+            self._fit(self.crews[pool])
+
+    def wanted(self, spec: PoolSpec) -> tuple[int, str]:
+        """How many workers a pool is to have, and why."""
+        wish = self._wished(spec.name)
+        if wish.size is not None:
+            return wish.size, "an operator wants so"
+        if spec.scales:
+            size, why = self.scaled.get(spec.name, (max(spec.min_workers, 1), "no load was measured yet"))
+            return min(max(size, spec.min_workers), spec.max_workers), why
+        return spec.max_workers, ""
+
+    def every_crew(self) -> list[Crew]:
+        return [*self.crews.values(), *self._gone]
+
+    def at_work(self) -> Iterator[tuple[WorkerProcess, PoolSpec]]:
+        """The workers that take tasks now."""
+        for crew in self.crews.values():
+            for place in crew.places.values():
+                worker = place.current
+                if worker is not None and worker.ready.is_set() and not worker.draining and not worker.gone.is_set():
+                    yield worker, crew.spec
+
+    def rest(self, spec: PoolSpec) -> Callable[[], float] | None:
+        """How long workers of this pool pause after each task; None if they do not."""
+        crew = self.crews.get(spec.name)
+        return crew.rest if crew is not None and spec.delay[1] else None
+
+    def quiet(self) -> None:
+        self._stopping = True
+        for crew in self.every_crew():
+            crew.quiet()
+
+    def drain(self) -> None:
+        for crew in self.every_crew():
+            crew.drain()
+
+    def kill(self) -> None:
+        for crew in self.every_crew():
+            crew.kill()
+
+    async def end(self, *, grace: float) -> None:
+        self._stopping = True
+        if self._watching is not None:
+            self._watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watching
+        await asyncio.gather(*(crew.end(grace) for crew in self.every_crew()))
+        await self._guard.stop()
+
+    def _add(self, spec: PoolSpec) -> None:
+        crew = self.crews[spec.name] = Crew(self._office, self._guard, spec, self._make, self._luck)
+        crew.edition = (self._wished(spec.name).generation or 0, 0)
+        self._fit(crew)
+
+    def _fit(self, crew: Crew) -> None:
+        if self._stopping:
+            return
+        wish = self._wished(crew.spec.name)
+        if bool(wish.paused) != crew.paused:
+            crew.paused = bool(wish.paused)
+            self._office.say(f"pool {crew.spec.name} is {'paused' if crew.paused else 'no longer paused'}")
+            self._office.paused(crew.spec.name, crew.paused)
+        if (wish.generation or 0) > crew.edition[0]:
+            self._office.say(f"pool {crew.spec.name} is restarted, one worker after the other")
+            crew.renew((wish.generation or 0, crew.edition[1]), self._plan.drain_seconds)
+        size, why = self.wanted(crew.spec)
+        if size != crew.size:
+            if crew.size:
+                self._office.say(
+                    f"pool {crew.spec.name} goes from {crew.size} to {size} worker(s): {why or 'configured'}"
+                )
+            crew.resize(size)
+
+    def _wished(self, pool: str) -> PoolWish:
+        return self._wishes.pool(pool, self._host)
+
+    def _make(self, name: str, spec: PoolSpec, number: int, edition: Edition, heard: Heard) -> WorkerProcess:
+        return WorkerProcess(self._make_spec(name, spec), number, edition, spec.env, heard)

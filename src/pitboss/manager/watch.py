@@ -1,0 +1,135 @@
+"""Looks at every worker, several times a second, and does what `model/health.py` says about what it sees."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from pitboss.manager.crew import Crew
+from pitboss.manager.place import Place
+from pitboss.manager.process import WorkerProcess, overdue
+from pitboss.manager.vitals import measure, proportional
+from pitboss.model.duration import SECOND, Span
+from pitboss.model.health import Finding, Remedy, Vital, judge
+from pitboss.model.outcome import Released
+from pitboss.model.task import Claim, TaskError
+
+LOOK_SECONDS = 0.25
+_MEASURE_EVERY = 4
+_GRACE = 2.0
+_ASLEEP = 2.0
+_FRAMES = 12
+
+
+class Overseer(Protocol):
+    """What the watch needs of the manager."""
+
+    def say(self, text: str) -> None: ...
+
+    def time_limit(self, claim: Claim) -> Span | None: ...
+
+    def timed_out(self, worker: WorkerProcess, claim: Claim, error: TaskError) -> None: ...
+
+
+class Watch:
+    """One round after the other over the workers of all pools."""
+
+    def __init__(self, overseer: Overseer, crews: Callable[[], Iterable[Crew]]) -> None:
+        self._overseer, self._crews = overseer, crews
+        self._time = asyncio.get_running_loop().time
+        self._measured = self._time()
+
+    async def run(self) -> None:
+        rounds, before = 0, self._time()
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            rounds, away = rounds + 1, self._time() - before
+            before += away
+            if away > _ASLEEP:
+                # We were the ones who did not listen: the machine slept, or this process was stopped.
+                for crew in self._crews():
+                    for worker in crew.workers:
+                        worker.heard_at += away
+            self.look(thorough=rounds % _MEASURE_EVERY == 0)
+
+    def look(self, *, thorough: bool) -> None:
+        """Every worker once. A thorough look also measures those whose pool has no memory limit."""
+        for crew in list(self._crews()):
+            for place in crew.every_place():
+                for worker in list(place.workers):
+                    if worker.pid and (thorough or crew.spec.soft is not None):
+                        self._measure(worker, crew.spec.soft, thorough)
+                    self._see(place, worker)
+        if thorough:
+            self._measured = self._time()
+
+    def _measure(self, worker: WorkerProcess, soft: int | None, thorough: bool) -> None:
+        vitals = measure(worker.pid)
+        memory = vitals.memory
+        if soft is not None and memory > soft:
+            # What a parent and its children share was counted for each of them.
+            memory = proportional(worker.pid) or memory
+        worker.memory = memory
+        if thorough:
+            elapsed = max(0.1, self._time() - self._measured)
+            worker.cpu = max(0.0, vitals.cpu_seconds - worker.cpu_seconds) / elapsed
+            worker.cpu_seconds = vitals.cpu_seconds
+
+    def _see(self, place: Place, worker: WorkerProcess) -> None:
+        if worker.gone.is_set() or worker.sentence is not None or not worker.pid:
+            return
+        now = self._time()
+        late = overdue(worker, now, self._overseer.time_limit, _GRACE)
+        vital = Vital(
+            age=round((now - worker.began) * SECOND),
+            ready=worker.ready.is_set(),
+            silent=round((now - worker.heard_at) * SECOND),
+            deaf_beats=worker.deaf_beats,
+            overdue=len(late),
+            memory=worker.memory,
+            processed=worker.processed,
+        )
+        finding = judge(vital, place.spec)
+        if finding is None:
+            return
+        match finding.remedy:
+            case Remedy.TELL:
+                self._name(worker, finding)
+            case Remedy.REPLACE:
+                self._replace(place, worker, finding)
+            case Remedy.KILL:
+                self._end(worker, finding, late)
+
+    def _name(self, worker: WorkerProcess, finding: Finding) -> None:
+        """Ask it where it is, and say so a moment later."""
+        if not worker.asked_for_stack:
+            worker.ask_for_stack()
+        elif not worker.named_blocked and worker.read_stack():
+            worker.named_blocked = True
+            self._overseer.say(f"worker {worker.name} {finding.text}; it is at {where(worker.stack)}")
+
+    def _replace(self, place: Place, worker: WorkerProcess, finding: Finding) -> None:
+        if place.current is worker and not worker.draining and not place.being_replaced:
+            self._overseer.say(f"worker {worker.name} {finding.text}; it is replaced after its tasks")
+            place.replace()
+
+    def _end(self, worker: WorkerProcess, finding: Finding, late: list[Claim]) -> None:
+        stack = worker.read_stack()
+        place = f"; it was at {where(stack)}" if stack else ""
+        self._overseer.say(f"worker {worker.name} {finding.text}; it is ended{place}")
+        sentence = TaskError(
+            category=finding.kind,
+            type="WorkerEnded",
+            message=f"worker {worker.name} (pid {worker.pid}) {finding.text}{place}",
+            traceback=stack,
+            fingerprint="",
+        )
+        for claim in late:
+            self._overseer.timed_out(worker, claim, sentence)
+        worker.kill(sentence, Released() if finding.kind == "deaf" else None)
+
+
+def where(stack: str) -> str:
+    """The innermost place of the thread that was asked, out of a stack as `faulthandler` writes it."""
+    frames = [line.strip() for line in stack.partition("Current thread")[2].splitlines()[1:_FRAMES] if "File" in line]
+    own = [frame for frame in frames if "/asyncio/" not in frame and "uvloop" not in frame]
+    return (own or frames or ["an unknown place"])[0]

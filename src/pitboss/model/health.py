@@ -1,0 +1,80 @@
+"""Is a worker fit? Liveness is progress: it must answer, take the work that it is given, and stay within its limits."""
+
+from enum import StrEnum
+
+import msgspec
+
+from pitboss.model.duration import SECOND, Span, spoken
+from pitboss.model.pool import PoolSpec, spoken_size
+
+SILENCE: Span = 5 * SECOND
+START_LIMIT: Span = 120 * SECOND
+DEAF_BEATS = 4
+
+
+class Remedy(StrEnum):
+    """What to do with a worker: only tell, replace it after its tasks, or end it now."""
+
+    TELL = "tell"
+    REPLACE = "replace"
+    KILL = "kill"
+
+
+class Vital(msgspec.Struct, frozen=True, kw_only=True):
+    """What a manager knows of a worker. `silent` is since it was last heard, `memory` with its child processes,
+    `deaf_beats` how often in a row it said that it has nothing to do while it had been given tasks."""
+
+    age: Span
+    ready: bool = True
+    silent: Span = 0
+    deaf_beats: int = 0
+    overdue: int = 0
+    memory: int = 0
+    processed: int = 0
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What is wrong with it, in one word and in a sentence without its subject."""
+
+    kind: str
+    remedy: Remedy
+    text: str
+
+
+def judge(vital: Vital, spec: PoolSpec) -> Finding | None:
+    """The worst that is wrong with a worker of this pool; None if it is fit."""
+    if spec.memory is not None and vital.memory > spec.memory:
+        limit = f"{spoken_size(vital.memory)} of memory, more than its limit of {spoken_size(spec.memory)}"
+        return Finding("memory", Remedy.KILL, f"used {limit}")
+    if not vital.ready:
+        return _not_ready(vital)
+    if vital.silent >= SILENCE:
+        return _silent(vital, spec)
+    if vital.deaf_beats >= DEAF_BEATS:
+        return Finding("deaf", Remedy.KILL, "answers, but does not begin the tasks that it is given")
+    return _worn(vital, spec)
+
+
+def _not_ready(vital: Vital) -> Finding | None:
+    if vital.age < START_LIMIT:
+        return None
+    return Finding("start", Remedy.KILL, f"did not finish starting within {spoken(START_LIMIT)}")
+
+
+def _silent(vital: Vital, spec: PoolSpec) -> Finding:
+    text = (
+        f"has not answered for {spoken(vital.silent // SECOND * SECOND)}: its event loop or its interpreter is blocked"
+    )
+    if vital.overdue:
+        return Finding("timeout", Remedy.KILL, f"{text}, and a task is past its time limit")
+    return Finding("blocked", Remedy.KILL if vital.silent >= spec.unresponsive else Remedy.TELL, text)
+
+
+def _worn(vital: Vital, spec: PoolSpec) -> Finding | None:
+    if spec.soft is not None and vital.memory > spec.soft:
+        return Finding("memory_soft", Remedy.REPLACE, f"uses {spoken_size(vital.memory)} of memory")
+    if spec.max_tasks_per_worker is not None and vital.processed >= spec.max_tasks_per_worker:
+        return Finding("tasks", Remedy.REPLACE, f"has run {vital.processed} tasks")
+    if spec.max_age is not None and vital.age >= spec.max_age:
+        return Finding("age", Remedy.REPLACE, f"is {spoken(spec.max_age)} old")
+    return None
