@@ -14,6 +14,7 @@ from pitboss.engines.protocol import (
     Engine,
     Failpoint,
     Handlers,
+    Leader,
     Ledger,
     Queues,
     Schema,
@@ -25,7 +26,7 @@ from pitboss.model.errors import InvalidInput, Unsupported
 _FORMS = "sqlite:///file.db, postgresql://user@host/database, memory://"
 
 
-class Store(Engine, Sessions, Ledger, Control, Queues, Handlers, Desired, Protocol):
+class Store(Engine, Sessions, Leader, Ledger, Control, Queues, Handlers, Desired, Protocol):
     """What every engine has."""
 
 

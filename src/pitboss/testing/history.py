@@ -17,7 +17,7 @@ from pitboss.engines.protocol import Settlement, Verdict
 from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter
 from pitboss.model.queue import Changed, Queue, QueueChange
-from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal, Session, SessionInfo
+from pitboss.model.session import Claimed, ClaimRequest, Lead, Reclaimed, Renewal, Session, SessionInfo
 from pitboss.model.task import NewTask, Placed
 
 Phase = Literal["invoke", "ok", "fail", "info"]
@@ -75,6 +75,16 @@ class Retry(_Act, frozen=True, kw_only=True):
 class Prune(_Act, frozen=True, kw_only=True):
     wanted: Filter
     changed: Changed | None = None
+    term: int | None = None
+
+
+class Campaign(_Act, frozen=True, kw_only=True):
+    session: int
+    lead: Lead | None = None
+
+
+class Resign(_Act, frozen=True, kw_only=True):
+    session: int
 
 
 class ChangeQueue(_Act, frozen=True, kw_only=True):
@@ -83,7 +93,21 @@ class ChangeQueue(_Act, frozen=True, kw_only=True):
     queue: Queue | None = None
 
 
-Act = Put | Claim | Renew | Settle | Reclaim | OpenSession | EndSession | Cancel | Retry | Prune | ChangeQueue
+Act = (
+    Put
+    | Claim
+    | Renew
+    | Settle
+    | Reclaim
+    | OpenSession
+    | EndSession
+    | Campaign
+    | Resign
+    | Cancel
+    | Retry
+    | Prune
+    | ChangeQueue
+)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

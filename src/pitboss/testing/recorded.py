@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from pitboss.engines.protocol import Clock, Page, Settlement, Verdict
 from pitboss.model.duration import Moment
-from pitboss.model.errors import InvalidInput, QueueFull, SessionLost
+from pitboss.model.errors import InvalidInput, NotLeader, QueueFull, SessionLost
 from pitboss.model.filter import Filter
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
-from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal, Session, SessionInfo
+from pitboss.model.session import Claimed, ClaimRequest, Lead, Reclaimed, Renewal, Session, SessionInfo
 from pitboss.model.task import Attempt, NewTask, Placed, Task
 from pitboss.testing import history as told
 from pitboss.testing.failpoints import Killed
@@ -20,7 +20,7 @@ from pitboss.testing.store import Store
 
 T = TypeVar("T")
 Question = TypeVar("Question")
-SURELY_NOT = (InvalidInput, QueueFull, SessionLost)
+SURELY_NOT = (InvalidInput, NotLeader, QueueFull, SessionLost)
 
 
 class Recorded:
@@ -81,6 +81,17 @@ class Recorded:
         act = told.EndSession(session=session)
         await self._call(act, self.engine.end_session, session, lambda _: act)
 
+    async def campaign(self, session: int) -> Lead:
+        act = told.Campaign(session=session)
+        return await self._call(act, self.engine.campaign, session, lambda lead: replace(act, lead=lead))
+
+    async def resign(self, session: int) -> None:
+        act = told.Resign(session=session)
+        await self._call(act, self.engine.resign, session, lambda _: act)
+
+    async def leader(self) -> Lead | None:
+        return await self.engine.leader()
+
     async def cancel(self, wanted: Filter, *, reason: str = "", limit: int = 1000) -> Changed:
         act = told.Cancel(wanted=wanted)
         return await self._call(
@@ -99,11 +110,13 @@ class Recorded:
             lambda done: replace(act, changed=done),
         )
 
-    async def prune(self, wanted: Filter, *, before: Moment | None = None, limit: int = 1000) -> Changed:
-        act = told.Prune(wanted=wanted)
+    async def prune(
+        self, wanted: Filter, *, before: Moment | None = None, limit: int = 1000, term: int | None = None
+    ) -> Changed:
+        act = told.Prune(wanted=wanted, term=term)
         return await self._call(
             act,
-            lambda one: self.engine.prune(one, before=before, limit=limit),
+            lambda one: self.engine.prune(one, before=before, limit=limit, term=term),
             wanted,
             lambda done: replace(act, changed=done),
         )

@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from pitboss.engines.protocol import Control, Desired, Engine, Handlers, Ledger, Queues, Sessions
+from pitboss.engines.protocol import Control, Desired, Engine, Handlers, Leader, Ledger, Queues, Sessions
 
 
-class Store(Engine, Sessions, Ledger, Control, Queues, Handlers, Desired, Protocol):
+class Store(Engine, Sessions, Leader, Ledger, Control, Queues, Handlers, Desired, Protocol):
     """Every protocol that the checks of a history look at."""

@@ -8,6 +8,7 @@ import pytest
 
 from pitboss.engines.postgres import PostgresEngine
 from pitboss.model.queue import QueueChange
+from pitboss.model.session import SessionInfo
 from pitboss.model.states import State
 from pitboss.model.task import Unique
 from tests.engines.postgres.yard import Yard, ends
@@ -45,6 +46,17 @@ async def test_many_engines_work_through_few_connections(yard: Yard) -> None:
     finished = sum(queue.counts.get(State.COMPLETED, 0) for queue in await yard.engine.queues())
     assert done == finished > 100
     await yard.assert_figures()
+
+
+async def test_of_many_managers_one_leads(yard: Yard) -> None:
+    engines = [yard.engine, *await yard.open_many(4)]
+    for term in range(1, 4):
+        sessions = [await engine.open_session(SessionInfo(host="here")) for engine in engines]
+        pairs = zip(engines, sessions, strict=True)
+        leads = await asyncio.gather(*(engine.campaign(session.number) for engine, session in pairs))
+        assert {lead.term for lead in leads} == {term}
+        assert sum(lead.mine for lead in leads) == 1
+        await engines[0].end_session(leads[0].session)
 
 
 async def test_time_limits_hold_there_too(yard: Yard) -> None:

@@ -8,9 +8,12 @@ import pytest
 
 from pitboss.engines.postgres import PostgresEngine
 from pitboss.model.errors import InvalidInput, SchemaMismatch
+from pitboss.model.session import SessionInfo
 from tests.engines.postgres.yard import Yard
 
 pytestmark = pytest.mark.fresh_loop
+
+NEWEST = 2
 
 _COLUMNS = """
 SELECT table_name, column_name, ordinal_position, data_type, is_nullable, column_default, is_identity
@@ -46,11 +49,29 @@ async def test_many_openers_make_one_schema(postgres_dsn: str) -> None:
     engines = [PostgresEngine(postgres_dsn, listen=False) for _ in range(8)]
     await asyncio.gather(*(engine.open() for engine in engines))
     with psycopg.connect(postgres_dsn) as connection:
-        assert connection.execute("SELECT count(*), max(version) FROM pitboss.migrations").fetchone() == (1, 1)
-    assert await engines[0].schema_version() == (1, 1)
+        row = connection.execute("SELECT count(*), max(version) FROM pitboss.migrations").fetchone()
+    assert row == (NEWEST, NEWEST)
+    assert await engines[0].schema_version() == (NEWEST, NEWEST)
     assert await engines[0].upgrade() == []
     for engine in engines:
         await engine.close()
+
+
+async def test_a_store_of_the_first_schema_is_upgraded(postgres_dsn: str) -> None:
+    first = files("pitboss.engines.postgres").joinpath("migrations/0001_first.sql").read_text(encoding="utf-8")
+    with psycopg.connect(postgres_dsn) as connection:
+        connection.execute(b"CREATE SCHEMA pitboss")
+        connection.execute(first.replace("{schema}", "pitboss").encode(), prepare=False)
+        connection.execute(b"CREATE TABLE pitboss.migrations (version bigint PRIMARY KEY, name text NOT NULL)")
+        connection.execute(b"INSERT INTO pitboss.migrations VALUES (1, '0001_first')")
+        connection.execute(b"INSERT INTO pitboss.handlers VALUES ('job', 'default', '{}', '{}')")
+    engine = PostgresEngine(postgres_dsn, listen=False)
+    await engine.open()
+    assert await engine.schema_version() == (NEWEST, NEWEST)
+    assert [handler.name for handler in await engine.handlers()] == ["job"]
+    session = await engine.open_session(SessionInfo(host="here"))
+    assert (await engine.campaign(session.number)).term == 1
+    await engine.close()
 
 
 async def test_a_newer_store_is_refused(yard: Yard) -> None:

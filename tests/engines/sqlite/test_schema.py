@@ -9,7 +9,7 @@ import pytest
 
 from pitboss.engines.sqlite import schema
 from pitboss.model.errors import SchemaMismatch
-from tests.engines.sqlite.desk import new, opened
+from tests.engines.sqlite.desk import new, opened, session_of
 
 pytestmark = pytest.mark.fresh_loop
 
@@ -30,6 +30,19 @@ def test_migrations_lead_to_exactly_the_fresh_schema() -> None:
 
 def test_migrations_are_numbered_without_a_gap() -> None:
     assert [number for number, _, _ in schema.migrations()] == list(range(1, schema.wanted_version() + 1))
+
+
+async def test_a_store_of_the_first_schema_is_upgraded(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(schema.migrations()[0][2])
+        connection.execute("INSERT INTO pitboss_meta (name, value) VALUES ('schema', 1)")
+        connection.execute("INSERT INTO pitboss_handlers VALUES ('job', 'default', '{}', '{}')")
+    connection.close()
+    async with opened(path) as engine:
+        assert (await engine.schema_version())[0] == schema.wanted_version() > 1
+        assert [handler.name for handler in await engine.handlers()] == ["job"]
+        assert (await engine.campaign((await session_of(engine)).number)).term == 1
 
 
 async def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -32,6 +32,9 @@ class Book:
         self.sessions: dict[int, Session] = {}
         self.wishes: dict[str, Wish] = {}
         self.version = 0
+        # The newest term, also after it ended, and the session that leads under it.
+        self.term = 0
+        self.leader: int | None = None
         self._pending: dict[str, list[_Rank]] = defaultdict(list)
 
     def write(self, task: Task) -> Task:

@@ -8,6 +8,7 @@ from pitboss.engines.memory.book import Book, last_run
 from pitboss.engines.protocol import Clock, Page
 from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter
+from pitboss.model.finding import Finding, warning
 from pitboss.model.ids import TaskId
 from pitboss.model.matching import matches
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
@@ -24,6 +25,10 @@ class Desk:
         self.book, self.clock = book, clock
 
     def ring(self, queues: Iterable[str]) -> None:
+        raise NotImplementedError
+
+    def check_term(self, term: int, now: Moment) -> None:
+        """Refuse whoever does not lead under this term now."""
         raise NotImplementedError
 
     async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
@@ -63,8 +68,12 @@ class Desk:
         refused = [task.id for task in found[:limit] if not self._revive(task, keep_attempts)]
         return Changed(changed=len(found[:limit]) - len(refused), refused=tuple(refused), more=len(found) > limit)
 
-    async def prune(self, wanted: Filter, *, before: Moment | None = None, limit: int = 1000) -> Changed:
+    async def prune(
+        self, wanted: Filter, *, before: Moment | None = None, limit: int = 1000, term: int | None = None
+    ) -> Changed:
         now = self.clock.now()
+        if term is not None:
+            self.check_term(term, now)
         found = [
             task
             for task in self._matching(wanted)
@@ -122,6 +131,16 @@ class Desk:
         return sorted(
             (wish for wish in self.book.wishes.values() if wish.version > since), key=lambda wish: wish.version
         )
+
+    async def diagnose(self, clock: Clock) -> list[Finding]:
+        return [
+            warning(
+                "durability",
+                "everything is in the memory of one process",
+                why="it is forgotten when the process ends",
+                fix="name a SQLite file or a PostgreSQL server as the store",
+            )
+        ]
 
     def release_held(self, handlers: Iterable[str], now: Moment, limit: int | None = None) -> int:
         names = set(handlers)

@@ -1,4 +1,4 @@
-"""The six verbs over a `Book`, and sessions. What the other engines must equal."""
+"""The six verbs over a `Book`. What the other engines must equal."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from pitboss.engines.memory.book import Book
-from pitboss.engines.memory.desk import Desk
+from pitboss.engines.memory.lives import Lives
 from pitboss.engines.protocol import (
     APPLIED,
     STALE_CLAIM,
@@ -17,24 +17,21 @@ from pitboss.engines.protocol import (
     Settlement,
     Verdict,
 )
-from pitboss.model.duration import SECOND, Moment
+from pitboss.model.duration import Moment
 from pitboss.model.errors import SessionLost
 from pitboss.model.limits import allowed, horizon, opens_at
-from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal, Session, SessionInfo, Slot
+from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal, Slot
 from pitboss.model.states import FINISHED, WAITING, State
 from pitboss.model.task import Attempt, Claim, NewTask, Placed, Task, Token
 
-_HOUR = 3600 * SECOND
 
-
-class MemoryEngine(Desk):
+class MemoryEngine(Lives):
     """A whole store in one object. Several clients may share it by sharing the object."""
 
     name = "memory"
 
     def __init__(self, *, clock: Clock, failpoint: Failpoint | None = None) -> None:
-        super().__init__(Book(), clock)
-        self._failpoint = failpoint
+        super().__init__(Book(), clock, failpoint)
         self._rung: set[str] = set()
         # In the order of coming, not a set: a simulation must wake them in the same order every time.
         self._waiters: dict[asyncio.Event, None] = {}
@@ -127,26 +124,6 @@ class MemoryEngine(Desk):
         finally:
             self._waiters.pop(event, None)
 
-    async def open_session(self, info: SessionInfo) -> Session:
-        now = self.clock.now()
-        number = max(self.book.sessions, default=0) + 1
-        session = Session(number=number, info=info, opened_at=now, expires_at=now + info.ttl)
-        self.book.sessions[number] = session
-        self.release_held([name for name in info.handlers if name in self.book.handlers], now)
-        return session
-
-    async def end_session(self, session: int) -> None:
-        known = self.book.sessions.get(session)
-        if known and not known.ended:
-            self.book.sessions[session] = msgspec.structs.replace(
-                known, ended=True, expires_at=min(known.expires_at, self.clock.now())
-            )
-
-    async def sessions(self) -> list[Session]:
-        now = self.clock.now()
-        known = (self.book.sessions[number] for number in sorted(self.book.sessions))
-        return [session for session in known if session.expires_at + _HOUR > now]
-
     def ring(self, queues: Iterable[str]) -> None:
         self._rung.update(queues)
         for event in self._waiters:
@@ -156,22 +133,6 @@ class MemoryEngine(Desk):
         heard = set(self._rung) if queues is None else self._rung.intersection(queues)
         self._rung -= heard
         return bool(heard)
-
-    def _reach(self, name: str) -> None:
-        if self._failpoint is not None:
-            self._failpoint(name)
-
-    def _alive(self, session: int, now: Moment) -> bool:
-        known = self.book.sessions.get(session)
-        return known is not None and not known.ended and known.expires_at > now
-
-    def _forget_old_sessions(self, now: Moment) -> None:
-        held = {task.session for task in self.book.in_state(State.RUNNING)}
-        newest = max(self.book.sessions, default=0)
-        for number, session in list(self.book.sessions.items()):
-            # The newest number stays, so that no number is ever given out twice.
-            if session.expires_at + _HOUR <= now and number not in held and number != newest:
-                del self.book.sessions[number]
 
     def _open_queues(self, slot: Slot) -> list[str]:
         names = list(self.book.queues) if slot.queues is None else slot.queues
@@ -198,14 +159,6 @@ class MemoryEngine(Desk):
     def _pass_by(self, task: Task, now: Moment) -> None:
         if task.handler not in self._known_alive(now):
             self.book.move(task, State.HELD, reason="handler")
-
-    def _served(self, now: Moment) -> set[str]:
-        """Registered handlers that a live session knows."""
-        return self._known_alive(now) & self.book.handlers.keys()
-
-    def _known_alive(self, now: Moment) -> set[str]:
-        live = (one for number, one in self.book.sessions.items() if self._alive(number, now))
-        return {handler for session in live for handler in session.info.handlers}
 
     def _may_take(self, task: Task, now: Moment, *, ahead: bool) -> bool:
         rate = self.book.queues[task.queue].rate

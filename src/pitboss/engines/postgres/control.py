@@ -1,6 +1,8 @@
-"""What operators do to many tasks at once. Tasks are locked in the order of their ids, then keys in theirs."""
+"""What operators do to many tasks at once. The leader's row is locked first, then tasks in the order of their ids, then
+keys in theirs."""
 
 from pitboss.engines.postgres.dialect import compiled
+from pitboss.engines.postgres.lead import check_term
 from pitboss.engines.postgres.rows import names, texts
 from pitboss.engines.postgres.script import Ask, Script, Statements
 from pitboss.model.duration import Moment
@@ -25,11 +27,15 @@ def retry(say: Statements, wanted: Filter, keep: bool, limit: int, now: Moment |
     return Changed(changed=changed, refused=tuple(sorted(refused)), more=len(found) > limit)
 
 
-def prune(say: Statements, wanted: Filter, before: Moment | None, limit: int, now: Moment | None) -> Script[Changed]:
+def prune(
+    say: Statements, wanted: Filter, before: Moment | None, limit: int, now: Moment | None, term: int | None
+) -> Script[Changed]:
+    if term is not None:
+        yield from check_term(say, now, term)
     moment = yield from current(say, now)
-    term = compiled(wanted, moment)
-    text = say.text("prunable", condition=term.sql)
-    found = yield Ask(text, [before, moment, *term.values, limit + 1])
+    chosen = compiled(wanted, moment)
+    text = say.text("prunable", condition=chosen.sql)
+    found = yield Ask(text, [before, moment, *chosen.values, limit + 1])
     ((changed,),) = yield say.ask("prune", now, ids=texts([row[0] for row in found[:limit]]))
     return Changed(changed=changed, more=len(found) > limit)
 

@@ -1,10 +1,10 @@
-"""The small protocols: ledger, control, queues, handlers, desired state, sessions. The verbs stand in `engine.py`."""
+"""The small protocols: ledger, control, queues, handlers, desired, sessions, leader. The verbs stand in `engine.py`."""
 
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from pitboss.engines.postgres import control, rows, upkeep
+from pitboss.engines.postgres import control, lead, rows, upkeep
 from pitboss.engines.postgres.dialect import compiled
 from pitboss.engines.postgres.link import Link
 from pitboss.engines.postgres.rows import known_id, names, numbers, texts
@@ -15,7 +15,7 @@ from pitboss.model.filter import Filter
 from pitboss.model.ids import TaskId
 from pitboss.model.limits import Window
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
-from pitboss.model.session import Session, SessionInfo
+from pitboss.model.session import Lead, Session, SessionInfo
 from pitboss.model.task import Attempt, Task
 
 
@@ -28,6 +28,9 @@ class Desk:
     def _now(self) -> Moment | None:
         """The injected clock's time; None leaves it to the server."""
         return None if self._clock is None else self._clock.now()
+
+    def _reach(self, name: str) -> None:
+        raise NotImplementedError
 
     async def _read(self, statement: str, /, **values: object) -> list[Row]:
         return await self._reading.call(lambda: _one(self._say.ask(statement, self._now(), **values)))
@@ -79,9 +82,13 @@ class Desk:
             lambda: control.retry(self._say, wanted, keep_attempts, limit, now), transaction=True
         )
 
-    async def prune(self, wanted: Filter, *, before: Moment | None = None, limit: int = 1000) -> Changed:
+    async def prune(
+        self, wanted: Filter, *, before: Moment | None = None, limit: int = 1000, term: int | None = None
+    ) -> Changed:
         now = self._now()
-        return await self._reading.call(lambda: control.prune(self._say, wanted, before, limit, now), transaction=True)
+        return await self._reading.call(
+            lambda: control.prune(self._say, wanted, before, limit, now, term), transaction=True
+        )
 
     async def queues(self) -> list[Queue]:
         return [rows.queue(row) for row in await self._read("queues", name=None)]
@@ -153,6 +160,27 @@ class Desk:
 
     async def sessions(self) -> list[Session]:
         return [rows.session(row) for row in await self._read("sessions")]
+
+    async def campaign(self, session: int) -> Lead:
+        self._reach("campaign.before")
+        now = self._now()
+        # Nearly always somebody leads, and asking then locks nothing.
+        found = await self._writing.call(lambda: lead.found(self._say, now, session))
+        if found is None:
+            found = await self._writing.call(
+                lambda: lead.elected(self._say, now, session),
+                transaction=True,
+                before_commit=lambda: self._reach("campaign.commit"),
+            )
+        self._reach("campaign.after")
+        return found
+
+    async def leader(self) -> Lead | None:
+        now = self._now()
+        return await self._reading.call(lambda: lead.found(self._say, now))
+
+    async def resign(self, session: int) -> None:
+        await self._write("resign", session=session)
 
     async def _release(self, handlers: Iterable[str]) -> None:
         wanted, now = names(handlers), self._now()

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pitboss.engines.sqlite.act import Act, Row, json_list
 from pitboss.engines.sqlite.filters import STATE_INDEXES, matching, names_ids
 from pitboss.engines.sqlite.history import record
+from pitboss.engines.sqlite.lead import check_term
 from pitboss.engines.sqlite.rows import TASK_COLUMNS, last_run, task_of
 from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter
@@ -60,8 +61,10 @@ def retry(act: Act, wanted: Filter, keep_attempts: bool, limit: int) -> Changed:
     return Changed(changed=len(revived), refused=refused, more=len(found) > limit)
 
 
-def prune(act: Act, wanted: Filter, before: Moment | None, limit: int) -> Changed:
-    """Delete finished tasks, their history and what is left of their keys."""
+def prune(act: Act, wanted: Filter, before: Moment | None, limit: int, term: int | None) -> Changed:
+    """Delete finished tasks, their history and what is left of their keys; with a term, as its leader only."""
+    if term is not None:
+        check_term(act, term)
     chosen = matching(wanted, act.now)
     index = "" if names_ids(wanted) else "INDEXED BY pitboss_tasks_finished"
     where = f"{index} WHERE {_PRUNABLE} AND {chosen.sql} ORDER BY finished_at LIMIT ?"

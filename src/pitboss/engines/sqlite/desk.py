@@ -1,10 +1,10 @@
-"""The small protocols: sessions, ledger, control, queues, handlers, desired state. The verbs stand in `engine.py`."""
+"""The small protocols: sessions, leader, ledger, control, queues, handlers, desired. The verbs stand in `engine.py`."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from pitboss.engines.protocol import Page
-from pitboss.engines.sqlite import control, registry
+from pitboss.engines.sqlite import control, lead, registry
 from pitboss.engines.sqlite.act import Act
 from pitboss.engines.sqlite.ledger import Reader
 from pitboss.engines.sqlite.sweep import release
@@ -12,7 +12,7 @@ from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
-from pitboss.model.session import Session, SessionInfo
+from pitboss.model.session import Lead, Session, SessionInfo
 from pitboss.model.task import Attempt, Task
 
 T = TypeVar("T")
@@ -44,6 +44,15 @@ class Desk:
     async def sessions(self) -> list[Session]:
         return await self._read(lambda reader: reader.sessions())
 
+    async def campaign(self, session: int) -> Lead:
+        return await self._write("campaign", lambda act: lead.campaign(act, session))
+
+    async def leader(self) -> Lead | None:
+        return await self._read(lambda reader: reader.leader())
+
+    async def resign(self, session: int) -> None:
+        await self._write("resign", lambda act: lead.resign(act, session))
+
     async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
         return await self._read(lambda reader: reader.get(ids))
 
@@ -64,8 +73,10 @@ class Desk:
     async def retry(self, wanted: Filter, *, keep_attempts: bool = False, limit: int = 1000) -> Changed:
         return await self._write("retry", lambda act: control.retry(act, wanted, keep_attempts, limit))
 
-    async def prune(self, wanted: Filter, *, before: Moment | None = None, limit: int = 1000) -> Changed:
-        return await self._write("prune", lambda act: control.prune(act, wanted, before, limit))
+    async def prune(
+        self, wanted: Filter, *, before: Moment | None = None, limit: int = 1000, term: int | None = None
+    ) -> Changed:
+        return await self._write("prune", lambda act: control.prune(act, wanted, before, limit, term))
 
     async def queues(self) -> list[Queue]:
         return await self._read(lambda reader: reader.queues())

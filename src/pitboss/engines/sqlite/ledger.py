@@ -7,13 +7,22 @@ from typing import Any
 from pitboss.engines.protocol import Page
 from pitboss.engines.sqlite.act import json_list
 from pitboss.engines.sqlite.filters import STATE_INDEXES, matching, names_ids
-from pitboss.engines.sqlite.rows import STATES, TASK_COLUMNS, attempt_of, last_run, queue_of, session_of, task_of
+from pitboss.engines.sqlite.rows import (
+    STATES,
+    TASK_COLUMNS,
+    attempt_of,
+    last_run,
+    lead_of,
+    queue_of,
+    session_of,
+    task_of,
+)
 from pitboss.engines.sqlite.schema import stored_version
 from pitboss.engines.sqlite.sweep import HOUR
 from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter
 from pitboss.model.queue import HandlerInfo, Queue, Wish
-from pitboss.model.session import Session
+from pitboss.model.session import Lead, Session
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, Task
 
@@ -72,6 +81,9 @@ class Reader:
 
     def sessions(self) -> list[Session]:
         return [session_of(row) for row in self._rows("sessions", self._now - HOUR)]
+
+    def leader(self) -> Lead | None:
+        return next((lead_of(row) for row in self._rows("leader", self._now)), None)
 
     def wishes(self, since: int) -> list[Wish]:
         return [

@@ -7,7 +7,7 @@ import msgspec
 
 from pitboss.model.limits import Window
 from pitboss.model.queue import Queue
-from pitboss.model.session import Session, SessionInfo
+from pitboss.model.session import Lead, Session, SessionInfo
 from pitboss.model.states import FINISHED, WAITING, State
 from pitboss.model.task import Attempt, Task, TaskError
 
@@ -129,3 +129,8 @@ def session_of(row: Sequence[Any]) -> Session:
         ended=bool(ended),
         snapshot=snapshot,
     )
+
+
+def lead_of(row: Sequence[Any]) -> Lead:
+    term, session, host = row
+    return Lead(term=term, session=session, host=host)

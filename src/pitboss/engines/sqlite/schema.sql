@@ -123,10 +123,19 @@ CREATE TABLE pitboss_wishes (
 
 CREATE INDEX pitboss_wishes_by_version ON pitboss_wishes (version);
 
+-- Which session leads, and under which term. One row; `term` stays when nobody leads, so that none is used twice.
+CREATE TABLE pitboss_leader (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    term INTEGER NOT NULL,
+    session INTEGER
+);
+
+INSERT INTO pitboss_leader (one, term) VALUES (1, 0);
+
 -- `desired`: the newest version of a wish, also after wishes are gone. `schema`: the last migration applied.
 CREATE TABLE pitboss_meta (
     name TEXT PRIMARY KEY,
     value INTEGER NOT NULL
 ) WITHOUT ROWID;
 
-INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0), ('schema', 1);
+INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0), ('schema', 2);

@@ -23,6 +23,7 @@ from pitboss.testing.conformance.desired import DesiredState
 from pitboss.testing.conformance.fencing import Fencing
 from pitboss.testing.conformance.filters import Filtering
 from pitboss.testing.conformance.handlers import HandlerRegistry
+from pitboss.testing.conformance.leading import LeaderDuties, Leading
 from pitboss.testing.conformance.ledger import LedgerReading
 from pitboss.testing.conformance.putting import Putting
 from pitboss.testing.conformance.queues import QueueSettings
@@ -58,6 +59,8 @@ class Conformance(
     Fencing,
     Filtering,
     HandlerRegistry,
+    LeaderDuties,
+    Leading,
     LedgerReading,
     Putting,
     QueueSettings,
@@ -88,6 +91,8 @@ __all__ = [
     "Fencing",
     "Filtering",
     "HandlerRegistry",
+    "LeaderDuties",
+    "Leading",
     "LedgerReading",
     "MakeEngine",
     "Pruning",

@@ -16,6 +16,7 @@ from pitboss.engines.protocol import (
     Desired,
     Engine,
     Handlers,
+    Leader,
     Ledger,
     Queues,
     Sessions,
@@ -41,7 +42,7 @@ BROKEN = TaskError(category="net", message="connection reset", type="ConnectionE
 PAGE = 1000
 
 
-class Store(Engine, Sessions, Ledger, Control, Queues, Handlers, Desired, Protocol):
+class Store(Engine, Sessions, Leader, Ledger, Control, Queues, Handlers, Desired, Protocol):
     """All protocols that the suite proves."""
 
 

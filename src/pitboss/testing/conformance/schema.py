@@ -60,6 +60,14 @@ class Reopening:
         assert (await bench.session()).number > bench.me.number
         assert await bench.store.wish("a", "2") > version
 
+    async def test_the_lead_outlives_the_engine_and_terms_go_on(self, bench: Bench) -> None:
+        lead = await bench.store.campaign(bench.me.number)
+        await _reopen(bench)
+        assert await bench.store.campaign(bench.me.number) == lead
+        await bench.store.resign(bench.me.number)
+        await _reopen(bench)
+        assert (await bench.store.campaign(bench.me.number)).term == lead.term + 1
+
     async def test_what_a_dead_session_held_is_reclaimed_by_the_next_engine(self, bench: Bench) -> None:
         await bench.started()
         await _reopen(bench)

@@ -1,0 +1,1 @@
+SELECT session FROM {schema}.leader WHERE one FOR UPDATE

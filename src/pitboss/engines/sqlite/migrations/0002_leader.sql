@@ -1,0 +1,8 @@
+-- Which session leads, and under which term. One row; `term` stays when nobody leads, so that none is used twice.
+CREATE TABLE pitboss_leader (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    term INTEGER NOT NULL,
+    session INTEGER
+);
+
+INSERT INTO pitboss_leader (one, term) VALUES (1, 0);

@@ -1,0 +1,1 @@
+UPDATE pitboss_leader SET term = term + 1, session = ?

@@ -1,0 +1,1 @@
+UPDATE pitboss_leader SET session = NULL WHERE session = ?
