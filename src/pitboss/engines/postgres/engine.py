@@ -7,7 +7,7 @@ from typing import Any
 from psycopg import AsyncConnection, Connection
 from psycopg.errors import UniqueViolation
 
-from pitboss.engines.postgres import schema, upkeep
+from pitboss.engines.postgres import diagnosis, schema, upkeep
 from pitboss.engines.postgres.bell import Bell
 from pitboss.engines.postgres.broom import Broom
 from pitboss.engines.postgres.claim import Rated, claim, grouped
@@ -19,7 +19,9 @@ from pitboss.engines.postgres.script import Statements
 from pitboss.engines.postgres.settle import settle, simple
 from pitboss.engines.postgres.within import put_within
 from pitboss.engines.protocol import Clock, Failpoint, Settlement, Verdict
+from pitboss.model.checkup import skew
 from pitboss.model.errors import InvalidInput
+from pitboss.model.finding import Finding
 from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Placed, Token
@@ -167,6 +169,12 @@ class PostgresEngine(Desk):
 
     def put_within(self, connection: Connection[Any] | AsyncConnection[Any], tasks: Sequence[NewTask]) -> Any:
         return put_within(self._say, connection, tasks, self._now())
+
+    async def diagnose(self, clock: Clock) -> list[Finding]:
+        before = clock.now()
+        (row,) = await self._write("diagnose")
+        after, found = clock.now(), diagnosis.server(row)
+        return [*diagnosis.of_server(found), skew((before + after) // 2 - found.now, (after - before) // 2)]
 
     async def _notify(self, payload: str) -> None:
         await self._write("notify", payload=payload)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from pitboss.engines.protocol import Clock, Failpoint, Settlement, Verdict
-from pitboss.engines.sqlite import claim, registry, schema, settle, sweep
+from pitboss.engines.sqlite import claim, diagnosis, registry, schema, settle, sweep
 from pitboss.engines.sqlite.act import Act, Statements
 from pitboss.engines.sqlite.bells import Bells
 from pitboss.engines.sqlite.connection import checked_path, connect_writer, create_file
@@ -20,6 +20,7 @@ from pitboss.engines.sqlite.lock import WriterLock
 from pitboss.engines.sqlite.readers import Readers
 from pitboss.engines.sqlite.within import put_within
 from pitboss.engines.sqlite.writer import Job, Writer
+from pitboss.model.finding import Finding
 from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal
 from pitboss.model.task import NewTask, Placed
 
@@ -103,6 +104,11 @@ class SqliteEngine(Desk):
     async def upgrade(self) -> list[str]:
         """Opening has upgraded the store already, so nothing is missing unless another process replaced the file."""
         return await asyncio.to_thread(self._upgraded)
+
+    async def diagnose(self, clock: Clock) -> list[Finding]:
+        """Through the writer's line, so that a store which cannot be written is found, too."""
+        modes = await self._write("diagnose", diagnosis.modes)
+        return [diagnosis.of_modes(*modes), *await asyncio.to_thread(diagnosis.of_file, self.path)]
 
     async def _write(self, name: str, call: Callable[[Act], T], weight: int = 1) -> T:
         return cast("T", await self._awaited(Job(name, call, weight)))

@@ -1,0 +1,128 @@
+"""Managers, pools and workers as told, and how far they are with what was wished."""
+
+from typing import Any
+
+import msgspec
+
+from pitboss.model import headway
+from pitboss.model.duration import SECOND
+from pitboss.model.fleet import Managed, doing, managed, managers, places
+from pitboss.model.session import Session, SessionInfo
+from pitboss.model.snapshot import CurrentTask, PoolFigures, Snapshot, WorkerFigures, WorkerState
+
+
+def session(number: int = 1, told: Snapshot | None = None, **info: Any) -> Session:
+    about = SessionInfo(**{"host": "box1", "pid": 1, "ttl": 15 * SECOND} | info)
+    text = msgspec.json.encode(told).decode() if told else None
+    return Session(number=number, info=about, opened_at=0, expires_at=15 * SECOND, snapshot=text)
+
+
+def worker(number: int, state: WorkerState = WorkerState.IDLE, **changes: Any) -> WorkerFigures:
+    return WorkerFigures(**{"name": f"a-{number}", "pool": "a", "state": state, "pid": number} | changes)
+
+
+def place(*workers: WorkerFigures, **figures: Any) -> Any:
+    pool = PoolFigures(**{"name": "a", "wanted": len(workers)} | figures)
+    (found,) = places([managed(session(told=Snapshot(pools=(pool,), workers=workers)))])
+    return found
+
+
+def test_only_live_managers_count_each_process_once() -> None:
+    sessions = [
+        session(1),
+        session(2),
+        session(3, pid=9),
+        session(4, kind="remote", pid=10),
+        msgspec.structs.replace(session(5, pid=11), ended=True),
+    ]
+    assert [one.number for one in managers(sessions, 0)] == [2, 3]
+    assert managers(sessions, 15 * SECOND) == []
+
+
+def test_a_snapshot_was_told_when_the_session_was_renewed() -> None:
+    assert managed(session()).renewed_at == 0
+
+
+def test_a_manager_that_tells_no_pools_has_those_of_its_workers() -> None:
+    told = Snapshot(workers=(worker(1), worker(2), worker(3, WorkerState.STOPPED)), queues=("q",), concurrency=4)
+    (found,) = places([managed(session(told=told))])
+    assert (found.pool.name, found.pool.wanted, found.pool.queues, len(found.workers)) == ("a", 2, ("q",), 3)
+
+
+def test_what_workers_are_doing_is_told_by_handler() -> None:
+    tasks = tuple(CurrentTask(id="x", handler=name) for name in ("fetch", "send", "fetch"))
+    assert doing([worker(1, tasks=tasks, running=3)]) == "2 × fetch, 1 × send"
+    assert doing([worker(1, tasks=tasks, running=20)]) == "2 × fetch, 1 × send, 17 more"
+    assert doing([worker(1)]) == ""
+
+
+def test_a_new_generation_is_above_all_there_were() -> None:
+    assert headway.next_generation([], []) == 1
+    assert headway.next_generation([place(worker(1, generation=4), generation=2)], [3]) == 5
+    assert headway.next_generation([place(generation=2)], [7, 3]) == 8
+
+
+def test_a_restart_is_over_when_every_worker_is_new_and_ready() -> None:
+    def restarted(*workers: WorkerFigures, heard: bool = True) -> headway.Headway:
+        return headway.restarted([place(*workers, generation=3 if heard else 2)], 3)
+
+    assert restarted(worker(1, generation=3), worker(2, generation=4)).over
+    assert restarted().over
+    assert not restarted(heard=False).over
+    assert not restarted(worker(1, generation=3), heard=False).over
+    for state in (WorkerState.STARTING, WorkerState.DRAINING, WorkerState.RESTARTING):
+        waiting = restarted(worker(1, generation=3), worker(2, state, generation=3))
+        assert (waiting.done, waiting.of, waiting.trouble) == (1, 2, "")
+        assert waiting.left == "box1: 1 of 2 workers are new"
+    assert not restarted(worker(1, generation=2)).over
+    assert restarted(worker(1, generation=3), worker(2, WorkerState.STOPPED)).over
+
+
+def test_a_worker_that_stays_crashed_is_trouble_once_the_others_are_new() -> None:
+    gone = worker(2, WorkerState.CRASHED, why="exit code 1")
+    assert not headway.restarted([place(worker(1, generation=2), gone, generation=3)], 3).trouble
+    assert not headway.restarted([place(gone, generation=2)], 3).trouble
+    found = headway.restarted([place(worker(1, generation=3), gone, generation=3)], 3)
+    assert not found.over
+    assert found.trouble == "worker a-2 on box1 was given up (exit code 1)"
+
+
+def test_scaling_is_over_when_there_are_so_many_and_none_beyond() -> None:
+    def scaled(*workers: WorkerFigures, wanted: int) -> headway.Headway:
+        return headway.scaled([place(*workers, wanted=wanted)], 2)
+
+    assert scaled(worker(1), worker(2, WorkerState.PROCESSING), wanted=2).over
+    assert not scaled(worker(1), worker(2), wanted=1).over
+    assert not scaled(worker(1), wanted=2).over
+    assert not scaled(worker(1), worker(2), worker(3, WorkerState.DRAINING), wanted=2).over
+    assert scaled(worker(1), worker(2), worker(3, WorkerState.STOPPED), wanted=2).over
+    assert scaled(worker(1), worker(2, WorkerState.CRASHED), wanted=2).trouble
+    assert not scaled(worker(1), worker(2, WorkerState.STARTING), wanted=2).trouble
+    assert headway.scaled([], 2).over
+
+
+def test_pausing_waits_for_what_runs() -> None:
+    assert headway.paused([place(worker(1), paused=True)]).over
+    assert not headway.paused([place(worker(1))]).over
+    assert not headway.paused([place(worker(1, running=1), paused=True)]).over
+    assert headway.resumed([place(worker(1))]).over
+    assert not headway.resumed([place(worker(1), paused=True)]).over
+
+
+def test_stopping_and_draining_follow_the_process_not_the_session() -> None:
+    def one(number: int = 1, **told: Any) -> Managed:
+        return managed(session(number, Snapshot(**told)))
+
+    asked = [one()]
+    assert headway.stopped(asked, []).over
+    assert not headway.stopped(asked, [one(2)]).over
+    assert headway.drained(asked, []).over
+    assert headway.drained(asked, [one(2, draining=True)]).over
+    assert not headway.drained(asked, [one(draining=True, workers=(worker(1, running=1),))]).over
+    assert not headway.undrained(asked, [one(draining=True)]).over
+    assert headway.undrained(asked, [one()]).over
+
+
+def test_what_is_left_is_not_told_at_length() -> None:
+    many = [managed(session(number, pid=number)) for number in range(1, 7)]
+    assert headway.stopped(many, many).left.endswith("; and 3 more")
