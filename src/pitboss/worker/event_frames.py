@@ -1,0 +1,43 @@
+"""What manager and hook process say to each other, in the frames of `frames.py`.
+
+From the manager: `event`, `drain`, `answer`. From the hook process: `ready`, `broken`, `handled`, `heartbeat`, `ask`.
+"""
+
+import msgspec
+
+from pitboss.model.events import AnyEvent
+from pitboss.worker.frames import (
+    AnswerMessage,
+    AskMessage,
+    BrokenMessage,
+    Codec,
+    DrainMessage,
+    HeartbeatMessage,
+    ReadyMessage,
+)
+
+
+class EventMessage(msgspec.Struct, frozen=True, array_like=True, tag="event"):
+    """Something happened that a hook wants to hear of."""
+
+    event: AnyEvent
+
+
+class HandledMessage(msgspec.Struct, frozen=True, array_like=True, tag="handled"):
+    """The hooks of one event have ended, `failed` of them badly: there is room for another event."""
+
+    failed: int = 0
+
+
+ToHooks = EventMessage | DrainMessage | AnswerMessage
+FromHooks = ReadyMessage | BrokenMessage | HandledMessage | HeartbeatMessage | AskMessage
+
+
+def hooks_codec() -> Codec[ToHooks]:
+    """Reads what a manager says to its hook process."""
+    return Codec(msgspec.msgpack.Decoder(list[ToHooks]).decode)
+
+
+def hub_codec() -> Codec[FromHooks]:
+    """Reads what a hook process says."""
+    return Codec(msgspec.msgpack.Decoder(list[FromHooks]).decode)

@@ -1,0 +1,127 @@
+"""Runs hooks: so many at once, each within its time, never on the loop that speaks to the manager."""
+
+import asyncio
+import logging
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, Protocol
+
+from pitboss.client.bridge import Bridge
+from pitboss.client.hooks import Hook
+from pitboss.model.events import Event
+
+Tell = Callable[[bool], None]
+
+
+class Registry(Protocol):
+    """Who knows the hooks of an app."""
+
+    def wanting(self, event: Event) -> list[Hook]: ...
+
+
+class _Call(NamedTuple):
+    """A hook that was started. `ended` gets whether it failed; `thread` is the number of the one it runs in."""
+
+    ended: "asyncio.Future[bool]"
+    thread: list[int]
+    cancel: Callable[[], object]
+
+
+class HookRunner:
+    """Sync hooks run in threads, async ones in a loop of their own: there they may also wait for the store.
+
+    `stuck` counts those that neither ended in time nor obeyed; only the end of the process ends them.
+    """
+
+    def __init__(
+        self, registry: Registry, *, concurrency: int, limit: float, grace: float, on_stuck: Callable[[], None]
+    ) -> None:
+        self._registry, self._limit, self._grace, self._on_stuck = registry, limit, grace, on_stuck
+        self._room = asyncio.Semaphore(concurrency)
+        self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="pitboss-hook")
+        self._bridge = Bridge("pitboss-hook-loop")
+        self._loop = asyncio.get_running_loop()
+        self._log = logging.getLogger("pitboss.hooks")
+        self.stuck = 0
+
+    async def run(self, event: Event) -> int:
+        """Call every hook that wants the event; how many of them failed."""
+        hooks = self._registry.wanting(event)
+        failed = await asyncio.gather(*(self._run_one(hook, event) for hook in hooks))
+        return sum(failed)
+
+    async def _run_one(self, hook: Hook, event: Event) -> bool:
+        async with self._room:
+            call = self._start(hook, event)
+            if await _within(call.ended, self._limit):
+                return call.ended.result()
+            await self._give_up(hook, event, call)
+            return True
+
+    def _start(self, hook: Hook, event: Event) -> _Call:
+        ended: asyncio.Future[bool] = self._loop.create_future()
+        thread: list[int] = []
+
+        def tell(failed: bool) -> None:
+            self._loop.call_soon_threadsafe(ended.set_result, failed)
+
+        if hook.is_async:
+            return _Call(ended, thread, self._bridge.submit(self._await(hook, event, thread, tell)).cancel)
+        return _Call(ended, thread, self._threads.submit(self._call, hook, event, thread, tell).cancel)
+
+    def _call(self, hook: Hook, event: Event, thread: list[int], tell: Tell) -> None:
+        thread.append(threading.get_ident())
+        failed = True
+        try:
+            hook.function(event)
+            failed = False
+        except BaseException as error:  # not even SystemExit is a reason to end the other hooks
+            self._report(hook, event, error)
+        finally:
+            tell(failed)
+
+    async def _await(self, hook: Hook, event: Event, thread: list[int], tell: Tell) -> None:
+        thread.append(threading.get_ident())
+        failed = True
+        try:
+            work: Any = hook.function(event)
+            await work
+            failed = False
+        except BaseException as error:
+            self._report(hook, event, error)
+        finally:
+            tell(failed)
+
+    async def _give_up(self, hook: Hook, event: Event, call: _Call) -> None:
+        """Its time is over: a coroutine is cancelled, a thread cannot be."""
+        self._log.error("hook %s did not end within %g s on %s", hook.name, self._limit, _shown(event))
+        where = _stack(call.thread)
+        call.cancel()
+        if not await _within(call.ended, self._grace):
+            self.stuck += 1
+            self._log.error("hook %s cannot be ended, so its process will be; it is here:\n%s", hook.name, where)
+            self._on_stuck()
+
+    def _report(self, hook: Hook, event: Event, error: BaseException) -> None:
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename == __file__:
+            trace = trace.tb_next
+        self._log.error("hook %s failed on %s", hook.name, _shown(event), exc_info=(type(error), error, trace))
+
+
+async def _within(ended: "asyncio.Future[bool]", seconds: float) -> bool:
+    await asyncio.wait({ended}, timeout=seconds)
+    return ended.done()
+
+
+def _stack(thread: list[int]) -> str:
+    frame = sys._current_frames().get(thread[0]) if thread else None
+    return "".join(traceback.format_stack(frame)).rstrip() if frame is not None else "(it has not begun)"
+
+
+def _shown(event: Event) -> str:
+    about = getattr(event, "id", None) or getattr(event, "worker", None) or event.pool
+    return f"{event.kind} of {about}"

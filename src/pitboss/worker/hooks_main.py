@@ -1,0 +1,136 @@
+"""The hook process: hears events from its manager's socket and calls the app's hooks with them."""
+
+import asyncio
+import os
+import socket
+import sys
+import traceback
+from typing import Any, NoReturn
+
+import msgspec
+import uvloop
+
+from pitboss.model.duration import SECOND, Span
+from pitboss.model.events import AnyEvent
+from pitboss.worker.channel import Channel
+from pitboss.worker.event_frames import EventMessage, FromHooks, HandledMessage, ToHooks, hooks_codec
+from pitboss.worker.frames import AnswerMessage, BrokenMessage, DrainMessage, HeartbeatMessage, ReadyMessage, encoded
+from pitboss.worker.hook_runner import HookRunner
+from pitboss.worker.loading import load_app
+from pitboss.worker.orphan import die_with_parent
+from pitboss.worker.remote_store import ManagedStore
+
+HEARTBEAT_SECONDS = 1.0
+_GRACE_SECONDS = 1.0
+
+
+class HooksSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What a manager tells its hook process when it starts it. `limit` is how long one hook may take."""
+
+    target: str
+    manager: int
+    concurrency: int = 8
+    limit: Span = 30 * SECOND
+
+
+class HookDesk:
+    """One process's work: a channel, a runner, and the events that are being handled."""
+
+    def __init__(self, spec: HooksSpec, app: Any) -> None:
+        self._app = app
+        self._runner = HookRunner(
+            app.hooks,
+            concurrency=spec.concurrency,
+            limit=spec.limit / SECOND,
+            grace=_GRACE_SECONDS,
+            on_stuck=self._say_how_it_is,
+        )
+        self._running: set[asyncio.Task[None]] = set()
+        self._handled = 0
+        self._draining = False
+        self._over = asyncio.Event()
+        self._channel: Channel[ToHooks, FromHooks]
+        self._store: ManagedStore
+
+    async def run(self, end: socket.socket) -> None:
+        """Serve until the manager is gone, or no more events will come."""
+        self._channel = await Channel.over(end, hooks_codec(), self._hear, self._over.set)
+        self._store = ManagedStore(self._channel.say)
+        self._app.use(self._store)
+        self._channel.say(ReadyMessage(os.getpid()))
+        beating = asyncio.create_task(self._beat())
+        await self._over.wait()
+        beating.cancel()
+        self._channel.close()
+
+    def _hear(self, message: ToHooks) -> None:
+        match message:
+            case EventMessage(event):
+                work = asyncio.create_task(self._handle(event))
+                self._running.add(work)
+                work.add_done_callback(self._left)
+            case DrainMessage():
+                self._draining = True
+                self._end_if_idle()
+            case AnswerMessage():
+                self._store.hear(message)
+
+    async def _handle(self, event: AnyEvent) -> None:
+        failed = 1
+        try:
+            failed = await self._runner.run(event)
+        finally:
+            self._handled += 1
+            self._channel.say(HandledMessage(failed))
+
+    def _left(self, work: "asyncio.Task[None]") -> None:
+        self._running.discard(work)
+        if self._draining:
+            self._end_if_idle()
+
+    def _end_if_idle(self) -> None:
+        if not self._running:
+            self._over.set()
+
+    def _say_how_it_is(self) -> None:
+        self._channel.say(HeartbeatMessage(len(self._running), self._runner.stuck, self._handled))
+
+    async def _beat(self) -> None:
+        while True:
+            self._say_how_it_is()
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+
+
+async def _serve(spec: HooksSpec, app: Any, end: socket.socket) -> None:
+    await HookDesk(spec, app).run(end)
+
+
+def main() -> None:
+    """`python -m pitboss.worker.hooks_main SPEC FD`, started by a manager."""
+    spec = msgspec.json.decode(sys.argv[1], type=HooksSpec)
+    end = socket.socket(fileno=int(sys.argv[2]))
+    die_with_parent(spec.manager, end)
+    app = _loaded(spec.target, end)
+    uvloop.run(_serve(spec, app, end))
+    # A hook that never returns must not keep the process.
+    _leave(0)
+
+
+def _loaded(target: str, end: socket.socket) -> Any:
+    try:
+        return load_app(target)
+    except BaseException as error:  # the user's module may raise anything, SystemExit included
+        text = "".join(traceback.format_exception(error))
+        end.sendall(encoded([BrokenMessage(f"{type(error).__name__}: {error}", text)]))
+        sys.stderr.write(text)
+        _leave(1)
+
+
+def _leave(code: int) -> NoReturn:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""An app whose hooks leave traces in a file, and do what the event's params say."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from pitboss import App, events
+
+app = App()
+
+
+def leave(line: str) -> None:
+    """One line per effect, in one write."""
+    descriptor = os.open(os.environ["TRACES"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(descriptor, f"{line}\n".encode())
+    os.close(descriptor)
+
+
+@app.task
+async def work(number: int = 0, do: str = "") -> int:
+    return number
+
+
+@app.task(queue="mail")
+async def follow(number: int) -> None: ...
+
+
+@app.on_task_completed(handler=work)
+def completed(event: events.TaskCompleted) -> None:
+    leave(f"completed {event.arguments()['number']} {event.value()} {os.getpid()}")
+    _act(event.arguments())
+
+
+@app.on_task_completed(queue="mail")
+def mailed(event: events.TaskCompleted) -> None:
+    leave(f"mailed {event.id}")
+
+
+@app.on_task_failed
+async def failed(event: events.TaskFailed) -> None:
+    assert event.error is not None
+    leave(f"failed {event.id} {event.error.message}")
+    await _act_async(event.arguments())
+
+
+@app.on_worker_crashed(pool="download")
+async def crashed(event: events.WorkerCrashed) -> None:
+    leave(f"crashed {event.worker}")
+
+
+def _act(params: dict[str, Any]) -> None:
+    match params.get("do"):
+        case "raise":
+            raise ValueError("this hook is broken")
+        case "exit":
+            raise SystemExit(7)
+        case "die":
+            os._exit(3)
+        case "hang":
+            time.sleep(60)
+        case "enqueue":
+            follow.enqueue(params["number"])
+        case "detach":
+            child = subprocess.Popen(["sleep", "60"], start_new_session=True)
+            Path(os.environ["TRACES"] + ".child").write_text(str(child.pid))
+            time.sleep(60)
+        case "freeze":
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _block() -> None:
+    time.sleep(60)
+
+
+async def _act_async(params: dict[str, Any]) -> None:
+    match params.get("do"):
+        case "raise":
+            raise ValueError("this async hook is broken")
+        case "hang":
+            await asyncio.sleep(60)
+        case "block":
+            _block()
+        case "enqueue":
+            await follow.aenqueue(params["number"])
+        case "enqueue plainly":
+            follow.enqueue(params["number"])
