@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from pitboss.engines.protocol import Settlement
-from pitboss.model.filter import Filter
+from pitboss.model.filter import EVERYTHING, Filter
 from pitboss.model.ids import IdMaker, TaskId
 from pitboss.model.queue import HandlerInfo, QueueChange
-from pitboss.model.session import Claimed, ClaimRequest, Session, SessionInfo
+from pitboss.model.session import Claimed, ClaimRequest, Lead, Session, SessionInfo
 from pitboss.model.task import Claim, NewTask, Token
 from pitboss.testing.conformance import Store
 from pitboss.testing.conformance.outcomes import FINAL, transition_for
@@ -54,6 +54,7 @@ class Acts:
         self.known: list[NewTask] = []
         self.claims: list[Claim] = []
         self.sessions: list[Session] = []
+        self.term = 0
 
     def end(self) -> None:
         try:
@@ -104,6 +105,19 @@ class Acts:
             case "open":
                 self._open_session(info)
         self.arena.act(lambda store: store.reclaim())
+
+    def lead(self, who: int, act: str, back: int) -> None:
+        """`back` terms before the newest one that was heard of."""
+        number, term = self._session(who), self.term - back
+        match act:
+            case "campaign":
+                told = self.arena.act(lambda store: store.campaign(number))
+                self.term = told.term if isinstance(told, Lead) else self.term
+            case "resign":
+                self.arena.act(lambda store: store.resign(number))
+            case "prune":
+                self.arena.act(lambda store: store.prune(EVERYTHING, term=term))
+        self.arena.act(lambda store: store.leader())
 
     def operate(self, wanted: Filter, act: str, limit: int, choice: bool, age: int | None) -> None:
         match act:

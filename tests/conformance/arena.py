@@ -71,6 +71,7 @@ class Arena:
         await self._same("sessions", lambda store: store.sessions())
         await self._same("handlers", lambda store: store.handlers())
         await self._same("wishes", lambda store: store.wishes())
+        await self._same("leaders", lambda store: store.leader())
 
     async def _same(self, what: str, ask: Act) -> Any:
         answers = [await ask(store) for store in self._stores]

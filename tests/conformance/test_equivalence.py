@@ -118,6 +118,10 @@ class Equivalence(RuleBasedStateMachine):
     def live(self, who: int, act: str, info: SessionInfo) -> None:
         self.acts.live(who, act, info)
 
+    @rule(who=picks, act=st.sampled_from(["campaign", "campaign", "resign", "prune"]), back=st.sampled_from([0, 0, 1]))
+    def lead(self, who: int, act: str, back: int) -> None:
+        self.acts.lead(who, act, back)
+
     @rule(
         wanted=filters,
         act=st.sampled_from(["cancel", "retry", "retry", "prune", "read"]),

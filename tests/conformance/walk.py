@@ -18,6 +18,7 @@ WEIGHTS = {
     "say_of_any_claim": 4,
     "say_with_a_forged_token": 1,
     "live": 4,
+    "lead": 2,
     "operate": 4,
     "configure": 2,
     "time_passes": 6,
@@ -61,6 +62,10 @@ class Walk:
         ttl = self.dice.choice([5, 15, 3600]) * SECOND
         act = self.dice.choices(["renew", "end", "open", "reclaim"], [4, 1, 2, 4])[0]
         self.acts.live(self._pick(), act, SessionInfo(host="h", handlers=handlers, ttl=ttl))
+
+    def _lead(self) -> None:
+        act = self.dice.choices(["campaign", "resign", "prune"], [4, 1, 1])[0]
+        self.acts.lead(self._worker(), act, self.dice.choice([0, 0, 1]))
 
     def _operate(self) -> None:
         act = self.dice.choices(["cancel", "retry", "prune", "read"], [2, 5, 1, 3])[0]

@@ -11,6 +11,7 @@ from pitboss.testing.checker import Violation
 from pitboss.testing.clock import FakeClock
 from pitboss.testing.store import Store
 from tests.races.planted import BUGS, Planted
+from tests.races.planted_leading import LEADING_BUGS
 from tests.races.workload import Workload, told
 
 SEEDS = 60
@@ -35,7 +36,7 @@ def test_nothing_is_found_where_nothing_is_wrong() -> None:
         assert not found, told(found, seed)
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+@pytest.mark.parametrize("bug", [*BUGS, *LEADING_BUGS], ids=lambda bug: bug.__name__)
 def test_every_planted_bug_is_found(bug: type[Planted]) -> None:
     """By the promise that it breaks, not by a side effect only."""
     others: set[str] = set()

@@ -53,6 +53,8 @@ MUTANTS = {
     ),
     "priority is ignored": Mutant("claim_next", "ORDER BY priority, id", "ORDER BY id", "lowest priority"),
     "delayed tasks take no room": Mutant("queue_waiting", "'scheduled', ", "", "capacity"),
+    "a dead leader leads on": Mutant("leader", "expires_at > ?", "expires_at > ? - 9000000", "one session leads"),
+    "a term is used twice": Mutant("leader_elect", "term = term + 1", "term = max(term, 1)", "one session leads"),
     "figures are overwritten": Mutant("count", "n = n + excluded.n", "n = excluded.n", "figures"),
 }
 

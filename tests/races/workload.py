@@ -11,7 +11,7 @@ from typing import Any
 
 from pitboss.engines.protocol import Settlement
 from pitboss.model.duration import SECOND, span
-from pitboss.model.errors import QueueFull, SessionLost, StoreUnavailable
+from pitboss.model.errors import NotLeader, QueueFull, SessionLost, StoreUnavailable
 from pitboss.model.filter import EVERYTHING, by
 from pitboss.model.ids import IdMaker, millis_of
 from pitboss.model.limits import rate
@@ -80,6 +80,7 @@ class Workload:
         self._put: list[NewTask] = []
         self._said: list[Settlement] = []
         self._zombies: list[Claim] = []
+        self._terms: list[int] = []
         self._deaths = 0
 
     async def run(self, steps: int = 120) -> list[Violation]:
@@ -126,6 +127,10 @@ class Workload:
             (2, self._operator_cancels),
             (3, self._operator_retries),
             (1, self._operator_prunes),
+            (6, self._campaigns),
+            (3, self._campaigns_race),
+            (1, self._resigns),
+            (4, self._leader_prunes),
             (14, self._time_passes),
             (2, self._time_flies),
         ]
@@ -141,7 +146,7 @@ class Workload:
             await doing(process)
         except SessionLost:
             self._lost(process)
-        except StoreUnavailable:
+        except (StoreUnavailable, NotLeader):
             pass
         except Killed:
             await self._reborn(index)
@@ -349,6 +354,24 @@ class Workload:
 
     async def _operator_prunes(self, process: Process) -> None:
         await process.store.prune(by(state="completed"), before=self.clock.now() - 5 * SECOND, limit=2)
+
+    async def _campaigns(self, process: Process) -> None:
+        assert process.session is not None
+        self._terms.append((await process.store.campaign(process.session.number)).term)
+
+    async def _campaigns_race(self, process: Process) -> None:
+        live = [one for one in self._processes if one.session is not None]
+        await asyncio.gather(*(self._survives(self._campaigns(one)) for one in live))
+
+    async def _resigns(self, process: Process) -> None:
+        assert process.session is not None
+        await process.store.resign(process.session.number)
+
+    async def _leader_prunes(self, process: Process) -> None:
+        """As the leader, or as one that does not know yet that it is no longer."""
+        if self._terms:
+            term = self.random.choice(self._terms[-3:])
+            await process.store.prune(by(state="completed"), before=self.clock.now() - 5 * SECOND, limit=2, term=term)
 
     async def _time_passes(self, process: Process) -> None:
         self.clock.advance(self.random.choice(["1us", "100ms", "1s", "1s", "2s", "3s"]))

@@ -158,5 +158,5 @@ def test_a_fault_at_a_place_that_no_engine_has_is_refused() -> None:
 
 
 def test_names_cover_every_verb() -> None:
-    assert len(names(sql=False)) == 10
-    assert len(names(sql=True)) == 15
+    assert len(names(sql=False)) == 12
+    assert len(names(sql=True)) == 18

@@ -13,7 +13,7 @@ from typing import Literal
 from pitboss.model.errors import InvalidInput, StoreUnavailable
 
 Action = Literal["kill", "lost", "delay"]
-VERBS = ("put", "claim", "renew", "settle", "reclaim")
+VERBS = ("put", "claim", "renew", "settle", "reclaim", "campaign")
 PLACES = ("before", "after")
 SQL_PLACES = ("before", "commit", "after")
 

@@ -14,10 +14,7 @@ def campaign(act: Act, session: int) -> Lead:
     """As the contract says."""
     if not act.one("session_alive", session, act.now):
         raise SessionLost(session)
-    row: Any = act.one("leader", act.now)
-    if row is None:
-        act.run("leader_elect", session)
-        row = act.one("leader", act.now)
+    row: Any = act.one("leader", act.now) or act.one("leader_elect", session)
     lead = lead_of(row)
     return msgspec.structs.replace(lead, mine=lead.session == session)
 

@@ -20,6 +20,7 @@ from pitboss.testing.checker.endings import check_endings
 from pitboss.testing.checker.evidence import Evidence, Final
 from pitboss.testing.checker.keys import check_keys
 from pitboss.testing.checker.lanes import check_lanes
+from pitboss.testing.checker.leading import check_leading
 from pitboss.testing.checker.verdict import Violation
 from pitboss.testing.history import History
 from pitboss.testing.store import Store
@@ -30,7 +31,7 @@ _PAGE = 1000
 def check(history: History, final: Final) -> list[Violation]:
     """Everything that the history and the final state of the store prove to be wrong."""
     seen = Evidence(history, final)
-    checks = (check_births, check_claims, check_endings, check_keys, check_lanes)
+    checks = (check_births, check_claims, check_endings, check_keys, check_lanes, check_leading)
     return list(chain.from_iterable(one(seen) for one in checks))
 
 

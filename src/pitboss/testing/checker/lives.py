@@ -59,10 +59,15 @@ class Lives:
                 elif renewal is not None:
                     life.dead_since = min(life.dead_since, call.ended)
             case told.Claim(request=request) if call.error == "SessionLost":
-                life = self.by_number[request.session]
-                life.dead_since = min(life.dead_since, call.ended)
+                self._told_dead(request.session, call)
+            case told.Campaign(session=number) if call.error == "SessionLost":
+                self._told_dead(number, call)
             case _:
                 pass
+
+    def _told_dead(self, session: int, call: Call) -> None:
+        life = self.by_number[session]
+        life.dead_since = min(life.dead_since, call.ended)
 
     def _ended(self, life: Life, call: Call) -> None:
         if call.begun < life.end_begun:
