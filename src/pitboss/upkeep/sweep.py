@@ -1,10 +1,11 @@
 """Gives back the work of dead sessions, releases held tasks, and prunes what is older than its retention."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from pitboss.engines.protocol import Clock, Control, Engine
-from pitboss.model.errors import StoreUnavailable
+from pitboss.model.errors import NotLeader, StoreUnavailable
 from pitboss.model.filter import by
 from pitboss.model.retention import Retention
 
@@ -27,28 +28,36 @@ async def reclaim(engine: Store) -> int:
             return moved
 
 
-async def prune(engine: Store, retention: Retention, clock: Clock) -> int:
-    """Delete finished tasks past their age, a thousand at a time, so that nobody waits long for the store."""
+async def prune(engine: Store, retention: Retention, clock: Clock, *, term: int | None = None) -> int:
+    """Delete finished tasks past their age, a thousand at a time, so that nobody waits long for the store. With a term,
+    as the leader under that term: `NotLeader` when it is over."""
     pruned = 0
     for state, age in retention.ages().items():
         while True:
-            done = await engine.prune(by(state=state), before=clock.now() - age, limit=_CHUNK)
+            done = await engine.prune(by(state=state), before=clock.now() - age, limit=_CHUNK, term=term)
             pruned += done.changed
             if not done.more:
                 break
     return pruned
 
 
-async def sweep_forever(engine: Store, retention: Retention, clock: Clock) -> None:
-    """Both, until cancelled. A store that is away is swept when it is back."""
+async def sweep_forever(
+    engine: Store, retention: Retention, clock: Clock, *, term: Callable[[], int | None] | None = None
+) -> None:
+    """Both, until cancelled. A store that is away is swept when it is back.
+
+    Everybody reclaims: that is harmless, and the first to look helps soonest. With `term`, only the leader prunes,
+    under the term that this answers at the time; a new leader begins as soon as a prune is due.
+    """
     loop = asyncio.get_running_loop()
     pruned_at = loop.time()
     while True:
         await asyncio.sleep(RECLAIM_SECONDS)
         try:
             await reclaim(engine)
-            if loop.time() - pruned_at >= PRUNE_SECONDS:
+            leading = None if term is None else term()
+            if loop.time() - pruned_at >= PRUNE_SECONDS and (term is None or leading is not None):
                 pruned_at = loop.time()
-                await prune(engine, retention, clock)
-        except StoreUnavailable:
+                await prune(engine, retention, clock, term=leading)
+        except (StoreUnavailable, NotLeader):
             continue
