@@ -33,6 +33,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "rich": ("pitboss.cli",),
     "opentelemetry": ("pitboss.telemetry",),
     "pydantic_settings": ("pitboss.config",),
+    "yaml": ("pitboss.config",),
     **{f"pitboss.engines.{name}": (f"pitboss.engines.{name}", "pitboss.wiring") for name in ENGINES},
 }
 

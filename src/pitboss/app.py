@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
 from pitboss.client.bridge import Bridge
 from pitboss.client.client import Client
@@ -26,6 +26,7 @@ from pitboss.model.task import NewTask, Placed
 if TYPE_CHECKING:
     from pitboss.client.params import Params
     from pitboss.engines.protocol import Clock
+    from pitboss.model.pool_keys import DeclaredPool, PoolKeys
     from pitboss.wiring import Store
 
 P = ParamSpec("P")
@@ -60,6 +61,7 @@ class App(Listening):
     def __init__(self, store: str | None = None) -> None:
         self.handlers: dict[str, Handler[Any, Any, Any]] = {}
         self.hooks = Hooks()
+        self.pools: dict[str, DeclaredPool] = {}
         self.store_url = store
         self._ids: IdMaker | None = None
         self._lock = threading.Lock()
@@ -97,6 +99,23 @@ class App(Listening):
         """
         decorator = self._declaring(**declared)
         return decorator(*function) if function else decorator
+
+    def pool(self, name: str, **keys: "Unpack[PoolKeys]") -> None:
+        """Declare a worker pool: `app.pool("download", queues=["download"], workers=2, memory="512MB")`.
+
+        The keys are those of `[pools.NAME]` in `pitboss.toml`, which overrides what is said here key by key. Without
+        `queues`, the pool serves all of them. An app without pools has one with a worker per core.
+        """
+        from pitboss.model.pool_keys import declared, same_pool
+
+        pool = declared(name, keys)
+        if any(same_pool(name) == same_pool(other) for other in self.pools):
+            raise InvalidInput(
+                f'there are two pools named "{name}"',
+                why="names that differ only in capitals, or in - and _, are the same in the environment",
+                fix="declare it once, with all its keys",
+            )
+        self.pools[name] = pool
 
     def worker_state(
         self, *, max_uses: int | None = None, max_age: Time | None = None

@@ -7,6 +7,7 @@ import pytest
 import pitboss as public
 from pitboss import config
 from pitboss.cli.exits import Exit
+from pitboss.model.pool_keys import KEYS
 from tests.cli.desk import pitboss
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
@@ -22,6 +23,8 @@ def test_every_setting_is_documented() -> None:
     page = (DOCS / "reference" / "configuration.md").read_text()
     for key in config.flat(config.Settings().model_dump()):
         assert f"| `{key}` | `{config.variable(key)}` |" in page
+    for key in KEYS:
+        assert f"\n| `{key}` |" in page.partition("## Pools")[2]
 
 
 @pytest.mark.parametrize("page", [["filters"], ["completion"]])

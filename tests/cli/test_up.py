@@ -127,13 +127,36 @@ def test_settings_reach_the_manager(folder: Path) -> None:
     (folder / "deep" / "down").mkdir(parents=True)
     with Process("up", cwd=folder / "deep" / "down", env={"PITBOSS_CONCURRENCY": "3"}) as process:
         process.until("is ready")
-        for said in ("sqlite:///other.db", "1, with 3 tasks at once", "queues   mail", "have 5s to end"):
+        for said in ("sqlite:///other.db", "pools    default  1 worker × 3 tasks, queues mail", "have 5s to end"):
             assert said in process.said
         assert enqueue("quick", "{}", "--queue", "mail", "--wait", "--timeout", "30s") == '"hello you"'
         held_back = enqueue("quick")
         process.tell(signal.SIGTERM)
         assert process.ended() == 0
     assert pitboss("tasks", "show", held_back, "--json").json()["task"]["state"] == "pending"
+
+
+def test_pools_of_code_file_environment_and_command_line_run_side_by_side(folder: Path) -> None:
+    (folder / "app.py").write_text(
+        "import os\nfrom pitboss import App\napp = App()\n"
+        'app.pool("loud", queues=["loud"], workers=3, concurrency=2, env={"VOICE": "code"})\n'
+        'app.pool("soft", queues=["soft"], env={"VOICE": "soft"})\n'
+        'app.pool("elsewhere", queues=["far"])\n'
+        '@app.task(queue="loud")\ndef speak() -> str: return os.environ["VOICE"]\n'
+        '@app.task(queue="far")\ndef travel() -> None: ...\n'
+    )
+    (folder / "pitboss.yaml").write_text('pools:\n  loud:\n    memory: 1GB\n    env: {VOICE: "file"}\n')
+    variables = {"PITBOSS_POOLS__LOUD__CONCURRENCY": "1"}
+    options = ("--pool", "loud=1", "--only-pools", "loud,soft")
+    with Process("up", "app.py", *options, cwd=folder, env=variables) as process:
+        process.until("is ready", times=2)
+        assert "loud  1 worker × 1 task, queues loud, at most 1.0 GB" in process.said
+        assert "soft  1 worker × 16 tasks, queues soft" in process.said
+        assert "elsewhere" not in process.said
+        assert enqueue("speak", "{}", "--wait", "--timeout", "30s") == '"file"'
+        assert enqueue("speak", "{}", "--queue", "soft", "--wait", "--timeout", "30s") == '"soft"'
+        process.tell(signal.SIGTERM)
+        assert process.ended() == 0
 
 
 def test_the_store_named_in_code_is_used_and_told(folder: Path) -> None:

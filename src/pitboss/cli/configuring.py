@@ -12,7 +12,12 @@ from pitboss.cli.words import masked
 from pitboss.model.duration import SECOND, spoken
 
 app = typer.Typer(help="Look at the settings.", no_args_is_help=True, rich_markup_mode=None)
-_SPANS = ("drain", "retention.completed", "retention.cancelled", "retention.failed")
+_SPANS = ("drain", "log_age", "retention.completed", "retention.cancelled", "retention.failed")
+_SIZES = ("host_memory", "log_size")
+_POOL_SPANS = ("restart_delay", "restart_window", "max_age", "unresponsive", "target_wait")
+_POOL_SIZES = ("memory", "memory_soft")
+_POOL_RANGES = ("stagger", "delay")
+_HIDDEN = "***"
 
 
 @app.callback()
@@ -34,8 +39,8 @@ def show(
       pitboss config show --origin
       PITBOSS_WORKERS=4 pitboss config show --origin
 
-    The command line beats the environment (PITBOSS_...), which beats the file (pitboss.toml, else [tool.pitboss] in
-    pyproject.toml), which beats the store named in code, which beats the default.
+    The command line beats the environment (PITBOSS_...), which beats the file (pitboss.toml, else pitboss.yaml, else
+    [tool.pitboss] in pyproject.toml), which beats what is said in code, which beats the default.
     """
     from pitboss.config import flat
 
@@ -53,23 +58,68 @@ def show(
     )
 
 
+def _kind(key: str) -> str:
+    """What a value is, whoever it belongs to."""
+    match key.split("."):
+        case ["pools", _, "env", *_]:
+            return "secret"
+        case ["pools", _, name]:
+            kinds = {"span": _POOL_SPANS, "size": _POOL_SIZES, "range": _POOL_RANGES}
+            return next((kind for kind, names in kinds.items() if name in names), name)
+    return "span" if key in _SPANS else "size" if key in _SIZES else key
+
+
 def _plain(key: str, value: Any) -> Any:
-    if key in _SPANS:
-        return None if value is None else value / SECOND
-    return masked(value) if key == "store" else value
+    match _kind(key), value:
+        case _, None:
+            return None
+        case "span", _:
+            return value / SECOND
+        case "range", [least, most]:
+            return [least / SECOND, most / SECOND]
+        case "workers", [least, most]:
+            return {"min": least, "max": most}
+        case "secret", str():
+            return _HIDDEN
+        case "store", _:
+            return masked(value)
+    return value
 
 
 def _said(key: str, value: Any) -> str:
-    if key in _SPANS:
-        return "forever" if value is None else spoken(value)
-    match value:
-        case None:
+    match _kind(key), value:
+        case "span", None:
+            return "none" if key.startswith("pools.") else "forever"
+        case "queues" | "only_pools", None | ():
+            return "all"
+        case _, None | () | {}:
             return "-"
-        case ():
-            return "all" if key == "queues" else "-"
-        case tuple():
+        case "span", _:
+            return _time(value)
+        case "range", [least, most]:
+            return _time(least) if least == most else f"{_time(least)}-{_time(most)}"
+    return _said_plainly(_kind(key), value)
+
+
+def _said_plainly(kind: str, value: Any) -> str:
+    from pitboss.model.pool import spoken_size
+
+    match kind, value:
+        case "size", _:
+            return spoken_size(value)
+        case "workers", [least, most]:
+            return str(least) if least == most else f"{least}-{most}"
+        case "secret", _:
+            return _HIDDEN
+        case "store", _:
+            return masked(value)
+        case _, tuple():
             return ", ".join(value)
-    return masked(str(value)) if key == "store" else str(value)
+    return str(value)
+
+
+def _time(value: int) -> str:
+    return spoken(value) if value else "0s"
 
 
 def _near(origin: str) -> str:

@@ -3,7 +3,9 @@
 import json
 import os
 import shlex
+from collections.abc import Sequence
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +14,7 @@ import typer
 from pitboss.cli.options import StoreOption, screen_of
 from pitboss.cli.screen import Screen
 from pitboss.cli.store import settings
-from pitboss.cli.words import counted, masked
+from pitboss.cli.words import masked
 from pitboss.model.duration import SECOND, spoken
 from pitboss.model.errors import InvalidInput
 
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from pitboss.cli.running import Order
     from pitboss.config import Loaded
     from pitboss.manager.manager import Plan
-    from pitboss.model.pool import PoolSpec
     from pitboss.worker.describe import Description
 
 _RELOAD_DRAIN = 3 * SECOND
@@ -38,6 +39,13 @@ ConcurrencyOption = Annotated[
 ]
 QueuesOption = Annotated[
     str | None, typer.Option("--queues", "-q", metavar="A,B", help="Only these. [env: PITBOSS_QUEUES]")
+]
+PoolOption = Annotated[
+    list[str] | None,
+    typer.Option("--pool", metavar="NAME=N", help="Workers of one pool, such as download=3 or download=1-8."),
+]
+OnlyPoolsOption = Annotated[
+    str | None, typer.Option("--only-pools", metavar="A,B", help="Only these pools. [env: PITBOSS_ONLY_POOLS]")
 ]
 DrainOption = Annotated[
     str | None, typer.Option("--drain", metavar="TIME", help="How long running tasks may take to end at a stop.")
@@ -57,6 +65,8 @@ def up(
     workers: WorkersOption = None,
     concurrency: ConcurrencyOption = None,
     queues: QueuesOption = None,
+    pool: PoolOption = None,
+    only_pools: OnlyPoolsOption = None,
     drain: DrainOption = None,
     on_start: OnStartOption = None,
     reload: ReloadOption = False,
@@ -69,6 +79,7 @@ def up(
     Examples:
       pitboss up app.py
       pitboss up shop.tasks:app --store postgresql://user@host/jobs --workers 8
+      pitboss up app.py --pool download=3 --only-pools download,cutter
       pitboss up app.py --reload
 
     The first Ctrl-C (or SIGTERM) lets running tasks end, the second stops at once; no task is lost by either.
@@ -78,16 +89,17 @@ def up(
 
     screen = screen_of(context)
     asked = {"app": target, "store": store, "workers": workers, "concurrency": concurrency}
-    asked |= {"queues": queues, "drain": drain, "on_start": on_start}
+    asked |= {"queues": queues, "only_pools": only_pools, "drain": drain, "on_start": on_start}
     found = settings(screen, **asked)
     place = _target(found)
     description = described(place)
     found = _with_code_store(found, asked, description)
-    order = _order(found, place, description, reload=reload, quiet=quiet, verbose=verbose)
+    ordered = partial(_order, place=place, sizes=pool or (), reload=reload, quiet=quiet, verbose=verbose)
+    order = ordered(found, description)
 
     def again() -> "tuple[Plan, Description]":
         fresh = described(place)
-        return _order(settings(screen, **asked), place, fresh, reload=reload, quiet=quiet, verbose=verbose).plan, fresh
+        return ordered(settings(screen, **asked), fresh).plan, fresh
 
     banner = partial(_banner, screen, found, order, description)
     summary = run_forever(screen, order._replace(again=again), description, banner)
@@ -119,11 +131,18 @@ def _with_code_store(found: "Loaded", given: dict[str, Any], description: "Descr
 
 
 def _order(
-    found: "Loaded", place: str, description: "Description", *, reload: bool, quiet: bool, verbose: bool
+    found: "Loaded",
+    description: "Description",
+    *,
+    place: str,
+    sizes: Sequence[str],
+    reload: bool,
+    quiet: bool,
+    verbose: bool,
 ) -> "Order":
     from pitboss.cli.running import Order
+    from pitboss.cli.staffing import staffed
     from pitboss.manager.manager import Plan
-    from pitboss.model.pool import PoolSpec
 
     chosen = found.settings
     known = {handler.name for handler in description.handlers}
@@ -135,13 +154,8 @@ def _order(
             fix=f"correct it in the {found.origins['on_start']}",
         )
     drain = min(chosen.drain, _RELOAD_DRAIN) if reload else chosen.drain
-    pool = PoolSpec(
-        queues=chosen.queues or None,
-        min_workers=chosen.workers,
-        max_workers=chosen.workers,
-        concurrency=chosen.concurrency,
-    )
-    plan = Plan(target=place, pools=(pool,), drain_seconds=drain / SECOND, retention=chosen.kept())
+    pools = staffed(found, description, sizes)
+    plan = Plan(target=place, pools=pools, drain_seconds=drain / SECOND, retention=chosen.kept())
     return Order(chosen.store, plan, chosen.on_start, _watched(place) if reload else None, quiet, verbose)
 
 
@@ -153,13 +167,15 @@ def _watched(place: str) -> Path:
 def _banner(screen: Screen, found: "Loaded", order: "Order", description: "Description") -> None:
     from importlib import metadata
 
+    from pitboss.cli.staffing import pool_lines
+
     names = sorted(handler.name for handler in description.handlers)
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     plan = order.plan
     rows = [
         ("app", f"{_near(plan.target)}: {', '.join(names[:_SHOWN])}{more}"),
         ("store", f"{_near_store(order.store)}{_store_note(found)}"),
-        *(("workers", _pool_line(pool)) for pool in plan.pools),
+        *zip(chain(["pools"], repeat("")), pool_lines(plan.pools), strict=False),
         ("reload", f"when a Python file in {_near(str(order.watched))} changes" if order.watched else None),
         ("try", f"pitboss status{_flag(found)}"),
         ("", _example(description) + _flag(found)),
@@ -170,12 +186,6 @@ def _banner(screen: Screen, found: "Loaded", order: "Order", description: "Descr
         if text:
             screen.note(f"  {label:<8} {text}")
     screen.note("")
-
-
-def _pool_line(pool: "PoolSpec") -> str:
-    count = str(pool.max_workers) if not pool.scales else f"{pool.min_workers} to {pool.max_workers}"
-    queues = f"queues {', '.join(pool.queues)}" if pool.queues else "all queues"
-    return f"{pool.name}: {count}, with {counted(pool.concurrency, 'task')} at once in each; {queues}"
 
 
 def _near(path: str) -> str:

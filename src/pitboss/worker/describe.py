@@ -6,6 +6,7 @@ import traceback
 import msgspec
 
 from pitboss.model.errors import PitbossError
+from pitboss.model.pool_keys import DeclaredPool
 from pitboss.model.queue import HandlerInfo
 from pitboss.worker.loading import load_app
 
@@ -15,6 +16,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
     handlers: list[HandlerInfo] = []
     hooks: list[str] = []
+    pools: list[DeclaredPool] = []
     store: str | None = None
     error: str | None = None
     traceback: str | None = None
@@ -25,7 +27,8 @@ def described(target: str) -> Description:
     try:
         app = load_app(target)
         app.hooks.check(app.handlers)
-        return Description(handlers=app.describe(), hooks=app.hooks.kinds(), store=app.store_url)
+        pools = list(app.pools.values())
+        return Description(handlers=app.describe(), hooks=app.hooks.kinds(), pools=pools, store=app.store_url)
     except PitbossError as error:
         return Description(error=str(error))
     except BaseException as error:  # the user's module may raise anything, SystemExit included

@@ -12,12 +12,6 @@ from pitboss.model.duration import span
 from pitboss.model.errors import InvalidInput
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def test_defaults() -> None:
     found = config.loaded()
     assert found.settings.store == f"sqlite:///{Path.cwd()}/pitboss.db"
@@ -54,6 +48,12 @@ def test_the_highest_layer_that_says_something_wins(present: set[str]) -> None:
         ("drain", "90", span("90s")),
         ("app", "shop:app", "shop:app"),
         ("store", "memory://", "memory://"),
+        ("only_pools", "a,b", ("a", "b")),
+        ("host_memory", "2GB", 2 * 1024**3),
+        ("logs", "/var/log/jobs", "/var/log/jobs"),
+        ("log_level", "Warning", "warning"),
+        ("log_size", "1GB", 1024**3),
+        ("log_age", "2d", span("2d")),
         ("retention.failed", "forever", None),
         ("retention.completed", "1h", span("1h")),
     ],
@@ -85,6 +85,24 @@ def test_a_file_is_looked_for_upward_and_its_paths_are_its_own(folder: Path, mon
     (folder / "pitboss.toml").write_text("workers = 2\n")
     assert config.loaded().settings.store == f"sqlite:///{folder}/pitboss.db"
     assert config.loaded({"store": "sqlite:///x.db"}).settings.store == f"sqlite:///{folder}/deep/down/x.db"
+
+
+def test_log_files_stand_where_the_store_stands(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "deep").mkdir()
+    monkeypatch.chdir(folder / "deep")
+    assert config.load().logs == f"{folder}/deep/logs"
+    (folder / "pitboss.toml").write_text("workers = 2\n")
+    assert config.load().logs == f"{folder}/logs"
+    (folder / "pitboss.toml").write_text('logs = "var/log"\n')
+    assert config.load().logs == f"{folder}/var/log"
+    monkeypatch.setenv("PITBOSS_LOGS", "mine")
+    assert config.load().logs == f"{folder}/deep/mine"
+
+
+def test_a_memory_limit_can_be_lifted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "pitboss.toml").write_text('host_memory = "1GB"\n')
+    monkeypatch.setenv("PITBOSS_HOST_MEMORY", "none")
+    assert config.load().host_memory is None
 
 
 @pytest.mark.parametrize("url", ["sqlite:///", "sqlite:////abs/x.db", "memory://", "sqlite://x.db", "postgresql://h/d"])
@@ -120,6 +138,14 @@ def test_a_pyproject_of_somebody_else_is_none_of_our_business(folder: Path) -> N
         ("wrokers = 3", 'there is no setting "wrokers"', 'write "workers"'),
         ("[retention]\nfialed = '1d'", 'there is no setting "retention.fialed"', 'write "retention.failed"'),
         ("retention = 3", "retention = 3 cannot be used", "pitboss.toml"),
+        ("retentoin = {failed = '1d'}", 'there is no setting "retentoin"', "the settings are"),
+        ("workers = true", "workers = True cannot be used", "truth value"),
+        ("queues = [1]", "queues = [1] cannot be used", "valid string"),
+        ('logs = ""', "logs = '' cannot be used", "at least 1 character"),
+        ('log_level = "loud"', "log_level = 'loud' cannot be used", "debug, info, warning"),
+        ("log_level = 3", "log_level = 3 cannot be used", "debug, info, warning"),
+        ('log_size = "much"', "log_size = 'much' cannot be used", '"512MB"'),
+        ('host_memory = "80%"', "host_memory = '80%' cannot be used", '"512MB"'),
         ("workers = \n", "cannot be read", "line 1"),
     ],
 )
