@@ -27,6 +27,13 @@ _PAGE = 1000
 # A call that was cut off may still be waiting for a lock in the store, and happen later.
 _LOOK_AFTER = (0.0, 2.0, 15.0, 60.0)
 _UNHEARD = Transition(state=State.PENDING, outcome="released", recorded=False)
+_NO_ROOM = Transition(
+    state=State.SCHEDULED,
+    outcome="released",
+    delay=2 * SECOND,
+    reason="waiting for memory on a host",
+    recorded=False,
+)
 Noted = Callable[[Claim, Settlement], None]
 
 
@@ -68,10 +75,13 @@ class Dispatcher:
         self._keeper: Keeper | None = None
         self._draining = False
         self._paused: set[str] = set()
+        self._admits: Callable[[Claim], bool] | None = None
         self._looks: list[float] = []
         self.session: Session | None = None
         self.lost = False
         self.fault: Exception | None = None
+        # Somebody has rung since this was last looked at; whoever looks takes it back.
+        self.rung = False
         self.desired = 0
 
     async def start(self) -> Session:
@@ -105,7 +115,7 @@ class Dispatcher:
         share = self._shares.get((pool, queues))
         if share is None:
             share = self._shares[pool, queues] = Share(pool, queues)
-        share.rest, share.paused = rest, pool in self._paused
+        share.rest, share.paused, share.admits = rest, pool in self._paused, self._admits
         seat = share.seats[lane.id] = Seat(lane, self._time())
         self._seats[lane.id] = share, seat
         share.hand_out()
@@ -139,6 +149,12 @@ class Dispatcher:
             share.accept([seat.reserved], self._time())
         self._wake.set()
         return lost
+
+    def set_admission(self, admits: Callable[[Claim], bool] | None) -> None:
+        """From now on only tasks start that `admits` lets start."""
+        self._admits = admits
+        for share in self._shares.values():
+            share.admits = admits
 
     def set_paused(self, pool: str, paused: bool) -> None:
         """A paused pool takes no new tasks; what runs goes on, what has not started goes back."""
@@ -191,6 +207,10 @@ class Dispatcher:
     def running(self) -> list[Claim]:
         """What runs in the lanes now."""
         return [claim for _, seat in self._seats.values() for claim in seat.running.values()]
+
+    def started(self) -> list[Claim]:
+        """Of those, the ones that have a slot to run in."""
+        return [claim for _, seat in self._seats.values() for claim in seat.started]
 
     def quiet(self, on: bool = True) -> None:
         """Claim no more, and give back what has not started; or go on."""
@@ -327,16 +347,24 @@ class Dispatcher:
             await asyncio.wait({self._ring, own}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             own.cancel()
+        self.rung = self.rung or self._ring.done()
 
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             for share in self._shares.values():
                 for claim in share.take_stale(self._time()):
-                    self._settle(claim, Released())
+                    self._give_back(share, claim)
                 for seat in share.seats.values():
                     if seat.stalled(self._time()):
                         seat.lane.recall()
+
+    def _give_back(self, share: Share, claim: Claim) -> None:
+        """What could not start here may start elsewhere; what has no room here must not come back at once."""
+        if share.admits is None or share.admits(claim):
+            self._settle(claim, Released())
+        else:
+            self._settler.add(Settlement(id=claim.id, token=claim.token, transition=_NO_ROOM, queue=claim.queue))
 
     def _settle(
         self,

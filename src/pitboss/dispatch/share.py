@@ -115,6 +115,8 @@ class Share:
     def __init__(self, pool: str, queues: tuple[str, ...] | None, *, rest: Callable[[], float] | None = None) -> None:
         self.pool, self.queues, self.rest = pool, queues, rest
         self.paused = False
+        # Whether a task may start now, beside those that run on this host; None if nothing speaks against any.
+        self.admits: Callable[[Claim], bool] | None = None
         self.seats: dict[str, Seat] = {}
         self._buffer: deque[tuple[Claim, float]] = deque()
         self._alone: deque[Claim] = deque()
@@ -152,11 +154,9 @@ class Share:
         """Start whatever can start."""
         self._seat_the_lonely()
         for seat in sorted(self.seats.values(), key=lambda seat: len(seat.running)):
-            for _ in range(min(seat.room, len(self._buffer))):
-                seat.start(self._buffer.popleft()[0])
+            self._hand_to(seat, seat.room)
         for seat in self.seats.values():
-            for _ in range(min(seat.window, len(self._buffer))):
-                seat.start(self._buffer.popleft()[0])
+            self._hand_to(seat, seat.window)
 
     def ended(self, seat: Seat, claim: Claim, now: float) -> None:
         """A task is no longer running there."""
@@ -168,7 +168,23 @@ class Share:
         if self._alone or seat.reserved is not None:
             self.hand_out()
         elif self._buffer and seat.window > 0:
-            seat.start(self._buffer.popleft()[0])
+            self._hand_to(seat, 1 if self.admits is None else seat.window)
+
+    def _hand_to(self, seat: Seat, count: int) -> None:
+        for _ in range(min(count, len(self._buffer))):
+            claim = self._buffer.popleft()[0] if self.admits is None else self._first_admitted()
+            if claim is None:
+                return
+            seat.start(claim)
+
+    def _first_admitted(self) -> Claim | None:
+        """Those that must wait for room are passed by, for a second at most: then they go back to the store."""
+        assert self.admits is not None
+        for index, (claim, _) in enumerate(self._buffer):
+            if self.admits(claim):
+                del self._buffer[index]
+                return claim
+        return None
 
     def waiting(self) -> list[Claim]:
         return [claim for claim, _ in self._buffer] + list(self._alone)

@@ -251,7 +251,7 @@ class Desired(Protocol):
 
     async def wish(self, key: str, value: str | None, *, by: str | None = None) -> int:
         """Set a key to a JSON text (None withdraws it); returns the store's new version, higher than every earlier
-        one."""
+        one. Rings for who waits for all queues."""
 
     async def wishes(self, since: int = 0) -> list[Wish]:
         """The wishes changed after that version, withdrawn ones with value None, in order of version."""

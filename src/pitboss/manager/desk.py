@@ -33,6 +33,10 @@ class Desk:
     def running(self) -> list[Claim]:
         return [claim for dispatcher in self._all() for claim in dispatcher.running()]
 
+    def started(self) -> list[Claim]:
+        """What surely runs, without what waits in a worker behind it."""
+        return [claim for dispatcher in self._all() for claim in dispatcher.started()]
+
     def seat(self, worker: WorkerProcess, spec: PoolSpec, rest: Callable[[], float] | None) -> None:
         """The worker takes tasks from now on."""
         if self.present is not None:
@@ -43,10 +47,10 @@ class Desk:
         for dispatcher in self._all():
             dispatcher.close_lane(worker.id)
 
-    def remove(self, worker: WorkerProcess, error: TaskError | None) -> int:
-        """The worker is gone; how many tasks were lost with it."""
+    def remove(self, worker: WorkerProcess, error: TaskError | None) -> list[Claim]:
+        """The worker is gone; the tasks that were lost with it."""
         fate = worker.fate or Crashed(alone=False, error=error)
-        return sum(len(dispatcher.remove_lane(worker.id, fate)) for dispatcher in self._all())
+        return [claim for dispatcher in self._all() for claim in dispatcher.remove_lane(worker.id, fate)]
 
     def finish(self, worker: WorkerProcess, claim: Claim, outcome: Outcome, ran: Span) -> None:
         self.finished += 1

@@ -1,18 +1,19 @@
 """What a manager tells of itself: pools and workers as people see them."""
 
 import asyncio
-import os
+from functools import cache
+from importlib import metadata
 
 from pitboss.manager.crew import Crew
 from pitboss.manager.place import Place
 from pitboss.manager.process import WorkerProcess
 from pitboss.manager.staff import Staff
-from pitboss.manager.vitals import host_memory
+from pitboss.manager.vitals import cores, host_memory
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.snapshot import SHOWN_TASKS, CurrentTask, PoolFigures, Snapshot, WorkerFigures, WorkerState
 
 
-def snapshot(target: str, staff: Staff, now: Moment, *, draining: bool) -> Snapshot:
+def snapshot(target: str, staff: Staff, now: Moment, *, draining: bool, term: int, logs: str) -> Snapshot:
     """Everything as it is at this moment."""
     crews = staff.every_crew()
     return Snapshot(
@@ -22,9 +23,17 @@ def snapshot(target: str, staff: Staff, now: Moment, *, draining: bool) -> Snaps
             figures for crew in crews for place in crew.every_place() for figures in _workers(place, crew, now)
         ),
         draining=draining,
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        term=term,
+        logs=logs,
+        version=version(),
+        cores=cores(),
         memory=host_memory(),
     )
+
+
+@cache
+def version() -> str:
+    return metadata.version("pitboss")
 
 
 def _pool(staff: Staff, crew: Crew) -> PoolFigures:

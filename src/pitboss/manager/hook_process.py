@@ -32,7 +32,8 @@ class HookProcess:
 
     def __init__(self, spec: HooksSpec, heard: Heard) -> None:
         self._spec, self._heard = spec, heard
-        self.mark = f"{spec.manager}:hooks"
+        # Another hub may have a process as well, while new code takes the place of the old.
+        self.mark = f"{spec.manager}:hooks#{id(self):x}"
         self.ready = False
         self.draining = False
         self.condemned = False

@@ -22,16 +22,25 @@ from pitboss.model.duration import SECOND, Moment, spoken
 from pitboss.model.events import TASK_KINDS, AnyEvent, HookFigures, task_event, task_kind
 from pitboss.model.pool import PoolSpec
 from pitboss.model.task import Claim
+from pitboss.telemetry.logs.settings import LogSettings
 from pitboss.worker.event_frames import FromHooks, HandledMessage
 from pitboss.worker.frames import AskMessage, HeartbeatMessage
 from pitboss.worker.hooks_main import HooksSpec
 
-BUFFER = 10_000
-HOOK_SECONDS = 30.0
 DRAIN_SECONDS = 2.0
 SAY_SECONDS = 60.0
 # When the process is started again and when it counts as dead; its concurrency is how many hooks run at once.
 RULES = PoolSpec(name="hooks", concurrency=8)
+
+
+class Limits(NamedTuple):
+    """How many events may wait, and how long one hook may take."""
+
+    waiting: int = 10_000
+    seconds: float = 30.0
+
+
+LIMITS = Limits()
 
 
 class Hub:
@@ -49,15 +58,15 @@ class Hub:
         clock: Clock,
         tell: Callable[[str], None],
         rules: PoolSpec = RULES,
-        hook_seconds: float = HOOK_SECONDS,
-        buffer: int = BUFFER,
+        limits: Limits = LIMITS,
+        logs: LogSettings | None = None,
     ) -> None:
-        self._store, self._clock, self._tell, self._rules, self._most = store, clock, tell, rules, buffer
+        self._store, self._clock, self._tell, self._rules, self._most = store, clock, tell, rules, limits.waiting
         self._want(kinds)
         me = host.identity((), 0)
         self._host = me.host
-        limit = round(hook_seconds * SECOND)
-        self._spec = HooksSpec(target=target, manager=me.pid, concurrency=rules.concurrency, limit=limit)
+        limit = round(limits.seconds * SECOND)
+        self._spec = HooksSpec(target=target, manager=me.pid, concurrency=rules.concurrency, limit=limit, logs=logs)
         self._waiting: deque[AnyEvent] = deque()
         self._drops = _Drops(tell)
         self._process: HookProcess | None = None

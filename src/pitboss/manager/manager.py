@@ -7,21 +7,40 @@ from typing import Protocol
 import msgspec
 
 from pitboss.dispatch.dispatcher import Dispatcher, Noted
-from pitboss.engines.protocol import Clock, Control, Desired, Engine, Handlers, Ledger, Queues, Sessions
+from pitboss.engines.protocol import (
+    Clock,
+    Control,
+    Desired,
+    Engine,
+    Handlers,
+    Leader,
+    Ledger,
+    Queues,
+    Sessions,
+    Settlement,
+)
 from pitboss.manager import host
 from pitboss.manager.desk import Desk
 from pitboss.manager.figures import snapshot
+from pitboss.manager.hub import Hub
+from pitboss.manager.news import News
 from pitboss.manager.process import WorkerProcess
+from pitboss.manager.room import HostRoom
+from pitboss.manager.scaler import Scaler
 from pitboss.manager.staff import Staff
 from pitboss.model.duration import Moment, Span
 from pitboss.model.errors import PitbossError, StoreUnavailable
+from pitboss.model.events import AnyEvent
 from pitboss.model.outcome import TimedOut
 from pitboss.model.policy import Policy
 from pitboss.model.pool import PoolSpec
 from pitboss.model.retention import Retention
-from pitboss.model.session import DEFAULT_TTL
+from pitboss.model.session import DEFAULT_TTL, Lead
 from pitboss.model.task import Claim, TaskError
 from pitboss.model.wishes import ManagerWish, Wishes
+from pitboss.telemetry.logs.manager import ManagerLogs, set_up_manager
+from pitboss.telemetry.logs.settings import LogSettings
+from pitboss.upkeep.lead import Leadership, spoken
 from pitboss.upkeep.sweep import reclaim, sweep_forever
 from pitboss.worker.describe import Description
 from pitboss.worker.frames import ToManager
@@ -31,9 +50,11 @@ _PAUSE = 0.25
 _LONGEST_PAUSE = 5.0
 _GRACE_SECONDS = 2.0
 _TICK_SECONDS = 1.0
+_READ_ANYWAY = 5
+_PRUNE_LOGS = 60
 
 
-class Store(Engine, Sessions, Ledger, Control, Queues, Handlers, Desired, Protocol):
+class Store(Engine, Sessions, Ledger, Control, Queues, Handlers, Desired, Leader, Protocol):
     """What a manager needs of an engine."""
 
 
@@ -45,6 +66,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     drain_seconds: float = 30.0
     ttl: Span = DEFAULT_TTL
     retention: Retention = Retention()
+    host_memory: int | None = None
+    logs: LogSettings | None = None
 
 
 class Manager:
@@ -63,29 +86,53 @@ class Manager:
         noted: Noted | None = None,
     ) -> None:
         self._engine, self._plan, self._description = engine, plan, description
-        self._make_engine, self._clock, self._luck, self.say = make_engine, clock, luck, tell
+        self._make_engine, self._clock, self._luck = make_engine, clock, luck
+        self._news = News(tell, self._publish, clock)
+        self.say = self._news.say
         self._watcher = noted
         self._policies = _policies(description)
         self._wishes = Wishes()
-        self._staff = Staff(self, plan, make_spec=self._spec, luck=luck)
+        self._staff = Staff(self, plan, make_spec=self._spec, luck=luck, learn=self._learn)
         self._desk = Desk(engine)
+        self._room = HostRoom(plan.host_memory, self._desk.started)
+        self._scaler = Scaler(engine, self._staff, clock)
+        self._leadership = Leadership(engine, self._present_session, clock=clock, told=self._led_by)
+        self._hub = self._make_hub()
         self._sessions: list[int] = []
         self._draining = False
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()
         self._switch = asyncio.Event()
+        self._logs: ManagerLogs | None = None
         self._told = ""
         self.started = asyncio.Event()
 
     async def run(self) -> None:
         """Serve until stopped."""
+        logs = self._open_logs()
+        try:
+            await self._run()
+        finally:
+            if logs is not None:
+                logs.close()
+
+    def _open_logs(self) -> ManagerLogs | None:
+        if self._plan.logs is None:
+            return None
+        logs = self._logs = set_up_manager(self._plan.logs)
+        self._news.log = logs.log
+        logs.log.info("manager started", target=self._plan.target, pools=[pool.name for pool in self._plan.pools])
+        return logs
+
+    async def _run(self) -> None:
         await self._engine.register(self._description.handlers)
         await self._take_over()
         await self._read_wishes()
-        duties = [
-            asyncio.create_task(sweep_forever(self._engine, self._plan.retention, self._clock)),
-            asyncio.create_task(self._tick()),
-        ]
+        term = self._leadership.term
+        sweep = sweep_forever(self._engine, self._plan.retention, self._clock, term=term)
+        work = (sweep, self._tick(), self._scaler.run(), self._leadership.campaign_forever())
+        duties = [asyncio.create_task(one) for one in work]
+        self._hub.start()
         await self._staff.start(self._wishes)
         try:
             pause = _PAUSE
@@ -101,6 +148,7 @@ class Manager:
             for duty in duties:
                 duty.cancel()
             await self._staff.end(grace=0 if self._stop_now.is_set() else _GRACE_SECONDS)
+            await self._hub.stop(0 if self._stop_now.is_set() else _GRACE_SECONDS)
             await asyncio.gather(*duties, return_exceptions=True)
 
     def stop(self) -> None:
@@ -119,9 +167,18 @@ class Manager:
         self._plan, self._description = plan, description
         self._staff.change(plan)
         self._staff.wish(self._wishes)
+        await self._change_hub()
         if set(before) != set(self._policies) and await self._staff.changed():
             # Only a new session can tell the store that other handlers are known here.
             self._switch.set()
+
+    async def _change_hub(self) -> None:
+        """Hooks are code too: those of the new app take the place of those of the old one."""
+        old, self._hub = self._hub, self._make_hub()
+        self._hub.start()
+        if self._desk.present is not None:
+            self._desk.present.noted = self._note if self._hub.wants_tasks else self._watcher
+        await old.stop()
 
     @property
     def finished_tasks(self) -> int:
@@ -136,20 +193,23 @@ class Manager:
         return self._clock.now()
 
     def hired(self, worker: WorkerProcess, spec: PoolSpec) -> None:
-        self.say(f"worker {worker.name} is ready (pid {worker.pid})")
+        self._news.started(worker, spec)
         self._desk.seat(worker, spec, self._staff.rest(spec))
 
     def leaving(self, worker: WorkerProcess) -> None:
         self._desk.close(worker)
 
     def lost(self, worker: WorkerProcess, error: TaskError | None) -> None:
-        lost = self._desk.remove(worker, error)
-        if error is not None and not worker.spared and worker.broken is None:
-            back = f"; {lost} task(s) go to other workers" if lost else ""
-            self.say(f"{error.message.partition(' while it ran')[0]}{back}")
+        self._news.ended(worker, error, self._desk.remove(worker, error))
 
-    def given_up(self, name: str, spec: PoolSpec, why: str) -> None:
-        self.say(f"worker {name} is not started again: {why}. Try it again with: pitboss pools restart {spec.name}")
+    def given_up(self, name: str, spec: PoolSpec, why: str, crashes: int) -> None:
+        self._news.given_up(name, spec, why, crashes)
+
+    def scaled(self, pool: str, before: int, after: int, why: str) -> None:
+        self._news.scaled(pool, before, after, why)
+
+    def _learn(self, handler: str, size: int) -> None:
+        self._room.learn(handler, size)
 
     def paused(self, pool: str, paused: bool) -> None:
         if self._desk.present is not None:
@@ -178,6 +238,7 @@ class Manager:
             self.say(f"the store does not answer: {error.what}; trying again")
             return
         self._sessions.append(session.number)
+        self._scaler.session = session.number
         self._seat_everybody(dispatcher)
         self.started.set()
         await _first(self._stop, lost, self._switch)
@@ -202,8 +263,13 @@ class Manager:
             on_lost=lambda: self._session_lost(dispatcher, lost),
             snapshot=lambda: self._told,
         )
-        dispatcher.noted = self._watcher
+        dispatcher.noted = self._note if self._hub.wants_tasks else self._watcher
         return dispatcher
+
+    def _note(self, claim: Claim, settlement: Settlement) -> None:
+        if self._watcher is not None:
+            self._watcher(claim, settlement)
+        self._hub.note(claim, settlement)
 
     def _seat_everybody(self, dispatcher: Dispatcher) -> None:
         self._desk.present = dispatcher
@@ -257,9 +323,21 @@ class Manager:
     # What operators want, and what they are told.
 
     async def _tick(self) -> None:
+        ticks = 0
         while True:
             await asyncio.sleep(_TICK_SECONDS)
+            ticks += 1
             self._tell_snapshot()
+            if self._logs is not None and ticks % _PRUNE_LOGS == 0:
+                await asyncio.to_thread(self._logs.prune, self._clock.now())
+            present = self._desk.present
+            if present is not None and self._room.tight:
+                present.set_admission(self._room.admits)
+            # A wish rings; should the ring be lost, it is found a little later.
+            if ticks % _READ_ANYWAY and not (present is not None and present.rung):
+                continue
+            if present is not None:
+                present.rung = False
             try:
                 if await self._read_wishes():
                     self._staff.wish(self._wishes)
@@ -297,8 +375,27 @@ class Manager:
         )
 
     def _tell_snapshot(self) -> None:
-        told = snapshot(self._plan.target, self._staff, self._clock.now(), draining=self._draining)
+        term = self._leadership.term() or 0
+        logs = self._plan.logs.folder if self._plan.logs is not None else ""
+        told = snapshot(
+            self._plan.target, self._staff, self._clock.now(), draining=self._draining, term=term, logs=logs
+        )
         self._told = msgspec.json.encode(told).decode()
+
+    def _publish(self, event: AnyEvent) -> None:
+        self._hub.publish(event)
+
+    def _make_hub(self) -> Hub:
+        return Hub(self._plan.target, self._description.hooks, self._engine, clock=self._clock, tell=self.say)
+
+    def _present_session(self) -> int | None:
+        present = self._desk.present
+        return present.session.number if present is not None and present.session is not None else None
+
+    def _led_by(self, lead: Lead) -> None:
+        # A manager that is alone leads: nobody needs to be told.
+        if not lead.mine or lead.term > 1:
+            self.say(spoken(lead))
 
     def _policy(self, handler: str) -> Policy:
         return self._policies.get(handler) or Policy()
@@ -310,6 +407,7 @@ class Manager:
             concurrency=pool.concurrency,
             manager=host.identity((), 0).pid,
             pool=pool.name,
+            logs=self._plan.logs,
         )
 
 

@@ -24,7 +24,7 @@ class Board(Protocol):
 
     def lost(self, worker: WorkerProcess, error: TaskError | None) -> None: ...
 
-    def given_up(self, name: str, spec: PoolSpec, why: str) -> None: ...
+    def given_up(self, name: str, spec: PoolSpec, why: str, crashes: int) -> None: ...
 
     def heard(self, worker: WorkerProcess, message: ToManager) -> None: ...
 
@@ -128,7 +128,7 @@ class Place:
         self._again.clear()
         if self._wait is None:
             self.state = WorkerState.CRASHED
-            self._board.given_up(self.name, self.spec, self.why)
+            self._board.given_up(self.name, self.spec, self.why, self.crashes)
             await self._again.wait()
         elif self._wait:
             self._board.say(f"worker {self.name} is started again in {spoken(self._wait)}")

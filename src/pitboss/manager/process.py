@@ -53,6 +53,7 @@ class WorkerProcess:
         self.claims: dict[Key, Claim] = {}
         self.since: dict[Key, float] = {}
         self.draining = False
+        self.code: int | None = None
         self.broken: BrokenMessage | None = None
         # Why the manager ended it, if it did, and what that means for its tasks, if it is not a crash.
         self.sentence: TaskError | None = None
@@ -62,7 +63,10 @@ class WorkerProcess:
         self.named_blocked = False
         self.deaf_beats = 0
         self.handled = 0
-        self.memory = 0
+        # What a task needs can be seen where it ran by itself, and long enough to be measured.
+        self.learned: Callable[[str, int], None] = lambda _handler, _size: None
+        self._solo: Key | None = None
+        self.memory = self.base = self.peak = 0
         self.cpu = 0.0
         self.cpu_seconds = 0.0
         self.succeeded = 0
@@ -111,6 +115,8 @@ class WorkerProcess:
         key = claim.id, claim.token.claim
         self.claims[key] = claim
         self.since[key] = self._loop.time()
+        self._solo = key if len(self.claims) == 1 else None
+        self.base = self.peak = self.memory
         if self._channel is not None:
             self._channel.say(TaskMessage(claim))
 
@@ -120,6 +126,8 @@ class WorkerProcess:
         if claim is not None:
             del self.since[key]
             self.busy += ran
+            if self._solo == key and self.peak > self.base:
+                self.learned(claim.handler, self.peak - self.base)
             if well:
                 self.succeeded += 1
             else:
@@ -178,7 +186,7 @@ class WorkerProcess:
         # It may live on with its socket closed, and so may processes that its handlers started: nobody hears them.
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        code = await self._process.wait()
+        code = self.code = await self._process.wait()
         if self._stack_end is not None:
             os.close(self._stack_end)
             self._stack_end = None

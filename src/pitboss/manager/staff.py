@@ -21,6 +21,8 @@ class Office(Board, Overseer, Protocol):
 
     def paused(self, pool: str, paused: bool) -> None: ...
 
+    def scaled(self, pool: str, before: int, after: int, why: str) -> None: ...
+
 
 class Staffing(Protocol):
     """The part of a plan that is about workers."""
@@ -42,8 +44,10 @@ class Staff:
         *,
         make_spec: Callable[[str, PoolSpec], Spec],
         luck: Callable[[], float],
+        learn: Callable[[str, int], None],
     ) -> None:
         self._office, self._plan, self._make_spec, self._luck = office, plan, make_spec, luck
+        self._learn = learn
         self._guard = Guard()
         self.crews: dict[str, Crew] = {}
         self._gone: list[Crew] = []
@@ -156,14 +160,13 @@ class Staff:
             crew.renew((wish.generation or 0, crew.edition[1]), self._plan.drain_seconds)
         size, why = self.wanted(crew.spec)
         if size != crew.size:
-            if crew.size:
-                self._office.say(
-                    f"pool {crew.spec.name} goes from {crew.size} to {size} worker(s): {why or 'configured'}"
-                )
+            self._office.scaled(crew.spec.name, crew.size, size, why)
             crew.resize(size)
 
     def _wished(self, pool: str) -> PoolWish:
         return self._wishes.pool(pool, self._host)
 
     def _make(self, name: str, spec: PoolSpec, number: int, edition: Edition, heard: Heard) -> WorkerProcess:
-        return WorkerProcess(self._make_spec(name, spec), number, edition, spec.env, heard)
+        worker = WorkerProcess(self._make_spec(name, spec), number, edition, spec.env, heard)
+        worker.learned = self._learn
+        return worker

@@ -49,11 +49,25 @@ def family(pid: int) -> list[int]:
     return found
 
 
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def host_memory() -> int:
     """Bytes of memory that this host has; 0 where the system does not tell."""
+    return _meminfo("MemTotal:")
+
+
+def host_memory_free() -> int:
+    """Bytes that could be used without swapping."""
+    return _meminfo("MemAvailable:")
+
+
+def _meminfo(name: str) -> int:
     with suppress(OSError, ValueError):
         for line in _read("/proc/meminfo").splitlines():
-            if line.startswith("MemTotal:"):
+            if line.startswith(name):
                 return int(line.split()[1]) * 1024
     return 0
 

@@ -68,7 +68,7 @@ class Watch:
         if soft is not None and memory > soft:
             # What a parent and its children share was counted for each of them.
             memory = proportional(worker.pid) or memory
-        worker.memory = memory
+        worker.memory, worker.peak = memory, max(worker.peak, memory)
         if thorough:
             elapsed = max(0.1, self._time() - self._measured)
             worker.cpu = max(0.0, vitals.cpu_seconds - worker.cpu_seconds) / elapsed

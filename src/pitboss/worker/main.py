@@ -17,9 +17,12 @@ from typing import Any
 import msgspec
 import uvloop
 
+from pitboss.client.context import current
 from pitboss.model.duration import SECOND
 from pitboss.model.outcome import Cancelled, Completed, Outcome, Released
 from pitboss.model.task import Claim
+from pitboss.telemetry.logs.settings import LogSettings
+from pitboss.telemetry.logs.worker import set_up_worker
 from pitboss.worker.channel import Channel
 from pitboss.worker.frames import (
     AnswerMessage,
@@ -59,6 +62,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int
     manager: int
     pool: str = "default"
+    logs: LogSettings | None = None
 
 
 class Worker:
@@ -203,11 +207,18 @@ def main() -> None:
     faulthandler.register(STACK_SIGNAL, file=int(sys.argv[3]), all_threads=True)
     die_with_parent(spec.manager, end)
     app = _loaded(spec.target, end)
+    if spec.logs is not None:
+        set_up_worker(spec.logs, pool=spec.pool, worker=spec.name, current=_current_claim)
     uvloop.run(_serve(spec, app, end))
     # A thread that never returns must not keep the process: what it was doing has been settled long ago.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+def _current_claim() -> Claim | None:
+    running = current()
+    return running.task if running is not None else None
 
 
 def _loaded(target: str, end: socket.socket) -> Any:

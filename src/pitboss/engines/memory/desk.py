@@ -125,6 +125,7 @@ class Desk:
     async def wish(self, key: str, value: str | None, *, by: str | None = None) -> int:
         self.book.version += 1
         self.book.wishes[key] = Wish(key=key, value=value, version=self.book.version, by=by)
+        self.ring(["*"])
         return self.book.version
 
     async def wishes(self, since: int = 0) -> list[Wish]:

@@ -133,6 +133,7 @@ class Desk:
 
     async def wish(self, key: str, value: str | None, *, by: str | None = None) -> int:
         ((version,),) = await self._write("wish", key=key, value=value, by=by)
+        await self._write("notify", payload="*")
         found: int = version
         return found
 

@@ -87,9 +87,9 @@ def file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> str | N
 def _of_log(size: int) -> Finding:
     said = f"the write-ahead log has {spoken_size(size)}"
     if size < _LONG_LOG:
-        return fine("log", said)
+        return fine("journal", said)
     return warning(
-        "log",
+        "journal",
         said,
         why="it can be used again only when nobody reads from its beginning: some program keeps a read open",
         fix="end long reads on the file (shells, backups, viewers)",

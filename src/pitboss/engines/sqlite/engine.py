@@ -122,9 +122,11 @@ class SqliteEngine(Desk):
         return answer
 
     def _waited(self, job: Job) -> Any:
-        done = job.expected()
-        self._opened_here().writer.submit(job)
-        done.acquire()
+        writer = self._opened_here().writer
+        if not writer.serve_here(job):
+            done = job.expected()
+            writer.submit(job)
+            done.acquire()
         if job.error is not None:
             raise job.error
         return job.result

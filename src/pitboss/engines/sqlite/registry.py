@@ -71,5 +71,6 @@ def wish(act: Act, key: str, value: str | None, by: str | None) -> int:
     """The store's new version."""
     row: Any = act.one("desired_advance")
     act.run("wish_set", key, value, row[0], by)
+    act.rings.add("*")
     version: int = row[0]
     return version

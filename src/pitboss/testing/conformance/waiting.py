@@ -70,6 +70,11 @@ class Waiting:
         await bench.change("default", paused=False)
         assert await bench.store.wait(["default"], SOON)
 
+    async def test_a_wish_rings_for_who_waits_for_all_queues(self, bench: Bench) -> None:
+        await silence(bench.store)
+        await bench.store.wish("pool/mail", "{}")
+        assert await bench.store.wait(None, SOON)
+
     async def test_a_follow_up_rings(self, bench: Bench) -> None:
         claim = await bench.started()
         await silence(bench.store)

@@ -1,0 +1,94 @@
+"""What happens to workers and pools, told to everybody who wants to hear it: people, the log, the app's hooks."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from pitboss.engines.protocol import Clock
+from pitboss.manager import host
+from pitboss.manager.process import WorkerProcess
+from pitboss.model.events import AnyEvent, PoolScaled, WorkerCrashed, WorkerGivenUp, WorkerStarted
+from pitboss.model.pool import PoolSpec
+from pitboss.model.task import Claim, TaskError
+
+
+class Log(Protocol):
+    """Where facts are written down."""
+
+    def info(self, event: str, **facts: Any) -> Any: ...
+
+    def warning(self, event: str, **facts: Any) -> Any: ...
+
+
+class News:
+    """`tell` is for people, in plain words; `publish` for hooks; `log`, if there is one, for whoever looks later."""
+
+    def __init__(self, tell: Callable[[str], None], publish: Callable[[AnyEvent], None], clock: Clock) -> None:
+        self._tell, self._publish, self._clock = tell, publish, clock
+        self._host = host.name()
+        self.log: Log | None = None
+        self._told_broken: dict[str, str] = {}
+
+    def say(self, text: str) -> None:
+        self._tell(text)
+        self._write(text)
+
+    def started(self, worker: WorkerProcess, spec: PoolSpec) -> None:
+        self._tell(f"worker {worker.name} is ready (pid {worker.pid})")
+        self._write("worker started", pool=spec.name, worker=worker.name, worker_pid=worker.pid)
+        self._told_broken.pop(spec.name, None)
+        self._publish(WorkerStarted(worker=worker.name, pid=worker.pid, **self._common(spec.name)))
+
+    def ended(self, worker: WorkerProcess, error: TaskError | None, lost: list[Claim]) -> None:
+        """An end that nobody asked for is a crash; any other is a note in the log."""
+        pool = worker.spec.pool
+        if error is None or worker.spared or worker.broken is not None:
+            self._write("worker ended", pool=pool, worker=worker.name, worker_pid=worker.pid, code=worker.code)
+            return
+        text = error.message.partition(" while it ran")[0]
+        back = f"; {len(lost)} task(s) go to other workers" if lost else ""
+        # What the watch has ended, it has told already.
+        if worker.sentence is None or lost:
+            self._tell(f"{text}{back}")
+        if self.log is not None:
+            self.log.warning(
+                "worker crashed",
+                pool=pool,
+                worker=worker.name,
+                worker_pid=worker.pid,
+                code=worker.code,
+                why=text,
+                stack=worker.stack,
+                tasks=[claim.id for claim in lost],
+            )
+        event = WorkerCrashed(
+            worker=worker.name,
+            pid=worker.pid,
+            error=error,
+            code=worker.code,
+            lost=tuple(claim.id for claim in lost),
+            **self._common(pool),
+        )
+        self._publish(event)
+
+    def given_up(self, name: str, spec: PoolSpec, why: str, crashes: int) -> None:
+        # All workers of a pool have the same code: that it cannot be loaded is one fact, not one for each.
+        if self._told_broken.get(spec.name) != why:
+            self._told_broken[spec.name] = why
+            again = f"Try it again with: pitboss pools restart {spec.name}"
+            self._tell(f"worker {name} is not started again: {why}. {again}")
+        if self.log is not None:
+            self.log.warning("worker given up", pool=spec.name, worker=name, why=why, crashes=crashes)
+        self._publish(WorkerGivenUp(worker=name, why=why, crashes=crashes, **self._common(spec.name)))
+
+    def scaled(self, pool: str, before: int, after: int, why: str) -> None:
+        if before:
+            self._tell(f"pool {pool} goes from {before} to {after} worker(s): {why or 'configured'}")
+        self._write("pool scaled", pool=pool, before=before, after=after, why=why)
+        self._publish(PoolScaled(before=before, after=after, why=why, **self._common(pool)))
+
+    def _common(self, pool: str) -> dict[str, Any]:
+        return {"pool": pool, "host": self._host, "at": self._clock.now()}
+
+    def _write(self, event: str, **facts: Any) -> None:
+        if self.log is not None:
+            self.log.info(event, **facts)
