@@ -32,6 +32,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "click": ("pitboss.cli",),
     "rich": ("pitboss.cli",),
     "opentelemetry": ("pitboss.telemetry",),
+    "structlog": ("pitboss.telemetry",),
     "pydantic_settings": ("pitboss.config",),
     "yaml": ("pitboss.config",),
     **{f"pitboss.engines.{name}": (f"pitboss.engines.{name}", "pitboss.wiring") for name in ENGINES},

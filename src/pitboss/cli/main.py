@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pitboss.cli import configuring, db, dead, failures, init, queues, status, tasks, topics, up
+from pitboss.cli import configuring, db, dead, failures, init, logs, queues, status, tasks, topics, up
 from pitboss.cli.exits import Exit
 from pitboss.cli.screen import Screen
 
@@ -50,6 +50,7 @@ app = typer.Typer(
 app.command("up")(up.up)
 app.command("init")(init.init)
 app.command("status")(status.status)
+app.command("logs")(logs.logs)
 for noun, commands in (("tasks", tasks.app), ("queues", queues.app), ("dead", dead.app), ("db", db.app)):
     app.add_typer(commands, name=noun)
     if noun.endswith("s"):

@@ -1,0 +1,1 @@
+"""Facts out: what goes on, told to those who watch. Sees, and changes nothing."""

@@ -1,0 +1,193 @@
+"""Reads log files back: the last lines, all lines, or those that come, over the files set aside as over the current."""
+
+import heapq
+import os
+from collections.abc import Callable, Iterator
+from itertools import chain, groupby, islice
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import msgspec
+
+from pitboss.model.duration import SECOND, Moment
+from pitboss.telemetry.logs.files import LogFile, log_files
+from pitboss.telemetry.logs.lines import stamp
+from pitboss.telemetry.logs.settings import LEVELS
+
+_BLOCK = 256 * 1024
+_HEAD = 96
+_LOOKS = 10
+_DEFAULT_LEVEL = LEVELS["info"]
+
+# A removed file's number goes to a new one at once, so a file is known by how it begins as well.
+Key = tuple[int, int, bytes]
+
+
+class Entry(NamedTuple):
+    """A line: when, what it says, and how it is written."""
+
+    time: str
+    fields: dict[str, Any]
+    raw: bytes
+
+
+class Wanted:
+    """Which lines: from a level and a moment on, and of one task, named by its id or the beginning or end of it."""
+
+    def __init__(self, *, level: int = 0, since: Moment | None = None, task: str | None = None) -> None:
+        self._level, self.since, self._task = level, since, task
+        self._since = "" if since is None else stamp(since / SECOND)
+        self._piece = (task or "").encode()
+
+    def entry(self, raw: bytes) -> Entry | None:
+        """The line's entry; None if it is not wanted, or is no line of ours."""
+        if self._piece not in raw:
+            return None
+        try:
+            fields = msgspec.json.decode(raw)
+            entry = Entry(fields["time"], fields, raw)
+            return entry if self._fits(entry) else None
+        except (msgspec.DecodeError, KeyError, TypeError):
+            return None
+
+    def _fits(self, entry: Entry) -> bool:
+        if entry.time < self._since or LEVELS.get(entry.fields["level"], _DEFAULT_LEVEL) < self._level:
+            return False
+        if self._task is None:
+            return True
+        task = str(entry.fields.get("task_id", ""))
+        return task.startswith(self._task) or task.endswith(self._task)
+
+
+class Reader:
+    """Reads the files whose names are chosen. What `new` gives begins where the files ended when it was made."""
+
+    def __init__(self, folder: Path, chosen: Callable[[str], bool], wanted: Wanted) -> None:
+        self._folder, self._chosen, self._wanted = folder, chosen, wanted
+        self._files = self._settled()
+        self._before = {file.path: file for file in self._files}
+        self._ends = {key: _end(file) for file in self._files if (key := _key(file)) is not None}
+
+    def last(self, count: int) -> list[Entry]:
+        """The last lines of all files together, in the order of their times."""
+        found = [entry for files in self._by_name() for entry in islice(self._backward(files), count)]
+        found.sort(key=lambda entry: entry.time)
+        return found[-count:] if count else []
+
+    def all(self) -> Iterator[Entry]:
+        """All lines, in the order of their times."""
+        return heapq.merge(*(self._forward(files) for files in self._by_name()), key=lambda entry: entry.time)
+
+    def new(self) -> list[Entry]:
+        """What was written since it was asked last, in the order of its times."""
+        found: list[Entry] = []
+        for file in self._chosen_files():
+            if self._before.get(file.path) == file:
+                continue
+            key = _key(file)
+            if key is not None:
+                self._before[file.path] = file
+                found += self._read_on(file, key)
+        return sorted(found, key=lambda entry: entry.time)
+
+    def _read_on(self, file: LogFile, key: Key) -> list[Entry]:
+        start = self._ends.get(key, 0)
+        if start > file.size:
+            start = 0  # somebody emptied it
+        with _opened(file) as opened:
+            opened.seek(start)
+            data = opened.read()
+        whole, newline, _ = data.rpartition(b"\n")
+        self._ends[key] = start + len(whole) + len(newline)
+        return self._entries(iter(whole.split(b"\n")))
+
+    def _backward(self, files: list[LogFile]) -> Iterator[Entry]:
+        for file in reversed(files):
+            for raw in _lines_backward(file):
+                entry = self._wanted.entry(raw)
+                if entry is not None:
+                    yield entry
+
+    def _forward(self, files: list[LogFile]) -> Iterator[Entry]:
+        for file in files:
+            with _opened(file) as opened:
+                left = file.size
+                for raw in opened:
+                    left -= len(raw)
+                    entry = self._wanted.entry(raw.rstrip(b"\n")) if left >= 0 else None
+                    if entry is not None:
+                        yield entry
+                    if left <= 0:
+                        break
+
+    def _entries(self, lines: Iterator[bytes]) -> list[Entry]:
+        return [entry for raw in lines if (entry := self._wanted.entry(raw)) is not None]
+
+    def _by_name(self) -> list[list[LogFile]]:
+        """The files of each name, the oldest first, without those that are too old altogether."""
+        since = self._wanted.since
+        recent = [file for file in self._files if since is None or file.changed * SECOND >= since]
+        return [list(files) for _, files in groupby(recent, key=lambda file: file.name)]
+
+    def _chosen_files(self) -> list[LogFile]:
+        return [file for file in log_files(self._folder) if self._chosen(file.name)]
+
+    def _settled(self) -> list[LogFile]:
+        """The files at a moment at which none was being renamed: one that is missed would be taken for new later."""
+        found = self._chosen_files()
+        for _ in range(_LOOKS):
+            before, found = found, self._chosen_files()
+            if [(file.path, file.inode) for file in before] == [(file.path, file.inode) for file in found]:
+                break
+        return found
+
+
+def _key(file: LogFile) -> Key | None:
+    """None if the file has no line yet, or is not there any more."""
+    with _opened(file) as opened:
+        head = opened.read(_HEAD)
+    has_line = len(head) == _HEAD or b"\n" in head
+    return (file.device, file.inode, head.partition(b"\n")[0]) if has_line else None
+
+
+def _end(file: LogFile) -> int:
+    """Where the last whole line ends."""
+    if file.aside:
+        return file.size
+    with _opened(file) as opened:
+        start = file.size
+        while start > 0:
+            start = max(0, start - _BLOCK)
+            opened.seek(start)
+            found = opened.read(min(_BLOCK, file.size - start)).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+    return 0
+
+
+def _lines_backward(file: LogFile) -> Iterator[bytes]:
+    """The whole lines of a file, the last one first."""
+    rest = b""
+    position = _end(file)
+    with _opened(file) as opened:
+        while position > 0:
+            start = max(0, position - _BLOCK)
+            opened.seek(start)
+            first, *lines = (opened.read(position - start) + rest).split(b"\n")
+            yield from reversed(lines)
+            rest, position = first, start
+    yield rest
+
+
+def _opened(file: LogFile) -> BinaryIO:
+    """The file, even if it was renamed since it was seen; nothing if it is gone."""
+    renamed = (one.path for one in log_files(file.path.parent) if one.inode == file.inode)
+    for path in chain((file.path,), renamed):
+        try:
+            opened = path.open("rb")
+        except FileNotFoundError:
+            continue
+        if os.fstat(opened.fileno()).st_ino == file.inode:
+            return opened
+        opened.close()
+    return Path(os.devnull).open("rb")
