@@ -269,7 +269,8 @@ class Manager:
     def _note(self, claim: Claim, settlement: Settlement) -> None:
         if self._watcher is not None:
             self._watcher(claim, settlement)
-        self._hub.note(claim, settlement)
+        # A worker has the name of its pool and a number.
+        self._hub.note(claim, settlement, (settlement.worker or "").rpartition("-")[0])
 
     def _seat_everybody(self, dispatcher: Dispatcher) -> None:
         self._desk.present = dispatcher
