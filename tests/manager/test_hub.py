@@ -1,6 +1,7 @@
 """The event hub with a real hook process: what reaches the hooks, and what happens when they misbehave."""
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import pytest
 
 from pitboss import wiring
 from pitboss.engines.protocol import Settlement
-from pitboss.manager.hub import Hub
+from pitboss.manager.hub import Hub, Limits
 from pitboss.model.canonical import to_json
 from pitboss.model.duration import SECOND
 from pitboss.model.events import AnyEvent, TaskCompleted, TaskFailed, WorkerCrashed
@@ -21,6 +22,7 @@ from pitboss.model.outcome import Cancelled, Completed, Failed, Outcome, Release
 from pitboss.model.policy import Policy
 from pitboss.model.pool import PoolSpec
 from pitboss.model.task import Claim, TaskError, Token
+from pitboss.telemetry.logs.settings import LogSettings
 from pitboss.testing.plugin import InLoop
 from pitboss.worker.describe import described
 from tests.manager.house import alive
@@ -164,6 +166,16 @@ async def test_a_hook_that_raises_is_logged_and_harms_nobody(office: Office, cap
     assert "hook_runner.py" not in said
 
 
+async def test_what_hooks_log_stands_in_a_file_of_its_own(office: Office, tmp_path: Path) -> None:
+    hub = office.hub(logs=LogSettings(folder=str(tmp_path / "logs")))
+    hub.publish(completed(1, "raise"))
+    await office.handled(hub, 1)
+    await hub.stop()
+    (line,) = (tmp_path / "logs" / "worker-hooks.log").read_text().splitlines()
+    assert json.loads(line)["event"] == "hook completed failed on task_completed of t1"
+    assert "this hook is broken" in line
+
+
 async def test_a_hook_that_kills_its_process_loses_only_what_it_was_given(office: Office) -> None:
     hub = office.hub(rules=PoolSpec(name="hooks", concurrency=1, restart_delay=SECOND // 100))
     hub.publish(completed(0, "die"))
@@ -201,7 +213,7 @@ async def test_an_app_that_cannot_be_loaded_is_said_once_and_not_tried_again(
 
 
 async def test_where_too_many_wait_the_oldest_are_dropped_and_that_is_said_once(office: Office) -> None:
-    hub = office.unstarted(buffer=5)
+    hub = office.unstarted(limits=Limits(waiting=5))
     for number in range(12):
         hub.publish(completed(number))
     assert (hub.figures().waiting, hub.figures().dropped) == (5, 7)
@@ -271,7 +283,7 @@ async def test_hooks_can_enqueue_from_threads_and_coroutines(office: Office) -> 
 async def test_an_async_hook_that_takes_too_long_is_cancelled_and_the_others_go_on(
     office: Office, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    hub = office.hub(hook_seconds=0.3)
+    hub = office.hub(limits=Limits(seconds=0.3))
     hub.publish(failed(1, "hang"))
     hub.publish(completed(2))
     await office.handled(hub, 2)
@@ -285,7 +297,7 @@ async def test_an_async_hook_that_takes_too_long_is_cancelled_and_the_others_go_
 async def test_a_hook_that_cannot_be_ended_is_named_and_its_process_replaced(
     office: Office, capfd: pytest.CaptureFixture[str], event: AnyEvent
 ) -> None:
-    hub = office.hub(hook_seconds=0.3)
+    hub = office.hub(limits=Limits(seconds=0.3))
     hub.publish(event)
     await office.until(lambda: hub.figures().pid)
     first = hub.figures().pid

@@ -12,6 +12,8 @@ import uvloop
 
 from pitboss.model.duration import SECOND, Span
 from pitboss.model.events import AnyEvent
+from pitboss.telemetry.logs.settings import LogSettings
+from pitboss.telemetry.logs.worker import set_up_worker
 from pitboss.worker.channel import Channel
 from pitboss.worker.event_frames import EventMessage, FromHooks, HandledMessage, ToHooks, hooks_codec
 from pitboss.worker.frames import AnswerMessage, BrokenMessage, DrainMessage, HeartbeatMessage, ReadyMessage, encoded
@@ -31,6 +33,7 @@ class HooksSpec(msgspec.Struct, frozen=True, kw_only=True):
     manager: int
     concurrency: int = 8
     limit: Span = 30 * SECOND
+    logs: LogSettings | None = None
 
 
 class HookDesk:
@@ -111,6 +114,8 @@ def main() -> None:
     end = socket.socket(fileno=int(sys.argv[2]))
     die_with_parent(spec.manager, end)
     app = _loaded(spec.target, end)
+    if spec.logs is not None:
+        set_up_worker(spec.logs, pool="hooks", worker="hooks", current=lambda: None)
     uvloop.run(_serve(spec, app, end))
     # A hook that never returns must not keep the process.
     _leave(0)
