@@ -15,6 +15,8 @@ READERS = (
     ("status",),
     ("tasks", "list"),
     ("queues", "list"),
+    ("pools", "list"),
+    ("ps",),
     ("dead", "list"),
     ("db", "status"),
     ("config", "show"),
@@ -303,12 +305,14 @@ def _commands() -> list[list[str]]:
     nouns = {
         "tasks": ["list", "show", "retry", "cancel", "enqueue"],
         "queues": ["list", "pause", "resume", "limit"],
+        "pools": ["list", "scale", "restart", "pause", "resume"],
         "dead": ["list", "show", "retry", "discard"],
         "db": ["status", "upgrade", "sql"],
         "config": ["show"],
     }
     both = [[noun, verb] for noun, verbs in nouns.items() for verb in verbs]
-    return [["up"], ["init"], ["status"], ["help"], *both]
+    alone = ["up", "init", "status", "ps", "top", "stop", "drain", "doctor", "help"]
+    return [*([name] for name in alone), *both]
 
 
 def test_documents_are_one_line_each_for_a_watch_and_parse(monkeypatch: pytest.MonkeyPatch) -> None:

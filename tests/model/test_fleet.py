@@ -12,17 +12,19 @@ from pitboss.model.snapshot import CurrentTask, PoolFigures, Snapshot, WorkerFig
 
 
 def session(number: int = 1, told: Snapshot | None = None, **info: Any) -> Session:
-    about = SessionInfo(**{"host": "box1", "pid": 1, "ttl": 15 * SECOND} | info)
+    usual: dict[str, Any] = {"host": "box1", "pid": 1, "ttl": 15 * SECOND}
+    about = SessionInfo(**usual | info)
     text = msgspec.json.encode(told).decode() if told else None
     return Session(number=number, info=about, opened_at=0, expires_at=15 * SECOND, snapshot=text)
 
 
 def worker(number: int, state: WorkerState = WorkerState.IDLE, **changes: Any) -> WorkerFigures:
-    return WorkerFigures(**{"name": f"a-{number}", "pool": "a", "state": state, "pid": number} | changes)
+    return WorkerFigures(name=f"a-{number}", pool="a", state=state, pid=number, **changes)
 
 
 def place(*workers: WorkerFigures, **figures: Any) -> Any:
-    pool = PoolFigures(**{"name": "a", "wanted": len(workers)} | figures)
+    usual: dict[str, Any] = {"name": "a", "wanted": len(workers)}
+    pool = PoolFigures(**usual | figures)
     (found,) = places([managed(session(told=Snapshot(pools=(pool,), workers=workers)))])
     return found
 

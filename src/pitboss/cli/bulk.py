@@ -49,13 +49,15 @@ async def run(screen: Screen, store: "Store", act: Act, wanted: Filter, *, sure:
     return await _stepwise(screen, store, act, wanted, matched)
 
 
-def confirm(screen: Screen, question: str) -> None:
+def confirm(
+    screen: Screen, question: str, *, otherwise: str = "look at it with --dry-run, then repeat with --yes"
+) -> None:
     """Go on only if a person says yes; where nobody can answer, only `--yes` goes on."""
     if not screen.interactive:
         raise Refused(
             "this needs a yes, and nobody can be asked here",
             why="stdin is not a terminal",
-            fix="look at it with --dry-run, then repeat with --yes",
+            fix=otherwise,
         )
     if not typer.confirm(question, err=True):
         raise Refused("nothing was done", why="the answer was no")

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pitboss.model.errors import InvalidInput
@@ -18,15 +19,15 @@ class AppNotLoaded(InvalidInput):
     code = "app-not-loaded"
 
 
-def described(target: str) -> "Description":
-    """The app's description, or `AppNotLoaded` with the user's own traceback."""
+def described(target: str, *, folder: Path | None = None) -> "Description":
+    """The app's description, or `AppNotLoaded` with the user's own traceback. The folder is where modules are found."""
     import msgspec
 
     from pitboss.worker.describe import Description
 
     command = [sys.executable, "-m", "pitboss.worker.describe", target]
     try:
-        child = subprocess.run(command, stdout=subprocess.PIPE, timeout=_SECONDS, check=False)
+        child = subprocess.run(command, stdout=subprocess.PIPE, timeout=_SECONDS, check=False, cwd=folder)
     except subprocess.TimeoutExpired as error:
         raise AppNotLoaded(
             f"{target} was not imported within {_SECONDS:g} s",

@@ -9,7 +9,7 @@ from pitboss.model.canonical import from_json
 from pitboss.model.duration import SECOND
 from pitboss.model.queue import Queue
 from pitboss.model.session import Session
-from pitboss.model.snapshot import read
+from pitboss.model.snapshot import CurrentTask, PoolFigures, WorkerFigures, read
 from pitboss.model.task import Attempt, Task
 
 _MOMENTS = ("created_at", "run_at", "expires_at", "started_at", "finished_at", "ended_at", "paused_at", "opened_at")
@@ -50,8 +50,31 @@ def session_document(session: Session, *, alive: bool) -> dict[str, Any]:
         "app": told.target if told else None,
         "queues": list(told.queues) if told and told.queues is not None else None,
         "concurrency": told.concurrency if told else None,
-        "workers": msgspec.to_builtins(told.workers) if told else [],
+        "release": told.version if told else None,
+        "draining": told.draining if told else False,
+        "term": told.term or None if told else None,
+        "logs": told.logs or None if told else None,
+        "pools": [pool_document(pool) for pool in told.pools] if told else [],
+        "workers": [worker_document(worker) for worker in told.workers] if told else [],
     }
+
+
+def pool_document(pool: PoolFigures) -> dict[str, Any]:
+    return dict(msgspec.to_builtins(pool))
+
+
+def worker_document(worker: WorkerFigures) -> dict[str, Any]:
+    """A worker; what it never had is null."""
+    found = dict(msgspec.to_builtins(worker))
+    found["pid"] = worker.pid or None
+    found["started_at"], found["active_at"] = utc(worker.started_at or None), utc(worker.active_at or None)
+    found["mean"] = worker.mean / SECOND if worker.processed else None
+    found["tasks"] = [_current(task) for task in worker.tasks]
+    return found
+
+
+def _current(task: CurrentTask) -> dict[str, Any]:
+    return {"id": task.id, "handler": task.handler, "since": utc(task.since or None)}
 
 
 def _timed(values: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from enum import IntEnum
 from pitboss.model.errors import (
     InvalidInput,
     NotFound,
+    NotLeader,
     PitbossError,
     QueueFull,
     SchemaMismatch,
@@ -27,12 +28,12 @@ class Exit(IntEnum):
         return member
 
     OK = 0, "done; nothing to complain about"
-    FAILED = 1, "the operation failed (with --wait: the task failed), or something unexpected happened"
+    FAILED = 1, "the operation failed (with --wait: what was waited for failed), or something unexpected happened"
     USAGE = 2, "the command line, a setting or the app's own code cannot be used"
     UNREACHABLE = 3, "the store cannot be reached or opened"
-    NOT_FOUND = 4, "no such task, queue, handler or group"
+    NOT_FOUND = 4, "no such task, queue, handler, group, pool, host or manager"
     REFUSED = 5, "refused: a conflict, a full queue, a newer schema, or nobody confirmed"
-    UNHEALTHY = 6, "`pitboss status --check` found the store unhealthy"
+    UNHEALTHY = 6, "`pitboss status --check` found the store unhealthy, or `pitboss doctor` found a problem"
     TIMEOUT = 124, "what was waited for did not happen in time"
     INTERRUPTED = 130, "ended by Ctrl-C before it was done"
 
@@ -45,6 +46,7 @@ _BY_ERROR: tuple[tuple[type[PitbossError], Exit], ...] = (
     (QueueFull, Exit.REFUSED),
     (SchemaMismatch, Exit.REFUSED),
     (SessionLost, Exit.REFUSED),
+    (NotLeader, Exit.REFUSED),
     (TimedOutWaiting, Exit.TIMEOUT),
 )
 

@@ -8,7 +8,24 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pitboss.cli import configuring, db, dead, failures, init, logs, queues, status, tasks, topics, up
+from pitboss.cli import (
+    configuring,
+    db,
+    dead,
+    doctor,
+    failures,
+    init,
+    logs,
+    managers,
+    pools,
+    ps,
+    queues,
+    status,
+    tasks,
+    top,
+    topics,
+    up,
+)
 from pitboss.cli.exits import Exit
 from pitboss.cli.screen import Screen
 
@@ -51,7 +68,13 @@ app.command("up")(up.up)
 app.command("init")(init.init)
 app.command("status")(status.status)
 app.command("logs")(logs.logs)
-for noun, commands in (("tasks", tasks.app), ("queues", queues.app), ("dead", dead.app), ("db", db.app)):
+app.command("ps")(ps.ps)
+app.command("top")(top.top)
+app.command("stop")(managers.stop)
+app.command("drain")(managers.drain)
+app.command("doctor")(doctor.doctor)
+_NOUNS = {"tasks": tasks.app, "queues": queues.app, "pools": pools.app, "dead": dead.app, "db": db.app}
+for noun, commands in _NOUNS.items():
     app.add_typer(commands, name=noun)
     if noun.endswith("s"):
         app.add_typer(commands, name=noun[:-1], hidden=True)

@@ -26,6 +26,9 @@ PickArgument = Annotated[
 ]
 LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most so many.")]
 AllOption = Annotated[bool, typer.Option("--all", help="All of them: no filter is needed.")]
+HostOption = Annotated[str | None, typer.Option("--host", metavar="HOST", help="Only on this host.")]
+WaitOption = Annotated[bool, typer.Option("--wait", help="Wait until it is done.")]
+TimeoutOption = Annotated[str, typer.Option("--timeout", metavar="TIME", help="Wait no longer.")]
 
 
 def screen_of(context: typer.Context) -> Screen:

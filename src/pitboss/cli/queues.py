@@ -7,6 +7,7 @@ import typer
 
 from pitboss.cli.documents import queue_document
 from pitboss.cli.options import JsonOption, StoreOption, WatchOption, screen_of
+from pitboss.cli.orders import me
 from pitboss.cli.screen import Screen
 from pitboss.cli.status import QUEUE_COLUMNS, queue_row
 from pitboss.cli.store import Shown, ask, show
@@ -48,7 +49,7 @@ def pause(context: typer.Context, names: NamesArgument, store: StoreOption = Non
       pitboss queues resume mail
     """
     screen = screen_of(context)
-    change = QueueChange(paused=True, by=_me())
+    change = QueueChange(paused=True, by=me())
     for queue in ask(screen, store, lambda opened: _changed(opened, names, change)):
         running = queue.counts.get(State.RUNNING, 0)
         rest = f"; {counted(running, 'task')} still running" if running else ""
@@ -64,7 +65,7 @@ def resume(context: typer.Context, names: NamesArgument, store: StoreOption = No
       pitboss queues resume mail
     """
     screen = screen_of(context)
-    change = QueueChange(paused=False, by=_me())
+    change = QueueChange(paused=False, by=me())
     for queue in ask(screen, store, lambda opened: _changed(opened, names, change)):
         screen.note(f'queue "{queue.name}" goes on with {counted(queue.waiting, "waiting task")}')
 
@@ -148,10 +149,3 @@ def _capacity(text: str) -> int:
 def _limits_of(queue: Queue) -> str:
     limits = queue_row(queue)[-1]
     return limits or "no limits"
-
-
-def _me() -> str:
-    import getpass
-    import socket
-
-    return f"{getpass.getuser()}@{socket.gethostname()}"

@@ -9,6 +9,7 @@ from pitboss.cli.words import clean
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 DOCUMENT_VERSION = 1
 _GAP = 2
@@ -27,6 +28,17 @@ _STYLES = {
     "healthy": "green",
     "attention": "yellow",
     "unhealthy": "red",
+    "idle": "green",
+    "processing": "cyan",
+    "starting": "blue",
+    "draining": "yellow",
+    "restarting": "yellow",
+    "changing": "yellow",
+    "crashed": "red",
+    "stopped": "bright_black",
+    "ok": "green",
+    "warning": "yellow",
+    "problem": "red",
 }
 
 
@@ -90,27 +102,18 @@ class Screen:
 
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         """Rows under headings. A terminal gets what fits; a pipe gets everything."""
-        cells = [[clean(cell).replace("\n", " ") for cell in row] for row in rows]
         if self.out.is_terminal:
-            self._rich_table(columns, cells)
+            self.out.print(self.drawn(columns, rows))
         else:
-            self._plain_table(columns, cells)
+            self._plain_table(columns, _cleaned(rows))
 
-    def _plain_table(self, columns: Sequence[Column], rows: list[list[str]]) -> None:
-        titles = [column.title.upper() for column in columns]
-        widths = _widths(titles, rows)
-        for row in (titles, *rows):
-            padded = (
-                cell.rjust(width) if column.right else cell.ljust(width)
-                for cell, width, column in zip(row, widths, columns, strict=True)
-            )
-            self.line((" " * _GAP).join(padded).rstrip())
-
-    def _rich_table(self, columns: Sequence[Column], rows: list[list[str]]) -> None:
+    def drawn(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> "Table":
+        """The table as a terminal of this width shows it."""
         from rich import box
         from rich.table import Table
         from rich.text import Text
 
+        rows = _cleaned(rows)
         shown = _fitting(columns, rows, self.out.width)
         widths = _widths([column.title for column in columns], rows)
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
@@ -125,7 +128,17 @@ class Screen:
             )
         for row in rows:
             table.add_row(*(Text(row[index], style=_STYLES.get(row[index], "")) for index in shown))
-        self.out.print(table)
+        return table
+
+    def _plain_table(self, columns: Sequence[Column], rows: list[list[str]]) -> None:
+        titles = [column.title.upper() for column in columns]
+        widths = _widths(titles, rows)
+        for row in (titles, *rows):
+            padded = (
+                cell.rjust(width) if column.right else cell.ljust(width)
+                for cell, width, column in zip(row, widths, columns, strict=True)
+            )
+            self.line((" " * _GAP).join(padded).rstrip())
 
     def _console(self, *, stderr: bool) -> "Console":
         from rich.console import Console
@@ -140,6 +153,11 @@ class Screen:
         return PipedConsole(
             stderr=stderr, highlight=False, markup=False, emoji=False, no_color=None if self.color else True
         )
+
+
+def _cleaned(rows: Iterable[Sequence[str]]) -> list[list[str]]:
+    """Cells that stay on their line and command nothing."""
+    return [[clean(cell).replace("\n", " ") for cell in row] for row in rows]
 
 
 def _widths(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:

@@ -12,9 +12,9 @@ from pitboss.cli.store import Shown, settings, show
 from pitboss.cli.words import age, masked
 from pitboss.model.duration import Moment, spoken
 from pitboss.model.filter import by, parsed
+from pitboss.model.fleet import managed
 from pitboss.model.queue import Queue
 from pitboss.model.session import Session
-from pitboss.model.snapshot import read as read_snapshot
 from pitboss.model.states import State
 from pitboss.model.verdict import LATE, LATELY, Facts, Health, Verdict, verdict
 from pitboss.model.waiting import alive
@@ -99,7 +99,7 @@ async def _read(store: "Store") -> Shown:
     facts = Facts(
         queues=queues,
         managers=len(living),
-        held=await _held(store, queues),
+        held=await held_by_handler(store, queues),
         late=await store.count(parsed(f"state:pending wait:>{spoken(LATE)}")),
         completed=await store.count(parsed(f"state:completed age:<{spoken(LATELY)}")),
         failed=await store.count(parsed(f"state:failed age:<{spoken(LATELY)}")),
@@ -117,7 +117,7 @@ async def _read(store: "Store") -> Shown:
     return Shown(document, lambda screen: _draw(screen, said, following, queues, sessions, now))
 
 
-async def _held(store: "Store", queues: list[Queue]) -> dict[str, int]:
+async def held_by_handler(store: "Store", queues: list[Queue]) -> dict[str, int]:
     """Held tasks by handler, as far as a look at some of them tells."""
     total = sum(queue.counts.get(State.HELD, 0) for queue in queues)
     if not total:
@@ -158,16 +158,14 @@ def queue_row(queue: Queue) -> list[str]:
 
 
 def _manager_row(session: Session, now: Moment) -> list[str]:
-    told = read_snapshot(session.snapshot)
+    manager = managed(session)
     living = bool(alive([session], now))
-    workers = str(len(told.workers)) if told and living else ""
-    running = str(sum(worker.running for worker in told.workers)) if told and living else ""
     return [
         session.info.host,
         "alive" if living else "gone",
         str(session.info.pid),
-        workers,
-        running,
+        str(len(manager.live)) if living else "",
+        str(manager.running) if living else "",
         age(session.opened_at, now) if living else "",
-        told.target.rsplit("/", 1)[-1] if told else "",
+        manager.told.target.rsplit("/", 1)[-1],
     ]

@@ -1,6 +1,7 @@
 """Values as people read them."""
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from urllib.parse import urlsplit, urlunsplit
 
@@ -60,6 +61,13 @@ def utc(moment: Moment | None) -> str | None:
 
 def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def close_to(word: str, known: Iterable[str]) -> str | None:
+    """The one that was probably meant."""
+    import difflib
+
+    return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
 
 
 def masked(url: str) -> str:

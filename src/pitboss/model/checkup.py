@@ -189,7 +189,7 @@ def _workers(fleet: Sequence[Managed]) -> Iterator[Finding]:
             why=worker.why or "it ended by itself",
             fix="pitboss logs says what it said last",
         )
-    lives = sum(worker.pid > 0 for one in fleet for worker in one.told.workers)
+    lives = sum(len(one.live) for one in fleet)
     if fleet and not given_up and not again:
         yield fine("workers", f"{_count(lives, 'worker')} alive")
 

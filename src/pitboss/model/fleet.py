@@ -38,6 +38,10 @@ class Managed(NamedTuple):
         return self.session.expires_at - self.session.info.ttl
 
     @property
+    def live(self) -> list[WorkerFigures]:
+        return [worker for worker in self.told.workers if worker.state not in GONE]
+
+    @property
     def running(self) -> int:
         return sum(worker.running for worker in self.told.workers)
 

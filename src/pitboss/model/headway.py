@@ -77,7 +77,7 @@ def resumed(places: Sequence[Place]) -> Headway:
 def stopped(asked: Sequence[Managed], fleet: Iterable[Managed]) -> Headway:
     """Until none of these processes has a live session."""
     going = {one.process: one for one in fleet}
-    left = [_at(going[one.process]) for one in asked if one.process in going]
+    left = [_at(going[one.process], "is there still") for one in asked if one.process in going]
     return Headway(len(asked) - len(left), len(asked), _joined(left))
 
 
@@ -85,7 +85,7 @@ def drained(asked: Sequence[Managed], fleet: Iterable[Managed]) -> Headway:
     """Until each of them takes no tasks and runs none. One that has ended meanwhile is done, too."""
     going = {one.process: one for one in fleet}
     left = [
-        _at(now)
+        _at(now, "has not heard yet")
         for now in (going[one.process] for one in asked if one.process in going)
         if not now.told.draining or now.running
     ]
@@ -107,9 +107,8 @@ def _given_up(place: Place, worker: WorkerFigures) -> str:
     return f"worker {worker.name} on {place.manager.host} was given up{why}"
 
 
-def _at(manager: Managed) -> str:
-    work = doing(manager.told.workers)
-    return f"{manager.name}: {work}" if work else f"{manager.name}: {manager.running} running"
+def _at(manager: Managed, otherwise: str) -> str:
+    return f"{manager.name}: {doing(manager.told.workers) or otherwise}"
 
 
 def _joined(parts: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ async def test_an_engine_knows_its_modes_and_its_room(tmp_path: Path) -> None:
         found = {finding.check: finding for finding in await engine.diagnose(WallClock())}
     assert found["durability"].grade is Grade.OK
     assert "journal_mode=wal, synchronous=full" in found["durability"].what
-    assert {"disk", "log"} <= found.keys()
+    assert {"disk", "journal"} <= found.keys()
 
 
 @pytest.mark.parametrize(("journal", "synchronous"), [("delete", 2), ("wal", 1), ("wal", 0)])
@@ -62,4 +62,4 @@ def test_a_log_that_is_never_used_again(tmp_path: Path) -> None:
     with (tmp_path / "store.db-wal").open("wb") as log:
         log.truncate(2 * 1024**3)  # takes no room on disk
     found = {finding.check: finding for finding in diagnosis.of_file(store)}
-    assert found["log"].grade is Grade.WARNING
+    assert found["journal"].grade is Grade.WARNING

@@ -1,0 +1,262 @@
+"""`pitboss top`: pools, queues and workers, live."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import typer
+
+from pitboss.cli.options import StoreOption, screen_of
+from pitboss.cli.pools_page import pool_state
+from pitboss.cli.ps import current_task
+from pitboss.cli.rates import Meter
+from pitboss.cli.screen import Column, Screen
+from pitboss.cli.store import ask
+from pitboss.cli.words import age, counted, local, took
+from pitboss.model.duration import Moment
+from pitboss.model.fleet import Managed, Place, managers, places
+from pitboss.model.pool import spoken_size
+from pitboss.model.queue import Queue
+from pitboss.model.snapshot import WorkerFigures, WorkerState
+from pitboss.model.states import FINISHED, State
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from pitboss.wiring import Store
+
+_REFRESH_SECONDS = 1.0
+_FEW = 10
+_POOLS = (
+    Column("Pool", fills=True),
+    Column("Host"),
+    Column("State"),
+    Column("Workers", right=True),
+    Column("Running", right=True),
+    Column("Done/s", right=True),
+    Column("Mean", right=True, drop=2),
+    Column("Memory", right=True, drop=1),
+    Column("Cpu", right=True, drop=3),
+    Column("Crashes", right=True, drop=4),
+    Column("Why", drop=5),
+)
+_QUEUES = (
+    Column("Queue", fills=True),
+    Column("Pending", right=True),
+    Column("Running", right=True),
+    Column("Scheduled", right=True, drop=2),
+    Column("Failed", right=True),
+    Column("In/s", right=True),
+    Column("Done/s", right=True),
+)
+_WORKERS = (
+    Column("Worker", fills=True),
+    Column("Host"),
+    Column("State"),
+    Column("Running", right=True),
+    Column("Done/s", right=True),
+    Column("Task", drop=1),
+    Column("Up", right=True, drop=4),
+    Column("Memory", right=True, drop=2),
+    Column("Cpu", right=True, drop=3),
+    Column("Why", drop=5),
+)
+
+
+class Panel(NamedTuple):
+    """A table under a title."""
+
+    title: str
+    columns: Sequence[Column]
+    rows: list[list[str]]
+
+
+class Picture(NamedTuple):
+    """What is shown at one moment."""
+
+    headline: str
+    panels: list[Panel]
+
+
+def top(context: typer.Context, store: StoreOption = None) -> None:
+    """Watch pools, queues and workers, live; q ends it.
+
+    \b
+    Examples:
+      pitboss top
+      pitboss top > figures.txt
+
+    Where stdout is not a terminal, it prints the figures once.
+    """
+    screen = screen_of(context)
+    if not screen.out.is_terminal:
+        _print(screen, ask(screen, store, lambda opened: _look(opened, Meter())))
+        return
+    with contextlib.suppress(KeyboardInterrupt):
+        ask(screen, store, lambda opened: _live(screen, opened))
+
+
+async def _live(screen: Screen, store: "Store") -> None:
+    import asyncio
+
+    from rich.live import Live
+
+    ended = asyncio.Event()
+    meter = Meter()
+    with _keys(ended.set), Live(console=screen.out, screen=True, auto_refresh=False) as live:
+        while not ended.is_set():
+            live.update(_drawn(screen, await _look(store, meter)), refresh=True)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_REFRESH_SECONDS):
+                    await ended.wait()
+
+
+@contextlib.contextmanager
+def _keys(end: Callable[[], None]) -> Iterator[None]:
+    """Call `end` when q is pressed, if there is a keyboard."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    import asyncio
+    import termios
+    import tty
+
+    loop, keyboard = asyncio.get_running_loop(), sys.stdin.fileno()
+    before = termios.tcgetattr(keyboard)
+
+    def pressed() -> None:
+        keys = os.read(keyboard, 64)
+        if not keys or b"q" in keys.lower():
+            loop.remove_reader(keyboard)
+            end()
+
+    tty.setcbreak(keyboard)
+    loop.add_reader(keyboard, pressed)
+    try:
+        yield
+    finally:
+        loop.remove_reader(keyboard)
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+
+
+async def _look(store: "Store", meter: Meter) -> Picture:
+    from pitboss import wiring
+
+    queues, sessions = await store.queues(), await store.sessions()
+    now = wiring.SystemClock().now()
+    return picture(managers(sessions, now), queues, meter, now)
+
+
+def picture(fleet: Sequence[Managed], queues: Sequence[Queue], meter: Meter, now: Moment) -> Picture:
+    """Everything at this moment; rates are since earlier calls with the same meter."""
+    for one in fleet:
+        for worker in one.told.workers:
+            # A worker's figures are as old as its manager's last renewal.
+            meter.note(_worker_key(one, worker), one.renewed_at, worker.processed)
+    for queue in queues:
+        meter.note(("in", queue.name), now, sum(queue.counts.values()))
+        meter.note(("out", queue.name), now, sum(queue.counts.get(state, 0) for state in FINISHED))
+    found = places(fleet)
+    workers = [(one, worker) for one in fleet for worker in one.told.workers]
+    panels = [
+        Panel("Pools", _POOLS, [_pool_row(place, meter) for place in found]),
+        Panel("Queues", _QUEUES, [_queue_row(queue, meter) for queue in queues]),
+        Panel(
+            "Workers", _WORKERS, [_worker_row(one, worker, meter, now) for one, worker in sorted(workers, key=_rank)]
+        ),
+    ]
+    return Picture(_headline(fleet, queues, now), [panel for panel in panels if panel.rows])
+
+
+def _headline(fleet: Sequence[Managed], queues: Sequence[Queue], now: Moment) -> str:
+    waiting = sum(queue.waiting for queue in queues)
+    failed = sum(queue.counts.get(State.FAILED, 0) for queue in queues)
+    workers = sum(len(one.live) for one in fleet)
+    parts = (
+        local(now)[11:19],
+        counted(len(fleet), "manager"),
+        counted(workers, "worker"),
+        f"{sum(one.running for one in fleet):,} running",
+        f"{waiting:,} waiting",
+        f"{failed:,} failed",
+    )
+    return " · ".join(parts)
+
+
+def _pool_row(place: Place, meter: Meter) -> list[str]:
+    workers = place.live
+    rates = [meter.rate(_worker_key(place.manager, worker)) for worker in workers]
+    done = sum(worker.processed for worker in workers)
+    mean = sum(worker.mean * worker.processed for worker in workers) // done if done else None
+    return [
+        place.pool.name,
+        place.manager.host,
+        pool_state(place),
+        f"{len(place.ready)}/{place.pool.wanted}",
+        f"{place.running:,}",
+        _per_second(sum(rate for rate in rates if rate is not None) if any(r is not None for r in rates) else None),
+        took(mean),
+        spoken_size(memory) if (memory := sum(worker.rss for worker in workers)) else "",
+        f"{sum(worker.cpu for worker in workers):.2f}",
+        str(sum(worker.crashes for worker in place.workers)),
+        place.pool.why,
+    ]
+
+
+def _queue_row(queue: Queue, meter: Meter) -> list[str]:
+    name = f"{queue.name} (paused)" if queue.paused else queue.name
+    shown = (State.PENDING, State.RUNNING, State.SCHEDULED, State.FAILED)
+    rates = [_per_second(meter.rate((way, queue.name))) for way in ("in", "out")]
+    return [name, *(f"{queue.counts.get(state, 0):,}" for state in shown), *rates]
+
+
+def _worker_row(manager: Managed, worker: WorkerFigures, meter: Meter, now: Moment) -> list[str]:
+    lives = bool(worker.pid)
+    return [
+        worker.name,
+        manager.host,
+        worker.state,
+        str(worker.running),
+        _per_second(meter.rate(_worker_key(manager, worker))) if lives else "",
+        current_task(worker, now),
+        age(worker.started_at, now) if lives and worker.started_at else "",
+        spoken_size(worker.rss) if worker.rss else "",
+        f"{worker.cpu:.2f}" if lives else "",
+        worker.why,
+    ]
+
+
+def _rank(row: tuple[Managed, WorkerFigures]) -> tuple[bool, float]:
+    """Trouble first, then who uses most: a screen may have room for a few only."""
+    _, worker = row
+    trouble = worker.state in (WorkerState.CRASHED, WorkerState.RESTARTING) or bool(worker.why)
+    return not trouble, -worker.cpu
+
+
+def _worker_key(manager: Managed, worker: WorkerFigures) -> tuple[int, str, int]:
+    return manager.number, worker.name, worker.pid
+
+
+def _per_second(rate: float | None) -> str:
+    if rate is None:
+        return ""
+    return f"{rate:.1f}" if 0 < rate < _FEW else f"{rate:,.0f}"
+
+
+def _drawn(screen: Screen, shown: Picture) -> "RenderableType":
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[RenderableType] = [Text(f"{shown.headline} · q ends", style="reverse", no_wrap=True)]
+    for panel in shown.panels:
+        parts += [Text(), Text(panel.title, style="bold"), screen.drawn(panel.columns, panel.rows)]
+    return Group(*parts)
+
+
+def _print(screen: Screen, shown: Picture) -> None:
+    screen.line(shown.headline)
+    for panel in shown.panels:
+        screen.heading(panel.title)
+        screen.table(panel.columns, panel.rows)
