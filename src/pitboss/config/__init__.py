@@ -5,7 +5,7 @@ working folder upward. Paths in it are relative to its folder. `code` is what a 
 `app.pool(...)`.
 """
 
-from pitboss.config.environment import inherited
+from pitboss.config.environment import ServiceManager, inherited, service_manager
 from pitboss.config.layers import Layer, flat, variable
 from pitboss.config.loading import Loaded, load, loaded
 from pitboss.config.pools import pools
@@ -16,11 +16,13 @@ __all__ = [
     "Layer",
     "Loaded",
     "RetentionSettings",
+    "ServiceManager",
     "Settings",
     "flat",
     "inherited",
     "load",
     "loaded",
     "pools",
+    "service_manager",
     "variable",
 ]

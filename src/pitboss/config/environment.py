@@ -11,6 +11,7 @@ from pydantic_settings import EnvSettingsSource
 
 from pitboss.config.layers import POOLS, PREFIX, Layer, flat, variable
 from pitboss.config.settings import SingleSettings
+from pitboss.model.duration import Span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.pool_keys import KEYS, same_pool
 
@@ -41,6 +42,21 @@ def working_folder() -> Path:
 def inherited() -> dict[str, str]:
     """All variables, to hand on to a child process."""
     return dict(os.environ)
+
+
+class ServiceManager(NamedTuple):
+    """What systemd tells a service of its own: where it listens, and within what time it wants a sign of life."""
+
+    address: str | None = None
+    watchdog: Span | None = None
+
+
+def service_manager() -> ServiceManager:
+    """Empty where no service manager waits for this very process."""
+    address, usec, pid = (os.environ.get(name) for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"))
+    meant = pid in (None, "", str(os.getpid()))
+    watchdog = int(usec) if usec and usec.isdecimal() and meant else 0
+    return ServiceManager(address or None, watchdog or None)
 
 
 def environment_layer(pools: Collection[str]) -> Layer:
