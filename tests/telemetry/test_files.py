@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from pitboss.model.duration import SECOND
+from pitboss.telemetry.logs import files
 from pitboss.telemetry.logs.files import Appender, log_files, prune_logs, worker_file
 
 NOW = 1_700_000_000.0
@@ -19,6 +20,7 @@ DAY = 86_400
 WRITER = """
 import sys
 from pathlib import Path
+from pitboss.telemetry.logs import files
 from pitboss.telemetry.logs.files import Appender
 from pitboss.telemetry.logs.lines import encoded, stamp
 path, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
@@ -108,6 +110,22 @@ def test_a_line_on_its_way_lands_in_the_file_set_aside(tmp_path: Path, monkeypat
     assert [[line[0] for line in lines] for lines in contents(tmp_path)] == [["s", "t"], ["q"]]
 
 
+def test_a_file_that_another_has_just_begun_is_not_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = worker_file(tmp_path, "a-1")
+    slow, quick = appender(path), appender(path)
+    slow.write(b"s" * 90 + b"\n", NOW)
+    locked = files._locked
+
+    def overtaken(lock: int) -> bool:
+        monkeypatch.setattr(files, "_locked", locked)
+        quick.write(b"q" * 20 + b"\n", NOW + 1)
+        return locked(lock)
+
+    monkeypatch.setattr(files, "_locked", overtaken)
+    slow.write(b"t" * 20 + b"\n", NOW + 1)
+    assert [[line[0] for line in lines] for lines in contents(tmp_path)] == [["s"], ["q", "t"]]
+
+
 def test_nobody_waits_for_one_who_is_just_at_it(tmp_path: Path) -> None:
     out = appender(worker_file(tmp_path, "a-1"))
     out.write(b"x" * 90 + b"\n", NOW)
@@ -166,9 +184,9 @@ def test_processes_that_write_to_one_file_lose_and_tear_nothing(tmp_path: Path) 
         writer.stdin.write(b".")
         writer.stdin.close()
     assert [writer.wait(60) for writer in writers] == [0, 0, 0]
-    files = [[msgspec.json.decode(line)["event"] for line in lines] for lines in contents(tmp_path)]
-    events = [event for lines in files for event in lines]
-    assert len(files) > 40
+    found = [[msgspec.json.decode(line)["event"] for line in lines] for lines in contents(tmp_path)]
+    events = [event for lines in found for event in lines]
+    assert len(found) > 40
     assert len(events) == len(set(events)) == 3 * count
 
 

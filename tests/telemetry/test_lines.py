@@ -142,5 +142,7 @@ def test_times_sort_as_text() -> None:
 def test_a_person_reads_it_in_one_line() -> None:
     text = as_text(line("got it", size=5), "12:00:00")
     assert text == "12:00:00 download-1 INFO    shop: got it size=5  [fetch 0123456789ab #2]"
-    told = LineMaker({}, lambda: None, pid="manager_pid").fields(record("crashed", worker="a-1", pid=9))
+    told = LineMaker({}, lambda: None, pid="manager_pid").fields(record("crashed", worker="a-1", pid=9, why=""))
     assert as_text(told, "12:00:00") == "12:00:00 manager INFO    crashed worker=a-1 pid=9"
+    told["where"] = "File a\nFile b\n"
+    assert as_text(told, "12:00:00").splitlines()[1:] == ["File a", "File b"]

@@ -105,12 +105,17 @@ def as_text(fields: Mapping[str, Any], at: str, *, width: int = 0) -> str:
     """A line for a person, without its traceback. `width` is what the widest name takes, where there are several."""
     level = str(fields.get("level", "")).upper()
     if "manager_pid" in fields:
-        rest = _facts({key: value for key, value in fields.items() if key not in _OF_MANAGERS})
+        rest = _facts(_told_of(fields, _OF_MANAGERS))
         return f"{at} {'manager':<{width}} {level:<7} {fields.get('event')}{rest}"
-    rest = _facts({key: value for key, value in fields.items() if key not in _OF_WORKERS})
+    rest = _facts(_told_of(fields, _OF_WORKERS))
     text = f"{at} {fields.get('worker', ''):<{width}} {level:<7} {fields.get('logger')}: {fields.get('event')}{rest}"
     task = fields.get("task_id")
     return f"{text}  [{fields.get('handler')} {str(task)[-_ID_END:]} #{fields.get('attempt')}]" if task else text
+
+
+def _told_of(fields: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """The facts among the fields; one that is empty tells a person nothing."""
+    return {key: value for key, value in fields.items() if key not in known and value not in (None, "", [])}
 
 
 def _told(record: logging.LogRecord) -> tuple[str, dict[str, Any]]:
@@ -154,6 +159,8 @@ def _facts(facts: Mapping[str, Any]) -> str:
 
 def _shown(value: Any) -> str:
     text = str(_plain(value))
+    if "\n" in text:
+        return f"\n{text.rstrip()}"
     return repr(text) if " " in text and isinstance(value, str) else text
 
 
