@@ -39,7 +39,6 @@ class HookProcess:
         self.condemned = False
         self.broken: BrokenMessage | None = None
         self.in_flight = 0
-        self._window = 2 * spec.concurrency
         self.gone = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._heard_at = self._loop.time()
@@ -51,8 +50,10 @@ class HookProcess:
         return self._process.pid if self._process else 0
 
     @property
-    def has_room(self) -> bool:
-        return self.ready and not self.draining and self.in_flight < self._window
+    def room(self) -> int:
+        """How many events it can take now: none, or so many at a time that a frame is worth its cost."""
+        busy = self.in_flight > self._spec.concurrency
+        return 0 if busy or self.draining or not self.ready else 2 * self._spec.concurrency - self.in_flight
 
     @property
     def silence(self) -> float:

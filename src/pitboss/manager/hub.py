@@ -269,8 +269,9 @@ class Hub:
         process = self._process
         if process is None:
             return
-        while self._waiting and process.has_room:
-            process.give(self._waiting.popleft())
+        if self._waiting:
+            for _ in range(min(process.room, len(self._waiting))):
+                process.give(self._waiting.popleft())
         if not self._waiting and not process.in_flight:
             self._settled.set()
 
