@@ -219,6 +219,26 @@ def test_too_few_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
     assert one["fix"].startswith("ulimit -n 528")
 
 
+def test_the_log_folder_of_the_settings(folder: Path) -> None:
+    put(new())
+    assert found(pitboss("doctor", "--json"), "logs") == []
+    (folder / "logs").mkdir()
+    assert [one["grade"] for one in found(pitboss("doctor", "--json"), "logs")] == ["ok"]
+
+
+def test_pools_beyond_the_memory_or_without_a_queue(folder: Path) -> None:
+    put(new())
+    (folder / "app.py").write_text(APP.format(store=""))
+    (folder / "pitboss.toml").write_text(
+        'app = "app.py"\nhost_memory = "8GB"\n[pools.a]\nworkers = 9\nmemory = "1GB"\n'
+    )
+    (one,) = found(pitboss("doctor", "--json"), "memory", "problem")
+    assert "9.0 GB of 8.0 GB" in one["what"]
+    (folder / "pitboss.toml").write_text('app = "app.py"\n[pools.a]\nqueues = ["other"]\n')
+    (one,) = found(pitboss("doctor", "--json"), "pools", "problem")
+    assert 'no pool serves the queue "default"' in one["what"]
+
+
 def test_the_log_folder_of_this_hosts_managers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manager(snapshot(worker(), logs=str(folder)), host=socket.gethostname())
     manager(snapshot(worker(), logs="/nowhere"), host="elsewhere", pid=2)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pitboss.cli.words import counted, masked
@@ -65,10 +66,11 @@ def of_host(found: "Loaded", description: "Description | None") -> list[Finding]
     import resource
 
     from pitboss import config
+    from pitboss.cli.staffing import staffed
     from pitboss.manager.vitals import host_memory
 
     try:
-        pools = config.pools(found.settings, description.pools if description else ())
+        pools = staffed(found, description) if description else config.pools(found.settings)
     except PitbossError as error:
         return [_refused("pools", error)]
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -77,11 +79,12 @@ def of_host(found: "Loaded", description: "Description | None") -> list[Finding]
     return [checkup.files(limit, workers), *checkup.memory(pools, found.settings.host_memory or host_memory())]
 
 
-async def of_store(url: str, release: str) -> list[Finding]:
+async def of_store(found: "Loaded", release: str) -> list[Finding]:
     """Everything that the store can tell, within a time limit."""
+    url = found.settings.store
     try:
         async with asyncio.timeout(_SECONDS):
-            return await _of_store(url, release)
+            return await _of_store(found, release)
     except PitbossError as error:
         return [_refused("store", error)]
     except TimeoutError:
@@ -95,16 +98,17 @@ async def of_store(url: str, release: str) -> list[Finding]:
         ]
 
 
-async def _of_store(url: str, release: str) -> list[Finding]:
+async def _of_store(found: "Loaded", release: str) -> list[Finding]:
     from pitboss.cli.store import opened
 
+    url = found.settings.store
     schema = await _of_schema(url)
     if schema is not None and schema.grade is not Grade.OK:
         return [schema]
     engine = await opened(url, create=False)
     try:
         about = fine("store", f"{masked(url)} opens")
-        return [about, *([schema] if schema else await _own_schema(engine)), *await _inside(engine, release)]
+        return [about, *([schema] if schema else await _own_schema(engine)), *await _inside(engine, found, release)]
     finally:
         await engine.close()
 
@@ -142,7 +146,7 @@ def _schema(have: int, want: int) -> Finding:
     return problem("schema", said, why=why, fix="pitboss db upgrade; a manager does the same when it starts")
 
 
-async def _inside(engine: "Store", release: str) -> list[Finding]:
+async def _inside(engine: "Store", settings: "Loaded", release: str) -> list[Finding]:
     from pitboss import wiring
     from pitboss.cli.status import held_by_handler
     from pitboss.engines.protocol import Diagnosis
@@ -158,16 +162,18 @@ async def _inside(engine: "Store", release: str) -> list[Finding]:
         release=release,
     )
     now = clock.now()
-    return [*found, *checkup.of_store(scene, now), *_logs(managers(sessions, now))]
+    return [*found, *checkup.of_store(scene, now), *_logs(managers(sessions, now), settings.settings.logs)]
 
 
-def _logs(fleet: Sequence[Managed]) -> list[Finding]:
-    """Room in the log folders of this host's managers: those of others are not for us to see."""
+def _logs(fleet: Sequence[Managed], usual: str) -> list[Finding]:
+    """Room in the log folders of this host's managers: those of others are not for us to see. If none tells, in the one
+    that the settings name, once somebody has logged there."""
     import shutil
     import socket
 
+    told = {one.told.logs for one in fleet if one.told.logs and one.host == socket.gethostname()}
     found = []
-    for folder in sorted({one.told.logs for one in fleet if one.told.logs and one.host == socket.gethostname()}):
+    for folder in sorted(told) or [usual] * Path(usual).is_dir():
         try:
             usage = shutil.disk_usage(folder)
         except OSError as error:

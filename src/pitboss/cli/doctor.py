@@ -45,7 +45,7 @@ def _findings(store: str | None) -> list[Finding]:
     found, findings = checks.of_settings(store)
     if found is None:
         return findings
-    inside = asyncio.run(checks.of_store(found.settings.store, metadata.version("pitboss")))
+    inside = asyncio.run(checks.of_store(found, metadata.version("pitboss")))
     description, about = checks.of_app(found)
     return [*findings, *about, *checks.of_host(found, description), *inside]
 
