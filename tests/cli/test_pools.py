@@ -52,7 +52,7 @@ def test_scale_says_what_it_was_and_what_it_will_be() -> None:
     assert answer.out == ""
     assert wishes() == {"pool/download": {"size": 4}}
     back = pitboss("pools", "scale", "download", "auto")
-    assert "1 worker → 1 to 3, as the load wants" in back.err
+    assert "4 workers → 1 to 3, as the load wants" in back.err
     assert wishes() == {}
 
 
@@ -118,6 +118,19 @@ def test_a_generation_only_grows() -> None:
 def test_pause_tells_what_still_runs() -> None:
     manager(snapshot(busy(tasks=3)))
     assert "running → paused; 3 tasks still running" in pitboss("pools", "pause", "download").err
+
+
+def test_what_was_ordered_last_counts_before_the_manager_has_told_it() -> None:
+    manager(snapshot(worker()))
+    pitboss("pools", "scale", "download", "3")
+    assert ": 3 workers → 2 workers" in pitboss("pools", "scale", "download", "2").err
+    assert ": 2 workers already" in pitboss("pools", "scale", "download", "2").err
+    pitboss("pools", "pause", "download")
+    assert ": paused already" in pitboss("pools", "pause", "download").err
+    assert ": paused → running" in pitboss("pools", "resume", "download").err
+    assert ": running already" in pitboss("pools", "resume", "download").err
+    pitboss("pools", "restart", "download")
+    assert "of generation 1 → generation 2" in pitboss("pools", "restart", "download").err
 
 
 @pytest.mark.parametrize("verb", [["scale", "downlaod", "2"], ["restart", "downlaod"], ["pause", "downlaod"]])

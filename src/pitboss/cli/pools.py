@@ -101,7 +101,7 @@ def scale(
         scope = await scope_of(opened, name, host)
         overruled = await scope.order(opened, size=wanted)
         for place in scope.places:
-            _tell(screen, place, counted(place.pool.wanted, "worker"), _aim(place, wanted, scope))
+            _tell(screen, place, counted(scope.before(place).size or 0, "worker"), *_aim(place, wanted, scope))
         _tell_rest(screen, scope, "as configured" if wanted is None else counted(wanted, "worker"), overruled)
         if wait and wanted is not None:
             await _arrived(screen, opened, scope, f"scaling {name}", partial(headway.scaled, size=wanted), limit)
@@ -132,7 +132,7 @@ def restart(
         generation = headway.next_generation(scope.places, scope.generations())
         await order(opened, scope.key, scope.written(scope.key), generation=generation)
         for place in scope.places:
-            was = f"{counted(len(place.live), 'worker')} of generation {place.pool.generation}"
+            was = f"{counted(len(place.live), 'worker')} of generation {scope.before(place).generation}"
             _tell(screen, place, was, f"generation {generation}")
         _tell_rest(screen, scope, f"generation {generation}")
         if wait:
@@ -192,7 +192,7 @@ def _set_paused(
         overruled = await scope.order(opened, paused=True if paused else False if differs else None)
         for place in scope.places:
             rest = f"; {counted(place.running, 'task')} still running" if paused and place.running else ""
-            _tell(screen, place, "paused" if place.pool.paused else "running", aim + rest)
+            _tell(screen, place, "paused" if scope.before(place).paused else "running", aim, rest)
         _tell_rest(screen, scope, aim, overruled)
         if limit is not None:
             what, arrival = ("pausing", headway.paused) if paused else ("resuming", headway.resumed)
@@ -222,20 +222,21 @@ def _size(text: str) -> int | None:
     return number
 
 
-def _aim(place: Place, wanted: int | None, scope: Scope) -> str:
+def _aim(place: Place, wanted: int | None, scope: Scope) -> tuple[str, str]:
+    """What it will be, and what is to be said about that."""
     least, most = place.pool.least, place.pool.most
     configured = str(least) if least == most else f"{least} to {most}, as the load wants"
     if wanted is not None:
-        outside = "" if least <= wanted <= most else f" (configured: {configured})"
-        return f"{counted(wanted, 'worker')}{outside}"
+        return counted(wanted, "worker"), "" if least <= wanted <= most else f" (configured: {configured})"
     everywhere = scope.everywhere.get("size")
     if scope.host is not None and everywhere is not None:
-        return f"{counted(everywhere, 'worker')}, as on every host"
-    return f"{configured}, as configured" if least == most else configured
+        return counted(everywhere, "worker"), ", as on every host"
+    return (f"{configured}, as configured" if least == most else configured), ""
 
 
-def _tell(screen: Screen, place: Place, was: str, aim: str) -> None:
-    screen.note(f'pool "{place.pool.name}" on {place.manager.name}: {was} → {aim}')
+def _tell(screen: Screen, place: Place, was: str, aim: str, rest: str = "") -> None:
+    change = f"{was} already" if was == aim else f"{was} → {aim}"
+    screen.note(f'pool "{place.pool.name}" on {place.manager.name}: {change}{rest}')
 
 
 def _tell_rest(screen: Screen, scope: Scope, aim: str, overruled: Sequence[str] = ()) -> None:

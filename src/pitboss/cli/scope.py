@@ -7,7 +7,7 @@ from pitboss.cli.words import close_to
 from pitboss.model.errors import NotFound
 from pitboss.model.fleet import Managed, Place, managers, places
 from pitboss.model.queue import checked_name
-from pitboss.model.wishes import pool_key
+from pitboss.model.wishes import PoolWish, Wishes, pool_key
 
 if TYPE_CHECKING:
     from pitboss.wiring import Store
@@ -20,6 +20,16 @@ class Scope(NamedTuple):
     host: str | None
     places: list[Place]
     wishes: dict[str, dict[str, Any]]
+    sense: Wishes
+
+    def before(self, place: Place) -> PoolWish:
+        """How it was until now: what was wished last, else what the manager tells, which may be seconds old."""
+        wish = self.sense.pool(self.name, place.manager.host)
+        return PoolWish(
+            size=place.pool.wanted if wish.size is None else wish.size,
+            generation=max(place.pool.generation, wish.generation or 0),
+            paused=place.pool.paused if wish.paused is None else wish.paused,
+        )
 
     @property
     def key(self) -> str:
@@ -60,10 +70,10 @@ async def scope_of(store: "Store", name: str, host: str | None) -> Scope:
     """The pool of this name; `NotFound` if nobody runs it and nobody wished anything of it."""
     checked_name(name, "pool")
     fleet = await fleet_of(store)
-    written = (await wished(store)).written
+    written, sense = await wished(store)
     # The name ends at the @: no pool's name has one.
     wishes = {key: wish for key, wish in written.items() if key.partition("@")[0] == pool_key(name)}
-    scope = Scope(name, host, places(fleet, name, host), wishes)
+    scope = Scope(name, host, places(fleet, name, host), wishes, sense)
     if not scope.places and not (scope.key in wishes or (host is None and wishes)):
         raise _nobody_runs(scope, fleet)
     return scope
