@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.manager.house import House
+from tests.manager.house import TROUBLE, House
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -21,6 +21,16 @@ def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
 @pytest.fixture
 def lite_house(tmp_path: Path) -> Iterator[House]:
     house = House(f"sqlite:///{tmp_path}/shop.db", tmp_path)
+    try:
+        yield house
+    finally:
+        house.close()
+
+
+@pytest.fixture
+def troubled(tmp_path: Path) -> Iterator[House]:
+    """A house whose app has handlers that do what supervisors fear."""
+    house = House(f"sqlite:///{tmp_path}/shop.db", tmp_path, TROUBLE)
     try:
         yield house
     finally:

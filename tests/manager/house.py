@@ -23,11 +23,12 @@ from pitboss.model.ids import IdMaker
 from pitboss.model.pool import PoolSpec
 from pitboss.model.snapshot import Snapshot, WorkerFigures, read
 from pitboss.model.states import State
-from pitboss.model.task import NewTask, Task
+from pitboss.model.task import Attempt, NewTask, Task
 from pitboss.model.wishes import PoolWish, pool_key
 from pitboss.worker.describe import described
 
 TARGET = str(Path(__file__).with_name("shop.py"))
+TROUBLE = str(Path(__file__).with_name("trouble.py"))
 
 
 def pool(name: str = "default", *, workers: int = 2, **settings: Any) -> PoolSpec:
@@ -100,15 +101,15 @@ class ManagerProcess:
 class House:
     """Puts tasks, starts managers, waits, and reads the ledger."""
 
-    def __init__(self, url: str, folder: Path) -> None:
-        self.url, self.traces = url, folder / "traces"
+    def __init__(self, url: str, folder: Path, target: str = TARGET) -> None:
+        self.url, self.traces, self.target = url, folder / "traces", target
         self.managers: list[ManagerProcess] = []
         self._new_id = IdMaker(wiring.SystemClock().now, wiring.randbits())
         self._runner = asyncio.Runner()
         self.engine = wiring.make_engine(url)
         self.do(self.engine.open())
         os.environ.setdefault("TRACES", str(self.traces))
-        self.do(self.engine.register(described(TARGET).handlers))
+        self.do(self.engine.register(described(target).handlers))
 
     def do(self, work: Any) -> Any:
         return self._runner.run(work)
@@ -124,12 +125,12 @@ class House:
         workers: int = 2,
         concurrency: int = 8,
         ttl: str = "15s",
-        target: str = TARGET,
+        target: str | None = None,
         drain_seconds: float = 20,
     ) -> ManagerProcess:
         """One with these pools, or with one pool of so many workers."""
         plan = Plan(
-            target=target,
+            target=target or self.target,
             pools=pools or (pool(workers=workers, concurrency=concurrency),),
             ttl=span(ttl),
             drain_seconds=drain_seconds,
@@ -147,9 +148,9 @@ class House:
     def workers(self, pool: str | None = None) -> list[WorkerFigures]:
         return [worker for told in self.snapshots() for worker in told.workers if pool in (None, worker.pool)]
 
-    def wish(self, name: str, **wanted: Any) -> None:
-        """What an operator wants of a pool."""
-        self.do(self.engine.wish(pool_key(name), msgspec.json.encode(PoolWish(**wanted)).decode(), by="test"))
+    def wish(self, name: str, host: str | None = None, **wanted: Any) -> None:
+        """What an operator wants of a pool, on every host or on one."""
+        self.do(self.engine.wish(pool_key(name, host), msgspec.json.encode(PoolWish(**wanted)).decode(), by="test"))
 
     def tasks(self) -> list[Task]:
         return list(self.do(self.engine.find(EVERYTHING, limit=1_000_000, oldest_first=True)).tasks)
@@ -158,6 +159,9 @@ class House:
         (found,) = self.do(self.engine.get([task]))
         assert found is not None
         return found
+
+    def attempts(self, task: str) -> list[Attempt]:
+        return list(self.do(self.engine.attempts(task)))
 
     def counts(self) -> dict[State, int]:
         totals: dict[State, int] = {}

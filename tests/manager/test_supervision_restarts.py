@@ -1,0 +1,133 @@
+"""Workers that cannot live: crash loops, code that cannot be loaded, successors that do not start."""
+
+from pathlib import Path
+
+from pitboss.model.duration import SECOND
+from pitboss.model.snapshot import WorkerState
+from pitboss.model.states import State
+from tests.manager.house import House, ManagerProcess, alive, pool
+
+APP = """
+import asyncio
+from pitboss import App
+from tests.manager.shop import trace
+
+app = App()
+
+@app.task
+async def quick(number: int = 0) -> int:
+    trace("quick")
+    return number
+
+@app.task
+async def slow(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+"""
+BROKEN = "import no_such_module_here\n" + APP
+
+
+def states(house: House, name: str | None = None) -> list[WorkerState]:
+    return [worker.state for worker in house.workers(name)]
+
+
+def all_completed(house: House, ids: list[str]) -> bool:
+    return all(house.task(one).state is State.COMPLETED for one in ids)
+
+
+def lines(manager: ManagerProcess, text: str) -> list[str]:
+    return [line for line in manager.lines if text in line]
+
+
+def test_a_pool_in_a_crash_loop_is_given_up_and_its_neighbour_works_on(troubled: House, tmp_path: Path) -> None:
+    house, death = troubled, tmp_path / "death"
+    death.touch()
+    manager = house.manager(
+        pool(
+            "loop",
+            workers=1,
+            queues=("loop",),
+            restart_delay=SECOND // 10,
+            max_restarts=3,
+            env={"DIES_IF": str(death)},
+        ),
+        pool("steady", workers=1, queues=("default",)),
+        ttl="1500ms",
+    )
+    waiting = house.put("quick", 3, queue="loop")
+    ids = house.put("quick", 200)
+    house.until(lambda: states(house, "loop") == [WorkerState.CRASHED], what="the pool is given up")
+    (given_up,) = house.workers("loop")
+    assert (given_up.crashes, given_up.pid) == (4, 0)
+    assert given_up.why == f"it crashed 4 times; 3 restarts are allowed; the last time: {_last(manager)}"
+    (told,) = lines(manager, "loop-1 is not started again")
+    assert told.endswith("Try it again with: pitboss pools restart loop")
+    assert [line.rpartition(" in ")[2] for line in lines(manager, "loop-1 is started again in")] == [
+        "100ms",
+        "200ms",
+        "400ms",
+    ]
+    house.until(lambda: all_completed(house, ids))
+    (steady,) = house.workers("steady")
+    assert steady.crashes == 0
+    assert {house.task(one).state for one in waiting} == {State.PENDING}
+    death.unlink()
+    house.wish("loop", generation=1)
+    house.until(lambda: all_completed(house, waiting), what="the pool lives again")
+    assert {house.task(one).attempts for one in waiting} == {1}
+    assert house.workers("steady")[0].pid == steady.pid
+    assert manager.end() == 0
+
+
+def _last(manager: ManagerProcess) -> str:
+    return [line for line in manager.lines if line.startswith("worker loop-1 (pid")][-1]
+
+
+def test_code_that_no_longer_loads_gives_one_message_and_no_loop(lite_house: House, tmp_path: Path) -> None:
+    house, code = lite_house, tmp_path / "app_of_today.py"
+    code.write_text(APP)
+    manager = house.manager(pool(workers=2, concurrency=2), target=str(code), ttl="1500ms")
+    house.until(lambda: manager.said("default-1 is ready") and manager.said("default-2 is ready"))
+    code.write_text(BROKEN)
+    victim, survivor = manager.workers()
+    victim.kill()
+    house.until(lambda: WorkerState.CRASHED in states(house))
+    (told,) = lines(manager, "is not started again")
+    assert "the app cannot be loaded: ModuleNotFoundError: No module named 'no_such_module_here'" in told
+    assert sorted(states(house)) == [WorkerState.CRASHED, WorkerState.IDLE]
+
+    house.wish("default", generation=1)
+    house.until(lambda: manager.said("pool default keeps its present workers: the new ones do not start"))
+    assert alive(survivor.pid)
+    ids = house.put("quick", 20)
+    house.until(lambda: all_completed(house, ids))
+    assert {line[3] for line in house.traced("quick")} == {str(survivor.pid)}
+
+    code.write_text(APP)
+    house.wish("default", generation=2)
+    house.until(lambda: states(house) == [WorkerState.IDLE] * 2 and not alive(survivor.pid))
+    assert {worker.generation for worker in house.workers()} == {2}
+    ids = house.put("quick", 20)
+    house.until(lambda: all_completed(house, ids))
+    assert {task.attempts for task in house.tasks()} == {1}
+    assert manager.end() == 0
+
+
+def test_a_worn_worker_whose_successor_does_not_start_works_on_without_a_loop(
+    lite_house: House, tmp_path: Path
+) -> None:
+    house, code = lite_house, tmp_path / "app_of_today.py"
+    code.write_text(APP)
+    spec = pool(workers=1, concurrency=1, max_tasks_per_worker=1, restart_delay=2 * SECOND)
+    manager = house.manager(spec, target=str(code))
+    house.until(lambda: manager.said("default-1 is ready"))
+    (worker,) = manager.workers()
+    code.write_text(BROKEN)
+    ids = house.put("slow", 20, seconds=0.25)
+    house.until(lambda: all_completed(house, ids))
+    # In these five seconds there were twenty looks at a worker that is to be replaced.
+    assert 1 <= len(lines(manager, "did not start")) <= 3
+    assert alive(worker.pid)
+    code.write_text(APP)
+    house.until(lambda: not alive(worker.pid), within=20, what="a later successor starts")
+    assert {task.attempts for task in house.tasks()} == {1}
+    assert manager.end() == 0
