@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 
-from pitboss import App, Cancel, Retry, Snooze, ctx
+from pitboss import App, Cancel, Retry, Snooze, ctx, events
 
 app = App()
 
@@ -38,6 +38,12 @@ async def fetch(url: str) -> int:
 async def parse(page: str) -> None:
     """Always fails: `pitboss dead list` groups its failures, `pitboss tasks show` has the traceback."""
     raise ValueError(f"{page} is not a page")
+
+
+@app.on_task_failed(handler=parse)
+def complain(event: events.TaskFailed) -> None:
+    """A hook: hears what happened, in a process of its own. Best effort; what must happen is a task."""
+    print(f"hook: {event.handler} of {event.arguments()['page']} failed for good")
 
 
 @app.task

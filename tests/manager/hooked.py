@@ -29,6 +29,11 @@ async def work(number: int = 0, do: str = "") -> int:
 async def follow(number: int) -> None: ...
 
 
+@app.task(max_attempts=2, backoff="10ms")
+async def break_down() -> None:
+    raise ValueError("broken")
+
+
 @app.on_task_completed(handler=work)
 def completed(event: events.TaskCompleted) -> None:
     leave(f"completed {event.arguments()['number']} {event.value()} {os.getpid()}")
@@ -47,9 +52,29 @@ async def failed(event: events.TaskFailed) -> None:
     await _act_async(event.arguments())
 
 
+@app.on_task_retried
+def retried(event: events.TaskRetried) -> None:
+    leave(f"retried {event.id} {event.attempt} {event.worker} {event.pool}")
+
+
+@app.on_worker_started
+def started(event: events.WorkerStarted) -> None:
+    leave(f"started {event.worker} {event.pid}")
+
+
 @app.on_worker_crashed(pool="download")
 async def crashed(event: events.WorkerCrashed) -> None:
-    leave(f"crashed {event.worker}")
+    leave(f"crashed {event.worker} {event.code}")
+
+
+@app.on_worker_given_up
+def given_up(event: events.WorkerGivenUp) -> None:
+    leave(f"given_up {event.worker} {event.crashes}")
+
+
+@app.on_pool_scaled(pool="download")
+def scaled(event: events.PoolScaled) -> None:
+    leave(f"scaled {event.before} {event.after}")
 
 
 def _act(params: dict[str, Any]) -> None:

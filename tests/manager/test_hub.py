@@ -123,13 +123,13 @@ async def test_events_reach_the_hooks_that_want_them_and_no_other(office: Office
     hub.publish(completed(1))
     hub.publish(completed(2, queue="mail", handler="follow"))
     hub.publish(failed(3))
-    hub.publish(WorkerCrashed(worker="download-1", pool="download"))
+    hub.publish(WorkerCrashed(worker="download-1", pool="download", code=3))
     hub.publish(WorkerCrashed(worker="cut-1", pool="cut"))
     await office.handled(hub, 5)
     assert [line[:3] for line in office.traced("completed")] == [["completed", "1", "2"]]
     assert office.traced("mailed") == [["mailed", "t2"]]
     assert office.traced("failed") == [["failed", "f3", "broken"]]
-    assert office.traced("crashed") == [["crashed", "download-1"]]
+    assert office.traced("crashed") == [["crashed", "download-1", "3"]]
     assert office.told == []
 
 
