@@ -59,7 +59,7 @@ def test_the_starter_project_runs_and_drains(folder: Path) -> None:
     assert counts.get("running", 0) == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_running_tasks_end(folder: Path, number: signal.Signals) -> None:
     write_app(folder)
     with Process("up", "app.py", "--workers", "1", cwd=folder) as process:
@@ -230,6 +230,23 @@ def test_reload_takes_new_code_and_outlives_bad_code(folder: Path) -> None:
         assert enqueue("quick", "{}", "--wait", "--timeout", "30s") == '"hello you"'
         (folder / "app.py").write_text(good.replace('f"hello', 'f"goodbye'))
         process.until("is ready", times=2)
+        assert enqueue("quick", "{}", "--wait", "--timeout", "30s") == '"goodbye you"'
+        process.tell(signal.SIGTERM)
+        assert process.ended() == 0
+
+
+def test_a_hangup_reads_settings_and_code_anew(folder: Path) -> None:
+    write_app(folder)
+    good = (folder / "app.py").read_text()
+    with Process("up", "app.py", cwd=folder) as process:
+        process.until("is ready")
+        (folder / "pitboss.toml").write_text("workers = 1\nconcurrency = 3\n")
+        (folder / "app.py").write_text(good.replace('f"hello', 'f"goodbye'))
+        process.tell(signal.SIGHUP)
+        process.until("settings and code are read anew")
+        process.until("goes from 2 to 1 worker")
+        assert enqueue("quick", "{}", "--wait", "--timeout", "30s") in ('"hello you"', '"goodbye you"')
+        process.until("is ready", times=3)
         assert enqueue("quick", "{}", "--wait", "--timeout", "30s") == '"goodbye you"'
         process.tell(signal.SIGTERM)
         assert process.ended() == 0

@@ -13,6 +13,8 @@ from pitboss.cli.failures import told
 from pitboss.cli.footer import Footer
 from pitboss.cli.journal import Journal
 from pitboss.cli.screen import Screen
+from pitboss.cli.systemd import Notifier
+from pitboss.config import service_manager
 from pitboss.manager.manager import Manager, Plan
 from pitboss.model.errors import PitbossError
 from pitboss.model.ids import IdMaker
@@ -22,6 +24,7 @@ from pitboss.model.task import NewTask, Unique
 from pitboss.worker.describe import Description
 
 _FIGURES_SECONDS = 1.0
+_STATUS_SECONDS = 5.0
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -48,6 +51,7 @@ class Run:
         self._manager: Manager | None = None
         self._signals = 0
         self._wanted_anew = asyncio.Event()
+        self._service = Notifier(service_manager())
 
     async def serve(self, engine: wiring.Store) -> str:
         """Until a signal; the summary."""
@@ -82,7 +86,8 @@ class Run:
             tell=self._say,
             noted=journal.note,
         )
-        renewing = [asyncio.create_task(self._renew(manager)), asyncio.create_task(self._look_for_changes())]
+        work = (self._renew(manager), self._look_for_changes(), self._tell_service(manager), self._service.beat())
+        renewing = [asyncio.create_task(one) for one in work]
         try:
             await manager.run()
         finally:
@@ -98,10 +103,20 @@ class Run:
             try:
                 plan, self._description = await asyncio.to_thread(self._order.again)
             except PitbossError as error:
-                told(self._screen, error.what, why=error.why, fix="correct it; until then everything runs on as before")
+                told(self._screen, error.what, why=error.why, fix="correct it; until then the code from before runs on")
                 continue
             self._say("settings and code are read anew; workers are replaced one by one")
+            self._service.reloading()
             await manager.reload(plan, self._description)
+            self._service.ready()
+
+    async def _tell_service(self, manager: Manager) -> None:
+        """systemd hears that work is done from now on, and how it goes."""
+        await manager.started.wait()
+        self._service.ready()
+        while self._service.listening:
+            self._service.status(f"{len(manager.running())} running, {manager.finished_tasks} ended")
+            await asyncio.sleep(_STATUS_SECONDS)
 
     async def _look_for_changes(self) -> None:
         if self._order.watched is None:
@@ -150,6 +165,7 @@ class Run:
     def _stop(self) -> None:
         self._signals += 1
         self._say("stopping" if self._signals == 1 else "stopping now")
+        self._service.stopping()
         if self._manager is not None:
             self._manager.stop()
 

@@ -143,6 +143,7 @@ def _order(
     from pitboss.cli.running import Order
     from pitboss.cli.staffing import staffed
     from pitboss.manager.manager import Plan
+    from pitboss.telemetry.logs.settings import log_settings
 
     chosen = found.settings
     known = {handler.name for handler in description.handlers}
@@ -155,7 +156,14 @@ def _order(
         )
     drain = min(chosen.drain, _RELOAD_DRAIN) if reload else chosen.drain
     pools = staffed(found, description, sizes)
-    plan = Plan(target=place, pools=pools, drain_seconds=drain / SECOND, retention=chosen.kept())
+    plan = Plan(
+        target=place,
+        pools=pools,
+        drain_seconds=drain / SECOND,
+        retention=chosen.kept(),
+        host_memory=chosen.host_memory,
+        logs=log_settings(chosen.logs, level=chosen.log_level, total_size=chosen.log_size, age=chosen.log_age),
+    )
     return Order(chosen.store, plan, chosen.on_start, _watched(place) if reload else None, quiet, verbose)
 
 
@@ -177,6 +185,7 @@ def _banner(screen: Screen, found: "Loaded", order: "Order", description: "Descr
         ("store", f"{_near_store(order.store)}{_store_note(found)}"),
         *zip(chain(["pools"], repeat("")), pool_lines(plan.pools), strict=False),
         ("reload", f"when a Python file in {_near(str(order.watched))} changes" if order.watched else None),
+        ("logs", _near(plan.logs.folder) if plan.logs else None),
         ("try", f"pitboss status{_flag(found)}"),
         ("", _example(description) + _flag(found)),
         ("stop", f"Ctrl-C: running tasks have {spoken(round(plan.drain_seconds * SECOND))} to end; twice stops now"),

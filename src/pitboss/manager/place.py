@@ -54,6 +54,8 @@ class Place:
         self._lives: set[asyncio.Task[None]] = set()
         self._keeping: asyncio.Task[None] | None = None
         self._succession: asyncio.Task[bool] | None = None
+        self._failures = 0
+        self._not_before: Moment = 0
         self._vacant = asyncio.Event()
         self._again = asyncio.Event()
         self._leaving = False
@@ -91,8 +93,11 @@ class Place:
         return self._succession
 
     @property
-    def being_replaced(self) -> bool:
-        return self._succession is not None and not self._succession.done()
+    def replaceable(self) -> bool:
+        """Whether a worn worker may be replaced now. After a successor that did not start it has to go on for a while:
+        code that cannot be loaded must not be tried at every look."""
+        succeeding = self._succession is not None and not self._succession.done()
+        return not succeeding and self._board.now() >= self._not_before
 
     async def end(self) -> None:
         """End everything here now."""
@@ -157,7 +162,8 @@ class Place:
         self._guard.watch(group)
         try:
             await either(worker.ready, worker.gone)
-            if worker.ready.is_set() and worker is self.current:
+            # A successor is hired by the succession, which waits for the same moment.
+            if worker.ready.is_set() and worker is self.current and not worker.succeeds:
                 self._hire(worker)
             code = await worker.ended()
             await self._clear_away(worker)
@@ -228,11 +234,16 @@ class Place:
         if old is None or self._leaving:
             return True
         successor = self._begin()
+        successor.succeeds = True
         await either(successor.ready, successor.gone)
         if not successor.ready.is_set():
             told = f": {successor.broken.error}" if successor.broken else ""
             self._board.say(f"the successor of worker {self.name} did not start{told}; the present one goes on")
+            self._failures += 1
+            wait = restart.backoff(max(SECOND, self.spec.restart_delay), self._failures)
+            self._not_before = self._board.now() + wait
             return False
+        self._failures = 0
         # The old one may have died meanwhile, and another have been begun in its stead.
         others, self.current = [old, self.current], successor
         self._hire(successor)

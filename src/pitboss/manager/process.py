@@ -53,6 +53,7 @@ class WorkerProcess:
         self.claims: dict[Key, Claim] = {}
         self.since: dict[Key, float] = {}
         self.draining = False
+        self.succeeds = False
         self.code: int | None = None
         self.broken: BrokenMessage | None = None
         # Why the manager ended it, if it did, and what that means for its tasks, if it is not a crash.

@@ -42,4 +42,9 @@ def after_end(
         return Verdict(None, after, f"it crashed {len(recent)} times; {spec.max_restarts} restarts are allowed")
     if critical and streak == 1:
         return Verdict(0, after)
-    return Verdict(min(LONGEST_DELAY, spec.restart_delay * 2 ** min(streak - 1, 30)), after)
+    return Verdict(backoff(spec.restart_delay, streak), after)
+
+
+def backoff(first: Span, streak: int) -> Span:
+    """How long to wait after so many failures in a row."""
+    return min(LONGEST_DELAY, first << min(streak - 1, 30))

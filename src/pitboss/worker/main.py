@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import faulthandler
+import logging
 import os
 import resource
 import signal
@@ -19,10 +20,10 @@ import uvloop
 
 from pitboss.client.context import current
 from pitboss.model.duration import SECOND
-from pitboss.model.outcome import Cancelled, Completed, Outcome, Released
-from pitboss.model.task import Claim
+from pitboss.model.outcome import Cancelled, Completed, Failed, Outcome, Released, TimedOut
+from pitboss.model.task import Claim, TaskError
 from pitboss.telemetry.logs.settings import LogSettings
-from pitboss.telemetry.logs.worker import set_up_worker
+from pitboss.telemetry.logs.worker import WorkerLogs, set_up_worker
 from pitboss.worker.channel import Channel
 from pitboss.worker.frames import (
     AnswerMessage,
@@ -52,6 +53,7 @@ METRICS_EVERY = 5
 # On it the process writes down where each of its threads is. A real-time one, which nobody else is likely to use.
 STACK_SIGNAL = signal.SIGRTMIN + 7
 _CLOSE_SECONDS = 10.0
+_log = logging.getLogger("pitboss.worker")
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,8 +70,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 class Worker:
     """One process's work: a channel, a runner, and the tasks that run now."""
 
-    def __init__(self, spec: Spec, app: Any) -> None:
-        self._spec, self._app = spec, app
+    def __init__(self, spec: Spec, app: Any, logs: WorkerLogs | None = None) -> None:
+        self._spec, self._app, self._logs = spec, app, logs
         self._executor = ThreadPoolExecutor(spec.concurrency, thread_name_prefix="pitboss-task")
         self._runner = Runner(
             app.handlers,
@@ -149,6 +151,8 @@ class Worker:
             self._runner.stuck -= 1
             return
         kind = ResultMessage if type(outcome) is Completed else ErrorMessage
+        if isinstance(outcome, Failed | TimedOut):
+            self._log_failure(claim, outcome.error)
         self._ended(claim, key, kind(claim.id, claim.token.claim, ran, outcome))
 
     def _ended(self, claim: Claim, key: tuple[str, int], message: ToManager) -> None:
@@ -159,6 +163,11 @@ class Worker:
             self._start(self._waiting.popleft())
         elif self._draining:
             self._end_if_drained()
+
+    def _log_failure(self, claim: Claim, error: TaskError) -> None:
+        facts = {"task_id": claim.id, "handler": claim.handler, "queue": claim.queue, "attempt": claim.attempt}
+        told = {"category": error.category, "error": f"{error.type}: {error.message}", "traceback": error.traceback}
+        _log.info("attempt failed", extra=facts | told)
 
     def _abandoned(self, claim: Claim, outcome: Outcome) -> None:
         """It runs on, but what it comes to means nothing any more."""
@@ -187,6 +196,9 @@ class Worker:
             if count % METRICS_EVERY == 0:
                 self._channel.say(_metrics(self._handled))
             count += 1
+            if self._logs is not None:
+                # The app may have configured its logging meanwhile, and thrown out our handlers.
+                self._logs.attach()
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
 
@@ -196,8 +208,8 @@ def _metrics(handled: int) -> MetricsMessage:
     return MetricsMessage(pages * resource.getpagesize(), usage.ru_utime + usage.ru_stime, handled)
 
 
-async def _serve(spec: Spec, app: Any, end: socket.socket) -> None:
-    await Worker(spec, app).run(end)
+async def _serve(spec: Spec, app: Any, end: socket.socket, logs: WorkerLogs | None) -> None:
+    await Worker(spec, app, logs).run(end)
 
 
 def main() -> None:
@@ -207,9 +219,10 @@ def main() -> None:
     faulthandler.register(STACK_SIGNAL, file=int(sys.argv[3]), all_threads=True)
     die_with_parent(spec.manager, end)
     app = _loaded(spec.target, end)
+    logs = None
     if spec.logs is not None:
-        set_up_worker(spec.logs, pool=spec.pool, worker=spec.name, current=_current_claim)
-    uvloop.run(_serve(spec, app, end))
+        logs = set_up_worker(spec.logs, pool=spec.pool, worker=spec.name, current=_current_claim)
+    uvloop.run(_serve(spec, app, end, logs))
     # A thread that never returns must not keep the process: what it was doing has been settled long ago.
     sys.stdout.flush()
     sys.stderr.flush()

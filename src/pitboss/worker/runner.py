@@ -113,9 +113,11 @@ class Runner:
         if not injected:
             return await self._execute(handler, arguments, context)
         wanted = {name: kind for name, kind in injected.items() if isinstance(kind, Wanted)}
-        async with self._states.lent(wanted) as states:
-            contexts = dict.fromkeys(injected.keys() - wanted.keys(), context)
-            return await self._execute(handler, {**arguments, **contexts, **states}, context)
+        # Opening a state is part of the task too: what is logged then should say so.
+        with context.running():
+            async with self._states.lent(wanted) as states:
+                contexts = dict.fromkeys(injected.keys() - wanted.keys(), context)
+                return await self._execute(handler, {**arguments, **contexts, **states}, context)
 
     async def _execute(self, handler: Runnable, arguments: dict[str, Any], context: Context) -> Any:
         with context.running():
