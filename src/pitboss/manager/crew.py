@@ -162,6 +162,6 @@ class Crew:
 
     def _replace_stuck(self, worker: WorkerProcess, stuck: int) -> None:
         for place in self.places.values():
-            if place.current is worker and not place.being_replaced and not self._stopping:
+            if place.current is worker and place.replaceable and not self._stopping:
                 self._board.say(f"worker {worker.name} has {stuck} task(s) that do not return; it is replaced")
                 place.replace()

@@ -108,7 +108,7 @@ class Watch:
             self._overseer.say(f"worker {worker.name} {finding.text}; it is at {where(worker.stack)}")
 
     def _replace(self, place: Place, worker: WorkerProcess, finding: Finding) -> None:
-        if place.current is worker and not worker.draining and not place.being_replaced:
+        if place.current is worker and not worker.draining and place.replaceable:
             self._overseer.say(f"worker {worker.name} {finding.text}; it is replaced after its tasks")
             place.replace()
 
