@@ -51,6 +51,7 @@ _LONGEST_PAUSE = 5.0
 _GRACE_SECONDS = 2.0
 _TICK_SECONDS = 1.0
 _READ_ANYWAY = 5
+_TELL_EVERY = 2
 _PRUNE_LOGS = 60
 
 
@@ -167,18 +168,16 @@ class Manager:
         self._plan, self._description = plan, description
         self._staff.change(plan)
         self._staff.wish(self._wishes)
-        await self._change_hub()
+        self._change_hub()
         if set(before) != set(self._policies) and await self._staff.changed():
             # Only a new session can tell the store that other handlers are known here.
             self._switch.set()
 
-    async def _change_hub(self) -> None:
-        """Hooks are code too: those of the new app take the place of those of the old one."""
-        old, self._hub = self._hub, self._make_hub()
-        self._hub.start()
+    def _change_hub(self) -> None:
+        """Hooks are code too."""
+        self._hub.change(self._plan.target, self._description.hooks)
         if self._desk.present is not None:
             self._desk.present.noted = self._note if self._hub.wants_tasks else self._watcher
-        await old.stop()
 
     @property
     def finished_tasks(self) -> int:
@@ -328,7 +327,8 @@ class Manager:
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             ticks += 1
-            self._tell_snapshot()
+            if ticks % _TELL_EVERY == 0:
+                self._tell_snapshot()
             if self._logs is not None and ticks % _PRUNE_LOGS == 0:
                 await asyncio.to_thread(self._logs.prune, self._clock.now())
             present = self._desk.present
@@ -387,7 +387,14 @@ class Manager:
         self._hub.publish(event)
 
     def _make_hub(self) -> Hub:
-        return Hub(self._plan.target, self._description.hooks, self._engine, clock=self._clock, tell=self.say)
+        return Hub(
+            self._plan.target,
+            self._description.hooks,
+            self._engine,
+            clock=self._clock,
+            tell=self.say,
+            logs=self._plan.logs,
+        )
 
     def _present_session(self) -> int | None:
         present = self._desk.present

@@ -14,7 +14,9 @@ from pitboss.model.outcome import Released
 from pitboss.model.task import Claim, TaskError
 
 LOOK_SECONDS = 0.25
-_MEASURE_EVERY = 4
+# Pools without a memory limit have no hurry.
+_LOOK_EVERY = 4
+_MEASURE_EVERY = 8
 _GRACE = 2.0
 _ASLEEP = 2.0
 _FRAMES = 12
@@ -49,14 +51,17 @@ class Watch:
                 for crew in self._crews():
                     for worker in crew.workers:
                         worker.heard_at += away
-            self.look(thorough=rounds % _MEASURE_EVERY == 0)
+            self.look(every=rounds % _LOOK_EVERY == 0, thorough=rounds % _MEASURE_EVERY == 0)
 
-    def look(self, *, thorough: bool) -> None:
-        """Every worker once. A thorough look also measures those whose pool has no memory limit."""
+    def look(self, *, every: bool, thorough: bool) -> None:
+        """Every worker once, or those only whose pool has a memory limit; a thorough look measures all of them."""
         for crew in list(self._crews()):
+            limited = crew.spec.soft is not None
+            if not limited and not every:
+                continue
             for place in crew.every_place():
                 for worker in list(place.workers):
-                    if worker.pid and (thorough or crew.spec.soft is not None):
+                    if worker.pid and (thorough or limited):
                         self._measure(worker, crew.spec.soft, thorough)
                     self._see(place, worker)
         if thorough:
