@@ -72,7 +72,7 @@ def test_the_page_for_a_person_ends_with_a_sum() -> None:
     assert answer.code == Exit.UNHEALTHY
     lines = answer.out.splitlines()
     at = next(index for index, line in enumerate(lines) if line.startswith("problem"))
-    assert lines[at].split(maxsplit=2)[1:] == ["managers", "no manager is running; 1 task wait"]
+    assert lines[at].split(maxsplit=2)[1:] == ["managers", "no manager is running; 1 task waits"]
     assert lines[at + 1].strip().startswith("why:")
     assert lines[at + 2].strip() == "fix: pitboss up"
     assert lines[-1].endswith("1 problem, 0 warnings")
@@ -186,7 +186,7 @@ def test_a_queue_that_no_pool_serves() -> None:
     manager(snapshot(worker(), pools=(pool(wanted=1, queues=("mail", "default")),)))
     answer = pitboss("doctor", "--json")
     (one,) = found(answer, "queues", "problem")
-    assert 'no pool serves queue "other"; 1 task wait in it' in one["what"]
+    assert 'no pool serves queue "other"; 1 task waits in it' in one["what"]
 
 
 def test_handlers_that_nobody_knows() -> None:

@@ -88,8 +88,9 @@ def test_the_last_word_for_every_host_replaces_those_for_single_ones() -> None:
     answer = pitboss("pools", "scale", "download", "5")
     assert "replaces what was ordered for box2 alone" in answer.err
     assert wishes() == {"pool/download": {"size": 5}, "pool/download@box2": {"generation": 1}}
+    pitboss("pools", "scale", "download", "2", "--host", "box1")
     only = pitboss("pools", "scale", "download", "auto", "--host", "box1")
-    assert "→ 5 workers, as on every host" in only.err
+    assert "2 workers → 5 workers, as on every host" in only.err
 
 
 def test_one_host_can_go_on_while_the_others_are_paused() -> None:

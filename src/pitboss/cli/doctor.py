@@ -17,14 +17,14 @@ _STYLES = {Grade.OK: "green", Grade.WARNING: "yellow", Grade.PROBLEM: "bold red"
 
 
 def doctor(context: typer.Context, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Look for what is wrong or about to be: settings, app, store, host, managers.
+    """Look for what is wrong, or about to be.
 
     \b
     Examples:
       pitboss doctor
       pitboss doctor --store postgresql://user@host/jobs --json
 
-    Exits with 6 if there is a problem; warnings alone do not.
+    Checks settings, app, store, host and managers. Exits with 6 if there is a problem; warnings alone do not.
     """
     screen = screen_of(context)
     findings = _findings(store)

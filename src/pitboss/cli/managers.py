@@ -58,7 +58,7 @@ def stop(
     sure: YesOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Stop managers: running tasks end first, as long as the manager's drain time allows.
+    """Stop managers; running tasks end first.
 
     \b
     Examples:
@@ -66,7 +66,7 @@ def stop(
       pitboss stop --host box1 --no-wait
       pitboss stop --manager 7 --now
 
-    No task is lost: what does not end in time goes back to its queue without an attempt spent.
+    No task is lost: what does not end within the manager's drain time goes back to its queue, at no attempt's cost.
     """
     wish = {"stop": True, "now": True} if now else {"stop": True}
     what = _Order("stop", "to stop", "stopping", wish, headway.stopped)

@@ -65,7 +65,7 @@ def ps(
     as_json: JsonOption = False,
     watch: WatchOption = None,
 ) -> None:
-    """List managers and workers on all hosts: what they do, did and use.
+    """List managers and workers on all hosts.
 
     \b
     Examples:

@@ -122,7 +122,7 @@ def _managers(scene: Scene, fleet: Sequence[Managed], now: Moment) -> Iterator[F
     elif waiting:
         yield problem(
             "managers",
-            f"no manager is running; {_count(waiting, 'task')} wait",
+            f"no manager is running; {_waiting(waiting)}",
             why="nobody claims them",
             fix="pitboss up",
         )
@@ -203,7 +203,7 @@ def _queues(scene: Scene, fleet: Sequence[Managed]) -> Iterator[Finding]:
     for queue in (queue for queue in unserved if queue.waiting):
         yield problem(
             "queues",
-            f'no pool serves queue "{queue.name}"; {_count(queue.waiting, "task")} wait in it',
+            f'no pool serves queue "{queue.name}"; {_waiting(queue.waiting)} in it',
             why="every running pool names other queues",
             fix=f"add {queue.name} to the queues of a pool, or check the queue that the tasks name",
         )
@@ -239,7 +239,7 @@ def _paused(scene: Scene, fleet: Sequence[Managed]) -> Iterator[Finding]:
         by = f" by {queue.paused_by}" if queue.paused_by else ""
         yield warning(
             "paused",
-            f'queue "{queue.name}" is paused{by}; {_count(queue.waiting, "task")} wait in it',
+            f'queue "{queue.name}" is paused{by}; {_waiting(queue.waiting)} in it',
             why="its tasks do not start until it is resumed",
             fix=f"pitboss queues resume {queue.name}",
         )
@@ -258,6 +258,10 @@ def _paused(scene: Scene, fleet: Sequence[Managed]) -> Iterator[Finding]:
             why="somebody asked for it",
             fix=f"pitboss drain --undo --manager {one.number}",
         )
+
+
+def _waiting(number: int) -> str:
+    return f"{_count(number, 'task')} {'waits' if number == 1 else 'wait'}"
 
 
 def _serves(place: Place, queue: str) -> bool:
