@@ -20,6 +20,7 @@ from pitboss.testing.conformance.bulk import Bulk
 from pitboss.testing.conformance.claiming import Claiming
 from pitboss.testing.conformance.control import Cancelling, Pruning, Retrying
 from pitboss.testing.conformance.desired import DesiredState
+from pitboss.testing.conformance.diagnosing import Diagnosing
 from pitboss.testing.conformance.fencing import Fencing
 from pitboss.testing.conformance.filters import Filtering
 from pitboss.testing.conformance.handlers import HandlerRegistry
@@ -56,6 +57,7 @@ class Conformance(
     Pruning,
     Retrying,
     DesiredState,
+    Diagnosing,
     Fencing,
     Filtering,
     HandlerRegistry,
@@ -87,6 +89,7 @@ __all__ = [
     "Claiming",
     "Conformance",
     "DesiredState",
+    "Diagnosing",
     "DurableConformance",
     "Fencing",
     "Filtering",
