@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pitboss import config
 from pitboss.cli.systemd import Notifier
 from pitboss.config import ServiceManager
 from pitboss.model.duration import SECOND
+from tests.cli.desk import Process, pitboss
 
 
 class Listener:
@@ -22,10 +24,15 @@ class Listener:
         self.address = name
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(f"\0{name[1:]}" if name.startswith("@") else name)
-        self._socket.settimeout(10)
+        self._socket.settimeout(30)
 
     def hear(self) -> list[str]:
         return self._socket.recv(4096).decode().split("\n")
+
+    def until(self, line: str, *, times: int = 1) -> None:
+        """Hear on until this was said."""
+        while times:
+            times -= line in self.hear()
 
     def close(self) -> None:
         self._socket.close()
@@ -95,6 +102,21 @@ def test_a_listener_that_does_not_read_blocks_nobody(listener: Listener) -> None
     for number in range(5000):
         notifier.status(f"{number} done")
     notifier.close()
+
+
+def test_a_service_from_start_to_stop(listener: Listener, folder: Path) -> None:
+    pitboss("init", ".")
+    told = {"NOTIFY_SOCKET": listener.address, "WATCHDOG_USEC": "400000"}
+    with Process("up", "--workers", "1", "--quiet", cwd=folder, env=told) as process:
+        listener.until("READY=1")
+        assert pitboss("ps", "--json").json()["managers"]
+        listener.until("WATCHDOG=1", times=3)
+        process.tell(signal.SIGHUP)
+        listener.until("RELOADING=1")
+        listener.until("READY=1")
+        process.tell(signal.SIGTERM)
+        listener.until("STOPPING=1")
+        assert process.ended() == 0
 
 
 @pytest.mark.parametrize(
