@@ -1,0 +1,68 @@
+"""Whether a host has the memory for one more task, from what its handler's tasks have needed so far."""
+
+from collections.abc import Iterable
+
+from pitboss.model.quantiles import Quantiles
+
+SHARE = 0.95
+# A handler's figure is read again after an eighth more values: reading sorts the buckets, and tasks come fast.
+_READ_AGAIN = 8
+# Nobody knows what a new handler needs. Next to nothing lets it start; nothing would let a giant start beside it.
+_UNKNOWN = 1
+
+
+def admits(expected: int, in_use: int, budget: int) -> bool:
+    """A task that is larger than the whole budget runs when it is alone; it would never run otherwise."""
+    return in_use <= 0 or in_use + expected <= budget
+
+
+class Room:
+    """The memory that tasks may use together, `budget` bytes (None is without limit), and what each handler needs."""
+
+    def __init__(self, budget: int | None) -> None:
+        self.budget = budget
+        self._known: dict[str, _Known] = {}
+
+    def expected(self, handler: str) -> int | None:
+        """What 95 of 100 of its tasks do not exceed; None before the first was measured."""
+        known = self._known.get(handler)
+        return known.expected if known else None
+
+    def learn(self, handler: str, size: int) -> None:
+        """A task of this handler has needed so many bytes."""
+        if handler not in self._known:
+            self._known[handler] = _Known()
+        self._known[handler].learn(size)
+
+    def admits(self, handler: str, running: Iterable[str], ahead: Iterable[str] = ()) -> bool:
+        """Whether a task may start beside the running ones; all are given by their handlers.
+
+        `ahead` are tasks that were refused and have waited too long to be passed: their room is kept free, or small
+        tasks without end would keep a large one out.
+        """
+        if self.budget is None:
+            return True
+        in_use = sum(map(self._counted, running)) + sum(map(self._counted, ahead))
+        return admits(self._counted(handler), in_use, self.budget)
+
+    def figures(self) -> dict[str, int]:
+        """The expected memory of every handler that was measured."""
+        return {handler: known.expected for handler, known in self._known.items()}
+
+    def _counted(self, handler: str) -> int:
+        known = self._known.get(handler)
+        return known.expected if known else _UNKNOWN
+
+
+class _Known:
+    def __init__(self) -> None:
+        self.expected = _UNKNOWN
+        self._sizes = Quantiles()
+        self._unread = 0
+
+    def learn(self, size: int) -> None:
+        self._sizes.add(size)
+        self._unread += 1
+        if self._unread * _READ_AGAIN >= self._sizes.heard:
+            self.expected = self._sizes.quantile(SHARE) or _UNKNOWN
+            self._unread = 0
