@@ -84,6 +84,7 @@ class Worker:
         self._claims: dict[tuple[str, int], Claim] = {}
         self._waiting: deque[Claim] = deque()
         self._over = asyncio.Event()
+        self._hung_up = asyncio.Event()
         self._draining = False
         self._handled = 0
         self._channel: Channel[ToWorker, ToManager]
@@ -92,7 +93,7 @@ class Worker:
 
     async def run(self, end: socket.socket) -> None:
         """Serve until the manager is gone, or drained."""
-        self._channel = await Channel.over(end, worker_codec(), self._hear, self._over.set)
+        self._channel = await Channel.over(end, worker_codec(), self._hear, self._hang_up)
         self._store = ManagedStore(self._channel.say)
         self._app.use(self._store)
         self._channel.say(ReadyMessage(os.getpid()))
@@ -103,6 +104,13 @@ class Worker:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._runner.close()
         self._channel.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._hung_up.wait()
+
+    def _hang_up(self) -> None:
+        self._hung_up.set()
+        self._over.set()
 
     def _hear(self, message: ToWorker) -> None:
         match message:
@@ -210,6 +218,11 @@ def _metrics(handled: int) -> MetricsMessage:
 
 async def _serve(spec: Spec, app: Any, end: socket.socket, logs: WorkerLogs | None) -> None:
     await Worker(spec, app, logs).run(end)
+    # At once: a coroutine that ignores its cancellation and a thread that never returns would keep the process. What
+    # they were doing has been settled long ago.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def main() -> None:
@@ -223,10 +236,6 @@ def main() -> None:
     if spec.logs is not None:
         logs = set_up_worker(spec.logs, pool=spec.pool, worker=spec.name, current=_current_claim)
     uvloop.run(_serve(spec, app, end, logs))
-    # A thread that never returns must not keep the process: what it was doing has been settled long ago.
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
 
 
 def _current_claim() -> Claim | None:
