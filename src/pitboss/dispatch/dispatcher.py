@@ -134,7 +134,7 @@ class Dispatcher:
     def remove_lane(self, lane: str, fate: Outcome | None = None) -> list[Claim]:
         """A worker is gone. What it was given goes back at once; the claims that were running are lost with it.
 
-        `fate` is what came of those, if it is not a crash.
+        `fate` is what came of those. Of a crash that it calls alone it still counts whether there was only one.
         """
         if lane not in self._seats:
             return []
@@ -422,7 +422,7 @@ def _alone(fate: Outcome | None, together: int) -> Outcome:
     """Of a crash it counts whether the task was alone in its worker."""
     if fate is None:
         return Crashed(alone=together == 1)
-    return Crashed(alone=together == 1, error=fate.error) if isinstance(fate, Crashed) else fate
+    return Crashed(alone=fate.alone and together == 1, error=fate.error) if isinstance(fate, Crashed) else fate
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:

@@ -49,7 +49,8 @@ class Desk:
 
     def remove(self, worker: WorkerProcess, error: TaskError | None) -> list[Claim]:
         """The worker is gone; the tasks that were lost with it."""
-        fate = worker.fate or Crashed(alone=False, error=error)
+        alone = min(len(worker.claims), worker.capacity) == 1
+        fate = worker.fate or Crashed(alone=alone, error=error)
         return [claim for dispatcher in self._all() for claim in dispatcher.remove_lane(worker.id, fate)]
 
     def finish(self, worker: WorkerProcess, claim: Claim, outcome: Outcome, ran: Span) -> None:

@@ -164,8 +164,8 @@ class WorkerProcess:
 
     def ask_for_stack(self) -> None:
         """Have it write down where it is; works also while its loop and its interpreter are blocked."""
+        self.asked_for_stack, self.stack = True, ""
         if self._process is not None and self._process.returncode is None and self.ready.is_set():
-            self.asked_for_stack = True
             with suppress(ProcessLookupError):
                 self._process.send_signal(STACK_SIGNAL)
 
@@ -232,10 +232,16 @@ def evidence(worker: WorkerProcess, code: int | None) -> TaskError:
 
 
 def overdue(worker: WorkerProcess, now: float, limit: Callable[[Claim], Span | None], grace: float) -> list[Claim]:
-    """Tasks past their own time limit that ran when the worker fell silent: it can no longer end them by itself."""
+    """The tasks of a silent worker that are past their own time limit: it can no longer end them by itself."""
     found = []
     for key, claim in list(worker.claims.items())[: worker.capacity]:
-        allowed, since = limit(claim), worker.since[key]
-        if allowed is not None and since <= worker.heard_at and now - since >= allowed / SECOND + grace:
+        allowed = limit(claim)
+        if allowed is not None and now - worker.since[key] >= allowed / SECOND + grace:
             found.append(claim)
     return found
+
+
+def surely_begun(worker: WorkerProcess, claim: Claim) -> bool:
+    """Of a silent worker: whether this task runs there. Those that it was given since then may wait behind another."""
+    since = worker.since[claim.id, claim.token.claim]
+    return since <= worker.heard_at or len(worker.claims) == 1

@@ -6,11 +6,11 @@ from typing import Protocol
 
 from pitboss.manager.crew import Crew
 from pitboss.manager.place import Place
-from pitboss.manager.process import WorkerProcess, overdue
+from pitboss.manager.process import WorkerProcess, overdue, surely_begun
 from pitboss.manager.vitals import measure, proportional
 from pitboss.model.duration import SECOND, Span
 from pitboss.model.health import Finding, Remedy, Vital, judge
-from pitboss.model.outcome import Released
+from pitboss.model.outcome import Crashed, Outcome, Released
 from pitboss.model.task import Claim, TaskError
 
 LOOK_SECONDS = 0.25
@@ -26,6 +26,8 @@ class Overseer(Protocol):
     """What the watch needs of the manager."""
 
     def say(self, text: str) -> None: ...
+
+    def leaving(self, worker: WorkerProcess) -> None: ...
 
     def time_limit(self, claim: Claim) -> Span | None: ...
 
@@ -118,6 +120,10 @@ class Watch:
             place.replace()
 
     def _end(self, worker: WorkerProcess, finding: Finding, late: list[Claim]) -> None:
+        if finding.kind in ("timeout", "blocked") and not worker.asked_for_stack:
+            # It can wait for the next look; without a stack nobody learns which line it was.
+            worker.ask_for_stack()
+            return
         stack = worker.read_stack()
         place = f"; it was at {where(stack)}" if stack else ""
         self._overseer.say(f"worker {worker.name} {finding.text}; it is ended{place}")
@@ -128,9 +134,22 @@ class Watch:
             traceback=stack,
             fingerprint="",
         )
-        for claim in late:
-            self._overseer.timed_out(worker, claim, sentence)
-        worker.kill(sentence, Released() if finding.kind == "deaf" else None)
+        self._overseer.leaving(worker)
+        for claim in late if finding.kind == "timeout" else []:
+            if surely_begun(worker, claim):
+                self._overseer.timed_out(worker, claim, sentence)
+        worker.kill(sentence, _fate(finding, sentence))
+
+
+def _fate(finding: Finding, sentence: TaskError) -> Outcome | None:
+    """What becomes of the other tasks of a worker that is ended; None if it is a crash like any other."""
+    match finding.kind:
+        case "deaf":
+            return Released()
+        case "timeout":
+            # Whose fault it was is settled, or shows when each of them runs by itself.
+            return Crashed(alone=False, error=sentence)
+    return None
 
 
 def where(stack: str) -> str:
