@@ -97,7 +97,8 @@ class Runner:
     def stop(self, claim: Claim) -> None:
         """Somebody asked to cancel it: a coroutine is cancelled, a thread can see it in `ctx.cancelled`."""
         context, task = self._contexts.get((claim.id, claim.token.claim), (None, None))
-        if context is not None:
+        # It is asked again with every renewal, but a handler that cleans up must not be broken into.
+        if context is not None and not context.cancelled:
             context.ask_to_stop()
             if task is not None and self._handlers[claim.handler].is_async:
                 task.cancel()
