@@ -35,6 +35,7 @@ Heard = Callable[["WorkerProcess", ToManager], None]
 Key = tuple[str, int]
 _REAP_SECONDS = 0.5
 _STACK_LIMIT = 64 * 1024
+_TRAVEL_SECONDS = 1.0
 
 
 class WorkerProcess:
@@ -206,8 +207,10 @@ class WorkerProcess:
         self._heard(self, message)
 
     def _beat(self, running: int, handled: int) -> None:
-        """Alive but deaf: it has been given tasks, says that it runs none, and ends none."""
-        waits = self.claims and running == 0 and handled == self.handled
+        """Alive but deaf: it has had tasks for a while and room for them, but has not begun them, and ends none."""
+        arrived = self._loop.time() - _TRAVEL_SECONDS
+        given = sum(since <= arrived for since in self.since.values())
+        waits = running < min(given, self.capacity) and handled == self.handled
         self.deaf_beats = self.deaf_beats + 1 if waits else 0
         self.handled = handled
 
