@@ -7,8 +7,8 @@ and every process that carries the manager's mark (`strays.py`).
 
 import asyncio
 import os
-import subprocess
 import sys
+from contextlib import suppress
 
 from pitboss.manager.strays import MARK
 
@@ -36,30 +36,71 @@ for name in filter(str.isdigit, os.listdir("/proc")):
 """
 
 
+_PAUSE_SECONDS = 1.0
+
+
 class Guard:
-    """Told which process groups there are. The end of the manager, however it comes, closes the pipe."""
+    """Told which process groups there are. The end of the manager, however it comes, closes the pipe.
+
+    It is only a process: should somebody end it, another one takes its place.
+    """
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self._groups: set[int] = set()
+        self._pipe: int | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._keeping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        command = [sys.executable, "-I", "-S", "-c", _SCRIPT, f"{MARK}={os.getpid()}:"]
-        self._process = await asyncio.to_thread(
-            subprocess.Popen, command, stdin=subprocess.PIPE, start_new_session=True
-        )
+        await self._spawn()
+        self._keeping = asyncio.create_task(self._keep())
 
     def watch(self, group: int) -> None:
+        self._groups.add(group)
         self._tell(f"+{group}\n")
 
     def forget(self, group: int) -> None:
+        self._groups.discard(group)
         self._tell(f"-{group}\n")
 
     async def stop(self) -> None:
-        if self._process is not None and self._process.stdin is not None:
-            self._process.stdin.close()
-            await asyncio.to_thread(self._process.wait)
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.gather(self._keeping, return_exceptions=True)
+        self._hang_up()
+        if self._process is not None:
+            await self._process.wait()
+
+    async def _keep(self) -> None:
+        while True:
+            if self._process is not None:
+                await self._process.wait()
+            await asyncio.sleep(_PAUSE_SECONDS)
+            with suppress(OSError):  # the system refuses another process: later, perhaps
+                await self._spawn()
+
+    async def _spawn(self) -> None:
+        self._hang_up()
+        theirs, ours = os.pipe()
+        command = [sys.executable, "-I", "-S", "-c", _SCRIPT, f"{MARK}={os.getpid()}:"]
+        try:
+            self._process = await asyncio.create_subprocess_exec(*command, stdin=theirs, start_new_session=True)
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        self._pipe = ours
+        for group in self._groups:
+            self._tell(f"+{group}\n")
+
+    def _hang_up(self) -> None:
+        if self._pipe is not None:
+            os.close(self._pipe)
+            self._pipe = None
 
     def _tell(self, line: str) -> None:
-        if self._process is not None and self._process.stdin is not None:
+        if self._pipe is not None:
             # Straight to the pipe: a line that sits in a buffer would be lost with the manager.
-            os.write(self._process.stdin.fileno(), line.encode())
+            with suppress(BrokenPipeError):
+                os.write(self._pipe, line.encode())
