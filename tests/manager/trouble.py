@@ -132,14 +132,15 @@ async def deafens() -> None:
 def leaks(megabytes: int) -> int:
     hoard.append(os.urandom(1) * (megabytes * MEGABYTE))
     trace("leaks")
+    time.sleep(0.05)
     return len(hoard)
 
 
 @app.task
-def memory_bomb(megabytes_per_step: int = 10) -> None:
+def memory_bomb() -> None:
     trace("swells")
     while True:
-        hoard.append(os.urandom(1) * (megabytes_per_step * MEGABYTE))
+        hoard.append(os.urandom(1) * (10 * MEGABYTE))
         time.sleep(0.02)
 
 
