@@ -91,6 +91,7 @@ class Run:
         try:
             await manager.run()
         finally:
+            self._service.stopping()
             for task in renewing:
                 task.cancel()
             await asyncio.gather(*renewing, return_exceptions=True)

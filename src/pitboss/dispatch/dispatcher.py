@@ -251,6 +251,11 @@ class Dispatcher:
             with contextlib.suppress(StoreUnavailable):
                 await self._engine.end_session(self.session.number)
 
+    def tell_now(self) -> None:
+        """Renew the session at once: the snapshot has something new."""
+        if self._keeper is not None:
+            self._keeper.renew_now()
+
     async def flushed(self) -> None:
         """Returns once every outcome told so far is in the store."""
         await self._settler.flushed()

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from pitboss.engines.protocol import Engine
 from pitboss.model.duration import SECOND, Span
@@ -32,12 +33,13 @@ class Keeper:
         self._session, self._ttl = session, ttl / SECOND
         self._told, self._lost, self._snapshot = told, lost, snapshot
         self._stopped = asyncio.Event()
+        self._hurry = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
     async def keep(self, engine: Engine) -> None:
         """Renew until stopped or lost."""
-        self._stopped = asyncio.Event()
+        self._stopped, self._hurry = asyncio.Event(), asyncio.Event()
         loop = self._loop = asyncio.get_running_loop()
         confirmed = loop.time()
         while True:
@@ -60,11 +62,13 @@ class Keeper:
         )
         self._thread.start()
 
+    def renew_now(self) -> None:
+        """The snapshot has something new that should not wait for the next beat."""
+        self._in_loop(self._hurry.set)
+
     def stop(self) -> None:
         """Stop renewing; the session then ends by itself or by `end_session`."""
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._stopped.set)
+        self._in_loop(self._stop)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=5)
 
@@ -86,9 +90,19 @@ class Keeper:
             return None
 
     async def _stopped_within(self, seconds: float) -> bool:
-        try:
+        """False also when a renewal is wanted before that time."""
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._stopped.wait()
-        except TimeoutError:
-            return False
-        return True
+                await self._hurry.wait()
+        self._hurry.clear()
+        return self._stopped.is_set()
+
+    def _stop(self) -> None:
+        self._stopped.set()
+        self._hurry.set()
+
+    def _in_loop(self, call: Callable[[], object]) -> None:
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(call)

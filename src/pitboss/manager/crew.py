@@ -29,6 +29,7 @@ class Crew:
         self._leaving: list[Place] = []
         self.edition: Edition = (0, 0)
         self.paused = False
+        self.trouble = ""
         self._hired = 0
         self._rolling: asyncio.Task[bool] | None = None
         self._stopping = False
@@ -64,7 +65,7 @@ class Crew:
     def renew(self, edition: Edition, drain_seconds: float) -> None:
         """Replace every worker that is of an older edition, one after the other."""
         if edition > self.edition:
-            self.edition = edition
+            self.edition, self.trouble = edition, ""
             if self._rolling is None or self._rolling.done():
                 self._rolling = asyncio.create_task(self._roll(drain_seconds))
 
@@ -128,7 +129,8 @@ class Crew:
             place, worker = old
             await either(worker.ready, worker.gone)
             if worker.ready.is_set() and not await place.replace():
-                self._board.say(f"pool {self.spec.name} keeps its present workers: the new ones do not start")
+                self.trouble = f"new workers do not start, the present ones go on: {place.last_failure}"
+                self._board.say(f"pool {self.spec.name}: {self.trouble}")
                 return False
             await self._gone(place, worker, drain_seconds)
         return True

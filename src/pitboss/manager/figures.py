@@ -47,7 +47,7 @@ def _pool(staff: Staff, crew: Crew) -> PoolFigures:
         most=crew.spec.max_workers,
         paused=crew.paused,
         generation=crew.edition[0],
-        why=why,
+        why=crew.trouble or why,
     )
 
 

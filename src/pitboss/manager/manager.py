@@ -106,6 +106,7 @@ class Manager:
         self._switch = asyncio.Event()
         self._logs: ManagerLogs | None = None
         self._told = ""
+        self._shape: list[tuple[object, ...]] = []
         self.started = asyncio.Event()
 
     async def run(self) -> None:
@@ -327,8 +328,7 @@ class Manager:
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             ticks += 1
-            if ticks % _TELL_EVERY == 0:
-                self._tell_snapshot()
+            self._tell_changes(ticks)
             if self._logs is not None and ticks % _PRUNE_LOGS == 0:
                 await asyncio.to_thread(self._logs.prune, self._clock.now())
             present = self._desk.present
@@ -345,6 +345,15 @@ class Manager:
                     self._obey()
             except PitbossError:
                 continue  # the store is away: what is wanted is read when it is back
+
+    def _tell_changes(self, ticks: int) -> None:
+        """The figures are told with the next beat; a worker that comes, goes or fails is told at once."""
+        shape = self._staff.shape()
+        changed, self._shape = shape != self._shape, shape
+        if changed or ticks % _TELL_EVERY == 0:
+            self._tell_snapshot()
+        if changed and self._desk.present is not None:
+            self._desk.present.tell_now()
 
     async def _read_wishes(self) -> bool:
         changes = await self._engine.wishes(self._wishes.version)

@@ -48,7 +48,7 @@ class Place:
         self.state = WorkerState.STARTING
         self.why = ""
         self.crashes = 0
-        self.last_crash = ""
+        self.last_crash = self.last_failure = ""
         self._record = restart.Record()
         self._wait: Span | None = 0
         self._lives: set[asyncio.Task[None]] = set()
@@ -237,7 +237,8 @@ class Place:
         successor.succeeds = True
         await either(successor.ready, successor.gone)
         if not successor.ready.is_set():
-            told = f": {successor.broken.error}" if successor.broken else ""
+            self.last_failure = successor.broken.error if successor.broken else self.last_crash
+            told = f": {self.last_failure}"
             self._board.say(f"the successor of worker {self.name} did not start{told}; the present one goes on")
             self._failures += 1
             wait = restart.backoff(max(SECOND, self.spec.restart_delay), self._failures)

@@ -104,6 +104,22 @@ class Staff:
             return min(max(size, spec.min_workers), spec.max_workers), why
         return spec.max_workers, ""
 
+    def shape(self) -> list[tuple[object, ...]]:
+        """What people wait for when they have changed something: which workers there are, of which edition."""
+        return [
+            (
+                place.name,
+                worker and worker.pid,
+                worker and worker.ready.is_set(),
+                place.given_up,
+                crew.paused,
+                crew.size,
+            )
+            for crew in self.every_crew()
+            for place in crew.every_place()
+            for worker in place.workers or (None,)
+        ]
+
     def every_crew(self) -> list[Crew]:
         return [*self.crews.values(), *self._gone]
 

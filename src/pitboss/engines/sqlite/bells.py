@@ -147,9 +147,9 @@ class Bells:
             if place is None or mouth is None:
                 return
             with contextlib.suppress(OSError):
-                for name in os.listdir(place):
-                    if name.endswith(_SUFFIX) and name != self._name:
-                        self._send(mouth, place, name, data)
+                for entry in os.scandir(place):
+                    if entry.name.endswith(_SUFFIX) and entry.name != self._name:
+                        self._send(mouth, place, entry.name, data)
 
     def _send(self, mouth: socket.socket, place: int, entry: str, data: bytes) -> None:
         try:
