@@ -79,6 +79,7 @@ class WorkerProcess:
         self._channel: Channel[ToManager, ToWorker] | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._stack_end: int | None = None
+        self._doomed = False
 
     @property
     def pid(self) -> int:
@@ -106,12 +107,21 @@ class WorkerProcess:
                 start_new_session=True,
                 env={**config.inherited(), **self._env, MARK: self.mark},
             )
+        except BaseException:
+            ours.close()
+            os.close(stack_out)
+            raise
         finally:
             theirs.close()
             os.close(stack_in)
         self._stack_end = stack_out
         os.set_blocking(stack_out, False)
         self._channel = await Channel.over(ours, manager_codec(), self._hear, self.gone.set)
+        # What was asked of it meanwhile could not be passed on.
+        if self._doomed:
+            self.kill()
+        if self.draining:
+            self.say(DrainMessage())
 
     def start(self, claim: Claim) -> None:
         key = claim.id, claim.token.claim
@@ -159,6 +169,7 @@ class WorkerProcess:
     def kill(self, sentence: TaskError | None = None, fate: Outcome | None = None) -> None:
         """End it now, with every process that its handlers started in its group."""
         self.sentence, self.fate = self.sentence or sentence, self.fate or fate
+        self._doomed = True
         if self._process is not None and self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
