@@ -87,6 +87,8 @@ class Worker:
         self._hung_up = asyncio.Event()
         self._draining = False
         self._handled = 0
+        # What is heard before there is a channel to answer through.
+        self._early: list[ToWorker] | None = []
         self._channel: Channel[ToWorker, ToManager]
         self._store: ManagedStore
         self._loop = asyncio.get_running_loop()
@@ -97,6 +99,9 @@ class Worker:
         self._store = ManagedStore(self._channel.say)
         self._app.use(self._store)
         self._channel.say(ReadyMessage(os.getpid()))
+        early, self._early = self._early or [], None
+        for message in early:
+            self._hear(message)
         beating = asyncio.create_task(self._beat())
         await self._over.wait()
         beating.cancel()
@@ -113,6 +118,9 @@ class Worker:
         self._over.set()
 
     def _hear(self, message: ToWorker) -> None:
+        if self._early is not None:
+            self._early.append(message)
+            return
         match message:
             case TaskMessage(claim):
                 if len(self._running) < self._spec.concurrency:
