@@ -1,0 +1,61 @@
+"""One worker process as its manager holds it: whatever is asked of it before it has started is not forgotten."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from pitboss.manager.process import WorkerProcess
+from pitboss.worker.main import Spec
+from tests.manager.house import TARGET, alive
+
+
+@asynccontextmanager
+async def spawning() -> AsyncIterator[tuple[WorkerProcess, asyncio.Task[None]]]:
+    """A worker whose process is just being made."""
+    spec = Spec(name="default-1", target=TARGET, concurrency=1, manager=os.getpid())
+    worker = WorkerProcess(spec, 1, (0, 0), {}, lambda _worker, _message: None)
+    spawn = asyncio.create_task(worker.spawn())
+    await asyncio.sleep(0)
+    assert not worker.pid
+    try:
+        yield worker, spawn
+    finally:
+        await spawn
+        worker.kill()
+        await worker.ended()
+
+
+async def test_a_worker_that_is_sent_away_while_it_is_made_ends() -> None:
+    async with spawning() as (worker, spawn):
+        worker.drain()
+        await spawn
+        async with asyncio.timeout(20):
+            assert await worker.ended() == 0
+        assert worker.ready.is_set()
+
+
+async def test_a_worker_that_is_killed_while_it_is_made_ends() -> None:
+    async with spawning() as (worker, spawn):
+        worker.kill()
+        await spawn
+        async with asyncio.timeout(5):
+            assert await worker.ended() == -9
+        assert not alive(worker.pid)
+
+
+async def test_a_system_without_room_for_a_process_costs_no_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", refused)
+    spec = Spec(name="default-1", target=TARGET, concurrency=1, manager=os.getpid())
+    before = set(Path("/proc/self/fd").iterdir())
+    for _ in range(3):
+        worker = WorkerProcess(spec, 1, (0, 0), {}, lambda _worker, _message: None)
+        with pytest.raises(BlockingIOError):
+            await worker.spawn()
+    assert set(Path("/proc/self/fd").iterdir()) == before
