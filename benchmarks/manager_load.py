@@ -1,7 +1,7 @@
 """What the manager itself costs, and what a bad pool costs its neighbour: `python -m benchmarks.manager_load [part …]`.
 
-`idle`: the manager with 2 and with 50 idle workers. `slope`: its memory over 200,000 tasks. `neighbour`: a pool that uses
-half a core, by itself and beside a pool whose tasks leak and explode, in turn. Parts run one after the other.
+`idle`: the manager with 2 and with 50 idle workers. `slope`: its memory over 200,000 tasks. `neighbour`: a pool that
+uses half a core, by itself and beside a pool whose tasks leak and explode, in turn.
 """
 
 import asyncio
@@ -12,17 +12,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import psutil
 
 from pitboss import wiring
 from pitboss.model.filter import by
+from pitboss.model.ids import IdMaker
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.task import NewTask
 
+T = TypeVar("T")
 APP = """
 import time
 from pitboss import App
@@ -84,9 +88,9 @@ class Bench:
         names = {"quick": "quick", "paced": "paced", "leak": "trouble", "bomb": "trouble"}
         self._queues = names
         self.do(self.engine.register([HandlerInfo(name=name, queue=queue) for name, queue in names.items()]))
-        self._new_id = wiring.id_maker() if hasattr(wiring, "id_maker") else _ids()
+        self._new_id = IdMaker(wiring.SystemClock().now, wiring.randbits())
 
-    def do(self, work):  # type: ignore[no-untyped-def]
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)
 
     def put(self, handler: str, count: int) -> None:
@@ -114,6 +118,12 @@ class Bench:
             process.wait(60)
             log.close()
 
+    def has(self, workers: int) -> bool:
+        return self.ready() >= workers
+
+    def has_ended(self, queue: str, count: int) -> bool:
+        return self.ended(queue) >= count
+
     def ready(self) -> int:
         return (self._folder / "up.log").read_text().count("is ready")
 
@@ -123,12 +133,6 @@ class Bench:
     def close(self) -> None:
         self.do(self.engine.close())
         self._runner.close()
-
-
-def _ids() -> Callable[[], str]:
-    from pitboss.model.ids import IdMaker
-
-    return IdMaker(wiring.SystemClock().now, wiring.randbits())
 
 
 def until(condition: Callable[[], object], seconds: float = 120.0) -> None:
@@ -146,7 +150,7 @@ def cpu(processes: list[psutil.Process]) -> float:
 def idle(bench: Bench) -> None:
     for count in (2, 50):
         with bench.manager("--workers", str(count)) as manager:
-            until(lambda wanted=count: bench.ready() >= wanted)
+            until(partial(bench.has, count))
             time.sleep(4)
             workers = manager.children()
             before, at = (cpu([manager]), cpu(workers)), time.monotonic()
@@ -168,7 +172,7 @@ def slope(bench: Bench) -> None:
         figures = []
         for total in range(20_000, 220_001, 20_000):
             bench.put("quick", 20_000)
-            until(lambda wanted=total: bench.ended("quick") >= wanted)
+            until(partial(bench.has_ended, "quick", total))
             workers = [one for one in manager.children() if "worker" in " ".join(one.cmdline())]
             figures.append((total, manager.memory_info().rss, statistics.mean(w.memory_info().rss for w in workers)))
         for total, own, theirs in figures:
