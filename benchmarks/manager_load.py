@@ -108,7 +108,7 @@ class Bench:
 
     @contextmanager
     def manager(self, *options: str) -> Iterator[psutil.Process]:
-        command = [Path(sys.executable).with_name("pitboss"), "up", "app.py", "--quiet", *options]
+        command = [str(Path(sys.executable).with_name("pitboss")), "up", "app.py", "--quiet", *options]
         log = (self._folder / "up.log").open("w")
         process = subprocess.Popen(command, cwd=self._folder, stdout=log, stderr=subprocess.STDOUT)
         try:
