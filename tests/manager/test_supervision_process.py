@@ -29,6 +29,10 @@ async def spawning() -> AsyncIterator[tuple[WorkerProcess, asyncio.Task[None]]]:
         await worker.ended()
 
 
+def open_files() -> set[Path]:
+    return set(Path("/proc/self/fd").iterdir())
+
+
 async def test_a_worker_that_is_sent_away_while_it_is_made_ends() -> None:
     async with spawning() as (worker, spawn):
         worker.drain()
@@ -53,9 +57,9 @@ async def test_a_system_without_room_for_a_process_costs_no_open_files(monkeypat
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", refused)
     spec = Spec(name="default-1", target=TARGET, concurrency=1, manager=os.getpid())
-    before = set(Path("/proc/self/fd").iterdir())
+    before = open_files()
     for _ in range(3):
         worker = WorkerProcess(spec, 1, (0, 0), {}, lambda _worker, _message: None)
         with pytest.raises(BlockingIOError):
             await worker.spawn()
-    assert set(Path("/proc/self/fd").iterdir()) == before
+    assert open_files() == before

@@ -27,7 +27,7 @@ def measure(pid: int) -> Vitals:
 
 
 def proportional(pid: int) -> int:
-    """The same memory with shared pages divided among those who share them: the truth, at fifty times the cost."""
+    """The same memory with shared pages divided among those who share them: the truth, at several times the cost."""
     total = 0
     for one in family(pid):
         with suppress(OSError):
