@@ -188,9 +188,10 @@ class Dispatcher:
                 self._wake.set()
 
     def _rested(self, share: Share, seat: Seat) -> None:
-        seat.resting = False
-        share.hand_out()
-        self._wake.set()
+        seat.resting -= 1
+        if not seat.resting:
+            share.hand_out()
+            self._wake.set()
 
     def _empty(self, share: Share) -> None:
         """Give back everything that has not started."""

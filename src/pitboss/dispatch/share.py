@@ -66,7 +66,8 @@ class Seat:
         self.reserved: Claim | None = None
         self.lonely = False
         self.closed = False
-        self.resting = False
+        # How many tasks it still rests from: each has its own time.
+        self.resting = 0
         self.spare = 0
         self.ended_at = now
         self._meter = Meter(now)
@@ -162,7 +163,7 @@ class Share:
         """A task is no longer running there."""
         seat.ended(claim, now)
         if self.rest is not None:
-            seat.resting, seat.spare = True, 0
+            seat.resting, seat.spare = seat.resting + 1, 0
             return
         self._meter.count(now)
         if self._alone or seat.reserved is not None:
