@@ -36,7 +36,7 @@ def test_the_settings_of_pools_hold(troubled: House) -> None:
     tasks = house.put("slow", 20, queue="tasks", seconds=0.2)
     age = house.put("slow", 40, queue="age", seconds=0.2)
     delay = house.put("quick", 6, queue="delay")
-    pair = [house.put("slow", queue="pair", seconds=number % 2 * 0.25)[0] for number in range(12)]
+    pair = [house.put("slow", queue="pair", seconds=0.1 + number % 2 * 0.15)[0] for number in range(12)]
     (env,) = house.put("environment", queue="env", name="SHOP")
     house.until(lambda: house.finished() == 79, within=40)
     assert {(task.state, task.attempts, task.losses) for task in house.tasks()} == {(State.COMPLETED, 1, 0)}
