@@ -159,7 +159,7 @@ def test_an_answer_is_believed_for_a_while_when_the_store_is_away() -> None:
     async def scene(store: Store, one: Manager, two: Manager) -> None:
         await asyncio.sleep(10)
         store.away = True
-        await asyncio.sleep(BELIEVED / SECOND - 1.5)
+        await asyncio.sleep(BELIEVED / SECOND - CAMPAIGN_SECONDS - 0.5)
         assert one.leadership.term() == 1
         await asyncio.sleep(3)
         assert one.leadership.term() is None

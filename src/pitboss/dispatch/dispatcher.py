@@ -19,7 +19,7 @@ from pitboss.model.session import Claimed, ClaimRequest, Renewal, Session, Sessi
 from pitboss.model.states import State
 from pitboss.model.task import Claim, Token
 
-POLL_SECONDS = 1.0
+POLL_SECONDS = 2.0
 _SWEEP_SECONDS = 0.25
 _PAUSE = 0.05
 _LONGEST_PAUSE = 2.0

@@ -1,4 +1,4 @@
-"""Keeps a manager in the running for the lead: asks once a second, and knows the term while it leads."""
+"""Keeps a manager in the running for the lead: asks every two seconds, and knows the term while it leads."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.errors import SessionLost, StoreUnavailable
 from pitboss.model.session import Lead
 
-CAMPAIGN_SECONDS = 1.0
+CAMPAIGN_SECONDS = 2.0
 # An answer that is older than this is not believed: the manager stood still, or the store has been away.
 BELIEVED: Span = 5 * SECOND
 
@@ -63,7 +63,7 @@ class Leadership:
             self._told(lead)
 
     async def campaign_forever(self) -> None:
-        """Once a second, until cancelled. A leader that ends its session, or resigns, is followed within that time."""
+        """Every two seconds, until cancelled. A leader that ends its session, or resigns, is followed within that time."""
         while True:
             await self.campaign()
             await asyncio.sleep(CAMPAIGN_SECONDS)
