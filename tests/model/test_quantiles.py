@@ -113,6 +113,8 @@ def test_a_long_stream_stays_small_exact_and_bounded_in_weight() -> None:
         made.add(value)
         if number % 3500 == 0:
             recent = faded(stream[max(0, number - 20 * HALF_LIFE) : number])
+            mean = sum(value * weight for value, weight in recent) / sum(weight for _, weight in recent)
+            assert made.mean == pytest.approx(mean, rel=0.01)
             assert all(close(made.quantile(share), recent, share) for share in (0.05, 0.5, 0.9, 0.99))
     assert made.weight <= 2**20 + 1
     assert len(made.buckets) < 300

@@ -50,6 +50,8 @@ loads = st.builds(
     worker_memory=st.none() | st.integers(0, 500),
 )
 
+idle_loads = loads.map(lambda load: changed(load, pending=0, coming=0, running=0))
+
 states = st.builds(
     ScalingState,
     size=st.integers(0, 60),
@@ -63,7 +65,7 @@ states = st.builds(
     idle_since=maybe_past,
     hindered_since=maybe_past,
     hindered_at=maybe_past,
-).map(lambda state: msgspec.structs.replace(state, peak=min(state.peak, max(0, state.size - 1))))
+)
 
 
 def changed(load: PoolLoad, **changes: object) -> PoolLoad:
@@ -136,6 +138,24 @@ def test_a_raise_at_most_doubles_and_adds_one_and_takes_its_time(
     for before, after, later in zip([start, *sizes], sizes, sizes[1:], strict=False):
         assert after <= 2 * before + 1
         assert later <= after or after <= before
+
+
+@given(st.lists(st.tuples(loads | idle_loads, st.integers(1, 200)), min_size=2, max_size=12), specs())
+def test_whatever_comes_a_cut_keeps_its_distance_and_turns_are_few(
+    phases: list[tuple[PoolLoad, int]], spec: PoolSpec
+) -> None:
+    """Loads that jump at random, each for some looks: no cut within a cool-down after a raise, one turn in each."""
+    now, state, raised, turns, way = NOW, ScalingState(), -COOL_DOWN, 0, 0
+    for load, looks in phases:
+        for _ in range(looks):
+            now, before = now + TICK, max(spec.min_workers, state.size)
+            # Cores are part of the bounds, and bounds hold at once.
+            state = decide(changed(load, cores=None), spec, state, now).state
+            moved = (state.size > before) - (state.size < before)
+            assert moved >= 0 or now - raised >= COOL_DOWN
+            raised = now if moved > 0 else raised
+            turns, way = turns + (moved == -way != 0), moved or way
+    assert turns <= 2 + (now - NOW) / COOL_DOWN
 
 
 @given(loads, specs(least=0), states)
@@ -240,9 +260,38 @@ def test_a_jump_after_a_cut_is_answered_at_once_and_paid_for_later() -> None:
 
 def test_a_cut_that_saves_little_is_not_made() -> None:
     load = PoolLoad(mean=SECOND, running=60)
-    assert course(changed(load, arrivals=36), SPEC, ScalingState(size=10), 300)[-1].size == 10
-    assert course(changed(load, arrivals=28), SPEC, ScalingState(size=10), 300)[-1].size == 8
+    assert course(changed(load, arrivals=36), SPEC, ScalingState(size=11), 300)[-1].size == 11
+    assert course(changed(load, arrivals=36), SPEC, ScalingState(size=12), 300)[-1].size == 10
     assert course(changed(load, arrivals=4), SPEC, ScalingState(size=2), 300)[-1].size == 1
+
+
+def test_a_wait_beside_free_slots_is_no_reason_to_keep_workers() -> None:
+    load = PoolLoad(pending=3, oldest_wait=60 * SECOND, mean=1000, running=1, ready=5, free=19)
+    assert course(load, SPEC, ScalingState(size=5), 120)[-1].size == 1
+
+
+def test_a_batch_that_comes_next_finds_workers_ready() -> None:
+    load = PoolLoad(coming=700, mean=SECOND, ready=1, free=4)
+    assert decide(load, SPEC, ScalingState(size=1), NOW).size == 3
+
+
+def test_what_only_used_to_arrive_raises_nothing() -> None:
+    assert decide(PoolLoad(arrivals=50, mean=SECOND), SPEC, ScalingState(size=2), NOW).size == 2
+
+
+def test_a_pool_at_rest_sleeps_while_its_last_tasks_end_and_wakes_for_the_smallest() -> None:
+    spec = PoolSpec(min_workers=0, max_workers=4, target_wait=3600 * SECOND)
+    assert decide(PoolLoad(running=3, arrivals=50, mean=SECOND), spec, ScalingState(), NOW).size == 0
+    assert decide(PoolLoad(pending=1, mean=0), spec, ScalingState(), NOW).size == 1
+
+
+def test_bounds_that_were_changed_hold_at_once() -> None:
+    """A peak from the time of a larger maximum must not come back as a size."""
+    state = ScalingState(size=30, below_since=NOW - 2 * COOL_DOWN, peak=20, peak_at=NOW - COOL_DOWN)
+    low, high = PoolSpec(min_workers=1, max_workers=4), PoolSpec(min_workers=40, max_workers=50)
+    for spec, size in ((low, 4), (high, 40)):
+        taken = course(PoolLoad(mean=SECOND), spec, state, 20)
+        assert {found.size for found in taken} == {size}
 
 
 def test_tasks_that_are_late_beside_free_slots_are_remembered() -> None:

@@ -124,15 +124,14 @@ def workers_for(load: PoolLoad, spec: PoolSpec) -> int | None:
         return None
     service, target = _slot_time(load.mean, spec), max(spec.target_wait, 1)
     backlog, arrivals = load.pending + load.coming, load.arrivals / SECOND
-    called = arrivals * service + backlog * min(1.0, service / target)
+    called = arrivals * service + backlog * service / target
     useful = load.running * load.managers + backlog + arrivals * target
     return max(min(1, backlog), ceil(min(called, useful) / spec.concurrency - _DUST))
 
 
 def _called(load: PoolLoad, spec: PoolSpec, state: ScalingState, now: Moment) -> int:
     """How many workers this manager should have, if nothing limits it."""
-    backlog = load.pending + load.coming
-    if state.idle_since is not None and (state.size == 0 or now - state.idle_since >= IDLE):
+    if state.idle_since is not None and now - state.idle_since >= IDLE:
         return 0
     total = workers_for(load, spec)
     workers = _groped(load, spec, state.size) if total is None else _share(total, load)
@@ -140,8 +139,8 @@ def _called(load: PoolLoad, spec: PoolSpec, state: ScalingState, now: Moment) ->
         # The formula may be wrong about this load; a wait that stays over its target is a fact.
         workers = max(workers, state.size + (now - state.late_since >= LATE))
     if state.size == 0:
-        return min(workers, backlog)
-    return max(workers, 1)
+        return min(workers, load.pending + load.coming)
+    return max(1, workers if state.idle_since is None else min(workers, state.size))
 
 
 def _groped(load: PoolLoad, spec: PoolSpec, size: int) -> int:
@@ -159,8 +158,8 @@ def _share(workers: int, load: PoolLoad) -> int:
 def _fed(load: PoolLoad, spec: PoolSpec, called: int) -> int:
     """How many of the workers that are called for can be kept busy under the rate limits of the queues.
 
-    Tasks do not take turns: without a reserve of the square root, the slots are now too many and now too few, and a
-    tenth of the rate goes unused. One worker works, even if it waits most of the time.
+    Tasks do not take turns: without a reserve of the square root, the slots are now too many and now too few, and
+    part of the rate goes unused. One worker works, even if it waits most of the time.
     """
     if load.rate is None or load.mean is None:
         return called
@@ -181,7 +180,7 @@ def _most(load: PoolLoad, spec: PoolSpec) -> int:
     most = spec.max_workers
     if spec.cpu and load.cores:
         most = min(most, max(1, int(load.cores / spec.cpu + _DUST)))
-    return max(most, spec.min_workers)
+    return most
 
 
 def _slot_time(mean: Span, spec: PoolSpec) -> float:
@@ -204,11 +203,9 @@ def _noted(load: PoolLoad, spec: PoolSpec, state: ScalingState, most: int, now: 
     # A rate that is known explains it, and is over as soon as somebody lifts it.
     hindered = _since(state.hindered_since, overdue and spare and load.rate is None, now)
     idle = not (load.pending or load.coming or load.running)
-    size = max(spec.min_workers, min(state.size, most))
     return msgspec.structs.replace(
         state,
-        size=size,
-        below_since=state.below_since if size == state.size else None,
+        size=max(spec.min_workers, min(state.size, most)),
         late_since=_since(state.late_since, overdue and not spare, now),
         idle_since=_since(state.idle_since, idle, now),
         hindered_since=hindered,
