@@ -13,7 +13,7 @@ from pitboss.model.snapshot import WorkerState
 from pitboss.worker.frames import HeartbeatMessage, ToManager
 
 Edition = tuple[int, int]
-Make = Callable[[str, PoolSpec, int, Edition, Callable[[WorkerProcess, ToManager], None]], WorkerProcess]
+Make = Callable[[str, PoolSpec, Edition, Callable[[WorkerProcess, ToManager], None]], WorkerProcess]
 
 
 class Crew:
@@ -30,7 +30,6 @@ class Crew:
         self.edition: Edition = (0, 0)
         self.paused = False
         self.trouble = ""
-        self._hired = 0
         self._rolling: asyncio.Task[bool] | None = None
         self._stopping = False
 
@@ -113,8 +112,7 @@ class Crew:
         place.open(after)
 
     def _hire(self, name: str, spec: PoolSpec) -> WorkerProcess:
-        self._hired += 1
-        return self._make(name, spec, self._hired, self.edition, self._hear)
+        return self._make(name, spec, self.edition, self._hear)
 
     def _between(self, bounds: tuple[int, int]) -> float:
         low, high = bounds

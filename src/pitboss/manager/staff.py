@@ -56,6 +56,7 @@ class Staff:
         self.scaled: dict[str, tuple[int, str]] = {}
         self._watching: asyncio.Task[None] | None = None
         self._stopping = False
+        self._made = 0
 
     async def start(self, wishes: Wishes) -> None:
         await self._guard.start()
@@ -182,7 +183,9 @@ class Staff:
     def _wished(self, pool: str) -> PoolWish:
         return self._wishes.pool(pool, self._host)
 
-    def _make(self, name: str, spec: PoolSpec, number: int, edition: Edition, heard: Heard) -> WorkerProcess:
-        worker = WorkerProcess(self._make_spec(name, spec), number, edition, spec.env, heard)
+    def _make(self, name: str, spec: PoolSpec, edition: Edition, heard: Heard) -> WorkerProcess:
+        # Counted over all pools: one that was removed may still be leaving when another of its name begins.
+        self._made += 1
+        worker = WorkerProcess(self._make_spec(name, spec), self._made, edition, spec.env, heard)
         worker.learned = self._learn
         return worker
