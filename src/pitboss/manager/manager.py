@@ -100,6 +100,7 @@ class Manager:
         self._leadership = Leadership(engine, self._present_session, clock=clock, told=self._led_by)
         self._hub = self._make_hub()
         self._sessions: list[int] = []
+        self._known: set[str] = set()
         self._draining = False
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()
@@ -165,12 +166,12 @@ class Manager:
         Returns when that is done, or when the new workers turned out not to start and the old ones go on.
         """
         await self._engine.register(description.handlers)
-        before, self._policies = self._policies, _policies(description)
+        self._policies = _policies(description)
         self._plan, self._description = plan, description
         self._staff.change(plan)
         self._staff.wish(self._wishes)
         self._change_hub()
-        if set(before) != set(self._policies) and await self._staff.changed():
+        if self._known != set(self._policies) and await self._staff.changed():
             # Only a new session can tell the store that other handlers are known here.
             self._switch.set()
 
@@ -253,6 +254,7 @@ class Manager:
 
     def _make_dispatcher(self, lost: asyncio.Event) -> Dispatcher:
         self._tell_snapshot()
+        self._known = set(self._policies)
         dispatcher = Dispatcher(
             self._engine,
             host.identity(tuple(self._policies), self._plan.ttl),
