@@ -97,6 +97,8 @@ class Staff:
 
     def wanted(self, spec: PoolSpec) -> tuple[int, str]:
         """How many workers a pool is to have, and why."""
+        if spec.name not in self.crews:
+            return 0, "it is no longer configured"
         wish = self._wished(spec.name)
         if wish.size is not None:
             return wish.size, "an operator wants so"
@@ -122,6 +124,8 @@ class Staff:
         ]
 
     def every_crew(self) -> list[Crew]:
+        """Also those of removed pools, until their last worker has ended."""
+        self._gone = [crew for crew in self._gone if crew.workers]
         return [*self.crews.values(), *self._gone]
 
     def at_work(self) -> Iterator[tuple[WorkerProcess, PoolSpec]]:
