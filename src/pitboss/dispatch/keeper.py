@@ -34,6 +34,7 @@ class Keeper:
         self._told, self._lost, self._snapshot = told, lost, snapshot
         self._stopped = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._stop_asked = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -42,7 +43,8 @@ class Keeper:
         self._stopped, self._hurry = asyncio.Event(), asyncio.Event()
         loop = self._loop = asyncio.get_running_loop()
         confirmed = loop.time()
-        while True:
+        # A stop may have come before there was a loop to hear it.
+        while not self._stop_asked:
             asked = loop.time()
             renewal = await self._ask(engine, limit=max(0.05, confirmed + self._ttl - asked))
             if renewal is not None and renewal.alive:
@@ -68,6 +70,7 @@ class Keeper:
 
     def stop(self) -> None:
         """Stop renewing; the session then ends by itself or by `end_session`."""
+        self._stop_asked = True
         self._in_loop(self._stop)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=5)
