@@ -213,6 +213,11 @@ class Dispatcher:
         """Of those, the ones that have a slot to run in."""
         return [claim for _, seat in self._seats.values() for claim in seat.started]
 
+    def room(self, pool: str) -> int:
+        """How many more tasks the lanes of a pool could start now."""
+        shares = (share for share in self._shares.values() if share.pool == pool)
+        return sum(seat.room for share in shares for seat in share.seats.values())
+
     def quiet(self, on: bool = True) -> None:
         """Claim no more, and give back what has not started; or go on."""
         self._draining = on

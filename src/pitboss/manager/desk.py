@@ -37,6 +37,10 @@ class Desk:
         """What surely runs, without what waits in a worker behind it."""
         return [claim for dispatcher in self._all() for claim in dispatcher.started()]
 
+    def room(self, pool: str) -> int:
+        """How many more tasks this pool's workers could start now."""
+        return self.present.room(pool) if self.present is not None else 0
+
     def seat(self, worker: WorkerProcess, spec: PoolSpec, rest: Callable[[], float] | None) -> None:
         """The worker takes tasks from now on."""
         if self.present is not None:

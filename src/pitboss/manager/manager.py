@@ -96,7 +96,7 @@ class Manager:
         self._staff = Staff(self, plan, make_spec=self._spec, luck=luck, learn=self._learn)
         self._desk = Desk(engine)
         self._room = HostRoom(plan.host_memory, self._desk.started)
-        self._scaler = Scaler(engine, self._staff, clock)
+        self._scaler = Scaler(engine, self._staff, clock, self._desk.room)
         self._leadership = Leadership(engine, self._present_session, clock=clock, told=self._led_by)
         self._hub = self._make_hub()
         self._sessions: list[int] = []

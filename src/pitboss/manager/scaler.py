@@ -1,7 +1,7 @@
 """Measures the load of the pools that follow it, and has `model/scaling.py` say how many workers each needs."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import msgspec
@@ -29,10 +29,13 @@ class Store(Sessions, Ledger, Queues, Protocol):
 
 
 class Scaler:
-    """One look at all pools that scale every two seconds. Those with a fixed size cost nothing."""
+    """One look at all pools that scale every two seconds. Those with a fixed size cost nothing.
 
-    def __init__(self, engine: Store, staff: Staff, clock: Clock) -> None:
-        self._engine, self._staff, self._clock = engine, staff, clock
+    `room` says how many more tasks the workers of a pool could start at this moment.
+    """
+
+    def __init__(self, engine: Store, staff: Staff, clock: Clock, room: Callable[[str], int]) -> None:
+        self._engine, self._staff, self._clock, self._room = engine, staff, clock, room
         self._known: dict[str, _Known] = {}
         self.session: int | None = None
 
@@ -63,7 +66,7 @@ class Scaler:
         self, crew: Crew, known: "_Known", queues: list[Queue], sessions: list[Session], now: Moment
     ) -> PoolLoad:
         spec = crew.spec
-        peers = [one.number for one in sessions if _runs(one, spec.name)]
+        peers = sorted(one.number for one in sessions if _runs(one, spec.name))
         open_queues = [queue for queue in queues if not queue.paused]
         pending = sum(queue.counts.get(State.PENDING, 0) for queue in open_queues)
         workers = [place.current for place in crew.places.values() if place.current is not None]
@@ -78,11 +81,11 @@ class Scaler:
             rank=peers.index(self.session) if self.session in peers else 0,
             running=running,
             ready=len(ready),
-            free=max(0, len(ready) * spec.concurrency - running),
+            free=self._room(spec.name),
             mean=known.mean(crew),
             cores=cores(),
-            free_memory=host_memory_free() if spec.memory else None,
-            worker_memory=spec.memory,
+            free_memory=host_memory_free(),
+            worker_memory=max((worker.memory for worker in ready), default=0) or None,
         )
 
     async def _oldest(self, queues: list[Queue], now: Moment) -> Span:

@@ -63,7 +63,7 @@ class Leadership:
             self._told(lead)
 
     async def campaign_forever(self) -> None:
-        """Every two seconds, until cancelled. A leader that ends its session, or resigns, is followed within that time."""
+        """Every two seconds, until cancelled. A leader that ends its session is followed within that time."""
         while True:
             await self.campaign()
             await asyncio.sleep(CAMPAIGN_SECONDS)

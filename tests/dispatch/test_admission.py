@@ -1,0 +1,96 @@
+"""What may start beside what runs: memory of the host, pauses of a pool, rests of a worker; in virtual time."""
+
+import asyncio
+from itertools import pairwise
+
+from pitboss.model.duration import SECOND
+from pitboss.model.placement import Room
+from pitboss.model.states import State
+from pitboss.model.task import Claim
+from pitboss.testing.virtual import run_virtual
+from tests.dispatch.stage import CoroutineLane, Stage, taking
+
+GIGABYTE = 2**30
+
+
+def test_two_heavy_tasks_do_not_run_on_a_host_that_has_room_for_one() -> None:
+    stage, room = Stage(), Room(10 * GIGABYTE)
+    room.learn("work", 6 * GIGABYTE)
+
+    async def main() -> int:
+        dispatcher = stage.dispatcher()
+        lane = stage.lane(dispatcher, taking(3), capacity=4)
+
+        def admits(claim: Claim) -> bool:
+            return room.admits(claim.handler, [one.handler for one in dispatcher.started() if one.id != claim.id])
+
+        dispatcher.set_admission(admits)
+        await stage.put(4)
+        await dispatcher.start()
+        await stage.until_finished()
+        await dispatcher.stop()
+        return lane.most
+
+    assert run_virtual(main(), clock=stage.clock) == 1
+    tasks = [claim.id for _, _, claim in stage.started]
+    assert len(tasks) == len(set(tasks)) == 4
+
+
+def test_a_task_that_finds_no_room_is_free_for_other_hosts_and_costs_it_nothing() -> None:
+    stage = Stage()
+
+    async def main() -> None:
+        dispatcher = stage.dispatcher()
+        stage.lane(dispatcher, taking(1))
+        dispatcher.set_admission(lambda _claim: False)
+        (task,) = await stage.put()
+        await dispatcher.start()
+        await asyncio.sleep(1.8)
+        found = await stage.one(task)
+        assert (found.state, found.attempts, found.losses) == (State.SCHEDULED, 0, 0)
+        assert found.reason == "waiting for memory on a host"
+        dispatcher.set_admission(None)
+        await stage.until_finished()
+        await dispatcher.stop()
+
+    run_virtual(main(), clock=stage.clock)
+    assert len(stage.started) == 1
+
+
+def test_a_paused_pool_takes_nothing_and_gives_back_what_has_not_started() -> None:
+    stage = Stage()
+
+    async def main() -> None:
+        dispatcher = stage.dispatcher()
+        stage.lane(dispatcher, taking(1), capacity=1)
+        await stage.put(5)
+        await dispatcher.start()
+        await asyncio.sleep(0.5)
+        dispatcher.set_paused("default", True)
+        await asyncio.sleep(5)
+        assert await stage.states() == {State.COMPLETED: 1, State.PENDING: 4}
+        dispatcher.set_paused("default", False)
+        await stage.until_finished()
+        await dispatcher.stop()
+
+    run_virtual(main(), clock=stage.clock)
+    assert len(stage.started) == 5
+
+
+def test_a_worker_rests_between_its_tasks() -> None:
+    stage = Stage()
+
+    async def main() -> None:
+        dispatcher = stage.dispatcher()
+        lane = CoroutineLane(stage, dispatcher, "w1", 1, taking(0.5))
+        dispatcher.add_lane(lane, rest=lambda: 2.0)
+        await stage.put(4)
+        await dispatcher.start()
+        await stage.until_finished()
+        await dispatcher.stop()
+
+    run_virtual(main(), clock=stage.clock)
+    starts = [at for at, _, _ in stage.started]
+    gaps = [later - earlier for earlier, later in pairwise(starts)]
+    assert min(gaps) >= 2.5 * SECOND
+    assert max(gaps) < 2.6 * SECOND
