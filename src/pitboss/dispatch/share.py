@@ -166,7 +166,7 @@ class Share:
             seat.resting, seat.spare = seat.resting + 1, 0
             return
         self._meter.count(now)
-        if self._alone or seat.reserved is not None:
+        if self._alone or seat.reserved is not None or (not seat.running and self._reserved()):
             self.hand_out()
         elif self._buffer and seat.window > 0:
             self._hand_to(seat, 1 if self.admits is None else seat.window)
@@ -227,10 +227,12 @@ class Share:
         return claims
 
     def _seat_the_lonely(self) -> None:
-        for seat in self.seats.values():
-            if seat.reserved is not None and not seat.running and not seat.resting:
+        for seat in self._reserved():
+            free = seat if not seat.running and not seat.resting else self._idle()
+            if free is not None and seat.reserved is not None:
+                # Also elsewhere: a worker that has just come, or become free, need not wait for another's long task.
                 claim, seat.reserved = seat.reserved, None
-                seat.start(claim)
+                free.start(claim)
         while self._alone:
             candidates = [seat for seat in self.seats.values() if seat.open]
             if not candidates:
@@ -241,6 +243,12 @@ class Share:
                 seat.reserved = claim
             else:
                 seat.start(claim)
+
+    def _reserved(self) -> list[Seat]:
+        return [seat for seat in self.seats.values() if seat.reserved is not None]
+
+    def _idle(self) -> Seat | None:
+        return next((seat for seat in self.seats.values() if seat.open and not seat.running), None)
 
     def _target(self) -> int:
         return min(MOST_AHEAD, int(self._meter.rate * AHEAD_SECONDS))
