@@ -1,11 +1,15 @@
 """Drills that the tests run briefly, and `benchmarks/supervision.py` at length."""
 
+import asyncio
+import os
 import random
+import signal
 import time
 from collections import Counter
 from functools import partial
 from typing import NamedTuple
 
+from pitboss.model.duration import SECOND
 from pitboss.model.snapshot import WorkerState
 from pitboss.model.states import State
 from tests.manager.house import House, ManagerProcess, pool
@@ -69,6 +73,85 @@ def _counted(house: House, times: int, ids: list[str], seconds: float) -> Rolled
         twice=sum(began[one] != 1 or ended[one] != 1 for one in ids),
         spent=sum((task.attempts, task.losses) != (1, 0) for task in tasks.values()),
     )
+
+
+class Recovered(NamedTuple):
+    """How long after the end of their workers tasks ran again, in seconds, beyond what they had to wait for anyway."""
+
+    delays: list[float]
+
+    def share(self, part: float) -> float:
+        return sorted(self.delays)[min(len(self.delays) - 1, int(len(self.delays) * part))]
+
+    def __str__(self) -> str:
+        p50, p99, worst = (self.share(part) for part in (0.5, 0.99, 1))
+        return f"{len(self.delays)} kills: p50 {p50:.2f} s, p99 {p99:.2f} s, longest {worst:.2f} s"
+
+
+def beside_another(house: House, kills: int) -> Recovered:
+    """Kill the worker that runs a task, while another one of its pool is at work."""
+    manager = house.manager(pool(concurrency=4, restart_delay=0, max_restarts=10_000))
+    ready(house, manager, 2)
+    delays = []
+    for count in range(kills):
+        house.put("slow", 20, seconds=0.05)
+        delays.append(killed(house))
+        ready(house, manager, 3 + count)
+    return _recovered(house, manager, delays)
+
+
+def with_nobody_else(house: House, pools: int) -> Recovered:
+    """Kill the only worker of a pool, three times each: beyond the delay of its restart, which doubles."""
+    specs = [pool(f"p{number}", workers=1, queues=(f"p{number}",)) for number in range(pools)]
+    manager = house.manager(*specs)
+    ready(house, manager, pools, within=60)
+    turns = [(spec.name, (spec.restart_delay << count) / SECOND) for spec in specs for count in range(3)]
+    delays = [killed(house, queue=name) - delay for name, delay in turns]
+    return _recovered(house, manager, delays)
+
+
+def on_another_host(house: House, kills: int, ttl: float) -> Recovered:
+    """Kill a manager with its workers: only the end of its session frees its tasks, for the one that is left."""
+    delays = []
+    for count in range(kills):
+        victim = house.manager(pool(workers=1), ttl=f"{ttl}s", elsewhere=f"host-{count}")
+        ready(house, victim, 1)
+        (task,) = house.put("timed")
+        house.until(partial(_began, house, task))
+        survivor = house.manager(pool(workers=1), ttl=f"{ttl}s")
+        ready(house, survivor, 1)
+        house.do(asyncio.sleep(random.uniform(0, ttl / 2)))
+        at = time.time()
+        victim.signal(signal.SIGKILL)
+        victim.process.wait()
+        delays.append(_ran_again(house, task) - at - ttl)
+        survivor.end()
+    return Recovered(delays)
+
+
+def killed(house: House, queue: str = "default") -> float:
+    """Kill the worker that runs a task; how long until the task runs again."""
+    (task,) = house.put("timed", queue=queue)
+    house.until(lambda: _began(house, task))
+    at = time.time()
+    os.kill(int(_began(house, task)[0][3]), signal.SIGKILL)
+    return _ran_again(house, task) - at
+
+
+def _ran_again(house: House, task: str) -> float:
+    house.until(lambda: len(_began(house, task)) == 2)
+    return float(_began(house, task)[1][4])
+
+
+def _began(house: House, task: str) -> list[list[str]]:
+    return [line for line in house.traced("timed") if line[1] == task]
+
+
+def _recovered(house: House, manager: ManagerProcess, delays: list[float]) -> Recovered:
+    house.until(lambda: house.finished() == len(house.tasks()))
+    assert {(task.state, task.attempts) for task in house.tasks()} == {(State.COMPLETED, 1)}
+    assert manager.end() == 0
+    return Recovered(delays)
 
 
 def ready(house: House, manager: ManagerProcess, count: int, within: float = 30) -> None:

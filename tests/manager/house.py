@@ -40,12 +40,12 @@ def pool(name: str = "default", *, workers: int = 2, **settings: Any) -> PoolSpe
 class ManagerProcess:
     """One manager with its workers. What it prints is kept."""
 
-    def __init__(self, url: str, traces: Path, plan: Plan, file: Path) -> None:
+    def __init__(self, url: str, traces: Path, plan: Plan, file: Path, *elsewhere: str) -> None:
         self._file = file
         self.plan = plan
         file.write_bytes(msgspec.json.encode(plan))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.manager.serve", url, str(file)],
+            [sys.executable, "-m", "tests.manager.serve", url, str(file), *elsewhere],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -127,8 +127,9 @@ class House:
         ttl: str = "15s",
         target: str | None = None,
         drain_seconds: float = 20,
+        elsewhere: str | None = None,
     ) -> ManagerProcess:
-        """One with these pools, or with one pool of so many workers."""
+        """One with these pools, or with one pool of so many workers; as if on another host, if one is named."""
         plan = Plan(
             target=target or self.target,
             pools=pools or (pool(workers=workers, concurrency=concurrency),),
@@ -136,7 +137,7 @@ class House:
             drain_seconds=drain_seconds,
         )
         file = self.traces.with_name(f"plan-{len(self.managers)}.json")
-        manager = ManagerProcess(self.url, self.traces, plan, file)
+        manager = ManagerProcess(self.url, self.traces, plan, file, *([elsewhere] if elsewhere else []))
         self.managers.append(manager)
         return manager
 

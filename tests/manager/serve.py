@@ -1,11 +1,12 @@
-"""A manager as a process of its own: `python -m tests.manager.serve URL PLAN`, the plan as a file of JSON.
+"""A manager as a process of its own: `python -m tests.manager.serve URL PLAN [HOST]`, the plan as a file of JSON.
 
-SIGHUP makes it read the plan and the code anew.
+SIGHUP makes it read the plan and the code anew. With HOST it believes that it runs on another host.
 """
 
 import asyncio
 import random
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -40,7 +41,9 @@ async def reload(manager: Manager, place: str) -> None:
 
 
 async def main() -> None:
-    url, place = sys.argv[1:3]
+    url, place, *elsewhere = sys.argv[1:]
+    if elsewhere:
+        socket.gethostname = lambda: elsewhere[0]
     engine = wiring.make_engine(url)
     await engine.open()
     plan = read(place)
