@@ -1,6 +1,7 @@
 """The long reliability proofs, one after the other, with a summary: `make soak`, or `make soak ARGS="power-loss"`.
 
-They are the tests of tests/faults, run longer. The figures of the last run stand in docs/explanation/reliability.md.
+They are the tests of tests/faults and tests/manager, run longer. The figures of the last run stand in
+docs/explanation/reliability.md and docs/supervision.md.
 """
 
 import os
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+from benchmarks.supervision import recovery, rolling_restarts
 from tests.faults.crowd import crowded
 from tests.faults.line import complaints, stand_in_line, table
 from tests.faults.power import Start, lose_power
@@ -76,6 +78,8 @@ PROOFS: dict[str, Callable[[Path], Report]] = {
     "line": line,
     "crowd": crowd,
     "outages": outages,
+    "rolling": rolling_restarts,
+    "recovery": recovery,
 }
 
 

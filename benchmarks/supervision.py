@@ -1,0 +1,65 @@
+"""The long proofs about workers: a hundred rolling restarts under load, and how soon tasks of the dead run again.
+
+Run by `make soak ARGS="rolling recovery"`; the short versions are tests. The figures stand in docs/supervision.md.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.manager.drills import Recovered, beside_another, on_another_host, rolling, with_nobody_else
+from tests.manager.house import TARGET, TROUBLE, House
+from tests.servers.postgres import PostgresServer
+
+ROLLS = 100
+KILLS = 100
+LONE_POOLS = 10
+HOSTS = 20
+TTL = 3
+PROMISED = 1.0
+Report = tuple[str, list[str]]
+
+
+@contextmanager
+def _house(url: str, folder: Path, target: str) -> Iterator[House]:
+    folder.mkdir()
+    house = House(url, folder, target)
+    try:
+        yield house
+    finally:
+        house.close()
+
+
+def rolling_restarts(folder: Path) -> Report:
+    """On both stores. Every task must have run once, with one attempt and no loss."""
+    told, faults = [], list[str]()
+    with PostgresServer() as server:
+        for name, url in (("sqlite", f"sqlite:///{folder}/shop.db"), ("postgres", server.create_database())):
+            with _house(url, folder / name, TARGET) as house:
+                came = rolling(house, ROLLS)
+            told.append(
+                f"{name}: {came.restarts} restarts in {came.seconds:.0f} s, {came.workers} workers, {came.tasks} tasks,"
+                f" {came.lost} lost, {came.twice} twice, {came.spent} with an attempt or a loss more"
+            )
+            faults += [f"{name}: {fault}" for fault in came.faults]
+    return "; ".join(told), faults
+
+
+def recovery(folder: Path) -> Report:
+    """From a kill to the moment when the task's handler runs again."""
+    with _house(f"sqlite:///{folder}/beside.db", folder / "beside", TROUBLE) as house:
+        beside = beside_another(house, KILLS)
+    with _house(f"sqlite:///{folder}/alone.db", folder / "alone", TROUBLE) as house:
+        alone = with_nobody_else(house, LONE_POOLS)
+    with PostgresServer() as server, _house(server.create_database(), folder / "hosts", TROUBLE) as house:
+        hosts = on_another_host(house, HOSTS, TTL)
+    told = {
+        "beside another worker": beside,
+        "beyond the restart delay": alone,
+        f"beyond the {TTL} s of a session": hosts,
+    }
+    return "; ".join(f"{what}: {came}" for what, came in told.items()), _late(told)
+
+
+def _late(told: dict[str, Recovered]) -> list[str]:
+    return [f"{what}: p99 {came.share(0.99):.2f} s" for what, came in told.items() if came.share(0.99) > PROMISED]
