@@ -97,6 +97,8 @@ def test_what_ignores_its_end_is_settled_and_its_worker_replaced_in_peace(troubl
     house.until(lambda: not before & {worker.pid for worker in manager.workers()}, within=15, what="all are replaced")
     for name in names:
         assert manager.said(f"worker {name}-1 has 1 task(s) that do not return; it is replaced")
+    # Their results have been heard; that they are written takes a moment more.
+    house.until(lambda: all(house.task(one).state.finished for one in neighbours), within=5)
     for one in neighbours:
         innocent = house.task(one)
         assert (innocent.state, innocent.attempts, innocent.losses) == (State.COMPLETED, 1, 0)
