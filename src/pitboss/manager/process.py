@@ -36,6 +36,7 @@ Key = tuple[str, int]
 _REAP_SECONDS = 0.5
 _STACK_LIMIT = 64 * 1024
 _TRAVEL_SECONDS = 1.0
+_LAST_WORDS_SECONDS = 0.1
 
 
 class WorkerProcess:
@@ -80,6 +81,7 @@ class WorkerProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._stack_end: int | None = None
         self._doomed = False
+        self._noticing: asyncio.Task[None] | None = None
 
     @property
     def pid(self) -> int:
@@ -117,6 +119,7 @@ class WorkerProcess:
         self._stack_end = stack_out
         os.set_blocking(stack_out, False)
         self._channel = await Channel.over(ours, manager_codec(), self._hear, self.gone.set)
+        self._noticing = asyncio.create_task(self._notice_end())
         # What was asked of it meanwhile could not be passed on.
         if self._doomed:
             self.kill()
@@ -200,10 +203,21 @@ class WorkerProcess:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         code = self.code = await self._process.wait()
+        if self._noticing is not None:
+            self._noticing.cancel()
+        if self._channel is not None:
+            self._channel.close()
         if self._stack_end is not None:
             os.close(self._stack_end)
             self._stack_end = None
         return code
+
+    async def _notice_end(self) -> None:
+        """The end of the socket tells sooner; but processes that it forked may hold its end open."""
+        assert self._process is not None
+        await self._process.wait()
+        await asyncio.sleep(_LAST_WORDS_SECONDS)
+        self.gone.set()
 
     def _hear(self, message: ToManager) -> None:
         self.heard_at = self._loop.time()
