@@ -9,7 +9,7 @@ from pitboss.manager.process import WorkerProcess, evidence
 from pitboss.manager.strays import end_strays
 from pitboss.model import restart
 from pitboss.model.duration import SECOND, Moment, Span, spoken
-from pitboss.model.pool import PoolSpec
+from pitboss.model.pool import PoolSpec, spoken_size
 from pitboss.model.snapshot import WorkerState
 from pitboss.model.task import TaskError
 from pitboss.worker.frames import ToManager
@@ -183,6 +183,11 @@ class Place:
     def _hire(self, worker: WorkerProcess) -> None:
         self.state, self.why = WorkerState.IDLE, ""
         self._board.hired(worker, self.spec)
+        if self.spec.soft is not None and worker.fresh > self.spec.soft:
+            self._board.say(
+                f"worker {self.name} uses {spoken_size(worker.fresh)} of memory before its first task, more than its"
+                f" soft limit of {spoken_size(self.spec.soft)}: it is not replaced for it. Raise memory or memory_soft"
+            )
         if self._leaving:
             self._send_away(worker)
 

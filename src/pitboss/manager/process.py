@@ -13,6 +13,7 @@ import msgspec
 
 from pitboss import config
 from pitboss.manager.strays import MARK
+from pitboss.manager.vitals import proportional
 from pitboss.model.duration import SECOND, Span
 from pitboss.model.outcome import Outcome
 from pitboss.model.task import Claim, TaskError
@@ -69,7 +70,7 @@ class WorkerProcess:
         # What a task needs can be seen where it ran by itself, and long enough to be measured.
         self.learned: Callable[[str, int], None] = lambda _handler, _size: None
         self._solo: Key | None = None
-        self.memory = self.base = self.peak = 0
+        self.memory = self.base = self.peak = self.fresh = 0
         self.cpu = 0.0
         self.cpu_seconds = 0.0
         self.succeeded = 0
@@ -224,6 +225,7 @@ class WorkerProcess:
         self.asked_for_stack = self.named_blocked = False
         match message:
             case ReadyMessage():
+                self.fresh = proportional(self.pid)
                 self.ready.set()
             case BrokenMessage():
                 self.broken = message

@@ -93,6 +93,7 @@ class Watch:
             deaf_beats=worker.deaf_beats,
             overdue=len(late),
             memory=worker.memory,
+            fresh=worker.fresh,
             processed=worker.processed,
         )
         finding = judge(vital, place.spec)

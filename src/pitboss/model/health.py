@@ -22,7 +22,8 @@ class Remedy(StrEnum):
 
 class Vital(msgspec.Struct, frozen=True, kw_only=True):
     """What a manager knows of a worker. `silent` is since it was last heard, `memory` with its child processes,
-    `deaf_beats` how often in a row it said that it has nothing to do while it had been given tasks."""
+    `fresh` what it had before its first task, `deaf_beats` how often in a row it said that it has nothing to do while
+    it had been given tasks."""
 
     age: Span
     ready: bool = True
@@ -30,6 +31,7 @@ class Vital(msgspec.Struct, frozen=True, kw_only=True):
     deaf_beats: int = 0
     overdue: int = 0
     memory: int = 0
+    fresh: int = 0
     processed: int = 0
 
 
@@ -71,7 +73,8 @@ def _silent(vital: Vital, spec: PoolSpec) -> Finding:
 
 
 def _worn(vital: Vital, spec: PoolSpec) -> Finding | None:
-    if spec.soft is not None and vital.memory > spec.soft:
+    # Where a fresh one is beyond it already, the next one would be, too.
+    if spec.soft is not None and vital.fresh <= spec.soft < vital.memory:
         return Finding("memory_soft", Remedy.REPLACE, f"uses {spoken_size(vital.memory)} of memory")
     if spec.max_tasks_per_worker is not None and vital.processed >= spec.max_tasks_per_worker:
         return Finding("tasks", Remedy.REPLACE, f"has run {vital.processed} tasks")
