@@ -67,3 +67,13 @@ def _the_childs_memory_counted(house: House, feeder: str) -> None:
     assert set(swells(house, feeder)[:-1]) == {"memory"}
     assert house.task(feeder).state is State.FAILED
     assert house.task(feeder).crashes == 3
+
+
+def test_a_soft_limit_that_no_worker_can_keep_is_told_and_makes_no_loop(troubled: House) -> None:
+    house = troubled
+    manager = house.manager(pool(workers=1, memory_soft=10 * MB))
+    house.until(lambda: manager.said("before its first task, more than its soft limit of 10 MB"))
+    ids = house.put("slow", 20, seconds=0.05) + house.put("slow", seconds=2)
+    house.until(lambda: all(house.task(one).state is State.COMPLETED for one in ids))
+    assert len({line[3] for line in house.traced("began")}) == 1
+    assert not manager.said("it is replaced")

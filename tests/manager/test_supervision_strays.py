@@ -5,6 +5,7 @@ import signal
 import psutil
 
 from pitboss.model.states import State
+from tests.manager.drills import ready
 from tests.manager.house import House, ManagerProcess, alive, pool
 
 
@@ -48,6 +49,18 @@ def _daemon(house: House, queue: str) -> list[int]:
     house.put("leaves_a_daemon", queue=queue)
     house.until(lambda: len(daemons(house)) > len(before))
     return [one for one in daemons(house) if one not in before]
+
+
+def test_a_worker_that_dies_is_missed_at_once_also_while_its_forks_hold_its_socket(troubled: House) -> None:
+    house = troubled
+    manager = house.manager(pool(workers=1))
+    ready(house, manager, 1)
+    (task,) = house.put("forks_and_dies")
+    house.until(lambda: house.task(task).state is State.COMPLETED, within=10)
+    assert (house.task(task).attempts, house.task(task).crashes) == (1, 1)
+    assert [attempt.outcome for attempt in house.attempts(task)] == ["crashed", "completed"]
+    assert manager.said("was killed by SIGKILL")
+    assert manager.end() == 0
 
 
 def test_a_manager_goes_on_when_its_guard_is_killed_and_has_another(troubled: House) -> None:

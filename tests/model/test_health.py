@@ -34,6 +34,12 @@ def test_memory_beyond_the_hard_limit_kills_and_beyond_the_soft_one_replaces() -
     assert found(Vital(age=0, memory=500 * MB), only_soft) == ("memory_soft", Remedy.REPLACE)
 
 
+def test_a_soft_limit_below_what_a_fresh_worker_uses_replaces_nobody() -> None:
+    only_soft = PoolSpec(memory_soft=50 * MB)
+    assert judge(Vital(age=0, memory=60 * MB, fresh=51 * MB), only_soft) is None
+    assert found(Vital(age=0, memory=60 * MB, fresh=50 * MB), only_soft) == ("memory_soft", Remedy.REPLACE)
+
+
 def test_a_worker_that_is_still_starting_is_killed_only_for_memory_or_for_taking_far_too_long() -> None:
     assert judge(Vital(age=START_LIMIT - 1, ready=False, silent=START_LIMIT - 1), LIMITED) is None
     assert found(Vital(age=START_LIMIT, ready=False)) == ("start", Remedy.KILL)
