@@ -1,7 +1,8 @@
 """The manager: one session in the store, the pools of one host, and what goes on between them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -132,9 +133,9 @@ class Manager:
         await self._take_over()
         await self._read_wishes()
         term = self._leadership.term
-        sweep = sweep_forever(self._engine, self._plan.retention, self._clock, term=term)
-        work = (sweep, self._tick(), self._scaler.run(), self._leadership.campaign_forever())
-        duties = [asyncio.create_task(one) for one in work]
+        sweep = partial(sweep_forever, self._engine, self._plan.retention, self._clock, term=term)
+        work = (sweep, self._tick, self._scaler.run, self._leadership.campaign_forever)
+        duties = [asyncio.create_task(self._lasting(one)) for one in work]
         self._hub.start()
         await self._staff.start(self._wishes)
         try:
@@ -153,6 +154,15 @@ class Manager:
             await self._staff.end(grace=0 if self._stop_now.is_set() else _GRACE_SECONDS)
             await self._hub.stop(0 if self._stop_now.is_set() else _GRACE_SECONDS)
             await asyncio.gather(*duties, return_exceptions=True)
+
+    async def _lasting(self, duty: Callable[[], Coroutine[object, object, None]]) -> None:
+        """A duty that breaks must not leave a manager that looks alive and no longer does it: it is begun again."""
+        while True:
+            try:
+                return await duty()
+            except Exception as error:
+                self.say(f"a fault of Pitboss itself ({type(error).__name__}: {error}); it goes on")
+            await asyncio.sleep(_LONGEST_PAUSE)
 
     def stop(self) -> None:
         """First: drain and end. Again: end now."""

@@ -41,6 +41,12 @@ class Watch:
         self._overseer, self._crews = overseer, crews
         self._time = asyncio.get_running_loop().time
         self._measured = self._time()
+        self._said = ""
+
+    def _say_once(self, text: str) -> None:
+        if text != self._said:
+            self._said = text
+            self._overseer.say(text)
 
     async def run(self) -> None:
         rounds, before = 0, self._time()
@@ -53,7 +59,11 @@ class Watch:
                 for crew in self._crews():
                     for worker in crew.workers:
                         worker.heard_at += away
-            self.look(every=rounds % _LOOK_EVERY == 0, thorough=rounds % _MEASURE_EVERY == 0)
+            try:
+                self.look(every=rounds % _LOOK_EVERY == 0, thorough=rounds % _MEASURE_EVERY == 0)
+            except Exception as error:
+                # One look that breaks must not be the last one at everybody.
+                self._say_once(f"a fault of Pitboss itself ({type(error).__name__}: {error}); the watch goes on")
 
     def look(self, *, every: bool, thorough: bool) -> None:
         """Every worker once, or those only whose pool has a memory limit; a thorough look measures all of them."""
