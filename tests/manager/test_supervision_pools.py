@@ -75,7 +75,7 @@ def test_an_operator_pauses_scales_and_stops_pools_on_one_host_or_on_all(trouble
         ttl="1500ms",
     )
     house.until(lambda: living(house, "first") == 2 and living(house, "second") == 1)
-    running = house.put("slow", 2, queue="first", seconds=4)
+    running = house.put("slow", 2, queue="first", seconds=2.5)
     house.until(lambda: len(house.traced("began")) == 2)
     house.wish("first", paused=True)
     house.until(lambda: manager.said("pool first is paused"))

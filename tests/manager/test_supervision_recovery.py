@@ -19,7 +19,7 @@ def test_a_dead_workers_task_runs_again_within_a_second_beside_another_worker(tr
 
 
 def test_a_dead_workers_task_runs_again_within_its_restart_delay_and_a_second(troubled: House) -> None:
-    recovered = with_nobody_else(troubled, 2)
+    recovered = with_nobody_else(troubled, 1)
     assert recovered.share(0.5) <= PROMISED, recovered
     assert recovered.share(1) <= BUSY, recovered
 
@@ -28,19 +28,17 @@ def test_a_lost_task_does_not_wait_for_a_long_one_in_another_worker(troubled: Ho
     house = troubled
     manager = house.manager(pool(workers=2, concurrency=2))
     ready(house, manager, 2)
-    (long,) = house.put("slow", seconds=8)
+    (long,) = house.put("slow", seconds=60)
     house.until(lambda: house.traced("began"))
     # It must run by itself now: not beside the long one, but in the worker that is started again.
     assert killed(house) < 5
-    assert not house.traced("ended")
-    house.until(lambda: house.task(long).state is State.COMPLETED)
-    assert house.task(long).losses == 0
+    assert (house.task(long).state, house.task(long).losses) == (State.RUNNING, 0)
 
 
 def test_a_dead_hosts_task_runs_again_within_its_sessions_life_and_a_second(postgres_dsn: str, tmp_path: Path) -> None:
     house = House(postgres_dsn, tmp_path, TROUBLE)
     try:
-        recovered = on_another_host(house, 2, ttl=2)
+        recovered = on_another_host(house, 1, ttl=2)
         assert recovered.share(1) <= BUSY, recovered
         assert min(recovered.delays) > -2, "only the end of the session could free it"
     finally:

@@ -96,7 +96,7 @@ def test_code_that_no_longer_loads_gives_one_message_and_no_loop(lite_house: Hou
     assert sorted(states(house)) == [WorkerState.CRASHED, WorkerState.IDLE]
 
     house.wish("default", generation=1)
-    house.until(lambda: manager.said("pool default keeps its present workers: the new ones do not start"))
+    house.until(lambda: manager.said("pool default: new workers do not start, the present ones go on"))
     assert alive(survivor.pid)
     ids = house.put("quick", 20)
     house.until(lambda: all_completed(house, ids))
@@ -117,7 +117,7 @@ def test_a_worn_worker_whose_successor_does_not_start_works_on_without_a_loop(
 ) -> None:
     house, code = lite_house, tmp_path / "app_of_today.py"
     code.write_text(APP)
-    spec = pool(workers=1, concurrency=1, max_tasks_per_worker=1, restart_delay=2 * SECOND)
+    spec = pool(workers=1, concurrency=1, max_tasks_per_worker=1, restart_delay=SECOND)
     manager = house.manager(spec, target=str(code))
     house.until(lambda: manager.said("default-1 is ready"))
     (worker,) = manager.workers()

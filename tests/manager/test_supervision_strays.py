@@ -90,9 +90,9 @@ def _guards(manager: ManagerProcess) -> list[psutil.Process]:
 
 def test_a_bomb_beside_fifty_innocents_is_the_only_one_that_fails(troubled: House) -> None:
     house = troubled
-    innocents = house.put("slow", 25, seconds=0.15)
+    innocents = house.put("slow", 25, seconds=0.05)
     (bomb,) = house.put("bomb")
-    innocents += house.put("slow", 25, seconds=0.15)
+    innocents += house.put("slow", 25, seconds=0.05)
     manager = house.manager(pool(workers=1, concurrency=64, max_restarts=10))
     house.until(lambda: house.finished() == 51, within=60)
     poison = house.task(bomb)
