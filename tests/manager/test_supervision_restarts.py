@@ -104,8 +104,9 @@ def test_code_that_no_longer_loads_gives_one_message_and_no_loop(lite_house: Hou
 
     code.write_text(APP)
     house.wish("default", generation=2)
-    house.until(lambda: states(house) == [WorkerState.IDLE] * 2 and not alive(survivor.pid))
-    assert {worker.generation for worker in house.workers()} == {2}
+    renewed = (WorkerState.IDLE, 2)
+    house.until(lambda: [(worker.state, worker.generation) for worker in house.workers()] == [renewed, renewed])
+    assert not alive(survivor.pid)
     ids = house.put("quick", 20)
     house.until(lambda: all_completed(house, ids))
     assert {task.attempts for task in house.tasks()} == {1}
