@@ -28,7 +28,7 @@ def test_no_daemon_outlives_its_worker_however_that_ends(troubled: House) -> Non
 
     house.wish("drained", size=0)
     house.until(lambda: not alive(drained), within=10, what="the drained worker's daemon is gone")
-    assert manager.said(f"worker drained-1 left process {drained} behind (")
+    house.until(lambda: manager.said(f"worker drained-1 left process {drained} behind ("), within=5)
     worker_of(manager, "killed-1").kill()
     house.until(lambda: not alive(killed), within=10, what="the killed worker's daemon is gone")
     house.until(lambda: manager.said(f"worker killed-1 left process {killed} behind ("), within=5)
