@@ -54,7 +54,7 @@ async def order(number: int) -> int:
     return number
 
 
-@app.task(queue="reports")
+@app.task
 async def invoice(number: int) -> str:
     return f"invoice {number}"
 

@@ -27,7 +27,8 @@ STOP_SIGNALS: dict[StopMode, signal.Signals] = {
     "fast": signal.SIGINT,
     "immediate": signal.SIGQUIT,
 }
-START_SECONDS = 30.0
+# After a crash it reads its log since the last checkpoint, which can be long on a busy disk.
+START_SECONDS = 120.0
 STOP_SECONDS = 30.0
 
 
