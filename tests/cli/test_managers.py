@@ -1,5 +1,7 @@
 """`pitboss stop` and `pitboss drain`."""
 
+import time
+
 import pytest
 
 from pitboss.cli import awaiting
@@ -88,8 +90,14 @@ def test_nobody_runs() -> None:
 def test_stop_waits_until_the_process_has_no_session() -> None:
     number = manager(snapshot(busy()))
 
+    asked: list[float] = []
+
     def react(known: Wishes) -> Snapshot | None:
-        return None if known.manager(number).stop else snapshot(worker())
+        """Ends its task for a second before it stops, so that there is something to wait for."""
+        if not known.manager(number).stop:
+            return snapshot(busy())
+        asked.append(time.monotonic())
+        return None if asked[-1] - asked[0] > 1 else snapshot(busy())
 
     with obeying(number, react):
         answer = pitboss("stop", "--wait", "--timeout", "30s")
