@@ -13,6 +13,7 @@ from pitboss.manager import manager as manager_room
 from pitboss.manager import watch as watch_room
 from pitboss.manager.manager import Manager, Plan
 from pitboss.manager.watch import Watch
+from pitboss.model.duration import SECOND
 from pitboss.model.wishes import ManagerWish, manager_key
 from pitboss.worker.describe import Description
 from tests.manager.house import TARGET
@@ -41,7 +42,7 @@ async def test_a_duty_that_breaks_is_told_and_begun_again(monkeypatch: pytest.Mo
     for name, seconds in {"_TICK_SECONDS": 0.02, "_LONGEST_PAUSE": 0.02}.items():
         monkeypatch.setattr(manager_room, name, seconds)
     engine, said = Moody(clock=wiring.SystemClock()), list[str]()
-    plan = Plan(target=TARGET, pools=())
+    plan = Plan(target=TARGET, pools=(), ttl=SECOND)
     manager = Manager(
         engine,
         plan,
@@ -54,6 +55,8 @@ async def test_a_duty_that_breaks_is_told_and_begun_again(monkeypatch: pytest.Mo
     running = asyncio.create_task(manager.run())
     await until(manager.started.is_set)
     engine.breaks = 3
+    # Only what may be new is read: a wish, of which the first look fails, and the next renewal tells again.
+    await engine.wish("pool/any", "{}", by="test")
     await until(lambda: sum("a fault of Pitboss itself (RuntimeError: bad mood)" in line for line in said) == 3)
     (session,) = (one.number for one in await engine.sessions())
     await engine.wish(manager_key(session), msgspec.json.encode(ManagerWish(stop=True)).decode(), by="test")

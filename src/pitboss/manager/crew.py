@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Callable
 
 from pitboss.manager.guard import Guard
-from pitboss.manager.place import Board, Place, either
+from pitboss.manager.place import Board, Place
 from pitboss.manager.process import WorkerProcess
+from pitboss.manager.signals import first
 from pitboss.model.duration import SECOND
 from pitboss.model.outcome import Released
 from pitboss.model.pool import PoolSpec
@@ -125,7 +126,7 @@ class Crew:
     async def _roll(self, drain_seconds: float) -> bool:
         while old := self._oldest():
             place, worker = old
-            await either(worker.ready, worker.gone)
+            await first(worker.ready, worker.gone)
             if worker.ready.is_set() and not await place.replace():
                 self.trouble = f"new workers do not start, the present ones go on: {place.last_failure}"
                 self._board.say(f"pool {self.spec.name}: {self.trouble}")

@@ -25,9 +25,11 @@ from pitboss.manager.desk import Desk
 from pitboss.manager.figures import snapshot
 from pitboss.manager.hub import Hub
 from pitboss.manager.news import News
+from pitboss.manager.orders import Orders
 from pitboss.manager.process import WorkerProcess
 from pitboss.manager.room import HostRoom
 from pitboss.manager.scaler import Scaler
+from pitboss.manager.signals import first
 from pitboss.manager.staff import Staff
 from pitboss.model.duration import Moment, Span
 from pitboss.model.errors import PitbossError, StoreUnavailable
@@ -38,7 +40,6 @@ from pitboss.model.pool import PoolSpec
 from pitboss.model.retention import Retention
 from pitboss.model.session import DEFAULT_TTL, Lead
 from pitboss.model.task import Claim, TaskError
-from pitboss.model.wishes import ManagerWish, Wishes
 from pitboss.telemetry.logs.manager import ManagerLogs, set_up_manager
 from pitboss.telemetry.logs.settings import LogSettings
 from pitboss.upkeep.lead import Leadership, spoken
@@ -51,7 +52,6 @@ _PAUSE = 0.25
 _LONGEST_PAUSE = 5.0
 _GRACE_SECONDS = 2.0
 _TICK_SECONDS = 1.0
-_READ_ANYWAY = 5
 _TELL_EVERY = 2
 _PRUNE_LOGS = 60
 
@@ -93,7 +93,7 @@ class Manager:
         self.say = self._news.say
         self._watcher = noted
         self._policies = _policies(description)
-        self._wishes = Wishes()
+        self._orders = Orders(engine)
         self._staff = Staff(self, plan, make_spec=self._spec, luck=luck, learn=self._learn)
         self._desk = Desk(engine)
         self._room = HostRoom(plan.host_memory, self._desk.started)
@@ -131,13 +131,13 @@ class Manager:
     async def _run(self) -> None:
         await self._engine.register(self._description.handlers)
         await self._take_over()
-        await self._read_wishes()
+        await self._orders.read()
         term = self._leadership.term
         sweep = partial(sweep_forever, self._engine, self._plan.retention, self._clock, term=term)
         work = (sweep, self._tick, self._scaler.run, self._leadership.campaign_forever)
         duties = [asyncio.create_task(self._lasting(one)) for one in work]
         self._hub.start()
-        await self._staff.start(self._wishes)
+        await self._staff.start(self._orders.wishes)
         try:
             pause = _PAUSE
             while not self._stop.is_set():
@@ -147,7 +147,7 @@ class Manager:
                     continue
                 # A store that ends sessions as soon as they are opened must not be flooded with new ones.
                 pause = _PAUSE if self._clock.now() - began >= self._plan.ttl else min(pause * 2, _LONGEST_PAUSE)
-                await _first(self._stop, within=pause)
+                await first(self._stop, within=pause)
         finally:
             for duty in duties:
                 duty.cancel()
@@ -179,7 +179,7 @@ class Manager:
         self._policies = _policies(description)
         self._plan, self._description = plan, description
         self._staff.change(plan)
-        self._staff.wish(self._wishes)
+        self._staff.wish(self._orders.wishes)
         self._change_hub()
         if self._known != set(self._policies) and await self._staff.changed():
             # Only a new session can tell the store that other handlers are known here.
@@ -252,7 +252,7 @@ class Manager:
         self._scaler.session = session.number
         self._seat_everybody(dispatcher)
         self.started.set()
-        await _first(self._stop, lost, self._switch)
+        await first(self._stop, lost, self._switch)
         if lost.is_set():
             self._abandon(dispatcher)
             await dispatcher.stop()
@@ -311,7 +311,7 @@ class Manager:
         draining = asyncio.create_task(self._desk.drain(dispatcher, seconds))
         hurry = asyncio.create_task(self._stop_now.wait())
         if running := self._desk.running():
-            self.say(_waiting_for(running, seconds))
+            self._news.waiting_for(running, seconds)
         await asyncio.wait({draining, hurry}, return_when=asyncio.FIRST_COMPLETED)
         left = self._desk.running()
         for task in (draining, hurry):
@@ -346,17 +346,8 @@ class Manager:
             present = self._desk.present
             if present is not None and self._room.tight:
                 present.set_admission(self._room.admits)
-            # A wish rings; should the ring be lost, it is found a little later.
-            if ticks % _READ_ANYWAY and not (present is not None and present.rung):
-                continue
-            if present is not None:
-                present.rung = False
-            try:
-                if await self._read_wishes():
-                    self._staff.wish(self._wishes)
-                    self._obey()
-            except PitbossError:
-                continue  # the store is away: what is wanted is read when it is back
+            if self._orders.expected(present):
+                await self._obey()
 
     def _tell_changes(self, ticks: int) -> None:
         """The figures are told with the next beat; a worker that comes, goes or fails is told at once."""
@@ -367,13 +358,14 @@ class Manager:
         if changed and self._desk.present is not None:
             self._desk.present.tell_now()
 
-    async def _read_wishes(self) -> bool:
-        changes = await self._engine.wishes(self._wishes.version)
-        self._wishes.take(changes)
-        return bool(changes)
-
-    def _obey(self) -> None:
-        wanted = self._wanted()
+    async def _obey(self) -> None:
+        try:
+            if not await self._orders.read():
+                return
+        except PitbossError:
+            return  # the store is away: the next renewal tells again that there is something to read
+        self._staff.wish(self._orders.wishes)
+        wanted = self._orders.of_manager(self._sessions)
         if wanted.drain != self._draining:
             self._draining = wanted.drain
             self.say(
@@ -386,15 +378,6 @@ class Manager:
             self.stop()
         if wanted.stop and wanted.now:
             self.stop()
-
-    def _wanted(self) -> ManagerWish:
-        """Asked of any of its sessions so far: a wish must not be forgotten because a new session has begun."""
-        wishes = [self._wishes.manager(number) for number in self._sessions]
-        return ManagerWish(
-            drain=any(wish.drain for wish in wishes),
-            stop=any(wish.stop for wish in wishes),
-            now=any(wish.now for wish in wishes),
-        )
 
     def _tell_snapshot(self) -> None:
         term = self._leadership.term() or 0
@@ -442,19 +425,3 @@ class Manager:
 
 def _policies(description: Description) -> dict[str, Policy]:
     return {handler.name: msgspec.json.decode(handler.policy, type=Policy) for handler in description.handlers}
-
-
-def _waiting_for(claims: list[Claim], seconds: float) -> str:
-    names: dict[str, int] = {}
-    for claim in claims:
-        names[claim.handler] = names.get(claim.handler, 0) + 1
-    listed = ", ".join(f"{count} × {name}" for name, count in sorted(names.items()))
-    return f"waiting up to {seconds:g} s for {len(claims)} running task(s): {listed}. Once more stops at once."
-
-
-async def _first(*events: asyncio.Event, within: float | None = None) -> None:
-    waiting = [asyncio.create_task(event.wait()) for event in events]
-    await asyncio.wait(waiting, timeout=within, return_when=asyncio.FIRST_COMPLETED)
-    for task in waiting:
-        task.cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)

@@ -1,5 +1,6 @@
 """What happens to workers and pools, told to everybody who wants to hear it: people, the log, the app's hooks."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -85,6 +86,11 @@ class News:
             self._tell(f"pool {pool} goes from {before} to {after} worker(s): {why or 'configured'}")
         self._write("pool scaled", pool=pool, before=before, after=after, why=why)
         self._publish(PoolScaled(before=before, after=after, why=why, **self._common(pool)))
+
+    def waiting_for(self, claims: list[Claim], seconds: float) -> None:
+        counts = Counter(claim.handler for claim in claims)
+        listed = ", ".join(f"{count} × {name}" for name, count in sorted(counts.items()))
+        self.say(f"waiting up to {seconds:g} s for {len(claims)} running task(s): {listed}. Once more stops at once.")
 
     def _common(self, pool: str) -> dict[str, Any]:
         return {"pool": pool, "host": self._host, "at": self._clock.now()}

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from pitboss.manager.guard import Guard
 from pitboss.manager.process import WorkerProcess, evidence
+from pitboss.manager.signals import first
 from pitboss.manager.strays import end_strays
 from pitboss.model import restart
 from pitboss.model.duration import SECOND, Moment, Span, spoken
@@ -130,7 +131,6 @@ class Place:
         """Between two workers: as long as the rules of restarting say, or until somebody wants it now."""
         if self._leaving or self.state is not WorkerState.RESTARTING:
             return
-        self._again.clear()
         if self._wait is None:
             self.state = WorkerState.CRASHED
             self._board.given_up(self.name, self.spec, self.why, self.crashes)
@@ -161,7 +161,7 @@ class Place:
         group = worker.pid
         self._guard.watch(group)
         try:
-            await either(worker.ready, worker.gone)
+            await first(worker.ready, worker.gone)
             # A successor is hired by the succession, which waits for the same moment.
             if worker.ready.is_set() and worker is self.current and not worker.succeeds:
                 self._hire(worker)
@@ -218,6 +218,8 @@ class Place:
             self.state = WorkerState.STARTING
             return
         self.state, self.why = WorkerState.RESTARTING, self.last_crash
+        # Here and not when the pause begins: somebody may want it again in between.
+        self._again.clear()
         if worker.broken is not None:
             self._wait = None
             self.why = f"the app cannot be loaded: {worker.broken.error}"
@@ -240,7 +242,7 @@ class Place:
             return True
         successor = self._begin()
         successor.succeeds = True
-        await either(successor.ready, successor.gone)
+        await first(successor.ready, successor.gone)
         if not successor.ready.is_set():
             self.last_failure = successor.broken.error if successor.broken else self.last_crash
             told = f": {self.last_failure}"
@@ -263,10 +265,3 @@ class Place:
         if not worker.draining:
             self._board.leaving(worker)
             worker.drain()
-
-
-async def either(one: asyncio.Event, other: asyncio.Event) -> None:
-    waiting = [asyncio.create_task(event.wait()) for event in (one, other)]
-    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for task in waiting:
-        task.cancel()
