@@ -11,12 +11,24 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
+from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
 from pitboss.model.duration import Moment, Span
 from pitboss.model.filter import Filter
 from pitboss.model.finding import Finding
 from pitboss.model.ids import TaskId
 from pitboss.model.outcome import Transition
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
+from pitboss.model.resource import (
+    Leased,
+    NewResource,
+    PoolRules,
+    Report,
+    Resource,
+    ResourceChange,
+    ResourcePool,
+    Shortage,
+    Want,
+)
 from pitboss.model.session import Claimed, ClaimRequest, Lead, Reclaimed, Renewal, Session, SessionInfo
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, NewTask, Placed, Task, Token
@@ -37,7 +49,8 @@ class Failpoint(Protocol):
 class Settlement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One transition to write under one token. `ran` is how long the handler ran, for the attempt's record.
 
-    `queue` is the claim's queue, for whoever knows it: it can save the store a look.
+    `queue`, `batch` and `resource` (its id) are the claim's, for whoever knows them: they save the store a look, and
+    tell it what to lock first. `report` is what the run came to for the resource; None says nothing about it.
     """
 
     id: TaskId
@@ -46,6 +59,9 @@ class Settlement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     worker: str | None = None
     ran: Span | None = None
     queue: str | None = None
+    batch: BatchId | None = None
+    resource: str | None = None
+    report: Report | None = None
 
 
 class Verdict(NamedTuple):
@@ -106,6 +122,9 @@ class Engine(Protocol):
         `running`, its claim number one higher; reason, progress and note are cleared. `next_due` is the earliest
         moment at which a scheduled task of these queues falls due or a window of a queue with pending tasks opens
         (paused queues do not count); None if there is no such moment.
+
+        Of a queue that is bound to a resource pool, a task is only given together with a member of that pool, in the
+        same act: see `Resources`. Items of batches are drawn first: see `Batches`.
         """
 
     async def renew(self, session: int, snapshot: str | None = None) -> Renewal:
@@ -125,13 +144,17 @@ class Engine(Protocol):
         others in the engine's order. A task that somebody asked to cancel does not go back to waiting: it becomes
         cancelled instead. A finished state counts as an attempt, waiting only if the transition is charged. A run that
         ends in waiting is recorded in the history if the transition says so; one that finishes the task always is.
-        Follow-up tasks are put in the same act, as `put` would, except that they may overfill a queue.
+        Follow-up tasks are put in the same act, as `put` would, except that they may overfill a queue. Whatever ends a
+        claim gives its resource back in the same act, with the settlement's report; see `Resources`. A task of a batch
+        that is not running goes back to held instead of waiting; see `Batches`.
         """
 
     async def reclaim(self, limit: int = 1000) -> Reclaimed:
         """Sweep: running tasks of dead sessions become pending (recorded as lost, no attempt spent), or cancelled if
-        that was asked; held tasks whose handler is registered and known to a live session are released. At most about
-        `limit` tasks per call."""
+        that was asked; held tasks whose handler is registered and known to a live session are released. What they held
+        is given back without a report, and so are leases past their time. Lanes with a free slot promote their next
+        batch; batches that are being cancelled have their waiting items cancelled. At most about `limit` tasks per
+        call."""
 
     async def wait(self, queues: Sequence[str] | None, timeout: float) -> bool:
         """Return True when rung for one of the queues (None: any), False after the timeout. Only a hint: rings may be
@@ -255,6 +278,120 @@ class Desired(Protocol):
 
     async def wishes(self, since: int = 0) -> list[Wish]:
         """The wishes changed after that version, withdrawn ones with value None, in order of version."""
+
+
+@runtime_checkable
+class Resources(Protocol):
+    """Pools of scarce things, and how tasks get them.
+
+    A queue is bound to a pool while a registered handler of that queue asks for one (`HandlerInfo.resources`; of
+    several, the first by name). How a member stands is decided by `model.leasing` alone: an engine reads it, asks
+    there, and writes the answer, all in one act.
+
+    A claim on such a queue goes through its pending tasks in their order. Each gets the first member by the pool's
+    strategy (`rank`, then `last_used_at`, then `name`) that is ready and fits: it carries all labels of the task's
+    want, and it is not among those that the task avoids (`leasing.avoided` of its `tried`, and the number of enabled
+    members with those labels). Giving it is a use (`leasing.granted`), counted whatever comes of it. A member that is
+    ready after that can be given again in the same call, at the place that it has then. A want with a key gets the
+    member that the key is bound to, whatever the task has tried, and binds it for `bound_for` again; if that one is
+    not ready, the task waits, or with `away` "rebind" is bound to another one that it has not tried; if that one is
+    gone, disabled, or without the wanted labels, or the binding is past its time, the key is bound anew as other tasks
+    choose. Tasks that no member fits are passed by, and those behind them get their turn; an engine may stop looking
+    after 1,000 of them. Such tasks are never given ahead. The queue's own rate holds too. If no task of a pool's
+    queues could be given for want of a member, nothing of it is written, and a `Shortage` says why: its `until`, the
+    earliest `available_at` of the pool's members that are away, counts for `next_due`.
+
+    The claim says what was leased; the task's row names it (`resource`). When the claim ends, the member is given back
+    (`leasing.judge`, then `leasing.released`); the task's `tried` follows (`leasing.tried_after`), `rotations` grows if
+    the transition says rotated, and both start from nothing when it completes or an operator retries it. If a member is
+    given back, who waits for the pool's queues is rung. Strikes on a destination are remembered for ten minutes, and
+    forgotten when a use of it is ok.
+    """
+
+    async def declare_pool(self, name: str, rules: PoolRules) -> None:
+        """Create the pool or change its rules; its members stand by the new ones at once, over the uses that are still
+        remembered. The same rules again change nothing. Rings its queues."""
+
+    async def resource_pools(self) -> list[ResourcePool]:
+        """Every pool by name, with its number of members by stage at this moment."""
+
+    async def add_resources(self, pool: str, members: Sequence[NewResource]) -> list[bool]:
+        """New members of a pool, which comes into being if need be; True for those that are new. One whose name the
+        pool has is changed to what is said here (fields, secrets, labels, weight, limits, validity) and keeps the
+        rest. A new one begins with the lowest turn that the pool has. Of equal names in one call the last counts."""
+
+    async def change_resources(
+        self, pool: str, names: Sequence[str] | None, change: ResourceChange | None
+    ) -> list[str]:
+        """Change members (None: all), or remove them if `change` is None; the names of those that there were. Removing
+        one that is in use ends nothing: its lease goes on and is given back to nobody. Rings its queues."""
+
+    async def resources(self, pool: str, names: Sequence[str] | None = None) -> list[Resource]:
+        """Members by name, each with its stage as it is at this moment. An unknown pool has none."""
+
+
+@runtime_checkable
+class Leases(Protocol):
+    """Resources for whoever has a loop of his own, and further uses of one that is held. Whatever an engine has."""
+
+    async def acquire(self, pool: str, want: Want, hold: Span, *, lease: str) -> Leased | Shortage:
+        """A member for `hold` at most, as a claim would get it for a task with that want and nothing tried. `lease` is
+        the caller's name for it; asking again with the same one while it is held answers with the same member."""
+
+    async def release(self, lease: str, report: Report | None) -> bool:
+        """Give it back; False if the lease is not held (any more), and nothing is written then."""
+
+    async def extend(self, lease: str, hold: Span) -> Moment | None:
+        """Hold it for so long from now on; until when, or None if it is not held."""
+
+    async def use(self, holder: "Token | str", task: TaskId | None = None) -> Moment | Shortage:
+        """One more use of the member that a claim (its token and task) or a lease holds. The moment of the use, if it
+        counts from now on; a shortage with its `until` if the member's limits do not allow it yet. `StaleLease` if it is
+        not held any more."""
+
+
+@runtime_checkable
+class Batches(Protocol):
+    """Batches, and the lanes in which they queue up.
+
+    Items are tasks with a `batch`. They are held (reason "batch") until they are drawn. A claim draws before it looks
+    for tasks: of each running batch, while fewer of its items are pending than the request wants in all, the first held
+    ones (reason "batch") of the queues asked for, lowest priority number first, then smallest id, become pending, or
+    scheduled if they are due later; if it drew but none became pending and more are left, `next_due` is now. So
+    starting and stopping a batch costs the same however many items it has.
+
+    An item that would go back to waiting (settled, lost, retried, its handler known again) while its batch is not
+    running is held (reason "batch") instead, and keeps when it is due. In the act in which the last unfinished item of
+    a batch ends, whatever ends it, the batch is over: cancelled if it was being cancelled, else done, or done with
+    errors if items failed; its `on_complete` task is put, with `batch` and `status` added to its params, and the next
+    batch of its lane is promoted. In the act in which the last running item of a pausing batch ends, it is paused, and
+    the next is promoted. Promoting takes the queued batch with the lowest rank (then the smallest id) as long as fewer
+    than `max_running` have a slot. An item of an ended batch that an operator retries takes its batch back in line,
+    at the end. Prune leaves items of batches alone: they go with their batch.
+    """
+
+    async def create_batch(self, batch: NewBatch, items: Sequence[NewTask]) -> Batch:
+        """Store a batch with its items in one act, at the end of its lane's line, and promote it if there is a slot.
+        The same id again changes nothing and answers with what is there. Items that meet existing tasks stay out; a
+        batch without items is over at once. Capacity counts, as for `put`."""
+
+    async def act_on_batch(self, batch: BatchId, act: BatchAct, *, limit: int = 1000) -> BatchChanged:
+        """Do what an operator wants, as `model.batch` says for each act; `NotFound` if there is no such batch,
+        `InvalidInput` if its status does not allow it. Acts on items change at most `limit` of them per call, and
+        `more` asks for a repeat (which is harmless). Requeueing meets unique keys as `Control.retry` does."""
+
+    async def batches(
+        self, ids: Sequence[BatchId] | None = None, *, statuses: Sequence[BatchStatus] = (), limit: int = 100
+    ) -> list[Batch]:
+        """These (in any order; unknown ones left out), or the first `limit` of those statuses (none named: all):
+        those that have a slot, then the queued in their order, the paused, then the ended, newest first."""
+
+    async def lanes(self) -> list[Lane]:
+        """Every lane by name."""
+
+    async def change_lane(self, name: str, max_running: int) -> Lane:
+        """How many batches of it run at a time; it comes into being if need be. More room promotes at once, less lets
+        run what runs."""
 
 
 @runtime_checkable

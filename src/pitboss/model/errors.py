@@ -72,6 +72,23 @@ class NotLeader(PitbossError):
         return NotLeader, (self.term,)
 
 
+class StaleLease(PitbossError):
+    """The lease is over: given back, past its time, or its claim was taken away."""
+
+    code = "stale-lease"
+
+    def __init__(self, lease: str) -> None:
+        super().__init__(
+            f"lease {lease} is not held any more",
+            why="it was given back, its time ran out, or the task's claim was lost",
+            fix="stop using the resource and acquire another one; hold= says how long a lease without a task lasts",
+        )
+        self.lease = lease
+
+    def __reduce__(self) -> tuple[type["StaleLease"], tuple[str]]:
+        return StaleLease, (self.lease,)
+
+
 class StoreUnavailable(PitbossError):
     """The store cannot be reached or does not answer. Whether the last write happened may be unknown."""
 

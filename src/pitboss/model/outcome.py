@@ -37,6 +37,12 @@ class Snooze(msgspec.Struct, frozen=True, gc=False, tag="snooze"):
     reason: str = ""
 
 
+class Rotated(msgspec.Struct, frozen=True, gc=False, tag="rotated"):
+    """Its resource could not be used now, through no fault of the task: again with another one. Costs no attempt."""
+
+    error: TaskError
+
+
 class Cancelled(msgspec.Struct, frozen=True, gc=False, tag="cancelled"):
     """The handler gave up for good, or obeyed a cancellation."""
 
@@ -62,7 +68,7 @@ class TimedOut(msgspec.Struct, frozen=True, gc=False, tag="timed_out"):
     error: TaskError
 
 
-Outcome = Completed | Failed | Retry | Snooze | Cancelled | Released | Crashed | TimedOut
+Outcome = Completed | Failed | Retry | Snooze | Rotated | Cancelled | Released | Crashed | TimedOut
 
 
 class Transition(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -80,6 +86,7 @@ class Transition(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     charged: bool = False
     lost: bool = False
     crashed: bool = False
+    rotated: bool = False
     recorded: bool = True
     progress: int | None = None
     note: str | None = None
@@ -102,6 +109,8 @@ def decide(claim: Claim, outcome: Outcome, policy: Policy, now: Moment, luck: fl
             return _failed(claim, error, "retried", policy, now, luck, after=after)
         case Snooze(delay, reason):
             return _later("snoozed", delay, reason=reason or None)
+        case Rotated(error):
+            return _rotated(claim, error, policy, now, luck)
         case Cancelled(reason):
             return Transition(state=State.CANCELLED, outcome="cancelled", reason=reason or None, charged=True)
         case Released(started):
@@ -164,6 +173,12 @@ def _crashed(claim: Claim, alone: bool, error: TaskError | None) -> Transition:
         lost=True,
         crashed=True,
     )
+
+
+def _rotated(claim: Claim, error: TaskError, policy: Policy, now: Moment, luck: float) -> Transition:
+    if claim.rotations < policy.max_rotations:
+        return Transition(state=State.PENDING, outcome="rotated", error=error, rotated=True)
+    return _failed(claim, error, "failed", policy, now, luck)
 
 
 def _later(

@@ -54,19 +54,24 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """A handler's policy. A task may override `max_attempts` and `timeout` for itself."""
+    """A handler's policy. A task may override `max_attempts` and `timeout` for itself.
+
+    So often as `max_rotations` it is handed on to another resource without spending an attempt; then it spends one.
+    """
 
     max_attempts: int = 5
     backoff: Backoff = Backoff()
     timeout: Span | None = None
     rules: dict[str, Rule] = {}
+    max_rotations: int = 10
 
     def __post_init__(self) -> None:
-        if self.max_attempts < 1 or (self.timeout is not None and self.timeout <= 0):
+        if self.max_attempts < 1 or self.max_rotations < 0 or (self.timeout is not None and self.timeout <= 0):
             raise InvalidInput(
-                f"max_attempts={self.max_attempts}, timeout={self.timeout} is not a usable policy",
-                why="a task needs at least one attempt and some time to run",
-                fix="use max_attempts >= 1 and a positive timeout, or None for no time limit",
+                f"max_attempts={self.max_attempts}, timeout={self.timeout}, max_rotations={self.max_rotations} "
+                "is not a usable policy",
+                why="a task needs at least one attempt and some time to run, and rotations are not negative",
+                fix="use max_attempts >= 1, max_rotations >= 0 and a positive timeout, or None for no time limit",
             )
 
     def rule(self, category: str) -> Rule:

@@ -13,7 +13,10 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}\Z")
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
-    """A named lane as the store has it, with the number of its tasks by state."""
+    """A named lane as the store has it, with the number of its tasks by state.
+
+    `resources` names the pool of which each of its tasks holds a member while it runs.
+    """
 
     name: str
     paused: bool = False
@@ -21,6 +24,7 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     paused_at: Moment | None = None
     capacity: int | None = None
     rate: tuple[Window, ...] = ()
+    resources: str | None = None
     counts: dict[State, int] = {}
 
     @property
@@ -38,12 +42,16 @@ class QueueChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandlerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A handler as data: what other processes need to enqueue by name and be checked."""
+    """A handler as data: what other processes need to enqueue by name and be checked.
+
+    `resources` is the pool of which it asks for a member.
+    """
 
     name: str
     queue: str = "default"
     policy: str = "{}"
     schema: str = "{}"
+    resources: str | None = None
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ import msgspec
 from pitboss.model.canonical import Json
 from pitboss.model.duration import Moment, Span
 from pitboss.model.ids import TaskId
+from pitboss.model.resource import Shortage
 from pitboss.model.task import Claim, Token
 
 DEFAULT_TTL: Span = 15_000_000
@@ -70,10 +71,14 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claimed(msgspec.Struct, frozen=True):
-    """The claims, in the order in which they should start, and when there may be more without a ring."""
+    """The claims, in the order in which they should start, and when there may be more without a ring.
+
+    `shortages` says of which pools no member could be had for tasks that wait.
+    """
 
     claims: list[Claim]
     next_due: Moment | None = None
+    shortages: tuple[Shortage, ...] = ()
 
 
 class Reclaimed(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,4 +87,5 @@ class Reclaimed(msgspec.Struct, frozen=True, kw_only=True):
     lost: int = 0
     cancelled: int = 0
     released: int = 0
+    leases: int = 0
     more: bool = False

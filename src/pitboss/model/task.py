@@ -7,6 +7,7 @@ import msgspec
 from pitboss.model.canonical import Json, from_json
 from pitboss.model.duration import Moment, Span
 from pitboss.model.ids import TaskId
+from pitboss.model.resource import Leased, Want
 from pitboss.model.states import State
 
 
@@ -48,6 +49,7 @@ class NewTask(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     expires_in: Span | None = None
     tags: tuple[str, ...] = ()
     parent: TaskId | None = None
+    want: Want | None = None
 
     def due(self, now: Moment) -> Moment | None:
         """When it may run, if that is later than now."""
@@ -98,6 +100,9 @@ class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_like=True
     parent: TaskId | None = None
     tags: tuple[str, ...] = ()
     slot: int = 0
+    leased: Leased | None = None
+    batch: str | None = None
+    rotations: int = 0
 
     @property
     def alone(self) -> bool:
@@ -106,7 +111,11 @@ class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_like=True
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A task as the ledger shows it."""
+    """A task as the ledger shows it.
+
+    `resource` is the member ("pool/name") that its last claim held or holds. `tried` are the names of those that were
+    reported unusable for it, `rotations` how often it was handed on for that without an attempt spent.
+    """
 
     id: TaskId
     handler: str
@@ -137,6 +146,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     losses: int = 0
     crashes: int = 0
     cancel_asked: bool = False
+    batch: str | None = None
+    want: Want | None = None
+    resource: str | None = None
+    tried: tuple[str, ...] = ()
+    rotations: int = 0
 
     def value(self) -> Any:
         """The result as a Python value."""

@@ -1,0 +1,153 @@
+"""Tasks that start, pause, progress and end together. Batches of one lane queue up, and are promoted in their order."""
+
+from enum import StrEnum
+from typing import Final, Literal
+
+import msgspec
+
+from pitboss.model.canonical import Json
+from pitboss.model.duration import SECOND, Moment, Span
+from pitboss.model.ids import TaskId
+from pitboss.model.states import FINISHED, State
+from pitboss.model.task import NewTask
+
+BatchId = str
+# Between the ranks of two neighbours, so that a batch can be moved between them and only its own row changes.
+STEP: Final = 1 << 20
+# The span over which the recent speed of a batch is measured.
+RECENT: Final[Span] = 300 * SECOND
+
+
+class BatchStatus(StrEnum):
+    """`pausing` and `cancelling` last as long as items of it still run."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    PAUSING = "pausing"
+    PAUSED = "paused"
+    CANCELLING = "cancelling"
+    CANCELLED = "cancelled"
+    DONE = "done"
+    DONE_WITH_ERRORS = "done_with_errors"
+
+
+OVER: Final = frozenset({BatchStatus.CANCELLED, BatchStatus.DONE, BatchStatus.DONE_WITH_ERRORS})
+# What counts against a lane's `max_running`.
+IN_SLOT: Final = frozenset({BatchStatus.RUNNING, BatchStatus.PAUSING, BatchStatus.CANCELLING})
+
+
+class NewBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch on its way into the store. `data` is the user's own; `on_complete` is put when it has ended.
+
+    `paused`: it waits for somebody to resume it instead of for its turn.
+    """
+
+    id: BatchId
+    name: str = ""
+    lane: str = "default"
+    data: Json = "{}"
+    by: str | None = None
+    paused: bool = False
+    on_complete: NewTask | None = None
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch as the store has it. Its progress is the number of its items by state, and nothing else.
+
+    `position` is 0 while it has a slot, its place in line while it is queued (1 is next), None otherwise. `recent`
+    items ended in the last `RECENT`, or since it was started if that is less. `queues` are those of its items.
+    """
+
+    id: BatchId
+    name: str = ""
+    lane: str = "default"
+    status: BatchStatus = BatchStatus.QUEUED
+    data: Json = "{}"
+    by: str | None = None
+    rank: int = 0
+    position: int | None = None
+    created_at: Moment = 0
+    started_at: Moment | None = None
+    finished_at: Moment | None = None
+    reason: str | None = None
+    on_complete: NewTask | None = None
+    counts: dict[State, int] = {}
+    queues: tuple[str, ...] = ()
+    recent: int = 0
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def finished(self) -> int:
+        return sum(self.counts.get(state, 0) for state in FINISHED)
+
+    @property
+    def left(self) -> int:
+        return self.total - self.finished
+
+
+class Lane(msgspec.Struct, frozen=True, kw_only=True):
+    """Where batches queue up: at most `max_running` of them have a slot at a time."""
+
+    name: str
+    max_running: int = 1
+    running: int = 0
+    queued: int = 0
+
+
+class Pause(msgspec.Struct, frozen=True, tag="pause"):
+    """Nothing more starts; what runs may end, results are kept, and so is its place in line. Then its slot is free."""
+
+
+class Resume(msgspec.Struct, frozen=True, tag="resume"):
+    """Back in line at its old place, or at an end of the line; it goes on with what is left."""
+
+    at: Literal["place", "top", "bottom"] = "place"
+
+
+class Start(msgspec.Struct, frozen=True, tag="start"):
+    """Run now, whether or not its lane has a free slot."""
+
+
+class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    """What waits is cancelled, what runs is asked to stop; results are kept."""
+
+    reason: str = ""
+
+
+class Move(msgspec.Struct, frozen=True, tag="move"):
+    """Another place in line. Never touches one that has a slot."""
+
+    to: Literal["top", "up", "down", "bottom", "before"]
+    before: BatchId | None = None
+
+
+class Requeue(msgspec.Struct, frozen=True, tag="requeue"):
+    """What failed (or was cancelled with it) waits again, and an ended batch goes back in line, at its end.
+
+    `error`: only failures whose category, exception type or fingerprint is this.
+    """
+
+    error: str | None = None
+    cancelled: bool = False
+    keep_attempts: bool = False
+
+
+class Delete(msgspec.Struct, frozen=True, tag="delete"):
+    """Forget it and its items. Only when it has ended, or when nothing of it runs and `force` is said."""
+
+    force: bool = False
+
+
+BatchAct = Pause | Resume | Start | Cancel | Move | Requeue | Delete
+
+
+class BatchChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """The batch as it is now (None: deleted), how many items this call changed, and whether to repeat it for more."""
+
+    batch: Batch | None
+    changed: int = 0
+    refused: tuple[TaskId, ...] = ()
+    more: bool = False

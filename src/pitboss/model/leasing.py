@@ -1,0 +1,251 @@
+"""How a resource stands after each thing that happens to it. Pure: engines read a member, ask here, and write the answer.
+
+`nth` gives the moment of the n-th newest use of the member before this act (1 is the newest), or None if there were
+not so many.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from pitboss.model.duration import Moment, Span
+from pitboss.model.resource import (
+    Condition,
+    Limits,
+    PoolRules,
+    Record,
+    Report,
+    Resource,
+    Stage,
+    Strategy,
+    ResourceOutcome,
+    Want,
+)
+
+Nth = Callable[[int], Moment | None]
+STRIDE = 100_000_000
+# So many different members that fail on one task, or on one destination, and it is not the members.
+NOT_THE_MEMBERS = 3
+KEPT_TRIED = 16
+_FAULTS = (ResourceOutcome.BLOCKED, ResourceOutcome.RESOURCE_ERROR)
+_TURNS = (Strategy.ROUND_ROBIN, Strategy.WEIGHTED)
+
+
+def limits_of(resource: Resource, rules: PoolRules) -> Limits:
+    return resource.limits or rules.limits
+
+
+def fits(resource: Resource, want: Want, avoided: Iterable[str] = ()) -> bool:
+    """Whether a task that wants this may have the member; its key is the engine's to look up."""
+    return set(want.labels) <= set(resource.labels) and resource.name not in avoided
+
+
+def avoided(tried: Sequence[str], members: int) -> frozenset[str]:
+    """Of the members that failed a task, those that it does not get again, of `members` that carry its labels.
+
+    One is always left, so that a task never waits for a member that does not exist.
+    """
+    return frozenset(tried[-(members - 1) :]) if members > 1 else frozenset()
+
+
+def granted(resource: Resource, rules: PoolRules, nth: Nth, now: Moment) -> Resource:
+    """Given to a lease, which is a use."""
+    return _used(resource, rules, nth, now, in_use=resource.in_use + 1)
+
+
+def used(resource: Resource, rules: PoolRules, nth: Nth, now: Moment) -> Resource:
+    """Used once more by a lease that has it. Only asked when `available_at` has come."""
+    return _used(resource, rules, nth, now, in_use=resource.in_use)
+
+
+def released(
+    resource: Resource, rules: PoolRules, report: Report | None, now: Moment, *, ejectable: bool = True
+) -> Resource:
+    """Given back, with what the use came to; None: nobody knows. `ejectable`: the blacklist has room for it."""
+    record = resource.record if report is None else _judged(resource, rules, report, now, ejectable)
+    limits = limits_of(resource, rules)
+    rested = now + _gap(limits, resource) if limits.delay_from == "end" else 0
+    available_at = max(resource.available_at, rested, record.cooldown_until, record.blacklisted_until)
+    changed = msgspec.structs.replace(
+        resource, in_use=max(0, resource.in_use - 1), available_at=available_at, record=record
+    )
+    return placed(changed, rules, now)
+
+
+def may_eject(resource: Resource, rules: PoolRules, report: Report) -> bool:
+    """Whether this report would put the member on the blacklist if that has room."""
+    record = resource.record
+    return report.outcome in _FAULTS and (record.blacklistings > 0 or record.failures + 1 >= rules.max_failures)
+
+
+def room_on_blacklist(rules: PoolRules, enabled: int, ejected: int) -> bool:
+    """Whether one more of so many enabled members may go on it; `ejected` does not count the one in question."""
+    return ejected + 1 <= min(int(rules.max_ejected * enabled), enabled - 1)
+
+
+def forgiven(resource: Resource) -> Resource:
+    """A failure was not this member's: it counts no more. What it already led to stays."""
+    record = msgspec.structs.replace(resource.record, failures=max(0, resource.record.failures - 1))
+    return msgspec.structs.replace(resource, record=record)
+
+
+def restated(resource: Resource, rules: PoolRules, nth: Nth, now: Moment) -> Resource:
+    """As it stands after its rules or its own settings have changed, from what is known of its uses."""
+    limits, record = limits_of(resource, rules), resource.record
+    windows = [at + window.per + limits.guard for window in limits.windows if (at := nth(window.count)) is not None]
+    gap = resource.last_used_at + _start_gap(limits, resource) if record.uses and limits.delay_from == "start" else 0
+    available_at = max([gap, record.cooldown_until, record.blacklisted_until, *windows])
+    return placed(msgspec.structs.replace(resource, available_at=available_at), rules, now)
+
+
+def without_faults(record: Record) -> Record:
+    """What an operator's reset leaves."""
+    return msgspec.structs.replace(
+        record, failures=0, cooldowns=0, cooldown_until=0, blacklistings=0, blacklisted_until=0
+    )
+
+
+def placed(resource: Resource, rules: PoolRules, now: Moment) -> Resource:
+    """With its stage and rank as they follow from the rest."""
+    return msgspec.structs.replace(resource, stage=stage(resource, rules, now), rank=_rank(resource, rules))
+
+
+def stage(resource: Resource, rules: PoolRules, now: Moment) -> Stage:
+    if not resource.enabled:
+        return Stage.OUT
+    most = _most_at_once(resource, rules)
+    if most is not None and resource.in_use >= most:
+        return Stage.BUSY
+    return Stage.AWAY if resource.available_at > now else Stage.READY
+
+
+def condition(resource: Resource, rules: PoolRules, now: Moment) -> tuple[Condition, Moment | None]:
+    """How it stands in a person's words, and until when."""
+    record = resource.record
+    if not resource.enabled:
+        return Condition.DISABLED, None
+    if record.blacklisted_until > now:
+        return Condition.BLACKLISTED, record.blacklisted_until
+    if record.cooldown_until > now:
+        return Condition.COOLING, max(record.cooldown_until, resource.available_at)
+    where = stage(resource, rules, now)
+    if where is Stage.BUSY:
+        return Condition.BUSY, None
+    return (Condition.RESTING, resource.available_at) if where is Stage.AWAY else (Condition.READY, None)
+
+
+class Judgement(NamedTuple):
+    """A report as it counts, and the members whose earlier failures count no more."""
+
+    report: Report
+    forgiven: tuple[str, ...] = ()
+
+
+def judge(report: Report, name: str, tried: Sequence[str], strikers: Sequence[str]) -> Judgement:
+    """Who is to blame: the member, or the task or destination that others have failed on too.
+
+    `tried` failed this task before, `strikers` failed on this destination since it last answered anybody.
+    """
+    if report.outcome not in _FAULTS:
+        return Judgement(report)
+    for others in ({*tried} - {name}, {*strikers} - {name}):
+        if len(others) >= NOT_THE_MEMBERS - 1:
+            just_now = len(others) == NOT_THE_MEMBERS - 1
+            excused = msgspec.structs.replace(report, outcome=ResourceOutcome.TASK_ERROR)
+            return Judgement(excused, tuple(sorted(others)) if just_now else ())
+    return Judgement(report)
+
+
+def tried_after(tried: Sequence[str], name: str, outcome: ResourceOutcome) -> tuple[str, ...]:
+    """The members that a task should not get again, after one more use; as it was reported, not as it was judged."""
+    if outcome in (ResourceOutcome.OK, ResourceOutcome.TASK_ERROR):
+        return tuple(tried)
+    return (*(one for one in tried if one != name), name)[-KEPT_TRIED:]
+
+
+def horizon(rules: PoolRules, own: Limits | None) -> Span:
+    """How far back uses must be remembered."""
+    limits = own or rules.limits
+    return max((window.per for window in limits.windows), default=0) + limits.guard
+
+
+def most_remembered(limits: Limits) -> int:
+    """How many of the newest uses the windows look at."""
+    return max((window.count for window in limits.windows), default=0)
+
+
+def _used(resource: Resource, rules: PoolRules, nth: Nth, now: Moment, *, in_use: int) -> Resource:
+    limits, record = limits_of(resource, rules), resource.record
+    record = msgspec.structs.replace(record, uses=record.uses + 1, turn=record.turn + STRIDE // resource.weight)
+    changed = msgspec.structs.replace(resource, in_use=in_use, last_used_at=now, record=record)
+    moments = [changed.available_at]
+    for window in limits.windows:
+        # With this use, the n-th newest is the one that was the (n-1)-th before.
+        at = now if window.count == 1 else nth(window.count - 1)
+        moments += [] if at is None else [at + window.per + limits.guard]
+    if limits.delay_from == "start":
+        moments.append(now + _start_gap(limits, changed))
+    return placed(msgspec.structs.replace(changed, available_at=max(moments)), rules, now)
+
+
+def _start_gap(limits: Limits, resource: Resource) -> Span:
+    gap = _gap(limits, resource)
+    return gap + limits.guard if gap else 0
+
+
+def _gap(limits: Limits, resource: Resource) -> Span:
+    """Between two uses. Which part of the jitter it is, the member and the number of its uses decide: the same on every
+    engine, and nothing that a member could be recognised by."""
+    luck = crc32(f"{resource.id} {resource.record.uses}".encode()) / 2**32
+    return limits.min_delay + round(limits.jitter * luck)
+
+
+def _most_at_once(resource: Resource, rules: PoolRules) -> int | None:
+    return 1 if resource.record.blacklistings else limits_of(resource, rules).concurrency
+
+
+def _rank(resource: Resource, rules: PoolRules) -> int:
+    if rules.strategy in _TURNS:
+        return resource.record.turn
+    if rules.strategy is Strategy.LEAST_LOADED:
+        most = _most_at_once(resource, rules)
+        return resource.in_use * 1_000_000 // (most or 1)
+    return resource.last_used_at
+
+
+def _judged(resource: Resource, rules: PoolRules, report: Report, now: Moment, ejectable: bool) -> Record:
+    record = msgspec.structs.replace(resource.record, last_outcome=report.outcome)
+    if report.error is not None:
+        record = msgspec.structs.replace(record, last_error=report.error, last_error_at=now)
+    match report.outcome:
+        case ResourceOutcome.OK:
+            return msgspec.structs.replace(
+                record, ok=record.ok + 1, failures=0, cooldowns=0, blacklistings=0, last_ok_at=now
+            )
+        case ResourceOutcome.RATE_LIMITED:
+            return _cooled(msgspec.structs.replace(record, refused=record.refused + 1), rules, report, now)
+        case ResourceOutcome.TASK_ERROR:
+            return record
+    record = msgspec.structs.replace(record, failed=record.failed + 1, failures=record.failures + 1)
+    if report.outcome is ResourceOutcome.BLOCKED:
+        record = _cooled(record, rules, report, now)
+    if not may_eject(resource, rules, report):
+        return record
+    return _ejected(record, rules, now) if ejectable else _cooled(record, rules, report, now)
+
+
+def _cooled(record: Record, rules: PoolRules, report: Report, now: Moment) -> Record:
+    """Left alone for a while: as long as it was told, or longer each time. Never shorter than it already is."""
+    told = report.retry_after
+    pause = min(rules.cooldown * 2 ** min(record.cooldowns, 30) if told is None else told, rules.cooldown_cap)
+    until = max(record.cooldown_until, now + pause)
+    return msgspec.structs.replace(record, cooldowns=record.cooldowns + 1, cooldown_until=until)
+
+
+def _ejected(record: Record, rules: PoolRules, now: Moment) -> Record:
+    pause = min(rules.blacklist * 2 ** min(record.blacklistings, 30), rules.blacklist_cap)
+    return msgspec.structs.replace(
+        record, failures=0, blacklistings=record.blacklistings + 1, blacklisted_until=now + pause
+    )

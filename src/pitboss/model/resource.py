@@ -1,0 +1,284 @@
+"""Scarce things that tasks hold while they run: proxies, accounts, API keys. Limits and health belong to each member.
+
+Plain values; what changes them stands in `model.leasing`.
+"""
+
+from enum import StrEnum
+from math import inf
+from typing import Literal
+
+import msgspec
+
+from pitboss.model.canonical import Json
+from pitboss.model.duration import SECOND, Moment, Span
+from pitboss.model.errors import InvalidInput
+from pitboss.model.limits import Window
+from pitboss.model.queue import checked_name
+
+MINUTE: Span = 60 * SECOND
+HOUR: Span = 60 * MINUTE
+MAX_LABELS = 20
+# Sealed values are texts of their own form; the store never sees an open one.
+Sealed = str
+
+
+class Strategy(StrEnum):
+    """Which of the free members a task is given."""
+
+    LEAST_RECENTLY_USED = "least_recently_used"
+    ROUND_ROBIN = "round_robin"
+    LEAST_LOADED = "least_loaded"
+    WEIGHTED = "weighted"
+    STICKY = "sticky"
+
+
+class ResourceOutcome(StrEnum):
+    """What a use says about the resource. `task_error` blames the task, and leaves the resource as it was."""
+
+    OK = "ok"
+    RATE_LIMITED = "rate_limited"
+    BLOCKED = "blocked"
+    RESOURCE_ERROR = "resource_error"
+    TASK_ERROR = "task_error"
+
+
+class Stage(StrEnum):
+    """Where a member stands for the next claim. An index keeps the ready ones in order, so that others cost nothing."""
+
+    READY = "ready"
+    AWAY = "away"
+    BUSY = "busy"
+    OUT = "out"
+
+
+class Condition(StrEnum):
+    """Where a member stands, in a person's words."""
+
+    READY = "ready"
+    BUSY = "busy"
+    RESTING = "resting"
+    COOLING = "cooling"
+    BLACKLISTED = "blacklisted"
+    DISABLED = "disabled"
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How often and how many at a time. Any number of windows, each exact wherever it begins.
+
+    The gap counts from the start of a use, or from its end; a part of up to `jitter` is added, another one each time.
+    `guard` is the longest way from the lease to the far side: windows and gaps from the start are kept longer by it,
+    so that they hold there too. `concurrency` None is without limit.
+    """
+
+    windows: tuple[Window, ...] = ()
+    min_delay: Span = 0
+    jitter: Span = 0
+    delay_from: Literal["start", "end"] = "start"
+    concurrency: int | None = 1
+    guard: Span = 0
+
+    def __post_init__(self) -> None:
+        if min(self.min_delay, self.jitter, self.guard) < 0 or (self.concurrency is not None and self.concurrency < 1):
+            raise InvalidInput(
+                f"min_delay={self.min_delay}, jitter={self.jitter}, guard={self.guard}, "
+                f"concurrency={self.concurrency} cannot limit a resource",
+                why="spans are not negative, and a resource that nobody may use is disabled, not limited",
+                fix="use spans of zero or more and a concurrency of at least 1, or None for no limit",
+            )
+
+
+class PoolRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for every member of a pool.
+
+    `cooldown` follows a refusal (rate limited without a Retry-After, or blocked), and doubles while they go on;
+    `max_failures` failures in a row put a member on the blacklist for `blacklist`, doubling each time it fails its
+    probe. At most the share `max_ejected` of the enabled members is on the blacklist, and one always stays. A sticky
+    key keeps its member for `bound_for` after its last use; `away` says what it does while that one is away.
+    """
+
+    limits: Limits = Limits()
+    strategy: Strategy = Strategy.LEAST_RECENTLY_USED
+    away: Literal["wait", "rebind"] = "wait"
+    bound_for: Span = 24 * HOUR
+    max_failures: int = 3
+    cooldown: Span = 15 * MINUTE
+    cooldown_cap: Span = 6 * HOUR
+    blacklist: Span = 30 * MINUTE
+    blacklist_cap: Span = 24 * HOUR
+    max_ejected: float = 0.5
+
+    def __post_init__(self) -> None:
+        spans = (self.bound_for, self.cooldown, self.blacklist)
+        if (
+            min(spans) < 0
+            or self.cooldown_cap < self.cooldown
+            or self.blacklist_cap < self.blacklist
+            or self.max_failures < 1
+            or not 0 <= self.max_ejected <= 1
+        ):
+            raise InvalidInput(
+                f"{self} cannot be the rules of a resource pool",
+                why="spans are not negative, a cap is not below its span, max_failures is at least 1, "
+                "and max_ejected is a share from 0 to 1",
+                fix="correct the values, or leave them out for the defaults",
+            )
+
+
+class NewResource(msgspec.Struct, frozen=True, kw_only=True):
+    """A member on its way into a pool. `fields` are open, `secrets` are sealed before they come here.
+
+    `limits` None: the pool's. `valid_until` is when its secrets must be made anew; None is never.
+    """
+
+    name: str
+    fields: Json = "{}"
+    secrets: dict[str, Sealed] = {}
+    labels: tuple[str, ...] = ()
+    weight: int = 100
+    limits: Limits | None = None
+    valid_until: Moment | None = None
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of a member from its uses.
+
+    `turn` counts uses by weight, for strategies that take turns. `failures` and `cooldowns` are in a row;
+    `blacklistings` too, and while there are any, the member is on probation: one use at a time, and what comes of it counts.
+    """
+
+    turn: int = 0
+    uses: int = 0
+    ok: int = 0
+    failed: int = 0
+    refused: int = 0
+    failures: int = 0
+    cooldowns: int = 0
+    cooldown_until: Moment = 0
+    blacklistings: int = 0
+    blacklisted_until: Moment = 0
+    last_outcome: ResourceOutcome | None = None
+    last_error: str | None = None
+    last_error_at: Moment = 0
+    last_ok_at: Moment = 0
+
+
+class Resource(msgspec.Struct, frozen=True, kw_only=True):
+    """A member as the store has it. `available_at` is the earliest moment at which another use may start.
+
+    `rank` orders the ready members for the pool's strategy (lowest first, then `last_used_at`, then `name`).
+    """
+
+    pool: str
+    name: str
+    fields: Json = "{}"
+    secrets: dict[str, Sealed] = {}
+    labels: tuple[str, ...] = ()
+    weight: int = 100
+    limits: Limits | None = None
+    valid_until: Moment | None = None
+    enabled: bool = True
+    disabled_reason: str | None = None
+    added_at: Moment = 0
+    stage: Stage = Stage.READY
+    rank: int = 0
+    in_use: int = 0
+    available_at: Moment = 0
+    last_used_at: Moment = 0
+    record: Record = Record()
+
+    @property
+    def id(self) -> str:
+        return f"{self.pool}/{self.name}"
+
+
+class ResourceChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What to change of members; what is UNSET stays as it is.
+
+    `enabled` False needs no reason but shows it. `reset` forgets failures, cooldown and blacklist, never the uses that
+    windows count.
+    """
+
+    enabled: bool | msgspec.UnsetType = msgspec.UNSET
+    reason: str | None = None
+    reset: bool = False
+    labels: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    weight: int | msgspec.UnsetType = msgspec.UNSET
+    limits: Limits | msgspec.UnsetType | None = msgspec.UNSET
+    fields: Json | msgspec.UnsetType = msgspec.UNSET
+    secrets: dict[str, Sealed] | msgspec.UnsetType = msgspec.UNSET
+    valid_until: Moment | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class ResourcePool(msgspec.Struct, frozen=True, kw_only=True):
+    """A pool with its rules and how its members stand. `next_at` is when the next member that is away may be used."""
+
+    name: str
+    rules: PoolRules = PoolRules()
+    stages: dict[Stage, int] = {}
+    next_at: Moment | None = None
+
+    @property
+    def members(self) -> int:
+        return sum(self.stages.values())
+
+
+class Want(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a task asks of its resource: all these labels, and the member that its key already has, if any."""
+
+    labels: tuple[str, ...] = ()
+    key: str | None = None
+
+
+class Leased(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A resource in somebody's hand. `lease` names a lease without a task; with one, the claim is the lease."""
+
+    pool: str
+    name: str
+    fields: Json = "{}"
+    secrets: dict[str, Sealed] = {}
+    labels: tuple[str, ...] = ()
+    leased_at: Moment = 0
+    valid_until: Moment | None = None
+    guard: Span = 0
+    lease: str | None = None
+    expires_at: Moment | None = None
+
+    @property
+    def id(self) -> str:
+        return f"{self.pool}/{self.name}"
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What a use came to, for the resource. `destination` is whom it was used on: failures there may not be its own."""
+
+    outcome: ResourceOutcome
+    retry_after: Span | None = None
+    error: str | None = None
+    destination: str | None = None
+
+
+class Shortage(msgspec.Struct, frozen=True, kw_only=True):
+    """Why nothing was given, and until when that will stay so unless somebody rings; None: nobody can say."""
+
+    pool: str
+    why: Literal["no members", "all disabled", "all busy", "all away", "none fits"]
+    until: Moment | None = None
+
+
+def checked_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
+    """The labels, without repetition and in order, if each can be one."""
+    if len(labels) > MAX_LABELS:
+        raise InvalidInput(
+            f"{len(labels)} labels are too many", why=f"a resource has at most {MAX_LABELS}", fix="use fewer"
+        )
+    return tuple(sorted({checked_name(label, "label") for label in labels}))
+
+
+def checked_resource(new: NewResource) -> NewResource:
+    """The member itself if the store may take it, with its labels in order."""
+    checked_name(new.name, "resource")
+    if not 0 < new.weight < inf:
+        raise InvalidInput(
+            f'resource "{new.name}" has the weight {new.weight}', why="a weight is above zero", fix="100 is the usual one"
+        )
+    return msgspec.structs.replace(new, labels=checked_labels(new.labels))
