@@ -23,6 +23,7 @@ Filters choose tasks, the same in every command:
   error:TimeoutError       type or category of the last error
   fingerprint:9f86d081884c the group of like failures, as in pitboss dead list
   reason: worker: key:     why it is where it is, who ran it, its unique key
+  batch: resource:         the id of its batch; the member that it held last, as in resource:proxies/*
   args.shop.id:123         a value in its params
   attempts:>2 priority:<0 progress:>=50 losses:>0 session:7
   age:>1h wait:>5m         since it was put; how long it waited beyond its time

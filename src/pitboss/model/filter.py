@@ -31,6 +31,8 @@ TEXT_FIELDS: Final = (
     "fingerprint",
     "reason",
     "key",
+    "batch",
+    "resource",
 )
 NUMBER_FIELDS: Final = ("attempts", "priority", "progress", "losses", "session")
 SPAN_FIELDS: Final = ("age", "wait")
