@@ -4,7 +4,7 @@
 not so many.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
@@ -18,9 +18,10 @@ from pitboss.model.resource import (
     Record,
     Report,
     Resource,
+    ResourceOutcome,
+    Shortage,
     Stage,
     Strategy,
-    ResourceOutcome,
     Want,
 )
 
@@ -65,6 +66,7 @@ def released(
 ) -> Resource:
     """Given back, with what the use came to; None: nobody knows. `ejectable`: the blacklist has room for it."""
     record = resource.record if report is None else _judged(resource, rules, report, now, ejectable)
+    record = msgspec.structs.replace(record, ended_at=now)
     limits = limits_of(resource, rules)
     rested = now + _gap(limits, resource) if limits.delay_from == "end" else 0
     available_at = max(resource.available_at, rested, record.cooldown_until, record.blacklisted_until)
@@ -95,8 +97,8 @@ def restated(resource: Resource, rules: PoolRules, nth: Nth, now: Moment) -> Res
     """As it stands after its rules or its own settings have changed, from what is known of its uses."""
     limits, record = limits_of(resource, rules), resource.record
     windows = [at + window.per + limits.guard for window in limits.windows if (at := nth(window.count)) is not None]
-    gap = resource.last_used_at + _start_gap(limits, resource) if record.uses and limits.delay_from == "start" else 0
-    available_at = max([gap, record.cooldown_until, record.blacklisted_until, *windows])
+    rested = _rested(limits, resource) if record.uses else 0
+    available_at = max([rested, record.cooldown_until, record.blacklisted_until, *windows])
     return placed(msgspec.structs.replace(resource, available_at=available_at), rules, now)
 
 
@@ -134,6 +136,20 @@ def condition(resource: Resource, rules: PoolRules, now: Moment) -> tuple[Condit
     if where is Stage.BUSY:
         return Condition.BUSY, None
     return (Condition.RESTING, resource.available_at) if where is Stage.AWAY else (Condition.READY, None)
+
+
+def shortage(pool: str, stages: Mapping[Stage, int], until: Moment | None) -> Shortage:
+    """Why no member could be given, by how many stand in each stage at this moment.
+
+    `until` is the earliest `available_at` of those that are away, whatever the others do.
+    """
+    if not sum(stages.values()):
+        return Shortage(pool=pool, why="no members")
+    if stages.get(Stage.READY):
+        return Shortage(pool=pool, why="none fits", until=until)
+    if stages.get(Stage.AWAY):
+        return Shortage(pool=pool, why="all away", until=until)
+    return Shortage(pool=pool, why="all busy" if stages.get(Stage.BUSY) else "all disabled")
 
 
 class Judgement(NamedTuple):
@@ -190,6 +206,14 @@ def _used(resource: Resource, rules: PoolRules, nth: Nth, now: Moment, *, in_use
     return placed(msgspec.structs.replace(changed, available_at=max(moments)), rules, now)
 
 
+def _rested(limits: Limits, resource: Resource) -> Moment:
+    """When the gap since its last use, or since the end of one, is over."""
+    if limits.delay_from == "start":
+        return resource.last_used_at + _start_gap(limits, resource)
+    ended_at = resource.record.ended_at
+    return ended_at + _gap(limits, resource) if ended_at else 0
+
+
 def _start_gap(limits: Limits, resource: Resource) -> Span:
     gap = _gap(limits, resource)
     return gap + limits.guard if gap else 0
@@ -229,11 +253,11 @@ def _judged(resource: Resource, rules: PoolRules, report: Report, now: Moment, e
         case ResourceOutcome.TASK_ERROR:
             return record
     record = msgspec.structs.replace(record, failed=record.failed + 1, failures=record.failures + 1)
-    if report.outcome is ResourceOutcome.BLOCKED:
+    due = may_eject(resource, rules, report)
+    # A block cools it, and so does a blacklist without room; both together are still one refusal.
+    if report.outcome is ResourceOutcome.BLOCKED or (due and not ejectable):
         record = _cooled(record, rules, report, now)
-    if not may_eject(resource, rules, report):
-        return record
-    return _ejected(record, rules, now) if ejectable else _cooled(record, rules, report, now)
+    return _ejected(record, rules, now) if due and ejectable else record
 
 
 def _cooled(record: Record, rules: PoolRules, report: Report, now: Moment) -> Record:

@@ -144,6 +144,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `turn` counts uses by weight, for strategies that take turns. `failures` and `cooldowns` are in a row;
     `blacklistings` too, and while there are any, the member is on probation: one use at a time, and what comes of it counts.
+    `ended_at` is when it was last given back, for gaps that count from there.
     """
 
     turn: int = 0
@@ -160,6 +161,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_error: str | None = None
     last_error_at: Moment = 0
     last_ok_at: Moment = 0
+    ended_at: Moment = 0
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,50 @@
+"""What a change of its rules leaves of a member's rests, and how one refusal counts once."""
+
+import msgspec
+
+from pitboss.model.duration import SECOND, Moment
+from pitboss.model.leasing import granted, released, restated
+from pitboss.model.resource import Limits, PoolRules, Report, Resource, ResourceOutcome, Stage
+
+NOW: Moment = 1_000 * SECOND
+RESTING = PoolRules(limits=Limits(min_delay=10 * SECOND, delay_from="end"))
+
+
+def _no_use(_: int) -> Moment | None:
+    return None
+
+
+def used_until(ended: Moment, rules: PoolRules = RESTING) -> Resource:
+    return released(granted(Resource(pool="p", name="m"), rules, _no_use, NOW), rules, None, ended)
+
+
+def test_a_rest_from_the_end_outlives_a_change_of_settings() -> None:
+    ended = NOW + 3 * SECOND
+    member = restated(used_until(ended), RESTING, _no_use, ended + SECOND)
+    assert (member.stage, member.available_at) == (Stage.AWAY, ended + 10 * SECOND)
+
+
+def test_a_longer_rest_from_the_end_counts_from_that_end() -> None:
+    ended = NOW + 3 * SECOND
+    longer = PoolRules(limits=Limits(min_delay=60 * SECOND, delay_from="end"))
+    assert restated(used_until(ended), longer, _no_use, ended + SECOND).available_at == ended + 60 * SECOND
+
+
+def test_rests_from_the_end_may_come_in_place_of_rests_from_the_start() -> None:
+    from_start = PoolRules(limits=Limits(min_delay=10 * SECOND))
+    ended = NOW + 3 * SECOND
+    assert restated(used_until(ended, from_start), RESTING, _no_use, ended).available_at == ended + 10 * SECOND
+
+
+def test_a_first_use_that_has_not_ended_has_no_rest_from_its_end() -> None:
+    member = granted(Resource(pool="p", name="m"), RESTING, _no_use, NOW)
+    shared = PoolRules(limits=msgspec.structs.replace(RESTING.limits, concurrency=2))
+    assert restated(member, shared, _no_use, NOW + SECOND).stage is Stage.READY
+
+
+def test_a_block_that_finds_no_room_on_the_blacklist_is_one_refusal() -> None:
+    rules = PoolRules(max_failures=1, cooldown=60 * SECOND)
+    member = granted(Resource(pool="p", name="m"), rules, _no_use, NOW)
+    report = Report(outcome=ResourceOutcome.BLOCKED)
+    record = released(member, rules, report, NOW, ejectable=False).record
+    assert (record.cooldowns, record.cooldown_until) == (1, NOW + 60 * SECOND)
