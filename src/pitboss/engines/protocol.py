@@ -297,15 +297,17 @@ class Resources(Protocol):
     not ready, the task waits, or with `away` "rebind" is bound to another one that it has not tried; if that one is
     gone, disabled, or without the wanted labels, or the binding is past its time, the key is bound anew as other tasks
     choose. Tasks that no member fits are passed by, and those behind them get their turn; an engine may stop looking
-    after 1,000 of them. Such tasks are never given ahead. The queue's own rate holds too. If no task of a pool's
-    queues could be given for want of a member, nothing of it is written, and a `Shortage` says why: its `until`, the
-    earliest `available_at` of the pool's members that are away, counts for `next_due`.
+    after 1,000 of them. Such tasks are never given ahead. The queue's own rate holds too. A task that is not
+    given for want of a member is not changed, and for its pool a `Shortage` says why (`leasing.shortage`, as the
+    members stand after the call), one for each pool, by name: its `until`, the earliest `available_at` of the pool's
+    members that are away, counts for `next_due`.
 
     The claim says what was leased; the task's row names it (`resource`). When the claim ends, the member is given back
     (`leasing.judge`, then `leasing.released`); the task's `tried` follows (`leasing.tried_after`), `rotations` grows if
     the transition says rotated, and both start from nothing when it completes or an operator retries it. If a member is
-    given back, who waits for the pool's queues is rung. Strikes on a destination are remembered for ten minutes, and
-    forgotten when a use of it is ok.
+    given back, who waits for the pool's queues is rung. Strikes on a destination (reports of a fault, as they came, and
+    also those that were excused) are remembered for ten minutes, and forgotten when a use of it is ok. A member that was
+    removed, and added again after the claim or lease began, is another one: nothing is given back to it.
     """
 
     async def declare_pool(self, name: str, rules: PoolRules) -> None:
@@ -313,18 +315,20 @@ class Resources(Protocol):
         remembered. The same rules again change nothing. Rings its queues."""
 
     async def resource_pools(self) -> list[ResourcePool]:
-        """Every pool by name, with its number of members by stage at this moment."""
+        """Every pool by name, with its number of members by stage at this moment (zeros left out)."""
 
     async def add_resources(self, pool: str, members: Sequence[NewResource]) -> list[bool]:
         """New members of a pool, which comes into being if need be; True for those that are new. One whose name the
         pool has is changed to what is said here (fields, secrets, labels, weight, limits, validity) and keeps the
-        rest. A new one begins with the lowest turn that the pool has. Of equal names in one call the last counts."""
+        rest. A new one begins with the lowest turn that the pool has. Of equal names in one call the last counts, and
+        all are answered alike. Rings its queues."""
 
     async def change_resources(
         self, pool: str, names: Sequence[str] | None, change: ResourceChange | None
     ) -> list[str]:
-        """Change members (None: all), or remove them if `change` is None; the names of those that there were. Removing
-        one that is in use ends nothing: its lease goes on and is given back to nobody. Rings its queues."""
+        """Change members (None: all), or remove them if `change` is None; the names of those that there were,
+        in order. Removing one that is in use ends nothing: its lease goes on and is given back to nobody. Enabling one
+        forgets the reason. Rings its queues."""
 
     async def resources(self, pool: str, names: Sequence[str] | None = None) -> list[Resource]:
         """Members by name, each with its stage as it is at this moment. An unknown pool has none."""
@@ -332,7 +336,11 @@ class Resources(Protocol):
 
 @runtime_checkable
 class Leases(Protocol):
-    """Resources for whoever has a loop of his own, and further uses of one that is held. Whatever an engine has."""
+    """Resources for whoever has a loop of his own, and further uses of one that is held. Whatever an engine has.
+
+    A lease is held until it is released or past its time. One that is past its time is nobody's, and its member is
+    given back by the next `reclaim`, or by the next `acquire` under the same name.
+    """
 
     async def acquire(self, pool: str, want: Want, hold: Span, *, lease: str) -> Leased | Shortage:
         """A member for `hold` at most, as a claim would get it for a task with that want and nothing tried. `lease` is
@@ -346,8 +354,8 @@ class Leases(Protocol):
 
     async def use(self, holder: "Token | str", task: TaskId | None = None) -> Moment | Shortage:
         """One more use of the member that a claim (its token and task) or a lease holds. The moment of the use, if it
-        counts from now on; a shortage with its `until` if the member's limits do not allow it yet. `StaleLease` if it is
-        not held any more."""
+        counts from now on; a shortage with its `until` if the member's limits do not allow it yet. `StaleLease` if it
+        is not held any more."""
 
 
 @runtime_checkable
@@ -355,10 +363,11 @@ class Batches(Protocol):
     """Batches, and the lanes in which they queue up.
 
     Items are tasks with a `batch`. They are held (reason "batch") until they are drawn. A claim draws before it looks
-    for tasks: of each running batch, while fewer of its items are pending than the request wants in all, the first held
-    ones (reason "batch") of the queues asked for, lowest priority number first, then smallest id, become pending, or
-    scheduled if they are due later; if it drew but none became pending and more are left, `next_due` is now. So
-    starting and stopping a batch costs the same however many items it has.
+    for tasks: of each running batch, as many items as are missing until so many of it are pending in the queues asked
+    for (those that are not paused) as the request wants in all (`free` and `ahead` of all slots). The first held ones
+    (reason "batch") of these queues, lowest priority number first, then smallest id, become pending, or scheduled if
+    they are due later; if it drew but none became pending and more are left, `next_due` is now. So starting and
+    stopping a batch costs the same however many items it has.
 
     An item that would go back to waiting (settled, lost, retried, its handler known again) while its batch is not
     running is held (reason "batch") instead, and keeps when it is due. In the act in which the last unfinished item of
@@ -366,8 +375,10 @@ class Batches(Protocol):
     errors if items failed; its `on_complete` task is put, with `batch` and `status` added to its params, and the next
     batch of its lane is promoted. In the act in which the last running item of a pausing batch ends, it is paused, and
     the next is promoted. Promoting takes the queued batch with the lowest rank (then the smallest id) as long as fewer
-    than `max_running` have a slot. An item of an ended batch that an operator retries takes its batch back in line,
-    at the end. Prune leaves items of batches alone: they go with their batch.
+    than `max_running` have a slot. An item of an ended batch that an operator retries is held (reason
+    "batch") and takes its batch back in line, at the end. `on_complete` is put as a follow-up is: it may overfill its
+    queue, and a task that is there is met, so that a batch that ends again puts none. Prune leaves items
+    of batches alone: they go with their batch.
     """
 
     async def create_batch(self, batch: NewBatch, items: Sequence[NewTask]) -> Batch:
@@ -377,8 +388,8 @@ class Batches(Protocol):
 
     async def act_on_batch(self, batch: BatchId, act: BatchAct, *, limit: int = 1000) -> BatchChanged:
         """Do what an operator wants, as `model.batch` says for each act; `NotFound` if there is no such batch,
-        `InvalidInput` if its status does not allow it. Acts on items change at most `limit` of them per call, and
-        `more` asks for a repeat (which is harmless). Requeueing meets unique keys as `Control.retry` does."""
+        `InvalidInput` if its status does not allow it (`check_act`). What was done already changes nothing. Acts on
+        items change at most `limit` of them per call, and `more` asks for a repeat (which is harmless). Requeueing meets unique keys as `Control.retry` does."""
 
     async def batches(
         self, ids: Sequence[BatchId] | None = None, *, statuses: Sequence[BatchStatus] = (), limit: int = 100

@@ -7,6 +7,7 @@ import msgspec
 
 from pitboss.model.canonical import Json
 from pitboss.model.duration import SECOND, Moment, Span
+from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.ids import TaskId
 from pitboss.model.states import FINISHED, State
 from pitboss.model.task import NewTask
@@ -136,7 +137,8 @@ class Requeue(msgspec.Struct, frozen=True, tag="requeue"):
 
 
 class Delete(msgspec.Struct, frozen=True, tag="delete"):
-    """Forget it and its items. Only when it has ended, or when nothing of it runs and `force` is said."""
+    """Forget it and its items. Only when it has ended, or when nothing of it runs and `force` is said; that one is
+    paused first, so that nothing of it starts between two portions."""
 
     force: bool = False
 
@@ -151,3 +153,57 @@ class BatchChanged(msgspec.Struct, frozen=True, kw_only=True):
     changed: int = 0
     refused: tuple[TaskId, ...] = ()
     more: bool = False
+
+
+_LIVE: Final = frozenset(BatchStatus) - OVER - {BatchStatus.CANCELLING}
+# What was done already may be asked for again: whoever got no answer repeats.
+_ALLOWED: Final[dict[type[BatchAct], frozenset[BatchStatus]]] = {
+    Pause: _LIVE,
+    Resume: _LIVE,
+    Start: _LIVE,
+    Cancel: _LIVE | {BatchStatus.CANCELLING, BatchStatus.CANCELLED},
+    Move: frozenset({BatchStatus.QUEUED, BatchStatus.PAUSED}),
+    Requeue: frozenset(BatchStatus) - {BatchStatus.CANCELLING},
+    Delete: frozenset(BatchStatus),
+}
+
+
+def check_act(batch: Batch, act: BatchAct) -> None:
+    """Refuse what the batch's status does not allow; every engine asks here, so that all refuse the same."""
+    if batch.status not in _ALLOWED[type(act)]:
+        raise _refused(batch, act, f"its status would have to be {_either(_ALLOWED[type(act)])}")
+    if isinstance(act, Delete) and batch.status not in OVER:
+        if not act.force:
+            raise _refused(batch, act, "it has not ended; cancel it first, or say force")
+        if batch.counts.get(State.RUNNING):
+            raise _refused(batch, act, "items of it run; cancel or pause it first, and wait for them")
+
+
+def check_before(batch: Batch, other: Batch | None) -> None:
+    """Refuse a move before one that does not stand in the same line."""
+    if other is None or other.lane != batch.lane or other.status not in _ALLOWED[Move] or other.id == batch.id:
+        raise InvalidInput(
+            f"batch {batch.id} cannot be moved before {'nothing' if other is None else other.id}",
+            why="only another batch that waits in the same lane has a place before it",
+            fix="name a queued or paused batch of its lane, or move it to the top or to the bottom",
+        )
+
+
+def no_such_batch(batch: BatchId) -> NotFound:
+    return NotFound(
+        f'there is no batch "{batch}"',
+        why="it was never created, or it was deleted",
+        fix="list the batches for their ids",
+    )
+
+
+def _refused(batch: Batch, act: BatchAct, why: str) -> InvalidInput:
+    return InvalidInput(
+        f"batch {batch.id} is {batch.status}: {type(act).__name__.lower()} is not possible",
+        why=why,
+        fix="look at its status and its items, and do first what is missing",
+    )
+
+
+def _either(statuses: frozenset[BatchStatus]) -> str:
+    return " or ".join(status for status in BatchStatus if status in statuses)

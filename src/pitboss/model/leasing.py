@@ -1,4 +1,4 @@
-"""How a resource stands after each thing that happens to it. Pure: engines read a member, ask here, and write the answer.
+"""How a resource stands after each thing that happens to it. Pure: engines read a member, ask here, write the answer.
 
 `nth` gives the moment of the n-th newest use of the member before this act (1 is the newest), or None if there were
 not so many.
