@@ -306,8 +306,8 @@ class Resources(Protocol):
     (`leasing.judge`, then `leasing.released`); the task's `tried` follows (`leasing.tried_after`), `rotations` grows if
     the transition says rotated, and both start from nothing when it completes or an operator retries it. If a member is
     given back, who waits for the pool's queues is rung. Strikes on a destination (reports of a fault, as they came, and
-    also those that were excused) are remembered for ten minutes, and forgotten when a use of it is ok. A member that was
-    removed, and added again after the claim or lease began, is another one: nothing is given back to it.
+    also those that were excused) are remembered for ten minutes, and forgotten when a use of it is ok. A member that
+    was removed, and added again after the claim or lease began, is another one: nothing is given back to it.
     """
 
     async def declare_pool(self, name: str, rules: PoolRules) -> None:
@@ -389,7 +389,8 @@ class Batches(Protocol):
     async def act_on_batch(self, batch: BatchId, act: BatchAct, *, limit: int = 1000) -> BatchChanged:
         """Do what an operator wants, as `model.batch` says for each act; `NotFound` if there is no such batch,
         `InvalidInput` if its status does not allow it (`check_act`). What was done already changes nothing. Acts on
-        items change at most `limit` of them per call, and `more` asks for a repeat (which is harmless). Requeueing meets unique keys as `Control.retry` does."""
+        items change at most `limit` of them per call, and `more` asks for a repeat (which is harmless). Requeueing
+        meets unique keys as `Control.retry` does."""
 
     async def batches(
         self, ids: Sequence[BatchId] | None = None, *, statuses: Sequence[BatchStatus] = (), limit: int = 100
