@@ -1,0 +1,144 @@
+"""Asks the site about a profile through one proxy, and says plainly what came of it.
+
+Every answer that is not about the profile is an error of its own kind: "too many requests" never looks like "no story".
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.robotparser import RobotFileParser
+
+import httpx
+
+USER_AGENT = "StoryChecker/1.0 (+https://example.org/story-checker)"
+_OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _PROXY_AUTH, _TOO_MANY = 200, 401, 403, 404, 407, 429
+_PROXY_FAULTS = (_PROXY_AUTH, 502, 503, 504)
+
+
+class CheckError(Exception):
+    """A check that came to nothing."""
+
+
+class TooManyRequests(CheckError):
+    """The site wants to be left alone for a while by this address."""
+
+    def __init__(self, retry_after: float | None) -> None:
+        super().__init__("rate limited" + (f" for {retry_after:g} s" if retry_after is not None else ""))
+        self.retry_after = retry_after
+
+
+class Banned(CheckError):
+    """The site does not want this address or account."""
+
+
+class SessionExpired(CheckError):
+    """The cookie is not good any more."""
+
+
+class ProxyTrouble(CheckError):
+    """The way to the site does not work."""
+
+
+class SiteTrouble(CheckError):
+    """The site answered with something that is no answer."""
+
+
+class UnknownProfile(CheckError):
+    """The site has no such profile."""
+
+
+class NotWelcome(CheckError):
+    """The site's robots.txt asks programs not to go there."""
+
+
+class Browser:
+    """Connections through one proxy, kept open between requests."""
+
+    def __init__(self, site: str, proxy: str, *, user: str = "", password: str = "", timeout: float = 10.0) -> None:
+        self.site = site.rstrip("/")
+        self._client = httpx.AsyncClient(
+            proxy=httpx.Proxy(proxy, auth=(user, password) if user else None),
+            headers={"User-Agent": USER_AGENT},
+            timeout=timeout,
+            trust_env=False,
+        )
+
+    async def log_in(self, user: str, password: str) -> str:
+        """The cookie of a new session."""
+        answer = await self._ask("POST", "/login", data={"user": user, "password": password})
+        if answer.status_code == _UNAUTHORIZED:
+            raise Banned(f"the site does not accept the account {user}")
+        _check(answer)
+        return answer.headers["set-cookie"].partition(";")[0]
+
+    async def stories(self, username: str, cookie: str) -> int:
+        """How many stories the profile has."""
+        answer = await self._ask("GET", f"/stories/{username}", headers={"Cookie": cookie})
+        if answer.status_code == _UNAUTHORIZED:
+            raise SessionExpired("the session is over")
+        if answer.status_code == _NOT_FOUND:
+            raise UnknownProfile(f"the site has no profile {username}")
+        _check(answer)
+        return len(_stories_of(answer, username))
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _ask(self, method: str, path: str, **options: Any) -> httpx.Response:
+        try:
+            return await self._client.request(method, self.site + path, **options)
+        except httpx.TransportError as error:
+            raise ProxyTrouble(f"{type(error).__name__}: {error}") from error
+
+
+class Manners:
+    """What the site's robots.txt allows, read once, from our own address and under our own name."""
+
+    def __init__(self, site: str, *, timeout: float = 10.0) -> None:
+        self._site, self._timeout = site.rstrip("/"), timeout
+        self._rules: RobotFileParser | None = None
+
+    async def check(self, path: str) -> None:
+        if self._rules is None:
+            self._rules = await self._read()
+        if not self._rules.can_fetch(USER_AGENT, self._site + path):
+            raise NotWelcome(f"the site's robots.txt does not allow {path}")
+
+    async def _read(self) -> RobotFileParser:
+        rules = RobotFileParser()
+        headers = {"User-Agent": USER_AGENT}
+        async with httpx.AsyncClient(headers=headers, timeout=self._timeout, trust_env=False) as client:
+            try:
+                answer = await client.get(f"{self._site}/robots.txt")
+            except httpx.TransportError as error:
+                raise SiteTrouble(f"robots.txt cannot be read: {error}") from error
+        rules.parse(answer.text.splitlines() if answer.status_code == _OK else [])
+        return rules
+
+
+def _check(answer: httpx.Response) -> None:
+    status = answer.status_code
+    if status == _TOO_MANY:
+        raise TooManyRequests(_seconds(answer.headers))
+    if status == _FORBIDDEN:
+        raise Banned("the site refuses this address")
+    if status in _PROXY_FAULTS:
+        raise ProxyTrouble(f"the proxy answered {status}")
+    if status != _OK:
+        raise SiteTrouble(f"the site answered {status}")
+
+
+def _seconds(headers: Mapping[str, str]) -> float | None:
+    told = headers.get("retry-after", "")
+    return float(told) if told.isdigit() else None
+
+
+def _stories_of(answer: httpx.Response, username: str) -> list[Any]:
+    """The stories, if the answer is about this profile and has a list of them."""
+    try:
+        told = answer.json()
+        if told["username"] != username:
+            raise SiteTrouble(f"asked for {username}, told about {told['username']}")
+        return list(told["stories"])
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise SiteTrouble("the answer cannot be read") from error
