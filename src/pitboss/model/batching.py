@@ -1,0 +1,215 @@
+"""How a batch stands after each thing that happens to it or its items. Pure: engines read, ask here, write the answer."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from pitboss.model.batch import (
+    IN_SLOT,
+    OVER,
+    RECENT,
+    STEP,
+    Batch,
+    BatchAct,
+    BatchId,
+    BatchStatus,
+    Cancel,
+    Delete,
+    Move,
+    Pause,
+    Requeue,
+    Resume,
+    Start,
+)
+from pitboss.model.canonical import from_json, to_json
+from pitboss.model.duration import Moment
+from pitboss.model.errors import InvalidInput
+from pitboss.model.states import FINISHED, State
+from pitboss.model.task import NewTask, Task, TaskError
+
+
+class Place(NamedTuple):
+    """A batch of a lane that has not ended, with its place in line; sorts as the line does."""
+
+    rank: int
+    id: BatchId
+    status: BatchStatus
+
+
+class Waiting(NamedTuple):
+    """Where a task waits, and why there."""
+
+    state: State
+    reason: str | None = None
+
+
+HELD_BY_BATCH = Waiting(State.HELD, "batch")
+HELD_FOR_HANDLER = Waiting(State.HELD, "handler")
+
+
+def waits(batch: BatchStatus | None, *, known: bool, run_at: Moment | None, now: Moment) -> Waiting:
+    """Where a task goes that goes back to waiting: settled, lost, retried, drawn, or released.
+
+    `batch` is the status of its batch (None: it has none), `known` whether its handler is, as far as that matters here.
+    """
+    if batch is not None and batch is not BatchStatus.RUNNING:
+        return HELD_BY_BATCH
+    if not known:
+        return HELD_FOR_HANDLER
+    return Waiting(State.SCHEDULED if run_at is not None and run_at > now else State.PENDING)
+
+
+def status_with(status: BatchStatus, counts: Mapping[State, int]) -> BatchStatus:
+    """The status that follows from its items, whatever happened to them."""
+    if status in OVER:
+        return status
+    if not unfinished(counts):
+        if status is BatchStatus.CANCELLING:
+            return BatchStatus.CANCELLED
+        return BatchStatus.DONE_WITH_ERRORS if counts.get(State.FAILED) else BatchStatus.DONE
+    if status is BatchStatus.PAUSING and not counts.get(State.RUNNING):
+        return BatchStatus.PAUSED
+    return status
+
+
+def status_wanted(act: BatchAct, status: BatchStatus, counts: Mapping[State, int]) -> BatchStatus:
+    """The status that an act which `check_act` allows leads to at once; what its items add comes from `status_with`.
+
+    A requeue is not decided here: only one that changed an item brings an ended batch back (`QUEUED`).
+    """
+    match act:
+        case Pause() if status is BatchStatus.RUNNING:
+            return BatchStatus.PAUSING if counts.get(State.RUNNING) else BatchStatus.PAUSED
+        case Pause() if status is BatchStatus.QUEUED:
+            return BatchStatus.PAUSED
+        case Resume() if status is BatchStatus.PAUSED:
+            return BatchStatus.QUEUED
+        case Resume() if status is BatchStatus.PAUSING:
+            return BatchStatus.RUNNING
+        case Start():
+            return BatchStatus.RUNNING
+        case Cancel() if status not in OVER:
+            return BatchStatus.CANCELLING
+        case Delete() if status not in OVER:
+            return BatchStatus.PAUSED
+    return status
+
+
+def unfinished(counts: Mapping[State, int]) -> int:
+    return sum(count for state, count in counts.items() if state not in FINISHED)
+
+
+def promotable(line: Iterable[Place], max_running: int) -> list[BatchId]:
+    """The queued batches of a lane that have a slot now, in their order."""
+    places = sorted(line)
+    free = max_running - sum(place.status in IN_SLOT for place in places)
+    queued = [place.id for place in places if place.status is BatchStatus.QUEUED]
+    return queued[: max(0, free)]
+
+
+def end_of_line(line: Iterable[Place]) -> int:
+    """The rank behind all batches of a lane that have not ended."""
+    return max((place.rank for place in line), default=0) + STEP
+
+
+def ranks_after(act: Move | Resume, batch: BatchId, line: Iterable[Place]) -> dict[BatchId, int]:
+    """The ranks that change if a batch takes another place: its own, or all of the line where no rank is free between.
+
+    `line` are the batches of its lane that have not ended. Up and down pass the next queued one. `before` names one of
+    them (`batch.check_before`).
+    """
+    places = sorted(line)
+    own = next(place for place in places if place.id == batch)
+    others = [place for place in places if place.id != batch]
+    index = _index(act, own, others)
+    if index is None or not others:
+        return {}
+    rank = _rank_at(index, others)
+    if rank is not None:
+        return {batch: rank}
+    order = [place.id for place in others[:index]] + [batch] + [place.id for place in others[index:]]
+    return {one: number * STEP for number, one in enumerate(order, start=1)}
+
+
+def positions(line: Iterable[Place]) -> dict[BatchId, int]:
+    """Place in line by batch: 0 with a slot, 1 is next; who is paused has none."""
+    places = sorted(line)
+    queued = [place.id for place in places if place.status is BatchStatus.QUEUED]
+    slots = dict.fromkeys((place.id for place in places if place.status in IN_SLOT), 0)
+    return slots | {batch: number for number, batch in enumerate(queued, start=1)}
+
+
+def listed(batches: Iterable[Batch]) -> list[Batch]:
+    """As they are shown: who has a slot, the queued, the paused, by lane and rank; then the ended, newest first."""
+    batches = list(batches)
+    ended = [batch for batch in batches if batch.status in OVER]
+    rest = [batch for batch in batches if batch.status not in OVER]
+    rest.sort(key=lambda batch: (_group(batch.status), batch.lane, batch.rank, batch.id))
+    ended.sort(key=lambda batch: (batch.finished_at or 0, batch.id), reverse=True)
+    return rest + ended
+
+
+def completion(on_complete: NewTask, batch: BatchId, status: BatchStatus) -> NewTask:
+    """The task that is put when a batch has ended, told which one and how."""
+    params = {**from_json(on_complete.params), "batch": batch, "status": status}
+    return msgspec.structs.replace(on_complete, params=to_json(params))
+
+
+def wants_back(act: Requeue, task: Task) -> bool:
+    """Whether a requeue means this item."""
+    if task.state is State.CANCELLED:
+        return act.cancelled
+    return task.state is State.FAILED and (act.error is None or act.error in _names(task.error))
+
+
+def recent_since(started_at: Moment | None, now: Moment) -> Moment:
+    """Items that ended at this moment or later are recent ones."""
+    return max(now - RECENT, started_at or 0)
+
+
+def checked_lane(max_running: int) -> int:
+    if max_running < 0:
+        raise InvalidInput(
+            f"max_running={max_running} is not a number of batches",
+            why="a lane runs so many batches at a time; 0 lets none begin",
+            fix="use 0 or more",
+        )
+    return max_running
+
+
+def _names(error: TaskError | None) -> Collection[str]:
+    return () if error is None else (error.category, error.type, error.fingerprint)
+
+
+def _index(act: Move | Resume, own: Place, others: Sequence[Place]) -> int | None:
+    """Before which of the others it goes; None: it stays."""
+    before = sum(place < own for place in others)
+    queued = [index for index, place in enumerate(others) if place.status is BatchStatus.QUEUED]
+    match act:
+        case Resume(at="top") | Move(to="top"):
+            return 0 if before else None
+        case Resume(at="bottom") | Move(to="bottom"):
+            return len(others) if before < len(others) else None
+        case Move(to="up"):
+            return max((index for index in queued if index < before), default=None)
+        case Move(to="down"):
+            return next((index + 1 for index in queued if index >= before), None)
+        case Move(to="before"):
+            return next((index for index, place in enumerate(others) if place.id == act.before), None)
+    return None
+
+
+def _rank_at(index: int, others: Sequence[Place]) -> int | None:
+    if index == 0:
+        return others[0].rank - STEP
+    if index == len(others):
+        return others[-1].rank + STEP
+    low, high = others[index - 1].rank, others[index].rank
+    return (low + high) // 2 if high - low > 1 else None
+
+
+def _group(status: BatchStatus) -> int:
+    if status in IN_SLOT:
+        return 0
+    return 1 if status is BatchStatus.QUEUED else 2

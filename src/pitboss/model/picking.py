@@ -1,0 +1,131 @@
+"""Which member a task is given: the first by the pool's order that fits, or the one that its key is bound to."""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Container, Iterable
+
+import msgspec
+
+from pitboss.model.duration import Moment
+from pitboss.model.leasing import Nth, fits, limits_of, placed, restated, without_faults
+from pitboss.model.resource import (
+    Leased,
+    NewResource,
+    PoolRules,
+    Record,
+    Resource,
+    ResourceChange,
+    Stage,
+    Want,
+    checked_labels,
+    checked_resource,
+)
+
+ANY = Want()
+
+
+class ReadyMembers:
+    """Ready members in the order in which they are given. Holds as many as an engine has read."""
+
+    def __init__(self, members: Iterable[Resource] = ()) -> None:
+        self._members: dict[str, Resource] = {}
+        self._order: list[tuple[int, Moment, str]] = []
+        for member in members:
+            self.put(member)
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def put(self, member: Resource) -> None:
+        """At the place that it has now: after a grant too. One that is not ready has none."""
+        self.remove(member.name)
+        if member.stage is Stage.READY:
+            self._members[member.name] = member
+            insort(self._order, _place(member))
+
+    def remove(self, name: str) -> None:
+        member = self._members.pop(name, None)
+        if member is not None:
+            del self._order[bisect_left(self._order, _place(member))]
+
+    def get(self, name: str) -> Resource | None:
+        return self._members.get(name)
+
+    def first(self, want: Want, avoided: Container[str] = ()) -> Resource | None:
+        """The first that a task may have; it stays where it is until it is put again or removed."""
+        return next((self._members[name] for _, _, name in self._order if self._may_have(name, want, avoided)), None)
+
+    def choose(self, want: Want, avoided: Container[str], bound: Resource | None, rules: PoolRules) -> Resource | None:
+        """The member for a task, or None: it is passed by.
+
+        `bound` is the member that its key is bound to, as it is now; None if it has no key, the binding is past its time,
+        or that member is gone. Whoever has a key is bound to what it gets.
+        """
+        if bound is not None and bound.enabled and fits(bound, want):
+            kept = self.get(bound.name)
+            if kept is not None or rules.away == "wait":
+                return kept
+        return self.first(want, avoided)
+
+    def _may_have(self, name: str, want: Want, avoided: Container[str]) -> bool:
+        return name not in avoided and (not want.labels or fits(self._members[name], want))
+
+
+def added(pool: str, new: NewResource, rules: PoolRules, lowest_turn: int, now: Moment) -> Resource:
+    """A new member. It begins with the lowest turn of the pool, so that it neither waits nor gets everything."""
+    new = checked_resource(new)
+    member = Resource(pool=pool, **msgspec.structs.asdict(new), added_at=now, record=Record(turn=lowest_turn))
+    return placed(member, rules, now)
+
+
+def added_again(member: Resource, new: NewResource, rules: PoolRules, nth: Nth, now: Moment) -> Resource:
+    """A member of that name is there: it is as was said just now, and keeps what its uses taught."""
+    new = checked_resource(new)
+    return restated(msgspec.structs.replace(member, **msgspec.structs.asdict(new)), rules, nth, now)
+
+
+def changed(member: Resource, change: ResourceChange, rules: PoolRules, nth: Nth, now: Moment) -> Resource:
+    """As an operator wants it."""
+    wanted = {
+        name: value
+        for name in ("enabled", "labels", "weight", "limits", "fields", "secrets", "valid_until")
+        if (value := getattr(change, name)) is not msgspec.UNSET
+    }
+    if "labels" in wanted:
+        wanted["labels"] = checked_labels(wanted["labels"])
+    if "enabled" in wanted:
+        wanted["disabled_reason"] = None if change.enabled else change.reason
+    if change.reset:
+        wanted["record"] = without_faults(member.record)
+    return restated(msgspec.structs.replace(member, **wanted), rules, nth, now)
+
+
+def leased(
+    member: Resource, rules: PoolRules, now: Moment, *, lease: str | None = None, expires_at: Moment | None = None
+) -> Leased:
+    """A member as its holder sees it."""
+    return Leased(
+        pool=member.pool,
+        name=member.name,
+        fields=member.fields,
+        secrets=member.secrets,
+        labels=member.labels,
+        leased_at=now,
+        valid_until=member.valid_until,
+        guard=limits_of(member, rules).guard,
+        lease=lease,
+        expires_at=expires_at,
+    )
+
+
+def same_member(member: Resource, leased_at: Moment) -> bool:
+    """Whether this is still the one that was leased then, and not another one of its name."""
+    return member.added_at <= leased_at
+
+
+def nth_of(uses: list[Moment]) -> Callable[[int], Moment | None]:
+    """`Nth` over the uses that are remembered, in rising order."""
+    return lambda n: uses[-n] if 0 < n <= len(uses) else None
+
+
+def _place(member: Resource) -> tuple[int, Moment, str]:
+    return member.rank, member.last_used_at, member.name
