@@ -10,7 +10,7 @@ from zlib import crc32
 
 import msgspec
 
-from pitboss.model.duration import Moment, Span
+from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.resource import (
     Condition,
     Limits,
@@ -30,6 +30,8 @@ STRIDE = 100_000_000
 # So many different members that fail on one task, or on one destination, and it is not the members.
 NOT_THE_MEMBERS = 3
 KEPT_TRIED = 16
+# How long a failure on a destination is remembered, if no use of it is ok before.
+STRIKES_KEPT: Span = 600 * SECOND
 _FAULTS = (ResourceOutcome.BLOCKED, ResourceOutcome.RESOURCE_ERROR)
 _TURNS = (Strategy.ROUND_ROBIN, Strategy.WEIGHTED)
 
@@ -172,6 +174,11 @@ def judge(report: Report, name: str, tried: Sequence[str], strikers: Sequence[st
             excused = msgspec.structs.replace(report, outcome=ResourceOutcome.TASK_ERROR)
             return Judgement(excused, tuple(sorted(others)) if just_now else ())
     return Judgement(report)
+
+
+def is_fault(outcome: ResourceOutcome) -> bool:
+    """Whether a report says that the member did not work; on a destination, that is a strike."""
+    return outcome in _FAULTS
 
 
 def tried_after(tried: Sequence[str], name: str, outcome: ResourceOutcome) -> tuple[str, ...]:
