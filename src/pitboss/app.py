@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
+from pitboss.client.batches import Batching
 from pitboss.client.bridge import Bridge
 from pitboss.client.client import Client
 from pitboss.client.handle import Handle
@@ -51,7 +52,7 @@ class _Decorator:
         return self._make(function)
 
 
-class App(Listening):
+class App(Listening, Batching):
     """Handlers, and where their tasks are stored.
 
     The store is what `PITBOSS_STORE` says, else `pitboss.toml`, else the URL given here, else the file `pitboss.db`:

@@ -7,6 +7,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from math import inf
 from typing import Any, TypeVar
 
 from pitboss.model.errors import TimedOutWaiting
@@ -35,7 +36,8 @@ class Bridge:
             )
         future = self.submit(work)
         try:
-            return future.result(limit)
+            # A thread cannot wait for an infinite number of seconds, only without a number.
+            return future.result(None if limit == inf else limit)
         except TimeoutError as error:
             if future.done():
                 raise

@@ -1,7 +1,8 @@
 """Asking a store: put tasks, look at one, wait for its end, cancel it."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
 
 from pitboss.client.store import Store
 from pitboss.engines.protocol import Clock
@@ -13,6 +14,7 @@ from pitboss.model.queue import HandlerInfo
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Placed, Task
 
+T = TypeVar("T")
 _PATIENCE: Span = 5 * SECOND
 _FIRST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.25
@@ -22,7 +24,7 @@ class Client:
     """The async core. One per event loop; `clock` only measures waiting, the store's own clock decides the rest."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
-        self.store, self._clock = store, clock
+        self.store, self.clock = store, clock
         self._known: set[str] = set()
 
     def unmet(self, handler: str) -> bool:
@@ -45,15 +47,16 @@ class Client:
         self._known.update(wanted)
 
     async def put(self, tasks: Sequence[NewTask], *, wait: Span | None = None) -> list[Placed]:
-        """Store tasks. `wait` is how long to wait for room in a full queue; None refuses at once.
+        """Store tasks. `wait` is how long to wait for room in a full queue; None refuses at once."""
+        return await self.patiently(lambda: self.store.put(tasks), wait=wait)
 
-        A store that is away for a moment is asked again: the ids make a repeated put harmless.
-        """
-        started = self._clock.now()
+    async def patiently(self, work: Callable[[], Awaitable[T]], *, wait: Span | None = None) -> T:
+        """The work's result. A store that is away for a moment is asked again: ids make a repetition harmless."""
+        started = self.clock.now()
         pause = _FIRST_PAUSE
         while True:
             try:
-                return await self.store.put(tasks)
+                return await work()
             except QueueFull as error:
                 self._still_time(started, wait or 0, error)
             except StoreUnavailable as error:
@@ -73,13 +76,13 @@ class Client:
 
     async def finished(self, task: TaskId, *, timeout: Span | None) -> Task:
         """The task once it has ended, waited for by looking ever less often."""
-        started = self._clock.now()
+        started = self.clock.now()
         pause = _FIRST_PAUSE
         while True:
             found = await self.get(task)
             if found.state.finished:
                 return found
-            left = None if timeout is None else started + timeout - self._clock.now()
+            left = None if timeout is None else started + timeout - self.clock.now()
             if left is not None and left <= 0:
                 raise _too_late(found, timeout or 0)
             await asyncio.sleep(pause if left is None else min(pause, left / SECOND))
@@ -91,7 +94,7 @@ class Client:
         return (await self.get(task)).state
 
     def _still_time(self, started: int, patience: Span, error: Exception) -> None:
-        if self._clock.now() - started >= patience:
+        if self.clock.now() - started >= patience:
             raise error
 
 

@@ -3,14 +3,17 @@
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import cached_property, update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast
 
 import msgspec
 
+from pitboss.client.batch_handle import BatchHandle
+from pitboss.client.batches import BatchOptions
 from pitboss.client.context import Context, current
 from pitboss.client.handle import Handle
 from pitboss.client.options import Options
 from pitboss.model.canonical import Json
+from pitboss.model.errors import InvalidInput
 from pitboss.model.policy import Policy
 from pitboss.model.queue import HandlerInfo, checked_name
 from pitboss.model.task import Claim, NewTask, Placed, Token
@@ -38,6 +41,10 @@ class Outbox(Protocol):
     def ask(self, work: Callable[[Any], Coroutine[Any, Any, T]], *, limit: float, what: str) -> T: ...
 
     async def aask(self, work: Callable[[Any], Coroutine[Any, Any, T]]) -> T: ...
+
+    def batch(self, tasks: Iterable[NewTask], **options: Unpack[BatchOptions]) -> BatchHandle: ...
+
+    async def abatch(self, tasks: Iterable[NewTask], **options: Unpack[BatchOptions]) -> BatchHandle: ...
 
 
 class Handler(Generic[P, R, C]):
@@ -105,6 +112,14 @@ class Handler(Generic[P, R, C]):
         """As `enqueue_many`, for async callers."""
         return self._handles(await self._outbox.aplace(self._prepared_many(calls), self.options))
 
+    def batch(self, calls: Iterable[Mapping[str, Any]], **options: Unpack[BatchOptions]) -> BatchHandle:
+        """Store a batch of tasks, each given by its arguments' names; `app.batch` says what the options are."""
+        return self._outbox.batch(self._items(calls), **options)
+
+    async def abatch(self, calls: Iterable[Mapping[str, Any]], **options: Unpack[BatchOptions]) -> BatchHandle:
+        """As `batch`, for async callers."""
+        return await self._outbox.abatch(self._items(calls), **options)
+
     def prepared(self, *args: P.args, **kwargs: P.kwargs) -> NewTask:
         """The task that a call would store."""
         return self._new(self.params.pack(args, kwargs))
@@ -117,6 +132,15 @@ class Handler(Generic[P, R, C]):
         """This handler as data, for the store's registry."""
         policy = msgspec.json.encode(self.policy).decode()
         return HandlerInfo(name=self.name, queue=self.queue, policy=policy, schema=self.params.schema())
+
+    def _items(self, calls: Iterable[Mapping[str, Any]]) -> list[NewTask]:
+        if self.options.within is not None:
+            raise InvalidInput(
+                "a batch cannot be stored within a caller's transaction",
+                why="it takes its place in its lane in an act of its own",
+                fix="leave within= out, and create the batch after your commit",
+            )
+        return self._prepared_many(calls)
 
     def _prepared_many(self, calls: Iterable[Mapping[str, Any]]) -> list[NewTask]:
         return [self.prepared_from(call) for call in calls]

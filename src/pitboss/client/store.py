@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from pitboss.engines.protocol import Page
 from pitboss.model.filter import Filter
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import Changed, HandlerInfo
@@ -15,6 +16,10 @@ class Store(Protocol):
     async def put(self, tasks: Sequence[NewTask]) -> list[Placed]: ...
 
     async def get(self, ids: Sequence[TaskId]) -> list[Task | None]: ...
+
+    async def find(
+        self, wanted: Filter, *, limit: int = 50, after: str | None = None, oldest_first: bool = False
+    ) -> Page: ...
 
     async def cancel(self, wanted: Filter, *, reason: str = "", limit: int = 1000) -> Changed: ...
 

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 import msgspec
 
 from pitboss.engines.protocol import Control, Engine, Handlers, Ledger
+from pitboss.manager import batch_answers
 from pitboss.model.errors import PitbossError
 from pitboss.model.filter import Filter
 from pitboss.model.queue import HandlerInfo
@@ -17,6 +18,8 @@ _ARGUMENTS: dict[str, Any] = {
     "cancel": tuple[Filter, str, int],
     "register": tuple[list[HandlerInfo]],
     "handlers": tuple[()],
+    "find": tuple[Filter, int, str | None, bool],
+    **batch_answers.ARGUMENTS,
 }
 
 
@@ -37,11 +40,16 @@ async def answer(store: Store, ask: AskMessage) -> AnswerMessage:
 
 async def _done(store: Store, ask: AskMessage) -> Any:
     arguments: Any = msgspec.msgpack.decode(ask.arguments, type=_ARGUMENTS[ask.verb])
+    if ask.verb in batch_answers.ARGUMENTS:
+        return await batch_answers.done(store, ask.verb, arguments)
     match ask.verb:
         case "put":
             return await store.put(*arguments)
         case "get":
             return await store.get(*arguments)
+        case "find":
+            wanted, limit, after, oldest_first = arguments
+            return await store.find(wanted, limit=limit, after=after, oldest_first=oldest_first)
         case "cancel":
             wanted, reason, limit = arguments
             return await store.cancel(wanted, reason=reason, limit=limit)

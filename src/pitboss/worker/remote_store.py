@@ -6,15 +6,19 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from pitboss.engines.protocol import Page
 from pitboss.model import errors
-from pitboss.model.errors import PitbossError, StoreUnavailable
+from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
+from pitboss.model.errors import InvalidInput, PitbossError, StoreUnavailable
 from pitboss.model.filter import Filter
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import Changed, HandlerInfo
 from pitboss.model.task import NewTask, Placed, Task
-from pitboss.worker.frames import AnswerMessage, AskMessage
+from pitboss.worker.frames import MAX_FRAME, AnswerMessage, AskMessage
 
 T = TypeVar("T")
+# Other messages may go out in the same frame, and one that is too long would cut the worker off.
+_LARGEST = MAX_FRAME // 2
 _NOTHING = msgspec.msgpack.encode(None)
 
 
@@ -41,6 +45,11 @@ class ManagedStore:
     async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
         return await self._ask("get", (list(ids),), list[Task | None])
 
+    async def find(
+        self, wanted: Filter, *, limit: int = 50, after: str | None = None, oldest_first: bool = False
+    ) -> Page:
+        return await self._ask("find", (wanted, limit, after, oldest_first), Page)
+
     async def cancel(self, wanted: Filter, *, reason: str = "", limit: int = 1000) -> Changed:
         return await self._ask("cancel", (wanted, reason, limit), Changed)
 
@@ -49,6 +58,23 @@ class ManagedStore:
 
     async def handlers(self) -> list[HandlerInfo]:
         return await self._ask("handlers", (), list[HandlerInfo])
+
+    async def create_batch(self, batch: NewBatch, items: Sequence[NewTask]) -> Batch:
+        return await self._ask("create_batch", (batch, list(items)), Batch)
+
+    async def act_on_batch(self, batch: BatchId, act: BatchAct, *, limit: int = 1000) -> BatchChanged:
+        return await self._ask("act_on_batch", (batch, act, limit), BatchChanged)
+
+    async def batches(
+        self, ids: Sequence[BatchId] | None = None, *, statuses: Sequence[BatchStatus] = (), limit: int = 100
+    ) -> list[Batch]:
+        return await self._ask("batches", (None if ids is None else list(ids), list(statuses), limit), list[Batch])
+
+    async def lanes(self) -> list[Lane]:
+        return await self._ask("lanes", (), list[Lane])
+
+    async def change_lane(self, name: str, max_running: int) -> Lane:
+        return await self._ask("change_lane", (name, max_running), Lane)
 
     def hear(self, answer: AnswerMessage) -> None:
         future = self._asked.pop(answer.number, None)
@@ -63,15 +89,26 @@ class ManagedStore:
         return msgspec.msgpack.decode(answer.value or _NOTHING, type=kind)
 
     async def _exchange(self, verb: str, arguments: tuple[Any, ...]) -> AnswerMessage:
+        data = msgspec.msgpack.encode(arguments)
+        if len(data) > _LARGEST:
+            raise _too_large(verb, len(data))
         self._number += 1
         number = self._number
         future: asyncio.Future[AnswerMessage] = self._loop.create_future()
         self._asked[number] = future
-        self._say(AskMessage(number, verb, msgspec.msgpack.encode(arguments)))
+        self._say(AskMessage(number, verb, data))
         try:
             return await future
         finally:
             self._asked.pop(number, None)
+
+
+def _too_large(verb: str, size: int) -> InvalidInput:
+    return InvalidInput(
+        f"{verb} with {size:,} bytes cannot be asked from inside a worker",
+        why=f"what a worker asks goes to its manager in one message of at most {_LARGEST:,} bytes",
+        fix="put the tasks in several portions, or from a process that has the store itself",
+    )
 
 
 def _error(code: str, what: str, why: str, fix: str) -> PitbossError:

@@ -1,0 +1,117 @@
+"""What a resource pool can give: how often at most, how often for long, and why it gives nothing now. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from math import inf
+from typing import NamedTuple
+
+from pitboss.model.duration import SECOND, Moment, Span, spoken
+from pitboss.model.leasing import condition, limits_of
+from pitboss.model.resource import Condition, Limits, PoolRules, Resource
+
+# Worse ones last, so that what ends by itself is named first.
+_TOLD = (Condition.BUSY, Condition.RESTING, Condition.COOLING, Condition.BLACKLISTED, Condition.DISABLED)
+_FAR: Span = 100 * 366 * 86_400 * SECOND
+
+
+class PoolView(NamedTuple):
+    """A pool with all its members, as they were read at one moment."""
+
+    name: str
+    rules: PoolRules
+    members: Sequence[Resource] = ()
+
+    def supply(self, now: Moment) -> "Supply":
+        enabled = [member for member in self.members if member.enabled]
+        standing = [condition(member, self.rules, now) for member in enabled]
+        ready = any(how in (Condition.READY, Condition.BUSY) for how, _ in standing)
+        back = [until for _, until in standing if until is not None]
+        limits = Counter(limits_of(member, self.rules) for member in enabled)
+        return Supply(tuple(limits.items()), 0 if ready or not back else max(0, min(back) - now))
+
+    def shortage(self, now: Moment) -> str | None:
+        """Why none of its members can be used now, and when one can be; None if one can."""
+        if not self.members:
+            return f"{self.name} has no members"
+        standing = [condition(member, self.rules, now) for member in self.members]
+        counts = Counter(how for how, _ in standing)
+        if counts[Condition.READY]:
+            return None
+        back = [until for _, until in standing if until is not None]
+        following = f", next in {spoken(max(SECOND, min(back) - now))}" if back else ""
+        return f"{_counted(self.name, counts)}{following}"
+
+
+class Supply(NamedTuple):
+    """The limits of a pool's enabled members, each with how many have them; and how long nobody can have one."""
+
+    limits: tuple[tuple[Limits, int], ...]
+    wait: Span = 0
+
+    @property
+    def members(self) -> int:
+        return sum(count for _, count in self.limits)
+
+    @property
+    def steady(self) -> float:
+        """Uses per second that can be kept up; infinite if nothing limits them."""
+        return sum((steady(limits) * count for limits, count in self.limits), 0.0)
+
+    def most(self, time: Span) -> float:
+        """Uses that can begin within such a time, at the very best."""
+        return sum((most(limits, time) * count for limits, count in self.limits), 0.0)
+
+
+def steady(limits: Limits) -> float:
+    """Uses per second of one member that can be kept up, if they take no time themselves."""
+    rates = [window.count * SECOND / (window.per + limits.guard) for window in limits.windows]
+    gap = limits.min_delay + limits.jitter / 2
+    if gap and limits.delay_from == "start":
+        rates.append(SECOND / (gap + limits.guard))
+    elif gap and limits.concurrency is not None:
+        rates.append(limits.concurrency * SECOND / gap)
+    return min(rates, default=inf)
+
+
+def most(limits: Limits, time: Span) -> float:
+    """Uses of one member that can begin within such a time, at the very best: nothing of its budget is used yet."""
+    numbers: list[float] = [window.count * (time // (window.per + limits.guard) + 1) for window in limits.windows]
+    if limits.min_delay and limits.delay_from == "start":
+        numbers.append(time // (limits.min_delay + limits.guard) + 1)
+    elif limits.min_delay and limits.concurrency is not None:
+        numbers.append(limits.concurrency * (time // limits.min_delay + 1))
+    return min(numbers, default=inf)
+
+
+def together(supplies: Iterable[Supply]) -> Supply:
+    """As one: each use may come from any of them."""
+    found = list(supplies)
+    return Supply(
+        tuple(pair for supply in found for pair in supply.limits), min((one.wait for one in found), default=0)
+    )
+
+
+def soonest(supply: Supply, uses: int) -> Span | None:
+    """The shortest time within which so many uses can begin; None if they never can."""
+    if uses <= 0:
+        return 0
+    if not supply.members:
+        return None
+    low, high = -1, 1
+    while supply.most(high) < uses:
+        low, high = high, high * 2
+        if high > _FAR:
+            return None
+    if supply.most(0) >= uses:
+        return 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if supply.most(middle) >= uses else (middle, high)
+    return high
+
+
+def _counted(name: str, counts: Counter[Condition]) -> str:
+    told = [how for how in _TOLD if counts[how]]
+    if len(told) == 1 and counts[told[0]] > 1:
+        return f"{counts[told[0]]:,} {name} {told[0]}"
+    return f"{name}: {', '.join(f'{counts[how]:,} {how}' for how in told)}"
