@@ -1,33 +1,5 @@
 """A clock that moves only when it is told to."""
 
-from datetime import timedelta
+from pitboss.simulate.clock import START, FakeClock
 
-from pitboss.model.duration import Moment, Span, span
-
-START: Moment = 1_800_000_000_000_000
-
-
-class FakeClock:
-    """Microseconds since the epoch, from `start` on; never backwards."""
-
-    def __init__(self, start: Moment = START) -> None:
-        self._now = start
-
-    def now(self) -> Moment:
-        return self._now
-
-    def advance(self, by: float | str | timedelta) -> Moment:
-        """Move on by seconds, or by text such as "90s" or "1us"; returns the new moment."""
-        return self.advance_to(self._now + span(by))
-
-    def advance_to(self, moment: Moment) -> Moment:
-        """Move on to a moment; one that is over changes nothing."""
-        self._now = max(self._now, moment)
-        return self._now
-
-    def ahead(self, by: float | str | timedelta) -> Moment:
-        """The moment that lies so far ahead; the clock stands still."""
-        return self._now + span(by)
-
-    def since(self, moment: Moment) -> Span:
-        return self._now - moment
+__all__ = ["START", "FakeClock"]

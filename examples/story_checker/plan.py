@@ -1,0 +1,88 @@
+"""How long will so many profiles take? Asked of Pitboss itself, in virtual time: `python -m examples.story_checker.plan`
+
+The soonest that the proxies' limits allow is the bound; what the dispatcher makes of it stands beside it.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+from functools import partial
+
+from pitboss import wiring
+from pitboss.engines.protocol import Clock
+from pitboss.model.duration import SECOND, Span, span, spoken
+from pitboss.model.limits import rate
+from pitboss.model.resource import Limits, NewResource, PoolRules
+from pitboss.simulate.forecast import Demand, Forecast, Store, forecast
+
+ROWS = 12
+WIDTH = 40
+
+
+def main(arguments: Sequence[str] | None = None) -> Forecast:
+    given = _parser().parse_args(arguments)
+    began = time.perf_counter()
+    found = forecast(_in_memory, _demand(given))
+    took = time.perf_counter() - began
+    print(f"{given.profiles:,} profiles over {given.proxies} proxies, {_limits(given)}")
+    print(f"{given.max_threads} threads, {spoken(given.check)} per check\n")
+    print(f"bound       {spoken(found.bound):>8}   the soonest that the limits allow")
+    print(f"simulated   {spoken(found.took):>8}   by the dispatcher, in virtual time")
+    print(f"efficiency  {found.efficiency:>8.2%}\n")
+    print("\n".join(_timeline(found)))
+    print(f"\nsimulated in {took:.1f} s")
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m examples.story_checker.plan", description="How long will it take?")
+    time_of = partial(span, what="time")
+    parser.add_argument("--profiles", type=int, default=10_000)
+    parser.add_argument("--proxies", type=int, default=50)
+    parser.add_argument("--per-hour", type=int, default=50, help="checks per proxy in any hour")
+    parser.add_argument("--min-delay", type=time_of, default="20s", help="between two checks of one proxy")
+    parser.add_argument("--max-threads", type=int, default=10, help="checks at a time")
+    parser.add_argument("--check", type=time_of, default="1500ms", help="how long a check takes")
+    return parser
+
+
+def _demand(given: argparse.Namespace) -> Demand:
+    limits = Limits(windows=rate(f"{given.per_hour}/h"), min_delay=given.min_delay)
+    return Demand(
+        tasks=given.profiles,
+        slots=given.max_threads,
+        service=given.check,
+        members=tuple(NewResource(name=f"proxy-{number}") for number in range(given.proxies)),
+        rules=PoolRules(limits=limits),
+    )
+
+
+def _in_memory(clock: Clock) -> Store:
+    return wiring.make_engine("memory://", clock=clock)
+
+
+def _limits(given: argparse.Namespace) -> str:
+    pause = f", {spoken(given.min_delay)} between two of one" if given.min_delay else ""
+    return f"{given.per_hour} per hour each{pause}"
+
+
+def _timeline(found: Forecast) -> list[str]:
+    """Checks started in each part of the time."""
+    step: Span = max(SECOND, found.took // ROWS + 1)
+    counts = [0] * (found.took // step + 1)
+    for start in found.starts:
+        counts[start // step] += 1
+    most = max(counts)
+    return [
+        f"{_hours(row * step):>7}  {'█' * round(WIDTH * count / most):<{WIDTH}} {count:,}".rstrip()
+        for row, count in enumerate(counts)
+    ]
+
+
+def _hours(moment: Span) -> str:
+    minutes = moment // SECOND // 60
+    return f"{minutes // 60}:{minutes % 60:02}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""The raw log of what members were used for, as the far side would see it, and what in it breaks a limit.
+
+Counted by brute force, in time that really passes and not by the store's clock. A member's limits are judged within a
+*regime*: between two changes of its limits, or two times that the clock was set forward (which no store can notice).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from pitboss.model.duration import Moment, Span
+from pitboss.model.resource import Limits
+
+
+class Use(NamedTuple):
+    """`arrived` is when the far side saw it; `beside` how many others held the member when it was given."""
+
+    at: Moment
+    arrived: Moment
+    limits: Limits
+    beside: int
+    given: bool
+
+
+class Pause(NamedTuple):
+    """From then on it must not be used for so long."""
+
+    since: Moment
+    span: Span
+    why: str
+
+
+class Log:
+    def __init__(self) -> None:
+        self._regimes: dict[str, int] = defaultdict(int)
+        self.uses: dict[tuple[str, int], list[Use]] = defaultdict(list)
+        self.ends: dict[tuple[str, int], list[Moment]] = defaultdict(list)
+        self.pauses: dict[tuple[str, int], list[Pause]] = defaultdict(list)
+
+    def used(self, name: str, use: Use) -> None:
+        self.uses[self._now(name)].append(use)
+
+    def ended(self, name: str, at: Moment) -> None:
+        self.ends[self._now(name)].append(at)
+
+    def paused(self, name: str, pause: Pause) -> None:
+        self.pauses[self._now(name)].append(pause)
+
+    def new_regime(self, name: str) -> None:
+        self._regimes[name] += 1
+
+    def count(self) -> int:
+        return sum(len(uses) for uses in self.uses.values())
+
+    def violations(self) -> list[str]:
+        found = []
+        for key, uses in self.uses.items():
+            faults = [*_windows(uses), *_gaps(uses), *_rests(uses, self.ends[key]), *_crowds(uses)]
+            faults += _disturbed(uses, self.pauses[key])
+            found += [f"{key[0]}: {fault}" for fault in faults]
+        return found
+
+    def _now(self, name: str) -> tuple[str, int]:
+        return name, self._regimes[name]
+
+
+def _windows(uses: list[Use]) -> Iterator[str]:
+    arrivals = sorted(use.arrived for use in uses)
+    for window in uses[0].limits.windows:
+        for first, last in zip(arrivals, arrivals[window.count :], strict=False):
+            if last - first < window.per:
+                yield f"{window.count + 1} uses within {last - first} µs, {window.count} in {window.per} are allowed"
+
+
+def _gaps(uses: list[Use]) -> Iterator[str]:
+    limits = uses[0].limits
+    if limits.delay_from == "start":
+        for before, after in pairwise(sorted(use.arrived for use in uses)):
+            if after - before < limits.min_delay:
+                yield f"two uses {after - before} µs apart"
+
+
+def _rests(uses: list[Use], ends: list[Moment]) -> Iterator[str]:
+    limits = uses[0].limits
+    for use in uses if limits.delay_from == "end" else ():
+        rest = use.at - max((end for end in ends if end <= use.at), default=-limits.min_delay)
+        if rest < limits.min_delay:
+            yield f"used {rest} µs after the end of a use"
+
+
+def _crowds(uses: list[Use]) -> Iterator[str]:
+    for use in uses:
+        most = use.limits.concurrency
+        if use.given and most is not None and use.beside >= most:
+            yield f"given while {use.beside} others had it"
+
+
+def _disturbed(uses: list[Use], pauses: list[Pause]) -> Iterator[str]:
+    for pause in pauses:
+        for use in uses:
+            if pause.since <= use.at < pause.since + pause.span:
+                yield f"used {use.at - pause.since} µs after it was {pause.why} for {pause.span}"

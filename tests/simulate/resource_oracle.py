@@ -1,0 +1,211 @@
+"""When may a member be used? Told from the raw log of its uses, by the definition of the limits and nothing else.
+
+Where the definition leaves room (which part of the jitter a gap gets, which old uses a longer window still counts), it
+has two answers: `not_before` is the moment before which no use may start, `surely_from` the one from which a use must
+be possible. Without jitter and without changes of the rules they are one.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from pitboss.model.duration import Moment
+from pitboss.model.resource import Limits, PoolRules, Report, ResourceOutcome, Want
+
+_FAULTS = (ResourceOutcome.BLOCKED, ResourceOutcome.RESOURCE_ERROR)
+_INNOCENT = (ResourceOutcome.OK, ResourceOutcome.TASK_ERROR)
+_KEPT = 16
+
+
+@dataclass
+class Member:
+    """What has happened to one member."""
+
+    name: str
+    labels: frozenset[str] = frozenset()
+    own: Limits | None = None
+    enabled: bool = True
+    in_use: int = 0
+    uses: list[Moment] = field(default_factory=list)
+    ends: list[Moment] = field(default_factory=list)
+    # Those that its windows surely still know of.
+    remembered: list[Moment] = field(default_factory=list)
+    failures: int = 0
+    cooldowns: int = 0
+    cooling_until: Moment = 0
+    ejections: int = 0
+    ejected_until: Moment = 0
+
+
+@dataclass
+class Job:
+    """A task, or somebody's own wish for a lease, as far as members are concerned."""
+
+    id: str
+    want: Want = field(default_factory=Want)
+    tried: tuple[str, ...] = ()
+
+    def after(self, name: str, report: Report | None) -> None:
+        if report is not None and report.outcome not in _INNOCENT:
+            self.tried = (*(one for one in self.tried if one != name), name)[-_KEPT:]
+
+
+class Oracle:
+    """A pool by its log. The clock of the store is handed in with every question."""
+
+    def __init__(self, rules: PoolRules, members: Iterable[Member]) -> None:
+        self.rules = rules
+        self.members = {member.name: member for member in members}
+        self.bound: dict[str, tuple[str, Moment]] = {}
+
+    def limits(self, member: Member) -> Limits:
+        return self.rules.limits if member.own is None else member.own
+
+    def has_room(self, member: Member) -> bool:
+        most = 1 if member.ejections else self.limits(member).concurrency
+        return member.enabled and (most is None or member.in_use < most)
+
+    def not_before(self, member: Member) -> Moment:
+        limits = self.limits(member)
+        waits = [member.cooling_until, member.ejected_until, *_windows(limits, member.remembered)]
+        if limits.delay_from == "start" and member.uses and limits.min_delay:
+            waits.append(member.uses[-1] + limits.min_delay + limits.guard)
+        if limits.delay_from == "end" and member.ends:
+            waits.append(member.ends[-1] + limits.min_delay)
+        return max(waits)
+
+    def surely_from(self, member: Member) -> Moment:
+        limits = self.limits(member)
+        gap = limits.min_delay + limits.jitter
+        waits = [member.cooling_until, member.ejected_until, *_windows(limits, member.uses)]
+        if limits.delay_from == "start" and member.uses and gap:
+            waits.append(max(member.uses) + gap + limits.guard)
+        if limits.delay_from == "end" and member.ends:
+            waits.append(max(member.ends) + gap)
+        return max(waits)
+
+    def candidates(self, job: Job, now: Moment) -> list[Member]:
+        """The members of which one must be given to it as soon as it can be used."""
+        bound = self._bound(job, now)
+        free = [member for member in self.members.values() if self.fits(member, job)]
+        if bound is None:
+            return free
+        if self.rules.away == "wait":
+            return [bound]
+        return [bound, *(member for member in free if member.name not in job.tried)]
+
+    def objection(self, name: str, job: Job, now: Moment) -> str | None:
+        """Why this member must not be given to this job now."""
+        member = self.members[name]
+        bound = self._bound(job, now)
+        if bound is None and not self.fits(member, job):
+            return f"{name} does not fit {job}"
+        if bound is not None and bound is not member and not self._may_rebind(bound, member, job, now):
+            return f"{name} was given to {job}, whose key has {bound.name}"
+        if not self.has_room(member):
+            return f"{name} is disabled or in use {member.in_use} times"
+        return self.too_early(name, now)
+
+    def too_early(self, name: str, now: Moment) -> str | None:
+        opens = self.not_before(self.members[name])
+        return f"{name} was used at {now}, {opens - now} µs too early" if now < opens else None
+
+    def fits(self, member: Member, job: Job) -> bool:
+        labels = frozenset(job.want.labels)
+        like = sum(one.enabled and labels <= one.labels for one in self.members.values())
+        avoided = job.tried[-(like - 1) :] if like > 1 else ()
+        return labels <= member.labels and member.name not in avoided
+
+    def use(self, name: str, now: Moment) -> None:
+        member = self.members[name]
+        member.uses.append(now)
+        member.remembered.append(now)
+        self._forget(member, now)
+
+    def give(self, name: str, job: Job, now: Moment) -> None:
+        self.use(name, now)
+        self.members[name].in_use += 1
+        if job.want.key is not None:
+            self.bound[job.want.key] = name, now + self.rules.bound_for
+
+    def take_back(self, name: str, job: Job, report: Report | None, now: Moment) -> None:
+        member = self.members[name]
+        member.in_use -= 1
+        member.ends.append(now)
+        if report is not None:
+            self._judge(member, report, job.tried, now)
+        job.after(name, report)
+
+    def change_rules(self, rules: PoolRules, now: Moment) -> None:
+        for member in self.members.values():
+            self._forget(member, now)
+        self.rules = rules
+
+    def change_limits(self, name: str, own: Limits | None, now: Moment) -> None:
+        self._forget(self.members[name], now)
+        self.members[name].own = own
+
+    def reset(self, name: str) -> None:
+        member = self.members[name]
+        member.failures = member.cooldowns = member.ejections = 0
+        member.cooling_until = member.ejected_until = 0
+
+    def _bound(self, job: Job, now: Moment) -> Member | None:
+        name, until = self.bound.get(job.want.key or "", ("", 0))
+        member = self.members.get(name)
+        if member is None or until <= now or not member.enabled or not frozenset(job.want.labels) <= member.labels:
+            return None
+        return member
+
+    def _may_rebind(self, bound: Member, other: Member, job: Job, now: Moment) -> bool:
+        ready = self.has_room(bound) and self.surely_from(bound) <= now
+        return self.rules.away == "rebind" and not ready and self.fits(other, job)
+
+    def _forget(self, member: Member, now: Moment) -> None:
+        limits = self.limits(member)
+        most = max((window.count for window in limits.windows), default=0)
+        reach = max((window.per for window in limits.windows), default=0) + limits.guard
+        newest = sorted(member.remembered)[-most:] if most else []
+        member.remembered = [at for at in newest if at > now - reach]
+
+    def _judge(self, member: Member, report: Report, tried: Sequence[str], now: Moment) -> None:
+        outcome = report.outcome
+        if outcome is ResourceOutcome.OK:
+            member.failures = member.cooldowns = member.ejections = 0
+        elif outcome is ResourceOutcome.RATE_LIMITED:
+            self._cool(member, report, now)
+        elif outcome in _FAULTS:
+            others = {*tried} - {member.name}
+            if len(others) < 2:
+                self._blame(member, report, now)
+            elif len(others) == 2:
+                for other in others:
+                    self.members[other].failures = max(0, self.members[other].failures - 1)
+
+    def _blame(self, member: Member, report: Report, now: Moment) -> None:
+        member.failures += 1
+        due = member.ejections > 0 or member.failures >= self.rules.max_failures
+        eject = due and self._blacklist_has_room(member, now)
+        if report.outcome is ResourceOutcome.BLOCKED or (due and not eject):
+            self._cool(member, report, now)
+        if eject:
+            pause = min(self.rules.blacklist * 2**member.ejections, self.rules.blacklist_cap)
+            member.failures, member.ejections = 0, member.ejections + 1
+            member.ejected_until = now + pause
+
+    def _cool(self, member: Member, report: Report, now: Moment) -> None:
+        usual = self.rules.cooldown * 2**member.cooldowns
+        pause = min(usual if report.retry_after is None else report.retry_after, self.rules.cooldown_cap)
+        member.cooldowns += 1
+        member.cooling_until = max(member.cooling_until, now + pause)
+
+    def _blacklist_has_room(self, member: Member, now: Moment) -> bool:
+        enabled = [one for one in self.members.values() if one.enabled]
+        ejected = sum(one.ejected_until > now for one in enabled if one is not member)
+        return ejected + 1 <= min(int(self.rules.max_ejected * len(enabled)), len(enabled) - 1)
+
+
+def _windows(limits: Limits, uses: Sequence[Moment]) -> list[Moment]:
+    """When each window has room again: the use that makes it full must be as old as the window is long."""
+    by_age = sorted(uses, reverse=True)
+    full = [window for window in limits.windows if len(by_age) >= window.count]
+    return [by_age[window.count - 1] + window.per + limits.guard for window in full]

@@ -1,0 +1,324 @@
+"""A pool of resources in virtual time, drawn from one seed: its rules, its members, what is asked of it and what befalls
+it. The memory engine decides; the oracle and the log judge every answer.
+
+Managers ask as a dispatcher does: when something has come or ended, and at the moment that the last answer named.
+"""
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from heapq import heappop, heappush
+from random import Random
+from typing import Any, TypeVar
+
+import msgspec
+
+from pitboss.engines.memory import MemoryEngine
+from pitboss.engines.protocol import Settlement
+from pitboss.model.duration import SECOND, Moment, Span
+from pitboss.model.ids import make_id
+from pitboss.model.outcome import Completed, Failed, Outcome, Released, Rotated, decide
+from pitboss.model.policy import Backoff, Policy
+from pitboss.model.queue import HandlerInfo
+from pitboss.model.resource import (
+    Leased,
+    Limits,
+    NewResource,
+    Report,
+    ResourceChange,
+    ResourceOutcome,
+    Shortage,
+    Want,
+)
+from pitboss.model.session import ClaimRequest, Claimed, SessionInfo, Slot
+from pitboss.model.states import State
+from pitboss.model.task import Claim, NewTask, TaskError
+from tests.simulate.resource_log import Log, Pause, Use
+from tests.simulate.resource_oracle import Job, Member, Oracle
+from tests.simulate.resource_plans import Plan, draw, draw_limits
+
+T = TypeVar("T")
+POOL, HANDLER = "proxies", "check"
+START: Moment = 1_800_000_000 * SECOND
+FOREVER: Span = 10**9 * SECOND
+POLICY = Policy(max_attempts=3, max_rotations=3, backoff=Backoff(base=2 * SECOND, jitter=0.0))
+BROKEN = TaskError(category="net", message="connection reset")
+# A plan that does not come to its end by then goes round in circles.
+MOST_EVENTS = 5_000
+
+
+class SteppedClock:
+    """The store's clock. `true` is the time that really passes; `offset` is by how much somebody has set the clock."""
+
+    def __init__(self) -> None:
+        self.true: Moment = 0
+        self.offset: Span = 0
+
+    def now(self) -> Moment:
+        return START + self.true + self.offset
+
+
+class Manager:
+    def __init__(self, session: int, slots: int) -> None:
+        self.session, self.slots, self.busy = session, slots, 0
+        self.wakes: Moment | None = None
+
+
+class World:
+    """One run. `faults` says everything that was wrong."""
+
+    def __init__(self, seed: int) -> None:
+        self.luck = Random(seed)
+        self.plan: Plan = draw(self.luck)
+        self.clock = SteppedClock()
+        self.engine = MemoryEngine(clock=self.clock)
+        self.log, self.faults, self.idle = Log(), list[str](), 0
+        self.oracle = Oracle(self.plan.rules, (self._member(new) for new in self.plan.members))
+        self.jobs: dict[str, Job] = {}
+        self._events: list[tuple[Moment, int, Callable[[], object]]] = []
+        self._numbered = 0
+        self._managers: list[Manager] = []
+
+    def run(self) -> list[str]:
+        self._prepare()
+        for _ in range(MOST_EVENTS):
+            if not self._events or self.faults:
+                break
+            self.clock.true, _, act = heappop(self._events)
+            act()
+            for manager in self._managers:
+                self._ask(manager)
+        else:
+            self.faults.append(f"no end after {MOST_EVENTS} events")
+        return self.faults or [*self.log.violations(), *self._disagreements()]
+
+    # What is asked of the pool.
+
+    def _prepare(self) -> None:
+        at_once(self.engine.declare_pool(POOL, self.plan.rules))
+        at_once(self.engine.add_resources(POOL, self.plan.members))
+        at_once(self.engine.register([HandlerInfo(name=HANDLER, queue=POOL, resources=POOL)]))
+        for slots in self.plan.managers:
+            info = SessionInfo(host="m", handlers=(HANDLER,), ttl=FOREVER)
+            self._managers.append(Manager(at_once(self.engine.open_session(info)).number, slots))
+        for at, want in self.plan.tasks:
+            self._later(at, partial(self._put, want))
+        for at, want in self.plan.leases:
+            self._later(at, partial(self._acquire, want))
+        for at, kind in self.plan.troubles:
+            self._later(at, getattr(self, f"_trouble_{kind}"))
+
+    def _later(self, delay: Span, act: Callable[[], object]) -> None:
+        self._numbered += 1
+        heappush(self._events, (self.clock.true + delay, self._numbered, act))
+
+    def _put(self, want: Want) -> None:
+        task = make_id(1_800_000_000_000, len(self.jobs), 0)
+        self.jobs[task] = Job(task, want)
+        at_once(self.engine.put([NewTask(id=task, handler=HANDLER, queue=POOL, want=want)]))
+
+    def _ask(self, manager: Manager) -> None:
+        while not self.faults and manager.busy < manager.slots:
+            slot = Slot(free=manager.slots - manager.busy, queues=(POOL,))
+            request = ClaimRequest(session=manager.session, slots=(slot,), handlers=frozenset({HANDLER}))
+            claimed = at_once(self.engine.claim(request))
+            for claim in claimed.claims:
+                self._given(manager, claim)
+            if not claimed.claims:
+                self._check_idle(claimed)
+                self._wake_at(manager, claimed.next_due)
+                return
+
+    def _given(self, manager: Manager, claim: Claim) -> None:
+        assert claim.leased is not None
+        manager.busy += 1
+        self._check_given(claim.leased, self.jobs[claim.id])
+        took = self.plan.service(self.luck)
+        if self.luck.random() < self.plan.more_uses:
+            self._later(took // 2, partial(self._use_again, claim))
+        self._later(took, partial(self._end, manager, claim))
+
+    def _wake_at(self, manager: Manager, due: Moment | None) -> None:
+        if due is None:
+            return
+        true = due - START - self.clock.offset
+        if due <= self.clock.now():
+            self.faults.append(f"told to come back at {due}, and it is {self.clock.now()}")
+        elif manager.wakes is None or not self.clock.true < manager.wakes <= true:
+            manager.wakes = true
+            self._later(true - self.clock.true, lambda: None)
+
+    def _use_again(self, claim: Claim) -> None:
+        assert claim.leased is not None
+        name, now = claim.leased.name, self.clock.now()
+        member = self.oracle.members[name]
+        if not member.enabled:
+            return
+        answer = at_once(self.engine.use(claim.token, claim.id))
+        if isinstance(answer, Shortage):
+            if self.oracle.surely_from(member) <= now or answer.until is None or answer.until <= now:
+                self.faults.append(f"{name} could have been used again at {now}: {answer}")
+            return
+        self._note(self.oracle.too_early(name, now))
+        self._log_use(name, given=False)
+        self.oracle.use(name, now)
+
+    def _end(self, manager: Manager, claim: Claim) -> None:
+        assert claim.leased is not None
+        manager.busy -= 1
+        outcome, report = self._fate(claim.leased.name)
+        settlement = Settlement(
+            id=claim.id,
+            token=claim.token,
+            transition=decide(claim, outcome, POLICY, self.clock.now(), 0.5),
+            resource=claim.leased.id,
+            report=report,
+        )
+        (verdict,) = at_once(self.engine.settle([settlement]))
+        self._note(None if verdict.applied else f"settlement refused: {verdict.why}")
+        self._taken_back(claim.leased.name, self.jobs[claim.id], report)
+
+    def _fate(self, name: str) -> tuple[Outcome, Report | None]:
+        kind = self.plan.fate(self.luck, name)
+        error = BROKEN.message if self.luck.random() < 0.5 else None
+        if kind is None:
+            return Released(started=True), None
+        wait = self.plan.retry_after(self.luck) if kind is ResourceOutcome.RATE_LIMITED else None
+        report = Report(outcome=kind, retry_after=wait, error=error)
+        if kind is ResourceOutcome.OK:
+            return Completed(), report
+        return (Rotated(BROKEN) if kind is ResourceOutcome.RATE_LIMITED else Failed(BROKEN)), report
+
+    def _acquire(self, want: Want) -> None:
+        lease, now = f"own-{self._numbered}", self.clock.now()
+        job = Job(lease, want)
+        answer = at_once(self.engine.acquire(POOL, want, FOREVER, lease=lease))
+        if isinstance(answer, Leased):
+            self._check_given(answer, job)
+            self._later(self.plan.service(self.luck), partial(self._release, answer, job))
+        else:
+            self._check_missed(job, now, f"{answer}")
+
+    def _release(self, leased: Leased, job: Job) -> None:
+        _, report = self._fate(leased.name)
+        self._note(None if at_once(self.engine.release(job.id, report)) else f"{job.id} is not held")
+        self._taken_back(leased.name, job, report)
+
+    # What befalls the pool.
+
+    def _trouble_new_rules(self) -> None:
+        rules = msgspec.structs.replace(self.oracle.rules, limits=draw_limits(self.luck))
+        at_once(self.engine.declare_pool(POOL, rules))
+        self.oracle.change_rules(rules, self.clock.now())
+        for name in self.oracle.members:
+            self.log.new_regime(name)
+
+    def _trouble_own_limits(self) -> None:
+        name = self._anybody()
+        own = draw_limits(self.luck) if self.luck.random() < 0.7 else None
+        at_once(self.engine.change_resources(POOL, [name], ResourceChange(limits=own)))
+        self.oracle.change_limits(name, own, self.clock.now())
+        self.log.new_regime(name)
+
+    def _trouble_disable(self) -> None:
+        name = self._anybody()
+        self._enable(name, False)
+        self._later(self.luck.choice([1, 7, 40]) * SECOND, partial(self._enable, name, True))
+
+    def _enable(self, name: str, on: bool) -> None:
+        at_once(self.engine.change_resources(POOL, [name], ResourceChange(enabled=on, reason="drill")))
+        self.oracle.members[name].enabled = on
+
+    def _trouble_reset(self) -> None:
+        name = self._anybody()
+        at_once(self.engine.change_resources(POOL, [name], ResourceChange(reset=True)))
+        self.oracle.reset(name)
+        self.log.new_regime(name)
+
+    def _trouble_new_label(self) -> None:
+        """A change that has nothing to do with limits must not lift any."""
+        name = self._anybody()
+        labels = (*sorted(self.oracle.members[name].labels), "new")
+        at_once(self.engine.change_resources(POOL, [name], ResourceChange(labels=labels)))
+        self.oracle.members[name].labels |= {"new"}
+
+    def _trouble_new_member(self) -> None:
+        new = NewResource(name=f"late-{self._numbered}", limits=draw_limits(self.luck))
+        at_once(self.engine.add_resources(POOL, [new]))
+        self.oracle.members[new.name] = self._member(new)
+
+    def _trouble_clock_forward(self) -> None:
+        self.clock.offset += self.luck.choice([1, 5, 60, 3600]) * SECOND
+        for name in self.oracle.members:
+            self.log.new_regime(name)
+
+    def _trouble_clock_back(self) -> None:
+        self.clock.offset -= self.luck.choice([1, 5, 60]) * SECOND
+
+    def _anybody(self) -> str:
+        return self.luck.choice(sorted(self.oracle.members))
+
+    # What must hold.
+
+    def _check_given(self, leased: Leased, job: Job) -> None:
+        now = self.clock.now()
+        self._note(self.oracle.objection(leased.name, job, now))
+        self._log_use(leased.name, given=True)
+        self.oracle.give(leased.name, job, now)
+
+    def _check_idle(self, claimed: Claimed) -> None:
+        """Nothing was given: then no member and task fit each other, and none do before the moment that was named."""
+        self.idle += 1
+        now = self.clock.now()
+        for task in self.engine.book.in_state(State.PENDING):
+            opens = self._check_missed(self.jobs[task.id], now, "nothing was given")
+            if opens is not None and (claimed.next_due is None or claimed.next_due > opens):
+                self.faults.append(f"{task.id} can have a member at {opens}, the answer said {claimed.next_due}")
+
+    def _check_missed(self, job: Job, now: Moment, what: str) -> Moment | None:
+        free = [member for member in self.oracle.candidates(job, now) if self.oracle.has_room(member)]
+        opens = min((self.oracle.surely_from(member) for member in free), default=None)
+        if opens is not None and opens <= now:
+            ready = [member.name for member in free if self.oracle.surely_from(member) <= now]
+            self.faults.append(f"missed at {now}: {job} could have had {ready}; {what}")
+        return opens
+
+    def _taken_back(self, name: str, job: Job, report: Report | None) -> None:
+        told = None if report is None else report.retry_after
+        if told is not None:
+            span = min(told, self.oracle.rules.cooldown_cap)
+            self.log.paused(name, Pause(self.clock.true, span, "told to wait"))
+        self.log.ended(name, self.clock.true)
+        self.oracle.take_back(name, job, report, self.clock.now())
+
+    def _log_use(self, name: str, *, given: bool) -> None:
+        member, true = self.oracle.members[name], self.clock.true
+        limits = self.oracle.limits(member)
+        arrived = true + self.luck.randint(0, limits.guard)
+        self.log.used(name, Use(true, arrived, limits, member.in_use, given))
+
+    def _disagreements(self) -> list[str]:
+        """In the end every task has ended, and the store counted as the log did."""
+        left = [task.id for task in self.engine.book.tasks.values() if not task.state.finished]
+        found = [f"{len(left)} tasks did not end: {left[:3]}"] if left else []
+        for stored in at_once(self.engine.resources(POOL)):
+            member = self.oracle.members[stored.name]
+            if (stored.in_use, stored.record.uses) != (member.in_use, len(member.uses)):
+                found.append(f"{stored} against {member}")
+        return found
+
+    def _note(self, fault: str | None) -> None:
+        if fault is not None:
+            self.faults.append(fault)
+
+    def _member(self, new: NewResource) -> Member:
+        return Member(new.name, labels=frozenset(new.labels), own=new.limits)
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """The memory engine never waits in these calls, so they need no event loop."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        answer: T = done.value
+        return answer
+    raise AssertionError(f"{work} waits")
