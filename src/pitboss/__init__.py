@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from pitboss.app import App
     from pitboss.client.context import Context, ctx
     from pitboss.client.handle import Handle
+    from pitboss.client.lease import Lease
+    from pitboss.client.resources import Resources
     from pitboss.model import events
     from pitboss.model.errors import (
         InvalidInput,
@@ -18,19 +20,24 @@ if TYPE_CHECKING:
         TimedOutWaiting,
     )
     from pitboss.model.policy import Rule, backoff
-    from pitboss.model.signals import Cancel, Fail, Retry, Snooze
+    from pitboss.model.signals import Blocked, Cancel, Fail, RateLimited, ResourceFailed, Retry, Snooze
     from pitboss.model.states import State
 
 __all__ = [
     "App",
+    "Blocked",
     "Cancel",
     "Context",
     "Fail",
     "Handle",
     "InvalidInput",
+    "Lease",
     "NotFound",
     "PitbossError",
     "QueueFull",
+    "RateLimited",
+    "ResourceFailed",
+    "Resources",
     "Retry",
     "Rule",
     "Snooze",
@@ -49,8 +56,10 @@ _HOMES = {
     "pitboss.app": ("App",),
     "pitboss.client.context": ("Context", "ctx"),
     "pitboss.client.handle": ("Handle",),
+    "pitboss.client.lease": ("Lease",),
+    "pitboss.client.resources": ("Resources",),
     "pitboss.model.policy": ("Rule", "backoff"),
-    "pitboss.model.signals": ("Cancel", "Fail", "Retry", "Snooze"),
+    "pitboss.model.signals": ("Blocked", "Cancel", "Fail", "RateLimited", "ResourceFailed", "Retry", "Snooze"),
     "pitboss.model.states": ("State",),
 }
 _MODULES = {"events": "pitboss.model.events"}

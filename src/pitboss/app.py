@@ -5,7 +5,9 @@ import inspect
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
 from pitboss.client.batches import Batching
@@ -15,6 +17,7 @@ from pitboss.client.handle import Handle
 from pitboss.client.handler import Handler
 from pitboss.client.hooks import Hooks, Listening
 from pitboss.client.options import Options
+from pitboss.client.resources import Resources
 from pitboss.client.state import WorkerState
 from pitboss.model.duration import SECOND, Time, span
 from pitboss.model.errors import InvalidInput, QueueFull, StoreUnavailable
@@ -22,12 +25,16 @@ from pitboss.model.ids import IdMaker
 from pitboss.model.policy import Backoff, Policy, Rule
 from pitboss.model.policy import backoff as make_backoff
 from pitboss.model.queue import HandlerInfo, checked_name
+from pitboss.model.redact import Redactor
 from pitboss.model.task import NewTask, Placed
 
 if TYPE_CHECKING:
     from pitboss.client.params import Params
     from pitboss.engines.protocol import Clock
     from pitboss.model.pool_keys import DeclaredPool, PoolKeys
+    from pitboss.model.resource import PoolRules
+    from pitboss.model.resource_keys import DeclaredResources, ResourceKeys
+    from pitboss.secrets import KeyRing
     from pitboss.wiring import Store
 
 P = ParamSpec("P")
@@ -63,6 +70,10 @@ class App(Listening, Batching):
         self.handlers: dict[str, Handler[Any, Any, Any]] = {}
         self.hooks = Hooks()
         self.pools: dict[str, DeclaredPool] = {}
+        self.resource_pools: dict[str, Resources] = {}
+        self.redactor = Redactor()
+        self.secrets_file: str | None = None
+        self._ring: KeyRing | None = None
         self.store_url = store
         self._ids: IdMaker | None = None
         self._lock = threading.Lock()
@@ -117,6 +128,18 @@ class App(Listening, Batching):
                 fix="declare it once, with all its keys",
             )
         self.pools[name] = pool
+
+    def resources(self, name: str, **keys: "Unpack[ResourceKeys]") -> Resources:
+        """Declare a pool of scarce things: `proxies = app.resources("proxies", per_hour=50, min_delay="2s")`.
+
+        A handler asks for a member with a default: `async def check(profile: str, proxy: Lease = proxies.lease())`. The
+        keys are those of `[resources.NAME]` in `pitboss.toml`, which overrides what is said here key by key.
+        """
+        from pitboss.model.resource_keys import declared_resources
+
+        pool = Resources(self, declared_resources(name, keys, self.resource_pools))
+        self.resource_pools[name] = pool
+        return pool
 
     def worker_state(
         self, *, max_uses: int | None = None, max_age: Time | None = None
@@ -203,6 +226,26 @@ class App(Listening, Batching):
             placed: list[Placed] = await answer if inspect.isawaitable(answer) else answer
             return placed
         return await self._linked().bridge.arun(self._place(tasks, options))
+
+    def ring(self) -> "KeyRing":
+        """The keys of this app's secrets."""
+        if self._ring is None:
+            from pitboss import config
+            from pitboss.secrets import KeyRing
+
+            file = self.secrets_file or config.key_file(config.loaded(code_store=self.store_url))
+            self._ring = KeyRing(config.secret_keys(), Path(file))
+        return self._ring
+
+    def rules_of(self, declared: "DeclaredResources") -> "PoolRules":
+        """What holds for a pool: what code says, and what file and environment say on top."""
+        from pitboss import config
+
+        return config.resource_rules(config.load(store=self.store_url), declared)
+
+    def begin(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> "Future[T]":
+        """Start it beside everything else; nobody waits for it."""
+        return self._linked().bridge.submit(self._ask(work))
 
     def ask(self, work: Callable[[Client], Coroutine[Any, Any, T]], *, limit: float, what: str) -> T:
         return self._linked().bridge.run(self._ask(work), limit=limit, what=what)

@@ -39,3 +39,27 @@ class Fail(Signal):
     def __init__(self, reason: str = "", *, category: str = "error") -> None:
         super().__init__(reason)
         self.reason, self.category = reason, category
+
+
+class ResourceSignal(Signal):
+    """Base of what a handler says about the resource that it holds."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class RateLimited(ResourceSignal):
+    """The far side asks for a pause: the member cools down, and the task goes on with another one, at no cost."""
+
+    def __init__(self, reason: str = "", *, retry_after: Time | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after: Span | None = None if retry_after is None else span(retry_after, what="retry_after")
+
+
+class Blocked(ResourceSignal):
+    """The far side refuses this member: it cools down and is a step nearer to the blacklist. Costs an attempt."""
+
+
+class ResourceFailed(ResourceSignal):
+    """The member itself does not work (a dead proxy, an expired account). Costs an attempt."""

@@ -1,0 +1,166 @@
+"""Secrets that are made just in time: a login, a cookie, a token that lives for some hours."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from pitboss.client.lease import Lease
+from pitboss.model.duration import SECOND, Moment, Span, Time, span
+from pitboss.model.errors import InvalidInput
+from pitboss.model.queue import checked_name
+from pitboss.model.resource import Report, ResourceChange, ResourceOutcome
+from pitboss.model.signals import ResourceSignal
+
+Make = TypeVar("Make", bound=Callable[[Lease], "Awaitable[str] | str"])
+Check = TypeVar("Check", bound=Callable[[Lease], "Awaitable[bool] | bool"])
+_SLACK_SECONDS = 15.0
+
+
+class Keeper(Protocol):
+    """The pool whose members have sessions."""
+
+    name: str
+
+    def sealed(self, member: str, secrets: dict[str, str]) -> dict[str, str]: ...
+
+    async def store_secrets(self, name: str, change: ResourceChange) -> None: ...
+
+    def blamed(self, lease: Lease, error: BaseException) -> Report | None: ...
+
+
+class Recipe(msgspec.Struct, frozen=True):
+    """How one secret is made, and how long it lasts."""
+
+    secret: str
+    make: Callable[[Lease], Any]
+    valid_for: Span | None
+    timeout: Span
+
+
+class NotPrepared(Exception):
+    """A member could not be made ready. The cause is what its hook raised."""
+
+
+class MemberSessions:
+    """The recipes of one pool. One member is prepared once at a time in a process, whoever waits for it."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._recipes: dict[str, Recipe] = {}
+        self._check: Callable[[Lease], Any] | None = None
+        self._locks: dict[tuple[int, str], asyncio.Lock] = {}
+        # What this process has made, so that a lease from before need not make it again.
+        self._made: dict[str, tuple[dict[str, str], Moment | None]] = {}
+
+    @property
+    def seconds(self) -> float:
+        """How long preparing a member may take."""
+        return sum(recipe.timeout for recipe in self._recipes.values()) / SECOND + _SLACK_SECONDS
+
+    def declare(self, secret: str, *, valid_for: Time | None, timeout: Time) -> Callable[[Make], Make]:
+        checked_name(secret, "secret")
+        lasting = None if valid_for is None else span(valid_for, what="valid_for")
+        limit = span(timeout, what="timeout")
+
+        def take(make: Make) -> Make:
+            if secret in self._recipes:
+                raise InvalidInput(
+                    f'there are two hooks that make "{secret}" of {self._keeper.name}',
+                    why="one of them would never run",
+                    fix="declare @session once for each secret",
+                )
+            self._recipes[secret] = Recipe(secret, make, lasting, limit)
+            return make
+
+        return take
+
+    def declare_check(self, check: Check) -> Check:
+        self._check = check
+        return check
+
+    def wanted(self, lease: Lease) -> bool:
+        """Whether anything is to be done before a member is used."""
+        return self._check is not None or bool(self._missing(lease))
+
+    async def prepare(self, lease: Lease) -> None:
+        """Make what is missing, past its time, or found invalid; `NotPrepared` if that does not succeed."""
+        # A lock belongs to the loop in which it is first waited for.
+        lock = self._locks.setdefault((id(asyncio.get_running_loop()), lease.name), asyncio.Lock())
+        async with lock:
+            self._adopt(lease)
+            missing = self._missing(lease)
+            if not missing and not await self._is_valid(lease):
+                missing = list(self._recipes.values())
+                if not missing:
+                    raise NotPrepared(f"{lease.leased.id} was found invalid, and nothing makes it valid")
+            if missing:
+                await self._make(lease, missing)
+
+    def fault(self, lease: Lease, error: BaseException) -> Report | None:
+        """What a failure to prepare it says about a member: whatever it was, it cannot be used."""
+        if not isinstance(error, Exception | ResourceSignal):
+            return None
+        cause = error.__cause__ or error
+        report = self._keeper.blamed(lease, cause)
+        if report is None or report.outcome in (ResourceOutcome.OK, ResourceOutcome.TASK_ERROR):
+            told = None if report is None else report.error
+            return Report(outcome=ResourceOutcome.RESOURCE_ERROR, error=told or str(error))
+        return report
+
+    def _missing(self, lease: Lease) -> list[Recipe]:
+        leased = lease.leased
+        over = leased.valid_until is not None and leased.valid_until <= leased.leased_at
+        return [recipe for recipe in self._recipes.values() if over or recipe.secret not in leased.secrets]
+
+    def _adopt(self, lease: Lease) -> None:
+        """Another task of this process may have made it while this one waited."""
+        made = self._made.get(lease.name)
+        if made is not None and self._missing(lease):
+            secrets, until = made
+            if until is None or until > lease.leased.leased_at:
+                fresh = {**lease.leased.secrets, **secrets}
+                lease.renewed(msgspec.structs.replace(lease.leased, secrets=fresh, valid_until=until))
+
+    async def _is_valid(self, lease: Lease) -> bool:
+        if self._check is None:
+            return True
+        try:
+            return bool(await _called(self._check, lease))
+        except Exception as error:
+            raise NotPrepared(f"the check of {lease.leased.id} failed: {type(error).__name__}") from error
+
+    async def _make(self, lease: Lease, recipes: list[Recipe]) -> None:
+        made = {recipe.secret: await self._made_by(recipe, lease) for recipe in recipes}
+        sealed = self._keeper.sealed(lease.name, made)
+        leased = lease.leased
+        ends = [leased.leased_at + recipe.valid_for for recipe in recipes if recipe.valid_for is not None]
+        until = min(ends) if ends else None
+        fresh = {**leased.secrets, **sealed}
+        self._made[lease.name] = sealed, until
+        lease.renewed(msgspec.structs.replace(leased, secrets=fresh, valid_until=until))
+        await self._keeper.store_secrets(lease.name, ResourceChange(secrets=fresh, valid_until=until))
+
+    async def _made_by(self, recipe: Recipe, lease: Lease) -> str:
+        try:
+            async with asyncio.timeout(recipe.timeout / SECOND):
+                value = await _called(recipe.make, lease)
+        except Exception as error:
+            raise NotPrepared(
+                f'"{recipe.secret}" of {lease.leased.id} could not be made: {type(error).__name__}: {error}'
+            ) from error
+        if not isinstance(value, str) or not value:
+            raise NotPrepared(
+                f'the hook that makes "{recipe.secret}" of {lease.leased.id} returned {type(value).__name__}, not text'
+            )
+        return value
+
+
+async def _called(hook: Callable[[Lease], Any], lease: Lease) -> Any:
+    """A hook's answer; a plain function is run in a thread, so that it holds up nobody."""
+    if inspect.iscoroutinefunction(hook):
+        return await hook(lease)
+    answer = await asyncio.to_thread(hook, lease)
+    return await answer if inspect.isawaitable(answer) else answer

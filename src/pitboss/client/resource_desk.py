@@ -1,0 +1,114 @@
+"""Asking a store about resources: members, leases, and waiting for what is not to be had yet."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from pitboss.engines.protocol import Clock, Leases
+from pitboss.engines.protocol import Resources as ResourcesProtocol
+from pitboss.model.duration import SECOND, Moment, Span, spoken
+from pitboss.model.errors import TimedOutWaiting, Unsupported
+from pitboss.model.ids import TaskId
+from pitboss.model.resource import (
+    Leased,
+    NewResource,
+    PoolRules,
+    Report,
+    Resource,
+    ResourceChange,
+    Shortage,
+    Want,
+)
+from pitboss.model.task import Token
+
+T = TypeVar("T")
+_GROUP = 500
+_FIRST_PAUSE: Span = 2_000
+_LONGEST_PAUSE: Span = 250_000
+_LONGEST_SLEEP: Span = SECOND
+
+
+@runtime_checkable
+class ResourceStore(ResourcesProtocol, Leases, Protocol):
+    """The part of an engine that resources need."""
+
+
+class ResourceDesk:
+    """The async core. `clock` only measures waiting, the store's own clock decides the rest."""
+
+    def __init__(self, store: Any, clock: Clock) -> None:
+        self._store, self._clock = _with_resources(store), clock
+
+    async def declare(self, pool: str, rules: PoolRules) -> None:
+        await self._store.declare_pool(pool, rules)
+
+    async def introduce(self, pool: str, rules: PoolRules) -> None:
+        """Make a pool known. Never replaces what a manager wrote."""
+        if pool not in {known.name for known in await self._store.resource_pools()}:
+            await self._store.declare_pool(pool, rules)
+
+    async def add(self, pool: str, members: Sequence[NewResource]) -> int:
+        """How many of them are new."""
+        new = 0
+        for start in range(0, len(members), _GROUP):
+            new += sum(await self._store.add_resources(pool, members[start : start + _GROUP]))
+        return new
+
+    async def change(self, pool: str, names: Sequence[str] | None, change: ResourceChange | None) -> list[str]:
+        return await self._store.change_resources(pool, names, change)
+
+    async def members(self, pool: str, names: Sequence[str] | None = None) -> list[Resource]:
+        return await self._store.resources(pool, names)
+
+    async def acquire(self, pool: str, want: Want, *, lease: str, hold: Span, wait: Span) -> Leased:
+        async def asked() -> Leased | Shortage:
+            return await self._store.acquire(pool, want, hold, lease=lease)
+
+        return await self._waited(asked, wait)
+
+    async def use(self, holder: Token | str, task: TaskId | None, *, wait: Span) -> Moment:
+        async def asked() -> Moment | Shortage:
+            return await self._store.use(holder, task)
+
+        return await self._waited(asked, wait)
+
+    async def release(self, lease: str, report: Report | None) -> bool:
+        return await self._store.release(lease, report)
+
+    async def extend(self, lease: str, hold: Span) -> Moment | None:
+        return await self._store.extend(lease, hold)
+
+    async def _waited(self, ask: Callable[[], Awaitable[T | Shortage]], wait: Span) -> T:
+        """What is asked for, as soon as there is some."""
+        started, pause = self._clock.now(), _FIRST_PAUSE
+        while True:
+            found = await ask()
+            if not isinstance(found, Shortage):
+                return found
+            now = self._clock.now()
+            left = started + wait - now
+            if left <= 0:
+                raise _too_late(found, wait, now)
+            # Somebody may give one back, or change the limits, before the moment that is known.
+            nap = pause if found.until is None else min(max(found.until - now, _FIRST_PAUSE), _LONGEST_SLEEP)
+            await asyncio.sleep(min(nap, left) / SECOND)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+
+def _with_resources(store: Any) -> ResourceStore:
+    if not isinstance(store, ResourceStore):
+        raise Unsupported(
+            f"the {getattr(store, 'name', 'present')} engine has no resources",
+            why="resource pools need a store that takes a task and its resource in one act",
+            fix="use SQLite or PostgreSQL",
+        )
+    return store
+
+
+def _too_late(short: Shortage, wait: Span, now: Moment) -> TimedOutWaiting:
+    until = "" if short.until is None else f"; the next one may be used in {spoken(max(0, short.until - now))}"
+    return TimedOutWaiting(
+        f"no member of {short.pool} could be used within {spoken(wait) if wait else '0s'}",
+        why=f"{short.why}{until}",
+        fix="wait longer with wait=…, add members, or raise the limits of the pool",
+    )

@@ -1,0 +1,315 @@
+"""A declared pool of scarce things: its members, leases of them, and the hooks that make their secrets and judge them."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import msgspec
+
+from pitboss.client.lease import DEFAULT_WAIT, Asked, Lease, Terms
+from pitboss.client.member_sessions import Check, Make, MemberSessions
+from pitboss.client.members import LIMIT, Members, Owner
+from pitboss.client.resource_desk import ResourceDesk
+from pitboss.model.blame import at, blame
+from pitboss.model.canonical import printable
+from pitboss.model.duration import SECOND, Span, Time, span
+from pitboss.model.errors import InvalidInput, StoreUnavailable
+from pitboss.model.resource import Leased, Report, ResourceChange, ResourceOutcome, Want, checked_labels
+from pitboss.model.resource_keys import DeclaredResources
+from pitboss.model.signals import ResourceSignal
+
+T = TypeVar("T")
+Judge = Callable[[BaseException], "Report | ResourceOutcome | str | None"]
+DEFAULT_HOLD: Span = 600 * SECOND
+_LONGEST_WORD = 500
+_EXTENSIONS = 3
+
+
+class Resources(Members):
+    """A pool as code declares it: `proxies = app.resources("proxies", per_hour=50, min_delay="2s")`."""
+
+    def __init__(self, owner: Owner, declared: DeclaredResources) -> None:
+        super().__init__(owner, declared)
+        self.sessions = MemberSessions(self)
+        self._judge: Judge | None = None
+        self._declared_here = False
+        self._keeping: dict[str, Future[None]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Resources {self.name}>"
+
+    # Leases.
+
+    def lease(
+        self,
+        labels: Iterable[str] = (),
+        sticky: str | None = None,
+        *,
+        key: str | None = None,
+        wait: Time | None = None,
+        hold: Time | None = None,
+    ) -> Lease:
+        """Ask for a member: as a handler's parameter, or with `with` and `async with`.
+
+        `labels` must all be on the member; in a handler they may name its parameters: `labels=("group-{worker}",)`.
+        `sticky` names the handler's parameter whose value keeps its member; with `with`, `key` is that value itself.
+        `wait` (a minute) is how long `with` waits for one; held by `with`, it is extended by itself for `hold` (ten
+        minutes) at a time.
+        """
+        chosen = (labels,) if isinstance(labels, str) else tuple(labels)
+        return Asked(
+            self,
+            Terms(
+                labels=chosen,
+                sticky=sticky,
+                key=key,
+                wait=DEFAULT_WAIT if wait is None else span(wait, what="wait"),
+                hold=None if hold is None else _holding(hold),
+            ),
+        )
+
+    def acquire(
+        self,
+        wait: Time | None = None,
+        hold: Time | None = None,
+        *,
+        labels: Iterable[str] = (),
+        key: str | None = None,
+    ) -> Lease:
+        """A member for `hold` (ten minutes) at most, waited for up to `wait` (a minute). Give it back with `release`.
+
+        Safe to call from any thread. `with pool.acquire() as lease` gives it back too.
+        """
+        return self._acquired(self._terms(wait, hold, labels, key))
+
+    async def aacquire(
+        self,
+        wait: Time | None = None,
+        hold: Time | None = None,
+        *,
+        labels: Iterable[str] = (),
+        key: str | None = None,
+    ) -> Lease:
+        """As `acquire`, for async callers."""
+        return await self._aacquired(self._terms(wait, hold, labels, key))
+
+    def release(
+        self,
+        lease: Lease,
+        outcome: ResourceOutcome | str | None = None,
+        *,
+        retry_after: Time | None = None,
+        error: str | None = None,
+    ) -> bool:
+        """Give it back, with what came of it (what was said on the lease, else "ok"); False if it was not held."""
+        return self._ask(self._releasing(lease, outcome, retry_after, error), what="releasing a resource")
+
+    async def arelease(
+        self,
+        lease: Lease,
+        outcome: ResourceOutcome | str | None = None,
+        *,
+        retry_after: Time | None = None,
+        error: str | None = None,
+    ) -> bool:
+        """As `release`, for async callers."""
+        return await self._aask(self._releasing(lease, outcome, retry_after, error))
+
+    # Hooks.
+
+    def session(
+        self, secret: str, *, valid_for: Time | None = None, timeout: Time = "60s"
+    ) -> Callable[[Make], Make]:
+        """Declare how a secret is made: `@proxies.session("cookie", valid_for="6h")` over `async def log_in(lease)`.
+
+        It runs just before the member is used, where the secret is missing, past its time, or found invalid by
+        `valid`, and returns the secret's text. If it raises, the member is blamed, and the task goes to another one.
+        """
+        return self.sessions.declare(secret, valid_for=valid_for, timeout=timeout)
+
+    def valid(self, check: Check) -> Check:
+        """Declare a check that runs before each use of a member: `async def logged_in(lease) -> bool`."""
+        return self.sessions.declare_check(check)
+
+    def judge(self, judge: Judge) -> Judge:
+        """Declare who is to blame for an exception; None leaves it to the usual rules.
+
+        It returns an outcome ("rate_limited", "blocked", "resource_error", "task_error", "ok") or a `Report`.
+        """
+        self._judge = judge
+        return judge
+
+    # What a lease, a worker and the app ask of it.
+
+    def lent(self, leased: Leased, holder: Any, task: str | None) -> Lease:
+        """A lease that a task holds."""
+        return Lease(self, leased, holder, task)
+
+    def report_on(self, lease: Lease, error: BaseException | None) -> Report | None:
+        """What a use came to. None if neither the lease nor what was raised says anything about the member."""
+        report = lease.verdict
+        if report is None:
+            report = Report(outcome=ResourceOutcome.OK) if error is None else self.blamed(lease, error)
+        if report is None:
+            return None
+        report = at(report, printable(lease.destination, 255) if lease.destination else None)
+        hidden = self._owner.redactor.hidden
+        told = None if report.error is None else printable(hidden(report.error), _LONGEST_WORD)
+        return msgspec.structs.replace(report, error=told)
+
+    def blamed(self, lease: Lease, error: BaseException) -> Report | None:
+        """Whose fault an exception is."""
+        if not isinstance(error, Exception | ResourceSignal):
+            return None
+        usual = blame(error, lease.leased.leased_at)
+        if self._judge is None or isinstance(error, ResourceSignal):
+            return usual
+        said = self._judge(error)
+        if said is None or isinstance(said, Report):
+            return usual if said is None else said
+        return msgspec.structs.replace(usual, outcome=_outcome(said))
+
+    def opened(self, leased: Leased, secret: str) -> str:
+        value = self._owner.ring().open(leased.secrets[secret], (leased.pool, leased.name, secret))
+        self.masked(value)
+        return value
+
+    def masked(self, value: str) -> None:
+        self._owner.redactor.add(value)
+
+    def masked_pair(self, user: str, password: str) -> None:
+        self._owner.redactor.add_pair(user, password)
+
+    async def store_secrets(self, name: str, change: ResourceChange) -> None:
+        """Write what a session hook has made."""
+        await self._aask(lambda desk: desk.change(self.name, [name], change))
+
+    def ask(self, work: Callable[[Any], Coroutine[Any, Any, T]], *, limit: float, what: str) -> T:
+        return self._ask(work, limit=limit, what=what)
+
+    async def aask(self, work: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        return await self._aask(work)
+
+    def held(self, asked: Asked) -> Lease:
+        terms = _plain(asked.terms, self.name)
+        return self._kept(self._acquired(terms), terms)
+
+    async def aheld(self, asked: Asked) -> Lease:
+        terms = _plain(asked.terms, self.name)
+        return self._kept(await self._aacquired(terms), terms)
+
+    def give_back(self, lease: Lease, error: BaseException | None) -> None:
+        self._ask(self._returning(lease, self.report_on(lease, error)), what="releasing a resource")
+
+    async def agive_back(self, lease: Lease, error: BaseException | None) -> None:
+        await self._aask(self._returning(lease, self.report_on(lease, error)))
+
+    def _acquired(self, terms: Terms) -> Lease:
+        limit = terms.wait / SECOND + LIMIT
+        lease = self._ask(self._acquiring(terms), what="acquiring a resource", limit=limit)
+        if self.sessions.wanted(lease):
+            try:
+                self._ask(lambda _: self.sessions.prepare(lease), what="making a session", limit=self.sessions.seconds)
+            except BaseException as error:
+                self._ask(self._returning(lease, self.sessions.fault(lease, error)), what="releasing a resource")
+                raise
+        return lease
+
+    async def _aacquired(self, terms: Terms) -> Lease:
+        lease = await self._aask(self._acquiring(terms))
+        if self.sessions.wanted(lease):
+            try:
+                await self.sessions.prepare(lease)
+            except BaseException as error:
+                await self._aask(self._returning(lease, self.sessions.fault(lease, error)))
+                raise
+        return lease
+
+    def _acquiring(self, terms: Terms) -> Callable[[ResourceDesk], Coroutine[Any, Any, Lease]]:
+        name, hold = self._owner.new_id(), terms.hold or DEFAULT_HOLD
+
+        async def work(desk: ResourceDesk) -> Lease:
+            if not self._declared_here:
+                # Whoever takes members by himself is in charge of their rules, as a manager is.
+                await desk.declare(self.name, self._owner.rules_of(self.declared))
+                self._declared_here = True
+            want = Want(labels=checked_labels(terms.labels), key=terms.key)
+            leased = await desk.acquire(self.name, want, lease=name, hold=hold, wait=terms.wait)
+            return Lease(self, leased, name)
+
+        return work
+
+    def _releasing(
+        self, lease: Lease, outcome: ResourceOutcome | str | None, retry_after: Time | None, error: str | None
+    ) -> Callable[[ResourceDesk], Coroutine[Any, Any, bool]]:
+        if outcome is not None:
+            pause = None if retry_after is None else span(retry_after, what="retry_after")
+            lease.verdict = Report(outcome=_outcome(outcome), retry_after=pause, error=error)
+        return self._returning(lease, self.report_on(lease, None))
+
+    def _returning(
+        self, lease: Lease, report: Report | None
+    ) -> Callable[[ResourceDesk], Coroutine[Any, Any, bool]]:
+        if lease.id is None:
+            raise InvalidInput(
+                f"{lease} belongs to a task",
+                why="it is given back in the same act that ends the task",
+                fix="say what came of it with lease.ok(), .rate_limited(), .blocked() or .failed(), and return",
+            )
+        name = lease.id
+        keeping = self._keeping.pop(name, None)
+        if keeping is not None:
+            keeping.cancel()
+        return lambda desk: desk.release(name, report)
+
+    def _kept(self, lease: Lease, terms: Terms) -> Lease:
+        """Extended from now on, until it is given back."""
+        hold, name = terms.hold or DEFAULT_HOLD, lease.id or ""
+
+        async def keep(desk: ResourceDesk) -> None:
+            while True:
+                await asyncio.sleep(hold / SECOND / _EXTENSIONS)
+                with suppress(StoreUnavailable):
+                    if await desk.extend(name, hold) is None:
+                        return
+
+        self._keeping[name] = self._begin(keep)
+        return lease
+
+    def _terms(self, wait: Time | None, hold: Time | None, labels: Iterable[str], key: str | None) -> Terms:
+        asked = self.lease(labels, key=key, wait=wait, hold=hold)
+        assert isinstance(asked, Asked)
+        return asked.terms
+
+
+def _plain(terms: Terms, pool: str) -> Terms:
+    """The terms themselves, if they can be met without a handler."""
+    if terms.sticky is not None or any("{" in label for label in terms.labels):
+        raise InvalidInput(
+            f"this lease of {pool} can only stand in a handler's parameters",
+            why="sticky= and labels in braces name parameters of the handler",
+            fix="with `with`, hand over the values themselves: key=…, labels=(…)",
+        )
+    return terms
+
+
+def _outcome(word: ResourceOutcome | str) -> ResourceOutcome:
+    try:
+        return ResourceOutcome(word)
+    except ValueError as error:
+        raise InvalidInput(
+            f"{word!r:.60} is not an outcome of a resource",
+            why=f"the outcomes are {', '.join(ResourceOutcome)}",
+            fix="use one of them",
+        ) from error
+
+
+def _holding(hold: Time) -> Span:
+    length = span(hold, what="hold")
+    if length < SECOND:
+        raise InvalidInput(
+            f"hold={hold!r:.60} is too short", why="a lease is held for at least one second", fix='write it like "10m"'
+        )
+    return length

@@ -1,0 +1,183 @@
+"""Files with members of a pool: lines of `host:port:user:password`, URLs, or CSV with a header.
+
+Refusals name the line and never what stands in it: it may be a password.
+"""
+
+import csv
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from pitboss.model.errors import InvalidInput
+
+_SECRETS = ("password", "pass", "token", "secret", "cookie", "session", "key", "api_key", "apikey")
+_SAME = {"pass": "password", "username": "user", "ip": "host", "apikey": "api_key", "label": "labels"}
+_KNOWN_HEADERS = ("name", "url", "host", "ip")
+_PREFIX = "secret."
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.:-]+")
+_BETWEEN_LABELS = re.compile(r"[;|\s]+")
+_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?\Z")
+_MOST_PORTS = 65_535
+_LONGEST_NAME = 128
+
+
+class Row(NamedTuple):
+    """A member as a file has it. Its text does not show the secrets."""
+
+    name: str
+    fields: dict[str, Any]
+    secrets: dict[str, str]
+    labels: tuple[str, ...] = ()
+    weight: int = 100
+    line: int = 0
+
+    def __repr__(self) -> str:
+        return f"<Row {self.name} of line {self.line}>"
+
+
+def read_rows(text: str, where: str = "the file") -> list[Row]:
+    """Every member of a file. All of it is read, or none."""
+    lines = [(number, line.strip()) for number, line in enumerate(text.lstrip("\ufeff").splitlines(), start=1)]
+    lines = [(number, line) for number, line in lines if line and not line.startswith("#")]
+    if not lines:
+        raise InvalidInput(f"{where} has no members", why="it is empty but for comments", fix="write one per line")
+    rows = list(_from_csv(lines, where)) if _is_header(lines[0][1]) else [_from_line(one, where) for one in lines]
+    return _named_apart(rows, where)
+
+
+def _is_header(line: str) -> bool:
+    columns = {column.strip().lower() for column in line.split(",")}
+    return not columns.isdisjoint(_KNOWN_HEADERS) and ":" not in line
+
+
+def _from_line(numbered: tuple[int, str], where: str) -> Row:
+    number, line = numbered
+    # A comment may stand behind a space; a password may hold the sign itself.
+    line = re.split(r"\s+#", line, maxsplit=1)[0].strip()
+    if "://" in line:
+        return _from_url(line, number, where)
+    if "@" in line:
+        return _from_url(f"http://{line}", number, where)
+    host, _, rest = line.partition(":")
+    port, _, rest = rest.partition(":")
+    user, _, password = rest.partition(":")
+    return _row(host, port, user, password, {}, number, where)
+
+
+def _from_url(url: str, number: int, where: str) -> Row:
+    scheme, _, rest = url.partition("://")
+    # By hand: a password may hold signs that a strict parser takes for the end of the authority.
+    credentials, _, place = rest.rpartition("@")
+    try:
+        parts = urlsplit(f"//{place}")
+        host, port = parts.hostname or "", "" if parts.port is None else str(parts.port)
+    except ValueError:
+        raise _refused(number, where, "the address behind the @ cannot be read") from None
+    user, _, password = credentials.partition(":")
+    return _row(host, port, unquote(user), unquote(password), {"scheme": scheme.lower()}, number, where)
+
+
+def _row(host: str, port: str, user: str, password: str, fields: Mapping[str, Any], number: int, where: str) -> Row:
+    found: dict[str, Any] = {**fields, "host": _checked_host(host, number, where)}
+    if port:
+        found["port"] = _checked_port(port, number, where)
+    secrets = {"password": password} if password else {}
+    if user and password:
+        found["user"] = user
+    elif user:
+        # Alone, it is the key itself.
+        secrets["user"] = user
+    return Row(_name(found), found, secrets, line=number)
+
+
+def _from_csv(lines: list[tuple[int, str]], where: str) -> Iterator[Row]:
+    header, *rest = csv.reader(line for _, line in lines)
+    columns = [_SAME.get(column.strip().lower(), column.strip().lower()) for column in header]
+    if len(set(columns)) != len(columns):
+        raise _refused(lines[0][0], where, "two columns have the same name")
+    for (number, _), cells in zip(lines[1:], rest, strict=True):
+        if len(cells) != len(columns):
+            raise _refused(number, where, f"it has {len(cells)} columns, and the header has {len(columns)}")
+        yield _from_cells({key: cell.strip() for key, cell in zip(columns, cells, strict=True)}, number, where)
+
+
+def _from_cells(cells: dict[str, str], number: int, where: str) -> Row:
+    cells = {key: cell for key, cell in cells.items() if cell}
+    name, labels, weight = cells.pop("name", ""), cells.pop("labels", ""), cells.pop("weight", "100")
+    if not weight.isdecimal() or not int(weight):
+        raise _refused(number, where, "its weight is not a whole number above zero")
+    fields, secrets = _address(cells, number, where)
+    for key, cell in cells.items():
+        if key in _SECRETS or key.startswith(_PREFIX):
+            secrets[key.removeprefix(_PREFIX)] = cell
+        else:
+            fields[key] = cell
+    if not name and "host" not in fields:
+        raise _refused(number, where, "it has neither a name nor a host")
+    chosen = tuple(label for label in _BETWEEN_LABELS.split(labels) if label)
+    return Row(name or _name(fields), fields, secrets, chosen, int(weight), number)
+
+
+def _address(cells: dict[str, str], number: int, where: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """The fields and secrets of url, or of host and port; what was used is taken out of the cells."""
+    url = cells.pop("url", "")
+    if url:
+        row = _from_line((number, url), where)
+        return dict(row.fields), dict(row.secrets)
+    found: dict[str, Any] = {}
+    if "host" in cells:
+        found["host"] = _checked_host(cells.pop("host"), number, where)
+    if "port" in cells:
+        found["port"] = _checked_port(cells.pop("port"), number, where)
+    return found, {}
+
+
+def _named_apart(rows: list[Row], where: str) -> list[Row]:
+    """Several accounts at one address are several members."""
+    count: dict[str, int] = {}
+    for row in rows:
+        count[row.name] = count.get(row.name, 0) + 1
+    named = [row._replace(name=_with_user(row)) if count[row.name] > 1 else row for row in rows]
+    seen: dict[str, int] = {}
+    for row in named:
+        first = seen.setdefault(row.name, row.line)
+        if first != row.line:
+            raise _refused(row.line, where, f"it names the same member as line {first}")
+    return named
+
+
+def _with_user(row: Row) -> str:
+    user = row.fields.get("user")
+    return _clean(f"{row.name}:{user}") if user else row.name
+
+
+def _name(fields: Mapping[str, Any]) -> str:
+    port = fields.get("port")
+    return _clean(f"{fields['host']}:{port}" if port else str(fields["host"]))
+
+
+def _clean(name: str) -> str:
+    return _NOT_IN_NAMES.sub("_", name).lstrip(".:-")[:_LONGEST_NAME]
+
+
+def _checked_host(host: str, number: int, where: str) -> str:
+    host = host.strip("[]")
+    if not _HOST.match(host) and not (":" in host and re.fullmatch(r"[0-9A-Fa-f:.]+", host)):
+        raise _refused(number, where, "it does not begin with a host's name or address")
+    return host
+
+
+def _checked_port(port: str, number: int, where: str) -> int:
+    if not port.isdecimal() or not 0 < int(port) <= _MOST_PORTS:
+        raise _refused(number, where, "what should be its port is not a number from 1 to 65535")
+    return int(port)
+
+
+def _refused(number: int, where: str, why: str) -> InvalidInput:
+    return InvalidInput(
+        f"line {number} of {where} is not a member",
+        why=why,
+        fix="write host:port, host:port:user:password, a URL such as http://user:password@host:port, "
+        "or CSV with a header (name, url or host, port, user, password, labels); nothing was added",
+    )
