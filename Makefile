@@ -12,10 +12,11 @@ MODULES := $(shell find src -name '*.py' -print -quit)
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak check fmt docs clean postgres strace pgbouncer redis bench bench-quick
+.PHONY: help setup demo story-checker test soak check fmt docs clean postgres strace pgbouncer redis bench bench-quick
 
 help:
 	@echo 'make demo    see it run: examples/hello on an embedded store, no server (Ctrl-C ends it)'
+	@echo 'make story-checker   see examples/story_checker run: proxies with limits, batches in a queue (half a minute)'
 	@echo 'make test    run the tests on real servers (ARGS= goes to pytest)'
 	@echo 'make soak    run the long reliability proofs and print their figures (about 30 minutes)'
 	@echo 'make bench   measure Pitboss beside its peers (40 minutes; bench-quick: rough figures in three)'
@@ -44,6 +45,10 @@ redis:
 
 demo: $(READY)
 	@scripts/demo.sh
+
+# ARGS=--stay goes on until Ctrl-C.
+story-checker: $(READY)
+	@PYTHON=$(CURDIR)/$(BIN)/python examples/story_checker/run --folder build/story_checker $(ARGS)
 
 test: $(READY) postgres strace pgbouncer
 	@$(BIN)/python -m pytest $(ARGS)

@@ -54,10 +54,10 @@ class NotWelcome(CheckError):
 class Browser:
     """Connections through one proxy, kept open between requests."""
 
-    def __init__(self, site: str, proxy: str, *, user: str = "", password: str = "", timeout: float = 10.0) -> None:
+    def __init__(self, site: str, proxy: str, *, timeout: float = 10.0) -> None:
         self.site = site.rstrip("/")
         self._client = httpx.AsyncClient(
-            proxy=httpx.Proxy(proxy, auth=(user, password) if user else None),
+            proxy=proxy,
             headers={"User-Agent": USER_AGENT},
             timeout=timeout,
             trust_env=False,

@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +26,9 @@ create table if not exists story_results (
 );
 create index if not exists story_results_of_profile on story_results (username, checked_at);
 create index if not exists story_results_of_batch on story_results (batch);
+create table if not exists requests (proxy text not null, at real not null);
+create index if not exists requests_of_proxy on requests (proxy, at);
+create table if not exists refused_sessions (proxy text primary key, cookie text not null);
 create table if not exists system_settings (name text primary key, value text not null);
 """
 
@@ -136,6 +140,27 @@ class Database:
         with self._open() as db:
             return db.execute("delete from story_results where expires_at <= ?", (time.time(),)).rowcount
 
+    def note_request(self, proxy: str) -> None:
+        """Remember that a request went out through a proxy."""
+        with self._open() as db:
+            db.execute("insert into requests values (?, ?)", (proxy, time.time()))
+
+    def requests_since(self, proxy: str, moment: float) -> int:
+        with self._open() as db:
+            return int(
+                db.execute("select count(*) from requests where proxy = ? and at > ?", (proxy, moment)).fetchone()[0]
+            )
+
+    def refuse(self, proxy: str, cookie: str) -> None:
+        """Remember that the site does not accept a cookie any more. Only its digest is kept."""
+        with self._open() as db:
+            db.execute("insert or replace into refused_sessions values (?, ?)", (proxy, _digest(cookie)))
+
+    def is_refused(self, proxy: str, cookie: str) -> bool:
+        with self._open() as db:
+            statement = "select 1 from refused_sessions where proxy = ? and cookie = ?"
+            return db.execute(statement, (proxy, _digest(cookie))).fetchone() is not None
+
     def settings(self) -> dict[str, str]:
         with self._open() as db:
             return dict(db.execute("select name, value from system_settings").fetchall())
@@ -157,3 +182,7 @@ class Database:
                 yield connection
         finally:
             connection.close()
+
+
+def _digest(cookie: str) -> str:
+    return sha256(cookie.encode()).hexdigest()

@@ -1,0 +1,170 @@
+"""Everything in one command: the stand-in site and its proxies, `pitboss up`, three batches, and what came of them."""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from story_checker.database import Database
+from story_checker.settings import SystemSettings
+from story_checker.stand_in.audit import Figures, audit
+from story_checker.stand_in.forward import ForwardProxy
+from story_checker.stand_in.site import HouseRules
+from story_checker.stand_in.world import World, password_of, user_of
+
+HERE = Path(__file__).resolve().parent.parent
+PITBOSS = Path(sys.executable).with_name("pitboss")
+NICHES = ("cooking", "hiking", "pottery")
+PER_NICHE = 30
+PROXIES = 5
+# An hour has ten seconds here, so that limits are reached and lifted while one looks on.
+SETTINGS = SystemSettings(
+    max_threads=4,
+    proxy_hourly_limit=10,
+    default_batch_size=PER_NICHE + 1,
+    proxy_min_delay=0.2,
+    proxy_cooldown=2.0,
+    proxy_blacklist=3.0,
+    session_life=12.0,
+    hour=10.0,
+)
+# The site is stricter with one address, and lets sessions live a little longer than we think.
+RULES = HouseRules(limit=12, window=SETTINGS.hour, session_life=14.0, strict={"127.0.0.15": 6})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    asked = _parser().parse_args(arguments)
+    folder: Path = asked.folder.resolve()
+    _clear(folder)
+    with World(RULES, proxies=PROXIES) as world:
+        environment = furnish(world, folder)
+        say(f"The site is {world.site.url}, with {PROXIES} proxies on ports of loopback. Everything is in {folder}.")
+        say("In a second terminal:")
+        for name in ("STORY_CHECKER_DB", "PITBOSS_STORE", "PITBOSS_LOGS"):
+            say(f"  export {name}={environment[name]}")
+        with manager(environment, folder), trouble(world):
+            show(environment, world, forever=asked.stay)
+        return summary(world)
+
+
+def furnish(world: World, folder: Path, settings: SystemSettings = SETTINGS) -> dict[str, str]:
+    """Fill the site and the database; the environment in which the system finds both."""
+    database = Database(folder / "story_checker.db")
+    for niche in NICHES:
+        names = [f"{niche}_{number:02}" for number in range(1, PER_NICHE + 1)]
+        world.site.profiles |= {name: number % 3 for number, name in enumerate(names)}
+        database.add_niche(niche)
+        database.import_profiles(niche, names)
+    # One that the site does not know: a check that fails, and costs no proxy its good name.
+    database.import_profiles(NICHES[0], [f"{NICHES[0]}_gone"])
+    SystemSettings(**{**settings.__dict__, "site": world.site.url}).save(database)
+    return {
+        **os.environ,
+        "STORY_CHECKER_DB": str(database.path),
+        "PITBOSS_STORE": f"sqlite:///{folder / 'pitboss.db'}",
+        "PITBOSS_LOGS": str(folder / "logs"),
+    }
+
+
+@contextmanager
+def manager(environment: dict[str, str], folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """`pitboss up`, as anybody would start it, until the end of the block."""
+    with (folder / "manager.log").open("wb") as log:
+        process = subprocess.Popen([PITBOSS, "up"], cwd=HERE, env=environment, stdout=log, stderr=log)
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=60)
+
+
+@contextmanager
+def trouble(world: World) -> Iterator[None]:
+    """Proxy 4 is down for a while, and everybody at the address of proxy 2 is logged out early."""
+
+    def down() -> None:
+        say("(proxy-4 is down)")
+        world.do(world.proxies[3].server.stop())
+        world.site.end_sessions(world.proxies[1].exit_address)
+
+    def up() -> None:
+        say("(proxy-4 is up again)")
+        world.do(world.proxies[3].server.start())
+
+    timers = [threading.Timer(6.0, down), threading.Timer(14.0, up)]
+    for timer in timers:
+        timer.start()
+    try:
+        yield
+    finally:
+        for timer in timers:
+            timer.cancel()
+            timer.join()
+
+
+def show(environment: dict[str, str], world: World, *, forever: bool) -> None:
+    """Add the proxies, create the batches and watch them; see `story_checker.show`."""
+    command = [sys.executable, "-m", "story_checker.show", *(["--forever"] if forever else [])]
+    members = json.dumps([member(proxy) for proxy in world.proxies])
+    try:
+        subprocess.run(command, cwd=HERE, env=environment, input=members, text=True, check=True)
+    except KeyboardInterrupt:
+        say("stopping")
+
+
+def member(proxy: ForwardProxy) -> dict[str, Any]:
+    """A proxy and its account at the site, as one member of the pool."""
+    return {
+        "name": proxy.name,
+        "fields": {"url": proxy.url, "user": proxy.user, "account": user_of(proxy), "exit": proxy.exit_address},
+        "secrets": {"password": proxy.password, "account_password": password_of(proxy)},
+    }
+
+
+def summary(world: World) -> int:
+    """What the site saw of each address: its own log, not our book-keeping."""
+    limit, window = SETTINGS.proxy_hourly_limit, SETTINGS.hour
+    figures = audit(world.site.arrivals, limit=limit, window=window)
+    say(f"\nRequests by the site's own log; the limit is {limit} in any {window:g} seconds:")
+    say("  proxy     address      requests  refused (429)  most in a window  violations")
+    for proxy in world.proxies:
+        seen = figures.get(proxy.exit_address, Figures())
+        say(
+            f"  {proxy.name:<9} {proxy.exit_address:<12} {seen.requests:>8}  {seen.refused:>13}"
+            f"  {f'{seen.most} of {limit}':>16}  {seen.violations:>10}"
+        )
+    violations = sum(seen.violations for seen in figures.values())
+    strangers = sum(not arrival.agent.startswith("StoryChecker/") for arrival in world.site.arrivals)
+    say(f"  {violations} violations; {strangers} requests without our name")
+    return 1 if violations or strangers else 0
+
+
+def _clear(folder: Path) -> None:
+    """Begin anew: only what an earlier run left there goes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in [*folder.glob("*.db*"), *folder.glob("*.log")]:
+        left.unlink()
+    shutil.rmtree(folder / "logs", ignore_errors=True)
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="story_checker", description=__doc__)
+    parser.add_argument("--stay", action="store_true", help="go on with new batches until Ctrl-C")
+    parser.add_argument("--folder", type=Path, default=HERE / "build", help="where the stores and logs go")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
