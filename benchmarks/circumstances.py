@@ -16,7 +16,7 @@ def circumstances(given: argparse.Namespace, repeated: int, disturbed: int) -> s
     """The words before the tables."""
     quick = " **A quick run with fewer tasks: only rough.**" if given.scale < 1 else ""
     return f"""\
-{datetime.now(UTC):%Y-%m-%d}. {_machine()}; {_servers()}. Producer, workers and server share the cores.{quick}
+{datetime.now(UTC):%Y-%m-%d}. {machine()}; {servers()}. Producer, workers and server share the cores.{quick}
 
 A task is a no-op that takes an int and a text of 60 characters. Two worker processes; {given.repetitions} \
 repetition(s) in which the systems take turns; medians (smallest–largest). Absolute figures hold for this run on this \
@@ -42,7 +42,7 @@ repeated because strangers used more than {given.foreign:g} cores meanwhile; {di
 """
 
 
-def _machine() -> str:
+def machine() -> str:
     names = Path("/etc/os-release").read_text().splitlines()
     system = next((line.partition("=")[2].strip('"') for line in names if line.startswith("PRETTY_NAME=")), "Linux")
     cpu = Path("/proc/cpuinfo").read_text().splitlines()
@@ -53,7 +53,7 @@ def _machine() -> str:
     return f"{cores} cores ({model}), {memory:.0f} GB, {system}, Python {platform.python_version()}, stores on {disk}"
 
 
-def _servers() -> str:
+def servers() -> str:
     postgres = _said(str(find_binaries() / "postgres"), "--version").split()
     redis = next((word for word in _said("redis-server", "--version").split() if word.startswith("v=")), "v=?")
     return f"SQLite {sqlite3.sqlite_version}, PostgreSQL {postgres[2]}, Redis {redis[2:]}"

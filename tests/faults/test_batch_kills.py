@@ -1,0 +1,138 @@
+"""kill -9 of managers and workers in the middle of batches, at every step that an engine names.
+
+Whenever it happens: a batch counts what its items are, a lane neither stalls nor runs two, and a member is in use exactly
+as often as a live claim holds it.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from pitboss import wiring
+from pitboss.model.batch import OVER, NewBatch
+from pitboss.model.ids import IdMaker
+from pitboss.model.resource import Limits, NewResource, PoolRules
+from pitboss.model.states import State
+from pitboss.model.task import NewTask
+from tests.faults import batch_load
+from tests.faults.children import Child
+from tests.manager.house import House
+
+ENGINES = ("sqlite", "postgres")
+# Every step is tried; several tests share them, so that they can run side by side.
+PARTS = 3
+# The work takes more steps than this, or it did not do what it should.
+FEWEST = 60
+SHOP = str(Path(__file__).with_name("batch_shop.py"))
+EACH = 100
+PROXIES = 6
+
+MakeUrl = Callable[[str], str]
+
+
+@pytest.fixture
+def make_url(request: pytest.FixtureRequest, tmp_path: Path) -> MakeUrl:
+    def make(engine: str) -> str:
+        if engine == "sqlite":
+            return f"sqlite:///{tmp_path / 'store.db'}"
+        dsn: str = request.getfixturevalue("postgres_dsn")
+        return dsn
+
+    return make
+
+
+@pytest.fixture
+def house(request: pytest.FixtureRequest, make_url: MakeUrl, tmp_path: Path) -> Iterator[House]:
+    house = House(make_url(request.param), tmp_path, SHOP)
+    try:
+        yield house
+    finally:
+        house.close()
+
+
+@pytest.mark.fresh_loop(limit=110)
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_a_kill_at_any_step_of_batches_leaves_them_sound(engine: str, part: int, make_url: MakeUrl) -> None:
+    url = make_url(engine)
+    store = wiring.make_engine(url)
+    await store.open()
+    nursery = Child("tests.faults.batch_nursery", url)
+    try:
+        await batch_load.prepare(store)
+        assert nursery.hear() == "ready"
+        places = await killed_at_every_step(store, nursery, part)
+    finally:
+        nursery.end()
+        await store.close()
+    assert len(places) * PARTS > FEWEST
+    verbs = {place.partition(".")[0] for place in places}
+    assert {"claim", "settle", "reclaim"} <= verbs
+
+
+async def killed_at_every_step(store: wiring.Store, nursery: Child, part: int) -> list[str]:
+    """One life after the other, each one step longer, until one comes to its end; the places where they died."""
+    places: list[str] = []
+    for step in range(1 + part, 10_000, PARTS):
+        number = 10 * step
+        nursery.tell(f"{step} {number}")
+        place = await asyncio.to_thread(nursery.hear)
+        assert "ended" not in place, place
+        faults = await batch_load.complaints(store)
+        faults += await batch_load.go_on(store, [number, number + 1, number + 2])
+        assert not faults, f"killed at step {step}, {place}:\n" + "\n".join(faults[:5])
+        if place == "done":
+            break
+        places.append(place)
+    return places
+
+
+@pytest.mark.parametrize("house", ENGINES, indirect=True)
+def test_managers_and_workers_killed_in_the_middle_of_three_batches(house: House) -> None:
+    batches = three_batches(house)
+    first = house.manager(workers=2, concurrency=4, ttl="2s", elsewhere="host-1")
+    second = house.manager(workers=2, concurrency=4, ttl="2s", elsewhere="host-2")
+    for share in (0.1, 0.3, 0.5):
+        house.until(partial(reached, house, share), within=60)
+        for victim in second.workers()[:1]:
+            victim.send_signal(signal.SIGKILL)
+    first.signal(signal.SIGKILL)
+    first.process.wait()
+    third = house.manager(workers=2, concurrency=4, ttl="2s", elsewhere="host-3")
+    house.until(lambda: all_over(house, batches), within=90, what="all three batches are over")
+    items = [task for task in house.tasks() if task.batch is not None]
+    assert len(items) == 3 * EACH
+    assert {(task.state, task.attempts) for task in items} == {(State.COMPLETED, 1)}
+    assert house.do(batch_load.complaints(house.engine, idle=True)) == []
+    ends = [batch.finished_at for batch in house.do(house.engine.batches(batches))]
+    assert len(ends) == len(set(ends)) == 3
+    assert (second.end(), third.end()) == (0, 0)
+
+
+def three_batches(house: House) -> list[str]:
+    """In one lane, so that each has to wait for the one before it; for members with a gap between two uses."""
+    rules = PoolRules(limits=Limits(min_delay=20_000, concurrency=1))
+    house.do(house.engine.declare_pool(batch_load.POOL, rules))
+    members = [NewResource(name=f"m{number}") for number in range(PROXIES)]
+    house.do(house.engine.add_resources(batch_load.POOL, members))
+    found, new_id = list[str](), IdMaker(wiring.SystemClock().now, wiring.randbits())
+    for number in range(3):
+        items = [
+            NewTask(id=new_id(), handler=batch_load.ITEM, queue=batch_load.POOL, params=f'{{"number":{place}}}')
+            for place in range(EACH)
+        ]
+        batch = NewBatch(id=new_id(), name=f"batch {number}", lane=batch_load.LANE)
+        found.append(house.do(house.engine.create_batch(batch, items)).id)
+    return found
+
+
+def reached(house: House, share: float) -> bool:
+    return house.finished() >= 3 * EACH * share
+
+
+def all_over(house: House, batches: list[str]) -> bool:
+    return all(batch.status in OVER for batch in house.do(house.engine.batches(batches)))
