@@ -113,7 +113,8 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
-    """What waits is cancelled, what runs is asked to stop; results are kept."""
+    """What waits is cancelled, what runs is asked to stop; results are kept. Nothing more of it starts from the first
+    call on, however many more it takes."""
 
     reason: str = ""
 
