@@ -2,8 +2,33 @@
 
 from typing import Protocol
 
-from pitboss.engines.protocol import Control, Desired, Engine, Handlers, Leader, Ledger, Queues, Sessions
+from pitboss.engines.protocol import (
+    Batches,
+    Control,
+    Desired,
+    Engine,
+    Handlers,
+    Leader,
+    Leases,
+    Ledger,
+    Queues,
+    Resources,
+    Sessions,
+)
 
 
-class Store(Engine, Sessions, Leader, Ledger, Control, Queues, Handlers, Desired, Protocol):
-    """Every protocol that the checks of a history look at."""
+class Store(
+    Engine,
+    Sessions,
+    Leader,
+    Ledger,
+    Control,
+    Queues,
+    Handlers,
+    Desired,
+    Resources,
+    Leases,
+    Batches,
+    Protocol,
+):
+    """Every protocol that the suite proves and the checks of a history look at."""

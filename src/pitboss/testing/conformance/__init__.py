@@ -10,22 +10,33 @@
             return make
 
 Every call of `make` within one test opens the same store, which is empty at first. The bench closes the engines.
-An engine that has not all protocols takes the subjects it has: `class TestMine(Subject, Putting, Claiming)`.
+An engine that has not all protocols takes what it has: `class TestMine(CoreConformance, BatchConformance)`, or single
+subjects: `class TestMine(Subject, Putting, Claiming)`.
 """
 
 import pytest
 
-from pitboss.testing.conformance.bench import Bench, MakeEngine, Store
+from pitboss.testing.conformance.acquiring import Acquiring, FurtherUses, LeaseTimes
+from pitboss.testing.conformance.batch_endings import CancellingBatches, DeletingBatches, EndingBatches, Notices, Requeueing
+from pitboss.testing.conformance.batching import BatchFigures, CreatingBatches, DrawingItems, LargeBatches
+from pitboss.testing.conformance.bench import Bench, MakeEngine
+from pitboss.testing.conformance.blaming import Blacklisting, Forgiveness, Reports
 from pitboss.testing.conformance.bulk import Bulk
+from pitboss.testing.conformance.choosing import Labels, Rotation, StickyKeys, Strategies
 from pitboss.testing.conformance.claiming import Claiming
 from pitboss.testing.conformance.control import Cancelling, Pruning, Retrying
 from pitboss.testing.conformance.desired import DesiredState
 from pitboss.testing.conformance.diagnosing import Diagnosing
 from pitboss.testing.conformance.fencing import Fencing
 from pitboss.testing.conformance.filters import Filtering
+from pitboss.testing.conformance.giving_back import GivingBack
 from pitboss.testing.conformance.handlers import HandlerRegistry
+from pitboss.testing.conformance.lanes import Lanes, MovingBatches, StartingBatches, SweepingLanes
 from pitboss.testing.conformance.leading import LeaderDuties, Leading
+from pitboss.testing.conformance.leasing import Leasing, MemberLimits, Shortages
 from pitboss.testing.conformance.ledger import LedgerReading
+from pitboss.testing.conformance.pausing import PausingBatches, ResumingBatches
+from pitboss.testing.conformance.pools import ChangingMembers, DeclaringPools, PoolMembers
 from pitboss.testing.conformance.putting import Putting
 from pitboss.testing.conformance.queues import QueueSettings
 from pitboss.testing.conformance.rates import Rates
@@ -37,6 +48,7 @@ from pitboss.testing.conformance.settling import Settling
 from pitboss.testing.conformance.uniqueness import Uniqueness
 from pitboss.testing.conformance.values import Values
 from pitboss.testing.conformance.waiting import Waiting
+from pitboss.testing.store import Store
 
 
 class Subject:
@@ -49,7 +61,7 @@ class Subject:
         return Bench(make_engine)
 
 
-class Conformance(
+class CoreConformance(
     Subject,
     Bulk,
     Claiming,
@@ -78,26 +90,97 @@ class Conformance(
     """What every engine passes."""
 
 
+class ResourceConformance(
+    DeclaringPools,
+    PoolMembers,
+    ChangingMembers,
+    Leasing,
+    MemberLimits,
+    Shortages,
+    Strategies,
+    Labels,
+    Rotation,
+    StickyKeys,
+    Reports,
+    Blacklisting,
+    Forgiveness,
+    GivingBack,
+    Acquiring,
+    LeaseTimes,
+    FurtherUses,
+):
+    """What an engine passes that has `Resources` and `Leases`."""
+
+
+class BatchConformance(
+    CreatingBatches,
+    DrawingItems,
+    BatchFigures,
+    LargeBatches,
+    Lanes,
+    MovingBatches,
+    StartingBatches,
+    SweepingLanes,
+    PausingBatches,
+    ResumingBatches,
+    EndingBatches,
+    Notices,
+    CancellingBatches,
+    Requeueing,
+    DeletingBatches,
+):
+    """What an engine passes that has `Batches`."""
+
+
+class Conformance(CoreConformance, ResourceConformance, BatchConformance):
+    """What an engine passes that has all protocols."""
+
+
 class DurableConformance(Conformance, Reopening, SchemaKeeping):
     """What an engine passes whose store outlives it."""
 
 
 __all__ = [
+    "Acquiring",
+    "BatchConformance",
+    "BatchFigures",
     "Bench",
+    "Blacklisting",
     "Bulk",
     "Cancelling",
+    "CancellingBatches",
+    "ChangingMembers",
     "Claiming",
     "Conformance",
+    "CoreConformance",
+    "CreatingBatches",
+    "DeclaringPools",
+    "DeletingBatches",
     "DesiredState",
     "Diagnosing",
+    "DrawingItems",
     "DurableConformance",
+    "EndingBatches",
     "Fencing",
     "Filtering",
+    "Forgiveness",
+    "FurtherUses",
+    "GivingBack",
     "HandlerRegistry",
+    "Labels",
+    "Lanes",
+    "LargeBatches",
     "LeaderDuties",
     "Leading",
+    "LeaseTimes",
+    "Leasing",
     "LedgerReading",
     "MakeEngine",
+    "MemberLimits",
+    "MovingBatches",
+    "Notices",
+    "PausingBatches",
+    "PoolMembers",
     "Pruning",
     "Putting",
     "QueueSettings",
@@ -105,12 +188,22 @@ __all__ = [
     "Reclaiming",
     "Renewing",
     "Reopening",
+    "Reports",
+    "Requeueing",
+    "ResourceConformance",
+    "ResumingBatches",
     "Retrying",
+    "Rotation",
     "SchemaKeeping",
     "SessionKeeping",
     "Settling",
+    "Shortages",
+    "StartingBatches",
+    "StickyKeys",
     "Store",
+    "Strategies",
     "Subject",
+    "SweepingLanes",
     "Uniqueness",
     "Values",
     "Waiting",

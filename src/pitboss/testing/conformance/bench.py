@@ -1,28 +1,18 @@
 """The bench that the conformance tests work at: an engine, a clock under our hand, and words to write sentences with.
 
 After every act the bench looks at the whole store: the queues' figures must equal a recount, every task must be sound
-in itself, and must have come to its state by a legal move.
+in itself, and must have come to its state by a legal move; what `inspection` says of members and batches must hold.
 """
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import msgspec
 
-from pitboss.engines.protocol import (
-    Control,
-    Desired,
-    Engine,
-    Handlers,
-    Leader,
-    Ledger,
-    Queues,
-    Sessions,
-    Settlement,
-    Verdict,
-)
+from pitboss.engines.protocol import Settlement, Verdict
+from pitboss.model.batch import Batch, BatchAct, BatchChanged, Delete, Lane, NewBatch
 from pitboss.model.duration import span
 from pitboss.model.filter import EVERYTHING, Filter, by
 from pitboss.model.ids import IdMaker, TaskId
@@ -33,17 +23,15 @@ from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal, Ses
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, Claim, NewTask, Placed, Task, TaskError
 from pitboss.testing.clock import FakeClock
+from pitboss.testing.conformance.inspection import assert_batches_sound, assert_members_sound
 from pitboss.testing.conformance.soundness import assert_sound
 from pitboss.testing.plugin import InLoop
+from pitboss.testing.store import Store
 
 # No jitter: a test can say when a retry falls due.
 STEADY = Policy(backoff=Backoff(base=5_000_000, factor=3.0, jitter=0.0))
 BROKEN = TaskError(category="net", message="connection reset", type="ConnectionError", fingerprint="0123456789ab")
 PAGE = 1000
-
-
-class Store(Engine, Sessions, Leader, Ledger, Control, Queues, Handlers, Desired, Protocol):
-    """All protocols that the suite proves."""
 
 
 MakeEngine = Callable[[FakeClock], Awaitable[Any]]
@@ -59,6 +47,8 @@ class Bench(InLoop):
         self.clock = FakeClock()
         self.ids = IdMaker(self.clock.now, Random(7).getrandbits)
         self.watching = True
+        # Set by whoever starts a batch by force: its lane may be overfull from then on.
+        self.forced = False
         self._make = make
         self._opened: list[Store] = []
         self._last: dict[TaskId, Task] = {}
@@ -191,6 +181,27 @@ class Bench(InLoop):
         await self.store.register([HandlerInfo(name=name) for name in names])
         await self.look()
 
+    async def create(self, *items: NewTask, **options: Any) -> Batch:
+        """A batch of these items, in the default lane unless told otherwise."""
+        batch = await self.store.create_batch(NewBatch(**{"id": self.ids()} | options), items)
+        await self.look()
+        return batch
+
+    async def act(self, batch: Batch, act: BatchAct, **options: Any) -> BatchChanged:
+        changed = await self.store.act_on_batch(batch.id, act, **options)
+        await self.look(revived=True, deleted=isinstance(act, Delete))
+        return changed
+
+    async def batch(self, batch: Batch) -> Batch:
+        """The batch as it is now."""
+        (found,) = await self.store.batches([batch.id])
+        return found
+
+    async def widen(self, lane: str, max_running: int) -> Lane:
+        changed = await self.store.change_lane(lane, max_running)
+        await self.look()
+        return changed
+
     async def task(self, task_id: TaskId) -> Task:
         (task,) = await self.store.get([task_id])
         assert task is not None, f"task {task_id} is gone"
@@ -223,7 +234,7 @@ class Bench(InLoop):
             if after is None:
                 return tasks
 
-    async def look(self, *, revived: bool = False, pruned: bool = False) -> None:
+    async def look(self, *, revived: bool = False, pruned: bool = False, deleted: bool = False) -> None:
         """Prove that the store is sound and that it came here by legal moves."""
         if not self.watching:
             return
@@ -234,9 +245,11 @@ class Bench(InLoop):
         for task in tasks.values():
             assert_sound(task, self._last.get(task.id), revived=revived)
         gone = [task for task in self._last.values() if task.id not in tasks]
-        assert not gone or pruned, f"tasks vanished: {gone}"
-        assert all(task.state.finished for task in gone), f"unfinished tasks were pruned: {gone}"
+        assert not gone or pruned or deleted, f"tasks vanished: {gone}"
+        assert all(task.state.finished or deleted for task in gone), f"unfinished tasks were pruned: {gone}"
         self._last = tasks
+        await assert_members_sound(self.store, self.now, tasks.values())
+        await assert_batches_sound(self.store, tasks.values(), forced=self.forced)
 
 
 def _filter(wanted: Filter | TaskId) -> Filter:

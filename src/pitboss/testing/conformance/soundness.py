@@ -5,9 +5,25 @@ import msgspec
 from pitboss.model.states import MOVES, State
 from pitboss.model.task import Task
 
-# One claim may let a scheduled task fall due and take, hold or cancel it; only the ends are seen from outside.
-_SEEN_AS_ONE = {(State.SCHEDULED, state) for state in (State.RUNNING, State.HELD, State.CANCELLED)}
-_FIXED = ("handler", "queue", "params", "priority", "created_at", "max_attempts", "timeout", "unique_key", "tags")
+# One claim may let a scheduled task fall due, or draw one that its batch held, and take, hold or cancel it; only the ends
+# are seen from outside.
+_SEEN_AS_ONE = {
+    *((State.SCHEDULED, state) for state in (State.RUNNING, State.HELD, State.CANCELLED)),
+    (State.HELD, State.RUNNING),
+}
+_FIXED = (
+    "handler",
+    "queue",
+    "params",
+    "priority",
+    "created_at",
+    "max_attempts",
+    "timeout",
+    "unique_key",
+    "tags",
+    "batch",
+    "want",
+)
 
 
 def assert_sound(task: Task, before: Task | None, *, revived: bool = False) -> None:

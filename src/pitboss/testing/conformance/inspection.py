@@ -1,0 +1,89 @@
+"""What holds of members and batches at every moment, whatever was done to the store.
+
+An engine without these protocols has nothing to look at.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from pitboss.engines.protocol import Batches, Resources
+from pitboss.model.batch import IN_SLOT, OVER, Batch, BatchStatus, Lane
+from pitboss.model.duration import Moment
+from pitboss.model.leasing import stage
+from pitboss.model.resource import PoolRules, Resource, Stage
+from pitboss.model.states import State
+from pitboss.model.task import Task
+
+ALL = 10_000
+
+
+async def assert_members_sound(store: object, now: Moment, tasks: Iterable[Task]) -> None:
+    """Members that running tasks hold are in use, stages follow from the rest, and the pools' figures are a recount."""
+    if not isinstance(store, Resources):
+        return
+    held = Counter(task.resource for task in tasks if task.state is State.RUNNING and task.resource is not None)
+    for pool in await store.resource_pools():
+        members = await store.resources(pool.name)
+        assert [member.name for member in members] == sorted(member.name for member in members)
+        for member in members:
+            _assert_member_sound(member, pool.rules, now)
+            # Leases without a task hold members too; a member that was removed and added again is not held by old ones.
+            assert member.in_use or not held[member.id] or _is_newer(member, tasks), f"held, but not in use: {member}"
+        counted = Counter(member.stage for member in members)
+        assert pool.stages == dict(counted), f"the figures of pool {pool.name} are not what its members show"
+        away = [member.available_at for member in members if member.stage is Stage.AWAY]
+        assert pool.next_at == min(away, default=None), f"pool {pool.name} comes back at another moment"
+
+
+def _assert_member_sound(member: Resource, rules: PoolRules, now: Moment) -> None:
+    assert member.in_use >= 0, f"given back more often than it was given: {member}"
+    assert member.stage is stage(member, rules, now), f"the stage does not follow from the rest: {member}"
+    record = member.record
+    assert member.available_at >= max(record.cooldown_until, record.blacklisted_until), f"back too early: {member}"
+    assert (member.disabled_reason is None) or not member.enabled, f"a reason without a cause: {member}"
+    most = (member.limits or rules.limits).concurrency
+    if member.stage is Stage.READY and most is not None:
+        assert member.in_use < most, f"ready, but there is no room: {member}"
+
+
+def _is_newer(member: Resource, tasks: Iterable[Task]) -> bool:
+    begun = [task.started_at or 0 for task in tasks if task.resource == member.id and task.state is State.RUNNING]
+    return member.added_at >= max(begun, default=0)
+
+
+async def assert_batches_sound(store: object, tasks: Iterable[Task], *, forced: bool) -> None:
+    """Counts are a recount, an ended batch has nothing left, and no lane is overfull or has room that somebody waits for."""
+    if not isinstance(store, Batches):
+        return
+    batches = await store.batches(limit=ALL)
+    recount: dict[str, Counter[State]] = {batch.id: Counter() for batch in batches}
+    for task in tasks:
+        if task.batch is not None:
+            assert task.batch in recount, f"an item without its batch: {task}"
+            recount[task.batch][task.state] += 1
+    for batch in batches:
+        _assert_batch_sound(batch, recount[batch.id])
+    for lane in await store.lanes():
+        _assert_lane_sound(lane, [batch for batch in batches if batch.lane == lane.name], forced=forced)
+
+
+def _assert_batch_sound(batch: Batch, items: Counter[State]) -> None:
+    assert batch.counts == dict(items), f"the figures of a batch are not what its items show: {batch} has {items}"
+    assert (batch.status in OVER) == (batch.left == 0), f"over and not over: {batch}"
+    assert (batch.finished_at is not None) == (batch.status in OVER), f"finished_at does not fit the status: {batch}"
+    if batch.status is BatchStatus.PAUSING:
+        assert items[State.RUNNING], f"pausing, but nothing of it runs: {batch}"
+    if batch.status is BatchStatus.DONE_WITH_ERRORS:
+        assert items[State.FAILED], f"done with errors, but without any: {batch}"
+    if batch.status in (BatchStatus.QUEUED, BatchStatus.PAUSED):
+        assert not items[State.PENDING], f"its items may be claimed though it does not run: {batch}"
+
+
+def _assert_lane_sound(lane: Lane, batches: list[Batch], *, forced: bool) -> None:
+    in_slot = [batch for batch in batches if batch.status in IN_SLOT]
+    queued = [batch for batch in batches if batch.status is BatchStatus.QUEUED]
+    assert (lane.running, lane.queued) == (len(in_slot), len(queued)), f"the figures of {lane} are not a recount"
+    assert all(batch.position == 0 for batch in in_slot), f"a slot without position 0: {in_slot}"
+    assert [batch.position for batch in queued] == list(range(1, len(queued) + 1)), f"positions have gaps: {queued}"
+    assert [(batch.rank, batch.id) for batch in queued] == sorted((batch.rank, batch.id) for batch in queued)
+    assert forced or not queued or len(in_slot) >= lane.max_running, f"a slot of {lane} is free and nobody has it"
