@@ -5,7 +5,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from random import Random
 
+from pitboss.client.batch_store import acted
 from pitboss.engines.memory import MemoryEngine
+from pitboss.model.batch import Cancel, NewBatch
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.filter import EVERYTHING, Filter, by
 from pitboss.model.ids import IdMaker
@@ -36,6 +38,9 @@ class Store(MemoryEngine):
     ) -> Changed:
         self.terms.append(term)
         return await super().prune(wanted, before=before, limit=limit, term=term)
+
+    def new_id(self) -> str:
+        return self._ids()
 
     async def add(self) -> str:
         await self.register([HandlerInfo(name="job")])
@@ -141,3 +146,24 @@ def test_everybody_reclaims() -> None:
         assert found.state is State.PENDING
 
     play(scene, lambda: None)
+
+
+def test_batches_are_deleted_with_their_items_when_their_time_is_over() -> None:
+    """However many items they have; those that have not ended, or ended just now, stay."""
+
+    async def scene(store: Store) -> None:
+        await store.register([HandlerInfo(name="job")])
+        for name, size in (("old", 2500), ("later", 3), ("unfinished", 3)):
+            await store.create_batch(
+                NewBatch(id=name, lane=name), [NewTask(id=store.new_id(), handler="job") for _ in range(size)]
+            )
+        await acted(store, "old", Cancel("test"))
+        await asyncio.sleep(PRUNE_SECONDS - 1)
+        await acted(store, "later", Cancel("test"))
+        await asyncio.sleep(1.5)
+        assert [batch.id for batch in await store.batches()] == ["unfinished", "later"]
+        await asyncio.sleep(PRUNE_SECONDS + 1)
+        assert [batch.id for batch in await store.batches()] == ["unfinished"]
+        assert await store.left() == 3
+
+    play(scene, None)

@@ -49,17 +49,18 @@ def enqueue(
     screen = screen_of(context)
     given = {"priority": priority, "delay": delay, "key": key, "tags": tags or None}
     options = {option: value for option, value in given.items() if value is not None}
-    values = _decoded(sys.stdin.read() if params == "-" else params)
+    values = decoded_params(sys.stdin.read() if params == "-" else params)
 
     async def work(opened: "Store") -> tuple[Task, bool]:
-        handler = await _handler(opened, name, held=held)
+        handler = await known_handler(opened, name, held=held)
         return await _placed(screen, opened, handler, values, queue, options, timeout if wait else None)
 
     task, created = ask(screen, store, work, create=True)
     _tell(screen, task, created=created, waited=wait, as_json=as_json)
 
 
-def _decoded(text: str) -> dict[str, Any]:
+def decoded_params(text: str) -> dict[str, Any]:
+    """The object that the text is."""
     try:
         found = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError) as error:
@@ -77,7 +78,8 @@ def _decoded(text: str) -> dict[str, Any]:
     return found
 
 
-async def _handler(store: "Store", name: str, *, held: bool) -> HandlerInfo:
+async def known_handler(store: "Store", name: str, *, held: bool) -> HandlerInfo:
+    """The handler of that name, as the store knows it."""
     known = {handler.name: handler for handler in await store.handlers()}
     if name in known or held:
         return known.get(name) or HandlerInfo(name=checked_name(name, "task"))

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from pitboss.cli import (
+    batches,
     configuring,
     db,
     dead,
@@ -20,6 +21,7 @@ from pitboss.cli import (
     pools,
     ps,
     queues,
+    resources,
     status,
     tasks,
     top,
@@ -73,11 +75,19 @@ app.command("top")(top.top)
 app.command("stop")(managers.stop)
 app.command("drain")(managers.drain)
 app.command("doctor")(doctor.doctor)
-_NOUNS = {"tasks": tasks.app, "queues": queues.app, "pools": pools.app, "dead": dead.app, "db": db.app}
+_NOUNS = {
+    "tasks": tasks.app,
+    "batches": batches.app,
+    "queues": queues.app,
+    "resources": resources.app,
+    "pools": pools.app,
+    "dead": dead.app,
+    "db": db.app,
+}
 for noun, commands in _NOUNS.items():
     app.add_typer(commands, name=noun)
     if noun.endswith("s"):
-        app.add_typer(commands, name=noun[:-1], hidden=True)
+        app.add_typer(commands, name=noun.removesuffix("es" if noun.endswith("ches") else "s"), hidden=True)
 app.add_typer(configuring.app, name="config")
 app.command("help")(topics.help_command)
 

@@ -39,6 +39,17 @@ _STYLES = {
     "ok": "green",
     "warning": "yellow",
     "problem": "red",
+    "ready": "green",
+    "busy": "cyan",
+    "resting": "blue",
+    "cooling": "yellow",
+    "blacklisted": "red",
+    "disabled": "bright_black",
+    "queued": "blue",
+    "pausing": "yellow",
+    "cancelling": "yellow",
+    "done": "green",
+    "done_with_errors": "red",
 }
 
 

@@ -6,6 +6,7 @@ import typer
 
 from pitboss.cli.documents import queue_document, session_document
 from pitboss.cli.exits import Exit
+from pitboss.cli.gates import gates_of
 from pitboss.cli.options import JsonOption, StoreOption, WatchOption, screen_of
 from pitboss.cli.screen import Column, Screen
 from pitboss.cli.store import Shown, settings, show
@@ -105,6 +106,7 @@ async def _read(store: "Store") -> Shown:
         failed=await store.count(parsed(f"state:failed age:<{spoken(LATELY)}")),
     )
     said = verdict(facts)
+    gates = await gates_of(store)
     following = _NEXT[said.cause].format(queue=said.queue)
     document = {
         "health": said.health,
@@ -113,17 +115,24 @@ async def _read(store: "Store") -> Shown:
         "next": following,
         "queues": [queue_document(queue) for queue in queues],
         "managers": [session_document(one, alive=one in living) for one in sessions],
+        **gates.document(),
     }
-    return Shown(document, lambda screen: _draw(screen, said, following, queues, sessions, now))
+
+    def draw(screen: Screen) -> None:
+        _draw(screen, said, following, queues, sessions, now)
+        gates.draw(screen)
+
+    return Shown(document, draw)
 
 
 async def held_by_handler(store: "Store", queues: list[Queue]) -> dict[str, int]:
-    """Held tasks by handler, as far as a look at some of them tells."""
-    total = sum(queue.counts.get(State.HELD, 0) for queue in queues)
+    """Tasks that are held for want of a worker, by handler, as far as a look at some of them tells."""
+    unknown = by(state=State.HELD, reason="handler")
+    total = await store.count(unknown) if any(queue.counts.get(State.HELD) for queue in queues) else 0
     if not total:
         return {}
     counts: dict[str, int] = {}
-    for task in (await store.find(by(state=State.HELD), limit=_HELD_LOOKED_AT)).tasks:
+    for task in (await store.find(unknown, limit=_HELD_LOOKED_AT)).tasks:
         counts[task.handler] = counts.get(task.handler, 0) + 1
     most = max(counts, key=lambda name: counts[name], default="")
     if most:

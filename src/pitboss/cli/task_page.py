@@ -46,8 +46,21 @@ def _policy(task: Task) -> list[tuple[str, str | None]]:
         ("key", task.unique_key),
         ("tags", ", ".join(task.tags)),
         ("parent", task.parent),
+        ("batch", task.batch),
+        ("resource", _resource(task)),
         ("worker", task.worker),
     ]
+
+
+def _resource(task: Task) -> str | None:
+    wanted = "" if task.want is None else ", ".join((*task.want.labels, *([task.want.key] if task.want.key else [])))
+    parts = [
+        task.resource or "",
+        f"wants {wanted}" if wanted else "",
+        f"failed with {', '.join(task.tried)}" if task.tried else "",
+        f"handed on {task.rotations} times" if task.rotations else "",
+    ]
+    return "; ".join(part for part in parts if part) or None
 
 
 def _headline(attempt: Attempt, now: Moment) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pitboss.cli import bulk, enqueueing
+from pitboss.cli.batch_reading import pool_views
 from pitboss.cli.documents import attempt_document, task_document
 from pitboss.cli.exits import Exit
 from pitboss.cli.options import (
@@ -24,9 +25,10 @@ from pitboss.cli.screen import Column, Screen
 from pitboss.cli.store import Shown, ask, show
 from pitboss.cli.task_page import draw_task
 from pitboss.cli.words import age, one_line
-from pitboss.engines.protocol import Page
+from pitboss.engines.protocol import Batches, Page
+from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter
-from pitboss.model.queue import Changed
+from pitboss.model.queue import Changed, Queue
 from pitboss.model.states import State
 from pitboss.model.task import Task
 from pitboss.model.waiting import why
@@ -192,6 +194,20 @@ def _note(task: Task) -> str:
     return one_line(task.reason or "", 60)
 
 
+async def _batch_of(store: "Store", task: Task) -> str | None:
+    if task.batch is None or not isinstance(store, Batches):
+        return None
+    batch = next(iter(await store.batches([task.batch])), None)
+    return None if batch is None else batch.status
+
+
+async def _shortage_of(store: "Store", queue: Queue | None, now: Moment) -> str | None:
+    if queue is None or queue.resources is None:
+        return None
+    views = await pool_views(store, {queue.resources})
+    return next((view.shortage(now) for view in views.values()), None)
+
+
 async def _task_page(store: "Store", piece: str) -> Shown:
     from pitboss import wiring
 
@@ -199,7 +215,14 @@ async def _task_page(store: "Store", piece: str) -> Shown:
     attempts = await store.attempts(task.id)
     queue = next((one for one in await store.queues() if one.name == task.queue), None)
     now = wiring.SystemClock().now()
-    because = why(task, queue=queue, sessions=await store.sessions(), now=now)
+    because = why(
+        task,
+        queue=queue,
+        sessions=await store.sessions(),
+        now=now,
+        batch=await _batch_of(store, task),
+        shortage=await _shortage_of(store, queue, now),
+    )
     document = {
         "task": task_document(task),
         "why": because,

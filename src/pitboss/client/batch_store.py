@@ -11,6 +11,7 @@ from pitboss.model.errors import InvalidInput, NotFound, TimedOutWaiting, Unsupp
 from pitboss.model.ids import TaskId
 
 PORTION = 1000
+_IDLE = 2
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 1.0
 
 
@@ -56,7 +57,7 @@ async def acted(
     store: Batches, batch: BatchId, act: BatchAct, told: Callable[[BatchChanged], None] = lambda _: None
 ) -> BatchChanged:
     """Do it in portions until nothing is left to do; how many items it changed in all, and which it could not."""
-    changed = 0
+    changed = idle = 0
     refused: dict[TaskId, None] = {}
     while True:
         step = await store.act_on_batch(batch, act, limit=PORTION)
@@ -65,7 +66,8 @@ async def acted(
         total = BatchChanged(batch=step.batch, changed=changed, refused=tuple(refused))
         told(total)
         # What is refused stays where it is: a portion that changes nothing would be repeated for ever.
-        if not step.more or not step.changed:
+        idle = 0 if step.changed else idle + 1
+        if not step.more or idle > _IDLE:
             return total
 
 

@@ -14,17 +14,28 @@ def alive(sessions: Sequence[Session], now: Moment) -> list[Session]:
     return [session for session in sessions if not session.ended and session.expires_at > now]
 
 
-def why(task: Task, *, queue: Queue | None, sessions: Sequence[Session], now: Moment) -> str:
-    """What the task waits for, or what it does."""
+def why(
+    task: Task,
+    *,
+    queue: Queue | None,
+    sessions: Sequence[Session],
+    now: Moment,
+    batch: str | None = None,
+    shortage: str | None = None,
+) -> str:
+    """What the task waits for, or what it does. `batch` says how its batch stands, `shortage` why its queue's resource
+    pool gives nothing."""
     match task.state:
         case State.RUNNING:
             return _running(task, sessions, now)
+        case State.HELD if task.reason == "batch":
+            return f"it waits to be drawn from its batch, which is {batch or 'not running'}"
         case State.HELD:
             return f'it is held: no worker has told this store about a handler "{task.handler}"'
         case State.SCHEDULED:
             return _scheduled(task, now)
         case State.PENDING:
-            return _pending(task, queue, alive(sessions, now), now)
+            return _pending(task, queue, alive(sessions, now), now, shortage)
     return f"it has ended: {task.reason}" if task.reason else f"it has ended: {task.state}"
 
 
@@ -44,7 +55,9 @@ def _scheduled(task: Task, now: Moment) -> str:
     return f"it is {due}" + (f": {task.reason}" if task.reason else "")
 
 
-def _pending(task: Task, queue: Queue | None, sessions: Sequence[Session], now: Moment) -> str:
+def _pending(
+    task: Task, queue: Queue | None, sessions: Sequence[Session], now: Moment, shortage: str | None
+) -> str:
     if queue is not None and queue.paused:
         who = f" by {queue.paused_by}" if queue.paused_by else ""
         since = f" since {spoken(now - queue.paused_at)}" if queue.paused_at is not None else ""
@@ -53,6 +66,8 @@ def _pending(task: Task, queue: Queue | None, sessions: Sequence[Session], now: 
         return "no manager is running on this store"
     if not any(task.handler in one.info.handlers or not one.info.handlers for one in sessions):
         return f'no running manager knows the handler "{task.handler}"'
+    if shortage is not None:
+        return f"it waits for a resource: {shortage}"
     if queue is not None and queue.rate:
         limits = ", ".join(f"{window.count} per {spoken(window.per)}" for window in queue.rate)
         return f'queue "{queue.name}" starts at most {limits}; it has its turn when a window opens'

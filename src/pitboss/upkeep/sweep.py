@@ -1,17 +1,28 @@
-"""Gives back the work of dead sessions, releases held tasks, and prunes what is older than its retention."""
+"""Gives back the work of dead sessions, releases held tasks, and prunes what is older than its retention: tasks, and
+batches with their items."""
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
-from pitboss.engines.protocol import Clock, Control, Engine
-from pitboss.model.errors import NotLeader, StoreUnavailable
+from pitboss.client.batch_store import acted
+from pitboss.engines.protocol import Batches, Clock, Control, Engine
+from pitboss.model.batch import BatchStatus, Delete
+from pitboss.model.errors import InvalidInput, NotFound, NotLeader, StoreUnavailable
 from pitboss.model.filter import by
 from pitboss.model.retention import Retention
+from pitboss.model.states import State
 
 RECLAIM_SECONDS = 1.0
 PRUNE_SECONDS = 60.0
 _CHUNK = 1000
+_BATCHES_LOOKED_AT = 10_000
+_KEPT_LIKE = {
+    BatchStatus.DONE: State.COMPLETED,
+    BatchStatus.CANCELLED: State.CANCELLED,
+    BatchStatus.DONE_WITH_ERRORS: State.FAILED,
+}
 
 
 class Store(Engine, Control, Protocol):
@@ -41,6 +52,21 @@ async def prune(engine: Store, retention: Retention, clock: Clock, *, term: int 
     return pruned
 
 
+async def prune_batches(engine: object, retention: Retention, clock: Clock) -> int:
+    """Delete batches that ended longer ago than tasks of that end are kept; how many. One that somebody deletes or
+    requeues at the same time is left to him: no term is needed."""
+    if not isinstance(engine, Batches):
+        return 0
+    pruned, ages = 0, retention.ages()
+    kept = {status: ages[state] for status, state in _KEPT_LIKE.items() if state in ages}
+    for batch in await engine.batches(statuses=list(kept), limit=_BATCHES_LOOKED_AT) if kept else ():
+        if batch.finished_at is not None and batch.finished_at < clock.now() - kept[batch.status]:
+            with suppress(NotFound, InvalidInput):
+                await acted(engine, batch.id, Delete())
+                pruned += 1
+    return pruned
+
+
 async def sweep_forever(
     engine: Store, retention: Retention, clock: Clock, *, term: Callable[[], int | None] | None = None
 ) -> None:
@@ -59,5 +85,6 @@ async def sweep_forever(
             if loop.time() - pruned_at >= PRUNE_SECONDS and (term is None or leading is not None):
                 pruned_at = loop.time()
                 await prune(engine, retention, clock, term=leading)
+                await prune_batches(engine, retention, clock)
         except (StoreUnavailable, NotLeader):
             continue

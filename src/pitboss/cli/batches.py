@@ -1,0 +1,268 @@
+"""`pitboss batches`: tasks that belong together; look at them, put them in order, pause, cancel and repeat them."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pitboss.cli import batch_creating
+from pitboss.cli.batch_acting import Order, carried_out
+from pitboss.cli.batch_page import batch_document, draw_batch, draw_batches, draw_lanes, lane_document
+from pitboss.cli.batch_reading import found_batch, surveyed
+from pitboss.cli.exits import Exit
+from pitboss.cli.groups import groups
+from pitboss.cli.options import JsonOption, LimitOption, StoreOption, WatchOption, YesOption, screen_of
+from pitboss.cli.store import Shown, ask, show
+from pitboss.client.batch_store import batches_of, checked_room, status_of
+from pitboss.model.batch import Cancel, Delete, Move, Pause, Requeue, Resume, Start
+from pitboss.model.errors import InvalidInput
+from pitboss.model.filter import by
+from pitboss.model.queue import checked_name
+
+if TYPE_CHECKING:
+    from pitboss.wiring import Store
+
+app = typer.Typer(
+    help="Look at batches of tasks; order, pause, cancel and repeat them.", no_args_is_help=True, rich_markup_mode=None
+)
+app.command("create")(batch_creating.create)
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id, or six or more of its last characters.")]
+IdsArgument = Annotated[list[str], typer.Argument(metavar="ID", help="Ids, or six or more of their last characters.")]
+_PLACES = ("top", "up", "down", "bottom", "before")
+_RESUMED = ("place", "top", "bottom")
+
+
+@app.command("list")
+def list_batches(
+    context: typer.Context,
+    statuses: Annotated[
+        list[str] | None, typer.Argument(metavar="STATUS", help="Only these, such as running or queued.")
+    ] = None,
+    limit: LimitOption = 20,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+    watch: WatchOption = None,
+) -> None:
+    """List batches: those that run, then the queued in their order, the paused, and the ended.
+
+    \b
+    Examples:
+      pitboss batches list
+      pitboss batches list running queued --watch 1s
+    """
+    wanted = [status_of(status) for status in statuses or ()]
+
+    async def read(opened: "Store") -> Shown:
+        listed = await batches_of(opened).batches(statuses=wanted, limit=limit)
+        survey = await surveyed(opened, listed)
+        document = {"batches": [batch_document(survey, batch) for batch in listed]}
+        return Shown(document, lambda screen: draw_batches(screen, survey))
+
+    show(screen_of(context), store, read, as_json=as_json, watch=watch)
+
+
+@app.command("show")
+def show_batch(
+    context: typer.Context,
+    batch: IdArgument,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+    watch: WatchOption = None,
+) -> None:
+    """Show one batch: how far it is, when it may end, what it waits for, and its errors by cause.
+
+    \b
+    Examples:
+      pitboss batches show 8b1f2c9e64a0
+      pitboss batches show 8b1f2c9e64a0 --watch 1s
+    """
+
+    async def read(opened: "Store") -> Shown:
+        found = await found_batch(batches_of(opened), batch)
+        survey = await surveyed(opened, [found])
+        errors, more = await groups(opened, by(batch=found.id))
+        document = {"batch": batch_document(survey, found), "errors": [group.document() for group in errors]}
+        return Shown(document, lambda screen: draw_batch(screen, survey, found, errors, more=more))
+
+    show(screen_of(context), store, read, as_json=as_json, watch=watch)
+
+
+@app.command("start")
+def start(context: typer.Context, ids: IdsArgument, store: StoreOption = None) -> None:
+    """Run batches now, whether or not their lane has a free slot.
+
+    \b
+    Examples:
+      pitboss batches start 8b1f2c9e64a0
+    """
+    carried_out(screen_of(context), store, ids, Order("Start", Start()))
+
+
+@app.command("pause")
+def pause(context: typer.Context, ids: IdsArgument, store: StoreOption = None) -> None:
+    """Start nothing more of these batches. What runs may end, and they keep their place in line.
+
+    \b
+    Examples:
+      pitboss batches pause 8b1f2c9e64a0
+    """
+    carried_out(screen_of(context), store, ids, Order("Pause", Pause()))
+
+
+@app.command("resume")
+def resume(
+    context: typer.Context,
+    ids: IdsArgument,
+    at: Annotated[str, typer.Option("--at", metavar="PLACE", help="place (its old one), top or bottom.")] = "place",
+    store: StoreOption = None,
+) -> None:
+    """Put paused batches back in line; they go on with what is left.
+
+    \b
+    Examples:
+      pitboss batches resume 8b1f2c9e64a0
+      pitboss batches resume 8b1f2c9e64a0 --at top
+    """
+    match at:
+        case "place" | "top" | "bottom":
+            carried_out(screen_of(context), store, ids, Order("Resume", Resume(at)))
+        case _:
+            raise _no_place(at, _RESUMED, "--at")
+
+
+@app.command("cancel")
+def cancel(
+    context: typer.Context,
+    ids: IdsArgument,
+    reason: Annotated[str, typer.Option("--reason", help="Stored with the items.")] = "cancelled from the command line",
+    store: StoreOption = None,
+    sure: YesOption = False,
+) -> None:
+    """Cancel what waits of these batches, and ask what runs to stop. Results are kept.
+
+    \b
+    Examples:
+      pitboss batches cancel 8b1f2c9e64a0 --reason 'wrong list'
+    """
+    carried_out(screen_of(context), store, ids, Order("Cancel", Cancel(reason), items="cancelled", asks=True), sure=sure)
+
+
+@app.command("move")
+def move(
+    context: typer.Context,
+    batch: IdArgument,
+    to: Annotated[str, typer.Argument(metavar="PLACE", help="top, up, down, bottom, or before.")],
+    other: Annotated[str | None, typer.Argument(metavar="OTHER", help="With before: the batch behind it.")] = None,
+    store: StoreOption = None,
+) -> None:
+    """Give a batch another place in the line of its lane. One that runs is not moved.
+
+    \b
+    Examples:
+      pitboss batches move 8b1f2c9e64a0 top
+      pitboss batches move 8b1f2c9e64a0 before 77d9e1fb02c4
+    """
+    if (to == "before") is (other is None) and to in _PLACES:
+        raise InvalidInput(
+            "before needs another batch" if other is None else f"{to} takes no other batch",
+            why="only before is a place beside another one",
+            fix="say pitboss batches move ID before OTHER, or one of top, up, down, bottom alone",
+        )
+
+    async def order(opened: "Store") -> Order:
+        match to:
+            case "top" | "up" | "down" | "bottom":
+                return Order("Move", Move(to))
+            case "before" if other is not None:
+                return Order("Move", Move(to, (await found_batch(batches_of(opened), other)).id))
+        raise _no_place(to, _PLACES, "PLACE")
+
+    carried_out(screen_of(context), store, [batch], order)
+
+
+@app.command("requeue")
+def requeue(
+    context: typer.Context,
+    ids: IdsArgument,
+    error: Annotated[
+        str | None, typer.Option("--error", help="Only failures of this exception type, category or group.")
+    ] = None,
+    cancelled: Annotated[bool, typer.Option("--cancelled", help="Cancelled items too.")] = False,
+    keep_attempts: Annotated[
+        bool, typer.Option("--keep-attempts", help="Do not start to count attempts from zero.")
+    ] = False,
+    store: StoreOption = None,
+) -> None:
+    """Run failed items again. A batch that has ended goes back in line, at its end.
+
+    \b
+    Examples:
+      pitboss batches requeue 8b1f2c9e64a0
+      pitboss batches requeue 8b1f2c9e64a0 --error TimeoutError
+    """
+    act = Requeue(error, cancelled, keep_attempts)
+    total = carried_out(screen_of(context), store, ids, Order("Requeue", act, items="set to run again"))
+    if not total.changed and not total.refused:
+        raise typer.Exit(Exit.NOT_FOUND)
+    if total.refused:
+        raise typer.Exit(Exit.REFUSED)
+
+
+@app.command("delete")
+def delete(
+    context: typer.Context,
+    ids: IdsArgument,
+    force: Annotated[bool, typer.Option("--force", help="Also if it has not ended, but nothing of it runs.")] = False,
+    store: StoreOption = None,
+    sure: YesOption = False,
+) -> None:
+    """Forget batches with their items and results. This cannot be undone.
+
+    \b
+    Examples:
+      pitboss batches delete 8b1f2c9e64a0
+      pitboss batches delete 8b1f2c9e64a0 --force --yes
+    """
+    carried_out(screen_of(context), store, ids, Order("Delete", Delete(force), items="deleted", asks=True), sure=sure)
+
+
+@app.command("lanes")
+def lanes(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The lane.")] = None,
+    max_running: Annotated[
+        int | None, typer.Option("--max-running", metavar="N", help="So many of its batches run at a time.")
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+    watch: WatchOption = None,
+) -> None:
+    """List the lanes in which batches queue up, or change how many of one run at a time.
+
+    \b
+    Examples:
+      pitboss batches lanes
+      pitboss batches lanes default --max-running 2
+    """
+    screen = screen_of(context)
+    if max_running is not None:
+        if name is None:
+            raise InvalidInput(
+                "it is not said which lane is meant", why="--max-running changes one", fix="name it before the option"
+            )
+        lane_name, room = checked_name(name, "lane"), checked_room(max_running)
+        lane = ask(screen, store, lambda opened: batches_of(opened).change_lane(lane_name, room), create=True)
+        screen.note(f'lane "{lane.name}": at most {lane.max_running:,} at a time, {lane.running:,} running now')
+        return
+
+    async def read(opened: "Store") -> Shown:
+        found = [lane for lane in await batches_of(opened).lanes() if name in (None, lane.name)]
+        return Shown({"lanes": [lane_document(lane) for lane in found]}, lambda screen: draw_lanes(screen, found))
+
+    show(screen, store, read, as_json=as_json, watch=watch)
+
+
+def _no_place(text: str, known: Sequence[str], what: str) -> InvalidInput:
+    return InvalidInput(
+        f"{text!r:.40} is not a place in line", why=f"{what} is one of {', '.join(known)}", fix="say one of these"
+    )

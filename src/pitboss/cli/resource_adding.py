@@ -1,0 +1,227 @@
+"""`pitboss resources add` and `import`: members for a pool, with secrets that no command line shows."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pitboss.cli.options import DryRunOption, StoreOption, screen_of
+from pitboss.cli.resource_keeping import keeper
+from pitboss.cli.screen import Screen
+from pitboss.cli.words import counted
+from pitboss.model.errors import InvalidInput
+from pitboss.model.queue import checked_name
+from pitboss.model.resource import checked_labels
+from pitboss.model.resource_files import Row, read_rows
+
+if TYPE_CHECKING:
+    from pitboss.client.resources import Resources
+
+PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="The resource pool; it comes into being if need be.")]
+LabelsOption = Annotated[list[str] | None, typer.Option("--label", help="May be repeated.")]
+_FORMATS = ("auto", "lines", "urls", "csv")
+_GROUP = 500
+_SAMPLE = 5
+_SEEN = (
+    "note: a secret on the command line can be read by other users of this host and stays in the shell's history; "
+    "name it alone to be asked for it"
+)
+
+
+def add(
+    context: typer.Context,
+    pool: PoolArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the member is called.")],
+    url: Annotated[
+        str | None, typer.Option("--url", metavar="URL", help="Its address, such as http://10.0.0.7:8080.")
+    ] = None,
+    fields: Annotated[list[str] | None, typer.Option("--field", metavar="K=V", help="Open; may be repeated.")] = None,
+    secrets: Annotated[
+        list[str] | None,
+        typer.Option("--secret", metavar="K", help="Asked for, or a line of stdin; sealed. May be repeated."),
+    ] = None,
+    from_variables: Annotated[
+        list[str] | None, typer.Option("--secret-env", metavar="K=VAR", help="A secret from the environment.")
+    ] = None,
+    labels: LabelsOption = None,
+    weight: Annotated[int, typer.Option("--weight", min=1, help="For the weighted strategy.")] = 100,
+    store: StoreOption = None,
+) -> None:
+    """Add a member to a pool, or change the one of that name.
+
+    \b
+    Examples:
+      pitboss resources add proxies p1 --url http://10.0.0.7:8080 --field user=ann --secret password
+      pitboss resources add accounts ann --secret cookie --label eu < cookie.txt
+      pitboss resources add keys k1 --secret-env token=API_TOKEN
+    """
+    screen = screen_of(context)
+    checked_name(pool, "resource pool")
+    checked_name(name, "resource")
+    open_fields, closed = _address(screen, url)
+    open_fields |= dict(_pair(text, "--field") for text in fields or ())
+    closed |= _secrets(screen, secrets or (), from_variables or ())
+    checked_labels(tuple(labels or ()))
+    with keeper(screen, store) as app:
+        known = app.resources(pool)
+        new = known.add(name, open_fields, closed, labels=labels or (), weight=weight)
+    told = f" with {', '.join(sorted(closed))} sealed" if closed else ""
+    screen.note(f"{pool}/{name} is {'added' if new else 'changed'}{told}")
+
+
+def import_file(
+    context: typer.Context,
+    pool: PoolArgument,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="One member per line; - reads stdin.")],
+    form: Annotated[str, typer.Option("--format", metavar="FORMAT", help="auto, lines, urls or csv.")] = "auto",
+    labels: LabelsOption = None,
+    store: StoreOption = None,
+    dry: DryRunOption = False,
+) -> None:
+    """Add the members of a file: host:port:user:password lines, URLs, or CSV with a header.
+
+    \b
+    Examples:
+      pitboss resources import proxies proxies.txt --dry-run
+      pitboss resources import proxies proxies.csv --format csv --label eu
+      fetch-list | pitboss resources import proxies -
+    """
+    screen = screen_of(context)
+    checked_name(pool, "resource pool")
+    checked_labels(tuple(labels or ()))
+    rows = _read(file, form)
+    if dry:
+        _tell_dry(screen, pool, rows)
+        return
+    with keeper(screen, store) as app:
+        new = _add_all(screen, app.resources(pool), rows, labels or ())
+    screen.note(f"{counted(new, 'member')} added to {pool}, {len(rows) - new:,} changed")
+
+
+def _read(file: str, form: str) -> list[Row]:
+    from pathlib import Path
+
+    if form not in _FORMATS:
+        raise InvalidInput(
+            f"{form!r:.40} is not a format", why=f"the formats are {', '.join(_FORMATS)}", fix="leave --format out"
+        )
+    where = "stdin" if file == "-" else file
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(
+            f"{where} cannot be read",
+            why=getattr(error, "strerror", None) or "it is not text in UTF-8",
+            fix="check the path and the rights of the file; - reads stdin",
+        ) from error
+    _check_format(text, form, where)
+    return read_rows(text, where)
+
+
+def _check_format(text: str, form: str, where: str) -> None:
+    """That the lines are of the kind that was named; what stands in them is not shown."""
+    numbered = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1)]
+    lines = [(number, line) for number, line in numbered if line and not line.startswith("#")]
+    wrong: Iterable[int] = ()
+    if form == "urls":
+        wrong = (number for number, line in lines if "://" not in line)
+    elif form == "lines":
+        wrong = (number for number, line in lines if "://" in line or "," in line)
+    elif form == "csv" and lines and "," not in lines[0][1] and ":" in lines[0][1]:
+        wrong = (lines[0][0],)
+    first = next(iter(wrong), None)
+    if first is not None:
+        raise InvalidInput(
+            f"line {first} of {where} is not of the format {form}",
+            why={"urls": "a URL has ://", "csv": "the first line of CSV names the columns"}.get(
+                form, "a line is host:port or host:port:user:password"
+            ),
+            fix="correct it, or leave --format out; nothing was added",
+        )
+
+
+def _add_all(screen: Screen, pool: "Resources", rows: list[Row], labels: Sequence[str]) -> int:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
+    hidden = not screen.err.is_terminal or len(rows) <= _GROUP
+    new = 0
+    with Progress(*columns, console=screen.err, transient=True, disable=hidden) as bar:
+        shown = bar.add_task(f"Import into {pool.name}", total=len(rows))
+        for start in range(0, len(rows), _GROUP):
+            group = rows[start : start + _GROUP]
+            new += pool.add_many([_member(row, labels) for row in group])
+            bar.update(shown, advance=len(group))
+    return new
+
+
+def _member(row: Row, labels: Sequence[str]) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "fields": row.fields,
+        "secrets": row.secrets,
+        "labels": (*row.labels, *labels),
+        "weight": row.weight,
+    }
+
+
+def _tell_dry(screen: Screen, pool: str, rows: list[Row]) -> None:
+    for row in rows[:_SAMPLE]:
+        closed = f"  ({', '.join(f'{key} ***' for key in sorted(row.secrets))})" if row.secrets else ""
+        screen.note(f"  {pool}/{row.name}{closed}")
+    if len(rows) > _SAMPLE:
+        screen.note(f"  … and {len(rows) - _SAMPLE:,} more")
+    screen.note(f"would add or change {counted(len(rows), 'member')}; nothing was changed")
+
+
+def _address(screen: Screen, url: str | None) -> tuple[dict[str, Any], dict[str, str]]:
+    """A URL taken apart, so that its password is sealed and not a field."""
+    if url is None:
+        return {}, {}
+    (row,) = read_rows(url if "://" in url else f"http://{url}", "--url")
+    if row.secrets:
+        screen.note(_SEEN)
+    return dict(row.fields), dict(row.secrets)
+
+
+def _secrets(screen: Screen, named: Sequence[str], from_variables: Sequence[str]) -> dict[str, str]:
+    from pitboss import config
+
+    found = dict(_pair(text, "--secret") for text in named if "=" in text)
+    if found:
+        screen.note(_SEEN)
+    for text in from_variables:
+        key, variable = _pair(text, "--secret-env")
+        value = config.inherited().get(variable)
+        if not value:
+            raise InvalidInput(
+                f"the variable {variable!r:.60} is not set",
+                why=f'it should hold the secret "{key}"',
+                fix=f"export it first, or say --secret {key} to be asked for it",
+            )
+        found[key] = value
+    for key in (text for text in named if "=" not in text):
+        checked_name(key, "secret")
+        found[key] = typer.prompt(key, hide_input=True, err=True) if screen.interactive else _line(key)
+    return found
+
+
+def _line(key: str) -> str:
+    value = sys.stdin.readline().rstrip("\r\n")
+    if not value:
+        raise InvalidInput(
+            f'the secret "{key}" was not given',
+            why="stdin is not a terminal, and has no line left for it",
+            fix=f"pipe one line per secret, or use --secret-env {key}=VARIABLE",
+        )
+    return value
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        raise InvalidInput(
+            f"{option} {key!r:.40} has no value", why="it is a name, =, and a value", fix=f"say {option} name=value"
+        )
+    return checked_name(key, "field" if option == "--field" else "secret"), value

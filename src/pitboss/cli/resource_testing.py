@@ -1,0 +1,199 @@
+"""`pitboss resources test`: whether members can be reached, how fast, and from which address the far side sees them."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from pitboss.cli.exits import Exit
+from pitboss.cli.options import JsonOption, StoreOption, screen_of
+from pitboss.cli.resource_keeping import keeper
+from pitboss.cli.resource_reading import members_of, view_of
+from pitboss.cli.screen import Column, Screen
+from pitboss.cli.store import ask
+from pitboss.cli.words import one_line
+from pitboss.model.duration import SECOND, span
+from pitboss.model.errors import InvalidInput, PitbossError, Unsupported
+from pitboss.model.resource import Leased, Resource
+
+if TYPE_CHECKING:
+    from pitboss.app import App
+    from pitboss.client.lease import Lease
+
+_COLUMNS = (
+    Column("Name", fills=True),
+    Column("Result"),
+    Column("Latency", right=True),
+    Column("Status", right=True),
+    Column("Address"),
+    Column("Error"),
+)
+_LOOKED_AT = 2048
+_MOST_AT_ONCE = 200
+_WELL = 400
+
+
+class Tried(NamedTuple):
+    """What a test of one member came to. `address` is what the far side says it was asked from."""
+
+    name: str
+    ok: bool
+    seconds: float | None = None
+    status: int | None = None
+    address: str | None = None
+    error: str | None = None
+
+
+def test(
+    context: typer.Context,
+    pool: Annotated[str, typer.Argument(metavar="POOL", help="The resource pool.")],
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Only these members.")] = None,
+    url: Annotated[
+        str | None,
+        typer.Option("--url", metavar="URL", help="Fetch this through each; one that answers with the caller's address."),
+    ] = None,
+    timeout: Annotated[str, typer.Option("--timeout", metavar="TIME", help="Wait no longer for each.")] = "10s",
+    at_once: Annotated[
+        int, typer.Option("--concurrency", min=1, max=_MOST_AT_ONCE, help="So many at a time.")
+    ] = 10,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Try members now, whatever their condition is: connect to each, and with --url fetch a page through it.
+
+    \b
+    Examples:
+      pitboss resources test proxies
+      pitboss resources test proxies p1 --url https://api.ipify.org --timeout 5s
+
+    It is not counted as a use, and changes no member. The exit code is 1 if one of them failed.
+    """
+    screen = screen_of(context)
+    limit = span(timeout, what="--timeout") / SECOND
+    if limit <= 0:
+        raise InvalidInput("--timeout needs some time", why="it was 0", fix="say --timeout 10s")
+    _check_url(url)
+    view = ask(screen, store, lambda opened: view_of(opened, pool))
+    members = members_of(view, names or None)
+    with keeper(screen, store) as app:
+        tried = asyncio.run(_all_tried(screen, app, members, url, limit, at_once))
+    if as_json:
+        screen.document({"pool": pool, "url": url, "members": [one._asdict() for one in tried]})
+    else:
+        _draw(screen, tried)
+    if not all(one.ok for one in tried):
+        raise typer.Exit(Exit.FAILED)
+
+
+def _check_url(url: str | None) -> None:
+    if url is None:
+        return
+    if not url.startswith(("http://", "https://")):
+        raise InvalidInput(
+            f"{url!r:.60} cannot be fetched", why="--url begins with http:// or https://", fix="write the whole URL"
+        )
+    try:
+        import httpx
+    except ModuleNotFoundError as error:
+        raise Unsupported(
+            "a page cannot be fetched through members here", why=str(error), fix="pip install httpx"
+        ) from error
+    assert httpx.URL(url)
+
+
+async def _all_tried(
+    screen: Screen, app: "App", members: Sequence[Resource], url: str | None, limit: float, at_once: int
+) -> list[Tried]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    room = asyncio.Semaphore(at_once)
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
+    with Progress(*columns, console=screen.err, transient=True, disable=not screen.err.is_terminal) as bar:
+        shown = bar.add_task("Test", total=len(members))
+
+        async def one(member: Resource) -> Tried:
+            async with room:
+                found = await _tried(app, member, url, limit)
+            bar.update(shown, advance=1)
+            return found
+
+        return list(await asyncio.gather(*(one(member) for member in members)))
+
+
+async def _tried(app: "App", member: Resource, url: str | None, limit: float) -> Tried:
+    """Whatever goes wrong is the member's result, and says nothing of its secrets."""
+    began = time.monotonic()
+    try:
+        lease = _lease(app, member)
+        async with asyncio.timeout(limit):
+            if url is None:
+                await _connected(lease)
+                return Tried(member.name, ok=True, seconds=time.monotonic() - began)
+            status, body = await _fetched(lease.url, url, limit)
+    except TimeoutError:
+        return Tried(member.name, ok=False, error=f"no answer within {limit:g} s")
+    except PitbossError as error:
+        return Tried(member.name, ok=False, error=app.redactor.hidden(error.what))
+    except Exception as error:
+        told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return Tried(member.name, ok=False, error=one_line(app.redactor.hidden(told)))
+    took = time.monotonic() - began
+    return Tried(member.name, ok=status < _WELL, seconds=took, status=status, address=_address(body))
+
+
+def _lease(app: "App", member: Resource) -> "Lease":
+    """The member as a handler has it, but held by nobody."""
+    known = app.resource_pools.get(member.pool) or app.resources(member.pool)
+    leased = Leased(pool=member.pool, name=member.name, fields=member.fields, secrets=member.secrets)
+    return known.lent(leased, "", None)
+
+
+async def _connected(lease: "Lease") -> None:
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(lease.url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    _, writer = await asyncio.open_connection(parts.hostname, port)
+    writer.close()
+
+
+async def _fetched(proxy: str, url: str, limit: float) -> tuple[int, str]:
+    import httpx
+
+    async with httpx.AsyncClient(proxy=proxy, timeout=limit, trust_env=False) as client, client.stream("GET", url) as got:
+        body = b""
+        async for part in got.aiter_bytes():
+            body += part
+            if len(body) >= _LOOKED_AT:
+                break
+        return got.status_code, body[:_LOOKED_AT].decode("utf-8", "replace")
+
+
+def _address(body: str) -> str | None:
+    """The first thing in the answer that is an address."""
+    import ipaddress
+    import re
+
+    for word in re.findall(r"[0-9A-Fa-f:.]{3,45}", body):
+        try:
+            return str(ipaddress.ip_address(word.strip(".")))
+        except ValueError:
+            continue
+    return None
+
+
+def _draw(screen: Screen, tried: Sequence[Tried]) -> None:
+    if not tried:
+        screen.note("there are no members to test")
+        return
+    screen.table(_COLUMNS, [_row(one) for one in tried])
+    good = sum(one.ok for one in tried)
+    screen.note(f"{good} of {len(tried)} can be used")
+
+
+def _row(one: Tried) -> list[str]:
+    latency = "" if one.seconds is None else f"{one.seconds * 1000:.0f}ms"
+    status: Any = one.status or ""
+    return [one.name, "ok" if one.ok else "failed", latency, str(status), one.address or "", one.error or ""]
