@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
 from pitboss.client.batches import Batching
+from pitboss.client.bound_queues import refuse_mixed, refuse_stranger
 from pitboss.client.bridge import Bridge
 from pitboss.client.client import Client
 from pitboss.client.handle import Handle
@@ -27,6 +28,7 @@ from pitboss.model.policy import backoff as make_backoff
 from pitboss.model.queue import HandlerInfo, checked_name
 from pitboss.model.redact import Redactor
 from pitboss.model.task import NewTask, Placed
+from pitboss.model.wanting import want_from_schema
 
 if TYPE_CHECKING:
     from pitboss.client.params import Params
@@ -96,7 +98,7 @@ class App(Listening, Batching):
         self,
         *,
         name: str | None = None,
-        queue: str = "default",
+        queue: str | None = None,
         max_attempts: int = 5,
         backoff: Backoff | Time | None = None,
         timeout: Time | None = None,
@@ -192,6 +194,11 @@ class App(Listening, Batching):
                 self._ids = IdMaker(wiring.SystemClock().now, wiring.randbits())
             return self._ids()
 
+    def checked_queue(self, handler: Handler[Any, Any, Any], queue: str) -> str:
+        """The queue itself if this handler's tasks may be on it: all of a queue hold members of one pool, or none."""
+        refuse_mixed(queue, handler, self.handlers)
+        return queue
+
     def params_of(self, name: str, function: Callable[..., Any]) -> "Params":
         from pitboss.client.params import Params
 
@@ -257,18 +264,25 @@ class App(Listening, Batching):
         self,
         *,
         name: str | None = None,
-        queue: str = "default",
+        queue: str | None = None,
         max_attempts: int = 5,
         backoff: Backoff | Time | None = None,
         timeout: Time | None = None,
         rules: Mapping[str, Rule] | None = None,
+        max_rotations: int = 10,
         **options: Any,
     ) -> _Decorator:
         limit = None if timeout is None else span(timeout, what="timeout")
         pauses = (
             backoff if isinstance(backoff, Backoff) else make_backoff() if backoff is None else make_backoff(backoff)
         )
-        policy = Policy(max_attempts=max_attempts, backoff=pauses, timeout=limit, rules=dict(rules or {}))
+        policy = Policy(
+            max_attempts=max_attempts,
+            backoff=pauses,
+            timeout=limit,
+            rules=dict(rules or {}),
+            max_rotations=max_rotations,
+        )
         defaults = Options().changed(**options)
 
         def declare(function: Callable[..., Any]) -> Handler[Any, Any, Any]:
@@ -288,6 +302,8 @@ class App(Listening, Batching):
                 why=f"tasks are stored under that name; {self.handlers[handler.name].function} has it",
                 fix="give one of them another name with @app.task(name=…)",
             )
+        refuse_stranger(handler, self.resource_pools)
+        self.checked_queue(handler, handler.queue)
         self.handlers[handler.name] = handler
 
     def _handle(self, name: str, placed: Placed) -> Handle[Any]:
@@ -305,8 +321,10 @@ class App(Listening, Batching):
         known = await client.lookup(name) or HandlerInfo(name=checked_name(name, "task"))
         queue = checked_name(options.pop("queue", known.queue), "queue")
         chosen_options = Options().changed(**options)
+        text = schema.checked(known, params)
+        want = want_from_schema(known.schema, text)
         task = chosen_options.task(
-            task_id=self.new_id(), handler=name, queue=queue, params=schema.checked(known, params), parent=None
+            task_id=self.new_id(), handler=name, queue=queue, params=text, parent=None, want=want
         )
         return (await client.put([task], wait=chosen_options.wait))[0]
 
@@ -316,7 +334,7 @@ class App(Listening, Batching):
     async def _introduce(self, tasks: list[NewTask]) -> Client:
         client = await self._linked().client()
         if any(client.unmet(task.handler) for task in tasks):
-            await client.introduce(self.describe())
+            await client.introduce(self.describe(), lambda name: self.rules_of(self.resource_pools[name].declared))
         return client
 
     def _place_within(self, tasks: list[NewTask], options: Options) -> Any:

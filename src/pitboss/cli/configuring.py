@@ -17,6 +17,7 @@ _SIZES = ("host_memory", "log_size")
 _POOL_SPANS = ("restart_delay", "restart_window", "max_age", "unresponsive", "target_wait")
 _POOL_SIZES = ("memory", "memory_soft")
 _POOL_RANGES = ("stagger", "delay")
+_RESOURCE_SPANS = ("min_delay", "jitter", "guard", "bound_for", "cooldown", "cooldown_cap", "blacklist", "blacklist_cap")
 _HIDDEN = "***"
 
 
@@ -66,6 +67,8 @@ def _kind(key: str) -> str:
         case ["pools", _, name]:
             kinds = {"span": _POOL_SPANS, "size": _POOL_SIZES, "range": _POOL_RANGES}
             return next((kind for kind, names in kinds.items() if name in names), name)
+        case ["resources", _, name]:
+            return "span" if name in _RESOURCE_SPANS else name
     return "span" if key in _SPANS else "size" if key in _SIZES else key
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
+from pitboss.client.resource_desk import ResourceDesk
 from pitboss.client.store import Store
 from pitboss.engines.protocol import Clock
 from pitboss.model.duration import SECOND, Span, spoken
@@ -11,6 +12,7 @@ from pitboss.model.errors import NotFound, QueueFull, StoreUnavailable, TimedOut
 from pitboss.model.filter import by
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import HandlerInfo
+from pitboss.model.resource import PoolRules
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Placed, Task
 
@@ -35,13 +37,20 @@ class Client:
         """A handler as the store's registry has it."""
         return next((handler for handler in await self.store.handlers() if handler.name == name), None)
 
-    async def introduce(self, handlers: Iterable[HandlerInfo]) -> None:
-        """Make handlers known to the store, so that their tasks are not held. Never replaces what a manager wrote."""
+    async def introduce(
+        self, handlers: Iterable[HandlerInfo], rules: Callable[[str], PoolRules] = lambda _: PoolRules()
+    ) -> None:
+        """Make handlers known to the store, so that their tasks are not held, with the pools that they ask.
+
+        Never replaces what a manager wrote. `rules` says what holds for a pool.
+        """
         wanted = {handler.name: handler for handler in handlers if handler.name not in self._known}
         if not wanted:
             return
         there = {handler.name for handler in await self.store.handlers()}
         missing = [handler for name, handler in wanted.items() if name not in there]
+        for pool in sorted({handler.resources for handler in missing if handler.resources}):
+            await ResourceDesk(self.store, self.clock).introduce(pool, rules(pool))
         if missing:
             await self.store.register(missing)
         self._known.update(wanted)

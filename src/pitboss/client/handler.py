@@ -2,11 +2,13 @@
 
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from copy import copy
 from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast
 
 import msgspec
 
+from pitboss.client.asked import lease_in
 from pitboss.client.batch_handle import BatchHandle
 from pitboss.client.batches import BatchOptions
 from pitboss.client.context import Context, current
@@ -17,6 +19,7 @@ from pitboss.model.errors import InvalidInput
 from pitboss.model.policy import Policy
 from pitboss.model.queue import HandlerInfo, checked_name
 from pitboss.model.task import Claim, NewTask, Placed, Token
+from pitboss.model.wanting import with_template
 
 if TYPE_CHECKING:
     from pitboss.client.params import Params
@@ -31,6 +34,8 @@ class Outbox(Protocol):
     """Where a handler's tasks go: the app it was declared in."""
 
     def new_id(self) -> str: ...
+
+    def checked_queue(self, handler: "Handler[Any, Any, Any]", queue: str) -> str: ...
 
     def params_of(self, name: str, function: Callable[..., Any]) -> "Params": ...
 
@@ -54,16 +59,30 @@ class Handler(Generic[P, R, C]):
     """
 
     def __init__(
-        self, function: Callable[P, C], outbox: Outbox, *, name: str, queue: str, policy: Policy, options: Options
+        self,
+        function: Callable[P, C],
+        outbox: Outbox,
+        *,
+        name: str,
+        queue: str | None,
+        policy: Policy,
+        options: Options,
     ) -> None:
         update_wrapper(self, function)
         self.function, self._outbox = function, outbox
-        self.name, self.queue = checked_name(name, "task"), checked_name(queue, "queue")
+        self.name, self.lease = checked_name(name, "task"), lease_in(name, function)
+        usual = self.lease.pool if self.lease else "default"
+        self.queue = checked_name(queue or usual, "queue")
         self.policy, self.options = policy, options
         self.is_async = inspect.iscoroutinefunction(function)
 
     def __repr__(self) -> str:
         return f"<Handler {self.name} on queue {self.queue}>"
+
+    @property
+    def resources(self) -> str | None:
+        """The pool of which each of its tasks holds a member."""
+        return self.lease.pool if self.lease else None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
         """Run the function here and now. Outside a task, it gets a context of its own."""
@@ -85,14 +104,10 @@ class Handler(Generic[P, R, C]):
 
     def using(self, **options: Any) -> "Handler[P, R, C]":
         """The same handler with other options: `fetch.using(delay="10m", key="u:1").enqueue(...)`."""
-        other: Handler[P, R, C] = Handler(
-            self.function,
-            self._outbox,
-            name=self.name,
-            queue=options.pop("queue", self.queue),
-            policy=self.policy,
-            options=self.options.changed(**options),
-        )
+        other = copy(self)
+        if "queue" in options:
+            other.queue = self._outbox.checked_queue(self, checked_name(options.pop("queue"), "queue"))
+        other.options = self.options.changed(**options)
         other.__dict__["params"] = self.params
         return other
 
@@ -131,7 +146,14 @@ class Handler(Generic[P, R, C]):
     def describe(self) -> HandlerInfo:
         """This handler as data, for the store's registry."""
         policy = msgspec.json.encode(self.policy).decode()
-        return HandlerInfo(name=self.name, queue=self.queue, policy=policy, schema=self.params.schema())
+        schema = self.params.schema()
+        return HandlerInfo(
+            name=self.name,
+            queue=self.queue,
+            policy=policy,
+            schema=with_template(schema, self.lease.template) if self.lease else schema,
+            resources=self.resources,
+        )
 
     def _items(self, calls: Iterable[Mapping[str, Any]]) -> list[NewTask]:
         if self.options.within is not None:
@@ -153,6 +175,7 @@ class Handler(Generic[P, R, C]):
             queue=self.queue,
             params=params,
             parent=parent.id if parent else None,
+            want=self.lease.template.want(params) if self.lease else None,
         )
 
     def _handles(self, placed: list[Placed]) -> list[Handle[R]]:

@@ -10,6 +10,7 @@ from pitboss.model.duration import SECOND, Moment, Span, span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import checked_name
+from pitboss.model.resource import Want
 from pitboss.model.task import NewTask, Unique
 
 PRIORITIES = range(-32_768, 32_768)
@@ -45,7 +46,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             )
         return msgspec.structs.replace(self, **{name: _checked(name, value) for name, value in options.items()})
 
-    def task(self, *, task_id: TaskId, handler: str, queue: str, params: Json, parent: TaskId | None) -> NewTask:
+    def task(
+        self,
+        *,
+        task_id: TaskId,
+        handler: str,
+        queue: str,
+        params: Json,
+        parent: TaskId | None,
+        want: Want | None = None,
+    ) -> NewTask:
         # Keys of different handlers do not meet: "u:1" of one is not "u:1" of another.
         unique = None if self.key is None else Unique(f"{handler}/{self.key}", self.key_period)
         return NewTask(
@@ -63,6 +73,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             expires_in=self.expires_in,
             expires_at=self.expires_at,
             tags=self.tags,
+            want=want,
         )
 
 

@@ -11,6 +11,7 @@ import pydantic
 from typing_extensions import TypedDict
 
 from pitboss.client.context import Context
+from pitboss.client.lease import Asked
 from pitboss.client.state import Wanted
 from pitboss.model.canonical import Json, to_json
 from pitboss.model.errors import InvalidInput
@@ -30,9 +31,9 @@ class Params:
         self._signature = inspect.signature(function)
         hints = _hints(function)
         self.injected: dict[str, Any] = {
-            key: parameter.default if isinstance(parameter.default, Wanted) else Context
+            key: parameter.default if isinstance(parameter.default, Wanted | Asked) else Context
             for key, parameter in self._signature.parameters.items()
-            if hints.get(key) is Context or isinstance(parameter.default, Wanted)
+            if hints.get(key) is Context or isinstance(parameter.default, Wanted | Asked)
         }
         self._order = [
             key

@@ -37,7 +37,7 @@ class ResourceDesk:
     """The async core. `clock` only measures waiting, the store's own clock decides the rest."""
 
     def __init__(self, store: Any, clock: Clock) -> None:
-        self._store, self._clock = _with_resources(store), clock
+        self._store, self._clock = resources_of(store), clock
 
     async def declare(self, pool: str, rules: PoolRules) -> None:
         await self._store.declare_pool(pool, rules)
@@ -95,7 +95,8 @@ class ResourceDesk:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
 
-def _with_resources(store: Any) -> ResourceStore:
+def resources_of(store: object) -> ResourceStore:
+    """The store itself, if it has resources."""
     if not isinstance(store, ResourceStore):
         raise Unsupported(
             f"the {getattr(store, 'name', 'present')} engine has no resources",

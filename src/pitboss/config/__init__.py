@@ -5,10 +5,11 @@ working folder upward. Paths in it are relative to its folder. `code` is what a 
 `app.pool(...)`.
 """
 
-from pitboss.config.environment import ServiceManager, inherited, service_manager
+from pitboss.config.environment import ServiceManager, inherited, secret_keys, service_manager
 from pitboss.config.layers import Layer, flat, variable
 from pitboss.config.loading import Loaded, load, loaded
 from pitboss.config.pools import pools
+from pitboss.config.resources import key_file, resource_rules
 from pitboss.config.settings import DEFAULT_STORE, RetentionSettings, Settings
 
 __all__ = [
@@ -20,9 +21,12 @@ __all__ = [
     "Settings",
     "flat",
     "inherited",
+    "key_file",
     "load",
     "loaded",
     "pools",
+    "resource_rules",
+    "secret_keys",
     "service_manager",
     "variable",
 ]

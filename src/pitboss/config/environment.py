@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 from pydantic_settings import EnvSettingsSource
 
-from pitboss.config.layers import POOLS, PREFIX, Layer, flat, variable
+from pitboss.config.layers import POOLS, PREFIX, RESOURCES, Layer, flat, variable
 from pitboss.config.settings import SingleSettings
 from pitboss.model.duration import Span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.pool_keys import KEYS, same_pool
+from pitboss.model.resource_keys import KEYS as RESOURCE_KEYS
 
 _POOL = re.compile(
     rf"{PREFIX}{POOLS}__(?P<pool>[a-z0-9]+(?:_[a-z0-9]+)*)__(?:env__(?P<env>\w+)|(?P<key>\w+))\Z", re.IGNORECASE
@@ -21,6 +22,7 @@ _POOL = re.compile(
 # A table has no single value that a variable could hold: its entries have variables of their own.
 _SINGLE_KEYS = tuple(key for key in KEYS if key != "env")
 _ALIKE = 0.8
+SECRET_KEYS = f"{PREFIX}SECRET_KEYS"
 
 
 class _PoolVariable(NamedTuple):
@@ -42,6 +44,11 @@ def working_folder() -> Path:
 def inherited() -> dict[str, str]:
     """All variables, to hand on to a child process."""
     return dict(os.environ)
+
+
+def secret_keys() -> tuple[str, ...]:
+    """The keys of secrets, newest first. Not a setting: what shows settings must not show these."""
+    return tuple(part.strip() for part in os.environ.get(SECRET_KEYS, "").split(",") if part.strip())
 
 
 class ServiceManager(NamedTuple):
@@ -86,9 +93,13 @@ def notes_on_variables(pools: Collection[str]) -> Iterator[str]:
     for name, value in sorted(os.environ.items()):
         if name in ours:
             yield from _note_on_pool(ours[name], pools)
-        elif name.startswith(PREFIX) and name not in known and value:
+        elif name.startswith(PREFIX) and name not in (*known, SECRET_KEYS) and value and not _is_resource(name):
             close = difflib.get_close_matches(name, known, n=1)
             yield f"{name} is not a setting and is ignored" + (f"; did you mean {close[0]}?" if close else "")
+
+
+def _is_resource(name: str) -> bool:
+    return name.startswith(variable(f"{RESOURCES}.")) and name.lower().rpartition("__")[2] in RESOURCE_KEYS
 
 
 def _note_on_pool(one: _PoolVariable, pools: Collection[str]) -> Iterator[str]:

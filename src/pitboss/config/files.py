@@ -54,7 +54,7 @@ def _anchored_app(target: str, folder: Path) -> str:
     return f"{folder / place}{colon}{name}" if is_path else target
 
 
-_ANCHORS = {"store": anchored_store, "app": _anchored_app, "logs": anchored_path}
+_ANCHORS = {"store": anchored_store, "app": _anchored_app, "logs": anchored_path, "secrets_file": anchored_path}
 
 
 def _as_file(path: Path, values: dict[str, Any], table: str) -> File:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 PREFIX = "PITBOSS_"
 POOLS = "pools"
+RESOURCES = "resources"
 
 
 class Layer(NamedTuple):

@@ -14,6 +14,7 @@ from pitboss.config.pools import pool_tables
 from pitboss.config.settings import DEFAULT_LOGS, DEFAULT_STORE, Settings
 from pitboss.model.errors import InvalidInput
 from pitboss.model.pool_keys import KEYS
+from pitboss.model.resource_keys import checked
 
 
 class Loaded(NamedTuple):
@@ -54,7 +55,7 @@ def loaded(given: Mapping[str, Any] | None = None, *, code_store: str | None = N
 def _anchor(layers: list[Layer], here: Path) -> None:
     """What is relative still, was written by somebody who stands here."""
     for layer in layers:
-        for key, anchored in (("store", anchored_store), ("logs", anchored_path)):
+        for key, anchored in (("store", anchored_store), ("logs", anchored_path), ("secrets_file", anchored_path)):
             if isinstance(layer.values.get(key), str):
                 layer.values[key] = anchored(layer.values[key], here)
 
@@ -63,6 +64,7 @@ def _checked(values: dict[str, Any], sources: Mapping[str, Layer]) -> Settings:
     def refuse(key: str, value: Any, error: InvalidInput) -> NoReturn:
         raise _refused_pool(key, value, error, sources[key].where(key)) from error
 
+    _check_resources(values, sources)
     tables = pool_tables({key: value for key, value in values.items() if is_pool_key(key)}, refuse)
     single = nested({key: value for key, value in values.items() if not is_pool_key(key)})
     try:
@@ -74,6 +76,17 @@ def _checked(values: dict[str, Any], sources: Mapping[str, Layer]) -> Settings:
         near = next((one for one in values if f"{key}.".startswith(f"{one}.") or one.startswith(f"{key}.")), key)
         key = near if key.startswith(near) else key
         raise _refused(key, values.get(key), fault, sources.get(near)) from error
+
+
+def _check_resources(values: Mapping[str, Any], sources: Mapping[str, Layer]) -> None:
+    """Here and not only with the rest: the whole table would be blamed for one key."""
+    for key, value in values.items():
+        match key.split("."):
+            case ["resources", _, name]:
+                try:
+                    checked(name, value)
+                except InvalidInput as error:
+                    raise _unusable(key, value, sources[key].where(key), error) from error
 
 
 def _refused(key: str, value: Any, fault: Any, layer: Layer | None) -> InvalidInput:

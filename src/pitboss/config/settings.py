@@ -1,6 +1,7 @@
 """What a process can be told from outside, setting by setting, with types and defaults."""
 
 import os
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
@@ -10,8 +11,9 @@ from pitboss.config.layers import PREFIX
 from pitboss.model.duration import Span, span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.pool import size
-from pitboss.model.pool_keys import MOST_CONCURRENCY, MOST_WORKERS, NO_LIMIT
+from pitboss.model.pool_keys import MOST_CONCURRENCY, MOST_WORKERS, NO_LIMIT, checked_pool_name
 from pitboss.model.queue import checked_name
+from pitboss.model.resource_keys import Said, checked_keys
 from pitboss.model.retention import Retention
 
 DEFAULT_STORE = "sqlite:///pitboss.db"
@@ -64,6 +66,18 @@ def _level(value: Any) -> str:
     return str(level)
 
 
+def _resources(value: Any) -> dict[str, dict[str, Said]]:
+    """Checked values by pool and key."""
+    tables = value if isinstance(value, Mapping) else {}
+    if not isinstance(value, Mapping) or not all(isinstance(keys, Mapping) for keys in tables.values()):
+        raise InvalidInput(
+            "this is not a table",
+            why="a resource pool is a table with keys of its own",
+            fix="write [resources.NAME], and its keys below",
+        )
+    return {checked_pool_name(name): checked_keys(keys) for name, keys in tables.items()}
+
+
 Names = Annotated[tuple[str, ...], BeforeValidator(_names), NoDecode]
 Whole = Annotated[int, BeforeValidator(_no_truth)]
 Duration = Annotated[Span, PlainValidator(_duration)]
@@ -107,6 +121,8 @@ class SingleSettings(BaseSettings):
     log_level: Annotated[str, PlainValidator(_level)] = "info"
     log_size: Size = size("200MB")
     log_age: Duration = span("14d")
+    secrets_file: str | None = Field(default=None, min_length=1)
+    resources: Annotated[dict[str, dict[str, Any]], BeforeValidator(_resources)] = {}
     retention: RetentionSettings = RetentionSettings()
 
     @classmethod

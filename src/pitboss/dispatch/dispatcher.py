@@ -7,6 +7,7 @@ from typing import Protocol
 
 from pitboss.dispatch.keeper import Keeper
 from pitboss.dispatch.settler import Settler, Told
+from pitboss.dispatch.settling import settling, unheard
 from pitboss.dispatch.share import Lane, Seat, Share
 from pitboss.engines.protocol import Clock, Engine, Ledger, Sessions, Settlement
 from pitboss.model.duration import SECOND, Span
@@ -15,6 +16,7 @@ from pitboss.model.filter import by
 from pitboss.model.ids import TaskId
 from pitboss.model.outcome import Cancelled, Crashed, Outcome, Released, Transition, decide, progressed
 from pitboss.model.policy import Policy
+from pitboss.model.resource import Report
 from pitboss.model.session import Claimed, ClaimRequest, Renewal, Session, SessionInfo
 from pitboss.model.states import State
 from pitboss.model.task import Claim, Token
@@ -26,7 +28,6 @@ _LONGEST_PAUSE = 2.0
 _PAGE = 1000
 # A call that was cut off may still be waiting for a lock in the store, and happen later.
 _LOOK_AFTER = (0.0, 2.0, 15.0, 60.0)
-_UNHEARD = Transition(state=State.PENDING, outcome="released", recorded=False)
 _NO_ROOM = Transition(
     state=State.SCHEDULED,
     outcome="released",
@@ -175,9 +176,10 @@ class Dispatcher:
         lane: str | None = None,
         ran: Span | None = None,
         told: Told | None = None,
+        report: Report | None = None,
     ) -> None:
-        """A worker says what came of a claim. `told` hears whether the store took it."""
-        self._settle(claim, outcome, worker=worker, ran=ran, told=told)
+        """A worker says what came of a claim, and for its resource. `told` hears whether the store took it."""
+        self._settle(claim, outcome, worker=worker, ran=ran, told=told, report=report)
         lane = lane or worker
         if lane in self._seats:
             share, seat = self._seats[lane]
@@ -202,8 +204,7 @@ class Dispatcher:
 
     def progress(self, claim: Claim, percent: int, note: str | None, told: Told | None = None) -> None:
         """A worker says how far a claim is."""
-        settlement = Settlement(id=claim.id, token=claim.token, transition=progressed(percent, note))
-        self._settler.add(settlement, told)
+        self._settler.add(settling(claim, progressed(percent, note)), told)
 
     def running(self) -> list[Claim]:
         """What runs in the lanes now."""
@@ -324,7 +325,7 @@ class Dispatcher:
             for task in page.tasks:
                 token = Token(number, task.claim)
                 if not self._knows(task.id, token):
-                    self._settler.add(Settlement(id=task.id, token=token, transition=_UNHEARD))
+                    self._settler.add(unheard(task, token))
             after = page.next
             if after is None:
                 return
@@ -342,7 +343,8 @@ class Dispatcher:
             for claim in claims:
                 self._settle(claim, Released())
         else:
-            share.accept(claims, self._time())
+            for claim in share.accept(claims, self._time()):
+                self._give_back(share, claim)
 
     def _until(self, claimed: Claimed) -> float:
         if claimed.next_due is None:
@@ -375,7 +377,7 @@ class Dispatcher:
         if share.admits is None or share.admits(claim):
             self._settle(claim, Released())
         else:
-            self._settler.add(Settlement(id=claim.id, token=claim.token, transition=_NO_ROOM, queue=claim.queue))
+            self._settler.add(settling(claim, _NO_ROOM))
 
     def _settle(
         self,
@@ -385,11 +387,10 @@ class Dispatcher:
         worker: str | None = None,
         ran: Span | None = None,
         told: Told | None = None,
+        report: Report | None = None,
     ) -> None:
         transition = decide(claim, outcome, self._policies(claim.handler), self._clock.now(), self._luck())
-        settlement = Settlement(
-            id=claim.id, token=claim.token, transition=transition, worker=worker, ran=ran, queue=claim.queue
-        )
+        settlement = settling(claim, transition, worker=worker, ran=ran, report=report)
         self._settler.add(settlement, told)
         if self.noted is not None:
             self.noted(claim, settlement)

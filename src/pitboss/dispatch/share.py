@@ -143,13 +143,26 @@ class Share:
         """A cheap guess at `wants`, for every finished task."""
         return len(self._buffer) * 2 <= self._target()
 
-    def accept(self, claims: Iterable[Claim], now: float) -> None:
+    def accept(self, claims: Iterable[Claim], now: float) -> list[Claim]:
+        """Take claims in. Those that hold a resource start at once; the ones that cannot are handed back."""
+        holding = []
         for claim in claims:
             if claim.alone:
                 self._alone.append(claim)
+            elif claim.leased is not None:
+                holding.append(claim)
             else:
                 self._buffer.append((claim, now))
         self.hand_out()
+        return [claim for claim in holding if not self._started(claim)]
+
+    def _started(self, claim: Claim) -> bool:
+        """Started, where the fewest run. What waits with a resource in its hand keeps it from everybody else."""
+        seat = max(self.seats.values(), key=lambda seat: (seat.room, -len(seat.running)), default=None)
+        if seat is None or not seat.room or (self.admits is not None and not self.admits(claim)):
+            return False
+        seat.start(claim)
+        return True
 
     def hand_out(self) -> None:
         """Start whatever can start."""

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 import msgspec
 
 from pitboss.engines.protocol import Control, Engine, Handlers, Ledger
-from pitboss.manager import batch_answers
+from pitboss.manager import batch_answers, resource_answers
 from pitboss.model.errors import PitbossError
 from pitboss.model.filter import Filter
 from pitboss.model.queue import HandlerInfo
@@ -20,6 +20,7 @@ _ARGUMENTS: dict[str, Any] = {
     "handlers": tuple[()],
     "find": tuple[Filter, int, str | None, bool],
     **batch_answers.ARGUMENTS,
+    **resource_answers.ARGUMENTS,
 }
 
 
@@ -40,6 +41,8 @@ async def answer(store: Store, ask: AskMessage) -> AnswerMessage:
 
 async def _done(store: Store, ask: AskMessage) -> Any:
     arguments: Any = msgspec.msgpack.decode(ask.arguments, type=_ARGUMENTS[ask.verb])
+    if ask.verb in resource_answers.ARGUMENTS:
+        return await resource_answers.done(store, ask.verb, arguments)
     if ask.verb in batch_answers.ARGUMENTS:
         return await batch_answers.done(store, ask.verb, arguments)
     match ask.verb:

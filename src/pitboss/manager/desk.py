@@ -11,6 +11,7 @@ from pitboss.manager.process import WorkerProcess
 from pitboss.model.duration import Span
 from pitboss.model.outcome import Crashed, Outcome
 from pitboss.model.pool import PoolSpec
+from pitboss.model.resource import Report
 from pitboss.model.task import Claim, TaskError
 from pitboss.worker.frames import AskMessage, ErrorMessage, ProgressMessage, ResultMessage, ToManager
 
@@ -57,22 +58,24 @@ class Desk:
         fate = worker.fate or Crashed(alone=alone, error=error)
         return [claim for dispatcher in self._all() for claim in dispatcher.remove_lane(worker.id, fate)]
 
-    def finish(self, worker: WorkerProcess, claim: Claim, outcome: Outcome, ran: Span) -> None:
+    def finish(
+        self, worker: WorkerProcess, claim: Claim, outcome: Outcome, ran: Span, report: Report | None = None
+    ) -> None:
         self.finished += 1
         dispatcher = self._of(claim)
         if dispatcher is not None:
-            dispatcher.finish(claim, outcome, worker=worker.name, lane=worker.id, ran=ran)
+            dispatcher.finish(claim, outcome, worker=worker.name, lane=worker.id, ran=ran, report=report)
 
     def hear(self, worker: WorkerProcess, message: ToManager) -> None:
         match message:
-            case ResultMessage(task, number, ran, outcome):
+            case ResultMessage(task, number, ran, outcome, report):
                 claim = worker.ended_task((task, number), well=True, ran=ran)
                 if claim is not None:
-                    self.finish(worker, claim, outcome, ran)
-            case ErrorMessage(task, number, ran, outcome):
+                    self.finish(worker, claim, outcome, ran, report)
+            case ErrorMessage(task, number, ran, outcome, report):
                 claim = worker.ended_task((task, number), well=False, ran=ran)
                 if claim is not None:
-                    self.finish(worker, claim, outcome, ran)
+                    self.finish(worker, claim, outcome, ran, report)
             case ProgressMessage(task, number, percent, note):
                 claim = worker.claims.get((task, number))
                 dispatcher = self._of(claim) if claim is not None else None

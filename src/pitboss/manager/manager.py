@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from pitboss.client.resource_desk import resources_of
 from pitboss.dispatch.dispatcher import Dispatcher, Noted
 from pitboss.engines.protocol import (
     Clock,
@@ -37,6 +38,7 @@ from pitboss.model.events import AnyEvent
 from pitboss.model.outcome import TimedOut
 from pitboss.model.policy import Policy
 from pitboss.model.pool import PoolSpec
+from pitboss.model.resource import PoolRules
 from pitboss.model.retention import Retention
 from pitboss.model.session import DEFAULT_TTL, Lead
 from pitboss.model.task import Claim, TaskError
@@ -70,6 +72,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     retention: Retention = Retention()
     host_memory: int | None = None
     logs: LogSettings | None = None
+    resources: tuple[tuple[str, PoolRules], ...] = ()
+    secrets_file: str | None = None
 
 
 class Manager:
@@ -129,7 +133,7 @@ class Manager:
         return logs
 
     async def _run(self) -> None:
-        await self._engine.register(self._description.handlers)
+        await self._register(self._plan, self._description)
         await self._take_over()
         await self._orders.read()
         term = self._leadership.term
@@ -175,7 +179,7 @@ class Manager:
 
         Returns when that is done, or when the new workers turned out not to start and the old ones go on.
         """
-        await self._engine.register(description.handlers)
+        await self._register(plan, description)
         self._policies = _policies(description)
         self._plan, self._description = plan, description
         self._staff.change(plan)
@@ -184,6 +188,14 @@ class Manager:
         if self._known != set(self._policies) and await self._staff.changed():
             # Only a new session can tell the store that other handlers are known here.
             self._switch.set()
+
+    async def _register(self, plan: Plan, description: Description) -> None:
+        """Pools first: a task whose queue is bound to one must find its rules."""
+        if plan.resources:
+            resources = resources_of(self._engine)
+            for name, rules in plan.resources:
+                await resources.declare_pool(name, rules)
+        await self._engine.register(description.handlers)
 
     def _change_hub(self) -> None:
         """Hooks are code too."""
@@ -420,6 +432,7 @@ class Manager:
             manager=host.identity((), 0).pid,
             pool=pool.name,
             logs=self._plan.logs,
+            secrets_file=self._plan.secrets_file,
         )
 
 

@@ -6,15 +6,17 @@ from typing import Protocol
 
 import msgspec
 
-from pitboss.engines.protocol import Clock, Ledger, Queues, Sessions
+from pitboss.engines.protocol import Clock, Ledger, Queues, Resources, Sessions
 from pitboss.manager.crew import Crew
 from pitboss.manager.staff import Staff
 from pitboss.manager.vitals import cores, host_memory_free
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.errors import PitbossError
+from pitboss.model.feeding import feed, flow
 from pitboss.model.filter import by
 from pitboss.model.pool import PoolSpec
 from pitboss.model.queue import Queue
+from pitboss.model.resource import ResourcePool
 from pitboss.model.scaling import Arrivals, PoolLoad, ScalingState, decide
 from pitboss.model.session import Session
 from pitboss.model.snapshot import read
@@ -51,11 +53,13 @@ class Scaler:
 
     async def look(self, crews: Iterable[Crew]) -> None:
         queues = await self._engine.queues()
+        pools = await self._resource_pools(queues)
         sessions = alive(await self._engine.sessions(), self._clock.now())
         for crew in crews:
             known = self._known.setdefault(crew.spec.name, _Known())
             now = self._clock.now()
             load = await self._load(crew, known, _served(queues, crew.spec), sessions, now)
+            load = _with_resources(load, [queue for queue in _served(queues, crew.spec) if not queue.paused], pools)
             # What an operator or the configuration has changed meanwhile is where the next decision begins.
             state = msgspec.structs.replace(known.state, size=crew.size)
             decision = decide(load, crew.spec, state, now)
@@ -87,6 +91,11 @@ class Scaler:
             free_memory=host_memory_free(),
             worker_memory=max((worker.memory for worker in ready), default=0) or None,
         )
+
+    async def _resource_pools(self, queues: Iterable[Queue]) -> dict[str, ResourcePool]:
+        if not any(queue.resources for queue in queues) or not isinstance(self._engine, Resources):
+            return {}
+        return {pool.name: pool for pool in await self._engine.resource_pools()}
 
     async def _oldest(self, queues: list[Queue], now: Moment) -> Span:
         names = [queue.name for queue in queues if queue.counts.get(State.PENDING, 0)]
@@ -130,6 +139,22 @@ def _served(queues: Iterable[Queue], spec: PoolSpec) -> list[Queue]:
 def _runs(session: Session, pool: str) -> bool:
     told = read(session.snapshot)
     return told is not None and any(one.name == pool for one in told.pools)
+
+
+def _with_resources(load: PoolLoad, queues: list[Queue], pools: dict[str, ResourcePool]) -> PoolLoad:
+    """The load as resources limit it. Nobody knows the limit if a queue that has work needs none."""
+    busy = [queue for queue in queues if queue.counts.get(State.PENDING, 0) or queue.counts.get(State.RUNNING, 0)]
+    names = {queue.resources for queue in busy}
+    asked = [pools[name] for name in names if name in pools]
+    if not asked or len(asked) < len(names):
+        return load
+    feeds, rates = [feed(pool) for pool in asked], [flow(pool) for pool in asked]
+    most = None if None in feeds else sum(one or 0 for one in feeds)
+    rate = load.rate
+    if None not in rates:
+        total = sum(one or 0.0 for one in rates)
+        rate = total if rate is None else min(rate, total)
+    return msgspec.structs.replace(load, feed=most, rate=rate)
 
 
 def _ceiling(queues: list[Queue]) -> float | None:

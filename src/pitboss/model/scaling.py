@@ -35,6 +35,8 @@ class PoolLoad(msgspec.Struct, frozen=True, kw_only=True):
     Of this manager: `running` tasks; `ready` workers, with `free` slots that could start a task at once (a worker that
     pauses between tasks, or has one that runs alone, has none). `mean` and `p90` are how long a task takes;
     `worker_memory` is what a worker needs, `free_memory` what the host can still give.
+
+    `feed` is how many tasks can hold a resource at a time, on all managers together, if all that wait need one.
     """
 
     pending: int = 0
@@ -42,6 +44,7 @@ class PoolLoad(msgspec.Struct, frozen=True, kw_only=True):
     oldest_wait: Span = 0
     arrivals: float = 0.0
     rate: float | None = None
+    feed: int | None = None
     managers: int = 1
     rank: int = 0
     running: int = 0
@@ -156,11 +159,13 @@ def _share(workers: int, load: PoolLoad) -> int:
 
 
 def _fed(load: PoolLoad, spec: PoolSpec, called: int) -> int:
-    """How many of the workers that are called for can be kept busy under the rate limits of the queues.
+    """How many of the workers that are called for can be kept busy under the rate limits and with the resources.
 
     Tasks do not take turns: without a reserve of the square root, the slots are now too many and now too few, and
     part of the rate goes unused. One worker works, even if it waits most of the time.
     """
+    if load.feed is not None:
+        called = min(called, max(1, _share(ceil(load.feed / spec.concurrency), load)))
     if load.rate is None or load.mean is None:
         return called
     slots = load.rate * _slot_time(load.mean, spec) / SECOND
@@ -201,7 +206,7 @@ def _noted(load: PoolLoad, spec: PoolSpec, state: ScalingState, most: int, now: 
     """The state with what the load says about time: since when tasks are late, since when there is nothing to do."""
     overdue, spare = _overdue(load, spec), _spare(load, spec)
     # A rate that is known explains it, and is over as soon as somebody lifts it.
-    hindered = _since(state.hindered_since, overdue and spare and load.rate is None, now)
+    hindered = _since(state.hindered_since, overdue and spare and load.rate is None and load.feed is None, now)
     idle = not (load.pending or load.coming or load.running)
     return msgspec.structs.replace(
         state,
@@ -261,7 +266,8 @@ def _lowered(
     state = _watched(state, needed, now)
     since = now if state.below_since is None else state.below_since
     size = _enough(state, needed, now)
-    would = f"the rate feeds {state.peak}" if throttled else f"{state.peak} would do"
+    limit = "the rate feeds" if load.feed is None else "its resources feed"
+    would = f"{limit} {state.peak}" if throttled else f"{state.peak} would do"
     why = f"kept at {state.size} of {spec.max_workers}: {would}, for {_spoken(now - since)} so far"
     if needed == 0 or now - since >= COOL_DOWN:
         if state.size - size < state.size * WORTH:
@@ -313,7 +319,8 @@ def _turned(state: ScalingState, size: int, direction: int, needed: int, now: Mo
 
 def _steady(load: PoolLoad, spec: PoolSpec, size: int, called: int, fed: int) -> str:
     if fed < called and fed <= size:
-        return f"held at {size}: the rate of its queues feeds no more"
+        limit = "the rate of its queues feeds" if load.feed is None else "its resources feed"
+        return f"held at {size}: {limit} no more"
     if called > size and size < spec.max_workers:
         return f"held at {size}: {load.cores} cores carry no more workers of {spec.cpu:g}"
     return f"{_work(load)}: {size} of {spec.max_workers} workers"

@@ -11,12 +11,14 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
-from pitboss.engines.protocol import Control, Engine, Handlers, Ledger, Sessions, Settlement
+from pitboss.dispatch.settling import settling
+from pitboss.engines.protocol import Control, Engine, Handlers, Leases, Ledger, Resources, Sessions, Settlement
 from pitboss.model.canonical import from_json, to_json
 from pitboss.model.filter import EVERYTHING, Filter, by, parsed
 from pitboss.model.outcome import decide, progressed
+from pitboss.model.resource import Shortage
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
-from pitboss.model.task import Claim, NewTask, Placed, Task
+from pitboss.model.task import Claim, NewTask, Placed, Task, Token
 from pitboss.testing.clock import FakeClock
 from pitboss.worker.runner import Runnable, Runner
 
@@ -26,7 +28,7 @@ _GROUP = 100
 _LIMIT = 60.0
 
 
-class Store(Engine, Sessions, Ledger, Control, Handlers, Protocol):
+class Store(Engine, Sessions, Ledger, Control, Handlers, Resources, Leases, Protocol):
     """What a sandbox needs of the store."""
 
 
@@ -34,6 +36,8 @@ class TestedApp(Protocol):
     """What a sandbox needs of an app."""
 
     handlers: Any
+    resource_pools: Any
+    redactor: Any
 
     def use(self, store: Any, *, clock: Any = None) -> Any: ...
 
@@ -49,8 +53,9 @@ class Sandbox:
         self.clock = clock
         self._app, self._inline = app, inline
         self.store: Store = app.use("memory://", clock=clock)
-        self._runner = Runner(app.handlers, report=self._progressed)
+        self._runner = Runner(app.handlers, report=self._progressed, hidden=app.redactor.hidden)
         self._reports: list[Settlement] = []
+        self._wait_in_its_own_time()
         if inline:
             self._run_what_is_put()
 
@@ -116,16 +121,18 @@ class Sandbox:
 
     async def _open(self) -> int:
         """A session for this drain: the test may have moved the clock past the last one's end."""
+        for pool in self._app.resource_pools.values():
+            await self.store.declare_pool(pool.name, pool.declared.rules)
         await self.store.register([handler.describe() for handler in self._app.handlers.values()])
         session = await self.store.open_session(SessionInfo(host="sandbox", handlers=tuple(self._app.handlers)))
         return session.number
 
     async def _settle(self, claim: Claim) -> None:
-        outcome = await self._runner.run(claim)
+        outcome, report = await self._runner.run(claim)
         reports, self._reports = self._reports, []
         policy = self._app.handlers[claim.handler].policy
         transition = decide(claim, outcome, policy, self.clock.now(), 0.5)
-        await self.store.settle([*reports, Settlement(id=claim.id, token=claim.token, transition=transition)])
+        await self.store.settle([*reports, settling(claim, transition, report=report)])
 
     def _progressed(self, claim: Claim, percent: int, note: str | None) -> None:
         self._reports.append(Settlement(id=claim.id, token=claim.token, transition=progressed(percent, note)))
@@ -139,6 +146,19 @@ class Sandbox:
             return placed
 
         self.store.put = put_and_run  # type: ignore[method-assign]
+
+    def _wait_in_its_own_time(self) -> None:
+        """A further use of a resource waits for its limits: here, by moving the clock."""
+        use = self.store.use
+
+        async def use_when_it_may(holder: Token | str, task: str | None = None) -> int | Shortage:
+            answer = await use(holder, task)
+            while isinstance(answer, Shortage) and answer.until is not None:
+                self.clock.advance_to(answer.until)
+                answer = await use(holder, task)
+            return answer
+
+        self.store.use = use_when_it_may  # type: ignore[method-assign]
 
     def _matching(self, task: "Runnable | str", params: Mapping[str, Any]) -> list[Task]:
         wanted = from_json(to_json(params)).items()

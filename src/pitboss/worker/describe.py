@@ -8,6 +8,7 @@ import msgspec
 from pitboss.model.errors import PitbossError
 from pitboss.model.pool_keys import DeclaredPool
 from pitboss.model.queue import HandlerInfo
+from pitboss.model.resource_keys import DeclaredResources
 from pitboss.worker.loading import load_app
 
 
@@ -17,6 +18,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     handlers: list[HandlerInfo] = []
     hooks: list[str] = []
     pools: list[DeclaredPool] = []
+    resources: list[DeclaredResources] = []
     store: str | None = None
     error: str | None = None
     traceback: str | None = None
@@ -28,7 +30,10 @@ def described(target: str) -> Description:
         app = load_app(target)
         app.hooks.check(app.handlers)
         pools = list(app.pools.values())
-        return Description(handlers=app.describe(), hooks=app.hooks.kinds(), pools=pools, store=app.store_url)
+        resources = [pool.declared for pool in app.resource_pools.values()]
+        return Description(
+            handlers=app.describe(), hooks=app.hooks.kinds(), pools=pools, resources=resources, store=app.store_url
+        )
     except PitbossError as error:
         return Description(error=str(error))
     except BaseException as error:  # the user's module may raise anything, SystemExit included

@@ -13,6 +13,7 @@ import msgspec
 from pitboss.model.duration import Span
 from pitboss.model.ids import TaskId
 from pitboss.model.outcome import Outcome
+from pitboss.model.resource import Report
 from pitboss.model.task import Claim
 
 VERSION = 1
@@ -64,12 +65,13 @@ class BrokenMessage(msgspec.Struct, frozen=True, array_like=True, tag="broken"):
 
 
 class ResultMessage(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="result"):
-    """A task completed."""
+    """A task completed. `report` is what it came to for the resource that it held."""
 
     id: TaskId
     claim: int
     ran: Span
     outcome: Outcome
+    report: Report | None = None
 
 
 class ErrorMessage(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="error"):
@@ -79,6 +81,7 @@ class ErrorMessage(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="
     claim: int
     ran: Span
     outcome: Outcome
+    report: Report | None = None
 
 
 class ProgressMessage(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="progress"):

@@ -65,6 +65,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     manager: int
     pool: str = "default"
     logs: LogSettings | None = None
+    secrets_file: str | None = None
 
 
 class Worker:
@@ -79,6 +80,7 @@ class Worker:
             report=self._report,
             prepare=self._prepare,
             abandon=self._abandoned,
+            hidden=app.redactor.hidden,
         )
         self._running: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._claims: dict[tuple[str, int], Claim] = {}
@@ -161,7 +163,7 @@ class Worker:
 
     async def _work(self, claim: Claim, key: tuple[str, int]) -> None:
         began = self._loop.time()
-        outcome = await self._runner.run(claim)
+        outcome, report = await self._runner.run(claim)
         ran = round((self._loop.time() - began) * SECOND)
         if self._running.pop(key, None) is None:
             self._runner.stuck -= 1
@@ -169,7 +171,7 @@ class Worker:
         kind = ResultMessage if type(outcome) is Completed else ErrorMessage
         if isinstance(outcome, Failed | TimedOut):
             self._log_failure(claim, outcome.error)
-        self._ended(claim, key, kind(claim.id, claim.token.claim, ran, outcome))
+        self._ended(claim, key, kind(claim.id, claim.token.claim, ran, outcome, report))
 
     def _ended(self, claim: Claim, key: tuple[str, int], message: ToManager) -> None:
         self._channel.say(message)
@@ -240,9 +242,11 @@ def main() -> None:
     faulthandler.register(STACK_SIGNAL, file=int(sys.argv[3]), all_threads=True)
     die_with_parent(spec.manager, end)
     app = _loaded(spec.target, end)
+    app.secrets_file = spec.secrets_file
     logs = None
     if spec.logs is not None:
-        logs = set_up_worker(spec.logs, pool=spec.pool, worker=spec.name, current=_current_claim)
+        hidden = app.redactor.hidden_bytes
+        logs = set_up_worker(spec.logs, pool=spec.pool, worker=spec.name, current=_current_claim, hidden=hidden)
     uvloop.run(_serve(spec, app, end, logs))
 
 

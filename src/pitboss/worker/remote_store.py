@@ -9,12 +9,13 @@ import msgspec
 from pitboss.engines.protocol import Page
 from pitboss.model import errors
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
-from pitboss.model.errors import InvalidInput, PitbossError, StoreUnavailable
+from pitboss.model.errors import InvalidInput, PitbossError, StaleLease, StoreUnavailable
 from pitboss.model.filter import Filter
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import Changed, HandlerInfo
 from pitboss.model.task import NewTask, Placed, Task
 from pitboss.worker.frames import MAX_FRAME, AnswerMessage, AskMessage
+from pitboss.worker.remote_resources import ManagedResources
 
 T = TypeVar("T")
 # Other messages may go out in the same frame, and one that is too long would cut the worker off.
@@ -22,7 +23,7 @@ _LARGEST = MAX_FRAME // 2
 _NOTHING = msgspec.msgpack.encode(None)
 
 
-class ManagedStore:
+class ManagedStore(ManagedResources):
     """What the client needs of a store, by asking the manager. Callable from any loop of the process."""
 
     name = "manager"
@@ -76,6 +77,9 @@ class ManagedStore:
     async def change_lane(self, name: str, max_running: int) -> Lane:
         return await self._ask("change_lane", (name, max_running), Lane)
 
+    async def ask_manager(self, verb: str, arguments: tuple[Any, ...], kind: type[T]) -> T:
+        return await self._ask(verb, arguments, kind)
+
     def hear(self, answer: AnswerMessage) -> None:
         future = self._asked.pop(answer.number, None)
         if future is not None and not future.done():
@@ -116,6 +120,8 @@ def _error(code: str, what: str, why: str, fix: str) -> PitbossError:
     for kind in (errors.InvalidInput, errors.NotFound, errors.Unsupported, errors.SchemaMismatch, StoreUnavailable):
         if kind.code == code:
             return kind(what, why=why, fix=fix)
+    if code == StaleLease.code:
+        return StaleLease(what.split()[1])
     error = PitbossError(what, why=why, fix=fix)
     error.code = code
     return error

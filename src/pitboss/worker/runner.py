@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pitboss.client.context import Context
 from pitboss.client.state import Wanted
@@ -18,10 +18,13 @@ from pitboss.model.errors import InvalidInput
 from pitboss.model.fingerprint import fingerprint
 from pitboss.model.outcome import Cancelled, Completed, Failed, Outcome, Released, Retry, Snooze, TimedOut
 from pitboss.model.policy import Policy
-from pitboss.model.signals import Cancel, Fail, Signal
+from pitboss.model.resource import Report
+from pitboss.model.signals import Cancel, Fail, RateLimited, Signal
 from pitboss.model.signals import Retry as RetrySignal
 from pitboss.model.signals import Snooze as SnoozeSignal
 from pitboss.model.task import Claim, NewTask, TaskError
+from pitboss.worker.hiding import hidden_in
+from pitboss.worker.lending import Lent, judged, lent
 from pitboss.worker.states import States
 
 GRACE_SECONDS = 2.0
@@ -52,11 +55,19 @@ class Runnable(Protocol):
     def params(self) -> Arguments: ...
 
 
+class Ran(NamedTuple):
+    """What came of a claim, and what that says about the resource that it held."""
+
+    outcome: Outcome
+    report: Report | None = None
+
+
 class Runner:
     """Runs claims of known handlers. A sync function runs in the executor, never on the loop.
 
     A coroutine that does not yield to its cancellation is abandoned: `abandon` hears what is to be told of it, and
-    what it comes to later means nothing. Abandoned tasks and threads that do not return are `stuck`.
+    what it comes to later means nothing. Abandoned tasks and threads that do not return are `stuck`. `hidden` takes
+    the secrets that were opened here out of what is told.
     """
 
     def __init__(
@@ -67,30 +78,31 @@ class Runner:
         report: Callable[[Claim, int, str | None], None] | None = None,
         prepare: Prepare | None = None,
         abandon: Abandon | None = None,
+        hidden: Callable[[str], str] | None = None,
     ) -> None:
-        self._handlers, self._executor = handlers, executor
+        self._handlers, self._executor, self._hidden = handlers, executor, hidden
         self._report, self._prepare, self._abandon = report, prepare, abandon
         self._states = States()
         self.stuck = 0
         self._contexts: dict[tuple[str, int], tuple[Context, asyncio.Task[Any] | None]] = {}
 
-    async def run(self, claim: Claim) -> Outcome:
+    async def run(self, claim: Claim) -> Ran:
         """What came of it. Never raises, whatever the handler does."""
         handler = self._handlers.get(claim.handler)
         if handler is None:
-            return Released()
+            return Ran(Released())
         context = Context(claim, report=self._reporter(claim), prepare=self._prepare)
         self._contexts[claim.id, claim.token.claim] = context, asyncio.current_task()
+        held: Lent | None = None
         try:
             arguments = handler.params.unpack(claim.params)
-            value = await self._within_time(claim, handler, self._call(handler, arguments, context))
-            return Completed(handler.params.pack_result(value), context.follow_ups())
-        except TimeoutError as error:
-            return _timed_out(claim, error) if isinstance(error, _OutOfTime) else _failed(claim, error)
-        except asyncio.CancelledError:
-            return Cancelled("cancelled") if context.cancelled else Released(started=True)
+            held = lent(claim, handler.params.injected)
+            value = await self._within_time(claim, handler, self._call(handler, arguments, context, held))
+            done = Completed(handler.params.pack_result(value), context.follow_ups())
+            return Ran(*judged(held, done, None))
         except BaseException as error:  # whatever it is, the task must hear of it, and the worker must live
-            return _raised(claim, error)
+            outcome, report = judged(held, _outcome(claim, context, error), error)
+            return Ran(hidden_in(outcome, self._hidden) if self._hidden else outcome, report)
         finally:
             del self._contexts[claim.id, claim.token.claim]
 
@@ -109,16 +121,20 @@ class Runner:
         """Close the states that live in this worker."""
         await self._states.close()
 
-    async def _call(self, handler: Runnable, arguments: dict[str, Any], context: Context) -> Any:
+    async def _call(self, handler: Runnable, arguments: dict[str, Any], context: Context, held: Lent | None) -> Any:
         injected = handler.params.injected
         if not injected:
             return await self._execute(handler, arguments, context)
         wanted = {name: kind for name, kind in injected.items() if isinstance(kind, Wanted)}
         # Opening a state is part of the task too: what is logged then should say so.
         with context.running():
+            if held is not None:
+                await held.prepare()
             async with self._states.lent(wanted) as states:
-                contexts = dict.fromkeys(injected.keys() - wanted.keys(), context)
-                return await self._execute(handler, {**arguments, **contexts, **states}, context)
+                given = dict.fromkeys(injected.keys() - wanted.keys(), context) | states
+                if held is not None:
+                    given[held.parameter] = held.lease
+                return await self._execute(handler, {**arguments, **given}, context)
 
     async def _execute(self, handler: Runnable, arguments: dict[str, Any], context: Context) -> Any:
         with context.running():
@@ -168,8 +184,19 @@ class Runner:
             self._abandon(claim, outcome())
 
     def _reporter(self, claim: Claim) -> Callable[[int, str | None], None] | None:
-        report = self._report
-        return None if report is None else lambda percent, note: report(claim, percent, note)
+        report, hidden = self._report, self._hidden
+        if report is None or hidden is None:
+            return None if report is None else lambda percent, note: report(claim, percent, note)
+        return lambda percent, note: report(claim, percent, hidden(note) if note else note)
+
+
+def _outcome(claim: Claim, context: Context, error: BaseException) -> Outcome:
+    match error:
+        case _OutOfTime():
+            return _timed_out(claim, error)
+        case asyncio.CancelledError():
+            return Cancelled("cancelled") if context.cancelled else Released(started=True)
+    return _raised(claim, error)
 
 
 class _OutOfTime(TimeoutError):
@@ -197,6 +224,10 @@ def _raised(claim: Claim, error: BaseException) -> Outcome:
             return Cancelled(error.reason)
         case Fail():
             return Failed(described(claim, error, category=error.category, retryable=False))
+        case RateLimited() if claim.leased is None:
+            # Nothing can be handed on; but the far side's wish for a pause is known.
+            told = described(claim, error, category="rate_limited")
+            return Retry(None, told) if error.retry_after is None else Snooze(error.retry_after, error.reason)
         case InvalidInput():
             # The stored arguments do not fit the function, or its result is no JSON: no repetition changes that.
             return Failed(described(claim, error, category="invalid", retryable=False))

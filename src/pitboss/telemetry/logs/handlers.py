@@ -64,7 +64,7 @@ class ToConsole(logging.Handler):
             fields = self._lines.fields(record)
             text = as_text(fields, time.strftime("%H:%M:%S", time.localtime(record.created)))
             trace = str(fields.get("exception", "")).rpartition("\n")[2]
-            _to_stderr(_one_line(f"{text}  {trace}".rstrip()))
+            _to_stderr(self._lines.shown(_one_line(f"{text}  {trace}".rstrip())))
         except Exception:
             self.handleError(record)
 

@@ -25,6 +25,7 @@ _OF_WORKERS = _ALWAYS | {"pool", "worker", "pid", "task_id", "handler", "queue",
 _OF_MANAGERS = _ALWAYS | {"manager_pid"}
 
 Current = Callable[[], Claim | None]
+Hidden = Callable[[bytes], bytes]
 
 
 class Said:
@@ -46,11 +47,18 @@ class LineMaker:
     A manager speaks of the processes of others, so that its own goes by another name than `pid`.
     """
 
-    def __init__(self, who: Mapping[str, str], current: Current, *, pid: str = "pid") -> None:
-        self._who, self._current, self._pid = dict(who), current, pid
+    def __init__(
+        self, who: Mapping[str, str], current: Current, *, pid: str = "pid", hidden: Hidden | None = None
+    ) -> None:
+        self._who, self._current, self._pid, self._hidden = dict(who), current, pid, hidden
 
     def line(self, record: logging.LogRecord) -> bytes:
-        return encoded(self.fields(record))
+        line = encoded(self.fields(record))
+        return line if self._hidden is None else self._hidden(line)
+
+    def shown(self, text: str) -> str:
+        """A text for a person, without what must not be seen."""
+        return text if self._hidden is None else self._hidden(text.encode("utf-8", "replace")).decode()
 
     def fields(self, record: logging.LogRecord) -> dict[str, Any]:
         event, facts = _told(record)

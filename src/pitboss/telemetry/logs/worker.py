@@ -8,16 +8,18 @@ from pathlib import Path
 
 from pitboss.telemetry.logs.files import Appender, worker_file
 from pitboss.telemetry.logs.handlers import ToConsole, ToFile, is_foreign
-from pitboss.telemetry.logs.lines import Current, LineMaker
+from pitboss.telemetry.logs.lines import Current, Hidden, LineMaker
 from pitboss.telemetry.logs.settings import LogSettings, level_number
 
 
 class WorkerLogs:
     """Our two handlers, and the loggers that have them."""
 
-    def __init__(self, settings: LogSettings, *, pool: str, worker: str, current: Current) -> None:
+    def __init__(
+        self, settings: LogSettings, *, pool: str, worker: str, current: Current, hidden: Hidden | None = None
+    ) -> None:
         self._level = level_number(settings.level)
-        lines = LineMaker({"pool": pool, "worker": worker}, current)
+        lines = LineMaker({"pool": pool, "worker": worker}, current, hidden=hidden)
         self._file = ToFile(appender(settings, worker_file(Path(settings.folder), worker)), lines, self._level)
         self._console = ToConsole(lines)
 
@@ -53,12 +55,15 @@ class WorkerLogs:
         self._file.close()
 
 
-def set_up_worker(settings: LogSettings, *, pool: str, worker: str, current: Current) -> WorkerLogs:
+def set_up_worker(
+    settings: LogSettings, *, pool: str, worker: str, current: Current, hidden: Hidden | None = None
+) -> WorkerLogs:
     """Everything that this process logs goes to the worker's file from here on.
 
-    `current` answers with the claim of the task that runs in the calling thread or coroutine.
+    `current` answers with the claim of the task that runs in the calling thread or coroutine; `hidden` takes secrets out
+    of a finished line.
     """
-    logs = WorkerLogs(settings, pool=pool, worker=worker, current=current)
+    logs = WorkerLogs(settings, pool=pool, worker=worker, current=current, hidden=hidden)
     logs.begin()
     return logs
 

@@ -1,0 +1,99 @@
+"""The resource that a task holds while it runs: handed to its handler, made ready, and judged by what came of it."""
+
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from pitboss.client.lease import Asked, Lease
+from pitboss.client.member_sessions import NotPrepared
+from pitboss.model.blame import CATEGORIES
+from pitboss.model.errors import InvalidInput
+from pitboss.model.outcome import Cancelled, Failed, Outcome, Released, Retry, Rotated, Snooze
+from pitboss.model.resource import Leased, Report, ResourceOutcome
+from pitboss.model.task import Claim, Token
+
+# The handler chose what comes next; only what it said on the lease counts.
+_CHOSEN = (Retry, Snooze, Cancelled)
+_RATE_LIMITED = CATEGORIES[ResourceOutcome.RATE_LIMITED]
+_RESOURCE = CATEGORIES[ResourceOutcome.RESOURCE_ERROR]
+
+
+class Sessions(Protocol):
+    """How members are made ready."""
+
+    def wanted(self, lease: Lease) -> bool: ...
+
+    async def prepare(self, lease: Lease) -> None: ...
+
+    def fault(self, lease: Lease, error: BaseException) -> Report | None: ...
+
+
+class Pool(Protocol):
+    """A declared pool, as a worker needs it."""
+
+    sessions: Sessions
+
+    def lent(self, leased: Leased, holder: Token, task: str) -> Lease: ...
+
+    def report_on(self, lease: Lease, error: BaseException | None) -> Report | None: ...
+
+
+class Lent(NamedTuple):
+    """A lease on its way into a handler's parameter."""
+
+    parameter: str
+    pool: Pool
+    lease: Lease
+
+    async def prepare(self) -> None:
+        if self.pool.sessions.wanted(self.lease):
+            await self.pool.sessions.prepare(self.lease)
+
+
+def lent(claim: Claim, injected: dict[str, Any]) -> Lent | None:
+    """The lease of the claim, for the parameter that asks for it; None if no parameter does."""
+    for name, kind in injected.items():
+        if isinstance(kind, Asked):
+            pool: Any = kind.source
+            if claim.leased is None:
+                raise _without(pool.name, claim.queue)
+            return Lent(name, pool, pool.lent(claim.leased, claim.token, claim.id))
+    return None
+
+
+def judged(held: Lent | None, outcome: Outcome, error: BaseException | None) -> tuple[Outcome, Report | None]:
+    """The outcome as the resource's part in it makes it, and what is told about the resource."""
+    if held is None or isinstance(outcome, Released):
+        return outcome, None
+    if isinstance(error, NotPrepared):
+        report = held.pool.sessions.fault(held.lease, error)
+        return _blamed(outcome, _RESOURCE if report is None else CATEGORIES[report.outcome], rotates=True), report
+    if isinstance(outcome, _CHOSEN):
+        return outcome, held.pool.report_on(held.lease, None) if held.lease.verdict is not None else None
+    report = _report(held, error)
+    category = None if report is None else CATEGORIES.get(report.outcome)
+    return (outcome if category is None else _blamed(outcome, category)), report
+
+
+def _report(held: Lent, error: BaseException | None) -> Report | None:
+    try:
+        return held.pool.report_on(held.lease, error)
+    except Exception:
+        # A judge that breaks must not change what became of the task.
+        return Report(outcome=ResourceOutcome.TASK_ERROR)
+
+
+def _blamed(outcome: Outcome, category: str, *, rotates: bool = False) -> Outcome:
+    """A failure that was the resource's: tried again, and handed on at no cost if the task has no part in it."""
+    if not isinstance(outcome, Failed):
+        return outcome
+    error = msgspec.structs.replace(outcome.error, category=category, retryable=True)
+    return Rotated(error) if rotates or category == _RATE_LIMITED else Failed(error)
+
+
+def _without(pool: str, queue: str) -> InvalidInput:
+    return InvalidInput(
+        f"this task came without a member of {pool}",
+        why=f'it was put on queue "{queue}", which is not bound to that pool',
+        fix="enqueue it without queue=, and run the manager with the code that declares the lease",
+    )
