@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from pitboss.engines.memory import MemoryEngine, book
+from pitboss.model.batch import NewBatch, Pause
 from pitboss.model.filter import by
 from pitboss.model.outcome import Cancelled, Completed, Failed, Released, Retry
+from pitboss.model.session import Slot
 from pitboss.model.states import FINISHED, MOVES, WAITING, State, may_move
 from pitboss.model.task import Task
 from pitboss.testing.conformance.bench import BROKEN, Bench
@@ -81,7 +83,19 @@ def moves() -> set[Move]:
 async def _live(bench: Bench) -> None:
     await _wait_in_every_way(bench)
     await _end_in_every_way(bench)
+    await _pause_in_every_way(bench)
     await _lose_and_revive(bench)
+
+
+async def _pause_in_every_way(bench: Bench) -> None:
+    """A batch is paused while one item runs, one was drawn and one waits for its time."""
+    items = [bench.new(queue="items") for _ in range(3)] + [bench.new(queue="items", delay=9_000_000)]
+    batch = await bench.store.create_batch(NewBatch(id="b"), items)
+    runs, again = await bench.claim(2, "items")
+    await bench.report(again, Retry(after=5_000))
+    await bench.ask(Slot(free=1, queues=("items",)), handlers=["none"])
+    await bench.store.act_on_batch(batch.id, Pause())
+    await bench.report(runs, Released())
 
 
 async def _wait_in_every_way(bench: Bench) -> None:

@@ -367,8 +367,8 @@ class PriorityIgnored(Planted):
 
 
 class _AgeOnly(Book):
-    def pending(self, queues: Any) -> Any:
-        return iter(sorted(super().pending(queues), key=lambda task: task.id))
+    def pending(self, queues: Any, closed: Any = ()) -> Any:
+        return iter(sorted(super().pending(queues, closed), key=lambda task: task.id))
 
 
 class YoungestFirst(Planted):
@@ -385,8 +385,8 @@ class YoungestFirst(Planted):
 
 
 class _Youngest(Book):
-    def pending(self, queues: Any) -> Any:
-        return iter(sorted(super().pending(queues), key=lambda task: task.id, reverse=True))
+    def pending(self, queues: Any, closed: Any = ()) -> Any:
+        return iter(sorted(super().pending(queues, closed), key=lambda task: task.id, reverse=True))
 
 
 class RetryErasesTheRecord(Planted):

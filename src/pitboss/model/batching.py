@@ -1,4 +1,4 @@
-"""How a batch stands after each thing that happens to it or its items. Pure: engines read, ask here, write the answer."""
+"""How a batch stands after what happens to it or its items. Pure: engines read, ask here, and write the answer."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple

@@ -57,8 +57,8 @@ class ReadyMembers:
     def choose(self, want: Want, avoided: Container[str], bound: Resource | None, rules: PoolRules) -> Resource | None:
         """The member for a task, or None: it is passed by.
 
-        `bound` is the member that its key is bound to, as it is now; None if it has no key, the binding is past its time,
-        or that member is gone. Whoever has a key is bound to what it gets.
+        `bound` is the member that its key is bound to, as it is now; None if it has no key, the binding is past its
+        time, or that member is gone. Whoever has a key is bound to what it gets.
         """
         if bound is not None and bound.enabled and fits(bound, want):
             kept = self.get(bound.name)

@@ -143,8 +143,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is known of a member from its uses.
 
     `turn` counts uses by weight, for strategies that take turns. `failures` and `cooldowns` are in a row;
-    `blacklistings` too, and while there are any, the member is on probation: one use at a time, and what comes of it counts.
-    `ended_at` is when it was last given back, for gaps that count from there.
+    `blacklistings` too, and while there are any, the member is on probation: one use at a time, and what comes of it
+    counts. `ended_at` is when it was last given back, for gaps that count from there.
     """
 
     turn: int = 0
@@ -281,6 +281,8 @@ def checked_resource(new: NewResource) -> NewResource:
     checked_name(new.name, "resource")
     if not 0 < new.weight < inf:
         raise InvalidInput(
-            f'resource "{new.name}" has the weight {new.weight}', why="a weight is above zero", fix="100 is the usual one"
+            f'resource "{new.name}" has the weight {new.weight}',
+            why="a weight is above zero",
+            fix="100 is the usual one",
         )
     return msgspec.structs.replace(new, labels=checked_labels(new.labels))

@@ -1,21 +1,24 @@
 """The tasks, and what is derived from them. Every change goes through `write`, so nothing derived can drift."""
 
-from bisect import insort
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 import msgspec
 
+from pitboss.engines.memory.members import Members
+from pitboss.engines.memory.shelves import Shelves
+from pitboss.model.batch import OVER, Batch, BatchId
+from pitboss.model.batching import HELD_BY_BATCH, HELD_FOR_HANDLER, Waiting, waits
 from pitboss.model.duration import Moment
 from pitboss.model.errors import QueueFull
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import HandlerInfo, Queue, Wish
+from pitboss.model.resource import Leased
 from pitboss.model.session import Session
 from pitboss.model.states import FINISHED, WAITING, State
 from pitboss.model.task import Attempt, NewTask, Placed, Task
 
 MAX_ATTEMPT_RECORDS = 100
-_Rank = tuple[int, TaskId]
 
 
 class Book:
@@ -35,19 +38,28 @@ class Book:
         # The newest term, also after it ended, and the session that leads under it.
         self.term = 0
         self.leader: int | None = None
-        self._pending: dict[str, list[_Rank]] = defaultdict(list)
+        self.pools: dict[str, Members] = {}
+        self.leases: dict[str, Leased] = {}
+        # Queue -> the pool of which its tasks hold a member.
+        self.bound: dict[str, str] = {}
+        self.batches: dict[BatchId, Batch] = {}
+        self.items: dict[BatchId, dict[str, dict[State, int]]] = defaultdict(lambda: defaultdict(dict))
+        # Lane -> how many batches run there at a time, and those of it that have not ended.
+        self.lanes: dict[str, int] = {}
+        self.lines: dict[str, dict[BatchId, Batch]] = defaultdict(dict)
+        # Batches whose items have changed since somebody looked, in the order of changing.
+        self.touched: dict[BatchId, None] = {}
+        self.shelves = Shelves()
 
     def write(self, task: Task) -> Task:
         """Store a task as it is now and bring the derived figures along."""
         old = self.tasks.get(task.id)
         if old:
             self._count(old, -1)
-            if old.state is State.PENDING:
-                self._pending[old.queue].remove((old.priority, old.id))
+            self.shelves.leave(old)
         self.tasks[task.id] = task
         self._count(task, +1)
-        if task.state is State.PENDING:
-            insort(self._pending[task.queue], (task.priority, task.id))
+        self.shelves.enter(task)
         if task.state in FINISHED:
             self._free_key(task)
         return task
@@ -57,21 +69,49 @@ class Book:
 
     def remove(self, task: Task) -> None:
         self._count(task, -1)
+        self.shelves.leave(task)
         del self.tasks[task.id]
         self.history.pop(task.id, None)
         if task.unique_key is not None and self.keys.get(task.unique_key, ("", None))[0] == task.id:
             del self.keys[task.unique_key]
 
-    def pending(self, queues: Iterable[str]) -> Iterator[Task]:
+    def write_batch(self, batch: Batch) -> Batch:
+        self.batches[batch.id] = batch
+        self.lanes.setdefault(batch.lane, 1)
+        if batch.status in OVER:
+            self.lines[batch.lane].pop(batch.id, None)
+        else:
+            self.lines[batch.lane][batch.id] = batch
+        return batch
+
+    def remove_batch(self, batch: Batch) -> None:
+        del self.batches[batch.id]
+        self.lines[batch.lane].pop(batch.id, None)
+        self.items.pop(batch.id, None)
+        self.touched.pop(batch.id, None)
+
+    def waits(self, task: Task, run_at: Moment | None, now: Moment) -> Waiting:
+        """Where the task goes if it goes back to waiting. Whether its handler is known is seen to at the next claim."""
+        batch = None if task.batch is None else self.batches[task.batch].status
+        return waits(batch, known=True, run_at=run_at, now=now)
+
+    def bind_queues(self) -> None:
+        """Each queue to the pool of the first of its registered handlers, by name, that asks for one."""
+        asking = (self.handlers[name] for name in sorted(self.handlers, reverse=True))
+        self.bound = {info.queue: info.resources for info in asking if info.resources is not None}
+
+    def queues_of(self, pool: str) -> list[str]:
+        return [queue for queue, bound in self.bound.items() if bound == pool]
+
+    def pending(self, queues: Iterable[str], closed: Container[str] = ()) -> Iterator[Task]:
         """Pending tasks of these queues as they should run: priority, then age."""
-        ranks = sorted(rank for queue in set(queues) for rank in self._pending[queue])
-        return (self.tasks[task] for _, task in ranks)
+        return (self.tasks[task] for task in self.shelves.pending(queues, closed))
 
     def has_pending(self, queue: str) -> bool:
-        return bool(self._pending[queue])
+        return self.shelves.has_pending(queue)
 
     def in_state(self, state: State) -> list[Task]:
-        return [task for task in self.tasks.values() if task.state is state]
+        return [self.tasks[task] for task in self.shelves.in_state(state)]
 
     def waiting(self, queue: str) -> int:
         return sum(self.counts[queue].get(state, 0) for state in WAITING)
@@ -86,8 +126,8 @@ class Book:
     def queue(self, name: str) -> Queue:
         return self.queues.setdefault(name, Queue(name=name))
 
-    def place(self, new: NewTask, now: Moment) -> Placed:
-        """Create the task, or meet the one that is there."""
+    def place(self, new: NewTask, now: Moment, batch: BatchId | None = None) -> Placed:
+        """Create the task, or meet the one that is there. An item of a batch is held until it is drawn."""
         met = self._met(new, now)
         if met is not None:
             task = self.tasks[met]
@@ -96,7 +136,7 @@ class Book:
         if new.unique:
             period = new.unique.period
             self.keys[new.unique.key] = (new.id, None if period is None else now + period)
-        task = self.write(self._created(new, now))
+        task = self.write(self._created(new, now, batch))
         return Placed(task.id, True, task.state, task.reason)
 
     def check_room(self, tasks: Iterable[NewTask], now: Moment) -> None:
@@ -125,16 +165,18 @@ class Book:
             return new.id
         return self.key_holder(new.unique.key, now) if new.unique else None
 
-    def _created(self, new: NewTask, now: Moment) -> Task:
+    def _created(self, new: NewTask, now: Moment, batch: BatchId | None) -> Task:
         due = new.due(now)
-        state, reason = (State.SCHEDULED if due else State.PENDING), None
-        if new.handler not in self.handlers:
-            state, reason = State.HELD, "handler"
+        place = Waiting(State.SCHEDULED if due else State.PENDING)
+        if batch is not None:
+            place = HELD_BY_BATCH
+        elif new.handler not in self.handlers:
+            place = HELD_FOR_HANDLER
         return Task(
             id=new.id,
             handler=new.handler,
             queue=new.queue,
-            state=state,
+            state=place.state,
             params=new.params,
             priority=new.priority,
             created_at=now,
@@ -145,7 +187,9 @@ class Book:
             unique_key=new.unique.key if new.unique else None,
             tags=new.tags,
             parent=new.parent,
-            reason=reason,
+            reason=place.reason,
+            batch=batch,
+            want=new.want,
         )
 
     def _free_key(self, task: Task) -> None:
@@ -153,10 +197,16 @@ class Book:
             del self.keys[task.unique_key]
 
     def _count(self, task: Task, change: int) -> None:
-        counts = self.counts[task.queue]
-        counts[task.state] = counts.get(task.state, 0) + change
-        if not counts[task.state]:
-            del counts[task.state]
+        _add(self.counts[task.queue], task.state, change)
+        if task.batch is not None:
+            _add(self.items[task.batch][task.queue], task.state, change)
+            self.touched[task.batch] = None
+
+
+def _add(counts: dict[State, int], state: State, change: int) -> None:
+    counts[state] = counts.get(state, 0) + change
+    if not counts[state]:
+        del counts[state]
 
 
 def last_run(task: Task) -> Attempt | None:

@@ -4,8 +4,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from pitboss.engines.memory.book import Book, last_run
+from pitboss.engines.memory.book import last_run
+from pitboss.engines.memory.gates import Gates
 from pitboss.engines.protocol import Clock, Page
+from pitboss.model.batch import OVER
+from pitboss.model.batching import waits
 from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter
 from pitboss.model.finding import Finding, warning
@@ -18,14 +21,8 @@ from pitboss.model.task import Attempt, Task
 _RETRYABLE = (State.FAILED, State.CANCELLED)
 
 
-class Desk:
+class Desk(Gates):
     """The small protocols of an engine; the verbs stand in `engine.py`."""
-
-    def __init__(self, book: Book, clock: Clock) -> None:
-        self.book, self.clock = book, clock
-
-    def ring(self, queues: Iterable[str]) -> None:
-        raise NotImplementedError
 
     def check_term(self, term: int, now: Moment) -> None:
         """Refuse whoever does not lead under this term now."""
@@ -54,18 +51,19 @@ class Desk:
     async def cancel(self, wanted: Filter, *, reason: str = "", limit: int = 1000) -> Changed:
         found = [task for task in self._matching(wanted) if task.state not in FINISHED and not task.cancel_asked]
         found.sort(key=lambda task: task.id)
-        now, asked = self.clock.now(), 0
+        now = self.clock.now()
         for task in found[:limit]:
-            if task.state is State.RUNNING:
-                self.book.move(task, State.RUNNING, cancel_asked=True, reason=reason or "cancelled")
-                asked += 1
-            else:
-                self.book.move(task, State.CANCELLED, reason=reason or "cancelled", finished_at=now)
+            self.call_off(task, reason or "cancelled", now)
+        self.close_batches(now)
+        asked = sum(task.state is State.RUNNING for task in found[:limit])
         return Changed(changed=len(found[:limit]) - asked, asked=asked, more=len(found) > limit)
 
     async def retry(self, wanted: Filter, *, keep_attempts: bool = False, limit: int = 1000) -> Changed:
         found = sorted((task for task in self._matching(wanted) if task.state in _RETRYABLE), key=lambda task: task.id)
-        refused = [task.id for task in found[:limit] if not self._revive(task, keep_attempts)]
+        refused = [task.id for task in found[:limit] if not self.revive(task, keep_attempts)]
+        for lane in {self.book.batches[task.batch].lane: None for task in found[:limit] if task.batch is not None}:
+            self.promote(lane, self.clock.now())
+        self.close_batches(self.clock.now())
         return Changed(changed=len(found[:limit]) - len(refused), refused=tuple(refused), more=len(found) > limit)
 
     async def prune(
@@ -79,6 +77,7 @@ class Desk:
             for task in self._matching(wanted)
             if task.finished_at is not None
             and task.state in FINISHED
+            and task.batch is None
             and (before is None or task.finished_at < before)
             and not self._key_still_taken(task, now)
         ]
@@ -88,10 +87,7 @@ class Desk:
         return Changed(changed=len(found[:limit]), more=len(found) > limit)
 
     async def queues(self) -> list[Queue]:
-        return [
-            msgspec.structs.replace(queue, counts=dict(self.book.counts[name]))
-            for name, queue in sorted(self.book.queues.items())
-        ]
+        return [self._queue(name) for name in sorted(self.book.queues)]
 
     async def change_queue(self, name: str, change: QueueChange) -> Queue:
         queue = self.book.queue(name)
@@ -108,11 +104,12 @@ class Desk:
             queue = msgspec.structs.replace(queue, rate=change.rate)
         self.book.queues[name] = queue
         self.ring([name])
-        return msgspec.structs.replace(queue, counts=dict(self.book.counts[name]))
+        return self._queue(name)
 
     async def register(self, handlers: Iterable[HandlerInfo]) -> None:
         added = {handler.name: handler for handler in handlers}
         self.book.handlers.update(added)
+        self._bind_queues()
         self.release_held(added, self.clock.now())
 
     async def handlers(self) -> list[HandlerInfo]:
@@ -121,6 +118,7 @@ class Desk:
     async def forget(self, names: Iterable[str]) -> None:
         for name in names:
             self.book.handlers.pop(name, None)
+        self._bind_queues()
 
     async def wish(self, key: str, value: str | None, *, by: str | None = None) -> int:
         self.book.version += 1
@@ -144,36 +142,54 @@ class Desk:
         ]
 
     def release_held(self, handlers: Iterable[str], now: Moment, limit: int | None = None) -> int:
-        names = set(handlers)
-        held = [task for task in self.book.in_state(State.HELD) if task.reason == "handler" and task.handler in names]
-        for task in held[:limit]:
-            later = task.run_at is not None and task.run_at > now
-            self.book.move(task, State.SCHEDULED if later else State.PENDING, reason=None)
-        self.ring({task.queue for task in held[:limit]})
-        return len(held[:limit])
+        held = [self.book.tasks[task] for task in self.book.shelves.held_for(handlers, limit)]
+        for task in held:
+            place = self.book.waits(task, task.run_at, now)
+            self.book.move(task, place.state, reason=place.reason)
+        self.ring({task.queue for task in held})
+        return len(held)
 
-    def _revive(self, task: Task, keep_attempts: bool) -> bool:
+    def revive(self, task: Task, keep_attempts: bool) -> bool:
+        """An ended task waits again, unless another one has its key."""
         key = task.unique_key
         if key is not None and not self._retake(key, task):
             return False
         last = last_run(task)
         if last:
             self.book.record(task.id, last)
+        batch = None if task.batch is None else self.book.batches[task.batch]
+        if batch is not None and batch.status in OVER:
+            batch = self.back_in_line(batch)
         known = task.handler in self.book.handlers
+        place = waits(None if batch is None else batch.status, known=known, run_at=None, now=self.clock.now())
         counters = {} if keep_attempts else {"attempts": 0, "losses": 0, "crashes": 0}
         self.book.move(
             task,
-            State.PENDING if known else State.HELD,
-            reason=None if known else "handler",
+            place.state,
+            reason=place.reason,
             run_at=None,
             expires_at=None,
             started_at=None,
             finished_at=None,
             result=None,
+            tried=(),
+            rotations=0,
             **counters,
         )
         self.ring([task.queue])
         return True
+
+    def _queue(self, name: str) -> Queue:
+        return msgspec.structs.replace(
+            self.book.queues[name], counts=dict(self.book.counts[name]), resources=self.book.bound.get(name)
+        )
+
+    def _bind_queues(self) -> None:
+        """What queues are bound to follows the handlers; one that is bound no more, or anew, may give more."""
+        before = self.book.bound
+        self.book.bind_queues()
+        changed = before.items() ^ self.book.bound.items()
+        self.ring(sorted({queue for queue, _ in changed}))
 
     def _retake(self, key: str, task: Task) -> bool:
         """Take the key again for a task that lives again, unless another task has it."""
@@ -187,4 +203,9 @@ class Desk:
 
     def _matching(self, wanted: Filter) -> list[Task]:
         now = self.clock.now()
-        return [task for task in self.book.tasks.values() if matches(wanted, task, now)]
+        possible = wanted.states()
+        known = self.book.tasks.values() if possible == set(State) else self._in_states(possible)
+        return [task for task in known if matches(wanted, task, now)]
+
+    def _in_states(self, states: Iterable[State]) -> list[Task]:
+        return [task for state in states for task in self.book.in_state(state)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from pitboss.engines.memory.book import Book
-from pitboss.engines.memory.lives import Lives
+from pitboss.engines.memory.taking import Taking
 from pitboss.engines.protocol import (
     APPLIED,
     STALE_CLAIM,
@@ -17,15 +17,18 @@ from pitboss.engines.protocol import (
     Settlement,
     Verdict,
 )
+from pitboss.model.batch import BatchStatus
+from pitboss.model.batching import Waiting
 from pitboss.model.duration import Moment
-from pitboss.model.errors import SessionLost
-from pitboss.model.limits import allowed, horizon, opens_at
-from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal, Slot
+from pitboss.model.leasing import tried_after
+from pitboss.model.outcome import Transition
+from pitboss.model.resource import Report
+from pitboss.model.session import Reclaimed, Renewal
 from pitboss.model.states import FINISHED, WAITING, State
-from pitboss.model.task import Attempt, Claim, NewTask, Placed, Task, Token
+from pitboss.model.task import Attempt, NewTask, Placed, Task, Token
 
 
-class MemoryEngine(Lives):
+class MemoryEngine(Taking):
     """A whole store in one object. Several clients may share it by sharing the object."""
 
     name = "memory"
@@ -52,19 +55,6 @@ class MemoryEngine(Lives):
         self._reach("put.after")
         return placed
 
-    async def claim(self, request: ClaimRequest) -> Claimed:
-        self._reach("claim.before")
-        now = self.clock.now()
-        if not self._alive(request.session, now):
-            raise SessionLost(request.session)
-        claims: list[Claim] = []
-        names = {name for slot in request.slots for name in self._open_queues(slot)}
-        self._fall_due(names, now)
-        for index, slot in enumerate(request.slots):
-            claims += self._fill(slot, index, request, now)
-        self._reach("claim.after")
-        return Claimed(claims, self._next_due(names, now))
-
     async def renew(self, session: int, snapshot: str | None = None) -> Renewal:
         self._reach("renew.before")
         now = self.clock.now()
@@ -86,7 +76,10 @@ class MemoryEngine(Lives):
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         self._reach("settle.before")
         now = self.clock.now()
-        verdicts = [self._settle(settlement, now) for settlement in settlements]
+        verdicts = []
+        for settlement in settlements:
+            verdicts.append(self._settle(settlement, now))
+            self.close_batches(now)
         self._reach("settle.after")
         return verdicts
 
@@ -100,14 +93,16 @@ class MemoryEngine(Lives):
         ]
         cancelled = sum(self._lose(task, now) for task in orphans[:limit])
         released = self.release_held(self._served(now), now, limit)
+        leases = self.end_old_leases(limit, now)
+        called_off, more = self._sweep_batches(limit, now)
         self._forget_old_sessions(now)
-        lost = len(orphans[:limit])
         self._reach("reclaim.after")
         return Reclaimed(
-            lost=lost - cancelled,
-            cancelled=cancelled,
+            lost=len(orphans[:limit]) - cancelled,
+            cancelled=cancelled + called_off,
             released=released,
-            more=len(orphans) > limit or released == limit,
+            leases=leases,
+            more=more or len(orphans) > limit or limit in (released, leases),
         )
 
     async def wait(self, queues: Sequence[str] | None, timeout: float) -> bool:
@@ -134,86 +129,6 @@ class MemoryEngine(Lives):
         self._rung -= heard
         return bool(heard)
 
-    def _open_queues(self, slot: Slot) -> list[str]:
-        names = list(self.book.queues) if slot.queues is None else slot.queues
-        return [name for name in names if name in self.book.queues and not self.book.queues[name].paused]
-
-    def _fall_due(self, names: set[str], now: Moment) -> None:
-        for task in self.book.in_state(State.SCHEDULED):
-            if task.queue in names and task.run_at is not None and task.run_at <= now:
-                self.book.move(task, State.PENDING)
-
-    def _fill(self, slot: Slot, index: int, request: ClaimRequest, now: Moment) -> list[Claim]:
-        claims: list[Claim] = []
-        for task in self.book.pending(self._open_queues(slot)):
-            if len(claims) >= slot.free + slot.ahead:
-                break
-            if task.expires_at is not None and task.expires_at <= now:
-                self.book.move(task, State.CANCELLED, reason="expired", finished_at=now)
-            elif request.handlers is not None and task.handler not in request.handlers:
-                self._pass_by(task, now)
-            elif self._may_take(task, now, ahead=len(claims) >= slot.free):
-                claims.append(self._take(task, request.session, index, now))
-        return claims
-
-    def _pass_by(self, task: Task, now: Moment) -> None:
-        if task.handler not in self._known_alive(now):
-            self.book.move(task, State.HELD, reason="handler")
-
-    def _may_take(self, task: Task, now: Moment, *, ahead: bool) -> bool:
-        rate = self.book.queues[task.queue].rate
-        if ahead and (rate or task.losses):
-            return False
-        return allowed(rate, self.book.starts[task.queue], now) != 0
-
-    def _take(self, task: Task, session: int, index: int, now: Moment) -> Claim:
-        rate = self.book.queues[task.queue].rate
-        if rate:
-            past = [start for start in self.book.starts[task.queue] if start > now - horizon(rate)]
-            self.book.starts[task.queue] = [*past, now]
-        task = self.book.move(
-            task,
-            State.RUNNING,
-            session=session,
-            claim=task.claim + 1,
-            started_at=now,
-            worker=None,
-            reason=None,
-            progress=None,
-            note=None,
-        )
-        return Claim(
-            id=task.id,
-            token=Token(session, task.claim),
-            handler=task.handler,
-            queue=task.queue,
-            params=task.params,
-            attempt=task.attempts + 1,
-            priority=task.priority,
-            max_attempts=task.max_attempts,
-            timeout=task.timeout,
-            losses=task.losses,
-            crashes=task.crashes,
-            created_at=task.created_at,
-            claimed_at=now,
-            expires_at=task.expires_at,
-            parent=task.parent,
-            tags=task.tags,
-            slot=index,
-        )
-
-    def _next_due(self, names: set[str], now: Moment) -> Moment | None:
-        moments = [
-            task.run_at
-            for task in self.book.in_state(State.SCHEDULED)
-            if task.queue in names and task.run_at is not None
-        ]
-        for name in names:
-            queue = self.book.queues[name]
-            if queue.rate and self.book.has_pending(name):
-                moments.append(opens_at(queue.rate, self.book.starts[name]))
-        return min((moment for moment in moments if moment > now), default=None)
-
     def _settle(self, settlement: Settlement, now: Moment) -> Verdict:
         token, transition = settlement.token, settlement.transition
         task = self.book.tasks.get(settlement.id)
@@ -231,15 +146,14 @@ class MemoryEngine(Lives):
             return APPLIED
         self._apply(task, settlement, now)
         for new in transition.follow_ups:
-            placed = self.book.place(new, now)
-            if placed.created and placed.state is State.PENDING:
-                self.ring([new.queue])
+            self.place_and_ring(new, now)
         return APPLIED
 
     def _apply(self, task: Task, settlement: Settlement, now: Moment) -> None:
         transition = settlement.transition
         started = task.started_at if settlement.ran is None else now - settlement.ran
-        state = State.CANCELLED if task.cancel_asked and transition.state in WAITING else transition.state
+        run_at = now + transition.delay if transition.state is State.SCHEDULED and transition.delay else task.run_at
+        state, reason = self._next_place(task, transition, run_at, now)
         over = state in FINISHED
         if not over and transition.recorded:
             run = Attempt(
@@ -262,18 +176,47 @@ class MemoryEngine(Lives):
             crashes=task.crashes + transition.crashed,
             result=transition.result,
             error=transition.error if over else transition.error or task.error,
-            reason=task.reason if state is not transition.state else transition.reason,
-            run_at=now + transition.delay if state is State.SCHEDULED and transition.delay else task.run_at,
+            reason=reason,
+            run_at=task.run_at if over else run_at,
             worker=settlement.worker,
             started_at=started if over else None,
             finished_at=now if over else None,
             cancel_asked=False,
+            tried=() if state is State.COMPLETED else self._tried(task, settlement.report),
+            rotations=0 if state is State.COMPLETED else task.rotations + transition.rotated,
         )
+        self.hand_back(task, settlement.report, now)
         if state is State.PENDING:
             self.ring([task.queue])
 
+    def _next_place(self, task: Task, transition: Transition, run_at: Moment | None, now: Moment) -> Waiting:
+        """Where the task goes: as was decided, unless it was called off, or its batch holds it back."""
+        if transition.state in WAITING and task.cancel_asked:
+            return Waiting(State.CANCELLED, task.reason)
+        if transition.state in WAITING and self.book.waits(task, run_at, now).state is State.HELD:
+            return self.book.waits(task, run_at, now)
+        return Waiting(transition.state, transition.reason)
+
+    def _tried(self, task: Task, report: Report | None) -> tuple[str, ...]:
+        if report is None or task.resource is None:
+            return task.tried
+        return tried_after(task.tried, task.resource.split("/", 1)[1], report.outcome)
+
+    def _sweep_batches(self, limit: int, now: Moment) -> tuple[int, bool]:
+        """No batch depends on a single event: see to free slots, and to what is left of a cancellation."""
+        cancelled, more = 0, False
+        for batch in [batch for line in self.book.lines.values() for batch in line.values()]:
+            if batch.status is BatchStatus.CANCELLING:
+                changed, left = self.cancel_items(batch, limit - cancelled, now)
+                cancelled, more = cancelled + changed, more or left
+        self.close_batches(now)
+        for lane in self.book.lanes:
+            self.promote(lane, now)
+        return cancelled, more
+
     def _lose(self, task: Task, now: Moment) -> bool:
         """Take a task back from a dead session; True if it ends there, because somebody had asked to cancel it."""
+        self.hand_back(task, None, now)
         if not task.cancel_asked:
             run = Attempt(
                 claim=task.claim,
@@ -284,7 +227,16 @@ class MemoryEngine(Lives):
                 session=task.session,
             )
             self.book.record(task.id, run)
-            self.book.move(task, State.PENDING, outcome="lost", losses=task.losses + 1, session=None, started_at=None)
+            place = self.book.waits(task, None, now)
+            self.book.move(
+                task,
+                place.state,
+                outcome="lost",
+                losses=task.losses + 1,
+                session=None,
+                started_at=None,
+                reason=place.reason or task.reason,
+            )
             self.ring([task.queue])
             return False
         self.book.move(

@@ -2,9 +2,7 @@
 
 import msgspec
 
-from pitboss.engines.memory.book import Book
-from pitboss.engines.memory.desk import Desk
-from pitboss.engines.protocol import Clock, Failpoint
+from pitboss.engines.memory.batches import BatchDesk
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.errors import NotLeader, SessionLost
 from pitboss.model.session import Lead, Session, SessionInfo
@@ -13,12 +11,8 @@ from pitboss.model.states import State
 _HOUR = 3600 * SECOND
 
 
-class Lives(Desk):
+class Lives(BatchDesk):
     """Who is alive, and what only the living may do."""
-
-    def __init__(self, book: Book, clock: Clock, failpoint: Failpoint | None) -> None:
-        super().__init__(book, clock)
-        self._failpoint = failpoint
 
     async def open_session(self, info: SessionInfo) -> Session:
         now = self.clock.now()
@@ -91,7 +85,3 @@ class Lives(Desk):
             # The newest number stays, so that no number is ever given out twice.
             if session.expires_at + _HOUR <= now and number not in held and number != newest:
                 del self.book.sessions[number]
-
-    def _reach(self, name: str) -> None:
-        if self._failpoint is not None:
-            self._failpoint(name)

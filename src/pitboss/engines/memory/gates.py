@@ -1,0 +1,137 @@
+"""What batches do to their items, and items to their batches: drawing, holding, ending, promoting."""
+
+from collections.abc import Iterable
+from itertools import islice
+
+import msgspec
+
+from pitboss.engines.memory.book import Book
+from pitboss.engines.protocol import Clock, Failpoint
+from pitboss.model.batch import OVER, Batch, BatchId, BatchStatus
+from pitboss.model.batching import (
+    HELD_BY_BATCH,
+    Place,
+    completion,
+    end_of_line,
+    promotable,
+    status_with,
+)
+from pitboss.model.duration import Moment
+from pitboss.model.states import FINISHED, State
+from pitboss.model.task import NewTask, Task
+
+_DRAWN = (State.PENDING, State.SCHEDULED)
+
+
+class Gates:
+    """The base of the engine: whoever changes items calls `close_batches` before the act is over."""
+
+    def __init__(self, book: Book, clock: Clock, failpoint: Failpoint | None) -> None:
+        self.book, self.clock = book, clock
+        self._failpoint = failpoint
+
+    def ring(self, queues: Iterable[str]) -> None:
+        raise NotImplementedError
+
+    def draw(self, queues: Iterable[str], wanted: int, now: Moment) -> bool:
+        """Make items of running batches pending, as many as are missing; True if it should be asked again at once."""
+        queues, more = sorted(queues), False
+        drawn: list[State] = []
+        for batch in self._running():
+            counts = self.book.items[batch.id]
+            missing = wanted - sum(counts[queue].get(State.PENDING, 0) for queue in queues if queue in counts)
+            if missing > 0:
+                found = self.book.shelves.undrawn(batch.id, queues, missing + 1)
+                more = more or len(found) > missing
+                drawn += [self._draw(self.book.tasks[task], now) for task in found[:missing]]
+        return more and bool(drawn) and State.PENDING not in drawn
+
+    def close_batches(self, now: Moment) -> None:
+        """Bring each batch to the status that its items leave it, and whoever is next in line to its slot."""
+        while self.book.touched:
+            name = next(iter(self.book.touched))
+            del self.book.touched[name]
+            batch = self.book.batches.get(name)
+            if batch is not None:
+                self.enter(batch, status_with(batch.status, self.counts(batch.id)), now)
+
+    def enter(self, batch: Batch, status: BatchStatus, now: Moment, **changes: object) -> Batch:
+        """Give the batch another status, with all that follows from that."""
+        old = batch.status
+        if status is BatchStatus.RUNNING and batch.started_at is None:
+            changes["started_at"] = now
+        if status in OVER and old not in OVER:
+            changes["finished_at"] = now
+        batch = self.book.write_batch(msgspec.structs.replace(batch, status=status, **changes))
+        if status is old:
+            return batch
+        if status is BatchStatus.RUNNING:
+            self.ring(self.book.items[batch.id])
+        if status in OVER and batch.on_complete is not None:
+            self.place_and_ring(completion(batch.on_complete, batch.id, status), now)
+        self.promote(batch.lane, now)
+        return self.book.batches[batch.id]
+
+    def promote(self, lane: str, now: Moment) -> None:
+        for batch in promotable(self.line(lane), self.book.lanes[lane]):
+            self.enter(self.book.batches[batch], BatchStatus.RUNNING, now)
+
+    def back_in_line(self, batch: Batch) -> Batch:
+        """An ended batch has something to do again. Promoting is left to who is done with its items."""
+        rank = end_of_line(self.line(batch.lane))
+        return self.book.write_batch(
+            msgspec.structs.replace(
+                batch, status=BatchStatus.QUEUED, rank=rank, started_at=None, finished_at=None, reason=None
+            )
+        )
+
+    def line(self, lane: str) -> list[Place]:
+        return [Place(batch.rank, batch.id, batch.status) for batch in self.book.lines[lane].values()]
+
+    def counts(self, batch: BatchId) -> dict[State, int]:
+        counted: dict[State, int] = {}
+        for counts in self.book.items[batch].values():
+            for state, count in counts.items():
+                counted[state] = counted.get(state, 0) + count
+        return counted
+
+    def items(self, batch: BatchId) -> list[Task]:
+        return [self.book.tasks[task] for task in self.book.shelves.items(batch)]
+
+    def hold_drawn(self, batch: BatchId) -> int:
+        """Nothing more of it starts."""
+        drawn = [task for task in self.items(batch) if task.state in _DRAWN]
+        for task in drawn:
+            self.book.move(task, HELD_BY_BATCH.state, reason=HELD_BY_BATCH.reason)
+        return len(drawn)
+
+    def cancel_items(self, batch: Batch, limit: int, now: Moment) -> tuple[int, bool]:
+        """Cancel what waits and ask what runs to stop: how many, and whether more are left."""
+        open_items = (task for task in self.items(batch.id) if task.state not in FINISHED and not task.cancel_asked)
+        found = list(islice(open_items, limit + 1))
+        for task in found[:limit]:
+            self.call_off(task, batch.reason or "cancelled", now)
+        return len(found[:limit]), len(found) > limit
+
+    def call_off(self, task: Task, reason: str, now: Moment) -> None:
+        if task.state is State.RUNNING:
+            self.book.move(task, State.RUNNING, cancel_asked=True, reason=reason)
+        else:
+            self.book.move(task, State.CANCELLED, reason=reason, finished_at=now)
+
+    def place_and_ring(self, new: NewTask, now: Moment) -> None:
+        placed = self.book.place(new, now)
+        if placed.created and placed.state is State.PENDING:
+            self.ring([new.queue])
+
+    def _reach(self, name: str) -> None:
+        if self._failpoint is not None:
+            self._failpoint(name)
+
+    def _running(self) -> list[Batch]:
+        live = (batch for line in self.book.lines.values() for batch in line.values())
+        return [batch for batch in live if batch.status is BatchStatus.RUNNING]
+
+    def _draw(self, task: Task, now: Moment) -> State:
+        place = self.book.waits(task, task.run_at, now)
+        return self.book.move(task, place.state, reason=place.reason).state

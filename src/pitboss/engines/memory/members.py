@@ -1,0 +1,171 @@
+"""One resource pool: its members and what is derived from them. Every change goes through `write`."""
+
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Sequence
+
+from pitboss.model.duration import Moment
+from pitboss.model.leasing import (
+    STRIKES_KEPT,
+    Judgement,
+    Nth,
+    avoided,
+    forgiven,
+    granted,
+    is_fault,
+    judge,
+    limits_of,
+    may_eject,
+    most_remembered,
+    placed,
+    released,
+    restated,
+    room_on_blacklist,
+    shortage,
+    used,
+)
+from pitboss.model.picking import ReadyMembers, nth_of
+from pitboss.model.resource import PoolRules, Report, Resource, ResourceOutcome, ResourcePool, Shortage, Stage, Want
+
+
+class Members:
+    """A pool as the book has it. No clock in here: moments are handed in, and `wake` comes before every look."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.rules = PoolRules()
+        self.all: dict[str, Resource] = {}
+        self.ready = ReadyMembers()
+        self._away: list[tuple[Moment, str]] = []
+        self._stages: dict[Stage, int] = {}
+        self._uses: dict[str, list[Moment]] = defaultdict(list)
+        # Key -> the member that it is bound to, and until when.
+        self._bound: dict[str, tuple[str, Moment]] = {}
+        # Destination -> the members that failed there, and when.
+        self._strikes: dict[str, dict[str, Moment]] = defaultdict(dict)
+        self._carrying: dict[tuple[str, ...], int] = {}
+        self._looked_at: Moment = 0
+
+    def write(self, member: Resource) -> Resource:
+        """Store a member as it is now, and bring what is derived along."""
+        old = self.all.get(member.name)
+        if old is not None:
+            self._leave(old)
+        self.all[member.name] = member
+        self._stages[member.stage] = self._stages.get(member.stage, 0) + 1
+        self.ready.put(member)
+        if member.stage is Stage.AWAY:
+            insort(self._away, (member.available_at, member.name))
+        if old is None or (old.enabled, old.labels) != (member.enabled, member.labels):
+            self._carrying.clear()
+        return member
+
+    def remove(self, name: str) -> None:
+        self._leave(self.all.pop(name))
+        self._uses.pop(name, None)
+        self._carrying.clear()
+
+    def wake(self, now: Moment) -> None:
+        """Whose moment has come is ready again. A clock that was set back sends some away again."""
+        if now < self._looked_at:
+            for member in list(self.all.values()):
+                self.write(placed(member, self.rules, now))
+        self._looked_at = now
+        while self._away and self._away[0][0] <= now:
+            self.write(placed(self.all[self._away[0][1]], self.rules, now))
+
+    def nth(self, name: str) -> Nth:
+        return nth_of(self._uses[name])
+
+    def lowest_turn(self) -> int:
+        return min((member.record.turn for member in self.all.values()), default=0)
+
+    def set_rules(self, rules: PoolRules, now: Moment) -> None:
+        self.rules = rules
+        for member in list(self.all.values()):
+            self.write(restated(member, rules, self.nth(member.name), now))
+
+    def view(self) -> ResourcePool:
+        return ResourcePool(name=self.name, rules=self.rules, stages=dict(self._stages), next_at=self._next_at())
+
+    def shortage(self) -> Shortage:
+        return shortage(self.name, self._stages, self._next_at())
+
+    def choose(self, want: Want, tried: Sequence[str], now: Moment) -> Resource | None:
+        """The member for a task, or None if it must wait for one."""
+        shunned = self.avoided(want, tried)
+        return self.ready.choose(want, shunned, self._bound_to(want.key, now), self.rules)
+
+    def avoided(self, want: Want, tried: Sequence[str]) -> frozenset[str]:
+        return avoided(tried, self._carrying_all(want.labels)) if tried else frozenset()
+
+    def grant(self, member: Resource, want: Want, now: Moment) -> Resource:
+        """Give it: a use, and a binding if there is a key."""
+        given = self.write(granted(member, self.rules, self.nth(member.name), now))
+        self._remember(given, now)
+        if want.key is not None:
+            self._bound[want.key] = (member.name, now + self.rules.bound_for)
+        return given
+
+    def use(self, member: Resource, now: Moment) -> None:
+        """One more use by who has it."""
+        self._remember(self.write(used(member, self.rules, self.nth(member.name), now)), now)
+
+    def hand_back(self, member: Resource, report: Report | None, tried: Sequence[str], now: Moment) -> None:
+        """Who had it has it no more, and says what came of it."""
+        if report is None:
+            self.write(released(member, self.rules, None, now))
+            return
+        judgement = self._judge(member, report, tried, now)
+        counted = judgement.report
+        ejectable = not may_eject(member, self.rules, counted) or self._room_on_blacklist(member, now)
+        self.write(released(member, self.rules, counted, now, ejectable=ejectable))
+        for name in judgement.forgiven:
+            if name in self.all:
+                self.write(forgiven(self.all[name]))
+
+    def _judge(self, member: Resource, report: Report, tried: Sequence[str], now: Moment) -> Judgement:
+        if report.destination is None:
+            return judge(report, member.name, tried, ())
+        strikes = self._strikes[report.destination]
+        for name, at in list(strikes.items()):
+            if at <= now - STRIKES_KEPT:
+                del strikes[name]
+        judgement = judge(report, member.name, tried, tuple(strikes))
+        if is_fault(report.outcome):
+            strikes[member.name] = now
+        elif report.outcome is ResourceOutcome.OK:
+            strikes.clear()
+        return judgement
+
+    def _room_on_blacklist(self, member: Resource, now: Moment) -> bool:
+        enabled = [one for one in self.all.values() if one.enabled]
+        ejected = sum(one.record.blacklisted_until > now for one in enabled if one.name != member.name)
+        return room_on_blacklist(self.rules, len(enabled), ejected)
+
+    def _bound_to(self, key: str | None, now: Moment) -> Resource | None:
+        name, until = self._bound.get(key, ("", 0)) if key is not None else ("", 0)
+        return self.all.get(name) if until > now else None
+
+    def _carrying_all(self, labels: tuple[str, ...]) -> int:
+        """How many enabled members have all these labels."""
+        if labels not in self._carrying:
+            wanted = set(labels)
+            self._carrying[labels] = sum(one.enabled and wanted <= set(one.labels) for one in self.all.values())
+        return self._carrying[labels]
+
+    def _remember(self, member: Resource, now: Moment) -> None:
+        uses = self._uses[member.name]
+        insort(uses, now)
+        del uses[: -most_remembered(limits_of(member, self.rules)) or None]
+
+    def _next_at(self) -> Moment | None:
+        return self._away[0][0] if self._away else None
+
+    def _leave(self, member: Resource) -> None:
+        self.ready.remove(member.name)
+        self._stages[member.stage] -= 1
+        if not self._stages[member.stage]:
+            del self._stages[member.stage]
+        if member.stage is Stage.AWAY:
+            del self._away[bisect_left(self._away, (member.available_at, member.name))]

@@ -1,0 +1,170 @@
+"""Resource pools over a `Book`: members, the leases on them, and what comes back."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from pitboss.engines.memory.lives import Lives
+from pitboss.engines.memory.members import Members
+from pitboss.model.duration import Moment, Span
+from pitboss.model.errors import StaleLease
+from pitboss.model.ids import TaskId
+from pitboss.model.picking import added, added_again, changed, leased, same_member
+from pitboss.model.resource import (
+    Leased,
+    NewResource,
+    PoolRules,
+    Report,
+    Resource,
+    ResourceChange,
+    ResourcePool,
+    Shortage,
+    Want,
+    checked_resource,
+)
+from pitboss.model.states import State
+from pitboss.model.task import Task, Token
+
+
+class Pools(Lives):
+    """The protocols `Resources` and `Leases`."""
+
+    async def declare_pool(self, name: str, rules: PoolRules) -> None:
+        pool = self._founded(name)
+        if pool.rules != rules:
+            pool.set_rules(rules, self.clock.now())
+        self.ring(self.book.queues_of(name))
+
+    async def resource_pools(self) -> list[ResourcePool]:
+        return [self.pool(name).view() for name in sorted(self.book.pools)]
+
+    async def add_resources(self, pool: str, members: Sequence[NewResource]) -> list[bool]:
+        asked = [checked_resource(new) for new in members]
+        known, now = self._founded(pool), self.clock.now()
+        fresh = {new.name for new in asked if new.name not in known.all}
+        turn = known.lowest_turn()
+        for new in {new.name: new for new in asked}.values():
+            if new.name in fresh:
+                known.write(added(pool, new, known.rules, turn, now))
+            else:
+                known.write(added_again(known.all[new.name], new, known.rules, known.nth(new.name), now))
+        self.ring(self.book.queues_of(pool))
+        return [new.name in fresh for new in asked]
+
+    async def change_resources(
+        self, pool: str, names: Sequence[str] | None, change: ResourceChange | None
+    ) -> list[str]:
+        found, now = self._named(pool, names), self.clock.now()
+        for member in found:
+            known = self.book.pools[pool]
+            if change is None:
+                known.remove(member.name)
+            else:
+                known.write(changed(member, change, known.rules, known.nth(member.name), now))
+        self.ring(self.book.queues_of(pool))
+        return [member.name for member in found]
+
+    async def resources(self, pool: str, names: Sequence[str] | None = None) -> list[Resource]:
+        return self._named(pool, names)
+
+    async def acquire(self, pool: str, want: Want, hold: Span, *, lease: str) -> Leased | Shortage:
+        now = self.clock.now()
+        held = self.book.leases.get(lease)
+        if held is not None and _lasts(held, now):
+            return held
+        if held is not None:
+            self._end_lease(held, None, now)
+        members = self.pool(pool)
+        member = members.choose(want, (), now)
+        if member is None:
+            return members.shortage()
+        given = members.grant(member, want, now)
+        self.book.leases[lease] = leased(given, members.rules, now, lease=lease, expires_at=now + hold)
+        return self.book.leases[lease]
+
+    async def release(self, lease: str, report: Report | None) -> bool:
+        now = self.clock.now()
+        held = self.book.leases.get(lease)
+        if held is None or not _lasts(held, now):
+            return False
+        self._end_lease(held, report, now)
+        return True
+
+    async def extend(self, lease: str, hold: Span) -> Moment | None:
+        now = self.clock.now()
+        held = self.book.leases.get(lease)
+        if held is None or not _lasts(held, now):
+            return None
+        self.book.leases[lease] = msgspec.structs.replace(held, expires_at=now + hold)
+        return now + hold
+
+    async def use(self, holder: Token | str, task: TaskId | None = None) -> Moment | Shortage:
+        now = self.clock.now()
+        member = self._held_by_lease(holder, now) if isinstance(holder, str) else self._held_by_claim(holder, task, now)
+        if member is None:
+            raise StaleLease(str(holder) if task is None else f"{holder} of task {task}")
+        if member.available_at > now:
+            return Shortage(pool=member.pool, why="all away", until=member.available_at)
+        self.pool(member.pool).use(member, now)
+        return now
+
+    def pool(self, name: str) -> Members:
+        """The pool as it is now; an unknown one has no members, and does not come into being by asking."""
+        members = self.book.pools.get(name) or Members(name)
+        members.wake(self.clock.now())
+        return members
+
+    def hand_back(self, task: Task, report: Report | None, now: Moment) -> None:
+        """The claim is over, and so is its hold on a resource."""
+        if task.resource is not None:
+            pool, name = task.resource.split("/", 1)
+            self._give_back(pool, name, task.started_at or 0, report, task.tried, now)
+
+    def end_old_leases(self, limit: int, now: Moment) -> int:
+        """Give back what was held past its time."""
+        over = [held for held in self.book.leases.values() if not _lasts(held, now)][:limit]
+        for held in over:
+            self._end_lease(held, None, now)
+        return len(over)
+
+    def _end_lease(self, held: Leased, report: Report | None, now: Moment) -> None:
+        del self.book.leases[held.lease or ""]
+        self._give_back(held.pool, held.name, held.leased_at, report, (), now)
+
+    def _give_back(
+        self, pool: str, name: str, leased_at: Moment, report: Report | None, tried: Sequence[str], now: Moment
+    ) -> None:
+        member = self._same(pool, name, leased_at)
+        if member is not None:
+            self.pool(pool).hand_back(member, report, tried, now)
+            self.ring(self.book.queues_of(pool))
+
+    def _held_by_lease(self, lease: str, now: Moment) -> Resource | None:
+        held = self.book.leases.get(lease)
+        return self._same(held.pool, held.name, held.leased_at) if held and _lasts(held, now) else None
+
+    def _held_by_claim(self, token: Token, task: TaskId | None, now: Moment) -> Resource | None:
+        known = self.book.tasks.get(task or "")
+        if known is None or known.resource is None or known.state is not State.RUNNING:
+            return None
+        if (known.session, known.claim) != (token.session, token.claim) or not self._alive(token.session, now):
+            return None
+        pool, name = known.resource.split("/", 1)
+        return self._same(pool, name, known.started_at or 0)
+
+    def _founded(self, name: str) -> Members:
+        self.book.pools.setdefault(name, Members(name))
+        return self.pool(name)
+
+    def _same(self, pool: str, name: str, leased_at: Moment) -> Resource | None:
+        """The member that was leased then, if it is still there."""
+        member = self.pool(pool).all.get(name)
+        return member if member is not None and same_member(member, leased_at) else None
+
+    def _named(self, pool: str, names: Iterable[str] | None) -> list[Resource]:
+        known = self.pool(pool).all
+        return [known[name] for name in sorted(known if names is None else {*names} & known.keys())]
+
+
+def _lasts(held: Leased, now: Moment) -> bool:
+    return held.expires_at is None or held.expires_at > now
