@@ -30,8 +30,8 @@ class Home(Protocol):
     def opened(self, leased: Leased, secret: str) -> str:
         """The secret in the clear; from now on it is masked in errors and logs."""
 
-    def masked(self, value: str) -> None:
-        """Have a text masked from now on."""
+    def masked_pair(self, user: str, password: str) -> None:
+        """Have the two masked from now on as they travel in the header of basic authentication."""
 
     def ask(self, work: Callable[[Any], Coroutine[Any, Any, T]], *, limit: float, what: str) -> T: ...
 
@@ -92,7 +92,9 @@ class Lease:
 
     def __getitem__(self, field: str) -> Any:
         if field not in self._fields:
-            raise KeyError(f"{self._leased.id} has no field {field!r}; its fields are {', '.join(self._fields) or 'none'}")
+            raise KeyError(
+                f"{self._leased.id} has no field {field!r}; its fields are {', '.join(self._fields) or 'none'}"
+            )
         return self._fields[field]
 
     def get(self, field: str, default: Any = None) -> Any:
@@ -111,8 +113,8 @@ class Lease:
     @property
     def url(self) -> str:
         """Scheme, credentials, host and port in one, as HTTP clients take a proxy."""
-        parts = urlsplit(self._fields["url"]) if "url" in self._fields else None
-        host = parts.hostname if parts else self._fields.get("host")
+        parts = urlsplit(str(self._fields["url"])) if "url" in self._fields else None
+        host = str((parts.hostname if parts else self._fields.get("host")) or "")
         if not host:
             raise InvalidInput(
                 f"{self._leased.id} has no address",
@@ -121,14 +123,17 @@ class Lease:
             )
         port = parts.port if parts else self._fields.get("port")
         netloc = self._credentials() + (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
-        scheme = parts.scheme if parts else self._fields.get("scheme", "http")
-        return urlunsplit((scheme, netloc, parts.path if parts else "", parts.query if parts else "", ""))
+        scheme = parts.scheme if parts else str(self._fields.get("scheme", "http"))
+        path, query = (parts.path, parts.query) if parts else ("", "")
+        return str(urlunsplit((scheme, netloc, path, query, "")))
 
     def _credentials(self) -> str:
         user = self._one_of(_USER_NAMES)
         password = self.secret("password") if "password" in self._leased.secrets else None
         if user is None and password is None:
             return ""
+        if password is not None:
+            self._home.masked_pair(user or "", password)
         told = quote(str(user or ""), safe="")
         return f"{told}@" if password is None else f"{told}:{quote(password, safe='')}@"
 

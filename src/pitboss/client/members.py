@@ -251,4 +251,3 @@ def _named(names: tuple[str, ...]) -> tuple[str, ...]:
             "it is not said which members to remove", why="removing all by accident is too easy", fix="name them"
         )
     return names
-

@@ -1,4 +1,4 @@
-"""A declared pool of scarce things: its members, leases of them, and the hooks that make their secrets and judge them."""
+"""A declared pool of scarce things: its members, leases of them, and the hooks that prepare and judge them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
@@ -119,9 +119,7 @@ class Resources(Members):
 
     # Hooks.
 
-    def session(
-        self, secret: str, *, valid_for: Time | None = None, timeout: Time = "60s"
-    ) -> Callable[[Make], Make]:
+    def session(self, secret: str, *, valid_for: Time | None = None, timeout: Time = "60s") -> Callable[[Make], Make]:
         """Declare how a secret is made: `@proxies.session("cookie", valid_for="6h")` over `async def log_in(lease)`.
 
         It runs just before the member is used, where the secret is missing, past its time, or found invalid by
@@ -173,11 +171,8 @@ class Resources(Members):
 
     def opened(self, leased: Leased, secret: str) -> str:
         value = self._owner.ring().open(leased.secrets[secret], (leased.pool, leased.name, secret))
-        self.masked(value)
-        return value
-
-    def masked(self, value: str) -> None:
         self._owner.redactor.add(value)
+        return value
 
     def masked_pair(self, user: str, password: str) -> None:
         self._owner.redactor.add_pair(user, password)
@@ -249,9 +244,7 @@ class Resources(Members):
             lease.verdict = Report(outcome=_outcome(outcome), retry_after=pause, error=error)
         return self._returning(lease, self.report_on(lease, None))
 
-    def _returning(
-        self, lease: Lease, report: Report | None
-    ) -> Callable[[ResourceDesk], Coroutine[Any, Any, bool]]:
+    def _returning(self, lease: Lease, report: Report | None) -> Callable[[ResourceDesk], Coroutine[Any, Any, bool]]:
         if lease.id is None:
             raise InvalidInput(
                 f"{lease} belongs to a task",

@@ -43,7 +43,9 @@ class Redactor:
         return text
 
     def hidden_bytes(self, line: bytes) -> bytes:
-        return self.hidden(line.decode("utf-8", "surrogatepass")).encode("utf-8", "surrogatepass") if self._forms else line
+        return (
+            self.hidden(line.decode("utf-8", "surrogatepass")).encode("utf-8", "surrogatepass") if self._forms else line
+        )
 
 
 def _forms(value: str) -> tuple[str, ...]:

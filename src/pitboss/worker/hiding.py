@@ -4,7 +4,18 @@ from collections.abc import Callable
 
 import msgspec
 
-from pitboss.model.outcome import Cancelled, Completed, Crashed, Failed, Outcome, Released, Retry, Rotated, Snooze, TimedOut
+from pitboss.model.outcome import (
+    Cancelled,
+    Completed,
+    Crashed,
+    Failed,
+    Outcome,
+    Released,
+    Retry,
+    Rotated,
+    Snooze,
+    TimedOut,
+)
 from pitboss.model.task import TaskError
 
 Hidden = Callable[[str], str]

@@ -60,8 +60,8 @@ def set_up_worker(
 ) -> WorkerLogs:
     """Everything that this process logs goes to the worker's file from here on.
 
-    `current` answers with the claim of the task that runs in the calling thread or coroutine; `hidden` takes secrets out
-    of a finished line.
+    `current` answers with the claim of the task that runs in the calling thread or coroutine; `hidden` takes secrets
+    out of a finished line.
     """
     logs = WorkerLogs(settings, pool=pool, worker=worker, current=current, hidden=hidden)
     logs.begin()

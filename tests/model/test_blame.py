@@ -1,0 +1,105 @@
+"""Whose fault an exception is, by what it carries."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pitboss.model.blame import blame, retry_after
+from pitboss.model.duration import SECOND
+from pitboss.model.resource import ResourceOutcome
+from pitboss.model.signals import Blocked, RateLimited, ResourceFailed
+
+NOW = 1_800_000_000 * SECOND
+
+
+class HTTPStatusError(Exception):
+    """As httpx and requests have it."""
+
+    def __init__(self, status: int, headers: dict[str, str] | None = None) -> None:
+        super().__init__(f"answer {status}")
+        self.response = SimpleNamespace(status_code=status, headers=headers or {})
+        self.request = SimpleNamespace(url="https://site.example/page?x=1")
+
+
+class ClientResponseError(Exception):
+    """As aiohttp has it."""
+
+    def __init__(self, status: int, headers: dict[str, str] | None = None) -> None:
+        super().__init__(f"answer {status}")
+        self.status, self.headers = status, headers
+        self.request_info = SimpleNamespace(real_url="https://site.example/")
+
+
+class ProxyError(Exception):
+    pass
+
+
+class Socks5ProxyTimeout(ProxyError):
+    pass
+
+
+class Awkward(Exception):
+    """Some objects answer questions with errors."""
+
+    @property
+    def request(self) -> Any:
+        raise RuntimeError("the request was not set")
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize("kind", [HTTPStatusError, ClientResponseError])
+@pytest.mark.parametrize(
+    ("status", "headers", "outcome", "pause"),
+    [
+        (429, {}, "rate_limited", None),
+        (429, {"Retry-After": "30"}, "rate_limited", 30 * SECOND),
+        (429, {"retry-after": "soon"}, "rate_limited", None),
+        (503, {"Retry-After": "5"}, "rate_limited", 5 * SECOND),
+        (503, {}, "task_error", None),
+        (403, {}, "blocked", None),
+        (401, {}, "resource_error", None),
+        (407, {}, "resource_error", None),
+        (404, {}, "task_error", None),
+        (500, {}, "task_error", None),
+    ],
+)
+def test_an_answer_is_judged_by_its_status(
+    kind: type[Exception], status: int, headers: dict[str, str], outcome: str, pause: int | None
+) -> None:
+    report = blame(kind(status, headers), NOW)
+    assert (report.outcome, report.retry_after) == (ResourceOutcome(outcome), pause)
+    assert report.destination == "site.example"
+
+
+@pytest.mark.parametrize("error", [ProxyError("refused"), Socks5ProxyTimeout("late")])
+def test_an_error_of_a_proxy_is_its_own(error: Exception) -> None:
+    assert blame(error, NOW).outcome is ResourceOutcome.RESOURCE_ERROR
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), KeyError("x"), TimeoutError(), Awkward()])
+def test_other_errors_are_the_tasks(error: Exception) -> None:
+    assert blame(error, NOW).outcome is ResourceOutcome.TASK_ERROR
+
+
+def test_the_cause_counts() -> None:
+    error = RuntimeError("could not fetch")
+    error.__cause__ = ProxyError("refused")
+    assert blame(error, NOW).outcome is ResourceOutcome.RESOURCE_ERROR
+
+
+def test_what_a_handler_says_itself() -> None:
+    limited = blame(RateLimited(retry_after="1m"), NOW)
+    assert (limited.outcome, limited.retry_after) == (ResourceOutcome.RATE_LIMITED, 60 * SECOND)
+    assert blame(Blocked("captcha"), NOW).outcome is ResourceOutcome.BLOCKED
+    assert blame(ResourceFailed("dead"), NOW).outcome is ResourceOutcome.RESOURCE_ERROR
+
+
+def test_a_date_counts_from_the_answers_own_date() -> None:
+    later, sent = "Fri, 31 Dec 2027 23:59:59 GMT", "Fri, 31 Dec 2027 23:59:29 GMT"
+    assert retry_after(later, sent, NOW) == 30 * SECOND
+    assert retry_after("Fri, 15 Jan 2027 08:01:00 GMT", None, NOW) == 60 * SECOND
+    assert retry_after("Fri, 15 Jan 2027 07:00:00 GMT", None, NOW) == 0
+    assert retry_after("99999999999999999999", None, NOW) == 366 * 86_400 * SECOND
