@@ -63,9 +63,7 @@ async def _done(screen: Screen, desk: "Batches", order: Order, batch: Batch) -> 
     hidden = not screen.err.is_terminal or not order.items or batch.total <= PORTION
     with Progress(*columns, console=screen.err, transient=True, disable=hidden) as bar:
         shown = bar.add_task(f"{order.verb} {_named(batch)}", total=batch.total)
-        changed = await acted(
-            desk, batch.id, order.act, lambda total: bar.update(shown, completed=total.changed)
-        )
+        changed = await acted(desk, batch.id, order.act, lambda total: bar.update(shown, completed=total.changed))
     _tell(screen, order, batch, changed)
     return changed
 

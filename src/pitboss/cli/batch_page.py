@@ -29,7 +29,12 @@ _COLUMNS = (
     Column("Ends", drop=3),
     Column("Waiting", drop=7),
 )
-_LANES = (Column("Lane", fills=True), Column("At a time", right=True), Column("Running", right=True), Column("Queued", right=True))
+_LANES = (
+    Column("Lane", fills=True),
+    Column("At a time", right=True),
+    Column("Running", right=True),
+    Column("Queued", right=True),
+)
 _ERRORS = (
     Column("Group"),
     Column("Count", right=True),
@@ -70,7 +75,7 @@ def batch_document(survey: Survey, batch: Batch) -> dict[str, Any]:
         "by": batch.by,
         "reason": batch.reason,
         "data": from_json(batch.data),
-        "on_complete": batch.on_complete and batch.on_complete.handler,
+        "on_complete": None if batch.on_complete is None else batch.on_complete.handler,
     }
 
 
@@ -103,7 +108,7 @@ def draw_batch(screen: Screen, survey: Survey, batch: Batch, errors: Sequence[Gr
     screen.facts([("waiting", survey.waits.get(batch.id)), ("speed", _speed(batch, now)), ("reason", batch.reason)])
     screen.facts([("lane", _lane(batch, survey.lanes)), ("queues", ", ".join(batch.queues)), ("by", batch.by)])
     screen.facts([("data", None if batch.data == "{}" else batch.data)])
-    screen.facts([("then", batch.on_complete and batch.on_complete.handler)])
+    screen.facts([("then", None if batch.on_complete is None else batch.on_complete.handler)])
     for label, moment in (
         ("created", batch.created_at),
         ("started", batch.started_at),
@@ -168,7 +173,11 @@ def _speed(batch: Batch, now: Moment) -> str | None:
 
 def _lane(batch: Batch, lanes: Sequence[Lane]) -> str:
     lane = next((one for one in lanes if one.name == batch.lane), None)
-    return batch.lane if lane is None else f"{lane.name} ({lane.running} of {lane.max_running} running, {lane.queued} queued)"
+    return (
+        batch.lane
+        if lane is None
+        else f"{lane.name} ({lane.running} of {lane.max_running} running, {lane.queued} queued)"
+    )
 
 
 def _range_document(found: Range | None) -> dict[str, Any] | None:

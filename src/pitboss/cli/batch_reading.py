@@ -70,14 +70,14 @@ async def surveyed(store: "Store", batches: Sequence[Batch]) -> Survey:
     desk = batches_of(store)
     live = await desk.batches(statuses=_LIVE, limit=_LOOKED_AT)
     queues = {queue.name: queue for queue in await store.queues()}
-    views = await pool_views(store, {queues[name].resources for batch in live for name in batch.queues if name in queues})
+    views = await pool_views(
+        store, {queues[name].resources for batch in live for name in batch.queues if name in queues}
+    )
     sessions, lanes = await store.sessions(), await desk.lanes()
     now = wiring.SystemClock().now()
     supplies = {pool: view.supply(now) for pool, view in views.items()}
     shares = {batch.id: supply for batch in live if (supply := _supply(batch, queues, supplies)) is not None}
-    waits = {
-        batch.id: batch_waits(batch, queues=queues, pools=views, sessions=sessions, now=now) for batch in batches
-    }
+    waits = {batch.id: batch_waits(batch, queues=queues, pools=views, sessions=sessions, now=now) for batch in batches}
     return Survey(now, list(batches), forecast(live, lanes, shares, now), waits, lanes)
 
 

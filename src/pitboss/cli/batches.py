@@ -144,7 +144,9 @@ def cancel(
     Examples:
       pitboss batches cancel 8b1f2c9e64a0 --reason 'wrong list'
     """
-    carried_out(screen_of(context), store, ids, Order("Cancel", Cancel(reason), items="cancelled", asks=True), sure=sure)
+    carried_out(
+        screen_of(context), store, ids, Order("Cancel", Cancel(reason), items="cancelled", asks=True), sure=sure
+    )
 
 
 @app.command("move")

@@ -46,18 +46,18 @@ class Tried(NamedTuple):
     error: str | None = None
 
 
-def test(
+def try_members(
     context: typer.Context,
     pool: Annotated[str, typer.Argument(metavar="POOL", help="The resource pool.")],
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Only these members.")] = None,
     url: Annotated[
         str | None,
-        typer.Option("--url", metavar="URL", help="Fetch this through each; one that answers with the caller's address."),
+        typer.Option(
+            "--url", metavar="URL", help="Fetch this through each; one that answers with the caller's address."
+        ),
     ] = None,
     timeout: Annotated[str, typer.Option("--timeout", metavar="TIME", help="Wait no longer for each.")] = "10s",
-    at_once: Annotated[
-        int, typer.Option("--concurrency", min=1, max=_MOST_AT_ONCE, help="So many at a time.")
-    ] = 10,
+    at_once: Annotated[int, typer.Option("--concurrency", min=1, max=_MOST_AT_ONCE, help="So many at a time.")] = 10,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -100,7 +100,10 @@ def _check_url(url: str | None) -> None:
         raise Unsupported(
             "a page cannot be fetched through members here", why=str(error), fix="pip install httpx"
         ) from error
-    assert httpx.URL(url)
+    try:
+        httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise InvalidInput(f"{url!r:.60} is not a URL", why=str(error), fix="write the whole URL") from error
 
 
 async def _all_tried(
@@ -162,7 +165,10 @@ async def _connected(lease: "Lease") -> None:
 async def _fetched(proxy: str, url: str, limit: float) -> tuple[int, str]:
     import httpx
 
-    async with httpx.AsyncClient(proxy=proxy, timeout=limit, trust_env=False) as client, client.stream("GET", url) as got:
+    async with (
+        httpx.AsyncClient(proxy=proxy, timeout=limit, trust_env=False) as client,
+        client.stream("GET", url) as got,
+    ):
         body = b""
         async for part in got.aiter_bytes():
             body += part

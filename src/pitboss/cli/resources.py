@@ -34,7 +34,7 @@ app = typer.Typer(
 )
 app.command("add")(resource_adding.add)
 app.command("import")(resource_adding.import_file)
-app.command("test")(resource_testing.test)
+app.command("test")(resource_testing.try_members)
 PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="The resource pool.")]
 NamesArgument = Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Names of members.")]
 _HOLDERS = 5
@@ -199,8 +199,11 @@ def _change(
 
     changed = ask(screen, store, work)
     few = len(changed) <= _HOLDERS
-    screen.note(f"{', '.join(f'{pool}/{name}' for name in changed)} {done}" if few and changed else
-                f"{counted(len(changed), 'member')} of {pool} {done}")
+    screen.note(
+        f"{', '.join(f'{pool}/{name}' for name in changed)} {done}"
+        if few and changed
+        else f"{counted(len(changed), 'member')} of {pool} {done}"
+    )
 
 
 def _named(names: Sequence[str] | None, *, everything: bool) -> Sequence[str] | None:

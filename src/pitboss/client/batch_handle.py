@@ -39,7 +39,8 @@ At = Literal["place", "top", "bottom"]
 class Home(Protocol):
     """What batches need of their app."""
 
-    handlers: Mapping[str, Any]
+    @property
+    def handlers(self) -> Mapping[str, Any]: ...
 
     def new_id(self) -> str: ...
 

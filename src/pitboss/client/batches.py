@@ -67,7 +67,7 @@ class Batching:
         return BatchHandle(self, batch)
 
     def batches(self: Home, *statuses: BatchStatus | str, limit: int = 100) -> list[Batch]:
-        """Batches, those that run first, then the queued in their order, the paused, the ended; or of these statuses."""
+        """Batches (of these statuses): those that run, then the queued in their order, the paused, the ended."""
         return self.ask(_listing(statuses, limit), limit=_LIMIT, what="listing batches")
 
     async def abatches(self: Home, *statuses: BatchStatus | str, limit: int = 100) -> list[Batch]:
