@@ -9,12 +9,15 @@ import msgspec
 
 from pitboss.engines.statements import load
 from pitboss.model.duration import Moment
+from pitboss.model.states import FINISHED, State
 
 T = TypeVar("T")
 Row = Sequence[object]
 # Rows go in by one statement for many: every step of a statement gives up the interpreter lock, and behind a busy event
 # loop each step may wait for a whole switch interval. It is also about twice as fast.
 _BULKS = (256, 64, 16, 4, 2, 1)
+_ENDED = frozenset(state.value for state in FINISHED)
+_RUNNING = State.RUNNING.value
 
 
 class Statements:
@@ -36,15 +39,21 @@ class Statements:
 
 
 class Act:
-    """Handed to what changes the store. `moved` keeps the counts exact; `rings` are queues to wake after the commit."""
+    """Handed to what changes the store. `moved` keeps the counts exact; `rings` are queues to wake after the commit.
 
-    __slots__ = ("_connection", "_moves", "_sql", "_statements", "now", "rings")
+    `touched` are batches of which an item has ended or stopped running, `lanes` those where the next may have a slot.
+    """
+
+    __slots__ = ("_connection", "_items", "_moves", "_sql", "_statements", "lanes", "now", "rings", "touched")
 
     def __init__(self, connection: sqlite3.Connection, statements: Statements, now: Moment) -> None:
         self._connection, self._statements, self._sql = connection, statements, statements.by_name
         self._moves: dict[tuple[str, str], int] = defaultdict(int)
+        self._items: dict[tuple[str, str, str], int] = {}
         self.now = now
         self.rings: set[str] = set()
+        self.touched: dict[str, None] = {}
+        self.lanes: set[str] = set()
 
     def run(self, name: str, *values: object) -> int:
         """Execute; how many rows it changed."""
@@ -74,12 +83,14 @@ class Act:
                 start += size
         return changed
 
-    def moved(self, queue: str, source: str | None, target: str | None, n: int = 1) -> None:
+    def moved(self, queue: str, source: str | None, target: str | None, n: int = 1, batch: str | None = None) -> None:
         """Tasks of the queue left one state and came to another; None is outside the store."""
         if source is not None:
             self._moves[queue, source] -= n
         if target is not None:
             self._moves[queue, target] += n
+        if batch is not None:
+            self._moved_item(batch, queue, source, target, n)
 
     def counted(self) -> None:
         """Write the counts. Last, because nothing in an act reads what it has itself moved."""
@@ -87,6 +98,10 @@ class Act:
         self._moves.clear()
         if rows:
             self.bulk("count", rows)
+        if self._items:
+            items = [(*place, n) for place, n in self._items.items() if n]
+            self._items.clear()
+            self.bulk("batch_count", items)
 
     def mark(self) -> None:
         self._connection.execute("SAVEPOINT attempt")
@@ -97,6 +112,13 @@ class Act:
     def back_to_mark(self) -> None:
         self._connection.execute("ROLLBACK TO attempt")
         self._connection.execute("RELEASE attempt")
+
+    def _moved_item(self, batch: str, queue: str, source: str | None, target: str | None, n: int) -> None:
+        for state, change in ((source, -n), (target, n)):
+            if state is not None:
+                self._items[batch, queue, state] = self._items.get((batch, queue, state), 0) + change
+        if target in _ENDED or (source == _RUNNING and target is not None):
+            self.touched[batch] = None
 
     def _cursor(self) -> sqlite3.Cursor:
         return self._connection.cursor()

@@ -9,9 +9,13 @@ from typing import Any
 import msgspec
 
 from pitboss.engines.sqlite.act import Act, json_list
+from pitboss.engines.sqlite.gates import draw
 from pitboss.engines.sqlite.lanes import Lane, open_lanes
-from pitboss.engines.sqlite.rows import tags_of
+from pitboss.engines.sqlite.lending import Lenders
+from pitboss.engines.sqlite.rows import names_of, tags_of, want_of
 from pitboss.model.errors import SessionLost
+from pitboss.model.picking import leased
+from pitboss.model.resource import Leased
 from pitboss.model.session import Claimed, ClaimRequest, Slot
 from pitboss.model.task import Claim, Token
 
@@ -19,7 +23,7 @@ from pitboss.model.task import Claim, Token
 _AT_ONCE = 250
 # Bounds on what one claim does besides claiming; the next claim goes on.
 _SWEPT_AT_ONCE = 1000
-_PASSED_PER_LANE = 100
+_BEFORE_ALL = (-(2**63), "")
 
 
 class Found(msgspec.Struct, array_like=True):
@@ -42,6 +46,10 @@ class Found(msgspec.Struct, array_like=True):
     tags: str | None
     claim: int
     unique_key: str | None
+    batch: str | None
+    want: str | None
+    tried: str | None
+    rotations: int
 
 
 class _Sifted:
@@ -57,51 +65,89 @@ class _Sifted:
 _found = msgspec.json.Decoder(list[Found])
 
 
+class _Round:
+    """One claim on its way. `lent` is what tasks were given with, by their row."""
+
+    def __init__(self, act: Act, request: ClaimRequest, lanes: dict[str, Lane], wanted: int) -> None:
+        self.act, self.request, self.lanes = act, request, lanes
+        self.lenders = Lenders(act, wanted)
+        self.lent: dict[int, tuple[int, Leased]] = {}
+
+    def lend(self, one: Found, lane: Lane, pool: str) -> bool:
+        """Give the task its member; False if there is none for it."""
+        lending = self.lenders.of(pool)
+        number = lending.lend(want_of(one.want), names_of(one.tried))
+        if number is None:
+            if lending.has_none():
+                lane.close()
+            return False
+        shelf = lending.shelf
+        self.lent[one.row] = (number, leased(shelf.members[number], shelf.rules, self.act.now))
+        return True
+
+
 def claim(act: Act, request: ClaimRequest) -> Claimed:
     """As the contract says."""
-    if not act.one("session_alive", request.session, act.now):
+    row = act.one("claim_begin", request.session, act.now)
+    if row is None:
         raise SessionLost(request.session)
-    lanes = open_lanes(act, request.slots)
     wanted = sum(slot.free + slot.ahead for slot in request.slots)
-    for lane in lanes.values():
-        lane.promote(act, wanted)
-        lane.measure(act)
+    lanes, again = _opened(act, request.slots, wanted, batches=bool(row[0]))
+    this = _Round(act, request, lanes, wanted)
     claims: list[Claim] = []
-    cut = False
     for index, slot in enumerate(request.slots):
-        found, short = _fill(act, slot, request, lanes)
-        claims += [_claim_of(one, request.session, index, act.now) for one in found]
-        cut = cut or short
-    moments = [act.now] if cut else []
+        found, short = _fill(this, slot)
+        claims += [_claim_of(one, this, index) for one in found]
+        again = again or short
+    this.lenders.write()
+    shortages = tuple(this.lenders.shortages())
+    moments = [act.now] if again else []
+    moments += [short.until for short in shortages if short.until is not None]
     moments += [moment for lane in lanes.values() if (moment := lane.next_moment(act)) is not None]
-    return Claimed(claims, min(moments, default=None))
+    return Claimed(claims, min(moments, default=None), shortages)
 
 
-def _fill(act: Act, slot: Slot, request: ClaimRequest, lanes: dict[str, Lane]) -> tuple[list[Found], bool]:
+def _opened(act: Act, slots: Sequence[Slot], wanted: int, *, batches: bool) -> tuple[dict[str, Lane], bool]:
+    """The lanes with all that may start now, and whether there may be more at once."""
+    lanes, again = open_lanes(act, slots), False
+    for lane in lanes.values():
+        lane.promote(act, wanted, batches=batches)
+    if batches:
+        again = draw(act, slots)
+        lanes = open_lanes(act, slots)
+        for lane in lanes.values():
+            lane.promote(act, wanted, batches=True)
+    for lane in lanes.values():
+        lane.measure(act)
+    return lanes, again
+
+
+def _fill(this: _Round, slot: Slot) -> tuple[list[Found], bool]:
     """The tasks for one slot, and whether bounds cut the look short."""
-    names = lanes if slot.queues is None else dict.fromkeys(slot.queues)
-    full = [lane for name in names if (lane := lanes.get(name)) is not None and lane.pending]
+    names = this.lanes if slot.queues is None else dict.fromkeys(slot.queues)
+    full = [lane for name in names if (lane := this.lanes.get(name)) is not None and lane.pending]
     if not full or slot.free + slot.ahead <= 0:
         return [], False
-    taken, done = _take_in_order(act, slot, request, full[0]) if len(full) == 1 and not full[0].rate else ([], False)
+    plain = len(full) == 1 and not full[0].rate and full[0].pool is None
+    taken, done = _take_in_order(this, slot, full[0]) if plain else ([], False)
     if done:
         return taken, False
-    sifted = _sift(act, slot, request, full, len(taken))
-    _sweep(act, sifted, lanes)
-    _take(act, sifted.taken, request.session, lanes)
+    sifted = _sift(this, slot, full, len(taken))
+    _sweep(this.act, sifted, this.lanes)
+    _take(this, sifted.taken)
     return taken + sifted.taken, sifted.cut
 
 
-def _take_in_order(act: Act, slot: Slot, request: ClaimRequest, lane: Lane) -> tuple[list[Found], bool]:
+def _take_in_order(this: _Round, slot: Slot, lane: Lane) -> tuple[list[Found], bool]:
     """Take the first tasks of the only lane as long as all of them fit; False if one needs a closer look."""
     taken: list[Found] = []
     while lane.pending and (left := slot.free + slot.ahead - len(taken)):
-        portion = act.decoded("claim_next", _found, lane.name, min(_AT_ONCE, left))
+        portion = this.act.decoded("claim_next", _found, lane.name, min(_AT_ONCE, left))
         if not portion:
             break
-        if not _all_fit(portion, slot, request, act.now, len(taken)):
+        if not _all_fit(portion, slot, this.request, this.act.now, len(taken)):
             return taken, False
-        _take(act, portion, request.session, {lane.name: lane})
+        _take(this, portion)
         taken += portion
     return taken, True
 
@@ -114,48 +160,69 @@ def _all_fit(portion: list[Found], slot: Slot, request: ClaimRequest, now: int, 
     ) and not any(one.losses for one in islice(portion, max(0, slot.free - before), None))
 
 
-def _sift(act: Act, slot: Slot, request: ClaimRequest, lanes: Sequence[Lane], before: int) -> _Sifted:
-    """Go through the pending tasks of all lanes in their common order and decide each; nothing is written yet."""
-    sifted, by_name = _Sifted(), {lane.name: lane for lane in lanes}
-    others = _known_to_others(act, request)
-    for one in merge(*(_candidates(act, lane, others) for lane in lanes), key=_rank):
+def _sift(this: _Round, slot: Slot, lanes: Sequence[Lane], before: int) -> _Sifted:
+    """Go through the pending tasks of all lanes in their common order and decide each; no task is written yet."""
+    sifted, handlers, now = _Sifted(), this.request.handlers, this.act.now
+    others = _known_to_others(this.act, this.request)
+    for one in merge(*(_candidates(this, slot, lane, others) for lane in lanes), key=_rank):
         claimed = before + len(sifted.taken)
         if claimed >= slot.free + slot.ahead:
             break
         if len(sifted.expired) + len(sifted.strange) >= _SWEPT_AT_ONCE:
             sifted.cut = True
             break
-        if one.expires_at is not None and one.expires_at <= act.now:
+        if one.expires_at is not None and one.expires_at <= now:
             sifted.expired.append(one)
-        elif request.handlers is not None and one.handler not in request.handlers:
+        elif handlers is not None and one.handler not in handlers:
             sifted.strange.append(one)
-        elif _may_take(one, by_name[one.queue], ahead=claimed >= slot.free):
+        elif _may_take(this, one, ahead=claimed >= slot.free):
             sifted.taken.append(one)
         else:
-            by_name[one.queue].passed += 1
+            this.lanes[one.queue].passed += 1
     return sifted
 
 
-def _may_take(one: Found, lane: Lane, *, ahead: bool) -> bool:
-    if ahead and (lane.rate or one.losses):
+def _may_take(this: _Round, one: Found, *, ahead: bool) -> bool:
+    lane = this.lanes[one.queue]
+    if ahead and lane.pool is not None:
+        lane.close()
+        return False
+    if lane.room == 0 or (ahead and (lane.rate or one.losses)):
+        return False
+    if lane.pool is not None and not this.lend(one, lane, lane.pool):
         return False
     if lane.room is not None:
-        if lane.room == 0:
-            return False
         lane.room -= 1
     return True
 
 
-def _candidates(act: Act, lane: Lane, others: str) -> Iterator[Found]:
+def _candidates(this: _Round, slot: Slot, lane: Lane, others: str) -> Iterator[Found]:
     """Pending tasks of a lane as they should run, without those that are for other sessions' handlers.
 
     A lane that cannot give, because its rate is used up, is left after a while, so that a backlog in it costs little.
     """
     lane.passed = 0
-    for row in act.rows("claim_sift", lane.name, others, act.now):
-        if lane.passed >= _PASSED_PER_LANE:
+    pending = _in_turn(this.act, lane, others) if lane.pool is None else _bound(this, slot, lane, lane.pool, others)
+    for one in pending:
+        if lane.passed >= lane.most_passed:
             return
-        yield Found(*row)
+        yield one
+
+
+def _in_turn(act: Act, lane: Lane, others: str) -> Iterator[Found]:
+    return (Found(*row) for row in act.rows("claim_sift", lane.name, others, act.now))
+
+
+def _bound(this: _Round, slot: Slot, lane: Lane, pool: str, others: str) -> Iterator[Found]:
+    """In portions, the first as large as the number of members that may be given with them."""
+    size = max(1, min(slot.free, this.lenders.of(pool).at_hand(), _AT_ONCE))
+    place = _BEFORE_ALL
+    while True:
+        portion = this.act.decoded("claim_bound", _found, lane.name, others, this.act.now, *place, size)
+        yield from portion
+        if len(portion) < size:
+            return
+        place, size = _rank(portion[-1]), min(2 * size, _AT_ONCE)
 
 
 def _known_to_others(act: Act, request: ClaimRequest) -> str:
@@ -169,14 +236,20 @@ def _rank(one: Found) -> tuple[int, str]:
     return one.priority, one.id
 
 
-def _take(act: Act, found: list[Found], session: int, lanes: dict[str, Lane]) -> None:
+def _take(this: _Round, found: list[Found]) -> None:
     if not found:
         return
-    act.run("claim_take", session, act.now, json_list(one.row for one in found))
-    for queue, n in Counter(one.queue for one in found).items():
-        act.moved(queue, "pending", "running", n)
-        lanes[queue].pending -= n
-        lanes[queue].started(act, n)
+    act, session, lent = this.act, this.request.session, this.lent
+    plain = [one.row for one in found if one.row not in lent] if lent else [one.row for one in found]
+    if plain:
+        act.run("claim_take", session, act.now, json_list(plain))
+    if lent:
+        rows = [(one.row, session, act.now, lent[one.row][1].id, lent[one.row][0]) for one in found if one.row in lent]
+        act.bulk("claim_lend", rows)
+    for (queue, batch), n in Counter((one.queue, one.batch) for one in found).items():
+        act.moved(queue, "pending", "running", n, batch)
+        this.lanes[queue].pending -= n
+        this.lanes[queue].started(act, n)
 
 
 def _sweep(act: Act, sifted: _Sifted, lanes: dict[str, Lane]) -> None:
@@ -184,21 +257,22 @@ def _sweep(act: Act, sifted: _Sifted, lanes: dict[str, Lane]) -> None:
     if sifted.expired:
         act.run("claim_expire", act.now, json_list(one.row for one in sifted.expired))
         for one in sifted.expired:
-            act.moved(one.queue, "pending", "cancelled")
+            act.moved(one.queue, "pending", "cancelled", batch=one.batch)
             lanes[one.queue].pending -= 1
             if one.unique_key is not None:
                 act.run("key_free", one.id, one.unique_key)
     if sifted.strange:
         act.run("claim_hold", json_list(one.row for one in sifted.strange))
         for one in sifted.strange:
-            act.moved(one.queue, "pending", "held")
+            act.moved(one.queue, "pending", "held", batch=one.batch)
             lanes[one.queue].pending -= 1
 
 
-def _claim_of(one: Found, session: int, slot: int, now: int) -> Claim:
+def _claim_of(one: Found, this: _Round, slot: int) -> Claim:
+    lent = this.lent.get(one.row)
     return Claim(
         id=one.id,
-        token=Token(session, one.claim + 1),
+        token=Token(this.request.session, one.claim + 1),
         handler=one.handler,
         queue=one.queue,
         params=one.params,
@@ -209,9 +283,12 @@ def _claim_of(one: Found, session: int, slot: int, now: int) -> Claim:
         losses=one.losses,
         crashes=one.crashes,
         created_at=one.created_at,
-        claimed_at=now,
+        claimed_at=this.act.now,
         expires_at=one.expires_at,
         parent=one.parent,
         tags=tags_of(one.tags),
         slot=slot,
+        leased=None if lent is None else lent[1],
+        batch=one.batch,
+        rotations=one.rotations,
     )

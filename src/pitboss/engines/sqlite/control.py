@@ -1,14 +1,19 @@
 """What operators do to many tasks at once. A filter picks them; each act is bounded."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from pitboss.engines.sqlite.act import Act, Row, json_list
-from pitboss.engines.sqlite.filters import STATE_INDEXES, matching, names_ids
+from pitboss.engines.sqlite.filters import STATE_INDEXES, matching, names_batches, names_ids
+from pitboss.engines.sqlite.gates import back_in_line, batch_of, stored
 from pitboss.engines.sqlite.history import record
 from pitboss.engines.sqlite.lead import check_term
 from pitboss.engines.sqlite.rows import TASK_COLUMNS, last_run, task_of
+from pitboss.model.batch import OVER, Batch, BatchId, BatchStatus
+from pitboss.model.batching import waits
 from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter
+from pitboss.model.ids import TaskId
 from pitboss.model.queue import Changed
 from pitboss.model.states import State
 from pitboss.model.task import Task
@@ -17,7 +22,7 @@ _CANCELLABLE = (State.HELD, State.SCHEDULED, State.PENDING, State.RUNNING)
 _RETRYABLE = (State.FAILED, State.CANCELLED)
 # The first line is the condition of the index on the end of tasks, word for word: only so does SQLite see that it fits.
 _PRUNABLE = """
-    state IN ('completed', 'failed', 'cancelled')
+    state IN ('completed', 'failed', 'cancelled') AND batch IS NULL
     AND finished_at < ?
     AND NOT EXISTS (
         SELECT 1 FROM pitboss_uniques
@@ -30,35 +35,76 @@ _NEVER: Moment = 2**62
 def cancel(act: Act, wanted: Filter, reason: str, limit: int) -> Changed:
     """Waiting tasks end; running ones are marked."""
     found = _picked(act, wanted, _CANCELLABLE, limit + 1, "AND cancel_asked = 0")
-    tasks = found[:limit]
+    asked = call_off(act, found[:limit], reason or "cancelled")
+    return Changed(changed=len(found[:limit]) - asked, asked=asked, more=len(found) > limit)
+
+
+def call_off(act: Act, tasks: Sequence[Task], reason: str) -> int:
+    """End what waits and ask what runs to stop; how many were asked."""
     running = [task for task in tasks if task.state is State.RUNNING]
     waiting = [task for task in tasks if task.state is not State.RUNNING]
     if running:
-        act.run("cancel_ask", reason or "cancelled", json_list(task.id for task in running))
+        act.run("cancel_ask", reason, json_list(task.id for task in running))
     if waiting:
-        act.run("cancel_waiting", reason or "cancelled", act.now, json_list(task.id for task in waiting))
+        act.run("cancel_waiting", reason, act.now, json_list(task.id for task in waiting))
         act.bulk("key_free", _keys(waiting))
     for task in waiting:
-        act.moved(task.queue, task.state.value, "cancelled")
-    return Changed(changed=len(waiting), asked=len(running), more=len(found) > limit)
+        act.moved(task.queue, task.state.value, "cancelled", batch=task.batch)
+    return len(running)
+
+
+def cancel_items(act: Act, batch: Batch, limit: int) -> tuple[int, bool]:
+    """Call off what is left of a batch: how many items, and whether more are left."""
+    found = items(act, batch.id, _CANCELLABLE, limit + 1, "AND cancel_asked = 0")
+    call_off(act, found[:limit], batch.reason or "cancelled")
+    return len(found[:limit]), len(found) > limit
+
+
+def cancel_on(act: Act, limit: int) -> tuple[int, bool]:
+    """Go on where batches are being cancelled: how many items, and whether more are left."""
+    cancelled, more = 0, False
+    rows: list[Any] = list(act.rows("batches_cancelling"))
+    for row in rows:
+        changed, left = cancel_items(act, batch_of(row), limit - cancelled)
+        cancelled, more = cancelled + changed, more or left
+    return cancelled, more
 
 
 def retry(act: Act, wanted: Filter, keep_attempts: bool, limit: int) -> Changed:
     """Failed and cancelled tasks live again, unless another task has their key by now."""
     found = _picked(act, wanted, _RETRYABLE, limit + 1)
-    tasks = found[:limit]
+    refused = revive(act, found[:limit], keep_attempts)
+    return Changed(changed=len(found[:limit]) - len(refused), refused=refused, more=len(found) > limit)
+
+
+def revive(act: Act, tasks: Sequence[Task], keep_attempts: bool) -> tuple[TaskId, ...]:
+    """Let ended tasks wait again; those that cannot, because another one has their key."""
     refused = tuple(task.id for task in tasks if task.unique_key is not None and not _retaken(act, task))
     revived = [task for task in tasks if task.id not in refused]
     runs = [(task.id, run) for task in revived if (run := last_run(task)) is not None]
     if runs:
         record(act, runs)
     known = {name for name in {task.handler for task in revived} if act.one("handler_known", name)}
+    gates = _reopened(act, {task.batch for task in revived if task.batch is not None})
     for task in revived:
-        ready = task.handler in known
-        act.run("retry", task.id, *(("pending", None) if ready else ("held", "handler")), int(keep_attempts))
-        act.moved(task.queue, task.state.value, "pending" if ready else "held")
+        place = waits(gates.get(task.batch), known=task.handler in known, run_at=None, now=act.now)
+        act.run("retry", task.id, place.state.value, place.reason, int(keep_attempts))
+        act.moved(task.queue, task.state.value, place.state.value, batch=task.batch)
         act.rings.add(task.queue)
-    return Changed(changed=len(revived), refused=refused, more=len(found) > limit)
+    return refused
+
+
+def _reopened(act: Act, names: Iterable[BatchId]) -> dict[str | None, BatchStatus]:
+    """The batches' statuses, after the ended ones have gone back in line."""
+    gates: dict[str | None, BatchStatus] = {}
+    for name in sorted(names):
+        batch = stored(act, name)
+        if batch is not None:
+            over = batch.status in OVER
+            if over:
+                back_in_line(act, batch)
+            gates[name] = BatchStatus.QUEUED if over else batch.status
+    return gates
 
 
 def prune(act: Act, wanted: Filter, before: Moment | None, limit: int, term: int | None) -> Changed:
@@ -71,22 +117,38 @@ def prune(act: Act, wanted: Filter, before: Moment | None, limit: int, term: int
     ended = _NEVER if before is None else before
     found = _selected(act, where, [ended, act.now, *chosen.values, limit + 1])
     tasks = found[:limit]
+    erase(act, tasks)
+    return Changed(changed=len(tasks), more=len(found) > limit)
+
+
+def erase(act: Act, tasks: Sequence[Task]) -> None:
+    """Forget tasks, their history and what is left of their keys."""
     if tasks:
         ids = json_list(task.id for task in tasks)
         act.run("prune_attempts", ids)
         act.run("prune_keys", ids, json_list(task.unique_key for task in tasks if task.unique_key is not None))
         act.run("prune_tasks", ids)
     for task in tasks:
-        act.moved(task.queue, task.state.value, None)
-    return Changed(changed=len(tasks), more=len(found) > limit)
+        act.moved(task.queue, task.state.value, None, batch=task.batch)
+
+
+def items(
+    act: Act, batch: BatchId, states: Iterable[State], limit: int, extra: str = "", values: Sequence[object] = ()
+) -> list[Task]:
+    """The oldest items of a batch in these states."""
+    found: list[Task] = []
+    for state in states:
+        where = f"INDEXED BY pitboss_tasks_items WHERE batch = ? AND state = ? {extra} ORDER BY id LIMIT ?"
+        found += _selected(act, where, [batch, state.value, *values, limit])
+    return sorted(found, key=lambda task: task.id)[:limit]
 
 
 def _picked(act: Act, wanted: Filter, states: Iterable[State], limit: int, extra: str = "") -> list[Task]:
     """The oldest matching tasks of these states, through the states' own indexes: finished tasks cost nothing."""
-    chosen, by_id = matching(wanted, act.now), names_ids(wanted)
+    chosen, free = matching(wanted, act.now), names_ids(wanted) or names_batches(wanted)
     found: list[Task] = []
     for state in wanted.states().intersection(states):
-        index = "" if by_id else f"INDEXED BY {STATE_INDEXES[state]}"
+        index = "" if free else f"INDEXED BY {STATE_INDEXES[state]}"
         where = f"{index} WHERE state = '{state.value}' {extra} AND {chosen.sql} ORDER BY id LIMIT ?"
         found += _selected(act, where, [*chosen.values, limit])
     return sorted(found, key=lambda task: task.id)[:limit]

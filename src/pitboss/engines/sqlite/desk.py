@@ -1,12 +1,10 @@
 """The small protocols: sessions, leader, ledger, control, queues, handlers, desired. The verbs stand in `engine.py`."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
 
 from pitboss.engines.protocol import Page
 from pitboss.engines.sqlite import control, lead, registry
-from pitboss.engines.sqlite.act import Act
-from pitboss.engines.sqlite.ledger import Reader
+from pitboss.engines.sqlite.pool_desk import PoolDesk
 from pitboss.engines.sqlite.sweep import release
 from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter
@@ -15,19 +13,12 @@ from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
 from pitboss.model.session import Lead, Session, SessionInfo
 from pitboss.model.task import Attempt, Task
 
-T = TypeVar("T")
 # A million held tasks are released in many short transactions, so that other writers get in between.
 _RELEASED_AT_ONCE = 2000
 
 
-class Desk:
+class Desk(PoolDesk):
     """What the engine does besides the six verbs, over its two ways to the store."""
-
-    async def _write(self, name: str, call: Callable[[Act], T], weight: int = 1) -> T:
-        raise NotImplementedError
-
-    async def _read(self, call: Callable[[Reader], T]) -> T:
-        raise NotImplementedError
 
     async def open_session(self, info: SessionInfo) -> Session:
         session, released = await self._write(

@@ -30,6 +30,11 @@ def names_ids(wanted: Filter) -> bool:
     return any(term.field == "id" and not term.negated and "*" not in "".join(term.values) for term in wanted.terms)
 
 
+def names_batches(wanted: Filter) -> bool:
+    """The filter lists batches: their own index finds the items of each."""
+    return any(term.field == "batch" and not term.negated and "*" not in "".join(term.values) for term in wanted.terms)
+
+
 def _pattern(glob: str) -> str:
     """Only `*` is special in our globs; in SQLite's also `?` and `[`."""
     return glob.replace("[", "[[]").replace("?", "[?]")

@@ -11,31 +11,45 @@ from pitboss.model.session import Slot
 
 # Tasks that fall due together become pending in portions, so that no claim holds up the other writers for long.
 _DUE_AT_ONCE = 1000
+# So many tasks that cannot be given are passed by in one lane: for want of a rate, or of a member that fits.
+_PASSED = 100
+_UNFIT = 1000
 
 
 class Lane:
-    """One open queue during one claim. `room` is what its windows still allow; None is without limit."""
+    """One open queue during one claim. `room` is what its windows still allow; None is without limit.
 
-    __slots__ = ("due", "name", "passed", "pending", "rate", "room", "scheduled")
+    `pool` is the resource pool that it is bound to.
+    """
 
-    def __init__(self, name: str, rate: str | None, pending: int, scheduled: int) -> None:
-        self.name, self.pending, self.scheduled = name, pending, scheduled
+    __slots__ = ("due", "most_passed", "name", "passed", "pending", "pool", "rate", "room", "scheduled")
+
+    def __init__(self, name: str, rate: str | None, pool: str | None, pending: int, scheduled: int) -> None:
+        self.name, self.pool, self.pending, self.scheduled = name, pool, pending, scheduled
         self.rate: tuple[Window, ...] = rate_of(rate)
         self.room: int | None = None
         self.due: Moment | None = None
-        self.passed = 0
+        self.passed, self.most_passed = 0, _PASSED if pool is None else _UNFIT
 
-    def promote(self, act: Act, wanted: int) -> None:
-        """Make pending what is due, and find the moment of the next."""
+    def promote(self, act: Act, wanted: int, *, batches: bool) -> None:
+        """Make pending what is due, and find the moment of the next. `batches`: items of batches may be among it."""
         if not self.scheduled:
             return
         self.due = self._next(act)
         if self.due is None or self.due > act.now:
             return
-        n = act.run("claim_promote", self.name, act.now, max(wanted, _DUE_AT_ONCE))
-        act.moved(self.name, "scheduled", "pending", n)
+        most = max(wanted, _DUE_AT_ONCE)
+        items: list[Any] = list(act.rows("claim_due_items", self.name, act.now, most)) if batches else []
+        n = act.run("claim_promote", self.name, act.now, most)
+        act.moved(self.name, "scheduled", "pending", n - sum(count for _, count in items))
+        for batch, count in items:
+            act.moved(self.name, "scheduled", "pending", count, batch)
         self.pending, self.scheduled = self.pending + n, self.scheduled - n
         self.due = self._next(act)
+
+    def close(self) -> None:
+        """It has nothing more to give for this slot."""
+        self.passed = self.most_passed
 
     def measure(self, act: Act) -> None:
         """How many more may start at this moment."""

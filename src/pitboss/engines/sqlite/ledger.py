@@ -6,7 +6,7 @@ from typing import Any
 
 from pitboss.engines.protocol import Page
 from pitboss.engines.sqlite.act import json_list
-from pitboss.engines.sqlite.filters import STATE_INDEXES, matching, names_ids
+from pitboss.engines.sqlite.filters import STATE_INDEXES, matching, names_batches, names_ids
 from pitboss.engines.sqlite.rows import (
     STATES,
     TASK_COLUMNS,
@@ -34,15 +34,15 @@ class Reader:
     """One read: a connection, the statements and the moment."""
 
     def __init__(self, connection: sqlite3.Connection, sql: dict[str, str], now: Moment) -> None:
-        self._connection, self._sql, self._now = connection, sql, now
+        self._connection, self._sql, self.now = connection, sql, now
 
     def get(self, ids: Sequence[str]) -> list[Task | None]:
-        rows = self._rows("get", json_list(ids)) if ids else []
+        rows = self.rows("get", json_list(ids)) if ids else []
         found = {task.id: task for task in map(task_of, rows)}
         return [found.get(task) for task in ids]
 
     def find(self, wanted: Filter, limit: int, after: str | None, oldest_first: bool) -> Page:
-        chosen = matching(wanted, self._now)
+        chosen = matching(wanted, self.now)
         where, values = self._within_state(wanted, chosen.sql), list(chosen.values)
         if after is not None:
             where += f" AND id {'>' if oldest_first else '<'} ?"
@@ -56,39 +56,38 @@ class Reader:
     def count(self, wanted: Filter) -> int:
         if not wanted.terms:
             return self._number("count_all")
-        chosen = matching(wanted, self._now)
+        chosen = matching(wanted, self.now)
         text = f"SELECT count(*) FROM pitboss_tasks {self._within_state(wanted, chosen.sql)}"
         n: int = self._connection.execute(text, chosen.values).fetchone()[0]
         return n
 
     def attempts(self, task: str) -> list[Attempt]:
-        history = [attempt_of(row) for row in self._rows("attempts", task)]
+        history = [attempt_of(row) for row in self.rows("attempts", task)]
         known = self.get([task])[0]
         last = last_run(known) if known is not None else None
         return [*history, *([last] if last else [])][-_KEPT:]
 
     def queues(self) -> list[Queue]:
         counts: dict[str, dict[State, int]] = {}
-        for queue, state, n in self._rows("counts"):
+        for queue, state, n in self.rows("counts"):
             counts.setdefault(queue, {})[STATES[state]] = n
-        return [queue_of(row, counts.get(row[0], {})) for row in self._rows("queues")]
+        return [queue_of(row, counts.get(row[0], {})) for row in self.rows("queues")]
 
     def handlers(self) -> list[HandlerInfo]:
         return [
-            HandlerInfo(name=name, queue=queue, policy=policy, schema=schema)
-            for name, queue, policy, schema in self._rows("handlers")
+            HandlerInfo(name=name, queue=queue, policy=policy, schema=schema, resources=resources)
+            for name, queue, policy, schema, resources in self.rows("handlers")
         ]
 
     def sessions(self) -> list[Session]:
-        return [session_of(row) for row in self._rows("sessions", self._now - HOUR)]
+        return [session_of(row) for row in self.rows("sessions", self.now - HOUR)]
 
     def leader(self) -> Lead | None:
-        return next((lead_of(row) for row in self._rows("leader", self._now)), None)
+        return next((lead_of(row) for row in self.rows("leader", self.now)), None)
 
     def wishes(self, since: int) -> list[Wish]:
         return [
-            Wish(key=key, value=value, version=version, by=by)
-            for key, value, version, by in self._rows("wishes", since)
+            Wish(key=key, value=value, version=version, by=by) for key, value, version, by in self.rows("wishes", since)
         ]
 
     def schema_version(self) -> int:
@@ -97,7 +96,7 @@ class Reader:
     def _within_state(self, wanted: Filter, where: str) -> str:
         """Point SQLite to the index of the only possible state, if it holds few tasks: the counts are exact."""
         states = wanted.states()
-        if len(states) != 1 or names_ids(wanted):
+        if len(states) != 1 or names_ids(wanted) or names_batches(wanted):
             return f"WHERE {where}"
         (state,) = states
         few = state in STATE_INDEXES and self._number("count_state", state.value) <= _FEW
@@ -108,5 +107,5 @@ class Reader:
         n: int = self._connection.execute(self._sql[name], values).fetchone()[0]
         return n
 
-    def _rows(self, name: str, *values: Any) -> list[tuple[Any, ...]]:
+    def rows(self, name: str, *values: Any) -> list[tuple[Any, ...]]:
         return self._connection.execute(self._sql[name], values).fetchall()

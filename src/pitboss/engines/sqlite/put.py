@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pitboss.engines.sqlite.act import Act, json_list
-from pitboss.engines.sqlite.rows import STATES, tags_text
+from pitboss.engines.sqlite.rows import STATES, tags_text, want_text
+from pitboss.model.batch import BatchId
 from pitboss.model.errors import QueueFull
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Placed
@@ -23,31 +24,40 @@ def put(act: Act, tasks: Sequence[NewTask]) -> list[Placed]:
     return _put(act, tasks, bounded=True)
 
 
+def put_items(act: Act, tasks: Sequence[NewTask], batch: BatchId) -> None:
+    """As `put`, for the items of a new batch: they are held until they are drawn."""
+    _put(act, tasks, bounded=True, batch=batch)
+
+
 def put_follow_ups(act: Act, tasks: Sequence[NewTask]) -> None:
     """As `put`, but a queue may be overfilled: what a finished task leaves behind must not be lost."""
     _put(act, tasks, bounded=False)
 
 
 class _Surroundings(NamedTuple):
-    """What a put finds: which of its handlers are registered, which queues are new, and capacities that bind it."""
+    """What a put finds: which of its handlers are registered, which queues are new, and capacities that bind it.
+
+    `batch` is the one whose items are put.
+    """
 
     known: set[str]
     new_queues: set[str]
     capacities: dict[str, int]
+    batch: BatchId | None
 
 
-def _put(act: Act, tasks: Sequence[NewTask], *, bounded: bool) -> list[Placed]:
+def _put(act: Act, tasks: Sequence[NewTask], *, bounded: bool, batch: BatchId | None = None) -> list[Placed]:
     if not tasks:
         return []
-    around = _look_around(act, tasks, bounded)
+    around = _look_around(act, tasks, bounded, batch)
     simple = not around.capacities and not any(new.unique for new in tasks)
     placed = _insert_unseen(act, tasks, around) if simple else None
     return _place_each(act, tasks, around) if placed is None else placed
 
 
-def _look_around(act: Act, tasks: Sequence[NewTask], bounded: bool) -> _Surroundings:
+def _look_around(act: Act, tasks: Sequence[NewTask], bounded: bool, batch: BatchId | None) -> _Surroundings:
     known = {name for name in {new.handler for new in tasks} if act.one("handler_known", name)}
-    around = _Surroundings(known, set(), {})
+    around = _Surroundings(known, set(), {}, batch)
     for name in {new.queue for new in tasks}:
         row: Any = act.one("queue_capacity", name)
         if row is None:
@@ -59,19 +69,19 @@ def _look_around(act: Act, tasks: Sequence[NewTask], bounded: bool) -> _Surround
 
 def _insert_unseen(act: Act, tasks: Sequence[NewTask], around: _Surroundings) -> list[Placed] | None:
     """Insert them all, or nothing and None if one of the ids is there already."""
-    placed = [_created(new, act, around.known) for new in tasks]
+    placed = [_created(new, act, around) for new in tasks]
     many = len(tasks) > 1
     if many:
         act.mark()
     try:
-        _insert(act, tasks, placed)
+        _insert(act, tasks, placed, around.batch)
     except sqlite3.IntegrityError:
         if many:
             act.back_to_mark()
         return None
     if many:
         act.unmark()
-    _account(act, tasks, placed, around.new_queues)
+    _account(act, tasks, placed, around)
     return placed
 
 
@@ -85,7 +95,7 @@ def _place_each(act: Act, tasks: Sequence[NewTask], around: _Surroundings) -> li
         key = new.unique.key if new.unique else None
         there = tasks_met.get(new.id) or (keys_met.get(key) if key is not None else None)
         if there is None:
-            one = _created(new, act, around.known)
+            one = _created(new, act, around)
             fresh.append(new)
             created.append(one)
             placed.append(one)
@@ -95,8 +105,8 @@ def _place_each(act: Act, tasks: Sequence[NewTask], around: _Surroundings) -> li
         else:
             placed.append(there)
     _check_room(act, Counter(new.queue for new in fresh), around.capacities)
-    _insert(act, fresh, created)
-    _account(act, fresh, created, around.new_queues)
+    _insert(act, fresh, created, around.batch)
+    _account(act, fresh, created, around)
     _take_keys(act, fresh)
     return placed
 
@@ -120,13 +130,15 @@ def _check_room(act: Act, asked: Mapping[str, int], bounds: Mapping[str, int]) -
                 raise QueueFull(name, bounds[name], row[0], asked[name])
 
 
-def _created(new: NewTask, act: Act, known: set[str]) -> Placed:
-    if new.handler not in known:
+def _created(new: NewTask, act: Act, around: _Surroundings) -> Placed:
+    if around.batch is not None:
+        return Placed(new.id, True, State.HELD, "batch")
+    if new.handler not in around.known:
         return Placed(new.id, True, State.HELD, "handler")
     return Placed(new.id, True, State.PENDING if new.due(act.now) is None else State.SCHEDULED)
 
 
-def _insert(act: Act, tasks: Sequence[NewTask], placed: Sequence[Placed]) -> None:
+def _insert(act: Act, tasks: Sequence[NewTask], placed: Sequence[Placed], batch: BatchId | None) -> None:
     plain: list[tuple[object, ...]] = []
     full: list[tuple[object, ...]] = []
     now = act.now
@@ -135,7 +147,7 @@ def _insert(act: Act, tasks: Sequence[NewTask], placed: Sequence[Placed]) -> Non
         if one.state is State.PENDING and _is_plain(new):
             plain.append(row)
         else:
-            full.append(row + _rest(new, one, now))
+            full.append(row + _rest(new, one, batch, now))
     if plain:
         act.bulk("put_plain", plain)
     if full:
@@ -152,10 +164,11 @@ def _is_plain(new: NewTask) -> bool:
         and not new.tags
         and new.expires_at is None
         and new.expires_in is None
+        and new.want is None
     )
 
 
-def _rest(new: NewTask, one: Placed, now: int) -> tuple[object, ...]:
+def _rest(new: NewTask, one: Placed, batch: BatchId | None, now: int) -> tuple[object, ...]:
     return (
         one.state.value,
         one.reason,
@@ -166,14 +179,16 @@ def _rest(new: NewTask, one: Placed, now: int) -> tuple[object, ...]:
         new.unique.key if new.unique else None,
         tags_text(new.tags),
         new.parent,
+        batch,
+        want_text(new.want),
     )
 
 
-def _account(act: Act, tasks: Sequence[NewTask], placed: Sequence[Placed], new_queues: set[str]) -> None:
+def _account(act: Act, tasks: Sequence[NewTask], placed: Sequence[Placed], around: _Surroundings) -> None:
     moves = Counter((new.queue, one.state) for new, one in zip(tasks, placed, strict=True))
     for (queue, state), n in moves.items():
-        act.moved(queue, None, state.value, n)
-        if queue in new_queues:
+        act.moved(queue, None, state.value, n, around.batch)
+        if queue in around.new_queues:
             act.run("queue_create", queue)
         if state is State.PENDING:
             act.rings.add(queue)

@@ -59,12 +59,16 @@ def change_queue(act: Act, name: str, change: QueueChange) -> Queue:
 def register(act: Act, handlers: Iterable[HandlerInfo], release_limit: int) -> int:
     """Add or replace; how many held tasks were set free."""
     added = {handler.name: handler for handler in handlers}
-    act.bulk("handler_add", [(one.name, one.queue, one.policy, one.schema) for one in added.values()])
+    before = _bindings(act)
+    act.bulk("handler_add", [(one.name, one.queue, one.policy, one.schema, one.resources) for one in added.values()])
+    _ring_bound(act, before)
     return release(act, added, release_limit)
 
 
 def forget(act: Act, names: Iterable[str]) -> None:
+    before = _bindings(act)
     act.run("handler_forget", json_list(names))
+    _ring_bound(act, before)
 
 
 def wish(act: Act, key: str, value: str | None, by: str | None) -> int:
@@ -74,3 +78,13 @@ def wish(act: Act, key: str, value: str | None, by: str | None) -> int:
     act.rings.add("*")
     version: int = row[0]
     return version
+
+
+def _bindings(act: Act) -> set[tuple[object, ...]]:
+    """Queues and the pools that they are bound to."""
+    return set(act.rows("bound_queues"))
+
+
+def _ring_bound(act: Act, before: set[tuple[object, ...]]) -> None:
+    """A queue that is bound no more, or anew, may give more."""
+    act.rings.update(str(queue) for queue, _ in before ^ _bindings(act))

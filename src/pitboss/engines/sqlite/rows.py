@@ -7,6 +7,7 @@ import msgspec
 
 from pitboss.model.limits import Window
 from pitboss.model.queue import Queue
+from pitboss.model.resource import Want
 from pitboss.model.session import Lead, Session, SessionInfo
 from pitboss.model.states import FINISHED, WAITING, State
 from pitboss.model.task import Attempt, Task, TaskError
@@ -15,15 +16,18 @@ STATES: Final = {state.value: state for state in State}
 FINISHED_TEXT: Final = frozenset(state.value for state in FINISHED)
 WAITING_TEXT: Final = frozenset(state.value for state in WAITING)
 TASK_COLUMNS: Final = ", ".join(Task.__struct_fields__)
-# The task's own fields are its columns, in this order; four of them are not stored as they are.
+# The task's own fields are its columns, in this order; some of them are not stored as they are.
 _FIELDS: Final = Task.__struct_fields__
-_STATE, _TAGS, _ERROR, _CANCEL_ASKED = map(_FIELDS.index, ("state", "tags", "error", "cancel_asked"))
+_STATE, _TAGS, _ERROR, _CANCEL_ASKED, _WANT, _TRIED = map(
+    _FIELDS.index, ("state", "tags", "error", "cancel_asked", "want", "tried")
+)
 
 _encode = msgspec.json.encode
 _tags = msgspec.json.Decoder(tuple[str, ...])
 _error = msgspec.json.Decoder(TaskError)
 _rate = msgspec.json.Decoder(tuple[Window, ...])
 _names = msgspec.json.Decoder(tuple[str, ...])
+_want = msgspec.json.Decoder(Want)
 
 
 def task_of(row: Sequence[Any]) -> Task:
@@ -33,6 +37,8 @@ def task_of(row: Sequence[Any]) -> Task:
     values[_TAGS] = tags_of(values[_TAGS])
     values[_ERROR] = error_of(values[_ERROR])
     values[_CANCEL_ASKED] = bool(values[_CANCEL_ASKED])
+    values[_WANT] = want_of(values[_WANT])
+    values[_TRIED] = names_of(values[_TRIED])
     return Task(**dict(zip(_FIELDS, values, strict=True)))
 
 
@@ -42,6 +48,22 @@ def tags_of(text: str | None) -> tuple[str, ...]:
 
 def tags_text(tags: tuple[str, ...]) -> str | None:
     return _encode(tags).decode() if tags else None
+
+
+def want_of(text: str | None) -> Want | None:
+    return None if text is None else _want.decode(text)
+
+
+def want_text(want: Want | None) -> str | None:
+    return None if want is None else _encode(want).decode()
+
+
+def names_of(text: str | None) -> tuple[str, ...]:
+    return () if text is None else _names.decode(text)
+
+
+def names_text(names: Sequence[str]) -> str | None:
+    return _encode(names).decode() if names else None
 
 
 def error_of(text: str | None) -> TaskError | None:
@@ -106,7 +128,7 @@ def attempt_row(task: str, run: Attempt) -> tuple[object, ...]:
 
 
 def queue_of(row: Sequence[Any], counts: dict[State, int]) -> Queue:
-    name, paused, paused_by, paused_at, capacity, rate = row
+    name, paused, paused_by, paused_at, capacity, rate, resources = row
     return Queue(
         name=name,
         paused=bool(paused),
@@ -114,6 +136,7 @@ def queue_of(row: Sequence[Any], counts: dict[State, int]) -> Queue:
         paused_at=paused_at,
         capacity=capacity,
         rate=rate_of(rate),
+        resources=resources,
         counts=counts,
     )
 

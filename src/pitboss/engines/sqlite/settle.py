@@ -7,9 +7,14 @@ import msgspec
 
 from pitboss.engines.protocol import APPLIED, STALE_CLAIM, STALE_SESSION, STALE_TASK, Settlement, Verdict
 from pitboss.engines.sqlite.act import Act, Row, json_list
+from pitboss.engines.sqlite.gates import statuses
 from pitboss.engines.sqlite.history import record
 from pitboss.engines.sqlite.put import put_follow_ups
-from pitboss.engines.sqlite.rows import error_text
+from pitboss.engines.sqlite.returning import Returns, pool_of
+from pitboss.engines.sqlite.rows import error_text, names_of, names_text
+from pitboss.model.batch import BatchStatus
+from pitboss.model.batching import HELD_BY_BATCH, Waiting
+from pitboss.model.leasing import tried_after
 from pitboss.model.outcome import Transition
 from pitboss.model.states import FINISHED, WAITING, State
 from pitboss.model.task import Attempt
@@ -33,6 +38,11 @@ class Held(msgspec.Struct, array_like=True):
     reason: str | None
     run_at: int | None
     started_at: int | None
+    batch: str | None
+    resource: str | None
+    member: int | None
+    tried: str | None
+    rotations: int
 
 
 _held = msgspec.json.Decoder(list[Held])
@@ -93,6 +103,8 @@ def _is_usual(settlement: Settlement, session: int) -> bool:
     return (
         transition.state is State.COMPLETED
         and settlement.queue is not None
+        and settlement.batch is None
+        and settlement.resource is None
         and settlement.token.session == session
         and transition.outcome == "completed"
         and not transition.follow_ups
@@ -112,10 +124,19 @@ class _Desk:
         self.moved: list[Row] = []
         self.freed: list[Row] = []
         self.runs: list[tuple[str, Attempt]] = []
+        self.returns = Returns(act)
+        self.batches: dict[str | None, BatchStatus] = {}
 
     def read(self, settlements: Sequence[Settlement]) -> None:
         ids = json_list({settlement.id for settlement in settlements})
-        self.tasks = {task.id: task for task in self.act.decoded("settle_read", _held, ids)}
+        tasks = self.act.decoded("settle_read", _held, ids)
+        self.tasks = {task.id: task for task in tasks}
+        self.returns.expect(
+            (pool_of(task.resource), task.member)
+            for task in tasks
+            if task.resource is not None and task.member is not None and task.state == "running"
+        )
+        self.batches |= statuses(self.act, {task.batch for task in tasks})
 
     def settle(self, settlement: Settlement) -> Verdict:
         token, transition = settlement.token, settlement.transition
@@ -156,6 +177,7 @@ class _Desk:
         if self.runs:
             record(self.act, self.runs)
             self.runs.clear()
+        self.returns.write()
 
     def _alive(self, session: int) -> bool:
         alive = self.alive.get(session)
@@ -167,27 +189,45 @@ class _Desk:
         transition, now = settlement.transition, self.act.now
         started = task.started_at if settlement.ran is None else now - settlement.ran
         state = State.CANCELLED if task.cancel_asked and transition.state in WAITING else transition.state
+        tried = self._given_back(task, settlement)
         if state is State.COMPLETED and _is_plain(transition):
             self.completed.append((task.row, transition.outcome, transition.result, settlement.worker, started, now))
         else:
-            self._apply_fully(task, settlement, state, started)
+            state = self._apply_fully(task, settlement, state, started, tried)
         if state in FINISHED and task.unique_key is not None:
             self.freed.append((task.id, task.unique_key))
         if state is State.PENDING:
             self.act.rings.add(task.queue)
-        self.act.moved(task.queue, "running", state.value)
+        self.act.moved(task.queue, "running", state.value, batch=task.batch)
         task.state, task.outcome = state.value, transition.outcome
 
-    def _apply_fully(self, task: Held, settlement: Settlement, state: State, started: int | None) -> None:
+    def _given_back(self, task: Held, settlement: Settlement) -> str | None:
+        """Its member is free again; the names of those that the task has tried, as they are stored."""
+        if task.resource is None or task.member is None:
+            return task.tried
+        report, tried = settlement.report, names_of(task.tried)
+        self.returns.take_back(pool_of(task.resource), task.member, report, tried)
+        if report is None:
+            return task.tried
+        return names_text(tried_after(tried, task.resource.partition("/")[2], report.outcome))
+
+    def _apply_fully(
+        self, task: Held, settlement: Settlement, state: State, started: int | None, tried: str | None
+    ) -> State:
+        """The state that it comes to: a batch may hold what would wait."""
         transition, now = settlement.transition, self.act.now
-        over = state in FINISHED
+        over, completed = state in FINISHED, state is State.COMPLETED
         if not over and transition.recorded:
             self.runs.append((task.id, _run(task, settlement, started, now)))
         later = state is State.SCHEDULED and transition.delay
+        run_at = now + later if later else task.run_at
+        place = Waiting(state, task.reason if state is not transition.state else transition.reason)
+        if not over and self.batches.get(task.batch) not in (None, BatchStatus.RUNNING):
+            place = HELD_BY_BATCH
         self.moved.append(
             (
                 task.row,
-                state.value,
+                place.state.value,
                 transition.outcome,
                 task.attempts + (1 if over or transition.charged else 0),
                 task.losses + transition.lost,
@@ -196,13 +236,16 @@ class _Desk:
                 error_text(transition.error),
                 transition.error.fingerprint if transition.error else None,
                 1 if over or transition.error else 0,
-                task.reason if state is not transition.state else transition.reason,
-                now + later if later else task.run_at,
+                place.reason,
+                run_at,
                 settlement.worker,
                 started if over else None,
                 now if over else None,
+                None if completed else tried,
+                0 if completed else task.rotations + transition.rotated,
             )
         )
+        return place.state
 
 
 def _is_plain(transition: Transition) -> bool:

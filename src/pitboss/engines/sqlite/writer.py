@@ -16,6 +16,7 @@ from pitboss.engines.sqlite.act import Act, Statements
 from pitboss.engines.sqlite.bells import Bells
 from pitboss.engines.sqlite.connection import connect_writer
 from pitboss.engines.sqlite.faults import closed, is_fatal, translated
+from pitboss.engines.sqlite.gates import conclude
 from pitboss.engines.sqlite.lock import WriterLock
 from pitboss.engines.sqlite.put import put
 from pitboss.model.task import NewTask
@@ -234,7 +235,7 @@ class Writer:
         if self._failpoint is not None:
             self._failpoint(f"{job.name}.before")
         job.result = job.call(act)
-        act.counted()
+        conclude(act)
         job.rings = act.rings
         if self._failpoint is not None:
             self._failpoint(f"{job.name}.commit")

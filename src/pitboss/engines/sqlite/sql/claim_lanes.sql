@@ -1,6 +1,7 @@
 SELECT
     name,
     rate,
+    (SELECT min(resources) FROM pitboss_handlers WHERE queue = pitboss_queues.name AND resources IS NOT NULL) AS pool,
     sum(CASE state WHEN 'pending' THEN n ELSE 0 END) AS pending,
     sum(CASE state WHEN 'scheduled' THEN n ELSE 0 END) AS scheduled
 FROM pitboss_queues

@@ -1,6 +1,6 @@
 SELECT
     priority, id, rowid, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
-    created_at, expires_at, parent, tags, claim, unique_key
+    created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations
 FROM pitboss_tasks
 WHERE
     state = 'pending'

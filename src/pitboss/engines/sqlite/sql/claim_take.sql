@@ -7,5 +7,7 @@ SET
     worker = NULL,
     reason = NULL,
     progress = NULL,
-    note = NULL
+    note = NULL,
+    resource = NULL,
+    member = NULL
 WHERE rowid IN (SELECT value FROM json_each(?))

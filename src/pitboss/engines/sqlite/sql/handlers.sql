@@ -1,1 +1,1 @@
-SELECT name, queue, policy, schema FROM pitboss_handlers ORDER BY name
+SELECT name, queue, policy, schema, resources FROM pitboss_handlers ORDER BY name

@@ -8,11 +8,13 @@ WITH RECURSIVE seen (session) AS (
 )
 
 SELECT json_group_array(json_array(
-    task, id, queue, session, claim, attempts, started_at, unique_key, cancel_asked
+    task, id, queue, session, claim, attempts, started_at, unique_key, cancel_asked,
+    batch, resource, member
 ))
 FROM (
     SELECT
-        pitboss_tasks.rowid AS task, id, queue, pitboss_tasks.session AS session, claim, attempts, started_at, unique_key, cancel_asked
+        pitboss_tasks.rowid AS task, id, queue, pitboss_tasks.session AS session, claim, attempts, started_at, unique_key, cancel_asked,
+        batch, resource, member
     FROM seen
     CROSS JOIN pitboss_tasks
     WHERE

@@ -7,6 +7,8 @@ SET
     started_at = NULL,
     finished_at = NULL,
     result = NULL,
+    tried = NULL,
+    rotations = 0,
     attempts = attempts * ?4,
     losses = losses * ?4,
     crashes = crashes * ?4

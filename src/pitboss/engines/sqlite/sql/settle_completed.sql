@@ -10,7 +10,9 @@ SET
     worker = told.column4,
     started_at = told.column5,
     finished_at = told.column6,
-    cancel_asked = 0
+    cancel_asked = 0,
+    tried = NULL,
+    rotations = 0
 FROM (
     VALUES (?, ?, ?, ?, ?, ?)
 ) AS told

@@ -13,8 +13,10 @@ SET
     worker = told.column13,
     started_at = told.column14,
     finished_at = told.column15,
-    cancel_asked = 0
+    cancel_asked = 0,
+    tried = told.column16,
+    rotations = told.column17
 FROM (
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ) AS told
 WHERE pitboss_tasks.rowid = told.column1

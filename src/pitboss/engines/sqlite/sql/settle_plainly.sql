@@ -10,7 +10,9 @@ SET
     worker = told.column4,
     started_at = coalesce(told.column5, started_at),
     finished_at = told.column6,
-    cancel_asked = 0
+    cancel_asked = 0,
+    tried = NULL,
+    rotations = 0
 FROM (
     VALUES (?, ?, ?, ?, ?, ?, ?)
 ) AS told
@@ -20,3 +22,5 @@ WHERE
     AND session = told.column7
     AND claim = told.column2
     AND unique_key IS NULL
+    AND batch IS NULL
+    AND member IS NULL

@@ -1,0 +1,167 @@
+"""What batches do to their items, and items to their batches: drawing, ending, promoting."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from pitboss.engines.sqlite.act import Act, json_list
+from pitboss.engines.sqlite.put import put_follow_ups
+from pitboss.engines.sqlite.rows import STATES
+from pitboss.model.batch import OVER, STEP, Batch, BatchId, BatchStatus
+from pitboss.model.batching import completion, status_with
+from pitboss.model.duration import Moment
+from pitboss.model.session import Slot
+from pitboss.model.states import State
+from pitboss.model.task import NewTask
+
+Rows = Callable[..., Iterable[Any]]
+STATUSES = {status.value: status for status in BatchStatus}
+_new_task = msgspec.json.Decoder(NewTask)
+
+
+class _Undrawn(msgspec.Struct, array_like=True):
+    """An item that waits to be drawn, in the order of the columns that the statement names."""
+
+    priority: int
+    id: str
+    row: int
+    queue: str
+    run_at: Moment | None
+
+
+_undrawn = msgspec.json.Decoder(list[_Undrawn])
+
+
+def conclude(act: Act) -> None:
+    """The end of every act: counts are written, batches whose items are done end, and the next have their slots."""
+    act.counted()
+    while act.touched or act.lanes:
+        touched, act.touched = list(act.touched), {}
+        for name in touched:
+            batch = stored(act, name)
+            if batch is not None:
+                enter(act, batch, status_with(batch.status, item_counts(act, name)))
+        lanes, act.lanes = sorted(act.lanes), set()
+        for lane in lanes:
+            _promote(act, lane)
+        act.counted()
+
+
+def enter(act: Act, batch: Batch, status: BatchStatus, reason: str | None = None) -> None:
+    """Give the batch another status, with all that follows from that."""
+    if status is batch.status:
+        return
+    started_at, finished_at = batch.started_at, batch.finished_at
+    if status is BatchStatus.RUNNING:
+        started_at = act.now if started_at is None else started_at
+        act.rings.update(_queues(act, batch.id))
+    if status in OVER:
+        finished_at = act.now
+    act.run("batch_enter", batch.id, status.value, started_at, finished_at, reason or batch.reason)
+    if status in OVER and batch.on_complete is not None:
+        put_follow_ups(act, [completion(batch.on_complete, batch.id, status)])
+    act.lanes.add(batch.lane)
+
+
+def back_in_line(act: Act, batch: Batch) -> None:
+    """An ended batch has something to do again."""
+    act.run("batch_requeue", batch.id, end_of_line(act, batch.lane))
+    act.lanes.add(batch.lane)
+
+
+def end_of_line(act: Act, lane: str) -> int:
+    """The rank behind all batches of the lane that have not ended."""
+    row: Any = act.one("batch_last_rank", lane)
+    return (row[0] or 0) + STEP
+
+
+def stored(act: Act, batch: BatchId) -> Batch | None:
+    """The batch without what is counted from its items."""
+    row = act.one("batch", batch)
+    return None if row is None else batch_of(row)
+
+
+def statuses(act: Act, batches: Iterable[BatchId | None]) -> dict[str | None, BatchStatus]:
+    """Of these batches; None is no batch."""
+    names = {batch for batch in batches if batch is not None}
+    if not names:
+        return {}
+    rows: Iterable[Any] = act.rows("batch_statuses", json_list(sorted(names)))
+    return {batch: STATUSES[status] for batch, status in rows}
+
+
+def item_counts(act: Act, batch: BatchId) -> dict[State, int]:
+    rows: Iterable[Any] = act.rows("batch_counted", batch)
+    return {STATES[state]: n for state, n in rows}
+
+
+def batch_of(row: Sequence[Any]) -> Batch:
+    """A batch of the columns that the statements name."""
+    batch, name, lane, status, rank, by, created_at, started_at, finished_at, reason, data, on_complete = row
+    return Batch(
+        id=batch,
+        name=name,
+        lane=lane,
+        status=STATUSES[status],
+        rank=rank,
+        by=by,
+        created_at=created_at,
+        started_at=started_at,
+        finished_at=finished_at,
+        reason=reason,
+        data=data,
+        on_complete=None if on_complete is None else _new_task.decode(on_complete),
+    )
+
+
+def draw(act: Act, slots: Sequence[Slot]) -> bool:
+    """Make items of running batches pending for these slots; True if there may be more at once."""
+    act.counted()
+    wanted = sum(slot.free + slot.ahead for slot in slots)
+    everything = any(slot.queues is None for slot in slots)
+    asked = {queue for slot in slots for queue in slot.queues or ()}
+    rows: Iterable[Any] = act.rows("draw_batches")
+    open_rows = [row for row in rows if everything or row[1] in asked]
+    more, drawn, pending = False, 0, 0
+    for batch, group in groupby(open_rows, key=lambda row: row[0]):
+        queues = {queue: waiting for _, queue, _, waiting in group}
+        missing = wanted - sum(queues.values())
+        found = _first_items(act, batch, queues, missing + 1) if missing > 0 else []
+        more = more or len(found) > missing
+        pending += _draw(act, batch, found[:missing])
+        drawn += len(found[:missing])
+    if drawn:
+        act.counted()
+    return more and drawn > 0 and not pending
+
+
+def _first_items(act: Act, batch: BatchId, queues: Iterable[str], limit: int) -> list[_Undrawn]:
+    found = [one for queue in queues for one in act.decoded("draw_items", _undrawn, batch, queue, limit)]
+    return sorted(found, key=lambda one: (one.priority, one.id))[:limit]
+
+
+def _draw(act: Act, batch: BatchId, items: list[_Undrawn]) -> int:
+    """How many of them are pending now."""
+    if not items:
+        return 0
+    act.run("held_release", act.now, json_list(one.row for one in items))
+    pending = 0
+    for one in items:
+        later = one.run_at is not None and one.run_at > act.now
+        act.moved(one.queue, "held", "scheduled" if later else "pending", batch=batch)
+        pending += not later
+    return pending
+
+
+def _promote(act: Act, lane: str) -> None:
+    rows: list[Any] = list(act.rows("batch_next", lane))
+    for row in rows:
+        enter(act, batch_of(row), BatchStatus.RUNNING)
+    act.lanes.discard(lane)
+
+
+def _queues(act: Act, batch: BatchId) -> list[str]:
+    rows: Iterable[Any] = act.rows("batch_queues", batch)
+    return [row[0] for row in rows]

@@ -1,0 +1,118 @@
+"""Leases without a task, and further uses of what is held."""
+
+from typing import Any
+
+import msgspec
+
+from pitboss.engines.sqlite.act import Act
+from pitboss.engines.sqlite.lending import Lending
+from pitboss.engines.sqlite.returning import Returns, pool_of
+from pitboss.engines.sqlite.shelf import Shelf
+from pitboss.model.duration import Moment, Span
+from pitboss.model.errors import StaleLease
+from pitboss.model.ids import TaskId
+from pitboss.model.picking import leased
+from pitboss.model.resource import Leased, Report, Shortage, Want
+from pitboss.model.task import Token
+
+_leased = msgspec.json.Decoder(Leased)
+
+
+class _Held(msgspec.Struct, array_like=True):
+    """A lease's row."""
+
+    pool: str
+    member: int
+    until: Moment
+    leased: str
+
+
+def acquire(act: Act, pool: str, want: Want, hold: Span, lease: str) -> Leased | Shortage:
+    """As the contract says."""
+    held = _lease(act, lease)
+    if held is not None and held.until > act.now:
+        return msgspec.structs.replace(_leased.decode(held.leased), expires_at=held.until)
+    if held is not None:
+        _end(act, lease, held.pool, held.member, None)
+    shelf = Shelf(act, pool)
+    lending = Lending(shelf, 1)
+    number = lending.lend(want, ())
+    lending.write()
+    if number is None:
+        return shelf.shortage()
+    until = act.now + hold
+    given = leased(shelf.members[number], shelf.rules, act.now, lease=lease, expires_at=until)
+    act.run("lease_put", lease, pool, number, until, msgspec.json.encode(given).decode())
+    return given
+
+
+def release(act: Act, lease: str, report: Report | None) -> bool:
+    """As the contract says."""
+    held = _lease(act, lease)
+    if held is None or held.until <= act.now:
+        return False
+    _end(act, lease, held.pool, held.member, report)
+    return True
+
+
+def extend(act: Act, lease: str, hold: Span) -> Moment | None:
+    """As the contract says."""
+    held = _lease(act, lease)
+    if held is None or held.until <= act.now:
+        return None
+    act.run("lease_extend", lease, act.now + hold)
+    return act.now + hold
+
+
+def use(act: Act, holder: Token | str, task: TaskId | None) -> Moment | Shortage:
+    """As the contract says."""
+    pool, number = _held_by(act, holder, task)
+    shelf = Shelf(act, pool)
+    member = shelf.member(number)
+    if member is None:
+        raise StaleLease(_said(holder, task))
+    if member.available_at > act.now:
+        return Shortage(pool=pool, why="all away", until=member.available_at)
+    shelf.use(number)
+    shelf.write()
+    return act.now
+
+
+def end_overdue(act: Act, limit: int) -> int:
+    """Give back what is past its time; how many leases that were."""
+    over: list[Any] = list(act.rows("leases_over", act.now, limit))
+    returns = Returns(act)
+    for lease, pool, number in over:
+        act.run("lease_end", lease)
+        returns.take_back(pool, number, None)
+    returns.write()
+    return len(over)
+
+
+def _lease(act: Act, lease: str) -> _Held | None:
+    row: Any = act.one("lease", lease)
+    return None if row is None else _Held(*row)
+
+
+def _end(act: Act, lease: str, pool: str, number: int, report: Report | None) -> None:
+    act.run("lease_end", lease)
+    returns = Returns(act)
+    returns.take_back(pool, number, report)
+    returns.write()
+
+
+def _held_by(act: Act, holder: Token | str, task: TaskId | None) -> tuple[str, int]:
+    """The pool and the number of what is held."""
+    if isinstance(holder, Token):
+        row: Any = act.one("claim_held", task, holder.session, holder.claim, act.now)
+        if row is not None and row[1] is not None:
+            return pool_of(row[0]), row[1]
+    else:
+        held = _lease(act, holder)
+        if held is not None and held.until > act.now:
+            return held.pool, held.member
+    raise StaleLease(_said(holder, task))
+
+
+def _said(holder: Token | str, task: TaskId | None) -> str:
+    return f"{task} {holder}" if isinstance(holder, Token) else holder

@@ -1,0 +1,113 @@
+"""Members given back, with what their use came to."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pitboss.engines.sqlite.act import Act
+from pitboss.engines.sqlite.shelf import Shelf
+from pitboss.model.leasing import (
+    STRIKES_KEPT,
+    forgiven,
+    is_fault,
+    judge,
+    may_eject,
+    released,
+    room_on_blacklist,
+)
+from pitboss.model.resource import Report, Resource, ResourceOutcome
+
+_ALL = -1
+
+
+def pool_of(resource: str) -> str:
+    """The pool of a resource's id."""
+    return resource.partition("/")[0]
+
+
+class Returns:
+    """What is given back in one act, pool by pool. `write` it before the act is over."""
+
+    def __init__(self, act: Act) -> None:
+        self._act = act
+        self._pools: dict[str, _PoolReturns] = {}
+
+    def expect(self, held: Iterable[tuple[str, int]]) -> None:
+        """Read these members (pool, number) at once."""
+        by_pool: dict[str, list[int]] = {}
+        for pool, number in held:
+            by_pool.setdefault(pool, []).append(number)
+        for pool, numbers in by_pool.items():
+            self._pool(pool).shelf.fetch(numbers)
+
+    def take_back(self, pool: str, number: int, report: Report | None, tried: Sequence[str] = ()) -> None:
+        self._pool(pool).take_back(number, report, tried)
+
+    def write(self) -> None:
+        for pool in self._pools.values():
+            pool.write()
+
+    def _pool(self, name: str) -> "_PoolReturns":
+        known = self._pools.get(name)
+        if known is None:
+            known = self._pools[name] = _PoolReturns(Shelf(self._act, name))
+        return known
+
+
+class _PoolReturns:
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf, self._given_back = shelf, False
+        self._strikers: dict[str, set[str]] = {}
+
+    def take_back(self, number: int, report: Report | None, tried: Sequence[str]) -> None:
+        member = self.shelf.member(number)
+        if member is None:
+            return
+        self._given_back = True
+        now, rules = self.shelf.act.now, self.shelf.rules
+        if report is None:
+            self.shelf.change(number, released(member, rules, None, now))
+            return
+        judged, excused = judge(report, member.name, tried, sorted(self._strikers_of(report.destination)))
+        for name in excused:
+            self._forgive(name)
+        ejectable = not may_eject(member, rules, judged) or self._has_room(number)
+        self.shelf.change(number, released(member, rules, judged, now, ejectable=ejectable))
+        if report.destination is not None:
+            self._strike(report, report.destination, member)
+
+    def write(self) -> None:
+        self.shelf.write()
+        if self._given_back:
+            self.shelf.ring()
+            self._given_back = False
+
+    def _has_room(self, number: int) -> bool:
+        shelf = self.shelf
+        shelf.write()
+        enabled: Any = shelf.act.one("member_enabled", shelf.pool, "[]", _ALL)
+        ejected: Any = shelf.act.one("member_blacklisted", shelf.pool, shelf.act.now, number)
+        return room_on_blacklist(shelf.rules, enabled[0], ejected[0])
+
+    def _forgive(self, name: str) -> None:
+        number = self.shelf.named(name)
+        if number is not None:
+            self.shelf.change(number, forgiven(self.shelf.members[number]))
+
+    def _strikers_of(self, destination: str | None) -> set[str]:
+        if destination is None:
+            return set()
+        known = self._strikers.get(destination)
+        if known is None:
+            since = self.shelf.act.now - STRIKES_KEPT
+            rows: Iterable[Any] = self.shelf.act.rows("strikers", self.shelf.pool, destination, since)
+            known = self._strikers[destination] = {row[0] for row in rows}
+        return known
+
+    def _strike(self, report: Report, destination: str, member: Resource) -> None:
+        strikers = self._strikers_of(destination)
+        if is_fault(report.outcome):
+            strikers.add(member.name)
+            self.shelf.act.run("strike", self.shelf.pool, destination, member.name, self.shelf.act.now)
+        elif report.outcome is ResourceOutcome.OK and strikers:
+            strikers.clear()
+            self.shelf.act.run("strike_forget", self.shelf.pool, destination)

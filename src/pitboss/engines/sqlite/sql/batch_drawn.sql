@@ -1,0 +1,1 @@
+SELECT queue, count(*) AS n FROM pitboss_tasks WHERE batch = ? AND state = ? GROUP BY queue

@@ -1,0 +1,1 @@
+DELETE FROM pitboss_batches WHERE id = ?

@@ -1,0 +1,1 @@
+DELETE FROM pitboss_batch_counts WHERE batch = ?

@@ -1,0 +1,1 @@
+UPDATE pitboss_tasks SET state = 'held', reason = 'batch' WHERE batch = ? AND state = ?

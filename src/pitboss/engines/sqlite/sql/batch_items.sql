@@ -1,0 +1,1 @@
+SELECT queue, state, n FROM pitboss_batch_counts WHERE batch = ? AND n > 0

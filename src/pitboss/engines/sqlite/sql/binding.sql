@@ -1,0 +1,1 @@
+SELECT resource FROM pitboss_bindings WHERE pool = ? AND key = ? AND until > ?

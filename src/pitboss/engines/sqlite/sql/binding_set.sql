@@ -1,0 +1,1 @@
+INSERT OR REPLACE INTO pitboss_bindings (pool, key, resource, until) VALUES (?, ?, ?, ?)

@@ -1,0 +1,1 @@
+UPDATE pitboss_tasks SET reason = 'batch' WHERE rowid IN (SELECT value FROM json_each(?))

@@ -1,0 +1,1 @@
+INSERT INTO pitboss_lanes (name, max_running) VALUES (?, 1) ON CONFLICT DO NOTHING

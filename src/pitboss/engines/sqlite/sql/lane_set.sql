@@ -1,0 +1,1 @@
+INSERT OR REPLACE INTO pitboss_lanes (name, max_running) VALUES (?, ?)

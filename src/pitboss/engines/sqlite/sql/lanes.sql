@@ -1,0 +1,1 @@
+SELECT name, max_running FROM pitboss_lanes ORDER BY name

@@ -1,0 +1,1 @@
+SELECT DISTINCT lane FROM pitboss_batches WHERE status = 'queued'

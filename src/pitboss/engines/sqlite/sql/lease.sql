@@ -1,0 +1,1 @@
+SELECT pool, member, until, leased FROM pitboss_leases WHERE name = ?

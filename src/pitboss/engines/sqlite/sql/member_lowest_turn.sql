@@ -1,0 +1,1 @@
+SELECT coalesce(min(coalesce(record ->> '$.turn', 0)), 0) FROM pitboss_resources WHERE pool = ?

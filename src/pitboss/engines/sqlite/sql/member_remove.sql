@@ -1,0 +1,1 @@
+DELETE FROM pitboss_resources WHERE number IN (SELECT value FROM json_each(?))

@@ -1,0 +1,1 @@
+SELECT rules FROM pitboss_pools WHERE name = ?

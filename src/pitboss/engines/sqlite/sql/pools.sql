@@ -1,0 +1,1 @@
+SELECT name, rules FROM pitboss_pools ORDER BY name

@@ -1,0 +1,1 @@
+INSERT OR REPLACE INTO pitboss_strikes (pool, destination, resource, at) VALUES (?, ?, ?, ?)

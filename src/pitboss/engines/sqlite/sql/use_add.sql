@@ -1,0 +1,1 @@
+INSERT OR REPLACE INTO pitboss_uses (resource, seq, at) VALUES (?, ?, ?)

@@ -1,0 +1,1 @@
+DELETE FROM pitboss_uses WHERE resource IN (SELECT value FROM json_each(?))

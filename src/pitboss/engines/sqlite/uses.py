@@ -1,0 +1,69 @@
+"""When members were used, as far back as their windows look. A use is known by its number among the member's uses."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from pitboss.engines.sqlite.act import Act, Row
+from pitboss.model.duration import Moment
+from pitboss.model.leasing import Nth, most_remembered
+from pitboss.model.resource import Limits, Resource
+
+_at = msgspec.json.Decoder(list[tuple[int, int, int]])
+
+
+class Uses:
+    """The uses of a pool's members during one act."""
+
+    def __init__(self, act: Act) -> None:
+        self._act = act
+        self._moments: dict[tuple[int, int], Moment | None] = {}
+        self._added: list[Row] = []
+        self._forgotten: list[Row] = []
+
+    def foresee(self, members: Iterable[tuple[int, Resource, Limits]], *, used: bool = True) -> None:
+        """Read at once what their next use will ask for, or what standing by other rules will."""
+        asked = [
+            (number, seq)
+            for number, member, limits in members
+            for window in limits.windows
+            if (seq := member.record.uses - window.count + 1 + used) > 0 and seq <= member.record.uses
+        ]
+        if asked:
+            self._read(asked)
+
+    def nth(self, number: int, member: Resource) -> Nth:
+        uses = member.record.uses
+
+        def moment(n: int) -> Moment | None:
+            return self._moment(number, uses - n + 1) if n <= uses else None
+
+        return moment
+
+    def add(self, number: int, used: Resource, limits: Limits) -> None:
+        """Its newest use is now; those that no window looks back to any more are forgotten."""
+        kept, newest = most_remembered(limits), used.record.uses
+        if kept:
+            self._moments[number, newest] = self._act.now
+            self._added.append((number, newest, self._act.now))
+        if newest > kept:
+            self._moments[number, newest - kept] = None
+            self._forgotten.append((number, newest - kept))
+
+    def write(self) -> None:
+        if self._added:
+            self._act.bulk("use_add", self._added)
+            self._added.clear()
+        if self._forgotten:
+            self._act.bulk("use_forget", self._forgotten)
+            self._forgotten.clear()
+
+    def _moment(self, number: int, seq: int) -> Moment | None:
+        if (number, seq) not in self._moments:
+            self._read([(number, seq)])
+        return self._moments[number, seq]
+
+    def _read(self, asked: list[tuple[int, int]]) -> None:
+        self._moments.update(dict.fromkeys(asked))
+        found = self._act.decoded("use_at", _at, msgspec.json.encode(asked).decode())
+        self._moments.update({(number, seq): at for number, seq, at in found})
