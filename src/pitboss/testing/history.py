@@ -14,11 +14,14 @@ from typing import Literal, NamedTuple, Self
 import msgspec
 
 from pitboss.engines.protocol import Settlement, Verdict
-from pitboss.model.duration import Moment
+from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, Lane, NewBatch
+from pitboss.model.duration import Moment, Span
 from pitboss.model.filter import Filter
+from pitboss.model.ids import TaskId
 from pitboss.model.queue import Changed, Queue, QueueChange
+from pitboss.model.resource import Leased, NewResource, PoolRules, Report, ResourceChange, Shortage, Want
 from pitboss.model.session import Claimed, ClaimRequest, Lead, Reclaimed, Renewal, Session, SessionInfo
-from pitboss.model.task import NewTask, Placed
+from pitboss.model.task import NewTask, Placed, Token
 
 Phase = Literal["invoke", "ok", "fail", "info"]
 FOREVER = 1 << 62
@@ -93,6 +96,77 @@ class ChangeQueue(_Act, frozen=True, kw_only=True):
     queue: Queue | None = None
 
 
+class DeclarePool(_Act, frozen=True, kw_only=True):
+    name: str
+    rules: PoolRules
+
+
+class AddResources(_Act, frozen=True, kw_only=True):
+    pool: str
+    members: tuple[NewResource, ...]
+
+
+class ChangeResources(_Act, frozen=True, kw_only=True):
+    """`names` None are all members; `change` None removes them."""
+
+    pool: str
+    names: tuple[str, ...] | None
+    change: ResourceChange | None
+
+
+class Acquire(_Act, frozen=True, kw_only=True):
+    pool: str
+    want: Want
+    hold: Span
+    lease: str
+    leased: Leased | None = None
+    shortage: Shortage | None = None
+
+
+class Release(_Act, frozen=True, kw_only=True):
+    lease: str
+    report: Report | None
+    released: bool | None = None
+
+
+class Extend(_Act, frozen=True, kw_only=True):
+    lease: str
+    hold: Span
+    until: Moment | None = None
+
+
+class Use(_Act, frozen=True, kw_only=True):
+    """`used` is the moment of the use, None if there was none."""
+
+    holder: Token | str
+    task: TaskId | None
+    used: Moment | None = None
+
+
+class CreateBatch(_Act, frozen=True, kw_only=True):
+    batch: NewBatch
+    items: tuple[NewTask, ...]
+    created: Batch | None = None
+
+
+class ActOnBatch(_Act, frozen=True, kw_only=True):
+    batch: BatchId
+    act: BatchAct
+    changed: BatchChanged | None = None
+
+
+class ChangeLane(_Act, frozen=True, kw_only=True):
+    name: str
+    max_running: int
+    lane: Lane | None = None
+
+
+class ReadBatches(_Act, frozen=True, kw_only=True):
+    """Reading changes nothing, but all batches of one moment prove something about each other."""
+
+    batches: tuple[Batch, ...] = ()
+
+
 Act = (
     Put
     | Claim
@@ -107,6 +181,17 @@ Act = (
     | Retry
     | Prune
     | ChangeQueue
+    | DeclarePool
+    | AddResources
+    | ChangeResources
+    | Acquire
+    | Release
+    | Extend
+    | Use
+    | CreateBatch
+    | ActOnBatch
+    | ChangeLane
+    | ReadBatches
 )
 
 

@@ -1,40 +1,27 @@
 """An engine that writes down what it is asked and what it answers."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from pitboss.engines.protocol import Clock, Page, Settlement, Verdict
+from pitboss.engines.protocol import Page, Settlement, Verdict
 from pitboss.model.duration import Moment
-from pitboss.model.errors import InvalidInput, NotLeader, QueueFull, SessionLost
 from pitboss.model.filter import Filter
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
 from pitboss.model.session import Claimed, ClaimRequest, Lead, Reclaimed, Renewal, Session, SessionInfo
 from pitboss.model.task import Attempt, NewTask, Placed, Task
 from pitboss.testing import history as told
-from pitboss.testing.failpoints import Killed
-from pitboss.testing.history import Act, History
-from pitboss.testing.store import Store
-
-T = TypeVar("T")
-Question = TypeVar("Question")
-SURELY_NOT = (InvalidInput, NotLeader, QueueFull, SessionLost)
+from pitboss.testing.recorded_batches import RecordedBatches
+from pitboss.testing.recorded_resources import RecordedResources
 
 
-class Recorded:
+class Recorded(RecordedResources, RecordedBatches):
     """Wraps any engine, as one process of a history. `clock` is the store's, if it is known here.
 
     Once a call ended in `Killed`, the process is dead: every further call is `Killed` too and is not recorded.
     Reading is passed through; only what changes the store, or proves something about it, is evidence.
     """
-
-    def __init__(self, engine: Store, history: History, process: str = "p1", *, clock: Clock | None = None) -> None:
-        self.engine, self.history, self.process = engine, history, process
-        self._clock = clock
-        self.dead = False
-        self.name = engine.name
 
     async def open(self) -> None:
         await self.engine.open()
@@ -167,30 +154,6 @@ class Recorded:
 
     async def attempts(self, task: TaskId) -> list[Attempt]:
         return await self.engine.attempts(task)
-
-    async def _call(
-        self, act: Act, verb: Callable[[Question], Awaitable[T]], question: Question, answered: Callable[[T], Act]
-    ) -> T:
-        self._check_alive()
-        call = self.history.begin(self.process, act, self._now())
-        try:
-            answer = await verb(question)
-        except SURELY_NOT as error:
-            self.history.end(self.process, call, "fail", act, self._now(), type(error).__name__)
-            raise
-        except BaseException as error:
-            self.dead = self.dead or isinstance(error, Killed)
-            self.history.end(self.process, call, "info", act, self._now(), type(error).__name__)
-            raise
-        self.history.end(self.process, call, "ok", answered(answer), self._now())
-        return answer
-
-    def _now(self) -> Moment | None:
-        return None if self._clock is None else self._clock.now()
-
-    def _check_alive(self) -> None:
-        if self.dead:
-            raise Killed
 
 
 __all__ = ["Recorded"]

@@ -11,9 +11,13 @@ calls that overlap may have happened in either order. Every client of the store 
 
 from itertools import chain
 
+from pitboss.engines.protocol import Batches, Resources
+from pitboss.model.batch import Batch
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import TaskId
+from pitboss.model.resource import Resource
 from pitboss.model.task import Attempt, Task
+from pitboss.testing.checker.batches import check_batches
 from pitboss.testing.checker.births import check_births
 from pitboss.testing.checker.claims import check_claims
 from pitboss.testing.checker.endings import check_endings
@@ -21,17 +25,28 @@ from pitboss.testing.checker.evidence import Evidence, Final
 from pitboss.testing.checker.keys import check_keys
 from pitboss.testing.checker.lanes import check_lanes
 from pitboss.testing.checker.leading import check_leading
+from pitboss.testing.checker.members import check_members
 from pitboss.testing.checker.verdict import Violation
 from pitboss.testing.history import History
 from pitboss.testing.store import Store
 
 _PAGE = 1000
+_ALL = 100_000
 
 
 def check(history: History, final: Final) -> list[Violation]:
     """Everything that the history and the final state of the store prove to be wrong."""
     seen = Evidence(history, final)
-    checks = (check_births, check_claims, check_endings, check_keys, check_lanes, check_leading)
+    checks = (
+        check_births,
+        check_claims,
+        check_endings,
+        check_keys,
+        check_lanes,
+        check_leading,
+        check_members,
+        check_batches,
+    )
     return list(chain.from_iterable(one(seen) for one in checks))
 
 
@@ -39,7 +54,26 @@ async def final(store: Store) -> Final:
     """The whole store as it is now; nothing else should be going on."""
     tasks = await _all_tasks(store)
     attempts: dict[TaskId, tuple[Attempt, ...]] = {task.id: tuple(await store.attempts(task.id)) for task in tasks}
-    return Final(tasks=tuple(tasks), attempts=attempts, queues=tuple(await store.queues()))
+    return Final(
+        tasks=tuple(tasks),
+        attempts=attempts,
+        queues=tuple(await store.queues()),
+        resources=tuple(await _all_members(store)),
+        batches=tuple(await _all_batches(store)),
+    )
+
+
+async def _all_members(store: object) -> list[Resource]:
+    """An engine without pools has no members; a recorded one is as its engine."""
+    if not isinstance(getattr(store, "engine", store), Resources) or not isinstance(store, Resources):
+        return []
+    return [member for pool in await store.resource_pools() for member in await store.resources(pool.name)]
+
+
+async def _all_batches(store: object) -> list[Batch]:
+    if not isinstance(getattr(store, "engine", store), Batches) or not isinstance(store, Batches):
+        return []
+    return await store.batches(limit=_ALL)
 
 
 async def _all_tasks(store: Store) -> list[Task]:

@@ -32,7 +32,8 @@ def _faults(seen: Evidence, task: TaskId) -> Iterator[tuple[str, str]]:
     if not any(_may_have_come(birth) for birth in births):
         refused = any(birth.follows is not None for birth in births)
         yield (FOLLOW_UPS if refused else NOT_LOST), "it stands in the ledger, but what would have put it was refused"
-    yield from _changed(known, births[0].new)
+    if not any(birth.notice for birth in births):
+        yield from _changed(known, births[0].new)
     for birth in births:
         if birth.created and birth.placed is not None and birth.placed.state not in WAITING:
             yield NOT_LOST, f"it came into being as {birth.placed.state}"

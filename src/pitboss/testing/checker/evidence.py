@@ -1,4 +1,4 @@
-"""A history sorted by what it speaks of: tasks, sessions, queues, operators."""
+"""A history sorted by what it speaks of: tasks, sessions, queues, batches, operators."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -9,9 +9,12 @@ from typing import NamedTuple
 import msgspec
 
 from pitboss.engines.protocol import Settlement, Verdict
-from pitboss.model.filter import Filter
+from pitboss.model import batch as acts
+from pitboss.model.batch import Batch, BatchId
+from pitboss.model.filter import Filter, by
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import Queue
+from pitboss.model.resource import Resource
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, Claim, NewTask, Placed, Task
 from pitboss.testing import history as told
@@ -22,11 +25,14 @@ FULL_RECORD = 100
 
 
 class Final(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store holds at the end: every task, the runs that each one's record shows, and the queues."""
+    """What the store holds at the end: every task, the runs that each one's record shows, the queues, and what there is
+    of members and batches."""
 
     tasks: tuple[Task, ...]
     attempts: dict[TaskId, tuple[Attempt, ...]]
     queues: tuple[Queue, ...]
+    resources: tuple[Resource, ...] = ()
+    batches: tuple[Batch, ...] = ()
 
 
 class Given(NamedTuple):
@@ -37,12 +43,16 @@ class Given(NamedTuple):
 
 
 class Birth(NamedTuple):
-    """A task on its way in, by a put or as somebody's follow-up; `placed` is the answer to a put."""
+    """A task on its way in, by a put, with a batch, or as somebody's follow-up; `placed` is the answer to a put.
+
+    A `notice` is put when its batch has ended, with more params than it was made with.
+    """
 
     new: NewTask
     call: Call
     placed: Placed | None
     follows: "Written | None" = None
+    notice: bool = False
 
     @property
     def created(self) -> bool:
@@ -135,11 +145,14 @@ class Evidence:
             call for call in self.calls if isinstance(call.act, told.Reclaim) and call.phase != "fail"
         )
         self.changes: dict[str, list[Call]] = defaultdict(list)
+        self.items: dict[BatchId, list[TaskId]] = defaultdict(list)
         for call in self.calls:
             self._file(call)
         self.lives = Lives(self.calls)
-        self.cancels = Meddling(_effective(self.calls, told.Cancel))
-        self.retries = Meddling(_effective(self.calls, told.Retry))
+        # A batch that is being cancelled may have its items cancelled by any sweep from then on.
+        called_off = ((call._replace(ended=FOREVER), items) for call, items in self._acted(acts.Cancel))
+        self.cancels = Meddling([*_effective(self.calls, told.Cancel), *called_off])
+        self.retries = Meddling([*_effective(self.calls, told.Retry), *self._acted(acts.Requeue)])
         self.prunes = Meddling(_effective(self.calls, told.Prune))
         for claims in self.given.values():
             claims.sort(key=lambda given: given.claim.token.claim)
@@ -159,6 +172,15 @@ class Evidence:
     def may_be_cancelled(self, task: TaskId, after: int, before: int = FOREVER) -> bool:
         return self.may_expire(task) or self.cancels.may_have(task, after, before)
 
+    def _acted(self, kind: type[acts.Cancel] | type[acts.Requeue]) -> Iterable[tuple[Call, Filter]]:
+        """What operators did to the items of whole batches."""
+        for call in self.calls:
+            act = call.act
+            if not isinstance(act, told.ActOnBatch) or not isinstance(act.act, kind) or call.phase == "fail":
+                continue
+            if items := self.items[act.batch]:
+                yield call, by(id=items)
+
     def _file(self, call: Call) -> None:
         match call.act:
             case told.Put(tasks=tasks, placed=placed):
@@ -168,6 +190,8 @@ class Evidence:
                     self.given[claim.id].append(Given(claim, call))
             case told.Settle(settlements=settlements, verdicts=verdicts):
                 self._file_settlements(call, settlements, verdicts)
+            case told.CreateBatch():
+                self._file_batch(call, call.act)
             case told.ChangeQueue(name=name):
                 self.changes[name].append(call)
             case _:
@@ -181,6 +205,15 @@ class Evidence:
                 self.met.append(birth)
             else:
                 self.births[new.id].append(birth)
+
+    def _file_batch(self, call: Call, act: told.CreateBatch) -> None:
+        """Which of the items met other tasks, nobody is told; its notice may come at any time, or never."""
+        self.items[act.batch.id] += [new.id for new in act.items]
+        notice = act.batch.on_complete
+        for new in act.items:
+            self.births[new.id].append(Birth(new, call, None))
+        if notice is not None:
+            self.births[notice.id].append(Birth(notice, call._replace(ended=FOREVER), None, notice=True))
 
     def _file_settlements(self, call: Call, settlements: Sequence[Settlement], verdicts: Sequence[Verdict]) -> None:
         answers: Sequence[Verdict | None] = verdicts or [None] * len(settlements)

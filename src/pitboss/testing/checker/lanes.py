@@ -184,6 +184,9 @@ def _check_passed_over(seen: Evidence) -> Iterator[Violation]:
     waiting: dict[str, list[_Waiting]] = defaultdict(list)
     births: list[Birth] = []
     position = 0
+    # Where tasks need a member, one that no member fits is passed by.
+    bound = {queue.name for queue in seen.final.queues if queue.resources is not None}
+    arrivals = [pair for pair in arrivals if pair[1].new.queue not in bound]
     for call in _undisturbed_claims(seen):
         while position < len(arrivals) and arrivals[position][0].begin < call.begun:
             stint, birth = arrivals[position]

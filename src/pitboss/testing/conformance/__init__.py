@@ -17,7 +17,13 @@ subjects: `class TestMine(Subject, Putting, Claiming)`.
 import pytest
 
 from pitboss.testing.conformance.acquiring import Acquiring, FurtherUses, LeaseTimes
-from pitboss.testing.conformance.batch_endings import CancellingBatches, DeletingBatches, EndingBatches, Notices, Requeueing
+from pitboss.testing.conformance.batch_endings import (
+    CancellingBatches,
+    DeletingBatches,
+    EndingBatches,
+    Notices,
+    Requeueing,
+)
 from pitboss.testing.conformance.batching import BatchFigures, CreatingBatches, DrawingItems, LargeBatches
 from pitboss.testing.conformance.bench import Bench, MakeEngine
 from pitboss.testing.conformance.blaming import Blacklisting, Forgiveness, Reports

@@ -12,7 +12,7 @@ from pitboss.model.session import Slot
 from pitboss.model.states import State
 from pitboss.model.task import TaskError, Unique
 from pitboss.testing.conformance.batching import items, of
-from pitboss.testing.conformance.bench import BROKEN, Bench
+from pitboss.testing.conformance.bench import Bench
 from pitboss.testing.conformance.lanes import line, lined_up, status
 from pitboss.testing.conformance.waiting import SOON, silence
 

@@ -1,4 +1,4 @@
-"""What a use says about its member: refusals cool it, failures in a row put it on the blacklist, and who is forgiven."""
+"""What a use says about its member: refusals cool it, failures in a row put it on the blacklist; who is forgiven."""
 
 import pytest
 
@@ -194,7 +194,7 @@ class Blacklisting:
 class Forgiveness:
     async def test_a_task_on_which_three_members_fail_is_to_blame(self, bench: Bench) -> None:
         await pool(bench, "a", "b", "c", "d")
-        await wait_for_one(bench)
+        task = await wait_for_one(bench)
         counts = []
         for _ in range(3):
             (claim,) = (await asked(bench)).claims
@@ -202,7 +202,7 @@ class Forgiveness:
             counts.append(await _failures(bench))
             bench.clock.advance(1)
         assert counts == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0]]
-        assert (await bench.task(claim.id)).tried == ("a", "b", "c")
+        assert (await bench.task(task.id)).tried == ("a", "b", "c")
 
     async def test_members_are_forgiven_once(self, bench: Bench) -> None:
         await pool(bench, "a", "b", "c", "d", max_failures=9)

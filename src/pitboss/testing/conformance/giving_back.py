@@ -137,7 +137,9 @@ class GivingBack:
         await done(bench, other)
 
     @pytest.mark.parametrize("report", [OK, LIMITED, BLOCKED, FAULTY, None])
-    async def test_a_repeated_settlement_changes_nothing_at_the_member(self, bench: Bench, report: Report | None) -> None:
+    async def test_a_repeated_settlement_changes_nothing_at_the_member(
+        self, bench: Bench, report: Report | None
+    ) -> None:
         await pool(bench, "a", "b", max_failures=2)
         claim = await served(bench)
         await handed_on(bench, claim, report)

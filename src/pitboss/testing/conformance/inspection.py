@@ -52,7 +52,7 @@ def _is_newer(member: Resource, tasks: Iterable[Task]) -> bool:
 
 
 async def assert_batches_sound(store: object, tasks: Iterable[Task], *, forced: bool) -> None:
-    """Counts are a recount, an ended batch has nothing left, and no lane is overfull or has room that somebody waits for."""
+    """Counts are a recount, an ended batch has nothing left, and no lane has room that somebody waits for."""
     if not isinstance(store, Batches):
         return
     batches = await store.batches(limit=ALL)

@@ -228,7 +228,9 @@ class MemberLimits:
         assert uses == [0, 2, 4, 60, 62]
 
     async def test_members_have_windows_of_their_own(self, bench: Bench) -> None:
-        await pool(bench, "a", NewResource(name="b", limits=limits(windows=[(3, 60)])), limits=limits(windows=[(1, 60)]))
+        await pool(
+            bench, "a", NewResource(name="b", limits=limits(windows=[(3, 60)])), limits=limits(windows=[(1, 60)])
+        )
         assert sorted(map(str, given((await contested(bench, 6)).claims))) == ["a", "b", "b", "b"]
 
     async def test_the_gap_counts_from_the_start_of_a_use(self, bench: Bench) -> None:

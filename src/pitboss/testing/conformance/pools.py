@@ -7,6 +7,7 @@ from pitboss.model.resource import (
     Limits,
     NewResource,
     PoolRules,
+    Record,
     Resource,
     ResourcePool,
     Stage,
@@ -57,12 +58,12 @@ class DeclaringPools:
         assert await members(bench) == before
 
     async def test_the_same_rules_again_change_nothing(self, bench: Bench) -> None:
-        rules = {"limits": limits(min_delay=2 * SECOND, jitter=SECOND, windows=[(5, 60)])}
-        await pool(bench, "a", **rules)
+        some = limits(min_delay=2 * SECOND, jitter=SECOND, windows=[(5, 60)])
+        await pool(bench, "a", limits=some)
         await done(bench, await served(bench))
         before = await members(bench)
         bench.clock.advance("100ms")
-        await bench.store.declare_pool(POOL, PoolRules(**rules))
+        await bench.store.declare_pool(POOL, PoolRules(limits=some))
         assert await members(bench) == before
 
     async def test_members_stand_by_tighter_rules_at_once(self, bench: Bench) -> None:
@@ -145,6 +146,7 @@ class PoolMembers:
             limits=new.limits,
             valid_until=new.valid_until,
             added_at=bench.now,
+            record=Record(since=bench.now),
         )
         assert found.id == f"{POOL}/p1"
 

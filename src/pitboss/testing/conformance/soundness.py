@@ -5,8 +5,8 @@ import msgspec
 from pitboss.model.states import MOVES, State
 from pitboss.model.task import Task
 
-# One claim may let a scheduled task fall due, or draw one that its batch held, and take, hold or cancel it; only the ends
-# are seen from outside.
+# One claim may let a scheduled task fall due, or draw one that its batch held, and take, hold or cancel it; only the
+# ends are seen from outside.
 _SEEN_AS_ONE = {
     *((State.SCHEDULED, state) for state in (State.RUNNING, State.HELD, State.CANCELLED)),
     (State.HELD, State.RUNNING),

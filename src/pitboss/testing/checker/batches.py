@@ -1,0 +1,202 @@
+"""What holds of batches: their figures are their items, lanes are not overfull, and each ends once."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from pitboss.model.batch import IN_SLOT, OVER, Batch, BatchId, BatchStatus, Pause, Requeue, Resume, Start
+from pitboss.model.batch import Delete as Deletion
+from pitboss.model.states import State
+from pitboss.testing import history as told
+from pitboss.testing.checker.evidence import Evidence
+from pitboss.testing.checker.verdict import Violation, shown
+from pitboss.testing.history import FOREVER, Call
+
+COUNTS = "a batch's figures equal a recount of its items"
+LANES = "a lane runs no more batches than it may"
+ENDS_ONCE = "a batch ends once, when its last item has ended"
+STOPPED = "nothing of a batch starts that is paused"
+
+
+def check_batches(seen: Evidence) -> Iterator[Violation]:
+    lanes = {act.batch.id: act.batch.lane for _, act in _creations(seen)}
+    yield from _check_counts(seen)
+    yield from _check_items(seen)
+    yield from _check_slots(seen, lanes)
+    yield from _check_ends(seen)
+    yield from _check_notices(seen)
+    yield from _check_pauses(seen)
+
+
+def _creations(seen: Evidence) -> Iterator[tuple[Call, told.CreateBatch]]:
+    for call in seen.calls:
+        if isinstance(call.act, told.CreateBatch):
+            yield call, call.act
+
+
+def _check_counts(seen: Evidence) -> Iterator[Violation]:
+    recount: dict[str, Counter[State]] = defaultdict(Counter)
+    for task in seen.final.tasks:
+        if task.batch is not None:
+            recount[task.batch][task.state] += 1
+    for batch in seen.final.batches:
+        items = recount.pop(batch.id, Counter())
+        if batch.counts != dict(items):
+            yield _fault(seen, COUNTS, batch.id, f"it shows {dict(batch.counts)}, its items are {dict(items)}")
+        if (batch.status in OVER) != (batch.left == 0):
+            yield _fault(seen, ENDS_ONCE, batch.id, f"it is {batch.status} with {batch.left} items left")
+    for left in recount:
+        yield _fault(seen, COUNTS, left, "its items are there, and it is not")
+
+
+def _check_items(seen: Evidence) -> Iterator[Violation]:
+    """What was created with a batch is there as long as the batch is."""
+    there = Counter(task.batch for task in seen.final.tasks)
+    known = {batch.id for batch in seen.final.batches}
+    for _, act in _creations(seen):
+        created = act.created
+        if created is None or _acts(seen, created.id, Deletion):
+            continue
+        if created.id not in known:
+            yield _fault(seen, COUNTS, created.id, "it was acknowledged, but is not there")
+        elif there[created.id] != created.total:
+            what = f"it was created with {created.total} items, and has {there[created.id]}"
+            yield _fault(seen, COUNTS, created.id, what)
+
+
+def _check_slots(seen: Evidence, lanes: dict[BatchId, str]) -> Iterator[Violation]:
+    """Whoever is given items of several batches in one call sees them run together; so does who reads them all."""
+    for call in seen.calls:
+        running: set[BatchId] = set()
+        match call.act:
+            case told.Claim(claimed=claimed) if claimed is not None:
+                running = {claim.batch for claim in claimed.claims if claim.batch is not None}
+            case told.ReadBatches(batches=batches):
+                running = {batch.id for batch in batches if batch.status in IN_SLOT}
+            case _:
+                continue
+        counted = Counter(lanes[batch] for batch in running if batch in lanes)
+        for lane, count in counted.items():
+            most = _most_running(seen, lane, call, lanes)
+            if most is not None and count > most:
+                lines = tuple(f"{batch} of lane {lanes[batch]}" for batch in sorted(running))
+                what = f"{count} batches of lane {lane} run at once, allowed are {most}"
+                yield Violation(invariant=LANES, what=what, events=(shown(call, "all of them at once:"), *lines))
+                return
+
+
+def _most_running(seen: Evidence, lane: str, during: Call, lanes: dict[BatchId, str]) -> int | None:
+    """The most that the lane may have run; None after somebody started a batch by force, or while it changes."""
+    most = 1
+    for call in seen.calls:
+        match call.act:
+            case told.ActOnBatch(batch=batch, act=Start()) if lanes.get(batch) == lane and call.begun < during.ended:
+                return None
+            case told.ChangeLane(name=name, max_running=wanted) if name == lane and call.begun < during.ended:
+                # Less room lets run what runs.
+                most = max(most, wanted)
+            case _:
+                continue
+    return most
+
+
+def _seen_statuses(seen: Evidence) -> Iterator[tuple[Call, Batch]]:
+    for call in seen.calls:
+        match call.act:
+            case told.CreateBatch(created=batch) if batch is not None:
+                yield call, batch
+            case told.ActOnBatch(changed=changed) if changed is not None and changed.batch is not None:
+                yield call, changed.batch
+            case told.ReadBatches(batches=batches):
+                for batch in batches:
+                    yield call, batch
+            case _:
+                continue
+
+
+def _check_ends(seen: Evidence) -> Iterator[Violation]:
+    """What has ended stays as it ended, unless somebody requeues or retries its items."""
+    ended: dict[BatchId, tuple[Call, Batch]] = {}
+    last = Call("", FOREVER, FOREVER, "ok", told.ReadBatches(), None, None, None)
+    for call, batch in [*_seen_statuses(seen), *((last, batch) for batch in seen.final.batches)]:
+        before = ended.get(batch.id)
+        if before is not None and before[0].ended < call.begun and not _may_reopen(seen, batch.id, before[0], call):
+            was = before[1]
+            if (batch.status, batch.finished_at) != (was.status, was.finished_at):
+                what = (
+                    f"it had ended as {was.status} at {was.finished_at}, and is {batch.status} at {batch.finished_at}"
+                )
+                yield _fault(seen, ENDS_ONCE, batch.id, what)
+        if batch.status in OVER:
+            ended[batch.id] = (call, batch)
+        else:
+            ended.pop(batch.id, None)
+
+
+def _may_reopen(seen: Evidence, batch: BatchId, after: Call, before: Call) -> bool:
+    requeued = any(call.ended > after.begun and call.begun < before.ended for call in _acts(seen, batch, Requeue))
+    return requeued or any(seen.retries.may_have(item, after.begun, before.ended) for item in seen.items[batch])
+
+
+def _check_notices(seen: Evidence) -> Iterator[Violation]:
+    """A batch that has ended has put its notice; one that cannot have ended has not."""
+    for call, act in _creations(seen):
+        notice = act.batch.on_complete
+        batch = next((one for one in seen.final.batches if one.id == act.batch.id), None)
+        if notice is None or batch is None:
+            continue
+        may_be_pruned = seen.prunes.may_have(notice.id, call.begun)
+        if batch.status in OVER and notice.id not in seen.tasks and not may_be_pruned:
+            yield _fault(seen, ENDS_ONCE, batch.id, "it has ended, but its notice was not put")
+        reopened = _may_reopen(seen, batch.id, call, call._replace(ended=FOREVER))
+        if batch.status not in OVER and notice.id in seen.tasks and not reopened:
+            yield _fault(seen, ENDS_ONCE, batch.id, "it has not ended, but its notice was put")
+
+
+def _check_pauses(seen: Evidence) -> Iterator[Violation]:
+    stopped = (BatchStatus.PAUSED, BatchStatus.PAUSING)
+    for call in seen.calls:
+        act = call.act
+        if not isinstance(act, told.ActOnBatch) or not isinstance(act.act, Pause) or act.changed is None:
+            continue
+        if act.changed.batch is None or act.changed.batch.status not in stopped:
+            continue
+        acts = [one for one in _acts(seen, act.batch, Resume, Start, Requeue) if one.ended > call.begun]
+        until = min([one.begun for one in acts], default=FOREVER)
+        for other in seen.calls:
+            if isinstance(other.act, told.Claim) and call.ended < other.begun and other.ended < until:
+                given = other.act.claimed.claims if other.act.claimed else []
+                # A retried item may have ended its batch and taken it back in line meanwhile.
+                if any(claim.batch == act.batch for claim in given) and not _may_reopen(seen, act.batch, call, other):
+                    yield _fault(seen, STOPPED, act.batch, "an item of it was given after it was paused")
+                    return
+
+
+def _acts(seen: Evidence, batch: BatchId, *kinds: type) -> list[Call]:
+    return [
+        call
+        for call in seen.calls
+        if isinstance(call.act, told.ActOnBatch)
+        and call.act.batch == batch
+        and isinstance(call.act.act, kinds)
+        and call.phase != "fail"
+    ]
+
+
+def _fault(seen: Evidence, invariant: str, batch: BatchId, what: str) -> Violation:
+    lines = [line for call in seen.calls for line in _lines(call, batch)]
+    return Violation(invariant=invariant, what=f"batch {batch}: {what}", events=tuple(lines[-40:]))
+
+
+def _lines(call: Call, batch: BatchId) -> Iterator[str]:
+    match call.act:
+        case told.CreateBatch(batch=new, items=items) if new.id == batch:
+            yield shown(call, f"create {batch} in lane {new.lane} with {len(items)} items")
+        case told.ActOnBatch(batch=named, act=act, changed=changed) if named == batch:
+            status = changed.batch.status if changed and changed.batch else "?"
+            yield shown(call, f"{act} → {status}")
+        case told.ReadBatches(batches=batches):
+            for one in batches:
+                if one.id == batch:
+                    yield shown(call, f"read {one.status} {dict(one.counts)} finished at {one.finished_at}")
+        case _:
+            return

@@ -1,0 +1,190 @@
+"""Who had which member when, as far as a history proves it, and by which limits."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from pitboss.model.duration import Moment
+from pitboss.model.resource import Leased, Limits, NewResource, PoolRules
+from pitboss.model.task import Claim, Token
+from pitboss.testing import history as told
+from pitboss.testing.checker.evidence import Evidence
+from pitboss.testing.history import FOREVER, Call
+
+
+class Grant(NamedTuple):
+    """One use of a member. `held_until` is the first place in the order at which it may have been given back;
+    a further use of what is held anyway has none."""
+
+    member: str
+    at: Moment
+    call: Call
+    whom: str
+    held_until: int | None
+
+    def covers(self, other: Call) -> bool:
+        """Whether the member was surely held during all of a later call."""
+        return self.held_until is not None and self.call.ended < other.begun and self.held_until > other.ended
+
+
+class Regime(NamedTuple):
+    """What held for a member between two places in the order; None if nobody knows."""
+
+    begin: int
+    end: int
+    limits: Limits | None
+    rules: PoolRules | None
+
+    def governs(self, call: Call) -> bool:
+        return self.begin < call.begun and call.ended < self.end
+
+
+class Holdings:
+    """All grants of a history by member, in the order of their moments."""
+
+    def __init__(self, seen: Evidence) -> None:
+        self._seen = seen
+        self.grants: dict[str, list[Grant]] = defaultdict(list)
+        self.leases: dict[str, list[Call]] = defaultdict(list)
+        self._releases: dict[str, list[Call]] = defaultdict(list)
+        for call in seen.calls:
+            self._file_lease(call)
+        for call in seen.calls:
+            for grant in self._granted(call):
+                self.grants[grant.member].append(grant)
+        for grants in self.grants.values():
+            grants.sort(key=lambda grant: (grant.at, grant.call.begun))
+
+    def regimes(self, member: str) -> list[Regime]:
+        """The limits of a member from one change to the next."""
+        pool, _, name = member.partition("/")
+        rules: PoolRules | None = None
+        own: Limits | None = None
+        known, regimes, begin = False, [], 0
+        for call in self._seen.calls:
+            if call.phase == "fail" or not touches(call, pool, name):
+                continue
+            regimes.append(Regime(begin, call.begun, _limits(rules, own) if known else None, rules))
+            rules, own, known = _after(call, name, rules, own)
+            begin = call.ended
+        return [*regimes, Regime(begin, FOREVER, _limits(rules, own) if known else None, rules)]
+
+    def _file_lease(self, call: Call) -> None:
+        match call.act:
+            case told.Acquire(lease=lease):
+                self.leases[lease].append(call)
+            case told.Release(lease=lease, released=released) if released is not False and call.phase != "fail":
+                self._releases[lease].append(call)
+            case _:
+                pass
+
+    def _granted(self, call: Call) -> Iterator[Grant]:
+        match call.act:
+            case told.Claim(claimed=claimed) if claimed is not None:
+                for claim in claimed.claims:
+                    if claim.leased is not None:
+                        until = self._claim_ends(claim, call)
+                        yield Grant(claim.leased.id, claim.leased.leased_at, call, f"task {claim.id}", until)
+            case told.Acquire(leased=leased, lease=lease) if leased is not None and self._is_first(lease, leased, call):
+                yield Grant(leased.id, leased.leased_at, call, f"lease {lease}", self._lease_ends(leased, call))
+            case told.Use(holder=holder, task=task, used=used) if used is not None:
+                member = self._held_by(holder, task, call)
+                if member is not None:
+                    yield Grant(member, used, call, f"a further use by {holder}", None)
+
+    def _is_first(self, lease: str, leased: Leased, call: Call) -> bool:
+        """Who asks again is told of the same lease: that is no further use."""
+        earlier = (other.act for other in self.leases[lease] if other.begun < call.begun)
+        return not any(isinstance(act, told.Acquire) and _same_lease(act.leased, leased) for act in earlier)
+
+    def _claim_ends(self, claim: Claim, call: Call) -> int:
+        ends = [
+            written.call.begun
+            for written in self._seen.written.get(claim.id, ())
+            if written.settlement.token == claim.token and not written.is_progress and not written.refused
+        ]
+        life = self._seen.lives[claim.token.session]
+        swept = (
+            other.begun
+            for other in self._seen.calls
+            if isinstance(other.act, told.Reclaim)
+            and other.ended > call.begun
+            and life.may_be_dead(other.answered_at, other.ended)
+        )
+        return min([*ends, next(swept, FOREVER), self._removed(claim.leased, call)])
+
+    def _lease_ends(self, leased: Leased, call: Call) -> int:
+        """Released, or past its time: from the first sweep or the next call under its name that may have seen it so."""
+        ends = [other.begun for other in self._releases[leased.lease or ""] if other.ended > call.begun]
+        over = leased.expires_at or 0
+        swept = [
+            other.begun
+            for other in self._seen.calls
+            if isinstance(other.act, told.Reclaim | told.Acquire)
+            and other.ended > call.begun
+            and other is not call
+            and (other.answered_at is None or other.answered_at >= over)
+        ]
+        return min([*ends, *swept[:1], self._removed(leased, call)], default=FOREVER)
+
+    def _removed(self, leased: Leased | None, call: Call) -> int:
+        if leased is None:
+            return FOREVER
+        removals = (
+            other.begun
+            for other in self._seen.calls
+            if isinstance(other.act, told.ChangeResources)
+            and other.act.change is None
+            and other.ended > call.begun
+            and touches(other, leased.pool, leased.name)
+        )
+        return next(removals, FOREVER)
+
+    def _held_by(self, holder: Token | str, task: str | None, call: Call) -> str | None:
+        if isinstance(holder, str):
+            acts = [other.act for other in self.leases[holder] if other.begun < call.begun]
+            known = [act.leased for act in acts if isinstance(act, told.Acquire) and act.leased is not None]
+            return known[-1].id if known else None
+        given = [one.claim for one in self._seen.given.get(task or "", ()) if one.claim.token == holder]
+        return given[0].leased.id if given and given[0].leased is not None else None
+
+
+def touches(call: Call, pool: str, name: str) -> bool:
+    """Whether a call may have changed the limits of this member."""
+    match call.act:
+        case told.DeclarePool(name=declared):
+            return declared == pool
+        case told.AddResources(pool=into, members=members):
+            return into == pool and name in [member.name for member in members]
+        case told.ChangeResources(pool=of, names=names, change=change):
+            limits = change is None or change.limits is not msgspec.UNSET
+            return of == pool and limits and (names is None or name in names)
+    return False
+
+
+def _after(
+    call: Call, name: str, rules: PoolRules | None, own: Limits | None
+) -> tuple[PoolRules | None, Limits | None, bool]:
+    """The pool's rules and the member's own limits after a call, and whether they are known."""
+    match call.act:
+        case told.DeclarePool(rules=declared):
+            rules = declared
+        case told.AddResources(members=members):
+            own, rules = _named(members, name).limits, rules or PoolRules()
+        case told.ChangeResources(change=change):
+            own = None if change is None or isinstance(change.limits, msgspec.UnsetType) else change.limits
+    return rules, own, not call.unknown
+
+
+def _limits(rules: PoolRules | None, own: Limits | None) -> Limits | None:
+    return own or (None if rules is None else rules.limits)
+
+
+def _named(members: Iterable[NewResource], name: str) -> NewResource:
+    return [member for member in members if member.name == name][-1]
+
+
+def _same_lease(one: Leased | None, other: Leased) -> bool:
+    return one is not None and (one.id, one.leased_at) == (other.id, other.leased_at)

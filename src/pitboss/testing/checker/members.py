@@ -1,0 +1,190 @@
+"""What holds of members: no limit is passed, nobody gets one that is away, and what is given is given back."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from pitboss.model.duration import Moment
+from pitboss.model.resource import Limits, PoolRules, Report, ResourceOutcome
+from pitboss.model.states import State
+from pitboss.testing import history as told
+from pitboss.testing.checker.evidence import Evidence
+from pitboss.testing.checker.holdings import Grant, Holdings, Regime
+from pitboss.testing.checker.verdict import Violation, shown
+from pitboss.testing.history import FOREVER, Call
+
+LIMITS = "no limit of a member is ever passed"
+AWAY = "nobody is given a member that is cooling or disabled"
+GIVEN_BACK = "what is given is given back, once"
+
+
+class Refusal(NamedTuple):
+    """A report that surely counted, after which the member must rest at least until a moment."""
+
+    call: Call
+    until: Moment
+
+
+def check_members(seen: Evidence) -> Iterator[Violation]:
+    holdings = Holdings(seen)
+    for member, grants in holdings.grants.items():
+        regimes = holdings.regimes(member)
+        for regime in regimes:
+            within = [grant for grant in grants if regime.governs(grant.call)]
+            if regime.limits is not None:
+                yield from _check_limits(member, regime.limits, within)
+        yield from _check_away(seen, member, grants, regimes)
+        yield from _check_disabled(seen, member, grants)
+    yield from _check_given_back(seen, holdings)
+
+
+def _check_limits(member: str, limits: Limits, grants: list[Grant]) -> Iterator[Violation]:
+    for window in limits.windows:
+        yield from _check_spans(member, grants, window.count, window.per + limits.guard)
+    if limits.min_delay and limits.delay_from == "start":
+        yield from _check_spans(member, grants, 1, limits.min_delay + limits.guard)
+    if limits.concurrency is not None:
+        yield from _check_at_once(member, grants, limits.concurrency)
+
+
+def _check_spans(member: str, grants: list[Grant], count: int, span: int) -> Iterator[Violation]:
+    for index in range(len(grants) - count):
+        few = grants[index : index + count + 1]
+        if few[-1].at - few[0].at < span:
+            yield _fault(LIMITS, f"member {member}: {len(few)} uses within {span} µs, allowed are {count}", few)
+            return
+
+
+def _check_at_once(member: str, grants: list[Grant], most: int) -> Iterator[Violation]:
+    held = [grant for grant in grants if grant.held_until is not None]
+    for grant in held:
+        together = [other for other in held if other.call is grant.call or other.covers(grant.call)]
+        if len(together) > most:
+            yield _fault(LIMITS, f"member {member}: {len(together)} have it at once, allowed are {most}", together)
+            return
+
+
+def _check_away(seen: Evidence, member: str, grants: list[Grant], regimes: list[Regime]) -> Iterator[Violation]:
+    for refusal in _refusals(seen, member, grants, regimes):
+        forgotten = _first_reset(seen, member, refusal.call)
+        for grant in grants:
+            after = grant.call.begun > refusal.call.ended and grant.call.ended < forgotten
+            if after and grant.at < refusal.until:
+                line = shown(refusal.call, f"{member} was refused, to rest until {refusal.until}")
+                yield _fault(AWAY, f"member {member} was given at {grant.at}, while it was cooling", [grant], line)
+                return
+
+
+def _refusals(seen: Evidence, member: str, grants: list[Grant], regimes: list[Regime]) -> Iterator[Refusal]:
+    """Reports of a rate limit: they cool a member whoever else is to blame."""
+    for grant in grants:
+        kind, _, whom = grant.whom.partition(" ")
+        for call, report in _reports(seen, grant, whom) if kind == "task" else _lease_reports(seen, grant, whom):
+            regime = next((one for one in regimes if one.governs(call)), None)
+            if regime is None or regime.rules is None or report is None or call.asked_at is None:
+                continue
+            if report.outcome is ResourceOutcome.RATE_LIMITED:
+                yield Refusal(call, call.asked_at + _rest(report, regime.rules))
+
+
+def _rest(report: Report, rules: PoolRules) -> int:
+    told_to = rules.cooldown if report.retry_after is None else report.retry_after
+    return min(told_to, rules.cooldown_cap)
+
+
+def _reports(seen: Evidence, grant: Grant, task: str) -> Iterator[tuple[Call, Report | None]]:
+    """The first settlement of the claim, if it was surely the one that was written."""
+    given = [one.claim for one in seen.given.get(task, ()) if one.call is grant.call]
+    tokens = [claim.token for claim in given]
+    said = [one for one in seen.written.get(task, ()) if one.settlement.token in tokens and not one.is_progress]
+    if said and said[0].applied and not any(one.unknown for one in said):
+        yield said[0].call, said[0].settlement.report
+
+
+def _lease_reports(seen: Evidence, grant: Grant, lease: str) -> Iterator[tuple[Call, Report | None]]:
+    for call in seen.calls:
+        if isinstance(call.act, told.Release) and call.act.lease == lease and call.begun > grant.call.ended:
+            if call.act.released:
+                yield call, call.act.report
+            return
+
+
+def _first_reset(seen: Evidence, member: str, after: Call) -> int:
+    """When somebody may first have made the member forget its faults, or brought another one in its place."""
+    return next((call.begun for call in _changes(seen, member) if call.ended > after.begun and _resets(call)), FOREVER)
+
+
+def _resets(call: Call) -> bool:
+    return isinstance(call.act, told.ChangeResources) and (call.act.change is None or call.act.change.reset)
+
+
+def _changes(seen: Evidence, member: str) -> Iterator[Call]:
+    pool, _, name = member.partition("/")
+    for call in seen.calls:
+        act = call.act
+        if not isinstance(act, told.ChangeResources) or act.pool != pool or call.phase == "fail":
+            continue
+        if act.names is None or name in act.names:
+            yield call
+
+
+def _check_disabled(seen: Evidence, member: str, grants: list[Grant]) -> Iterator[Violation]:
+    """From an answered disabling on, until the next call that may have changed that."""
+    switched = [call for call in _changes(seen, member) if _switches(call)]
+    for index, call in enumerate(switched):
+        act = call.act
+        if not isinstance(act, told.ChangeResources) or act.change is None or act.change.enabled is not False:
+            continue
+        until = switched[index + 1].begun if index + 1 < len(switched) else FOREVER
+        for grant in grants:
+            new = grant.held_until is not None and call.answered
+            if new and grant.call.begun > call.ended and grant.call.ended < until:
+                line = shown(call, f"{member} was disabled")
+                yield _fault(AWAY, f"member {member} was given to {grant.whom}, though disabled", [grant], line)
+                return
+
+
+def _switches(call: Call) -> bool:
+    act = call.act
+    return isinstance(act, told.ChangeResources) and (
+        act.change is None or not isinstance(act.change.enabled, msgspec.UnsetType)
+    )
+
+
+def _check_given_back(seen: Evidence, holdings: Holdings) -> Iterator[Violation]:
+    """At the end a member is in use by those who run with it, and by leases that may still be held."""
+    running = Counter(task.resource for task in seen.final.tasks if task.state is State.RUNNING)
+    unknown = any(call.unknown for calls in holdings.leases.values() for call in calls)
+    for member in seen.final.resources:
+        grants = holdings.grants.get(member.id, [])
+        leases = sum(grant.whom.startswith("lease") and _may_be_held(seen, grant) for grant in grants)
+        if member.in_use > running[member.id] + leases and not unknown:
+            what = f"member {member.id} is in use {member.in_use} times, but {running[member.id]} tasks run with it"
+            yield _fault(GIVEN_BACK, f"{what}, and {leases} leases may be held", grants[-20:])
+
+
+def _may_be_held(seen: Evidence, grant: Grant) -> bool:
+    """A lease that nobody surely gave back, and that no sweep after its time has taken."""
+    lease = grant.whom.removeprefix("lease ")
+    act, over = grant.call.act, 0
+    if isinstance(act, told.Acquire) and act.leased is not None:
+        over = act.leased.expires_at or 0
+    for call in seen.calls:
+        match call.act:
+            case told.Extend(lease=name, until=until) if name == lease and call.begun > grant.call.ended:
+                over = max(over, until or 0) if call.answered else FOREVER
+            case told.Release(lease=name, released=True) if name == lease and call.begun > grant.call.ended:
+                return False
+            case told.Reclaim(reclaimed=done) if done is not None and not done.more and call.begun > grant.call.ended:
+                if call.asked_at is not None and call.asked_at >= over:
+                    return False
+            case _:
+                continue
+    return True
+
+
+def _fault(invariant: str, what: str, grants: list[Grant], *lines: str) -> Violation:
+    told_of = [shown(grant.call, f"{grant.member} to {grant.whom} at {grant.at}") for grant in grants]
+    return Violation(invariant=invariant, what=what, events=(*lines, *told_of))
