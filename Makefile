@@ -48,7 +48,7 @@ demo: $(READY)
 
 # ARGS=--stay goes on until Ctrl-C.
 story-checker: $(READY)
-	@PYTHON=$(CURDIR)/$(BIN)/python examples/story_checker/run --folder build/story_checker $(ARGS)
+	@PYTHON=$(CURDIR)/$(BIN)/python examples/story_checker/run --folder $(CURDIR)/build/story_checker $(ARGS)
 
 test: $(READY) postgres strace pgbouncer
 	@$(BIN)/python -m pytest $(ARGS)

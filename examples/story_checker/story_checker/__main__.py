@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,16 @@ from story_checker.stand_in.world import World, password_of, user_of
 HERE = Path(__file__).resolve().parent.parent
 PITBOSS = Path(sys.executable).with_name("pitboss")
 NICHES = ("cooking", "hiking", "pottery")
-PER_NICHE = 30
+PROFILES = 30
 PROXIES = 5
+TROUBLE_AFTER, TROUBLE_SECONDS = 25, 8.0
 # An hour has ten seconds here, so that limits are reached and lifted while one looks on.
 SETTINGS = SystemSettings(
     max_threads=4,
     proxy_hourly_limit=10,
-    default_batch_size=PER_NICHE + 1,
+    default_batch_size=PROFILES + 1,
     proxy_min_delay=0.2,
+    proxy_guard=0.5,
     proxy_cooldown=2.0,
     proxy_blacklist=3.0,
     session_life=12.0,
@@ -45,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder: Path = asked.folder.resolve()
     _clear(folder)
     with World(RULES, proxies=PROXIES) as world:
-        environment = furnish(world, folder)
+        environment = furnish(world, folder, asked.profiles)
         say(f"The site is {world.site.url}, with {PROXIES} proxies on ports of loopback. Everything is in {folder}.")
         say("In a second terminal:")
         for name in ("STORY_CHECKER_DB", "PITBOSS_STORE", "PITBOSS_LOGS"):
@@ -55,17 +58,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return summary(world)
 
 
-def furnish(world: World, folder: Path, settings: SystemSettings = SETTINGS) -> dict[str, str]:
+def furnish(world: World, folder: Path, profiles: int) -> dict[str, str]:
     """Fill the site and the database; the environment in which the system finds both."""
     database = Database(folder / "story_checker.db")
     for niche in NICHES:
-        names = [f"{niche}_{number:02}" for number in range(1, PER_NICHE + 1)]
+        names = [f"{niche}_{number:02}" for number in range(1, profiles + 1)]
         world.site.profiles |= {name: number % 3 for number, name in enumerate(names)}
         database.add_niche(niche)
         database.import_profiles(niche, names)
     # One that the site does not know: a check that fails, and costs no proxy its good name.
     database.import_profiles(NICHES[0], [f"{NICHES[0]}_gone"])
-    SystemSettings(**{**settings.__dict__, "site": world.site.url}).save(database)
+    replace(SETTINGS, site=world.site.url).save(database)
     return {
         **os.environ,
         "STORY_CHECKER_DB": str(database.path),
@@ -88,26 +91,27 @@ def manager(environment: dict[str, str], folder: Path) -> Iterator["subprocess.P
 
 @contextmanager
 def trouble(world: World) -> Iterator[None]:
-    """Proxy 4 is down for a while, and everybody at the address of proxy 2 is logged out early."""
+    """When the site has seen some requests, proxy 4 goes down for a while, and at proxy 2 everybody is logged out."""
+    over = threading.Event()
 
-    def down() -> None:
-        say("(proxy-4 is down)")
+    def happen() -> None:
+        while len(world.site.arrivals) < TROUBLE_AFTER:
+            if over.wait(0.1):
+                return
+        say("(proxy-4 is down, and the site ends the session of proxy-2)")
         world.do(world.proxies[3].server.stop())
         world.site.end_sessions(world.proxies[1].exit_address)
-
-    def up() -> None:
-        say("(proxy-4 is up again)")
+        over.wait(TROUBLE_SECONDS)
         world.do(world.proxies[3].server.start())
+        say("(proxy-4 is up again)")
 
-    timers = [threading.Timer(6.0, down), threading.Timer(14.0, up)]
-    for timer in timers:
-        timer.start()
+    thread = threading.Thread(target=happen, name="trouble")
+    thread.start()
     try:
         yield
     finally:
-        for timer in timers:
-            timer.cancel()
-            timer.join()
+        over.set()
+        thread.join()
 
 
 def show(environment: dict[str, str], world: World, *, forever: bool) -> None:
@@ -162,6 +166,7 @@ def say(text: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="story_checker", description=__doc__)
     parser.add_argument("--stay", action="store_true", help="go on with new batches until Ctrl-C")
+    parser.add_argument("--profiles", type=int, default=PROFILES, help="how many each niche has")
     parser.add_argument("--folder", type=Path, default=HERE / "build", help="where the stores and logs go")
     return parser
 

@@ -1,4 +1,4 @@
-"""The story checker on Pitboss: a pool of proxies with their sessions, the check, and batches of checks, one per niche."""
+"""The story checker on Pitboss: a pool of proxies with their sessions, the check, and a batch of checks per niche."""
 
 import asyncio
 import time
@@ -10,7 +10,6 @@ from pitboss import App, Fail, Lease, RateLimited, Retry, TimedOutWaiting, backo
 from pitboss.client.batch_handle import BatchHandle
 from pitboss.model.duration import span
 from pitboss.model.resource import Report, ResourceOutcome
-
 from story_checker.checker import (
     Banned,
     Browser,
@@ -42,8 +41,8 @@ proxies = app.resources(
     max_failures=settings.proxy_max_failures,
     cooldown=settings.proxy_cooldown,
     blacklist=settings.proxy_blacklist,
-    # The site counts arrivals, we count leases: the way between them may take so much longer one time than another.
-    guard="50ms",
+    # The site counts arrivals, we count leases: the way between them takes longer at one time than at another.
+    guard=settings.proxy_guard,
 )
 
 
@@ -79,6 +78,7 @@ class Tools:
 async def tools() -> AsyncIterator[Tools]:
     kept = Tools(SystemSettings.load(database))
     try:
+        await kept.manners.read()
         yield kept
     finally:
         await kept.close()

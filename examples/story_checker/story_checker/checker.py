@@ -99,20 +99,20 @@ class Manners:
         self._rules: RobotFileParser | None = None
 
     async def check(self, path: str) -> None:
-        if self._rules is None:
-            self._rules = await self._read()
-        if not self._rules.can_fetch(USER_AGENT, self._site + path):
+        rules = self._rules or await self.read()
+        if not rules.can_fetch(USER_AGENT, self._site + path):
             raise NotWelcome(f"the site's robots.txt does not allow {path}")
 
-    async def _read(self) -> RobotFileParser:
-        rules = RobotFileParser()
+    async def read(self) -> RobotFileParser:
         headers = {"User-Agent": USER_AGENT}
         async with httpx.AsyncClient(headers=headers, timeout=self._timeout, trust_env=False) as client:
             try:
                 answer = await client.get(f"{self._site}/robots.txt")
             except httpx.TransportError as error:
                 raise SiteTrouble(f"robots.txt cannot be read: {error}") from error
+        rules = RobotFileParser()
         rules.parse(answer.text.splitlines() if answer.status_code == _OK else [])
+        self._rules = rules
         return rules
 
 

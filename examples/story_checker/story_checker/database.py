@@ -34,7 +34,7 @@ create table if not exists system_settings (name text primary key, value text no
 
 
 class StoryResult(NamedTuple):
-    """What one check found. `stories` 0 is a good check that found none. The task's id makes a repeated write harmless."""
+    """What one check found; `stories` 0 is a result too. The id of its task makes a second write harmless."""
 
     task: str
     username: str

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from pitboss.model.batch import IN_SLOT, OVER, Batch, BatchStatus
 from pitboss.model.states import State
-
 from story_checker.app import LANE, app, database
 
 _PATIENCE, _PAUSE = 130.0, 0.02

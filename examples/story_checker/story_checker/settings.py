@@ -16,8 +16,9 @@ MINUTES = 60
 class SystemSettings:
     """What an operator can set.
 
-    `hour` is how many seconds an hour has: the demo and the tests make it short, and everything that is said per hour or
-    per minute shrinks with it. `proxy_min_delay` and `proxy_cooldown` are real seconds.
+    `hour` is how many seconds an hour has: the demo and the tests make it short, and everything that is said per hour
+    or per minute shrinks with it. What is named for a proxy or a session is in real seconds; `proxy_guard`
+    is the longest way from a lease to the arrival at the site.
     """
 
     max_threads: int = 3
@@ -28,6 +29,7 @@ class SystemSettings:
     story_retention_hours: int = 24
     max_retries: int = 3
     proxy_min_delay: float = 2.0
+    proxy_guard: float = 1.0
     proxy_cooldown: float = 900.0
     proxy_blacklist: float = 1800.0
     proxy_test_timeout: float = 10.0

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from pitboss.model.batch import OVER, Batch
-from pitboss.model.leasing import condition
 from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
+from pitboss.model.batch import OVER, Batch
+from pitboss.model.leasing import condition
 from story_checker.app import app, create_batch, database, proxies
 from story_checker.queue_manager import as_document
 
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--forever", action="store_true", help="create new batches whenever these have ended")
     asked = parser.parse_args(arguments)
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     with app:
         proxies.add_many(json.load(sys.stdin))
         while True:

@@ -1,7 +1,7 @@
 """The document's WorkerPool and Worker, on Pitboss's resource pool.
 
-State lives in the store, with each proxy: these objects only hold what they borrowed. Several pools, in several threads,
-processes or hosts, share the same limits, also with the tasks that `pitboss up` runs.
+State lives in the store, with each proxy: these objects only hold what they borrowed. Several pools, in several
+threads, processes or hosts, share the same limits, also with the tasks that `pitboss up` runs.
 """
 
 import asyncio
@@ -13,7 +13,6 @@ from urllib.parse import unquote, urlsplit
 from pitboss import Lease, TimedOutWaiting
 from pitboss.client.member_sessions import NotPrepared
 from pitboss.model.resource import Resource
-
 from story_checker.app import (
     browser_for,
     database,
@@ -41,7 +40,7 @@ class Worker:
         self.proxy: str = lease["url"]
         self.last_result: StoryResult | None = None
         self.last_error: CheckError | None = None
-        self._manners = Manners(settings.site, timeout=settings.proxy_test_timeout)
+        self.manners = Manners(settings.site, timeout=settings.proxy_test_timeout)
         # The use that came with the lease, unless a login has had it.
         self._in_hand = 0 if logged_in_just_now(lease) else 1
         self._refused = False
@@ -76,13 +75,17 @@ class Worker:
         proxies.reset(self.name)
         self._refused = False
 
+    def returned(self) -> None:
+        """Given back: from now on only the store says how its proxy stands."""
+        self._refused = False
+
     async def check_story(self, profile: str) -> bool:
         """Whether the check worked; what it found is in `last_result`. After a failure, give the worker back."""
         if self.last_error is not None or self.is_disabled or not await self._allowed():
             return False
         browser = browser_for(self._settings, self.lease)
         try:
-            await self._manners.check(f"/stories/{profile}")
+            await self.manners.check(f"/stories/{profile}")
             await asyncio.to_thread(note_request, self.lease)
             stories = await browser.stories(profile, self.lease.secret("cookie"))
         except CheckError as error:
@@ -143,7 +146,9 @@ class WorkerPool:
     def proxy_states(self) -> ProxyStates:
         """Every proxy by its URL: disabled, rate limited, or neither."""
         members = proxies.members()
-        return {_url_of(one): {"disabled": is_out(one), "rate_limited": is_limited(one, self.settings)} for one in members}
+        return {
+            _url_of(one): {"disabled": is_out(one), "rate_limited": is_limited(one, self.settings)} for one in members
+        }
 
     def add_proxy_session(
         self, proxy: str, session_cookie: str | None = None, *, account: str | None = None, password: str | None = None
@@ -178,6 +183,7 @@ class WorkerPool:
         """Give it back, with what came of it. Harmless to repeat."""
         if self._forget(worker):
             proxies.release(worker.lease)
+            worker.returned()
 
     def remove_worker(self, worker: Worker, reason: str = "removed") -> None:
         """Give it back, and its proxy to nobody until it is added or enabled again."""

@@ -1,6 +1,7 @@
 """What the site's own log says about each address: how much it was used, and every time it was used too much."""
 
 from collections.abc import Iterable
+from http import HTTPStatus
 from typing import NamedTuple
 
 from story_checker.stand_in.site import Arrival
@@ -41,5 +42,5 @@ def _figures(seen: list[Arrival], limit: int, window: float) -> Figures:
         over_limit += within > limit
         too_early += arrival.at < not_before
         not_before = max(not_before, arrival.at + arrival.retry_after)
-    refused = sum(arrival.status == 429 for arrival in seen)
+    refused = sum(arrival.status == HTTPStatus.TOO_MANY_REQUESTS for arrival in seen)
     return Figures(len(seen), refused, most, over_limit, too_early)

@@ -1,0 +1,37 @@
+"""The story checker reads its settings when it is imported, so they are written before any test of it is read."""
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from story_checker.database import Database
+from story_checker.settings import SystemSettings
+
+_FOLDER = Path(tempfile.mkdtemp(prefix="story-checker-"))
+# An hour has two seconds, so that the limits of one are reached and lifted in a test.
+SETTINGS = SystemSettings(
+    max_threads=3,
+    proxy_max_failures=3,
+    proxy_hourly_limit=4,
+    proxy_min_delay=0.0,
+    proxy_guard=0.4,
+    proxy_cooldown=0.5,
+    proxy_blacklist=1.0,
+    session_life=60.0,
+    hour=2.0,
+)
+os.environ["STORY_CHECKER_DB"] = str(_FOLDER / "story_checker.db")
+# One key for all stores of the tests, here and in the manager that they start.
+os.environ.setdefault("PITBOSS_SECRET_KEYS", secrets.token_hex(32))
+SETTINGS.save(Database(_FOLDER / "story_checker.db"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _folder() -> Iterator[None]:
+    yield
+    shutil.rmtree(_FOLDER)

@@ -1,0 +1,261 @@
+"""The behaviours that the document's own tests are named for: its queue of batches; and the whole system, running."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pitboss import NotFound
+from pitboss.model.batch import BatchStatus
+from story_checker.app import app, create_batch, database, proxies
+from story_checker.queue_manager import BatchStateError, QueueManager, as_document
+from story_checker.stand_in.site import HouseRules
+from tests.examples.checker_stage import HOUR, Stage, until
+
+GENEROUS = HouseRules(limit=1000, window=HOUR)
+FOLDER = Path(__file__).resolve().parents[2] / "examples" / "story_checker"
+PITBOSS = Path(sys.executable).with_name("pitboss")
+_numbers = count(1)
+
+
+class Running(Stage):
+    """A stage with `pitboss up` on it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, GENEROUS, proxies=4)
+        self._log = folder / "manager.log"
+
+    def __enter__(self) -> "Running":
+        super().__enter__()
+        self.pool(cookies=False)
+        with self._log.open("wb") as log:
+            environment = {**os.environ, "PITBOSS_STORE": self.url, "PITBOSS_LOGS": str(self._log.parent / "logs")}
+            self.manager = subprocess.Popen([PITBOSS, "up"], cwd=FOLDER, env=environment, stdout=log, stderr=log)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.manager.send_signal(signal.SIGTERM)
+        try:
+            assert self.manager.wait(30) == 0, self._log.read_text()
+        finally:
+            self.manager.kill()
+            super().__exit__()
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Started once: its start takes longer than most tests."""
+    with Running(tmp_path_factory.mktemp("running")) as stage:
+        yield stage
+
+
+@pytest.fixture
+def running(started: Running) -> Running:
+    started.take_over()
+    return started
+
+
+@pytest.fixture
+def still(tmp_path: Path) -> Iterator[Stage]:
+    """Nobody runs anything: batches stay where they are put."""
+    with Stage(tmp_path, GENEROUS, proxies=1) as stage:
+        yield stage
+
+
+def niche(stage: Stage, profiles: int = 4, *unknown: str) -> str:
+    """A new niche; `unknown` are profiles that the site does not know."""
+    name = f"niche-{os.getpid()}-{next(_numbers)}"
+    database.add_niche(name)
+    database.import_profiles(name, [*stage.profiles(profiles, name), *unknown])
+    return name
+
+
+def batches(stage: Stage, many: int, profiles: int = 4) -> list[str]:
+    return [create_batch(niche(stage, profiles)).id for _ in range(many)]
+
+
+def line() -> list[str]:
+    return [batch.id for batch in QueueManager.get_queue()]
+
+
+def ended(batch: str) -> None:
+    app.batch_handle(batch).wait("30s")
+
+
+def test_queue_ordering(still: Stage) -> None:
+    first, second, third, fourth = batches(still, 4)
+    running = QueueManager.get_running_batch()
+    assert running is not None
+    assert running.id == first
+    assert line() == [second, third, fourth]
+    assert QueueManager.get_next_position() == 4
+    app.batch_handle(third).cancel()
+    assert [batch.position for batch in QueueManager.get_queue()] == [1, 2], "no gap"
+
+
+def test_the_first_batch_stands_at_position_0(still: Stage) -> None:
+    assert QueueManager.get_next_position() == 0
+    assert QueueManager.get_running_batch() is None
+    assert QueueManager.promote_next_batch() is None
+    (batch,) = batches(still, 1)
+    assert as_document(app.batch_handle(batch).batch())["status"] == "in_progress"
+
+
+def test_batch_promotion_happens_once(still: Stage) -> None:
+    """The document marks a batch as completed and promotes, though marking has promoted already."""
+    first, second, third = batches(still, 3)
+    app.batch_handle(first).cancel()
+    QueueManager.mark_completed(first)
+    for _ in range(2):
+        promoted = QueueManager.promote_next_batch()
+        assert promoted is not None
+        assert promoted.id == second
+    assert line() == [third]
+
+
+def test_queue_reordering(still: Stage) -> None:
+    first, second, third, fourth = batches(still, 4)
+    assert [batch.id for batch in QueueManager.reorder([fourth, second])] == [fourth, second, third]
+    QueueManager.move_to_end(fourth)
+    assert line() == [second, third, fourth]
+    QueueManager.move_to_end(first)
+    assert line() == [third, fourth, first]
+    running = QueueManager.get_running_batch()
+    assert running is not None
+    assert running.id == second, "the slot of the one that went to the end is taken"
+
+
+def test_concurrent_batch_operations(still: Stage) -> None:
+    names = [niche(still, 2) for _ in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        made = {handle.id for handle in threads.map(create_batch, names)}
+        assert {batch.id for batch in app.batches("running", "queued")} == made
+        victim, *others = line()
+        jobs = [threads.submit(app.batch_handle(victim).cancel)]
+        jobs += [threads.submit(QueueManager.move_to_end, one) for one in others[:3]]
+        jobs += [threads.submit(QueueManager.promote_next_batch) for _ in range(4)]
+        for job in jobs:
+            job.result(30)
+    assert len(app.batches("running")) == 1
+    assert [batch.position for batch in QueueManager.get_queue()] == [1, 2, 3, 4, 5, 6]
+
+
+def test_batch_state_validation(still: Stage) -> None:
+    first, second = batches(still, 2)
+    with pytest.raises(BatchStateError, match="4 of 4 items open"):
+        QueueManager.mark_completed(first)
+    with pytest.raises(BatchStateError, match="running and cannot be resumed"):
+        QueueManager.resume(first)
+    with pytest.raises(BatchStateError, match="running and cannot be reordered"):
+        QueueManager.reorder([first])
+    app.batch_handle(second).cancel()
+    for act in (QueueManager.pause, QueueManager.resume, QueueManager.move_to_end):
+        with pytest.raises(BatchStateError, match="cancelled and cannot be"):
+            act(second)
+    with pytest.raises(NotFound):
+        QueueManager.pause("01890000-0000-7000-8000-000000000000")
+
+
+def test_resume_paused_batch_with_promotion(still: Stage) -> None:
+    first, second, third = batches(still, 3)
+    QueueManager.pause(first)
+    promoted = QueueManager.get_running_batch()
+    assert promoted is not None
+    assert promoted.id == second
+    assert QueueManager.resume(first).status is BatchStatus.QUEUED
+    assert line() == [first, third], "back at its old place"
+
+
+def test_basic_queue_operations(running: Running) -> None:
+    """Three batches go through the queue by themselves, and what they found is kept apart from how they ended."""
+    made = batches(running, 3, profiles=6)
+    for batch in made:
+        ended(batch)
+    told = [as_document(app.batch_handle(batch).batch()) for batch in made]
+    assert [one["status"] for one in told] == ["done"] * 3
+    assert [(one["successful_checks"], one["failed_checks"]) for one in told] == [(6, 0)] * 3
+    assert [len(one["profiles_with_stories"]) for one in told] == [3] * 3
+    starts = [batch.started_at or 0 for batch in (app.batch_handle(one).batch() for one in made)]
+    assert starts == sorted(starts)
+    assert running.violations() == 0
+
+
+def test_error_handling(running: Running) -> None:
+    """A check that fails ends its item, not the batch, and the queue goes on."""
+    wrong = create_batch(niche(running, 3, f"nobody-{next(_numbers)}")).id
+    behind = create_batch(niche(running, 3)).id
+    ended(behind)
+    told = app.batch_handle(wrong).batch()
+    assert told.status is BatchStatus.DONE_WITH_ERRORS
+    assert [task.error.category for task in app.batch_handle(wrong).items(state="failed") if task.error] == [
+        "unknown_profile"
+    ]
+    assert as_document(told)["successful_checks"] == 3
+    assert all(member.record.failures == 0 for member in proxies.members()), "no proxy is blamed"
+
+
+def test_each_retry_goes_through_another_proxy(running: Running) -> None:
+    running.site.cut.add(running.address(1))
+    try:
+        batch = create_batch(niche(running, 8)).id
+        ended(batch)
+    finally:
+        running.site.cut.clear()
+        proxies.reset()
+    assert app.batch_handle(batch).status is BatchStatus.DONE
+    assert {result.proxy for result in database.results(batch)}.isdisjoint({running.proxy(1).url[7:]})
+
+
+def test_resume_paused_batch(running: Running) -> None:
+    """Nothing is lost by a pause, and nothing is done twice."""
+    name = niche(running, 24)
+    handle = create_batch(name)
+    until(lambda: handle.batch().finished >= 3, "some of it is done")
+    QueueManager.pause(handle.id)
+    until(lambda: handle.status is BatchStatus.PAUSED, "what ran has ended")
+    before = handle.batch()
+    assert 0 < before.finished < before.total
+    QueueManager.resume(handle.id)
+    ended(handle.id)
+    assert {result.username for result in database.results(handle.id)} == {f"{name}_{n}" for n in range(24)}
+    assert all(running.answered(f"{name}_{n}") == 1 for n in range(24))
+    assert running.violations() == 0
+
+
+def test_killed_worker_loses_no_check_and_no_proxy(running: Running) -> None:
+    handle = create_batch(niche(running, 16))
+    until(lambda: handle.batch().finished >= 2, "some of it is done")
+    victim = next(
+        child
+        for child in psutil.Process(running.manager.pid).children()
+        if any("pitboss.worker.main" in word for word in child.cmdline())
+    )
+    victim.kill()
+    ended(handle.id)
+    assert handle.status is BatchStatus.DONE
+    assert len(database.results(handle.id)) == 16
+    until(lambda: all(member.in_use == 0 for member in proxies.members()), "every proxy was given back")
+    assert running.violations() == 0
+
+
+def test_the_one_command(tmp_path: Path) -> None:
+    """Site, proxies, `pitboss up`, three batches, a summary with no violation, and an end."""
+    done = subprocess.run(
+        [FOLDER / "run", "--folder", tmp_path, "--profiles", "5"],
+        env={**os.environ, "PYTHON": sys.executable},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for said in ("cooking   done_with_errors", "pottery   done", "failed: 1 unknown_profile", "0 violations"):
+        assert said in done.stdout, done.stdout
