@@ -3,10 +3,11 @@
 import msgspec
 
 from pitboss.model.duration import SECOND, Moment
-from pitboss.model.leasing import granted, released, restated
-from pitboss.model.resource import Limits, PoolRules, Report, Resource, ResourceOutcome, Stage
+from pitboss.model.leasing import granted, placed, released, restated
+from pitboss.model.picking import added, same_member
+from pitboss.model.resource import Limits, NewResource, PoolRules, Report, Resource, ResourceOutcome, Stage
 
-NOW: Moment = 1_000 * SECOND
+NOW: Moment = 10_000 * SECOND
 RESTING = PoolRules(limits=Limits(min_delay=10 * SECOND, delay_from="end"))
 
 
@@ -48,3 +49,18 @@ def test_a_block_that_finds_no_room_on_the_blacklist_is_one_refusal() -> None:
     report = Report(outcome=ResourceOutcome.BLOCKED)
     record = released(member, rules, report, NOW, ejectable=False).record
     assert (record.cooldowns, record.cooldown_until) == (1, NOW + 60 * SECOND)
+
+
+def test_without_a_gap_a_clock_that_is_set_back_keeps_nobody_waiting() -> None:
+    earlier = NOW - 3600 * SECOND
+    for limits in (Limits(), Limits(delay_from="end")):
+        free = PoolRules(limits=limits)
+        member = used_until(NOW + SECOND, free)
+        assert placed(member, free, earlier).stage is Stage.READY
+        assert restated(member, free, _no_use, earlier).stage is Stage.READY
+
+
+def test_a_lease_begun_under_a_clock_that_was_set_back_is_still_of_this_member() -> None:
+    member = added("p", NewResource(name="m"), RESTING, 0, NOW)
+    assert not same_member(member, NOW - SECOND)
+    assert same_member(granted(member, RESTING, _no_use, NOW - SECOND), NOW - SECOND)

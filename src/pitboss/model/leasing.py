@@ -70,7 +70,7 @@ def released(
     record = resource.record if report is None else _judged(resource, rules, report, now, ejectable)
     record = msgspec.structs.replace(record, ended_at=now)
     limits = limits_of(resource, rules)
-    rested = now + _gap(limits, resource) if limits.delay_from == "end" else 0
+    rested = _rested_from_end(limits, resource, now) if limits.delay_from == "end" else 0
     available_at = max(resource.available_at, rested, record.cooldown_until, record.blacklisted_until)
     changed = msgspec.structs.replace(
         resource, in_use=max(0, resource.in_use - 1), available_at=available_at, record=record
@@ -201,36 +201,42 @@ def most_remembered(limits: Limits) -> int:
 
 def _used(resource: Resource, rules: PoolRules, nth: Nth, now: Moment, *, in_use: int) -> Resource:
     limits, record = limits_of(resource, rules), resource.record
-    record = msgspec.structs.replace(record, uses=record.uses + 1, turn=record.turn + STRIDE // resource.weight)
+    turn = record.turn + STRIDE // resource.weight
+    record = msgspec.structs.replace(record, uses=record.uses + 1, turn=turn, since=min(record.since, now))
     changed = msgspec.structs.replace(resource, in_use=in_use, last_used_at=now, record=record)
     moments = [changed.available_at]
     for window in limits.windows:
         # With this use, the n-th newest is the one that was the (n-1)-th before.
         at = now if window.count == 1 else nth(window.count - 1)
         moments += [] if at is None else [at + window.per + limits.guard]
-    if limits.delay_from == "start":
-        moments.append(now + _start_gap(limits, changed))
+    # Without a gap nothing is to be waited for, not even the moment itself: the clock may be set back.
+    if limits.delay_from == "start" and (gap := _start_gap(limits, changed)):
+        moments.append(now + gap)
     return placed(msgspec.structs.replace(changed, available_at=max(moments)), rules, now)
 
 
 def _rested(limits: Limits, resource: Resource) -> Moment:
     """When the gap since its last use, or since the end of one, is over."""
-    if limits.delay_from == "start":
-        return resource.last_used_at + _start_gap(limits, resource)
-    ended_at = resource.record.ended_at
-    return ended_at + _gap(limits, resource) if ended_at else 0
+    if limits.delay_from == "end":
+        return _rested_from_end(limits, resource, resource.record.ended_at)
+    gap = _start_gap(limits, resource)
+    return resource.last_used_at + gap if gap else 0
+
+
+def _rested_from_end(limits: Limits, resource: Resource, ended_at: Moment) -> Moment:
+    gap = _gap(limits, f"{resource.id} {ended_at}")
+    return ended_at + gap if gap and ended_at else 0
 
 
 def _start_gap(limits: Limits, resource: Resource) -> Span:
-    gap = _gap(limits, resource)
+    gap = _gap(limits, f"{resource.id} {resource.record.uses}")
     return gap + limits.guard if gap else 0
 
 
-def _gap(limits: Limits, resource: Resource) -> Span:
-    """Between two uses. Which part of the jitter it is, the member and the number of its uses decide: the same on every
-    engine, and nothing that a member could be recognised by."""
-    luck = crc32(f"{resource.id} {resource.record.uses}".encode()) / 2**32
-    return limits.min_delay + round(limits.jitter * luck)
+def _gap(limits: Limits, lot: str) -> Span:
+    """Between two uses. Which part of the jitter it is, the member and the number of its uses (or the end that it
+    counts from) decide: the same on every engine, however often it is asked, and nothing to recognise a member by."""
+    return limits.min_delay + round(limits.jitter * crc32(lot.encode()) / 2**32)
 
 
 def _most_at_once(resource: Resource, rules: PoolRules) -> int | None:

@@ -73,7 +73,9 @@ class ReadyMembers:
 def added(pool: str, new: NewResource, rules: PoolRules, lowest_turn: int, now: Moment) -> Resource:
     """A new member. It begins with the lowest turn of the pool, so that it neither waits nor gets everything."""
     new = checked_resource(new)
-    member = Resource(pool=pool, **msgspec.structs.asdict(new), added_at=now, record=Record(turn=lowest_turn))
+    member = Resource(
+        pool=pool, **msgspec.structs.asdict(new), added_at=now, record=Record(turn=lowest_turn, since=now)
+    )
     return placed(member, rules, now)
 
 
@@ -119,7 +121,7 @@ def leased(
 
 def same_member(member: Resource, leased_at: Moment) -> bool:
     """Whether this is still the one that was leased then, and not another one of its name."""
-    return member.added_at <= leased_at
+    return (member.record.since or member.added_at) <= leased_at
 
 
 def nth_of(uses: list[Moment]) -> Callable[[int], Moment | None]:

@@ -162,6 +162,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_error_at: Moment = 0
     last_ok_at: Moment = 0
     ended_at: Moment = 0
+    since: Moment = 0
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
