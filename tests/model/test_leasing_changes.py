@@ -4,7 +4,8 @@ import msgspec
 
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.leasing import granted, placed, released, restated
-from pitboss.model.picking import added, same_member
+from pitboss.model.limits import Window
+from pitboss.model.picking import added, nth_of, same_member
 from pitboss.model.resource import Limits, NewResource, PoolRules, Report, Resource, ResourceOutcome, Stage
 
 NOW: Moment = 10_000 * SECOND
@@ -64,3 +65,10 @@ def test_a_lease_begun_under_a_clock_that_was_set_back_is_still_of_this_member()
     member = added("p", NewResource(name="m"), RESTING, 0, NOW)
     assert not same_member(member, NOW - SECOND)
     assert same_member(granted(member, RESTING, _no_use, NOW - SECOND), NOW - SECOND)
+
+
+def test_uses_that_a_clock_set_back_calls_later_do_not_hold_up_a_window() -> None:
+    rules = PoolRules(limits=Limits(windows=(Window(3, 5 * SECOND),)))
+    later = [NOW + 3600 * SECOND, NOW + 3601 * SECOND]
+    member = granted(Resource(pool="p", name="m"), rules, nth_of(later), NOW)
+    assert member.available_at == NOW + 5 * SECOND

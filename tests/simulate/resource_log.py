@@ -32,34 +32,36 @@ class Pause(NamedTuple):
 
 
 class Log:
+    """`faults` are those that were seen at a use; the others are looked for in the end."""
+
     def __init__(self) -> None:
         self._regimes: dict[str, int] = defaultdict(int)
-        self.uses: dict[tuple[str, int], list[Use]] = defaultdict(list)
-        self.ends: dict[tuple[str, int], list[Moment]] = defaultdict(list)
-        self.pauses: dict[tuple[str, int], list[Pause]] = defaultdict(list)
+        self._uses: dict[tuple[str, int], list[Use]] = defaultdict(list)
+        self._ends: dict[tuple[str, int], Moment] = {}
+        self._pauses: dict[tuple[str, int], list[Pause]] = defaultdict(list)
+        self.faults: list[str] = []
 
     def used(self, name: str, use: Use) -> None:
-        self.uses[self._now(name)].append(use)
+        key = self._now(name)
+        self._uses[key].append(use)
+        found = [*_rest(use, self._ends.get(key)), *_crowd(use), *_disturbed(use, self._pauses[key])]
+        self.faults += [f"{name}: {fault}" for fault in found]
 
     def ended(self, name: str, at: Moment) -> None:
-        self.ends[self._now(name)].append(at)
+        self._ends[self._now(name)] = at
 
     def paused(self, name: str, pause: Pause) -> None:
-        self.pauses[self._now(name)].append(pause)
+        self._pauses[self._now(name)].append(pause)
 
     def new_regime(self, name: str) -> None:
         self._regimes[name] += 1
 
     def count(self) -> int:
-        return sum(len(uses) for uses in self.uses.values())
+        return sum(len(uses) for uses in self._uses.values())
 
     def violations(self) -> list[str]:
-        found = []
-        for key, uses in self.uses.items():
-            faults = [*_windows(uses), *_gaps(uses), *_rests(uses, self.ends[key]), *_crowds(uses)]
-            faults += _disturbed(uses, self.pauses[key])
-            found += [f"{key[0]}: {fault}" for fault in faults]
-        return found
+        later = (f"{key[0]}: {fault}" for key, uses in self._uses.items() for fault in (*_windows(uses), *_gaps(uses)))
+        return [*self.faults, *later]
 
     def _now(self, name: str) -> tuple[str, int]:
         return name, self._regimes[name]
@@ -81,23 +83,18 @@ def _gaps(uses: list[Use]) -> Iterator[str]:
                 yield f"two uses {after - before} µs apart"
 
 
-def _rests(uses: list[Use], ends: list[Moment]) -> Iterator[str]:
-    limits = uses[0].limits
-    for use in uses if limits.delay_from == "end" else ():
-        rest = use.at - max((end for end in ends if end <= use.at), default=-limits.min_delay)
-        if rest < limits.min_delay:
-            yield f"used {rest} µs after the end of a use"
+def _rest(use: Use, ended: Moment | None) -> Iterator[str]:
+    if use.limits.delay_from == "end" and ended is not None and use.at - ended < use.limits.min_delay:
+        yield f"used {use.at - ended} µs after the end of a use"
 
 
-def _crowds(uses: list[Use]) -> Iterator[str]:
-    for use in uses:
-        most = use.limits.concurrency
-        if use.given and most is not None and use.beside >= most:
-            yield f"given while {use.beside} others had it"
+def _crowd(use: Use) -> Iterator[str]:
+    most = use.limits.concurrency
+    if use.given and most is not None and use.beside >= most:
+        yield f"given while {use.beside} others had it"
 
 
-def _disturbed(uses: list[Use], pauses: list[Pause]) -> Iterator[str]:
+def _disturbed(use: Use, pauses: list[Pause]) -> Iterator[str]:
     for pause in pauses:
-        for use in uses:
-            if pause.since <= use.at < pause.since + pause.span:
-                yield f"used {use.at - pause.since} µs after it was {pause.why} for {pause.span}"
+        if use.at < pause.since + pause.span:
+            yield f"used {use.at - pause.since} µs after it was {pause.why} for {pause.span}"

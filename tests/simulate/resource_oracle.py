@@ -67,21 +67,25 @@ class Oracle:
     def not_before(self, member: Member) -> Moment:
         limits = self.limits(member)
         waits = [member.cooling_until, member.ejected_until, *_windows(limits, member.remembered)]
-        if limits.delay_from == "start" and member.uses and limits.min_delay:
-            waits.append(member.uses[-1] + limits.min_delay + limits.guard)
-        if limits.delay_from == "end" and member.ends:
-            waits.append(member.ends[-1] + limits.min_delay)
+        if limits.delay_from == "start" and limits.min_delay:
+            waits += [at + limits.min_delay + limits.guard for at in member.uses[-1:]]
+        if limits.delay_from == "end" and limits.min_delay:
+            waits += [at + limits.min_delay for at in member.ends[-1:]]
         return max(waits)
 
     def surely_from(self, member: Member) -> Moment:
         limits = self.limits(member)
         gap = limits.min_delay + limits.jitter
         waits = [member.cooling_until, member.ejected_until, *_windows(limits, member.uses)]
-        if limits.delay_from == "start" and member.uses and gap:
+        if limits.delay_from == "start" and gap and member.uses:
             waits.append(max(member.uses) + gap + limits.guard)
-        if limits.delay_from == "end" and member.ends:
+        if limits.delay_from == "end" and gap and member.ends:
             waits.append(max(member.ends) + gap)
         return max(waits)
+
+    def openings(self) -> dict[str, Moment]:
+        """Of the members that have room: the moments from which they surely can be used."""
+        return {member.name: self.surely_from(member) for member in self.members.values() if self.has_room(member)}
 
     def candidates(self, job: Job, now: Moment) -> list[Member]:
         """The members of which one must be given to it as soon as it can be used."""

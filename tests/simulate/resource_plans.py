@@ -1,4 +1,4 @@
-"""Plans of pools, drawn at random. Times are few and even, so that windows, gaps and ends often meet to the microsecond."""
+"""Plans of pools, drawn at random. Times are few and even, so that windows, gaps and ends often meet exactly."""
 
 from random import Random
 from typing import NamedTuple

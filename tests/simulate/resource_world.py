@@ -1,4 +1,4 @@
-"""A pool of resources in virtual time, drawn from one seed: its rules, its members, what is asked of it and what befalls
+"""A pool of resources in virtual time, drawn from one seed: its rules, members, what is asked of it and what befalls
 it. The memory engine decides; the oracle and the log judge every answer.
 
 Managers ask as a dispatcher does: when something has come or ended, and at the moment that the last answer named.
@@ -21,7 +21,6 @@ from pitboss.model.policy import Backoff, Policy
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import (
     Leased,
-    Limits,
     NewResource,
     Report,
     ResourceChange,
@@ -29,7 +28,7 @@ from pitboss.model.resource import (
     Shortage,
     Want,
 )
-from pitboss.model.session import ClaimRequest, Claimed, SessionInfo, Slot
+from pitboss.model.session import Claimed, ClaimRequest, SessionInfo, Slot
 from pitboss.model.states import State
 from pitboss.model.task import Claim, NewTask, TaskError
 from tests.simulate.resource_log import Log, Pause, Use
@@ -196,7 +195,7 @@ class World:
             self._check_given(answer, job)
             self._later(self.plan.service(self.luck), partial(self._release, answer, job))
         else:
-            self._check_missed(job, now, f"{answer}")
+            self._check_missed(job, now, self.oracle.openings(), f"{answer}")
 
     def _release(self, leased: Leased, job: Job) -> None:
         _, report = self._fate(leased.name)
@@ -268,19 +267,20 @@ class World:
     def _check_idle(self, claimed: Claimed) -> None:
         """Nothing was given: then no member and task fit each other, and none do before the moment that was named."""
         self.idle += 1
-        now = self.clock.now()
-        for task in self.engine.book.in_state(State.PENDING):
-            opens = self._check_missed(self.jobs[task.id], now, "nothing was given")
+        now, openings = self.clock.now(), self.oracle.openings()
+        waiting = [self.jobs[task.id] for task in self.engine.book.in_state(State.PENDING)]
+        # Those that want the same have the same chances.
+        for job in {(job.want, job.tried): job for job in waiting}.values():
+            opens = self._check_missed(job, now, openings, "nothing was given")
             if opens is not None and (claimed.next_due is None or claimed.next_due > opens):
-                self.faults.append(f"{task.id} can have a member at {opens}, the answer said {claimed.next_due}")
+                self.faults.append(f"{job} can have a member at {opens}, the answer said {claimed.next_due}")
 
-    def _check_missed(self, job: Job, now: Moment, what: str) -> Moment | None:
-        free = [member for member in self.oracle.candidates(job, now) if self.oracle.has_room(member)]
-        opens = min((self.oracle.surely_from(member) for member in free), default=None)
-        if opens is not None and opens <= now:
-            ready = [member.name for member in free if self.oracle.surely_from(member) <= now]
+    def _check_missed(self, job: Job, now: Moment, openings: dict[str, Moment], what: str) -> Moment | None:
+        candidates = [member.name for member in self.oracle.candidates(job, now) if member.name in openings]
+        ready = [name for name in candidates if openings[name] <= now]
+        if ready:
             self.faults.append(f"missed at {now}: {job} could have had {ready}; {what}")
-        return opens
+        return min((openings[name] for name in candidates), default=None)
 
     def _taken_back(self, name: str, job: Job, report: Report | None) -> None:
         told = None if report is None else report.retry_after

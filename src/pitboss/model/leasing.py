@@ -206,9 +206,10 @@ def _used(resource: Resource, rules: PoolRules, nth: Nth, now: Moment, *, in_use
     changed = msgspec.structs.replace(resource, in_use=in_use, last_used_at=now, record=record)
     moments = [changed.available_at]
     for window in limits.windows:
-        # With this use, the n-th newest is the one that was the (n-1)-th before.
+        # With this use, the n-th newest is the one that was the (n-1)-th before; what the clock, set back since, calls
+        # later than now was before now too.
         at = now if window.count == 1 else nth(window.count - 1)
-        moments += [] if at is None else [at + window.per + limits.guard]
+        moments += [] if at is None else [min(at, now) + window.per + limits.guard]
     # Without a gap nothing is to be waited for, not even the moment itself: the clock may be set back.
     if limits.delay_from == "start" and (gap := _start_gap(limits, changed)):
         moments.append(now + gap)

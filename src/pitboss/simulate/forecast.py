@@ -1,4 +1,4 @@
-"""How long will it take? The dispatcher and an engine in memory do the work, in virtual time; only handlers are made up."""
+"""How long will it take? Dispatcher and engine do the work, in virtual time; only the handlers are made up."""
 
 import asyncio
 from collections import deque
