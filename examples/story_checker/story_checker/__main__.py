@@ -55,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             say(f"  export {name}={environment[name]}")
         with manager(environment, folder), trouble(world):
             show(environment, world, forever=asked.stay)
+        (folder / "arrivals.jsonl").write_text("".join(f"{json.dumps(one._asdict())}\n" for one in world.site.arrivals))
         return summary(world)
 
 
@@ -154,9 +155,8 @@ def summary(world: World) -> int:
 def _clear(folder: Path) -> None:
     """Begin anew: only what an earlier run left there goes."""
     folder.mkdir(parents=True, exist_ok=True)
-    for left in [*folder.glob("*.db*"), *folder.glob("*.log")]:
-        left.unlink()
-    shutil.rmtree(folder / "logs", ignore_errors=True)
+    for left in [*folder.glob("*.db*"), *folder.glob("*.log"), folder / "logs"]:
+        shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
 
 
 def say(text: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pitboss import App, Fail, Lease, RateLimited, Retry, TimedOutWaiting, backoff, ctx
+from pitboss import App, Fail, Lease, Retry, TimedOutWaiting, backoff, ctx
 from pitboss.client.batch_handle import BatchHandle
 from pitboss.model.duration import span
 from pitboss.model.resource import Report, ResourceOutcome
@@ -88,6 +88,7 @@ async def tools() -> AsyncIterator[Tools]:
 async def log_in(proxy: Lease) -> str:
     """A new session, just before it is needed. The use that came with the lease is spent on it."""
     browser = browser_for(SystemSettings.load(database), proxy)
+    await counted(proxy)
     note_request(proxy)
     try:
         return await browser.log_in(proxy["account"], proxy.secret("account_password"))
@@ -120,7 +121,7 @@ async def check_story(profile: str, proxy: Lease = proxies.lease(), kit: Tools =
     """Ask the site whether a profile has a story. Up to three attempts, each through another proxy."""
     with telling(proxy, profile):
         await kit.manners.check(f"/stories/{profile}")
-        await room_for_one_more(proxy)
+        await counted(proxy)
         note_request(proxy)
         stories = await kit.browser(proxy).stories(profile, proxy.secret("cookie"))
     await asyncio.to_thread(keep, ctx.id, profile, ctx.task.batch, stories, proxy.name)
@@ -177,22 +178,28 @@ def telling(proxy: Lease, profile: str) -> Iterator[None]:
         raise Fail(str(error), category="robots") from error
 
 
-async def room_for_one_more(proxy: Lease) -> None:
-    """If the use that came with the lease went into a login, ask for another one.
+async def counted(proxy: Lease) -> None:
+    """Call right before a request: it is one that the limits count, and count from about now.
 
-    If there is none soon, the check goes on with another proxy; this one is logged in, for the next time.
+    The use that came with the lease is for the first one. If that went into a login, or is too old by now for the
+    limits to hold at the site, another one is asked for; if there is none soon, the check goes to another proxy.
     """
-    if not logged_in_just_now(proxy):
+    if not logged_in_just_now(proxy) and not grown_old(proxy):
         return
     try:
         await proxy.use(wait=patience())
     except TimedOutWaiting as error:
-        raise RateLimited("the login took the last request that was allowed", retry_after=0) from error
+        raise TooManyRequests(0) from error
 
 
 def logged_in_just_now(proxy: Lease) -> bool:
     """Whether the cookie was made for this very lease: its time runs from there."""
     return proxy.leased.valid_until == proxy.leased.leased_at + span(settings.session_life)
+
+
+def grown_old(proxy: Lease) -> bool:
+    """Whether so much of the guard has passed since the lease that the request might arrive behind it."""
+    return 2 * (time.time_ns() // 1000 - proxy.leased.leased_at) > span(settings.proxy_guard)
 
 
 def patience() -> float:

@@ -4,6 +4,7 @@ Every answer that is not about the profile is an error of its own kind: "too man
 """
 
 import json
+import ssl
 from collections.abc import Mapping
 from typing import Any
 from urllib.robotparser import RobotFileParser
@@ -12,6 +13,8 @@ import httpx
 
 USER_AGENT = "StoryChecker/1.0 (+https://example.org/story-checker)"
 _OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _PROXY_AUTH, _TOO_MANY = 200, 401, 403, 404, 407, 429
+# Made once: reading the certificates takes longer than a request.
+_TRUST = ssl.create_default_context()
 _PROXY_FAULTS = (_PROXY_AUTH, 502, 503, 504)
 
 
@@ -60,6 +63,7 @@ class Browser:
             proxy=proxy,
             headers={"User-Agent": USER_AGENT},
             timeout=timeout,
+            verify=_TRUST,
             trust_env=False,
         )
 
@@ -105,7 +109,7 @@ class Manners:
 
     async def read(self) -> RobotFileParser:
         headers = {"User-Agent": USER_AGENT}
-        async with httpx.AsyncClient(headers=headers, timeout=self._timeout, trust_env=False) as client:
+        async with httpx.AsyncClient(headers=headers, timeout=self._timeout, verify=_TRUST, trust_env=False) as client:
             try:
                 answer = await client.get(f"{self._site}/robots.txt")
             except httpx.TransportError as error:

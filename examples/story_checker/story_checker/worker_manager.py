@@ -16,6 +16,7 @@ from pitboss.model.resource import Resource
 from story_checker.app import (
     browser_for,
     database,
+    grown_old,
     judged,
     keep,
     logged_in_just_now,
@@ -42,7 +43,7 @@ class Worker:
         self.last_error: CheckError | None = None
         self.manners = Manners(settings.site, timeout=settings.proxy_test_timeout)
         # The use that came with the lease, unless a login has had it.
-        self._in_hand = 0 if logged_in_just_now(lease) else 1
+        self._in_hand = not logged_in_just_now(lease)
         self._refused = False
 
     @property
@@ -99,8 +100,8 @@ class Worker:
 
     async def _allowed(self) -> bool:
         """Take the use in hand, or another one if there is one soon."""
-        if self._in_hand:
-            self._in_hand -= 1
+        in_hand, self._in_hand = self._in_hand, False
+        if in_hand and not grown_old(self.lease):
             return True
         try:
             await self.lease.use(wait=patience())
