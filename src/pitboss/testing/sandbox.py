@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 from pitboss.dispatch.settling import settling
 from pitboss.engines.protocol import Control, Engine, Handlers, Leases, Ledger, Resources, Sessions, Settlement
 from pitboss.model.canonical import from_json, to_json
+from pitboss.model.duration import SECOND
 from pitboss.model.filter import EVERYTHING, Filter, by, parsed
 from pitboss.model.outcome import decide, progressed
 from pitboss.model.resource import Shortage
@@ -26,6 +27,8 @@ T = TypeVar("T")
 _MANY = 1_000_000
 _GROUP = 100
 _LIMIT = 60.0
+# A handler may move the clock too, by using its resource once more.
+_LONG = 3650 * 86_400 * SECOND
 
 
 class Store(Engine, Sessions, Ledger, Control, Handlers, Resources, Leases, Protocol):
@@ -124,7 +127,8 @@ class Sandbox:
         for pool in self._app.resource_pools.values():
             await self.store.declare_pool(pool.name, pool.declared.rules)
         await self.store.register([handler.describe() for handler in self._app.handlers.values()])
-        session = await self.store.open_session(SessionInfo(host="sandbox", handlers=tuple(self._app.handlers)))
+        info = SessionInfo(host="sandbox", handlers=tuple(self._app.handlers), ttl=_LONG)
+        session = await self.store.open_session(info)
         return session.number
 
     async def _settle(self, claim: Claim) -> None:
