@@ -31,7 +31,7 @@ class Exit(IntEnum):
     FAILED = 1, "the operation failed (with --wait: what was waited for failed), or something unexpected happened"
     USAGE = 2, "the command line, a setting or the app's own code cannot be used"
     UNREACHABLE = 3, "the store cannot be reached or opened"
-    NOT_FOUND = 4, "no such task, queue, handler, group, pool, host or manager"
+    NOT_FOUND = 4, "no such task, batch, queue, handler, group, resource, pool, host or manager"
     REFUSED = 5, "refused: a conflict, a full queue, a newer schema, or nobody confirmed"
     UNHEALTHY = 6, "`pitboss status --check` found the store unhealthy, or `pitboss doctor` found a problem"
     TIMEOUT = 124, "what was waited for did not happen in time"

@@ -62,6 +62,8 @@ def add(
     open_fields, closed = _address(screen, url)
     open_fields |= dict(_pair(text, "--field") for text in fields or ())
     closed |= _secrets(screen, secrets or (), from_variables or ())
+    # Who names a user as a secret does not want the one of the URL to be seen.
+    open_fields = {key: value for key, value in open_fields.items() if key not in closed}
     checked_labels(tuple(labels or ()))
     with keeper(screen, store) as app:
         known = app.resources(pool)
