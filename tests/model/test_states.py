@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pitboss.engines.memory import MemoryEngine, book
-from pitboss.model.batch import NewBatch, Pause
+from pitboss.model.batch import Pause
 from pitboss.model.filter import by
 from pitboss.model.outcome import Cancelled, Completed, Failed, Released, Retry
 from pitboss.model.session import Slot
@@ -90,11 +90,11 @@ async def _live(bench: Bench) -> None:
 async def _pause_in_every_way(bench: Bench) -> None:
     """A batch is paused while one item runs, one was drawn and one waits for its time."""
     items = [bench.new(queue="items") for _ in range(3)] + [bench.new(queue="items", delay=9_000_000)]
-    batch = await bench.store.create_batch(NewBatch(id="b"), items)
+    batch = await bench.create(*items)
     runs, again = await bench.claim(2, "items")
     await bench.report(again, Retry(after=5_000))
     await bench.ask(Slot(free=1, queues=("items",)), handlers=["none"])
-    await bench.store.act_on_batch(batch.id, Pause())
+    await bench.act(batch, Pause())
     await bench.report(runs, Released())
 
 

@@ -157,7 +157,7 @@ class BatchDesk(Desk):
 
     def _requeue(self, batch: Batch, act: Requeue, limit: int, now: Moment) -> _Done:
         found = [task for task in self.items(batch.id) if wants_back(act, task)]
-        refused = tuple(task.id for task in found[:limit] if not self.revive(task, act.keep_attempts))
+        refused = tuple(task.id for task in found[:limit] if not self._revive(task, act.keep_attempts))
         self.promote(batch.lane, now)
         return _Done(len(found[:limit]) - len(refused), len(found) > limit, refused)
 

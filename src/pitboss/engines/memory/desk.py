@@ -60,7 +60,7 @@ class Desk(Gates):
 
     async def retry(self, wanted: Filter, *, keep_attempts: bool = False, limit: int = 1000) -> Changed:
         found = sorted((task for task in self._matching(wanted) if task.state in _RETRYABLE), key=lambda task: task.id)
-        refused = [task.id for task in found[:limit] if not self.revive(task, keep_attempts)]
+        refused = [task.id for task in found[:limit] if not self._revive(task, keep_attempts)]
         for lane in {self.book.batches[task.batch].lane: None for task in found[:limit] if task.batch is not None}:
             self.promote(lane, self.clock.now())
         self.close_batches(self.clock.now())
@@ -149,7 +149,7 @@ class Desk(Gates):
         self.ring({task.queue for task in held})
         return len(held)
 
-    def revive(self, task: Task, keep_attempts: bool) -> bool:
+    def _revive(self, task: Task, keep_attempts: bool) -> bool:
         """An ended task waits again, unless another one has its key."""
         key = task.unique_key
         if key is not None and not self._retake(key, task):
