@@ -197,9 +197,9 @@ def test_it_waits_no_longer_than_its_limits_say(rules: PoolRules, acts: list[tup
     ]
     since = (life.starts if rule.delay_from == "start" else life.ends)[-1:]
     extra = rule.guard if rule.delay_from == "start" else 0
-    least = max([*reasons, *(one + rule.min_delay for one in since)], default=0)
-    most = max([*reasons, *(one + rule.min_delay + rule.jitter + extra for one in since)], default=0)
-    assert least <= life.member.available_at <= most
+    least = max([life.now, *reasons, *(one + rule.min_delay for one in since)])
+    most = max([life.now, *reasons, *(one + rule.min_delay + rule.jitter + extra for one in since)])
+    assert least <= max(life.now, life.member.available_at) <= most
 
 
 @given(all_rules, steps)

@@ -6,7 +6,7 @@ from pitboss.model.duration import SECOND, Moment
 from pitboss.model.leasing import granted, placed, released, restated
 from pitboss.model.limits import Window
 from pitboss.model.picking import added, nth_of, same_member
-from pitboss.model.resource import Limits, NewResource, PoolRules, Report, Resource, ResourceOutcome, Stage
+from pitboss.model.resource import Limits, NewResource, PoolRules, Record, Report, Resource, ResourceOutcome, Stage
 
 NOW: Moment = 10_000 * SECOND
 RESTING = PoolRules(limits=Limits(min_delay=10 * SECOND, delay_from="end"))
@@ -72,3 +72,38 @@ def test_uses_that_a_clock_set_back_calls_later_do_not_hold_up_a_window() -> Non
     later = [NOW + 3600 * SECOND, NOW + 3601 * SECOND]
     member = granted(Resource(pool="p", name="m"), rules, nth_of(later), NOW)
     assert member.available_at == NOW + 5 * SECOND
+
+
+def test_failures_of_many_at_once_put_a_member_on_the_blacklist_once() -> None:
+    rules = PoolRules(limits=Limits(concurrency=8), max_failures=1, blacklist=60 * SECOND)
+    record = all_at_once(rules, Report(outcome=ResourceOutcome.RESOURCE_ERROR))
+    assert (record.failed, record.blacklistings, record.blacklisted_until) == (8, 1, NOW + 60 * SECOND)
+
+
+def test_refusals_of_many_at_once_cool_a_member_once() -> None:
+    rules = PoolRules(limits=Limits(concurrency=8), cooldown=60 * SECOND)
+    record = all_at_once(rules, Report(outcome=ResourceOutcome.RATE_LIMITED))
+    assert (record.refused, record.cooldowns, record.cooldown_until) == (8, 1, NOW + 60 * SECOND)
+
+
+def test_a_longer_retry_after_counts_while_it_cools() -> None:
+    rules = PoolRules(limits=Limits(concurrency=2), cooldown=60 * SECOND)
+    member = held(rules, 2)
+    for wait in (30, 90):
+        told = Report(outcome=ResourceOutcome.RATE_LIMITED, retry_after=wait * SECOND)
+        member = released(member, rules, told, NOW)
+    assert (member.record.cooldowns, member.record.cooldown_until) == (1, NOW + 90 * SECOND)
+
+
+def held(rules: PoolRules, times: int) -> Resource:
+    member = Resource(pool="p", name="m")
+    for _ in range(times):
+        member = granted(member, rules, _no_use, NOW)
+    return member
+
+
+def all_at_once(rules: PoolRules, report: Report) -> Record:
+    member = held(rules, 8)
+    for _ in range(8):
+        member = released(member, rules, report, NOW)
+    return member.record

@@ -186,8 +186,9 @@ class Oracle:
                     self.members[other].failures = max(0, self.members[other].failures - 1)
 
     def _blame(self, member: Member, report: Report, now: Moment) -> None:
-        member.failures += 1
-        due = member.ejections > 0 or member.failures >= self.rules.max_failures
+        out = member.ejected_until > now
+        member.failures += not out
+        due = not out and (member.ejections > 0 or member.failures >= self.rules.max_failures)
         eject = due and self._blacklist_has_room(member, now)
         if report.outcome is ResourceOutcome.BLOCKED or (due and not eject):
             self._cool(member, report, now)
@@ -197,10 +198,12 @@ class Oracle:
             member.ejected_until = now + pause
 
     def _cool(self, member: Member, report: Report, now: Moment) -> None:
-        usual = self.rules.cooldown * 2**member.cooldowns
-        pause = min(usual if report.retry_after is None else report.retry_after, self.rules.cooldown_cap)
-        member.cooldowns += 1
-        member.cooling_until = max(member.cooling_until, now + pause)
+        """Refusals while it cools already are of the same time; only a longer Retry-After says something new."""
+        cooling, told = member.cooling_until > now, report.retry_after
+        usual = 0 if cooling else self.rules.cooldown * 2**member.cooldowns
+        pause = min(usual if told is None else told, self.rules.cooldown_cap)
+        member.cooldowns += not cooling
+        member.cooling_until = max(member.cooling_until, now + pause if pause else 0)
 
     def _blacklist_has_room(self, member: Member, now: Moment) -> bool:
         enabled = [one for one in self.members.values() if one.enabled]

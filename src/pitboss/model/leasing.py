@@ -266,8 +266,10 @@ def _judged(resource: Resource, rules: PoolRules, report: Report, now: Moment, e
             return _cooled(msgspec.structs.replace(record, refused=record.refused + 1), rules, report, now)
         case ResourceOutcome.TASK_ERROR:
             return record
-    record = msgspec.structs.replace(record, failed=record.failed + 1, failures=record.failures + 1)
-    due = may_eject(resource, rules, report)
+    # Whoever has it while it is on the blacklist had it before: that is no probe, and no new failure.
+    fresh = record.blacklisted_until <= now
+    record = msgspec.structs.replace(record, failed=record.failed + 1, failures=record.failures + fresh)
+    due = fresh and may_eject(resource, rules, report)
     # A block cools it, and so does a blacklist without room; both together are still one refusal.
     if report.outcome is ResourceOutcome.BLOCKED or (due and not ejectable):
         record = _cooled(record, rules, report, now)
@@ -276,10 +278,13 @@ def _judged(resource: Resource, rules: PoolRules, report: Report, now: Moment, e
 
 def _cooled(record: Record, rules: PoolRules, report: Report, now: Moment) -> Record:
     """Left alone for a while: as long as it was told, or longer each time. Never shorter than it already is."""
-    told = report.retry_after
+    told, cooling = report.retry_after, record.cooldown_until > now
+    if cooling and told is None:
+        # Several had it at once, and were refused together: that is one refusal.
+        return record
     pause = min(rules.cooldown * 2 ** min(record.cooldowns, 30) if told is None else told, rules.cooldown_cap)
     until = max(record.cooldown_until, now + pause)
-    return msgspec.structs.replace(record, cooldowns=record.cooldowns + 1, cooldown_until=until)
+    return msgspec.structs.replace(record, cooldowns=record.cooldowns + (not cooling), cooldown_until=until)
 
 
 def _ejected(record: Record, rules: PoolRules, now: Moment) -> Record:
