@@ -78,8 +78,7 @@ class _Round:
         lending = self.lenders.of(pool)
         number = lending.lend(want_of(one.want), names_of(one.tried))
         if number is None:
-            if lending.has_none():
-                lane.close()
+            lane.dry = lending.has_none()
             return False
         shelf = lending.shelf
         self.lent[one.row] = (number, leased(shelf.members[number], shelf.rules, self.act.now))
@@ -125,7 +124,7 @@ def _opened(act: Act, slots: Sequence[Slot], wanted: int, *, batches: bool) -> t
 def _fill(this: _Round, slot: Slot) -> tuple[list[Found], bool]:
     """The tasks for one slot, and whether bounds cut the look short."""
     names = this.lanes if slot.queues is None else dict.fromkeys(slot.queues)
-    full = [lane for name in names if (lane := this.lanes.get(name)) is not None and lane.pending]
+    full = [lane for name in names if (lane := this.lanes.get(name)) is not None and lane.gives]
     if not full or slot.free + slot.ahead <= 0:
         return [], False
     plain = len(full) == 1 and not full[0].rate and full[0].pool is None
@@ -184,7 +183,7 @@ def _sift(this: _Round, slot: Slot, lanes: Sequence[Lane], before: int) -> _Sift
 
 def _may_take(this: _Round, one: Found, *, ahead: bool) -> bool:
     lane = this.lanes[one.queue]
-    if ahead and lane.pool is not None:
+    if lane.pool is not None and (ahead or lane.dry):
         lane.close()
         return False
     if lane.room == 0 or (ahead and (lane.rate or one.losses)):

@@ -19,16 +19,17 @@ _UNFIT = 1000
 class Lane:
     """One open queue during one claim. `room` is what its windows still allow; None is without limit.
 
-    `pool` is the resource pool that it is bound to.
+    `pool` is the resource pool that it is bound to; `dry` says that no member of it is left.
     """
 
-    __slots__ = ("due", "most_passed", "name", "passed", "pending", "pool", "rate", "room", "scheduled")
+    __slots__ = ("dry", "due", "most_passed", "name", "passed", "pending", "pool", "rate", "room", "scheduled")
 
     def __init__(self, name: str, rate: str | None, pool: str | None, pending: int, scheduled: int) -> None:
         self.name, self.pool, self.pending, self.scheduled = name, pool, pending, scheduled
         self.rate: tuple[Window, ...] = rate_of(rate)
         self.room: int | None = None
         self.due: Moment | None = None
+        self.dry = False
         self.passed, self.most_passed = 0, _PASSED if pool is None else _UNFIT
 
     def promote(self, act: Act, wanted: int, *, batches: bool) -> None:
@@ -46,6 +47,10 @@ class Lane:
             act.moved(self.name, "scheduled", "pending", count, batch)
         self.pending, self.scheduled = self.pending + n, self.scheduled - n
         self.due = self._next(act)
+
+    @property
+    def gives(self) -> bool:
+        return self.pending > 0 and not self.dry
 
     def close(self) -> None:
         """It has nothing more to give for this slot."""

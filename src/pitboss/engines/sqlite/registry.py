@@ -82,7 +82,7 @@ def wish(act: Act, key: str, value: str | None, by: str | None) -> int:
 
 def _bindings(act: Act) -> set[tuple[object, ...]]:
     """Queues and the pools that they are bound to."""
-    return set(act.rows("bound_queues"))
+    return {(queue, pool) for queue, pool, _ in act.rows("bound_queues")}
 
 
 def _ring_bound(act: Act, before: set[tuple[object, ...]]) -> None:

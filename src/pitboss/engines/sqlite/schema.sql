@@ -115,8 +115,8 @@ CREATE TABLE pitboss_handlers (
     resources TEXT
 ) WITHOUT ROWID;
 
--- The pool that a handler asks for; its queue is bound to it.
-CREATE INDEX pitboss_handlers_bound ON pitboss_handlers (queue, resources) WHERE resources IS NOT NULL;
+-- The pool that a handler asks for; its queue is bound to that of its first handler, by name, that asks for one.
+CREATE INDEX pitboss_handlers_bound ON pitboss_handlers (queue, name, resources) WHERE resources IS NOT NULL;
 
 -- AUTOINCREMENT, because the number of a forgotten session must never be given out again.
 CREATE TABLE pitboss_sessions (

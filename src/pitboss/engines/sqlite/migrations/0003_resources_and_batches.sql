@@ -19,10 +19,10 @@ CREATE INDEX pitboss_tasks_undrawn ON pitboss_tasks (batch, queue, priority, id)
 CREATE INDEX pitboss_tasks_items ON pitboss_tasks (batch, state, id) WHERE batch IS NOT NULL;
 CREATE INDEX pitboss_tasks_items_ended ON pitboss_tasks (batch, finished_at) WHERE batch IS NOT NULL AND finished_at IS NOT NULL;
 
--- The pool that a handler asks for; its queue is bound to it.
+-- The pool that a handler asks for; its queue is bound to that of its first handler, by name, that asks for one.
 ALTER TABLE pitboss_handlers ADD COLUMN resources TEXT;
 
-CREATE INDEX pitboss_handlers_bound ON pitboss_handlers (queue, resources) WHERE resources IS NOT NULL;
+CREATE INDEX pitboss_handlers_bound ON pitboss_handlers (queue, name, resources) WHERE resources IS NOT NULL;
 
 CREATE TABLE pitboss_pools (
     name TEXT PRIMARY KEY,

@@ -1,7 +1,13 @@
 SELECT
     name,
     rate,
-    (SELECT min(resources) FROM pitboss_handlers WHERE queue = pitboss_queues.name AND resources IS NOT NULL) AS pool,
+    (
+        SELECT resources
+        FROM pitboss_handlers AS bound
+        WHERE bound.queue = pitboss_queues.name AND bound.resources IS NOT NULL
+        ORDER BY bound.name
+        LIMIT 1
+    ) AS pool,
     coalesce((SELECT n FROM pitboss_counts WHERE queue = name AND state = 'pending'), 0) AS pending,
     coalesce((SELECT n FROM pitboss_counts WHERE queue = name AND state = 'scheduled'), 0) AS scheduled
 FROM pitboss_queues

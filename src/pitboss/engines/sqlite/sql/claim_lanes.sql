@@ -1,7 +1,13 @@
 SELECT
     name,
     rate,
-    (SELECT min(resources) FROM pitboss_handlers WHERE queue = pitboss_queues.name AND resources IS NOT NULL) AS pool,
+    (
+        SELECT resources
+        FROM pitboss_handlers AS bound
+        WHERE bound.queue = pitboss_queues.name AND bound.resources IS NOT NULL
+        ORDER BY bound.name
+        LIMIT 1
+    ) AS pool,
     sum(CASE state WHEN 'pending' THEN n ELSE 0 END) AS pending,
     sum(CASE state WHEN 'scheduled' THEN n ELSE 0 END) AS scheduled
 FROM pitboss_queues

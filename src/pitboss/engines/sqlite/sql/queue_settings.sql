@@ -5,6 +5,12 @@ SELECT
     paused_at,
     capacity,
     rate,
-    (SELECT min(resources) FROM pitboss_handlers WHERE queue = pitboss_queues.name AND resources IS NOT NULL) AS resources
+    (
+        SELECT resources
+        FROM pitboss_handlers AS bound
+        WHERE bound.queue = pitboss_queues.name AND bound.resources IS NOT NULL
+        ORDER BY bound.name
+        LIMIT 1
+    ) AS resources
 FROM pitboss_queues
 WHERE name = ?
