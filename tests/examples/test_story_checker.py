@@ -273,16 +273,16 @@ async def test_worker_pool_shutdown(stage: Stage) -> None:
 
 
 async def test_worker_initialization_error_passes_on_to_another_proxy(stage: Stage) -> None:
-    (profile,) = stage.profiles(1)
     pool = WorkerPool()
     stage.site.accounts["user-1"] = "changed"
     for number in (1, 2):
         stage.add(pool, number, cookies=False)
-    worker = await one_check(pool, profile)
-    assert worker.proxy == stage.proxy(2).url
-    assert worker.last_result is not None
+    # The least recently used comes first: one of two is the broken one.
+    workers = [await one_check(pool, profile) for profile in stage.profiles(2)]
+    assert {worker.proxy for worker in workers} == {stage.proxy(2).url}
+    assert all(worker.last_result is not None for worker in workers)
     member = next(one for one in proxies.members() if one.name in stage.proxy(1).url)
-    assert member.record.failures == 1
+    assert member.record.failures >= 1
     assert "does not accept the account" in (member.record.last_error or "")
 
 
@@ -331,6 +331,6 @@ async def test_results_are_kept_apart_from_outcomes(stage: Stage) -> None:
         assert worker.last_error is None
     found = [database.profile(name) for name in (without, with_story)]
     assert [(one.total_checks, one.total_detections, one.active_story) for one in found if one] == [
-        (1, 0, False),
-        (1, 1, True),
+        (1, 0, 0),
+        (1, 1, 1),
     ]

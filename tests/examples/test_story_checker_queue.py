@@ -5,9 +5,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -138,7 +139,7 @@ def test_concurrent_batch_operations(still: Stage) -> None:
         made = {handle.id for handle in threads.map(create_batch, names)}
         assert {batch.id for batch in app.batches("running", "queued")} == made
         victim, *others = line()
-        jobs = [threads.submit(app.batch_handle(victim).cancel)]
+        jobs: list[Future[Any]] = [threads.submit(app.batch_handle(victim).cancel)]
         jobs += [threads.submit(QueueManager.move_to_end, one) for one in others[:3]]
         jobs += [threads.submit(QueueManager.promote_next_batch) for _ in range(4)]
         for job in jobs:

@@ -45,6 +45,9 @@ RULES = HouseRules(limit=12, window=SETTINGS.hour, session_life=14.0, strict={"1
 
 def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
+    # Also where a shell started it in the background, with Ctrl-C ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     folder: Path = asked.folder.resolve()
     _clear(folder)
     with World(RULES, proxies=PROXIES) as world:
@@ -54,9 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in ("STORY_CHECKER_DB", "PITBOSS_STORE", "PITBOSS_LOGS"):
             say(f"  export {name}={environment[name]}")
         with manager(environment, folder), trouble(world):
-            show(environment, world, forever=asked.stay)
+            code = show(environment, world, forever=asked.stay)
         (folder / "arrivals.jsonl").write_text("".join(f"{json.dumps(one._asdict())}\n" for one in world.site.arrivals))
-        return summary(world)
+        return summary(world) or code
 
 
 def furnish(world: World, folder: Path, profiles: int) -> dict[str, str]:
@@ -115,14 +118,15 @@ def trouble(world: World) -> Iterator[None]:
         thread.join()
 
 
-def show(environment: dict[str, str], world: World, *, forever: bool) -> None:
+def show(environment: dict[str, str], world: World, *, forever: bool) -> int:
     """Add the proxies, create the batches and watch them; see `story_checker.show`."""
     command = [sys.executable, "-m", "story_checker.show", *(["--forever"] if forever else [])]
     members = json.dumps([member(proxy) for proxy in world.proxies])
     try:
-        subprocess.run(command, cwd=HERE, env=environment, input=members, text=True, check=True)
+        return subprocess.run(command, cwd=HERE, env=environment, input=members, text=True, check=False).returncode
     except KeyboardInterrupt:
-        say("stopping")
+        say("\nstopping")
+        return 0
 
 
 def member(proxy: ForwardProxy) -> dict[str, Any]:

@@ -102,7 +102,6 @@ def not_refused(proxy: Lease) -> bool:
     return not database.is_refused(proxy.name, proxy.secret("cookie"))
 
 
-@proxies.judge
 def judged(error: BaseException) -> Report | None:
     """What an error of a check or a login says about the proxy. None: what is usual."""
     match error:
@@ -114,6 +113,9 @@ def judged(error: BaseException) -> Report | None:
         case ProxyTrouble():
             return Report(outcome=ResourceOutcome.RESOURCE_ERROR, error=str(error))
     return None
+
+
+proxies.judge(judged)
 
 
 @app.task(queue="stories", max_attempts=settings.max_retries, backoff=backoff("100ms", cap="1s"), timeout="2m")

@@ -58,7 +58,7 @@ class Profile(NamedTuple):
     total_checks: int
     total_detections: int
     last_checked: float | None
-    active_story: bool
+    active_story: int
 
 
 class Database:
@@ -121,7 +121,7 @@ class Database:
                 """,
                 (time.time(), username),
             ).fetchone()
-        return None if row is None else Profile(*row[:-1], bool(row[-1]))
+        return None if row is None else Profile(*row)
 
     def record(self, result: StoryResult) -> None:
         with self._open() as db:
