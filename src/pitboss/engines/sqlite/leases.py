@@ -115,4 +115,4 @@ def _held_by(act: Act, holder: Token | str, task: TaskId | None) -> tuple[str, i
 
 
 def _said(holder: Token | str, task: TaskId | None) -> str:
-    return f"{task} {holder}" if isinstance(holder, Token) else holder
+    return str(holder) if task is None else f"{holder} of task {task}"
