@@ -25,6 +25,7 @@ from pitboss.model.snapshot import Snapshot, WorkerFigures, read
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, NewTask, Task
 from pitboss.model.wishes import PoolWish, pool_key
+from pitboss.telemetry.logs.settings import LogSettings
 from pitboss.worker.describe import described
 
 TARGET = str(Path(__file__).with_name("shop.py"))
@@ -104,6 +105,8 @@ class House:
     def __init__(self, url: str, folder: Path, target: str = TARGET) -> None:
         self.url, self.traces, self.target = url, folder / "traces", target
         self.managers: list[ManagerProcess] = []
+        self.secrets_file: str | None = None
+        self.logs: LogSettings | None = None
         self._new_id = IdMaker(wiring.SystemClock().now, wiring.randbits())
         self._runner = asyncio.Runner()
         self.engine = wiring.make_engine(url)
@@ -135,6 +138,9 @@ class House:
             pools=pools or (pool(workers=workers, concurrency=concurrency),),
             ttl=span(ttl),
             drain_seconds=drain_seconds,
+            resources=tuple((one.name, one.rules) for one in described(target or self.target).resources),
+            secrets_file=self.secrets_file,
+            logs=self.logs,
         )
         file = self.traces.with_name(f"plan-{len(self.managers)}.json")
         manager = ManagerProcess(self.url, self.traces, plan, file, *([elsewhere] if elsewhere else []))

@@ -1,0 +1,126 @@
+"""Resources with real processes: what workers are handed, how long they wait, and what is told of it."""
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from pitboss.client.resource_desk import resources_of
+from pitboss.model.canonical import from_json
+from pitboss.model.resource import Resource
+from pitboss.model.states import State
+from pitboss.secrets import KeyRing
+from tests.manager import lenders
+from tests.manager.house import House
+
+TARGET = str(Path(__file__).with_name("lenders.py"))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+    on_file = request.param == "sqlite"
+    url = f"sqlite:///{tmp_path}/shop.db" if on_file else request.getfixturevalue("postgres_dsn")
+    house = House(url, tmp_path, TARGET)
+    house.secrets_file = str(tmp_path / "keys")
+    lenders.app._ring = KeyRing(file=tmp_path / "keys")
+    lenders.app.use(url)
+    try:
+        yield house
+    finally:
+        lenders.app.close()
+        house.close()
+
+
+def _member(house: House, pool: str, name: str) -> Resource:
+    (found,) = house.do(resources_of(house.engine).resources(pool, [name]))
+    return found
+
+
+def test_workers_get_members_make_their_sessions_and_keep_the_gap(house: House) -> None:
+    lenders.proxies.add_many({"name": f"p{number}", "labels": ["web"]} for number in range(3))
+    lenders.proxies.add("other", labels=["mail"])
+    house.manager(workers=2, concurrency=8)
+    check = lenders.app.handlers["check"]
+    check.enqueue_many({"profile": f"n{number}"} for number in range(30))
+    house.until(lambda: house.finished() == 30)
+    moments: dict[str, list[int]] = {}
+    for task in house.tasks():
+        assert task.state is State.COMPLETED
+        moments.setdefault(task.resource or "", []).append(task.value())
+    assert sorted(moments) == ["proxies/p0", "proxies/p1", "proxies/p2"], "those with the label"
+    assert min(later - sooner for times in moments.values() for sooner, later in _pairs(times)) >= 50_000
+    logins = Counter(name for _, name in house.traced("login"))
+    assert max(logins.values()) <= 2, "a worker makes a session once"
+    assert _member(house, "proxies", "p1").record.failed == 0
+    assert all(member.in_use == 0 for member in lenders.proxies.members())
+
+
+def _pairs(times: list[int]) -> Iterator[tuple[int, int]]:
+    ordered = sorted(times)
+    yield from pairwise(ordered)
+
+
+def test_further_uses_wait_in_the_worker(house: House) -> None:
+    lenders.proxies.add("p1", labels=["web"])
+    house.manager(workers=1)
+    for handler in ("often", "often_in_thread"):
+        handle = lenders.app.handlers[handler].enqueue(5)
+        moments = handle.result(timeout=20)
+        assert all(later - sooner >= 50_000 for sooner, later in _pairs(moments)), handler
+    assert _member(house, "proxies", "p1").record.uses == 12
+
+
+def test_a_rate_limit_costs_no_attempt_and_a_broken_login_neither(house: House) -> None:
+    lenders.proxies.add("p1", labels=["web"])
+    lenders.proxies.add("p2", {"broken": True}, labels=["web"])
+    lenders.proxies.add("p3", labels=["web"])
+    house.manager(workers=1)
+    handle = lenders.app.handlers["limited"].enqueue()
+    assert handle.result(timeout=20) == "p3"
+    task = handle.task()
+    assert task.attempts == 1
+    assert _member(house, "proxies", "p1").record.last_outcome == "rate_limited"
+    broken = _member(house, "proxies", "p2").record
+    assert (broken.last_outcome, broken.failures) == ("resource_error", 1)
+    assert "cannot log in" in (broken.last_error or "")
+
+
+def test_what_a_killed_worker_held_is_given_back(house: House) -> None:
+    lenders.slots.add("s1")
+    manager = house.manager(workers=1)
+    (first,) = house.put("hold", queue="slots", seconds=60)
+    house.until(lambda: house.traced("began"))
+    (second,) = house.put("hold", queue="slots", seconds=0)
+    (worker,) = manager.workers()
+    worker.send_signal(signal.SIGKILL)
+    house.until(lambda: house.task(second).state is State.COMPLETED or len(house.traced("began")) > 1)
+    assert house.task(first).losses == 1
+    member = _member(house, "slots", "s1")
+    assert (member.record.failed, member.record.failures) == (0, 0)
+
+
+def test_handlers_take_leases_of_their_own_and_add_members(house: House) -> None:
+    house.manager(workers=1)
+    (task,) = house.put("borrow", queue="apart", name="s9")
+    house.until(lambda: house.task(task).state.finished)
+    assert house.task(task).value() == "s9", house.task(task).error
+    assert _member(house, "slots", "s9").in_use == 0
+    assert _member(house, "slots", "s9").record.ok == 1
+
+
+def test_no_more_start_than_the_pool_can_feed(house: House) -> None:
+    lenders.slots.add_many({"name": f"s{number}"} for number in range(2))
+    house.manager(workers=2, concurrency=8)
+    house.put("hold", 6, queue="slots", seconds=0.2)
+    house.until(lambda: house.finished() == 6)
+    held: set[str] = set()
+    for word, name in house.traced():
+        if word == "began":
+            assert name not in held
+            held.add(name)
+        else:
+            held.discard(name)
+    assert [from_json(task.result or "null") in ("s0", "s1") for task in house.tasks()] == [True] * 6

@@ -1,0 +1,56 @@
+"""How much work a pool can feed, and what that means for the number of workers."""
+
+import msgspec
+import pytest
+
+from pitboss.model.duration import SECOND
+from pitboss.model.feeding import feed, flow
+from pitboss.model.limits import Window
+from pitboss.model.pool import PoolSpec
+from pitboss.model.resource import HOUR, MINUTE, Limits, PoolRules, ResourcePool, Stage
+from pitboss.model.scaling import PoolLoad, ScalingState, decide
+
+
+def _pool(stages: dict[Stage, int], limits: Limits) -> ResourcePool:
+    return ResourcePool(name="proxies", rules=PoolRules(limits=limits), stages=stages)
+
+
+SOME = {Stage.READY: 2, Stage.BUSY: 1, Stage.AWAY: 1, Stage.OUT: 5}
+
+
+def test_a_pool_feeds_as_many_tasks_as_can_hold_a_member() -> None:
+    assert feed(_pool(SOME, Limits())) == 4
+    assert feed(_pool(SOME, Limits(concurrency=3))) == 12
+    assert feed(_pool(SOME, Limits(concurrency=None))) is None
+    assert feed(_pool({Stage.OUT: 3}, Limits())) == 0
+
+
+@pytest.mark.parametrize(
+    ("limits", "per_second"),
+    [
+        (Limits(), None),
+        (Limits(windows=(Window(50, HOUR),)), 4 * 50 / 3600),
+        (Limits(windows=(Window(50, HOUR), Window(1, MINUTE))), 4 * 50 / 3600),
+        (Limits(min_delay=2 * SECOND), 2.0),
+        (Limits(min_delay=SECOND, jitter=2 * SECOND), 2.0),
+        (Limits(min_delay=2 * SECOND, delay_from="end"), None),
+    ],
+)
+def test_in_the_long_run_the_tightest_limit_counts(limits: Limits, per_second: float | None) -> None:
+    assert flow(_pool(SOME, limits)) == (None if per_second is None else pytest.approx(per_second))
+
+
+SPEC = PoolSpec(min_workers=1, max_workers=32, concurrency=4)
+LOAD = PoolLoad(pending=10_000, oldest_wait=600 * SECOND, mean=10 * SECOND, arrivals=50.0, running=4, ready=1)
+
+
+@pytest.mark.parametrize(("fed", "managers", "most"), [(8, 1, 2), (9, 1, 3), (16, 2, 2), (0, 1, 1), (None, 1, 3)])
+def test_no_more_workers_than_the_resources_feed(fed: int | None, managers: int, most: int) -> None:
+    load = msgspec.structs.replace(LOAD, feed=fed, managers=managers)
+    decision = decide(load, SPEC, ScalingState(size=1), now=1000 * SECOND)
+    assert decision.size == most, decision.why
+
+
+def test_a_person_is_told_why() -> None:
+    load = msgspec.structs.replace(LOAD, feed=4)
+    assert decide(load, SPEC, ScalingState(size=1), now=1000 * SECOND).why == "held at 1: its resources feed no more"
