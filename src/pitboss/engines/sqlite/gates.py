@@ -43,9 +43,8 @@ def conclude(act: Act) -> None:
             batch = stored(act, name)
             if batch is not None:
                 enter(act, batch, status_with(batch.status, item_counts(act, name)))
-        lanes, act.lanes = sorted(act.lanes), set()
-        for lane in lanes:
-            _promote(act, lane)
+                _promote(act)
+        _promote(act)
         act.counted()
 
 
@@ -127,8 +126,8 @@ def draw(act: Act, slots: Sequence[Slot]) -> bool:
     more, drawn, pending = False, 0, 0
     for batch, group in groupby(open_rows, key=lambda row: row[0]):
         queues = {queue: waiting for _, queue, _, waiting in group}
-        missing = wanted - sum(queues.values())
-        found = _first_items(act, batch, queues, missing + 1) if missing > 0 else []
+        missing = max(0, wanted - sum(queues.values()))
+        found = _first_items(act, batch, queues, missing + 1) if missing else []
         more = more or len(found) > missing
         pending += _draw(act, batch, found[:missing])
         drawn += len(found[:missing])
@@ -155,11 +154,13 @@ def _draw(act: Act, batch: BatchId, items: list[_Undrawn]) -> int:
     return pending
 
 
-def _promote(act: Act, lane: str) -> None:
-    rows: list[Any] = list(act.rows("batch_next", lane))
-    for row in rows:
-        enter(act, batch_of(row), BatchStatus.RUNNING)
-    act.lanes.discard(lane)
+def _promote(act: Act) -> None:
+    lanes, act.lanes = sorted(act.lanes), set()
+    for lane in lanes:
+        rows: list[Any] = list(act.rows("batch_next", lane))
+        for row in rows:
+            enter(act, batch_of(row), BatchStatus.RUNNING)
+        act.lanes.discard(lane)
 
 
 def _queues(act: Act, batch: BatchId) -> list[str]:
