@@ -179,6 +179,8 @@ TASK = Task(
     tags=("eu", "big"),
     error=TaskError(category="net", message="refused by peer", type="ConnectionError"),
     reason="attempts used up",
+    batch="nightly",
+    resource="proxies/eu-1",
 )
 
 
@@ -209,6 +211,11 @@ TASK = Task(
         "-worker:*",
         "-key:*",
         "-parent:*",
+        "batch:nightly",
+        "batch:other,night*",
+        "resource:proxies/*",
+        "resource:*/eu-1",
+        "-resource:keys/*",
     ],
 )
 def test_a_task_that_matches(text: str) -> None:
@@ -227,6 +234,9 @@ def test_a_task_that_matches(text: str) -> None:
         "attempts:>3",
         "args.n:2",
         "args.n.x:1",
+        "batch:night",
+        "-batch:*",
+        "resource:eu-1",
         "Peer",
         "age:<10s",
         "progress:>0",

@@ -285,8 +285,8 @@ class Resources(Protocol):
     """Pools of scarce things, and how tasks get them.
 
     A queue is bound to a pool while a registered handler of that queue asks for one (`HandlerInfo.resources`; of
-    several, the first by name). How a member stands is decided by `model.leasing` alone: an engine reads it, asks
-    there, and writes the answer, all in one act.
+    several such handlers, the first by name). How a member stands is decided by `model.leasing` alone, and which one a
+    task is given by `model.picking`: an engine reads, asks there, and writes the answer, all in one act.
 
     A claim on such a queue goes through its pending tasks in their order. Each gets the first member by the pool's
     strategy (`rank`, then `last_used_at`, then `name`) that is ready and fits: it carries all labels of the task's
@@ -360,7 +360,7 @@ class Leases(Protocol):
 
 @runtime_checkable
 class Batches(Protocol):
-    """Batches, and the lanes in which they queue up.
+    """Batches, and the lanes in which they queue up. How they stand is decided by `model.batching`.
 
     Items are tasks with a `batch`. They are held (reason "batch") until they are drawn. A claim draws before it looks
     for tasks: of each running batch, as many items as are missing until so many of it are pending in the queues asked

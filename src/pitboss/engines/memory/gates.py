@@ -52,8 +52,9 @@ class Gates:
             name = next(iter(self.book.touched))
             del self.book.touched[name]
             batch = self.book.batches.get(name)
-            if batch is not None:
-                self.enter(batch, status_with(batch.status, self.counts(batch.id)), now)
+            status = None if batch is None else status_with(batch.status, self.counts(batch.id))
+            if batch is not None and status is not None and status is not batch.status:
+                self.enter(batch, status, now)
 
     def enter(self, batch: Batch, status: BatchStatus, now: Moment, **changes: object) -> Batch:
         """Give the batch another status, with all that follows from that."""
