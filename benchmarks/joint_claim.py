@@ -1,4 +1,4 @@
-"""Claim and settle together with a resource, at the engine: `python -m benchmarks.joint_claim [--quick] [sqlite|postgres]`
+"""What a task with its resource costs at the engine: `python -m benchmarks.joint_claim [--quick] [sqlite|postgres]`
 
 One store, three pools of 100, 1,000 and 10,000 members and a queue without any, in turn: a slow moment of the machine
 meets all of them, and their ratios count. Windows of 50 uses and a gap send members away and bring them back all the
@@ -91,7 +91,12 @@ async def stretch(there: Ground, store: Store, members: int, batch: int, seconds
         if group:
             await store.settle(group)
         spent += time.perf_counter() - began
-        done, waiting, calls, short = done + len(claims), waiting - len(claims), calls + 1, short + (len(claims) < batch)
+        done, waiting, calls, short = (
+            done + len(claims),
+            waiting - len(claims),
+            calls + 1,
+            short + (len(claims) < batch),
+        )
     await store.end_session(session)
     return Course(done / spent, short / calls)
 
@@ -127,15 +132,26 @@ def _row(kind: str, batch: int, pools: list[list[Course]]) -> list[str]:
     return [kind, str(batch), *(f"{rate:,.0f}" for rate in rates), f"{cost:.2f}", f"{short:.1%}", met]
 
 
-HEAD = ["store", "tasks per call", "no resource", "100 members", "1,000", "10,000", "cost of 10,000 : 100", "short", "met"]
+HEAD = [
+    "store",
+    "tasks per call",
+    "no resource",
+    "100 members",
+    "1,000",
+    "10,000",
+    "cost of 10,000 : 100",
+    "short",
+    "met",
+]
 
 
 def told(rows: list[list[str]], rounds: int, seconds: float) -> str:
     return f"""\
-Claim and settle with a resource, per second: one client, one call after the other, no worker and no handler. Medians of
-{rounds} rounds of {seconds:g} s in which the pools take turns on one store. Every use sends its member away for a while and
-counts in a window of {PER_WINDOW}. *Short*: the largest share of claims that got fewer tasks than asked for, because no
-member was there. Bars: at least {BAR:,.0f} per second with 1,000 members; 10,000 cost at most {COST:g} times as much as 100.
+Claim and settle with a resource, per second: one client, one call after the other, no worker and no handler.
+Medians of {rounds} rounds of {seconds:g} s in which the pools take turns on one store. Every use sends its member away
+for a while and counts in a window of {PER_WINDOW}. *Short*: the largest share of claims that got fewer tasks than asked
+for, because no member was there. Bars: at least {BAR:,.0f} per second with 1,000 members, in groups; 10,000 cost at
+most {COST:g} times as much as 100.
 
 {resource_report.table(HEAD, rows)}
 """

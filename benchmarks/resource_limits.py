@@ -1,8 +1,8 @@
 """How much of what limits allow is used, and is any limit passed? `python -m benchmarks.resource_limits [--quick]`
 
-Two `pitboss up` managers work off a backlog whose tasks make one HTTP request each, on behalf of a member of a pool. The far
-side (`far_side.py`) logs the arrivals. From that log alone follow the violations, and how much later the last arrival was
-than the soonest that the limits allow (`pitboss.simulate.bound`, without the guard).
+Two `pitboss up` managers work off a backlog whose tasks make one HTTP request each, on behalf of a member of a pool.
+The far side (`far_side.py`) logs the arrivals. From that log alone follow the violations, and how much later the last
+arrival was than the soonest that the limits allow (`pitboss.simulate.bound`, without the guard).
 """
 
 import argparse
@@ -71,7 +71,7 @@ class Load(NamedTuple):
     def best(self, slots: int) -> list[float]:
         """The soonest moments of its uses, for as long as it should take."""
         limits = [self.rules.limits] * self.members
-        found = []
+        found: list[float] = []
         for at, _ in starts(limits, service=span(self.service), slots=slots):
             if at >= self.seconds * SECOND:
                 return found
@@ -218,12 +218,28 @@ def quantile(values: list[float], share: float) -> float:
 def row(load: Load, kind: str, slots: str, came: Came) -> list[str]:
     passed = came.efficiency >= load.bar and not came.violations
     # Where the far side is what takes the time, being late after the use before says nothing.
-    late = "–" if load.name == "concurrency" else f"{quantile(came.late, 0.5) * 1000:.0f} / {quantile(came.late, 0.99) * 1000:.0f}"
+    late = (
+        "–"
+        if load.name == "concurrency"
+        else f"{quantile(came.late, 0.5) * 1000:.0f} / {quantile(came.late, 0.99) * 1000:.0f}"
+    )
     figures = [f"{came.uses:,}", f"{came.bound:.2f}", f"{came.took:.2f}", f"{came.efficiency:.1%}", f"{load.bar:.0%}"]
     return [load.name, kind, slots, *figures, late, str(len(came.violations)), "yes" if passed else "NO"]
 
 
-HEAD = ["load", "store", "slots", "uses", "bound s", "took s", "efficiency", "bar", "late ms p50 / p99", "violations", "met"]
+HEAD = [
+    "load",
+    "store",
+    "slots",
+    "uses",
+    "bound s",
+    "took s",
+    "efficiency",
+    "bar",
+    "late ms p50 / p99",
+    "violations",
+    "met",
+]
 
 
 def measured(loads: tuple[Load, ...], kinds: list[str], slots: list[str]) -> list[list[str]]:

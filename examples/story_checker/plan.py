@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from pitboss import wiring
-from pitboss.engines.protocol import Clock
-from pitboss.model.duration import SECOND, Span, span, spoken
+from pitboss.engines.protocol import Clock, Resources
+from pitboss.model.duration import SECOND, Span, span
 from pitboss.model.limits import rate
 from pitboss.model.resource import Limits, NewResource, PoolRules
 from pitboss.simulate.forecast import Demand, Forecast, Store, forecast
@@ -25,9 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> Forecast:
     found = forecast(_in_memory, _demand(given))
     took = time.perf_counter() - began
     print(f"{given.profiles:,} profiles over {given.proxies} proxies, {_limits(given)}")
-    print(f"{given.max_threads} threads, {spoken(given.check)} per check\n")
-    print(f"bound       {spoken(found.bound):>8}   the soonest that the limits allow")
-    print(f"simulated   {spoken(found.took):>8}   by the dispatcher, in virtual time")
+    print(f"{given.max_threads} threads, {given.check / SECOND:g} s per check\n")
+    print(f"bound       {_clock(found.bound):>8}   the soonest that the limits allow")
+    print(f"simulated   {_clock(found.took):>8}   by the dispatcher, in virtual time")
     print(f"efficiency  {found.efficiency:>8.2%}\n")
     print("\n".join(_timeline(found)))
     print(f"\nsimulated in {took:.1f} s")
@@ -58,11 +58,13 @@ def _demand(given: argparse.Namespace) -> Demand:
 
 
 def _in_memory(clock: Clock) -> Store:
-    return wiring.make_engine("memory://", clock=clock)
+    engine = wiring.make_engine("memory://", clock=clock)
+    assert isinstance(engine, Resources)
+    return engine
 
 
 def _limits(given: argparse.Namespace) -> str:
-    pause = f", {spoken(given.min_delay)} between two of one" if given.min_delay else ""
+    pause = f", {given.min_delay / SECOND:g} s between two of one" if given.min_delay else ""
     return f"{given.per_hour} per hour each{pause}"
 
 
@@ -74,14 +76,14 @@ def _timeline(found: Forecast) -> list[str]:
         counts[start // step] += 1
     most = max(counts)
     return [
-        f"{_hours(row * step):>7}  {'█' * round(WIDTH * count / most):<{WIDTH}} {count:,}".rstrip()
+        f"{_clock(row * step):>8}  {'█' * round(WIDTH * count / most):<{WIDTH}} {count:,}".rstrip()
         for row, count in enumerate(counts)
     ]
 
 
-def _hours(moment: Span) -> str:
-    minutes = moment // SECOND // 60
-    return f"{minutes // 60}:{minutes % 60:02}"
+def _clock(moment: Span) -> str:
+    minutes, seconds = divmod(moment // SECOND, 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
 
 
 if __name__ == "__main__":

@@ -9,8 +9,10 @@ import asyncio
 import os
 import signal
 import sys
+from typing import cast
 
 from pitboss import wiring
+from pitboss.testing.store import Store
 from tests.faults.batch_load import work
 
 
@@ -28,7 +30,7 @@ class KillAt:
 
 
 async def live(url: str, step: int, number: int, told: int) -> None:
-    engine = wiring.make_engine(url, failpoint=KillAt(step, told))
+    engine = cast("Store", wiring.make_engine(url, failpoint=KillAt(step, told)))
     await engine.open()
     await work(engine, [number, number + 1, number + 2])
     await engine.close()

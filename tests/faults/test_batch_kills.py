@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -18,6 +19,7 @@ from pitboss.model.ids import IdMaker
 from pitboss.model.resource import Limits, NewResource, PoolRules
 from pitboss.model.states import State
 from pitboss.model.task import NewTask
+from pitboss.testing.store import Store
 from tests.faults import batch_load
 from tests.faults.children import Child
 from tests.manager.house import House
@@ -59,7 +61,7 @@ def house(request: pytest.FixtureRequest, make_url: MakeUrl, tmp_path: Path) -> 
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_a_kill_at_any_step_of_batches_leaves_them_sound(engine: str, part: int, make_url: MakeUrl) -> None:
     url = make_url(engine)
-    store = wiring.make_engine(url)
+    store = cast("Store", wiring.make_engine(url))
     await store.open()
     nursery = Child("tests.faults.batch_nursery", url)
     try:
@@ -74,7 +76,7 @@ async def test_a_kill_at_any_step_of_batches_leaves_them_sound(engine: str, part
     assert {"claim", "settle", "reclaim"} <= verbs
 
 
-async def killed_at_every_step(store: wiring.Store, nursery: Child, part: int) -> list[str]:
+async def killed_at_every_step(store: Store, nursery: Child, part: int) -> list[str]:
     """One life after the other, each one step longer, until one comes to its end; the places where they died."""
     places: list[str] = []
     for step in range(1 + part, 10_000, PARTS):
@@ -107,8 +109,8 @@ def test_managers_and_workers_killed_in_the_middle_of_three_batches(house: House
     items = [task for task in house.tasks() if task.batch is not None]
     assert len(items) == 3 * EACH
     assert {(task.state, task.attempts) for task in items} == {(State.COMPLETED, 1)}
-    assert house.do(batch_load.complaints(house.engine, idle=True)) == []
-    ends = [batch.finished_at for batch in house.do(house.engine.batches(batches))]
+    assert house.do(batch_load.complaints(store_of(house), idle=True)) == []
+    ends = [batch.finished_at for batch in house.do(store_of(house).batches(batches))]
     assert len(ends) == len(set(ends)) == 3
     assert (second.end(), third.end()) == (0, 0)
 
@@ -116,9 +118,9 @@ def test_managers_and_workers_killed_in_the_middle_of_three_batches(house: House
 def three_batches(house: House) -> list[str]:
     """In one lane, so that each has to wait for the one before it; for members with a gap between two uses."""
     rules = PoolRules(limits=Limits(min_delay=20_000, concurrency=1))
-    house.do(house.engine.declare_pool(batch_load.POOL, rules))
+    house.do(store_of(house).declare_pool(batch_load.POOL, rules))
     members = [NewResource(name=f"m{number}") for number in range(PROXIES)]
-    house.do(house.engine.add_resources(batch_load.POOL, members))
+    house.do(store_of(house).add_resources(batch_load.POOL, members))
     found, new_id = list[str](), IdMaker(wiring.SystemClock().now, wiring.randbits())
     for number in range(3):
         items = [
@@ -126,8 +128,12 @@ def three_batches(house: House) -> list[str]:
             for place in range(EACH)
         ]
         batch = NewBatch(id=new_id(), name=f"batch {number}", lane=batch_load.LANE)
-        found.append(house.do(house.engine.create_batch(batch, items)).id)
+        found.append(house.do(store_of(house).create_batch(batch, items)).id)
     return found
+
+
+def store_of(house: House) -> Store:
+    return cast("Store", house.engine)
 
 
 def reached(house: House, share: float) -> bool:
@@ -135,4 +141,4 @@ def reached(house: House, share: float) -> bool:
 
 
 def all_over(house: House, batches: list[str]) -> bool:
-    return all(batch.status in OVER for batch in house.do(house.engine.batches(batches)))
+    return all(batch.status in OVER for batch in house.do(store_of(house).batches(batches)))

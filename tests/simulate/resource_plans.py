@@ -57,7 +57,7 @@ class Plan(NamedTuple):
 def draw(luck: Random) -> Plan:
     members = [_member(luck, number) for number in range(luck.choice([1, 2, 3, 5, 8]))]
     stretch = luck.choice([0, 5, 30, 120]) * SECOND
-    count = luck.randint(6, 36)
+    count = luck.randint(6, 28)
     troubled = luck.random() < 0.5
     return Plan(
         rules=_rules(luck),

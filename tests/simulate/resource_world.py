@@ -83,8 +83,8 @@ class World:
             if not self._events or self.faults:
                 break
             self.clock.true, _, act = heappop(self._events)
-            act()
-            for manager in self._managers:
+            woken = act()
+            for manager in [woken] if isinstance(woken, Manager) else self._managers:
                 self._ask(manager)
         else:
             self.faults.append(f"no end after {MOST_EVENTS} events")
@@ -144,7 +144,7 @@ class World:
             self.faults.append(f"told to come back at {due}, and it is {self.clock.now()}")
         elif manager.wakes is None or not self.clock.true < manager.wakes <= true:
             manager.wakes = true
-            self._later(true - self.clock.true, lambda: None)
+            self._later(true - self.clock.true, lambda: manager)
 
     def _use_again(self, claim: Claim) -> None:
         assert claim.leased is not None

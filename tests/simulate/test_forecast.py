@@ -4,7 +4,7 @@ import pytest
 
 from examples.story_checker import plan
 from pitboss import wiring
-from pitboss.engines.protocol import Clock
+from pitboss.engines.protocol import Clock, Resources
 from pitboss.model.duration import SECOND
 from pitboss.model.limits import rate
 from pitboss.model.resource import Limits, NewResource, PoolRules
@@ -12,7 +12,9 @@ from pitboss.simulate.forecast import Demand, Store, forecast
 
 
 def in_memory(clock: Clock) -> Store:
-    return wiring.make_engine("memory://", clock=clock)
+    engine = wiring.make_engine("memory://", clock=clock)
+    assert isinstance(engine, Resources)
+    return engine
 
 
 def demand(limits: Limits, *, tasks: int, slots: int, members: int = 5, spread: float = 0.0) -> Demand:
