@@ -12,6 +12,7 @@ from pitboss.engines.protocol import Settlement
 from pitboss.model.filter import EVERYTHING, Filter
 from pitboss.model.ids import IdMaker, TaskId
 from pitboss.model.queue import HandlerInfo, QueueChange
+from pitboss.model.resource import Report
 from pitboss.model.session import Claimed, ClaimRequest, Lead, Session, SessionInfo
 from pitboss.model.task import Claim, NewTask, Token
 from pitboss.testing.conformance import Store
@@ -20,7 +21,9 @@ from tests.conformance.arena import Arena
 from tests.conformance.contestants import Open
 
 HANDLERS = ("a", "b", "c")
-QUEUES = ("q1", "q2", "q3")
+# The handler that needs a member, its queue and its pool.
+FETCH, BOUND, POOL = "f", "q4", "p"
+QUEUES = ("q1", "q2", "q3", BOUND)
 SECOND = 1_000_000
 PERIODS = [None, None, 5 * SECOND, 60 * SECOND]
 # One longest window for all: what a queue remembers of its past is then the same whoever changes what.
@@ -39,6 +42,7 @@ FILTERS = [
     "wait:>1s",
     "losses:>0",
     "key:k1",
+    "queue:q4",
 ]
 
 
@@ -64,7 +68,9 @@ class Acts:
 
     def begin(self) -> None:
         self._register(["a", "b"])
-        for handlers, ttl in ((("a", "b"), 3600), (("a",), 15), ((), 3600)):
+        bound = HandlerInfo(name=FETCH, queue=BOUND, resources=POOL)
+        self.arena.act(lambda store: store.register([bound]))
+        for handlers, ttl in ((("a", "b", FETCH), 3600), (("a",), 15), ((), 3600)):
             self._open_session(SessionInfo(host="h", handlers=handlers, ttl=ttl * SECOND))
 
     def put(self, chosen: list[dict[str, Any]], repeat: int | None, parent: int | None) -> None:
@@ -157,14 +163,20 @@ class Acts:
         return claims
 
     def _settlement(
-        self, claim: Claim, name: str, follow: dict[str, Any] | None, ran: int | None, worker: str | None
+        self,
+        claim: Claim,
+        name: str,
+        follow: dict[str, Any] | None,
+        ran: int | None,
+        worker: str | None,
+        report: Report | None = None,
     ) -> Settlement:
         if follow and not self.prompt:
             follow = {option: value for option, value in follow.items() if option != "unique"}
         follow_ups = (self._new(follow, claim.id),) if follow and name in FINAL else ()
         self.known += follow_ups
         transition = transition_for(name, claim, self.arena.clock.now(), follow_ups)
-        return Settlement(id=claim.id, token=claim.token, transition=transition, worker=worker, ran=ran)
+        return Settlement(id=claim.id, token=claim.token, transition=transition, worker=worker, ran=ran, report=report)
 
     def _new(self, options: dict[str, Any], parent: TaskId | None) -> NewTask:
         kept = {name: value for name, value in options.items() if self.prompt or name != "expires_in"}

@@ -15,6 +15,7 @@ from pitboss.model.session import Renewal
 from pitboss.model.task import Task
 from pitboss.testing.clock import FakeClock
 from pitboss.testing.conformance import Store
+from pitboss.testing.conformance.inspection import assert_batches_sound, assert_members_sound
 from pitboss.testing.conformance.soundness import assert_sound
 from tests.conformance.contestants import Open
 
@@ -65,6 +66,12 @@ class Arena:
         self._tasks = {task.id: task for task in tasks}
         await self._same("histories", lambda store: _histories(store, changed))
         await self._same("queues", lambda store: store.queues())
+        await self._same("pools", lambda store: store.resource_pools())
+        await self._same("members", _members)
+        await self._same("batches", lambda store: store.batches(limit=1000))
+        await self._same("lanes", lambda store: store.lanes())
+        await assert_members_sound(self._stores[0], self.clock.now(), tasks)
+        await assert_batches_sound(self._stores[0], tasks, forced=True)
         return answer
 
     async def _compare_the_rest(self) -> None:
@@ -112,6 +119,10 @@ async def _ledger(store: Store) -> list[Task]:
         after = page.next
         if after is None:
             return tasks
+
+
+async def _members(store: Store) -> list[Any]:
+    return [await store.resources(pool.name) for pool in await store.resource_pools()]
 
 
 async def _histories(store: Store, tasks: list[Task]) -> list[Any]:

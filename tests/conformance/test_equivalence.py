@@ -10,14 +10,28 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
+from pitboss.model.batch import BatchAct
 from pitboss.model.filter import Filter, parsed
 from pitboss.model.limits import rate
 from pitboss.model.queue import QueueChange
+from pitboss.model.resource import Report, ResourceChange, Want
 from pitboss.model.session import SessionInfo, Slot
 from pitboss.model.task import Unique
 from pitboss.testing.conformance.outcomes import OUTCOMES
-from tests.conformance.acts import FILTERS, HANDLERS, PERIODS, QUEUES, RATES, SECOND, STEPS, Acts
+from tests.conformance.acts import FILTERS, HANDLERS, PERIODS, QUEUES, RATES, SECOND, STEPS
 from tests.conformance.contestants import Open, open_memory, open_sqlite, postgres_opener
+from tests.conformance.scarce_acts import (
+    BATCH_ACTS,
+    CHANGES,
+    LANES,
+    LEASES,
+    MEMBERS,
+    NEW_MEMBERS,
+    REPORTS,
+    RULES,
+    WANTS,
+    ScarceActs,
+)
 from tests.conformance.walk import Walk
 from tests.servers.postgres import PostgresServer
 
@@ -36,6 +50,7 @@ options = st.fixed_dictionaries(
         "tags": st.sampled_from([(), ("t1",), ("t1", "u")]),
         "params": st.sampled_from(['{"n":1}', '{"n":"1"}', "[]", '"é"']),
         "timeout": st.just(SECOND),
+        "want": st.sampled_from(WANTS),
     },
 )
 slots = st.builds(
@@ -56,6 +71,7 @@ words = st.tuples(
     st.none() | options,
     st.sampled_from([None, 0, 10]),
     st.sampled_from([None, "w1"]),
+    st.sampled_from(REPORTS),
 )
 changes = st.one_of(
     st.builds(QueueChange, paused=st.booleans(), by=st.sampled_from([None, "ann"])),
@@ -79,7 +95,7 @@ class Equivalence(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.acts = Acts(self.engines, prompt=self.prompt)
+        self.acts = ScarceActs(self.engines, prompt=self.prompt)
 
     def teardown(self) -> None:
         self.acts.end()
@@ -141,6 +157,64 @@ class Equivalence(RuleBasedStateMachine):
     def configure(self, act: str, queue: str, change: QueueChange, names: list[str]) -> None:
         self.acts.configure(act, queue, change, names)
 
+    @rule(
+        chosen=st.lists(options, min_size=1, max_size=3),
+        want=st.sampled_from(WANTS),
+        free=st.sampled_from([1, 2, 4]),
+        word=words,
+    )
+    def need_and_work(self, chosen: list[dict[str, Any]], want: Want | None, free: int, word: Any) -> None:
+        self.acts.need(chosen, want)
+        self.acts.work(0, ((Slot(free=free, ahead=1),), None), word)
+
+    @rule(
+        which=st.integers(0, len(RULES) - 1),
+        names=st.none() | st.lists(st.sampled_from(MEMBERS), min_size=1, max_size=2, unique=True),
+        options=st.sampled_from(NEW_MEMBERS),
+        change=st.sampled_from(CHANGES),
+        act=st.sampled_from(["declare", "add", "change"]),
+    )
+    def pool(
+        self, which: int, names: list[str] | None, options: dict[str, Any], change: ResourceChange | None, act: str
+    ) -> None:
+        match act:
+            case "declare":
+                self.acts.declare(which)
+            case "add":
+                self.acts.add([(name, options) for name in names or ["m1"]])
+            case _:
+                self.acts.change(names, change)
+
+    @rule(
+        act=st.sampled_from(["acquire", "acquire", "release", "extend", "use", "again"]),
+        lease=st.sampled_from(LEASES),
+        want=st.sampled_from(WANTS),
+        report=st.sampled_from(REPORTS),
+        which=picks,
+    )
+    def lease(self, act: str, lease: str, want: Want | None, report: Report | None, which: int) -> None:
+        if act == "again":
+            self.acts.use_again(which)
+        else:
+            self.acts.lease(act, lease, want, report)
+
+    @rule(
+        chosen=st.lists(options, max_size=4),
+        lane=st.sampled_from(LANES),
+        again=st.none() | picks,
+        notice=st.booleans(),
+    )
+    def create_batch(self, chosen: list[dict[str, Any]], lane: str, again: int | None, notice: bool) -> None:
+        self.acts.create_batch(chosen, lane, again, notice)
+
+    @rule(which=picks, act=st.sampled_from(BATCH_ACTS), limit=limits)
+    def act_on_batch(self, which: int, act: BatchAct, limit: int) -> None:
+        self.acts.act_on_batch(which, act, limit)
+
+    @rule(lane=st.sampled_from(LANES), most=st.integers(1, 3))
+    def change_lane(self, lane: str, most: int) -> None:
+        self.acts.change_lane(lane, most)
+
     @rule(step=st.sampled_from(STEPS))
     def time_passes(self, step: str) -> None:
         self.acts.time_passes(step)
@@ -179,7 +253,7 @@ def test_any_acts_in_any_order(contestant: tuple[str, Open]) -> None:
 @pytest.mark.parametrize("seed", range(1000 if LONG else 2))
 def test_a_long_walk(contestant: tuple[str, Open], seed: int) -> None:
     name, opening = contestant
-    acts = Acts({"oracle": open_memory, name: opening}, prompt=name in PROMPT)
+    acts = ScarceActs({"oracle": open_memory, name: opening}, prompt=name in PROMPT)
     try:
         Walk(acts, seed).go(STEPS_OF_WALK[name])
     finally:

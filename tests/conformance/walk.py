@@ -9,7 +9,19 @@ from pitboss.model.queue import QueueChange
 from pitboss.model.session import SessionInfo, Slot
 from pitboss.model.task import Unique
 from pitboss.testing.conformance.outcomes import OUTCOMES
-from tests.conformance.acts import FILTERS, HANDLERS, PERIODS, QUEUES, RATES, SECOND, Acts
+from tests.conformance.acts import FILTERS, HANDLERS, PERIODS, QUEUES, RATES, SECOND
+from tests.conformance.scarce_acts import (
+    BATCH_ACTS,
+    CHANGES,
+    LANES,
+    LEASES,
+    MEMBERS,
+    NEW_MEMBERS,
+    REPORTS,
+    RULES,
+    WANTS,
+    ScarceActs,
+)
 
 WEIGHTS = {
     "put": 5,
@@ -22,13 +34,18 @@ WEIGHTS = {
     "operate": 4,
     "configure": 2,
     "time_passes": 6,
+    "pool": 2,
+    "need": 4,
+    "lease": 3,
+    "create_batch": 2,
+    "act_on_batch": 4,
 }
 
 
 class Walk:
     """Chooses acts and their arguments; the same seed walks the same way on every engine."""
 
-    def __init__(self, acts: Acts, seed: int) -> None:
+    def __init__(self, acts: ScarceActs, seed: int) -> None:
         self.acts, self.dice = acts, Random(seed)
         self.taken: list[str] = []
 
@@ -81,6 +98,45 @@ class Walk:
         steps = ["1us", "999999us", "1s", "4999999us", "5s", "16s", "61m"]
         self.acts.time_passes(self.dice.choices(steps, [3, 3, 5, 3, 5, 2, 0.2])[0])
 
+    def _pool(self) -> None:
+        dice = self.dice
+        match dice.choices(["declare", "add", "change"], [1, 2, 3])[0]:
+            case "declare":
+                self.acts.declare(dice.randrange(len(RULES)))
+            case "add":
+                self.acts.add([(dice.choice(MEMBERS), dice.choice(NEW_MEMBERS)) for _ in range(dice.randint(1, 2))])
+            case _:
+                names = dice.choice([None, *([name] for name in MEMBERS)])
+                self.acts.change(names, dice.choice(CHANGES))
+
+    def _need(self) -> None:
+        """Tasks that need members, often claimed and settled at once."""
+        dice = self.dice
+        self.acts.need([self._options() for _ in range(dice.randint(1, 3))], dice.choice(WANTS))
+        if dice.random() < 0.7:
+            slots = (Slot(free=dice.choice([1, 2, 4]), ahead=dice.choice([0, 1]), queues=dice.choice([None, ("q4",)])),)
+            self.acts.work(self._worker(), (slots, None), self._word())
+
+    def _lease(self) -> None:
+        dice = self.dice
+        act = dice.choices(["acquire", "release", "extend", "use", "again"], [4, 3, 1, 2, 2])[0]
+        if act == "again":
+            self.acts.use_again(self._pick())
+        else:
+            self.acts.lease(act, dice.choice(LEASES), dice.choice(WANTS), dice.choice(REPORTS))
+
+    def _create_batch(self) -> None:
+        dice = self.dice
+        chosen = [self._options() for _ in range(dice.randint(0, 5))]
+        self.acts.create_batch(chosen, dice.choice(LANES), self._sometimes(self._pick()), dice.random() < 0.5)
+
+    def _act_on_batch(self) -> None:
+        dice = self.dice
+        if dice.random() < 0.15:
+            self.acts.change_lane(dice.choice(LANES), dice.choice([1, 2, 3]))
+        else:
+            self.acts.act_on_batch(self._pick(), dice.choice(BATCH_ACTS), dice.choice([1000, 1000, 2]))
+
     def _options(self) -> dict[str, Any]:
         dice = self.dice
         chosen: dict[str, Any] = {"handler": dice.choice("aaabbc"), "queue": dice.choice(QUEUES)}
@@ -92,6 +148,7 @@ class Walk:
             "expires_in": [1, SECOND, 15 * SECOND],
             "tags": [(), ("t1",), ("t1", "u")],
             "params": ['{"n":1}', '{"n":"1"}', "[]", '"é"'],
+            "want": WANTS,
         }
         return chosen | {name: dice.choice(values) for name, values in possible.items() if dice.random() < 0.3}
 
@@ -104,13 +161,14 @@ class Walk:
         queues = self.dice.choice([None, None, QUEUES, ("q1",), ("q2", "q3"), ("q3", "q3"), ()])
         return Slot(free=self.dice.choice([3, 1, 1, 0]), ahead=self.dice.choice([0, 0, 2]), queues=queues)
 
-    def _word(self) -> tuple[str, dict[str, Any] | None, int | None, str | None]:
+    def _word(self) -> tuple[Any, ...]:
         dice = self.dice
         return (
             dice.choice(OUTCOMES),
             self._sometimes(self._options()),
             dice.choice([None, 0, 10]),
             dice.choice([None, "w1"]),
+            dice.choice(REPORTS),
         )
 
     def _change(self) -> QueueChange:

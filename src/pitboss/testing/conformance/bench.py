@@ -47,7 +47,7 @@ class Bench(InLoop):
         self.clock = FakeClock()
         self.ids = IdMaker(self.clock.now, Random(7).getrandbits)
         self.watching = True
-        # Set by whoever starts a batch by force: its lane may be overfull from then on.
+        # Set by whoever starts a batch by force, or makes a lane narrower: it may be overfull from then on.
         self.forced = False
         self._make = make
         self._opened: list[Store] = []

@@ -47,6 +47,7 @@ class Cancelling:
             attempts=1,
             losses=int(transition.lost),
             crashes=int(transition.crashed),
+            rotations=int(transition.rotated),
             finished_at=bench.now,
             cancel_asked=False,
         )

@@ -52,7 +52,7 @@ def _is_newer(member: Resource, tasks: Iterable[Task]) -> bool:
 
 
 async def assert_batches_sound(store: object, tasks: Iterable[Task], *, forced: bool) -> None:
-    """Counts are a recount, an ended batch has nothing left, and no lane has room that somebody waits for."""
+    """Counts are a recount, an ended batch has nothing left, and no lane is overfull or has room in vain."""
     if not isinstance(store, Batches):
         return
     batches = await store.batches(limit=ALL)
@@ -86,4 +86,5 @@ def _assert_lane_sound(lane: Lane, batches: list[Batch], *, forced: bool) -> Non
     assert all(batch.position == 0 for batch in in_slot), f"a slot without position 0: {in_slot}"
     assert [batch.position for batch in queued] == list(range(1, len(queued) + 1)), f"positions have gaps: {queued}"
     assert [(batch.rank, batch.id) for batch in queued] == sorted((batch.rank, batch.id) for batch in queued)
-    assert forced or not queued or len(in_slot) >= lane.max_running, f"a slot of {lane} is free and nobody has it"
+    assert not queued or len(in_slot) >= lane.max_running, f"a slot of {lane} is free and nobody has it"
+    assert forced or len(in_slot) <= lane.max_running, f"{lane} is overfull: {in_slot}"

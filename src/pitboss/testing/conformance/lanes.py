@@ -60,6 +60,7 @@ class Lanes:
     async def test_less_room_lets_run_what_runs(self, bench: Bench) -> None:
         await bench.widen("default", 2)
         batches = [await of(bench, 1) for _ in range(3)]
+        bench.forced = True
         assert await bench.widen("default", 1) == Lane(name="default", max_running=1, running=2, queued=1)
         await bench.complete(await bench.take())
         assert await status(bench, *batches[1:]) == [BatchStatus.RUNNING, BatchStatus.QUEUED]

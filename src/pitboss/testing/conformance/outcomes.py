@@ -10,6 +10,7 @@ from pitboss.model.outcome import (
     Outcome,
     Released,
     Retry,
+    Rotated,
     Snooze,
     TimedOut,
     Transition,
@@ -25,6 +26,7 @@ _OUTCOMES: dict[str, Outcome] = {
     "failed": Failed(_FATAL),
     "retried": Retry(after=1_000_000, error=BROKEN),
     "snoozed": Snooze(1_000_000, "not now"),
+    "rotated": Rotated(BROKEN),
     "released": Released(started=True),
     "cancelled": Cancelled("given up"),
     "crashed": Crashed(alone=True),
@@ -33,7 +35,7 @@ _OUTCOMES: dict[str, Outcome] = {
 OUTCOMES = (*_OUTCOMES, "progress")
 ONCE = tuple(_OUTCOMES)
 FINAL = ("completed", "failed", "cancelled")
-WAITING_AGAIN = ("retried", "snoozed", "released", "crashed", "timed_out")
+WAITING_AGAIN = ("retried", "snoozed", "rotated", "released", "crashed", "timed_out")
 
 
 def transition_for(name: str, claim: Claim, now: int, follow_ups: tuple[NewTask, ...] = ()) -> Transition:
