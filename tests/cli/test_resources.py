@@ -1,6 +1,6 @@
 """`pitboss resources`: pools and members, and that no command ever shows a secret."""
 
-import asyncio
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -290,15 +290,10 @@ def test_without_a_page_only_a_connection_is_tried(proxy: int) -> None:
 
 
 def test_a_member_that_does_not_answer_costs_only_its_time() -> None:
-    async def listen() -> Answer:
-        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-        async with server:
-            port = server.sockets[0].getsockname()[1]
-            await asyncio.to_thread(pitboss, "resources", "import", "proxies", "-", stdin=f"127.0.0.1:{port}\n")
-            options = ["--url", "http://page.invalid/", "--timeout", "100ms", "--json"]
-            return await asyncio.to_thread(pitboss, "resources", "test", "proxies", *options)
-
-    answer = asyncio.run(listen())
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        pitboss("resources", "import", "proxies", "-", stdin=f"127.0.0.1:{deaf.getsockname()[1]}\n")
+        options = ["--url", "http://page.invalid/", "--timeout", "100ms", "--json"]
+        answer = pitboss("resources", "test", "proxies", *options)
     assert answer.code == Exit.FAILED
     assert answer.json()["members"][0]["error"]
 

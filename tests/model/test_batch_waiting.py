@@ -30,6 +30,7 @@ COOLING = PoolView(
         for number in range(5)
     ],
 )
+BRIEFLY = PoolView("proxies", PoolRules(), [Resource(pool="proxies", name="p", available_at=NOW + SECOND)])
 FREE = PoolView("proxies", PoolRules(), [Resource(pool="proxies", name="p")])
 
 
@@ -64,6 +65,7 @@ BOUND = Queue(name="q", resources="proxies")
         ("5 proxies cooling, next in 4m12s", {"queue": BOUND, "pool": COOLING}),
         (None, {"queue": BOUND, "pool": COOLING, "counts": {State.RUNNING: 1, State.HELD: 2}}),
         (None, {"queue": BOUND, "pool": FREE}),
+        (None, {"queue": BOUND, "pool": BRIEFLY}),
         (None, {"queue": Queue(name="q", resources="unknown")}),
         ("for 4 items that are due later", {"counts": {State.SCHEDULED: 4, State.COMPLETED: 1}}),
         (None, {"counts": {State.SCHEDULED: 4, State.PENDING: 1}}),

@@ -71,7 +71,7 @@ def create(
     chosen = {key: value for key, value in given.items() if value is not None}
 
     async def work(opened: "Store") -> dict[str, Any]:
-        info = await known_handler(opened, handler, held=False)
+        info = await known_handler(opened, handler)
         params = _read(screen, file, form, info)
         if dry:
             _tell_dry(screen, info, params)
@@ -131,7 +131,7 @@ async def _completion(store: "Store", task_id: str, name: str, batch: str) -> "N
     from pitboss.client.options import Options
     from pitboss.client.schema import checked
 
-    info = await known_handler(store, name, held=False)
+    info = await known_handler(store, name)
     params = checked(info, {"batch": batch, "status": BatchStatus.DONE.value})
     return _task(Options(), task_id, info.name, info.queue, params)
 

@@ -20,14 +20,14 @@ _COLUMNS = (
     Column("Id"),
     Column("Name", fills=True),
     Column("Status"),
-    Column("Place", right=True, drop=5),
+    Column("Place", right=True, drop=6),
     Column("Progress"),
-    Column("Items", right=True, drop=2),
+    Column("Items", right=True, drop=3),
     Column("Failed", right=True, drop=1),
-    Column("Lane", drop=4),
-    Column("Age", right=True, drop=6),
-    Column("Ends", drop=3),
-    Column("Waiting", drop=7),
+    Column("Lane", drop=5),
+    Column("Age", right=True, drop=7),
+    Column("Ends", drop=2),
+    Column("Waiting", drop=4),
 )
 _LANES = (
     Column("Lane", fills=True),
@@ -153,13 +153,20 @@ def _counts(batch: Batch) -> str:
 
 
 def _starts(batch: Batch, found: Forecast) -> str | None:
-    return f"in {spoken_range(found.starts)}" if batch.status is BatchStatus.QUEUED and found.starts else None
+    return _ahead(found.starts) if batch.status is BatchStatus.QUEUED and found.starts else None
 
 
 def _ends(batch: Batch, found: Forecast) -> str | None:
     if batch.status not in (BatchStatus.RUNNING, BatchStatus.QUEUED):
         return None
-    return spoken_range(found.ends) if found.ends is None else f"in {spoken_range(found.ends)}"
+    return _ahead(found.ends)
+
+
+def _ahead(found: Range | None) -> str:
+    said = spoken_range(found)
+    if said == "unknown":
+        return said
+    return said.replace("up to", "within") if said.startswith("up to") else f"in {said}"
 
 
 def _speed(batch: Batch, now: Moment) -> str | None:

@@ -78,8 +78,8 @@ def decoded_params(text: str) -> dict[str, Any]:
     return found
 
 
-async def known_handler(store: "Store", name: str, *, held: bool) -> HandlerInfo:
-    """The handler of that name, as the store knows it."""
+async def known_handler(store: "Store", name: str, *, held: bool | None = None) -> HandlerInfo:
+    """The handler of that name, as the store knows it. `held`: an unknown one may do; None: it cannot be asked for."""
     known = {handler.name: handler for handler in await store.handlers()}
     if name in known or held:
         return known.get(name) or HandlerInfo(name=checked_name(name, "task"))
@@ -87,7 +87,8 @@ async def known_handler(store: "Store", name: str, *, held: bool) -> HandlerInfo
     raise NotFound(
         f'no worker has told this store about a task "{name}"',
         why=f"it knows {', '.join(close)}" if close else "no manager has run on it yet",
-        fix="check the name, start its app with pitboss up, or store it anyway with --held",
+        fix="check the name, or start its app with pitboss up"
+        + ("" if held is None else "; --held stores it anyway, until a worker knows it"),
     )
 
 

@@ -15,7 +15,7 @@ from pitboss.cli.screen import Column, Screen
 from pitboss.cli.store import ask
 from pitboss.cli.words import one_line
 from pitboss.model.duration import SECOND, span
-from pitboss.model.errors import InvalidInput, PitbossError, Unsupported
+from pitboss.model.errors import InvalidInput, PitbossError
 from pitboss.model.resource import Leased, Resource
 
 if TYPE_CHECKING:
@@ -74,11 +74,11 @@ def try_members(
     limit = span(timeout, what="--timeout") / SECOND
     if limit <= 0:
         raise InvalidInput("--timeout needs some time", why="it was 0", fix="say --timeout 10s")
-    _check_url(url)
+    page = None if url is None else _page(url)
     view = ask(screen, store, lambda opened: view_of(opened, pool))
     members = members_of(view, names or None)
     with keeper(screen, store) as app:
-        tried = asyncio.run(_all_tried(screen, app, members, url, limit, at_once))
+        tried = asyncio.run(_all_tried(screen, app, members, page, limit, at_once))
     if as_json:
         screen.document({"pool": pool, "url": url, "members": [one._asdict() for one in tried]})
     else:
@@ -87,27 +87,16 @@ def try_members(
         raise typer.Exit(Exit.FAILED)
 
 
-def _check_url(url: str | None) -> None:
-    if url is None:
-        return
+def _page(url: str) -> "Page":
     if not url.startswith(("http://", "https://")):
         raise InvalidInput(
             f"{url!r:.60} cannot be fetched", why="--url begins with http:// or https://", fix="write the whole URL"
         )
-    try:
-        import httpx
-    except ModuleNotFoundError as error:
-        raise Unsupported(
-            "a page cannot be fetched through members here", why=str(error), fix="pip install httpx"
-        ) from error
-    try:
-        httpx.URL(url)
-    except httpx.InvalidURL as error:
-        raise InvalidInput(f"{url!r:.60} is not a URL", why=str(error), fix="write the whole URL") from error
+    return Page(url)
 
 
 async def _all_tried(
-    screen: Screen, app: "App", members: Sequence[Resource], url: str | None, limit: float, at_once: int
+    screen: Screen, app: "App", members: Sequence[Resource], page: "Page | None", limit: float, at_once: int
 ) -> list[Tried]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -118,23 +107,19 @@ async def _all_tried(
 
         async def one(member: Resource) -> Tried:
             async with room:
-                found = await _tried(app, member, url, limit)
+                found = await _tried(app, member, page, limit)
             bar.update(shown, advance=1)
             return found
 
         return list(await asyncio.gather(*(one(member) for member in members)))
 
 
-async def _tried(app: "App", member: Resource, url: str | None, limit: float) -> Tried:
+async def _tried(app: "App", member: Resource, page: "Page | None", limit: float) -> Tried:
     """Whatever goes wrong is the member's result, and says nothing of its secrets."""
-    began = time.monotonic()
     try:
         lease = _lease(app, member)
         async with asyncio.timeout(limit):
-            if url is None:
-                await _connected(lease)
-                return Tried(member.name, ok=True, seconds=time.monotonic() - began)
-            status, body = await _fetched(lease.url, url, limit)
+            return await (_connected(lease) if page is None else page.fetched(lease, limit))
     except TimeoutError:
         return Tried(member.name, ok=False, error=f"no answer within {limit:g} s")
     except PitbossError as error:
@@ -142,8 +127,6 @@ async def _tried(app: "App", member: Resource, url: str | None, limit: float) ->
     except Exception as error:
         told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return Tried(member.name, ok=False, error=one_line(app.redactor.hidden(told)))
-    took = time.monotonic() - began
-    return Tried(member.name, ok=status < _WELL, seconds=took, status=status, address=_address(body))
 
 
 def _lease(app: "App", member: Resource) -> "Lease":
@@ -153,28 +136,40 @@ def _lease(app: "App", member: Resource) -> "Lease":
     return known.lent(leased, "", None)
 
 
-async def _connected(lease: "Lease") -> None:
+async def _connected(lease: "Lease") -> Tried:
     from urllib.parse import urlsplit
 
     parts = urlsplit(lease.url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    _, writer = await asyncio.open_connection(parts.hostname, port)
+    began = time.monotonic()
+    _, writer = await asyncio.open_connection(parts.hostname, parts.port or (443 if parts.scheme == "https" else 80))
+    took = time.monotonic() - began
     writer.close()
+    return Tried(lease.name, ok=True, seconds=took)
 
 
-async def _fetched(proxy: str, url: str, limit: float) -> tuple[int, str]:
-    import httpx
+class Page:
+    """A page that is fetched through members. What all requests share is made once, and not measured."""
 
-    async with (
-        httpx.AsyncClient(proxy=proxy, timeout=limit, trust_env=False) as client,
-        client.stream("GET", url) as got,
-    ):
-        body = b""
-        async for part in got.aiter_bytes():
-            body += part
-            if len(body) >= _LOOKED_AT:
-                break
-        return got.status_code, body[:_LOOKED_AT].decode("utf-8", "replace")
+    def __init__(self, url: str) -> None:
+        import httpx
+
+        self._url, self._client, self._tls = url, httpx.AsyncClient, httpx.create_ssl_context()
+
+    async def fetched(self, lease: "Lease", limit: float) -> Tried:
+        options: dict[str, Any] = {"timeout": limit, "trust_env": False, "verify": self._tls}
+        async with self._client(proxy=lease.url, **options) as client:
+            began = time.monotonic()
+            async with client.stream("GET", self._url) as got:
+                body = b""
+                async for part in got.aiter_bytes():
+                    body += part
+                    if len(body) >= _LOOKED_AT:
+                        break
+            took, status = time.monotonic() - began, got.status_code
+        ok = status < _WELL
+        error = None if ok else f"{status} {got.reason_phrase}".strip()
+        address = _address(body[:_LOOKED_AT].decode("utf-8", "replace"))
+        return Tried(lease.name, ok=ok, seconds=took, status=status, address=address, error=error)
 
 
 def _address(body: str) -> str | None:

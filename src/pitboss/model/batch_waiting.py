@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from pitboss.model.batch import OVER, Batch, BatchStatus
-from pitboss.model.duration import Moment
+from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.queue import Queue
 from pitboss.model.session import Session
 from pitboss.model.states import State
 from pitboss.model.supply import PoolView
 from pitboss.model.waiting import alive
+
+_WORTH_TELLING: Span = 2 * SECOND
 
 
 def batch_waits(
@@ -56,4 +58,7 @@ def _stuck(
 
 
 def _shortage(pool: PoolView | None, now: Moment) -> str | None:
-    return None if pool is None else pool.shortage(now)
+    """A rest between two uses is how it should be, and not told."""
+    if pool is None or 0 < pool.supply(now).wait < _WORTH_TELLING:
+        return None
+    return pool.shortage(now)
