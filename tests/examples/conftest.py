@@ -12,6 +12,8 @@ import pytest
 from story_checker.database import Database
 from story_checker.settings import SystemSettings
 
+# One key for all stores of the tests, here and in the manager that they start; not for the tests of others.
+_KEY = secrets.token_hex(32)
 _FOLDER = Path(tempfile.mkdtemp(prefix="story-checker-"))
 # An hour has two seconds, so that the limits of one are reached and lifted in a test.
 SETTINGS = SystemSettings(
@@ -26,8 +28,6 @@ SETTINGS = SystemSettings(
     hour=2.0,
 )
 os.environ["STORY_CHECKER_DB"] = str(_FOLDER / "story_checker.db")
-# One key for all stores of the tests, here and in the manager that they start.
-os.environ.setdefault("PITBOSS_SECRET_KEYS", secrets.token_hex(32))
 SETTINGS.save(Database(_FOLDER / "story_checker.db"))
 
 
@@ -35,3 +35,10 @@ SETTINGS.save(Database(_FOLDER / "story_checker.db"))
 def _folder() -> Iterator[None]:
     yield
     shutil.rmtree(_FOLDER)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _key() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PITBOSS_SECRET_KEYS", _KEY)
+        yield

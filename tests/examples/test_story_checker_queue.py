@@ -1,5 +1,6 @@
 """The behaviours that the document's own tests are named for: its queue of batches; and the whole system, running."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -13,12 +14,13 @@ from typing import Any
 import psutil
 import pytest
 
-from pitboss import NotFound
+from pitboss import NotFound, wiring
 from pitboss.model.batch import BatchStatus
-from story_checker.app import app, create_batch, database, proxies
+from pitboss.model.limits import Window
+from story_checker.app import QUEUE, app, apply_settings, create_batch, database, proxies
 from story_checker.queue_manager import BatchStateError, QueueManager, as_document
 from story_checker.stand_in.site import HouseRules
-from tests.examples.checker_stage import HOUR, Stage, until
+from tests.examples.checker_stage import HOUR, SETTINGS, Stage, until
 
 GENEROUS = HouseRules(limit=1000, window=HOUR)
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "story_checker"
@@ -172,6 +174,21 @@ def test_resume_paused_batch_with_promotion(still: Stage) -> None:
     assert promoted.id == second
     assert QueueManager.resume(first).status is BatchStatus.QUEUED
     assert line() == [first, third], "back at its old place"
+
+
+def test_profiles_per_minute_is_the_rate_of_the_queue(still: Stage) -> None:
+    apply_settings()
+    engine = wiring.make_engine(still.url)
+
+    async def rates() -> list[Window]:
+        await engine.open()
+        try:
+            return [window for queue in await engine.queues() if queue.name == QUEUE for window in queue.rate]
+        finally:
+            await engine.close()
+
+    (window,) = asyncio.run(rates())
+    assert window == Window(SETTINGS.profiles_per_minute, round(HOUR / 60 * 1000) * 1000)
 
 
 def test_basic_queue_operations(running: Running) -> None:

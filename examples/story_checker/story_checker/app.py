@@ -8,7 +8,11 @@ from dataclasses import dataclass
 
 from pitboss import App, Fail, Lease, Retry, TimedOutWaiting, backoff, ctx
 from pitboss.client.batch_handle import BatchHandle
+from pitboss.client.client import Client
+from pitboss.engines.protocol import Queues
 from pitboss.model.duration import span
+from pitboss.model.limits import rate
+from pitboss.model.queue import QueueChange
 from pitboss.model.resource import Report, ResourceOutcome
 from story_checker.checker import (
     Banned,
@@ -23,7 +27,7 @@ from story_checker.checker import (
 from story_checker.database import Database, StoryResult
 from story_checker.settings import SystemSettings, database_path
 
-LANE = "stories"
+QUEUE = LANE = "stories"
 database = Database(database_path())
 settings = SystemSettings.load(database)
 app = App()
@@ -118,7 +122,7 @@ def judged(error: BaseException) -> Report | None:
 proxies.judge(judged)
 
 
-@app.task(queue="stories", max_attempts=settings.max_retries, backoff=backoff("100ms", cap="1s"), timeout="2m")
+@app.task(queue=QUEUE, max_attempts=settings.max_retries, backoff=backoff("100ms", cap="1s"), timeout="2m")
 async def check_story(profile: str, proxy: Lease = proxies.lease(), kit: Tools = tools()) -> Checked:
     """Ask the site whether a profile has a story. Up to three attempts, each through another proxy."""
     with telling(proxy, profile):
@@ -136,6 +140,18 @@ def batch_ended(batch: str, status: str) -> dict[str, object]:
     database.prune()
     found = database.results(batch)
     return {"batch": batch, "status": status, "checked": len(found), "stories": sum(one.has_story for one in found)}
+
+
+def apply_settings() -> None:
+    """Bring `profiles_per_minute` to the queue. It holds beside the limits of the proxies, for all workers together."""
+    system = SystemSettings.load(database)
+    windows = rate(f"{system.profiles_per_minute}/{round(1000 * system.minute)}ms")
+
+    async def limit(client: Client) -> None:
+        assert isinstance(client.store, Queues)
+        await client.store.change_queue(QUEUE, QueueChange(rate=windows))
+
+    app.ask(limit, limit=15, what="limiting the queue")
 
 
 def create_batch(niche: str, size: int | None = None) -> BatchHandle:
