@@ -59,8 +59,13 @@ class Process:
         self.held: list[Claim] = []
 
 
+Doing = Callable[[Process], Awaitable[None]]
+
+
 class Workload:
     """One run with one seed."""
+
+    handlers: tuple[str, ...] = ("job",)
 
     def __init__(
         self,
@@ -110,7 +115,14 @@ class Workload:
         await store.change_queue(RATED, QueueChange(rate=rate(RATE)))
 
     async def _step(self) -> None:
-        doings: list[tuple[int, Callable[[Process], Awaitable[None]]]] = [
+        doings = self._doings()
+        doing = self.random.choices([do for _, do in doings], [weight for weight, _ in doings])[0]
+        index = self.random.randrange(len(self._processes))
+        await self._do(index, doing)
+
+    def _doings(self) -> list[tuple[int, Doing]]:
+        """What is done, and how often."""
+        return [
             (16, self._puts),
             (3, self._puts_again),
             (5, self._puts_race),
@@ -134,11 +146,8 @@ class Workload:
             (14, self._time_passes),
             (2, self._time_flies),
         ]
-        doing = self.random.choices([do for _, do in doings], [weight for weight, _ in doings])[0]
-        index = self.random.randrange(len(self._processes))
-        await self._do(index, doing)
 
-    async def _do(self, index: int, doing: Callable[[Process], Awaitable[None]]) -> None:
+    async def _do(self, index: int, doing: Doing) -> None:
         process = self._processes[index]
         try:
             if process.session is None:
@@ -153,7 +162,7 @@ class Workload:
 
     async def _session(self, process: Process) -> Session:
         return await process.store.open_session(
-            SessionInfo(host=process.store.process, handlers=("job", "rare"), ttl=TTL)
+            SessionInfo(host=process.store.process, handlers=("rare", *self.handlers), ttl=TTL)
         )
 
     def _lost(self, process: Process) -> None:
@@ -237,7 +246,7 @@ class Workload:
 
     async def _claims(self, process: Process) -> None:
         assert process.session is not None
-        request = ClaimRequest(session=process.session.number, slots=self._slots(), handlers=frozenset({"job"}))
+        request = ClaimRequest(session=process.session.number, slots=self._slots(), handlers=frozenset(self.handlers))
         claimed = await process.store.claim(request)
         process.held += claimed.claims
         if not claimed.claims and claimed.next_due is not None and self.random.random() < 0.5:

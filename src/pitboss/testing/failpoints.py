@@ -7,13 +7,24 @@ Give it to an engine as `failpoint=`. A name is a verb and a place in it:
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from pitboss.model.errors import InvalidInput, StoreUnavailable
 
 Action = Literal["kill", "lost", "delay"]
 VERBS = ("put", "claim", "renew", "settle", "reclaim", "campaign")
+# The verbs of the protocols that not every engine has.
+SCARCE_VERBS = (
+    "declare_pool",
+    "add_resources",
+    "change_resources",
+    "acquire",
+    "release",
+    "use",
+    "create_batch",
+    "act_on_batch",
+)
 PLACES = ("before", "after")
 SQL_PLACES = ("before", "commit", "after")
 
@@ -25,9 +36,9 @@ class Killed(BaseException):
     """
 
 
-def names(*, sql: bool) -> list[str]:
-    """Every failpoint that an engine reaches."""
-    return [f"{verb}.{place}" for verb in VERBS for place in (SQL_PLACES if sql else PLACES)]
+def names(*, sql: bool, verbs: Iterable[str] = (*VERBS, *SCARCE_VERBS)) -> list[str]:
+    """Every failpoint that an engine reaches in these verbs."""
+    return [f"{verb}.{place}" for verb in verbs for place in (SQL_PLACES if sql else PLACES)]
 
 
 def _die() -> None:
@@ -77,4 +88,4 @@ class Failpoints:
             )
 
 
-__all__ = ["PLACES", "SQL_PLACES", "VERBS", "Action", "Failpoints", "Killed", "names"]
+__all__ = ["PLACES", "SCARCE_VERBS", "SQL_PLACES", "VERBS", "Action", "Failpoints", "Killed", "names"]

@@ -30,15 +30,18 @@ class Pools(Lives):
     """The protocols `Resources` and `Leases`."""
 
     async def declare_pool(self, name: str, rules: PoolRules) -> None:
+        self._reach("declare_pool.before")
         pool = self._founded(name)
         if pool.rules != rules:
             pool.set_rules(rules, self.clock.now())
         self.ring(self.book.queues_of(name))
+        self._reach("declare_pool.after")
 
     async def resource_pools(self) -> list[ResourcePool]:
         return [self.pool(name).view() for name in sorted(self.book.pools)]
 
     async def add_resources(self, pool: str, members: Sequence[NewResource]) -> list[bool]:
+        self._reach("add_resources.before")
         asked = [checked_resource(new) for new in members]
         known, now = self._founded(pool), self.clock.now()
         fresh = {new.name for new in asked if new.name not in known.all}
@@ -49,11 +52,13 @@ class Pools(Lives):
             else:
                 known.write(added_again(known.all[new.name], new, known.rules, known.nth(new.name), now))
         self.ring(self.book.queues_of(pool))
+        self._reach("add_resources.after")
         return [new.name in fresh for new in asked]
 
     async def change_resources(
         self, pool: str, names: Sequence[str] | None, change: ResourceChange | None
     ) -> list[str]:
+        self._reach("change_resources.before")
         found, now = self._named(pool, names), self.clock.now()
         for member in found:
             known = self.book.pools[pool]
@@ -62,32 +67,26 @@ class Pools(Lives):
             else:
                 known.write(changed(member, change, known.rules, known.nth(member.name), now))
         self.ring(self.book.queues_of(pool))
+        self._reach("change_resources.after")
         return [member.name for member in found]
 
     async def resources(self, pool: str, names: Sequence[str] | None = None) -> list[Resource]:
         return self._named(pool, names)
 
     async def acquire(self, pool: str, want: Want, hold: Span, *, lease: str) -> Leased | Shortage:
-        now = self.clock.now()
-        held = self.book.leases.get(lease)
-        if held is not None and _lasts(held, now):
-            return held
-        if held is not None:
-            self._end_lease(held, None, now)
-        members = self.pool(pool)
-        member = members.choose(want, (), now)
-        if member is None:
-            return members.shortage()
-        given = members.grant(member, want, now)
-        self.book.leases[lease] = leased(given, members.rules, now, lease=lease, expires_at=now + hold)
-        return self.book.leases[lease]
+        self._reach("acquire.before")
+        answer = self._acquire(pool, want, hold, lease, self.clock.now())
+        self._reach("acquire.after")
+        return answer
 
     async def release(self, lease: str, report: Report | None) -> bool:
+        self._reach("release.before")
         now = self.clock.now()
         held = self.book.leases.get(lease)
         if held is None or not _lasts(held, now):
             return False
         self._end_lease(held, report, now)
+        self._reach("release.after")
         return True
 
     async def extend(self, lease: str, hold: Span) -> Moment | None:
@@ -99,6 +98,7 @@ class Pools(Lives):
         return now + hold
 
     async def use(self, holder: Token | str, task: TaskId | None = None) -> Moment | Shortage:
+        self._reach("use.before")
         now = self.clock.now()
         member = self._held_by_lease(holder, now) if isinstance(holder, str) else self._held_by_claim(holder, task, now)
         if member is None:
@@ -106,6 +106,7 @@ class Pools(Lives):
         if member.available_at > now:
             return Shortage(pool=member.pool, why="all away", until=member.available_at)
         self.pool(member.pool).use(member, now)
+        self._reach("use.after")
         return now
 
     def pool(self, name: str) -> Members:
@@ -126,6 +127,20 @@ class Pools(Lives):
         for held in over:
             self._end_lease(held, None, now)
         return len(over)
+
+    def _acquire(self, pool: str, want: Want, hold: Span, lease: str, now: Moment) -> Leased | Shortage:
+        held = self.book.leases.get(lease)
+        if held is not None and _lasts(held, now):
+            return held
+        if held is not None:
+            self._end_lease(held, None, now)
+        members = self.pool(pool)
+        member = members.choose(want, (), now)
+        if member is None:
+            return members.shortage()
+        given = members.grant(member, want, now)
+        self.book.leases[lease] = leased(given, members.rules, now, lease=lease, expires_at=now + hold)
+        return self.book.leases[lease]
 
     def _end_lease(self, held: Leased, report: Report | None, now: Moment) -> None:
         del self.book.leases[held.lease or ""]
