@@ -100,13 +100,8 @@ def decide(claim: Claim, outcome: Outcome, policy: Policy, now: Moment, luck: fl
             return Transition(
                 state=State.COMPLETED, outcome="completed", result=result, charged=True, follow_ups=follow_ups
             )
-        case Failed(error, follow_ups):
-            return _failed(claim, error, "failed", policy, now, luck, follow_ups=follow_ups)
-        case TimedOut(error):
-            return _failed(claim, error, "timed_out", policy, now, luck)
-        case Retry(after, error):
-            error = error or TaskError(category="retry", message="the handler asked to be tried again")
-            return _failed(claim, error, "retried", policy, now, luck, after=after)
+        case Failed() | TimedOut() | Retry():
+            return _tried(claim, outcome, policy, now, luck)
         case Snooze(delay, reason):
             return _later("snoozed", delay, reason=reason or None)
         case Rotated(error):
@@ -122,6 +117,18 @@ def decide(claim: Claim, outcome: Outcome, policy: Policy, now: Moment, luck: fl
 def progressed(percent: int, note: str | None) -> Transition:
     """A fenced progress report: the task stays claimed."""
     return Transition(state=State.RUNNING, outcome="progress", progress=percent, note=note, recorded=False)
+
+
+def _tried(claim: Claim, outcome: Failed | TimedOut | Retry, policy: Policy, now: Moment, luck: float) -> Transition:
+    """An attempt is over and there may be another."""
+    match outcome:
+        case Failed(error, follow_ups):
+            return _failed(claim, error, "failed", policy, now, luck, follow_ups=follow_ups)
+        case TimedOut(error):
+            return _failed(claim, error, "timed_out", policy, now, luck)
+        case Retry(after, wish):
+            error = wish or TaskError(category="retry", message="the handler asked to be tried again")
+            return _failed(claim, error, "retried", policy, now, luck, after=after)
 
 
 def _failed(
