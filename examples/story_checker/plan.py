@@ -1,4 +1,4 @@
-"""How long will so many profiles take? Asked of Pitboss itself, in virtual time: `python -m examples.story_checker.plan`
+"""How long will so many profiles take? Asked of Pitboss, in virtual time: `python -m examples.story_checker.plan`
 
 The soonest that the proxies' limits allow is the bound; what the dispatcher makes of it stands beside it.
 """

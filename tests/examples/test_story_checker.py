@@ -53,7 +53,7 @@ def waited_for(pool: WorkerPool) -> Worker:
 def worker_of(pool: WorkerPool, stage: Stage, number: int) -> Worker:
     """The worker with this proxy; others that come first are given back. They count as used."""
     for _ in range(10):
-        worker = taken(pool)
+        worker = waited_for(pool)
         if worker.proxy == stage.proxy(number).url:
             return worker
         pool.release_worker(worker)
