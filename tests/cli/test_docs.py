@@ -36,7 +36,7 @@ def test_every_command_is_in_the_reference() -> None:
     text = (DOCS / "reference" / "cli.md").read_text()
     for name in ("up", "init", "status", "ps", "top", "stop", "drain", "doctor", "logs", "help"):
         assert f"$ pitboss {name}" in text
-    for noun in ("tasks", "queues", "pools", "dead", "db", "config"):
+    for noun in ("tasks", "batches", "queues", "resources", "pools", "dead", "db", "config"):
         for line in pitboss(noun, "--help").out.split("Commands:")[1].splitlines():
             if line.strip():
                 assert f"pitboss {noun} {line.split()[0]}" in text

@@ -43,7 +43,7 @@ def list_batches(
     as_json: JsonOption = False,
     watch: WatchOption = None,
 ) -> None:
-    """List batches: those that run, then the queued in their order, the paused, and the ended.
+    """List batches: what runs, what is queued, what is paused, what has ended.
 
     \b
     Examples:
@@ -69,7 +69,7 @@ def show_batch(
     as_json: JsonOption = False,
     watch: WatchOption = None,
 ) -> None:
-    """Show one batch: how far it is, when it may end, what it waits for, and its errors by cause.
+    """Show one batch: how far it is, what it waits for, its errors by cause.
 
     \b
     Examples:

@@ -61,14 +61,14 @@ def try_members(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Try members now, whatever their condition is: connect to each, and with --url fetch a page through it.
+    """Try members now: connect to each, or fetch a page through it.
 
     \b
     Examples:
       pitboss resources test proxies
       pitboss resources test proxies p1 --url https://api.ipify.org --timeout 5s
 
-    It is not counted as a use, and changes no member. The exit code is 1 if one of them failed.
+    Whatever their condition is. It is not counted as a use, and changes no member. The exit code is 1 if one failed.
     """
     screen = screen_of(context)
     limit = span(timeout, what="--timeout") / SECOND

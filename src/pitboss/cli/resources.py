@@ -79,7 +79,7 @@ def show_resources(
     as_json: JsonOption = False,
     watch: WatchOption = None,
 ) -> None:
-    """Show a pool with its rules and members, or everything about one member; secrets only by name.
+    """Show a pool, or one of its members; secrets only by name.
 
     \b
     Examples:
