@@ -42,7 +42,7 @@ class Members:
         # Key -> the member that it is bound to, and until when.
         self._bound: dict[str, tuple[str, Moment]] = {}
         # Destination -> the members that failed there, and when.
-        self._strikes: dict[str, dict[str, Moment]] = defaultdict(dict)
+        self._strikes: dict[str, dict[str, Moment]] = {}
         self._carrying: dict[tuple[str, ...], int] = {}
         self._looked_at: Moment = 0
 
@@ -127,15 +127,13 @@ class Members:
     def _judge(self, member: Resource, report: Report, tried: Sequence[str], now: Moment) -> Judgement:
         if report.destination is None:
             return judge(report, member.name, tried, ())
-        strikes = self._strikes[report.destination]
-        for name, at in list(strikes.items()):
-            if at <= now - STRIKES_KEPT:
-                del strikes[name]
+        earlier = self._strikes.pop(report.destination, {})
+        strikes = {name: at for name, at in earlier.items() if at > now - STRIKES_KEPT}
         judgement = judge(report, member.name, tried, tuple(strikes))
         if is_fault(report.outcome):
             strikes[member.name] = now
-        elif report.outcome is ResourceOutcome.OK:
-            strikes.clear()
+        if strikes and report.outcome is not ResourceOutcome.OK:
+            self._strikes[report.destination] = strikes
         return judgement
 
     def _room_on_blacklist(self, member: Resource, now: Moment) -> bool:
