@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pitboss.engines.protocol import Settlement
-from pitboss.model.batch import IN_SLOT, OVER, Batch, BatchStatus, Cancel, Move, NewBatch, Pause, Resume
+from pitboss.model.batch import IN_SLOT, OVER, Batch, BatchStatus, Cancel, Delete, Move, NewBatch, Pause, Resume
 from pitboss.model.duration import SECOND
 from pitboss.model.filter import EVERYTHING, by
 from pitboss.model.ids import make_id
@@ -147,11 +147,11 @@ def _of_batch(batch: Batch, tasks: Sequence[Task]) -> list[str]:
     failed = counted[State.FAILED] > 0
     if batch.status in OVER - {BatchStatus.CANCELLED} and failed != (batch.status is BatchStatus.DONE_WITH_ERRORS):
         found.append(f"{batch.name} is {batch.status} with {counted[State.FAILED]} failed items")
-    # Its id follows from the batch's, so there cannot be two; there must be none before the end.
-    wanted = batch.on_complete.id if batch.on_complete else None
-    closing = [task for task in tasks if task.id == wanted]
-    if len(closing) != (1 if over else 0):
-        found.append(f"{batch.name} is {batch.status} and has {len(closing)} tasks for its end")
+    if batch.on_complete is not None:
+        # Its id follows from the batch's, so there cannot be two; there must be none before the end.
+        closing = [task for task in tasks if task.id == batch.on_complete.id]
+        if len(closing) != (1 if over else 0):
+            found.append(f"{batch.name} is {batch.status} and has {len(closing)} tasks for its end")
     return found
 
 
@@ -208,4 +208,14 @@ async def go_on(store: Store, numbers: Sequence[int]) -> list[str]:
         await store.reclaim()
     await store.end_session(number)
     left = await store.count(by(state=["held", "pending", "scheduled", "running"]))
-    return [*found, *await complaints(store, idle=True), *([f"{left} tasks did not end"] if left else [])]
+    found += [*await complaints(store, idle=True), *([f"{left} tasks did not end"] if left else [])]
+    return [*found, *await _cleared(store, numbers)]
+
+
+async def _cleared(store: Store, numbers: Sequence[int]) -> list[str]:
+    """Nothing is left of them when they are deleted."""
+    for batch in ids(numbers):
+        await store.act_on_batch(batch, Delete())
+    await store.prune(by(task=CLOSED))
+    left = await store.count(EVERYTHING)
+    return [*await complaints(store, idle=True), *([f"{left} tasks are left of deleted batches"] if left else [])]

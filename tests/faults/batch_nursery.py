@@ -54,10 +54,15 @@ def forked(url: str, step: int, number: int) -> str:
 
 
 def main(url: str) -> None:
-    print("ready", flush=True)
+    say("ready")
     for line in sys.stdin:
         step, number = line.split()
-        print(forked(url, int(step), int(number)), flush=True)
+        say(forked(url, int(step), int(number)))
+
+
+def say(word: str) -> None:
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

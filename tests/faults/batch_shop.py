@@ -1,4 +1,4 @@
-"""An app whose only handler holds a proxy for a moment."""
+"""An app with a handler that holds a proxy for a moment, and one for the end of a batch."""
 
 import asyncio
 
@@ -12,3 +12,8 @@ proxies = app.resources("proxies", min_delay="20ms", concurrency=1)
 async def check(number: int, proxy: Lease = proxies.lease()) -> str:
     await asyncio.sleep(0.01 * (number % 4))
     return proxy.name
+
+
+@app.task
+async def closed(batch: str, status: str) -> str:
+    return f"{batch} {status}"

@@ -26,7 +26,7 @@ from tests.manager.house import House
 
 ENGINES = ("sqlite", "postgres")
 # Every step is tried; several tests share them, so that they can run side by side.
-PARTS = 3
+PARTS = 4
 # The work takes more steps than this, or it did not do what it should.
 FEWEST = 60
 SHOP = str(Path(__file__).with_name("batch_shop.py"))
@@ -106,9 +106,13 @@ def test_managers_and_workers_killed_in_the_middle_of_three_batches(house: House
     first.process.wait()
     third = house.manager(workers=2, concurrency=4, ttl="2s", elsewhere="host-3")
     house.until(lambda: all_over(house, batches), within=90, what="all three batches are over")
-    items = [task for task in house.tasks() if task.batch is not None]
-    assert len(items) == 3 * EACH
-    assert {(task.state, task.attempts) for task in items} == {(State.COMPLETED, 1)}
+    house.until(lambda: house.finished() == 3 * EACH + 3, what="their last tasks have run")
+    tasks = house.tasks()
+    assert sum(task.batch is not None for task in tasks) == 3 * EACH
+    assert sorted(task.value() for task in tasks if task.batch is None) == [
+        f"{batch} done" for batch in sorted(batches)
+    ]
+    assert {(task.state, task.attempts) for task in tasks} == {(State.COMPLETED, 1)}
     assert house.do(batch_load.complaints(store_of(house), idle=True)) == []
     ends = [batch.finished_at for batch in house.do(store_of(house).batches(batches))]
     assert len(ends) == len(set(ends)) == 3
@@ -127,7 +131,8 @@ def three_batches(house: House) -> list[str]:
             NewTask(id=new_id(), handler=batch_load.ITEM, queue=batch_load.POOL, params=f'{{"number":{place}}}')
             for place in range(EACH)
         ]
-        batch = NewBatch(id=new_id(), name=f"batch {number}", lane=batch_load.LANE)
+        end = NewTask(id=new_id(), handler=batch_load.CLOSED)
+        batch = NewBatch(id=new_id(), name=f"batch {number}", lane=batch_load.LANE, on_complete=end)
         found.append(house.do(store_of(house).create_batch(batch, items)).id)
     return found
 
