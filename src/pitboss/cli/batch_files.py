@@ -1,7 +1,5 @@
 """Files with the items of a batch: JSON Lines, or CSV whose header names the parameters."""
 
-import csv
-import io
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -80,6 +78,9 @@ def _json_lines(text: str, path: str) -> Iterator[Row]:
 
 
 def _csv(text: str, handler: HandlerInfo) -> Iterator[Row]:
+    import csv
+    import io
+
     reader = csv.reader(io.StringIO(text, newline=""))
     header = [column.strip() for column in next(reader, [])]
     known = from_json(handler.schema).get("properties", {})

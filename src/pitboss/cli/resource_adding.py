@@ -13,10 +13,10 @@ from pitboss.cli.words import counted
 from pitboss.model.errors import InvalidInput
 from pitboss.model.queue import checked_name
 from pitboss.model.resource import checked_labels
-from pitboss.model.resource_files import Row, read_rows
 
 if TYPE_CHECKING:
     from pitboss.client.resources import Resources
+    from pitboss.model.resource_files import Row
 
 PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="The resource pool; it comes into being if need be.")]
 LabelsOption = Annotated[list[str] | None, typer.Option("--label", help="May be repeated.")]
@@ -101,8 +101,10 @@ def import_file(
     screen.note(f"{counted(new, 'member')} added to {pool}, {len(rows) - new:,} changed")
 
 
-def _read(file: str, form: str) -> list[Row]:
+def _read(file: str, form: str) -> list["Row"]:
     from pathlib import Path
+
+    from pitboss.model.resource_files import read_rows
 
     if form not in _FORMATS:
         raise InvalidInput(
@@ -143,7 +145,7 @@ def _check_format(text: str, form: str, where: str) -> None:
         )
 
 
-def _add_all(screen: Screen, pool: "Resources", rows: list[Row], labels: Sequence[str]) -> int:
+def _add_all(screen: Screen, pool: "Resources", rows: list["Row"], labels: Sequence[str]) -> int:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
@@ -158,7 +160,7 @@ def _add_all(screen: Screen, pool: "Resources", rows: list[Row], labels: Sequenc
     return new
 
 
-def _member(row: Row, labels: Sequence[str]) -> dict[str, Any]:
+def _member(row: "Row", labels: Sequence[str]) -> dict[str, Any]:
     return {
         "name": row.name,
         "fields": row.fields,
@@ -168,7 +170,7 @@ def _member(row: Row, labels: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _tell_dry(screen: Screen, pool: str, rows: list[Row]) -> None:
+def _tell_dry(screen: Screen, pool: str, rows: list["Row"]) -> None:
     for row in rows[:_SAMPLE]:
         closed = f"  ({', '.join(f'{key} ***' for key in sorted(row.secrets))})" if row.secrets else ""
         screen.note(f"  {pool}/{row.name}{closed}")
@@ -181,6 +183,8 @@ def _address(screen: Screen, url: str | None) -> tuple[dict[str, Any], dict[str,
     """A URL taken apart, so that its password is sealed and not a field."""
     if url is None:
         return {}, {}
+    from pitboss.model.resource_files import read_rows
+
     (row,) = read_rows(url if "://" in url else f"http://{url}", "--url")
     if row.secrets:
         screen.note(_SEEN)

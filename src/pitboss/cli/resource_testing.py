@@ -1,9 +1,7 @@
 """`pitboss resources test`: whether members can be reached, how fast, and from which address the far side sees them."""
 
-import asyncio
-import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,14 +11,11 @@ from pitboss.cli.resource_keeping import keeper
 from pitboss.cli.resource_reading import members_of, view_of
 from pitboss.cli.screen import Column, Screen
 from pitboss.cli.store import ask
-from pitboss.cli.words import one_line
 from pitboss.model.duration import SECOND, span
-from pitboss.model.errors import InvalidInput, PitbossError
-from pitboss.model.resource import Leased, Resource
+from pitboss.model.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pitboss.app import App
-    from pitboss.client.lease import Lease
+    from pitboss.cli.resource_trial import Tried
 
 _COLUMNS = (
     Column("Name", fills=True),
@@ -30,20 +25,7 @@ _COLUMNS = (
     Column("Address"),
     Column("Error"),
 )
-_LOOKED_AT = 2048
 _MOST_AT_ONCE = 200
-_WELL = 400
-
-
-class Tried(NamedTuple):
-    """What a test of one member came to. `address` is what the far side says it was asked from."""
-
-    name: str
-    ok: bool
-    seconds: float | None = None
-    status: int | None = None
-    address: str | None = None
-    error: str | None = None
 
 
 def try_members(
@@ -70,15 +52,19 @@ def try_members(
 
     Whatever their condition is. It is not counted as a use, and changes no member. The exit code is 1 if one failed.
     """
+    import asyncio
+
+    from pitboss.cli.resource_trial import all_tried, page_of
+
     screen = screen_of(context)
     limit = span(timeout, what="--timeout") / SECOND
     if limit <= 0:
         raise InvalidInput("--timeout needs some time", why="it was 0", fix="say --timeout 10s")
-    page = None if url is None else _page(url)
+    page = None if url is None else page_of(url)
     view = ask(screen, store, lambda opened: view_of(opened, pool))
     members = members_of(view, names or None)
     with keeper(screen, store) as app:
-        tried = asyncio.run(_all_tried(screen, app, members, page, limit, at_once))
+        tried = asyncio.run(all_tried(screen, app, members, page, limit, at_once))
     if as_json:
         screen.document({"pool": pool, "url": url, "members": [one._asdict() for one in tried]})
     else:
@@ -87,105 +73,7 @@ def try_members(
         raise typer.Exit(Exit.FAILED)
 
 
-def _page(url: str) -> "Page":
-    if not url.startswith(("http://", "https://")):
-        raise InvalidInput(
-            f"{url!r:.60} cannot be fetched", why="--url begins with http:// or https://", fix="write the whole URL"
-        )
-    return Page(url)
-
-
-async def _all_tried(
-    screen: Screen, app: "App", members: Sequence[Resource], page: "Page | None", limit: float, at_once: int
-) -> list[Tried]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    room = asyncio.Semaphore(at_once)
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
-    with Progress(*columns, console=screen.err, transient=True, disable=not screen.err.is_terminal) as bar:
-        shown = bar.add_task("Test", total=len(members))
-
-        async def one(member: Resource) -> Tried:
-            async with room:
-                found = await _tried(app, member, page, limit)
-            bar.update(shown, advance=1)
-            return found
-
-        return list(await asyncio.gather(*(one(member) for member in members)))
-
-
-async def _tried(app: "App", member: Resource, page: "Page | None", limit: float) -> Tried:
-    """Whatever goes wrong is the member's result, and says nothing of its secrets."""
-    try:
-        lease = _lease(app, member)
-        async with asyncio.timeout(limit):
-            return await (_connected(lease) if page is None else page.fetched(lease, limit))
-    except TimeoutError:
-        return Tried(member.name, ok=False, error=f"no answer within {limit:g} s")
-    except PitbossError as error:
-        return Tried(member.name, ok=False, error=app.redactor.hidden(error.what))
-    except Exception as error:
-        told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return Tried(member.name, ok=False, error=one_line(app.redactor.hidden(told)))
-
-
-def _lease(app: "App", member: Resource) -> "Lease":
-    """The member as a handler has it, but held by nobody."""
-    known = app.resource_pools.get(member.pool) or app.resources(member.pool)
-    leased = Leased(pool=member.pool, name=member.name, fields=member.fields, secrets=member.secrets)
-    return known.lent(leased, "", None)
-
-
-async def _connected(lease: "Lease") -> Tried:
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(lease.url)
-    began = time.monotonic()
-    _, writer = await asyncio.open_connection(parts.hostname, parts.port or (443 if parts.scheme == "https" else 80))
-    took = time.monotonic() - began
-    writer.close()
-    return Tried(lease.name, ok=True, seconds=took)
-
-
-class Page:
-    """A page that is fetched through members. What all requests share is made once, and not measured."""
-
-    def __init__(self, url: str) -> None:
-        import httpx
-
-        self._url, self._client, self._tls = url, httpx.AsyncClient, httpx.create_ssl_context()
-
-    async def fetched(self, lease: "Lease", limit: float) -> Tried:
-        options: dict[str, Any] = {"timeout": limit, "trust_env": False, "verify": self._tls}
-        async with self._client(proxy=lease.url, **options) as client:
-            began = time.monotonic()
-            async with client.stream("GET", self._url) as got:
-                body = b""
-                async for part in got.aiter_bytes():
-                    body += part
-                    if len(body) >= _LOOKED_AT:
-                        break
-            took, status = time.monotonic() - began, got.status_code
-        ok = status < _WELL
-        error = None if ok else f"{status} {got.reason_phrase}".strip()
-        address = _address(body[:_LOOKED_AT].decode("utf-8", "replace"))
-        return Tried(lease.name, ok=ok, seconds=took, status=status, address=address, error=error)
-
-
-def _address(body: str) -> str | None:
-    """The first thing in the answer that is an address."""
-    import ipaddress
-    import re
-
-    for word in re.findall(r"[0-9A-Fa-f:.]{3,45}", body):
-        try:
-            return str(ipaddress.ip_address(word.strip(".")))
-        except ValueError:
-            continue
-    return None
-
-
-def _draw(screen: Screen, tried: Sequence[Tried]) -> None:
+def _draw(screen: Screen, tried: Sequence["Tried"]) -> None:
     if not tried:
         screen.note("there are no members to test")
         return
@@ -194,7 +82,6 @@ def _draw(screen: Screen, tried: Sequence[Tried]) -> None:
     screen.note(f"{good} of {len(tried)} can be used")
 
 
-def _row(one: Tried) -> list[str]:
+def _row(one: "Tried") -> list[str]:
     latency = "" if one.seconds is None else f"{one.seconds * 1000:.0f}ms"
-    status: Any = one.status or ""
-    return [one.name, "ok" if one.ok else "failed", latency, str(status), one.address or "", one.error or ""]
+    return [one.name, "ok" if one.ok else "failed", latency, str(one.status or ""), one.address or "", one.error or ""]

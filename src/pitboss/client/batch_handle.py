@@ -1,12 +1,14 @@
 """What making a batch returns: the way to its end, to its items, and to what operators may do to it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
-from pitboss.client.batch_store import acted, batches_of, ended, looked_up
+from pitboss.client.batch_store import acted, batches_of
 from pitboss.client.client import Client
 from pitboss.engines.protocol import Page
 from pitboss.model.batch import (
+    OVER,
     Batch,
     BatchAct,
     BatchChanged,
@@ -21,8 +23,8 @@ from pitboss.model.batch import (
     Start,
 )
 from pitboss.model.canonical import from_json
-from pitboss.model.duration import SECOND, Time, span
-from pitboss.model.errors import InvalidInput
+from pitboss.model.duration import SECOND, Span, Time, span, spoken
+from pitboss.model.errors import InvalidInput, NotFound, TimedOutWaiting
 from pitboss.model.filter import Filter, parsed
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import HandlerInfo
@@ -32,6 +34,7 @@ from pitboss.model.task import Task
 T = TypeVar("T")
 _PAGE = 500
 _LIMIT = 15.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 1.0
 Place = Literal["top", "up", "down", "bottom", "before"]
 At = Literal["place", "top", "bottom"]
 
@@ -196,6 +199,33 @@ class BatchHandle:
         return await self._home.aask(_acting(self.id, act))
 
 
+async def looked_up(client: Client, batch: BatchId) -> Batch:
+    """The batch, or `NotFound`."""
+    found = await batches_of(client.store).batches([batch])
+    if not found:
+        raise _missing(batch)
+    return found[0]
+
+
+async def ended(client: Client, batch: BatchId, timeout: Span | None) -> Batch:
+    """The batch once it has ended, waited for by looking ever less often."""
+    started = client.clock.now()
+    pause = _FIRST_PAUSE
+    while True:
+        found = await looked_up(client, batch)
+        if found.status in OVER:
+            return found
+        left = None if timeout is None else started + timeout - client.clock.now()
+        if left is not None and left <= 0:
+            raise TimedOutWaiting(
+                f"batch {batch} did not end within {spoken(timeout or 0)}",
+                why=f"it is {found.status}: {found.finished:,} of {found.total:,} items have ended",
+                fix=f"wait longer; pitboss batches show {batch} says what it waits for",
+            )
+        await asyncio.sleep(pause if left is None else min(pause, left / SECOND))
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+
 def _acting(batch: BatchId, act: BatchAct) -> Callable[[Client], Coroutine[Any, Any, BatchChanged]]:
     return lambda client: acted(batches_of(client.store), batch, act)
 
@@ -220,3 +250,11 @@ def _move(to: Place, before: BatchHandle | BatchId | None) -> Move:
 def _there(changed: BatchChanged) -> Batch:
     assert changed.batch is not None
     return changed.batch
+
+
+def _missing(batch: BatchId) -> NotFound:
+    return NotFound(
+        f"batch {batch} is not in the store",
+        why="it was never put there, or it was deleted, or it ended long ago and was pruned",
+        fix="check the id and the store's URL; pitboss batches list shows what there is",
+    )

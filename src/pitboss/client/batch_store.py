@@ -1,18 +1,14 @@
-"""Batches as a store has them: look one up, wait for its end, and do to it what must be done in portions."""
+"""Batches as a store has them, and doing to them what is done in portions. Loads little: every command needs it."""
 
-import asyncio
 from collections.abc import Callable
 
-from pitboss.client.client import Client
 from pitboss.engines.protocol import Batches
-from pitboss.model.batch import OVER, Batch, BatchAct, BatchChanged, BatchId, BatchStatus
-from pitboss.model.duration import SECOND, Span, spoken
-from pitboss.model.errors import InvalidInput, NotFound, TimedOutWaiting, Unsupported
+from pitboss.model.batch import BatchAct, BatchChanged, BatchId, BatchStatus
+from pitboss.model.errors import InvalidInput, Unsupported
 from pitboss.model.ids import TaskId
 
 PORTION = 1000
 _IDLE = 2
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 1.0
 
 
 def batches_of(store: object) -> Batches:
@@ -24,33 +20,6 @@ def batches_of(store: object) -> Batches:
         why="a batch and its items must change in one act, which that store cannot do",
         fix="use SQLite or PostgreSQL",
     )
-
-
-async def looked_up(client: Client, batch: BatchId) -> Batch:
-    """The batch, or `NotFound`."""
-    found = await batches_of(client.store).batches([batch])
-    if not found:
-        raise _missing(batch)
-    return found[0]
-
-
-async def ended(client: Client, batch: BatchId, timeout: Span | None) -> Batch:
-    """The batch once it has ended, waited for by looking ever less often."""
-    started = client.clock.now()
-    pause = _FIRST_PAUSE
-    while True:
-        found = await looked_up(client, batch)
-        if found.status in OVER:
-            return found
-        left = None if timeout is None else started + timeout - client.clock.now()
-        if left is not None and left <= 0:
-            raise TimedOutWaiting(
-                f"batch {batch} did not end within {spoken(timeout or 0)}",
-                why=f"it is {found.status}: {found.finished:,} of {found.total:,} items have ended",
-                fix=f"wait longer; pitboss batches show {batch} says what it waits for",
-            )
-        await asyncio.sleep(pause if left is None else min(pause, left / SECOND))
-        pause = min(pause * 1.5, _LONGEST_PAUSE)
 
 
 async def acted(
@@ -91,11 +60,3 @@ def checked_room(max_running: int) -> int:
             fix="say 1 or more; to stop a batch, pause it",
         )
     return max_running
-
-
-def _missing(batch: BatchId) -> NotFound:
-    return NotFound(
-        f"batch {batch} is not in the store",
-        why="it was never put there, or it was deleted, or it ended long ago and was pruned",
-        fix="check the id and the store's URL; pitboss batches list shows what there is",
-    )
