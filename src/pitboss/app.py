@@ -175,7 +175,7 @@ class App(Listening, Batching):
         self.close()
         if store is None or isinstance(store, str):
             store = wiring.make_engine(store or config.load(store=self.store_url).store, clock=clock)
-        self._link = _Link(store)
+        self._link = _Link(store, lambda name: self.rules_of(self.resource_pools[name].declared))
         return store
 
     def close(self) -> None:
@@ -334,7 +334,7 @@ class App(Listening, Batching):
     async def _introduce(self, tasks: list[NewTask]) -> Client:
         client = await self._linked().client()
         if any(client.unmet(task.handler) for task in tasks):
-            await client.introduce(self.describe(), lambda name: self.rules_of(self.resource_pools[name].declared))
+            await client.introduce(self.describe())
         return client
 
     def _place_within(self, tasks: list[NewTask], options: Options) -> Any:
@@ -372,13 +372,13 @@ class App(Listening, Batching):
 class _Link:
     """An app's way to its store: a private loop, and in it the engine, opened at the first question."""
 
-    def __init__(self, engine: "Store") -> None:
+    def __init__(self, engine: "Store", rules: Callable[[str], "PoolRules"]) -> None:
         from pitboss import wiring
         from pitboss.engines.protocol import Direct
 
         self.engine, self.bridge, self.pid = engine, Bridge(), os.getpid()
         self.direct = engine if isinstance(engine, Direct) else None
-        self._client = Client(engine, wiring.SystemClock())
+        self._client = Client(engine, wiring.SystemClock(), rules)
         self._opening: asyncio.Future[None] | None = None
 
     def knows(self, handler: str) -> bool:

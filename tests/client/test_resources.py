@@ -278,6 +278,22 @@ def test_a_session_is_made_once_and_kept(app: App) -> None:
     assert member.valid_until is not None
 
 
+def test_a_member_that_is_added_anew_logs_in_anew(app: App) -> None:
+    proxies = app.resources("proxies")
+    made: list[str] = []
+
+    @proxies.session("cookie")
+    async def log_in(lease: Lease) -> str:
+        made.append(lease.secret("password"))
+        return f"cookie-{len(made)}"
+
+    for password in ("hunter22", "hunter33"):
+        proxies.add("p1", secrets={"password": password})
+        with proxies.lease():
+            assert made[-1] == password
+    assert made == ["hunter22", "hunter33"]
+
+
 def test_a_session_that_cannot_be_made_blames_the_member(app: App) -> None:
     proxies = app.resources("proxies", max_failures=9)
     proxies.add("p1")

@@ -2,6 +2,7 @@
 
 import json
 from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
 import pytest
@@ -50,3 +51,15 @@ def test_the_newest_are_kept() -> None:
         redactor.add(f"secret-{number:05}")
     assert redactor.hidden("secret-02099") == "***"
     assert "secret" not in repr(redactor)
+
+
+def test_threads_that_add_at_once_lose_nothing() -> None:
+    redactor = Redactor()
+
+    def add(number: int) -> str:
+        redactor.add(f"secret-{number:05}")
+        return redactor.hidden(f"secret-{number:05}")
+
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(add, range(1500))) == {"***"}
+    assert all(redactor.hidden(f"secret-{number:05}") == "***" for number in range(1500))

@@ -23,10 +23,13 @@ _LONGEST_PAUSE = 0.25
 
 
 class Client:
-    """The async core. One per event loop; `clock` only measures waiting, the store's own clock decides the rest."""
+    """The async core. One per event loop; `clock` only measures waiting, the store's own clock decides the rest.
 
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self.store, self.clock = store, clock
+    `rules` says what holds for a resource pool of the app.
+    """
+
+    def __init__(self, store: Store, clock: Clock, rules: Callable[[str], PoolRules] | None = None) -> None:
+        self.store, self.clock, self._rules = store, clock, rules
         self._known: set[str] = set()
 
     def unmet(self, handler: str) -> bool:
@@ -37,20 +40,19 @@ class Client:
         """A handler as the store's registry has it."""
         return next((handler for handler in await self.store.handlers() if handler.name == name), None)
 
-    async def introduce(
-        self, handlers: Iterable[HandlerInfo], rules: Callable[[str], PoolRules] = lambda _: PoolRules()
-    ) -> None:
+    async def introduce(self, handlers: Iterable[HandlerInfo]) -> None:
         """Make handlers known to the store, so that their tasks are not held, with the pools that they ask.
 
-        Never replaces what a manager wrote. `rules` says what holds for a pool.
+        Never replaces what a manager wrote.
         """
         wanted = {handler.name: handler for handler in handlers if handler.name not in self._known}
         if not wanted:
             return
         there = {handler.name for handler in await self.store.handlers()}
         missing = [handler for name, handler in wanted.items() if name not in there]
-        for pool in sorted({handler.resources for handler in missing if handler.resources}):
-            await ResourceDesk(self.store, self.clock).introduce(pool, rules(pool))
+        if self._rules is not None:
+            for pool in sorted({handler.resources for handler in missing if handler.resources}):
+                await ResourceDesk(self.store, self.clock).introduce(pool, self._rules(pool))
         if missing:
             await self.store.register(missing)
         self._known.update(wanted)

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -44,6 +44,14 @@ class NotPrepared(Exception):
     """A member could not be made ready. The cause is what its hook raised."""
 
 
+class _Made(NamedTuple):
+    """The sealed secrets of a member before and after some were made, and how long they last."""
+
+    before: dict[str, str]
+    after: dict[str, str]
+    until: Moment | None
+
+
 class MemberSessions:
     """The recipes of one pool. One member is prepared once at a time in a process, whoever waits for it."""
 
@@ -53,7 +61,7 @@ class MemberSessions:
         self._check: Callable[[Lease], Any] | None = None
         self._locks: dict[tuple[int, str], asyncio.Lock] = {}
         # What this process has made, so that a lease from before need not make it again.
-        self._made: dict[str, tuple[dict[str, str], Moment | None]] = {}
+        self._made: dict[str, _Made] = {}
 
     @property
     def seconds(self) -> float:
@@ -117,12 +125,11 @@ class MemberSessions:
 
     def _adopt(self, lease: Lease) -> None:
         """Another task of this process may have made it while this one waited."""
-        made = self._made.get(lease.name)
-        if made is not None and self._missing(lease):
-            secrets, until = made
-            if until is None or until > lease.leased.leased_at:
-                fresh = {**lease.leased.secrets, **secrets}
-                lease.renewed(msgspec.structs.replace(lease.leased, secrets=fresh, valid_until=until))
+        made, leased = self._made.get(lease.name), lease.leased
+        if made is None or not self._missing(lease) or made.before != leased.secrets:
+            return
+        if made.until is None or made.until > leased.leased_at:
+            lease.renewed(msgspec.structs.replace(leased, secrets=made.after, valid_until=made.until))
 
     async def _is_valid(self, lease: Lease) -> bool:
         if self._check is None:
@@ -139,7 +146,7 @@ class MemberSessions:
         ends = [leased.leased_at + recipe.valid_for for recipe in recipes if recipe.valid_for is not None]
         until = min(ends) if ends else None
         fresh = {**leased.secrets, **sealed}
-        self._made[lease.name] = sealed, until
+        self._made[lease.name] = _Made(leased.secrets, fresh, until)
         lease.renewed(msgspec.structs.replace(leased, secrets=fresh, valid_until=until))
         await self._keeper.store_secrets(lease.name, ResourceChange(secrets=fresh, valid_until=until))
 

@@ -115,7 +115,8 @@ def main() -> None:
     die_with_parent(spec.manager, end)
     app = _loaded(spec.target, end)
     if spec.logs is not None:
-        set_up_worker(spec.logs, pool="hooks", worker="hooks", current=lambda: None)
+        hidden = app.redactor.hidden_bytes
+        set_up_worker(spec.logs, pool="hooks", worker="hooks", current=lambda: None, hidden=hidden)
     # Every hook passes the interpreter from one thread to another and back; short turns make that a quarter faster.
     sys.setswitchinterval(0.0005)
     uvloop.run(_serve(spec, app, end))
