@@ -264,8 +264,8 @@ def told(loads: tuple[Load, ...], rows: list[list[str]]) -> str:
     )
     return f"""\
 Two `pitboss up` managers on one store work off a backlog of HTTP requests to a server on loopback, each on behalf of a
-member of a pool; server, managers, workers and store share the cores. The guard is {GUARD}. *Bound* is the moment of the
-last of these uses by a schedule that uses every member as soon as its limits allow, without the guard and without any
+member of a pool; server, managers, workers and store share the cores. The guard is {GUARD}. *Bound* is the moment of
+the last of these uses by a schedule that uses every member as soon as its limits allow, without guard and without any
 cost; *took* is when it arrived. Both count from the moment when the queue was opened. Violations are counted in the
 server's own log of arrivals; *late* is how much later a use arrived than windows and gap allowed.
 

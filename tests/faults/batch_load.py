@@ -64,7 +64,8 @@ async def work(store: Store, numbers: Sequence[int]) -> None:
     await store.act_on_batch(second.batch.id, Pause())
     for turn in range(_ROUNDS):
         session = sessions[turn % 2]
-        await store.renew(session)
+        if turn % 4 == 0:
+            await store.renew(session)
         claimed = await store.claim(request(session))
         if claimed.claims:
             await store.settle([settled(claim, fate(claim)) for claim in claimed.claims])
@@ -72,7 +73,8 @@ async def work(store: Store, numbers: Sequence[int]) -> None:
             await store.act_on_batch(second.batch.id, Resume())
         if turn == 7:
             await cancel_if_open(store, second.batch.id)
-        await store.reclaim()
+        if turn % 2:
+            await store.reclaim()
         if not claimed.claims and all(batch.status in OVER for batch in await store.batches(ids(numbers))):
             return
 

@@ -8,16 +8,21 @@ from pitboss.engines.postgres import PostgresEngine
 from pitboss.engines.protocol import Failpoint
 from pitboss.engines.sqlite import SqliteEngine
 from pitboss.testing.clock import FakeClock
-from pitboss.testing.failpoints import names
+from pitboss.testing.failpoints import SCARCE_VERBS, VERBS, names
 from pitboss.testing.store import Store
 
 OpenWithFaults = Callable[[FakeClock, Failpoint], Awaitable[Store]]
 
 # PostgreSQL renews by one statement that commits itself: there is no place between writing and committing.
 POINTS: dict[str, list[str]] = {
-    "memory": names(sql=False),
-    "sqlite": names(sql=True),
-    "postgres": [name for name in names(sql=True) if name != "renew.commit"],
+    "memory": names(sql=False, verbs=VERBS),
+    "sqlite": names(sql=True, verbs=VERBS),
+    "postgres": [name for name in names(sql=True, verbs=VERBS) if name != "renew.commit"],
+}
+SCARCE_POINTS: dict[str, list[str]] = {
+    "memory": names(sql=False, verbs=SCARCE_VERBS),
+    "sqlite": names(sql=True, verbs=SCARCE_VERBS),
+    "postgres": names(sql=True, verbs=SCARCE_VERBS),
 }
 
 

@@ -1,7 +1,7 @@
 """kill -9 of managers and workers in the middle of batches, at every step that an engine names.
 
-Whenever it happens: a batch counts what its items are, a lane neither stalls nor runs two, and a member is in use exactly
-as often as a live claim holds it.
+Whenever it happens: a batch counts what its items are, a lane neither stalls nor runs two, and a member is in use
+exactly as often as a live claim holds it.
 """
 
 import asyncio
@@ -11,14 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import pytest
 
 from pitboss import wiring
-from pitboss.model.batch import OVER, NewBatch
+from pitboss.engines.memory import MemoryEngine
+from pitboss.model.batch import OVER, BatchStatus, NewBatch
 from pitboss.model.ids import IdMaker
 from pitboss.model.resource import Limits, NewResource, PoolRules
 from pitboss.model.states import State
 from pitboss.model.task import NewTask
+from pitboss.testing.clock import FakeClock
 from pitboss.testing.store import Store
 from tests.faults import batch_load
 from tests.faults.children import Child
@@ -56,7 +59,8 @@ def house(request: pytest.FixtureRequest, make_url: MakeUrl, tmp_path: Path) -> 
         house.close()
 
 
-@pytest.mark.fresh_loop(limit=110)
+@pytest.mark.timeout(300)
+@pytest.mark.fresh_loop(limit=280)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_a_kill_at_any_step_of_batches_leaves_them_sound(engine: str, part: int, make_url: MakeUrl) -> None:
@@ -91,6 +95,25 @@ async def killed_at_every_step(store: Store, nursery: Child, part: int) -> list[
             break
         places.append(place)
     return places
+
+
+@pytest.mark.parametrize("wrong", ["in_use", "status", "count"])
+async def test_what_is_wrong_with_a_batch_is_seen(wrong: str) -> None:
+    store = MemoryEngine(clock=FakeClock())
+    await batch_load.prepare(store)
+    for number in (1, 2):
+        await store.create_batch(*batch_load.made(number))
+    await store.claim(batch_load.request(await batch_load.open_session(store, "one")))
+    assert await batch_load.complaints(store) == []
+    second = store.book.batches[batch_load.ids([2])[0]]
+    if wrong == "in_use":
+        members = store.book.pools[batch_load.POOL]
+        members.write(msgspec.structs.replace(members.all["m2"], in_use=1))
+    elif wrong == "status":
+        store.book.write_batch(msgspec.structs.replace(second, status=BatchStatus.RUNNING))
+    else:
+        store.book.items[second.id][batch_load.POOL][State.HELD] -= 1
+    assert await batch_load.complaints(store)
 
 
 @pytest.mark.parametrize("house", ENGINES, indirect=True)

@@ -10,12 +10,18 @@ from pitboss.testing.clock import FakeClock
 from pitboss.testing.failpoints import Action, Failpoints
 from pitboss.testing.store import Store
 from tests.faults import stores
-from tests.faults.stores import POINTS, OpenWithFaults
+from tests.faults.stores import POINTS, SCARCE_POINTS, OpenWithFaults
+from tests.races.scarce_workload import ScarceWorkload
 from tests.races.workload import Workload, told
 from tests.servers.postgres import PostgresServer
 
 ACTIONS: tuple[Action, ...] = ("kill", "lost", "delay")
-CASES = [(engine, name, action) for engine, names in POINTS.items() for name, action in product(names, ACTIONS)]
+CASES = [
+    (engine, name, action)
+    for points in (POINTS, SCARCE_POINTS)
+    for engine, names in points.items()
+    for name, action in product(names, ACTIONS)
+]
 STEPS = 45
 TRIES = 8
 # Longer than a session of the workload lives.
@@ -54,8 +60,8 @@ async def run_with_fault(open_with: OpenWithFaults, name: str, action: Action, s
     async def open_store(_: FakeClock) -> Store:
         return await open_with(clock, points)
 
-    workload = Workload(open_store, seed, clock=clock, heal=points.heal)
-    found = await workload.run(STEPS)
+    kind = ScarceWorkload if name in SCARCE_POINTS["sqlite"] else Workload
+    found = await kind(open_store, seed, clock=clock, heal=points.heal).run(STEPS)
     assert not found, f"{action} at {name}, {told(found, seed)}"
     return points
 
