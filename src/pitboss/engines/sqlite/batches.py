@@ -94,9 +94,8 @@ def _do(act: Act, batch: Batch, wanted: BatchAct, limit: int) -> _Done:
         case Move():
             _move(act, batch, wanted)
         case Cancel():
-            reason = batch.reason or wanted.reason or None
-            _stop(act, batch, wanted, reason)
-            return _Done(*cancel_items(act, msgspec.structs.replace(batch, reason=reason), limit))
+            _stop(act, batch, wanted, batch.reason or wanted.reason or None)
+            return _Done(*cancel_items(act, stored(act, batch.id) or batch, limit))
         case Requeue():
             return _requeue(act, batch, wanted, limit)
         case Delete():

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from pitboss.engines.sqlite.act import Act, json_list
-from pitboss.engines.sqlite.gates import draw
+from pitboss.engines.sqlite.gates import conclude, draw
 from pitboss.engines.sqlite.lanes import Lane, open_lanes
 from pitboss.engines.sqlite.lending import Lenders
 from pitboss.engines.sqlite.rows import names_of, tags_of, want_of
@@ -103,7 +103,15 @@ def claim(act: Act, request: ClaimRequest) -> Claimed:
     moments = [act.now] if again else []
     moments += [short.until for short in shortages if short.until is not None]
     moments += [moment for lane in lanes.values() if (moment := lane.next_moment(act)) is not None]
+    moments += _put_for_later(act, request.slots) if act.touched else []
     return Claimed(claims, min(moments, default=None), shortages)
+
+
+def _put_for_later(act: Act, slots: Sequence[Slot]) -> list[int]:
+    """A batch whose last item expired may have put a task that is due later."""
+    conclude(act)
+    later = (lane.next_scheduled(act) for lane in open_lanes(act, slots).values() if lane.scheduled)
+    return [moment for moment in later if moment is not None]
 
 
 def _opened(act: Act, slots: Sequence[Slot], wanted: int, *, batches: bool) -> tuple[dict[str, Lane], bool]:

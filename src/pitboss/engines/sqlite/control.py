@@ -85,7 +85,7 @@ def revive(act: Act, tasks: Sequence[Task], keep_attempts: bool) -> tuple[TaskId
     if runs:
         record(act, runs)
     known = {name for name in {task.handler for task in revived} if act.one("handler_known", name)}
-    gates = _reopened(act, {task.batch for task in revived if task.batch is not None})
+    gates = _reopened(act, dict.fromkeys(task.batch for task in revived if task.batch is not None))
     for task in revived:
         place = waits(gates.get(task.batch), known=task.handler in known, run_at=None, now=act.now)
         act.run("retry", task.id, place.state.value, place.reason, int(keep_attempts))
@@ -95,9 +95,9 @@ def revive(act: Act, tasks: Sequence[Task], keep_attempts: bool) -> tuple[TaskId
 
 
 def _reopened(act: Act, names: Iterable[BatchId]) -> dict[str | None, BatchStatus]:
-    """The batches' statuses, after the ended ones have gone back in line."""
+    """The batches' statuses, after the ended ones have gone back in line, in the order of their oldest items."""
     gates: dict[str | None, BatchStatus] = {}
-    for name in sorted(names):
+    for name in names:
         batch = stored(act, name)
         if batch is not None:
             over = batch.status in OVER

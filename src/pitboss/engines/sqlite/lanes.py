@@ -36,7 +36,7 @@ class Lane:
         """Make pending what is due, and find the moment of the next. `batches`: items of batches may be among it."""
         if not self.scheduled:
             return
-        self.due = self._next(act)
+        self.due = self.next_scheduled(act)
         if self.due is None or self.due > act.now:
             return
         most = max(wanted, _DUE_AT_ONCE)
@@ -46,7 +46,7 @@ class Lane:
         for batch, count in items:
             act.moved(self.name, "scheduled", "pending", count, batch)
         self.pending, self.scheduled = self.pending + n, self.scheduled - n
-        self.due = self._next(act)
+        self.due = self.next_scheduled(act)
 
     @property
     def gives(self) -> bool:
@@ -75,7 +75,7 @@ class Lane:
             moments.append(self._opens_at(act))
         return min(moments, default=None)
 
-    def _next(self, act: Act) -> Moment | None:
+    def next_scheduled(self, act: Act) -> Moment | None:
         row: Any = act.one("claim_next_due", self.name)
         return None if row is None else row[0]
 
