@@ -8,6 +8,7 @@ import pytest
 from pitboss.client.client import Client
 from pitboss.engines.memory import MemoryEngine
 from pitboss.engines.protocol import Batches
+from pitboss.manager import answers
 from pitboss.manager.answers import answer
 from pitboss.model.batch import BatchStatus, Cancel, Move, NewBatch, Pause
 from pitboss.model.errors import InvalidInput, NotFound
@@ -90,3 +91,15 @@ async def test_what_does_not_fit_one_message_is_refused_and_the_worker_goes_on(
     with pytest.raises(InvalidInput, match="several portions"):
         await wire.store.create_batch(NewBatch(id=wire.ids()), wire.tasks(100))
     assert await Client(wire.store, wire.clock).put(wire.tasks(1))
+
+
+async def test_an_answer_that_does_not_fit_one_message_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    wire = await connected()
+    made = await wire.store.create_batch(NewBatch(id=wire.ids()), wire.tasks(150))
+    page = await wire.store.find(by(batch=made.id), limit=1000)
+    assert len(page.tasks) == 100
+    assert page.next is not None
+    monkeypatch.setattr(answers, "_LARGEST", 1000)
+    with pytest.raises(InvalidInput, match="ask for less"):
+        await wire.store.find(by(batch=made.id))
+    assert await wire.store.get([page.tasks[0].id])

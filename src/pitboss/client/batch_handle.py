@@ -32,7 +32,7 @@ from pitboss.model.states import State
 from pitboss.model.task import Task
 
 T = TypeVar("T")
-_PAGE = 500
+_PAGE = 2000
 _LIMIT = 15.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 1.0
 Place = Literal["top", "up", "down", "bottom", "before"]

@@ -10,8 +10,9 @@ from pitboss.model.errors import PitbossError
 from pitboss.model.filter import Filter
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.task import NewTask
-from pitboss.worker.frames import AnswerMessage, AskMessage
+from pitboss.worker.frames import MAX_FRAME, AnswerMessage, AskMessage
 
+_LARGEST = MAX_FRAME // 2
 _ARGUMENTS: dict[str, Any] = {
     "put": tuple[list[NewTask]],
     "get": tuple[list[str]],
@@ -36,7 +37,13 @@ async def answer(store: Store, ask: AskMessage) -> AnswerMessage:
         return AnswerMessage(ask.number, error=(error.code, error.what, error.why, error.fix))
     except Exception as error:
         return AnswerMessage(ask.number, error=("error", f"{type(error).__name__}: {error}", "", ""))
-    return AnswerMessage(ask.number, msgspec.msgpack.encode(value))
+    data = msgspec.msgpack.encode(value)
+    if len(data) > _LARGEST:
+        # A frame that is too long would cut the worker off, with everything that it runs.
+        why = f"a worker is answered in one message of at most {_LARGEST:,} bytes"
+        fix = "ask for less at a time, or from a process that has the store itself"
+        return AnswerMessage(ask.number, error=("invalid-input", f"the answer has {len(data):,} bytes", why, fix))
+    return AnswerMessage(ask.number, data)
 
 
 async def _done(store: Store, ask: AskMessage) -> Any:

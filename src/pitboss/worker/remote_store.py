@@ -20,6 +20,7 @@ from pitboss.worker.remote_resources import ManagedResources
 T = TypeVar("T")
 # Other messages may go out in the same frame, and one that is too long would cut the worker off.
 _LARGEST = MAX_FRAME // 2
+_MOST_FOUND = 100
 _NOTHING = msgspec.msgpack.encode(None)
 
 
@@ -49,7 +50,8 @@ class ManagedStore(ManagedResources):
     async def find(
         self, wanted: Filter, *, limit: int = 50, after: str | None = None, oldest_first: bool = False
     ) -> Page:
-        return await self._ask("find", (wanted, limit, after, oldest_first), Page)
+        """As the ledger's, a hundred at a time at most: the answer must fit one message."""
+        return await self._ask("find", (wanted, min(limit, _MOST_FOUND), after, oldest_first), Page)
 
     async def cancel(self, wanted: Filter, *, reason: str = "", limit: int = 1000) -> Changed:
         return await self._ask("cancel", (wanted, reason, limit), Changed)
