@@ -58,7 +58,7 @@ def _assert_steady(plans: dict[str, str]) -> None:
     for statement, plan in plans.items():
         for table in _HOT:
             assert not re.search(rf"(Seq|Bitmap Heap) Scan on {table}\b", plan), f"{statement}\n{plan}"
-    (claim,) = (plan for statement, plan in plans.items() if "SKIP LOCKED" in statement and "unmeasured" in statement)
+    (claim,) = (plan for statement, plan in plans.items() if "SKIP LOCKED" in statement and "pooled" in statement)
     assert "Index Scan using tasks_pending" in claim
     assert "Tid Scan on tasks" in claim
     (settle,) = (plan for statement, plan in plans.items() if "judged" in statement)

@@ -18,6 +18,8 @@ from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
 from pitboss.model.session import Lead, Session, SessionInfo
 from pitboss.model.task import Attempt, Task
 
+_AT_ONCE = 1000
+
 
 class Desk:
     """Reading and control. `writing` has steady plans; `reading` may plan as it likes."""
@@ -119,13 +121,14 @@ class Desk:
             queues=texts([handler.queue for handler in added]),
             policies=texts([handler.policy for handler in added]),
             schemas=texts([handler.schema for handler in added]),
+            pools=texts([handler.resources for handler in added]),
         )
         await self._release([handler.name for handler in added])
 
     async def handlers(self) -> list[HandlerInfo]:
         return [
-            HandlerInfo(name=name, queue=queue, policy=policy, schema=schema)
-            for name, queue, policy, schema in await self._read("handlers")
+            HandlerInfo(name=name, queue=queue, policy=policy, schema=schema, resources=resources)
+            for name, queue, policy, schema, resources in await self._read("handlers")
         ]
 
     async def forget(self, names_: Iterable[str]) -> None:
@@ -186,6 +189,19 @@ class Desk:
     async def _release(self, handlers: Iterable[str]) -> None:
         wanted, now = names(handlers), self._now()
         await self._writing.call(lambda: upkeep.release(self._say, wanted, now))
+        await self._release_items(wanted, now)
+
+    async def _release_items(self, handlers: str | None, now: Moment | None, limit: int = _AT_ONCE) -> int:
+        """Items of batches among them. There are hardly ever any, so the look comes first."""
+        released = 0
+        while await self._write("held_items", handlers=handlers, limit=1):
+            some = await self._writing.call(
+                lambda: upkeep.release_items(self._say, handlers, limit, now), transaction=True
+            )
+            released += some
+            if handlers is None or some < limit:
+                break
+        return released
 
 
 def _one(ask: Ask) -> Script[list[Row]]:

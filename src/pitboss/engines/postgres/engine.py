@@ -1,35 +1,42 @@
 """The six verbs on PostgreSQL, opening and closing, and puts inside a caller's own transaction."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 from psycopg import AsyncConnection, Connection
 from psycopg.errors import UniqueViolation
 
-from pitboss.engines.postgres import diagnosis, schema, upkeep
+from pitboss.engines.postgres import batches, control, diagnosis, schema, upkeep
 from pitboss.engines.postgres.bell import Bell
 from pitboss.engines.postgres.broom import Broom
-from pitboss.engines.postgres.claim import Rated, claim, grouped
-from pitboss.engines.postgres.desk import Desk
+from pitboss.engines.postgres.claim import Habits, claim
+from pitboss.engines.postgres.drawing import Drawn, draw
+from pitboss.engines.postgres.ending import lose_bound, settle_bound
+from pitboss.engines.postgres.gate import Crossed
 from pitboss.engines.postgres.habit import Habit
 from pitboss.engines.postgres.link import STEADY_PLANS, Link
 from pitboss.engines.postgres.put import Shut, put, put_locked
-from pitboss.engines.postgres.script import Statements
-from pitboss.engines.postgres.settle import settle, simple
+from pitboss.engines.postgres.script import Script, Statements, T
+from pitboss.engines.postgres.settle import Bound, bound, settle, simple
+from pitboss.engines.postgres.shelf import Shelf
 from pitboss.engines.postgres.within import put_within
+from pitboss.engines.postgres.work import Late, Rated, Undrawn, grouped
 from pitboss.engines.protocol import Clock, Failpoint, Settlement, Verdict
 from pitboss.model.checkup import skew
-from pitboss.model.errors import InvalidInput
+from pitboss.model.errors import InvalidInput, StoreUnavailable
 from pitboss.model.finding import Finding
+from pitboss.model.ids import TaskId
 from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Placed, Token
 
+_ROUNDS = 10
 _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,55}\Z")
 
 
-class PostgresEngine(Desk):
+class PostgresEngine(Shelf):
     """A store in one schema of a PostgreSQL database. Belongs to the event loop that it was opened in."""
 
     name = "postgres"
@@ -53,7 +60,8 @@ class PostgresEngine(Desk):
         self._listen = listen
         self._bell = Bell(say.channel, writing.connect, self._notify)
         self._broom = Broom(say.quoted, writing.connect, lambda: writing.pooled)
-        self._bounded, self._rated, self._mixed = Habit(), Habit(), Habit()
+        self._bounded = Habit()
+        self._habits = Habits(Habit(), Habit(), Habit(), Habit())
 
     async def open(self) -> None:
         found, wanted = await self.schema_version()
@@ -104,23 +112,49 @@ class PostgresEngine(Desk):
 
     async def claim(self, request: ClaimRequest) -> Claimed:
         self._reach("claim.before")
-        now = self._now()
-        lanes = [group.queues for group in grouped(request.slots)]
-        claimed: Claimed | None = None
-        if not lanes[1:] and not self._rated.holds(lanes):
-            try:
-                claimed = await self._writing.call(lambda: claim(self._say, request, now, self._mixed, locked=False))
-            except Rated:
-                self._rated.note(lanes)
-        if claimed is None:
-            claimed = await self._writing.call(
-                lambda: claim(self._say, request, now, self._mixed, locked=True),
-                transaction=True,
-                before_commit=lambda: self._reach("claim.commit"),
-            )
+        claimed = await self._claimed(request, self._now())
         self._broom.moved(len(claimed.claims))
         self._reach("claim.after")
         return claimed
+
+    async def _claimed(self, request: ClaimRequest, now: int | None) -> Claimed:
+        """Claim, as earlier claims found it goes; what stands in the way is seen to, and the claim begins again."""
+        lanes = [group.queues for group in grouped(request.slots)]
+        drawn: Drawn | None = None
+        locked = bool(lanes[1:]) or self._habits.rated.holds(lanes)
+        if self._habits.drawn.holds(lanes):
+            drawn = await self._drawn(request, now)
+        for _ in range(_ROUNDS):
+            try:
+                claimed = await self._claim_once(request, now, locked=locked, drawn=drawn is not None)
+                again = None if drawn is None else drawn.again
+                return claimed if again is None else msgspec.structs.replace(claimed, next_due=again)
+            except Rated:
+                self._habits.rated.note(lanes)
+                locked = True
+            except Undrawn:
+                self._habits.drawn.note(lanes)
+                drawn = await self._drawn(request, now)
+            except Late as late:
+                await self._expire(late.ids, now)
+        raise StoreUnavailable(
+            "the claim could not be finished",
+            why="what stood in its way was there again each time",
+            fix="claim again; nothing was given",
+        )
+
+    async def _claim_once(self, request: ClaimRequest, now: int | None, *, locked: bool, drawn: bool) -> Claimed:
+        return await self._writing.call(
+            lambda: claim(self._say, request, now, self._habits, locked=locked, drawn=drawn),
+            transaction=locked,
+            before_commit=lambda: self._reach("claim.commit"),
+        )
+
+    async def _expire(self, ids: list[TaskId], now: int | None) -> None:
+        await self._writing.call(lambda: control.expire(self._say, ids, now), transaction=True)
+
+    async def _drawn(self, request: ClaimRequest, now: int | None) -> Drawn:
+        return await self._writing.call(lambda: draw(self._say, request, now), transaction=True)
 
     async def renew(self, session: int, snapshot: str | None = None) -> Renewal:
         self._reach("renew.before")
@@ -140,29 +174,80 @@ class PostgresEngine(Desk):
 
     async def _settled(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         """Write the group; if a settlement in it cannot be written, find it and write the others without it."""
-        now = self._now()
         try:
-            return await self._writing.call(
-                lambda: settle(self._say, settlements, now),
-                transaction=not simple(settlements),
-                before_commit=lambda: self._reach("settle.commit"),
-            )
+            return await self._settled_together(settlements, self._now())
         except InvalidInput as error:
             if len(settlements) == 1:
                 return [Verdict(False, f"it cannot be written: {error.why}")]
             half = len(settlements) // 2
             return [*await self._settled(settlements[:half]), *await self._settled(settlements[half:])]
 
+    async def _settled_together(self, settlements: Sequence[Settlement], now: int | None) -> list[Verdict]:
+        if not bound(settlements):
+            try:
+                return await self._writing.call(
+                    lambda: settle(self._say, settlements, now),
+                    transaction=not simple(settlements),
+                    before_commit=lambda: self._reach("settle.commit"),
+                )
+            except Bound:
+                pass  # some have a batch or a resource that nobody named
+        return await self._with_lanes_if_need_be(
+            lambda lanes: settle_bound(self._say, settlements, now, lanes=lanes), "settle.commit"
+        )
+
+    async def _with_lanes_if_need_be(self, make: Callable[[bool], Script[T]], reached: str) -> T:
+        """Within a transaction: at first without locks on lanes, as batches end seldom."""
+        try:
+            return await self._writing.call(
+                lambda: make(False), transaction=True, before_commit=lambda: self._reach(reached)
+            )
+        except Crossed:
+            return await self._writing.call(
+                lambda: make(True), transaction=True, before_commit=lambda: self._reach(reached)
+            )
+
     async def reclaim(self, limit: int = 1000) -> Reclaimed:
         self._reach("reclaim.before")
         now = self._now()
-        reclaimed = await self._writing.call(
-            lambda: upkeep.reclaim(self._say, limit, now),
+        chores = await self._writing.call(lambda: upkeep.chores(self._say, now))
+        first = await self._swept(chores, limit, now)
+        plain = await self._writing.call(
+            lambda: upkeep.reclaim(self._say, max(0, limit - first.lost), now),
             transaction=True,
             before_commit=lambda: self._reach("reclaim.commit"),
         )
         self._reach("reclaim.after")
-        return reclaimed
+        return Reclaimed(
+            lost=first.lost + plain.lost,
+            cancelled=first.cancelled + plain.cancelled,
+            released=first.released + plain.released,
+            leases=first.leases,
+            more=first.more or plain.more,
+        )
+
+    async def _swept(self, chores: upkeep.Chores, limit: int, now: int | None) -> Reclaimed:
+        """What needs locks on more than tasks, each in a transaction of its own."""
+        swept = Reclaimed()
+        if chores.orphans or chores.leases:
+            swept = await self._with_lanes_if_need_be(
+                lambda lanes: lose_bound(self._say, limit, now, lanes=lanes), "reclaim.commit"
+            )
+        released = await self._release_items(None, now, limit) if chores.items else 0
+        cancelled, more = 0, False
+        if chores.cancelling:
+            cancelled, more = await self._reading.call(
+                lambda: batches.go_on_cancelling(self._say, chores.cancelling, limit, now), transaction=True
+            )
+        if chores.lanes:
+            await self._writing.call(lambda: upkeep.promote(self._say, chores.lanes, now), transaction=True)
+        return Reclaimed(
+            lost=swept.lost,
+            cancelled=swept.cancelled + cancelled,
+            released=released,
+            leases=swept.leases,
+            more=swept.more or more or (bool(limit) and released >= limit),
+        )
 
     async def wait(self, queues: Sequence[str] | None, timeout: float) -> bool:
         return await self._bell.wait(queues, timeout)

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from pitboss.engines.postgres.rows import STATES, names, numbers, texts
+from pitboss.engines.postgres.rows import STATES, names, numbers, texts, want_text
 from pitboss.engines.postgres.script import Row, Script, Statements
+from pitboss.model.batch import BatchId
 from pitboss.model.duration import Moment
 from pitboss.model.errors import QueueFull, StoreUnavailable
 from pitboss.model.states import State
@@ -31,9 +32,11 @@ def put(
     ring: bool,
     locked: bool = False,
     careful: bool = True,
+    batch: BatchId | None = None,
 ) -> Script[list[Placed]]:
     """Create each task or meet the one that is there; raises `Shut` if a queue has a capacity and is not locked.
 
+    With a `batch` they are its items, held until they are drawn.
     Not `careful`: faster, and an error if somebody else puts one of the ids at the same time.
 
     Each round creates what is the first of its id and key within the call; what is left has either met somebody, or
@@ -46,10 +49,11 @@ def put(
         if not left:
             return [one for one in placed if one is not None]
         round_ = _distinct(tasks, left)
-        rows = yield say.asked(text, now, **_columns([tasks[i] for i in round_], ring=ring, locked=locked))
+        columns = _columns([tasks[i] for i in round_], ring=ring, locked=locked)
+        rows = yield say.asked(text, now, batch=batch, **columns)
         if not rows[0][4]:
             raise Shut
-        _note_created(rows, tasks, round_, placed)
+        _note_created(rows, tasks, round_, placed, "handler" if batch is None else "batch")
         left = [i for i in left if placed[i] is None]
         if left:
             yield from _meet(say, tasks, left, placed, now)
@@ -63,19 +67,27 @@ def put(
 
 def put_locked(say: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool) -> Script[list[Placed]]:
     """As `put`, within a transaction: full queues are locked first, and `QueueFull` undoes the whole call."""
-    queues = names(task.queue for task in tasks)
-    bounded = yield say.ask("lock_full_queues", queues=queues)
+    bounded = yield from lock_room(say, tasks)
     placed = yield from put(say, tasks, now, ring=ring, locked=True)
-    if not bounded:
-        return placed
+    if bounded:
+        yield from check_room(say, tasks, placed)
+    return placed
+
+
+def lock_room(say: Statements, tasks: Sequence[NewTask]) -> Script[bool]:
+    """Lock those of the tasks' queues that have a capacity; whether there are any."""
+    return bool((yield say.ask("lock_full_queues", queues=names(task.queue for task in tasks))))
+
+
+def check_room(say: Statements, tasks: Sequence[NewTask], placed: Sequence[Placed]) -> Script[None]:
+    """`QueueFull` if those that were created do not fit."""
     asked: dict[str, int] = {}
     for task, one in zip(tasks, placed, strict=True):
         if one.created:
             asked[task.queue] = asked.get(task.queue, 0) + 1
-    for name, capacity, waiting in (yield say.ask("room", queues=queues)):
-        if name in asked and waiting > capacity:
+    for name, capacity, waiting in (yield say.ask("room", queues=names(asked))):
+        if waiting > capacity:
             raise QueueFull(name, capacity, waiting - asked[name], asked[name])
-    return placed
 
 
 def payload(queues: Sequence[str]) -> str:
@@ -126,18 +138,21 @@ def _columns(tasks: list[NewTask], *, ring: bool, locked: bool) -> dict[str, obj
         "handlers": texts([task.handler for task in tasks]),
         "params": texts([task.params for task in tasks]),
         "tags": texts([texts(task.tags) if task.tags else None for task in tasks]),
+        "wants": texts([want_text(task.want) for task in tasks]),
         "unique_keys": texts([None if task.unique is None else task.unique.key for task in tasks]),
     }
 
 
-def _note_created(rows: list[Row], tasks: Sequence[NewTask], round_: list[int], placed: list[Placed | None]) -> None:
+def _note_created(
+    rows: list[Row], tasks: Sequence[NewTask], round_: list[int], placed: list[Placed | None], why_held: str
+) -> None:
     details = {row[0]: STATES[row[2]] for row in rows if row[0] is not None}
     if not details and rows[0][2] is not None:
         # All were created and all are in one state: the answer does not repeat them.
         details = dict.fromkeys((tasks[i].id for i in round_), STATES[rows[0][2]])
     for i in round_:
         if state := details.get(tasks[i].id):
-            placed[i] = Placed(tasks[i].id, True, state, "handler" if state is State.HELD else None)
+            placed[i] = Placed(tasks[i].id, True, state, why_held if state is State.HELD else None)
 
 
 def _meet(

@@ -13,6 +13,7 @@ from pitboss.engines.postgres.script import Row
 from pitboss.model.duration import Moment
 from pitboss.model.limits import Window
 from pitboss.model.queue import Queue
+from pitboss.model.resource import Leased, Want
 from pitboss.model.session import Session, SessionInfo
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, Claim, Task, TaskError, Token
@@ -21,6 +22,7 @@ _decode_error = msgspec.json.Decoder(TaskError).decode
 _encode = msgspec.json.Encoder().encode
 _decode_counts = msgspec.json.Decoder(dict[State, int]).decode
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+want_of = msgspec.json.Decoder(Want).decode
 STATES = {state.value: state for state in State}
 
 
@@ -48,6 +50,10 @@ def known_id(text: str) -> bool:
     return _UUID.match(text) is not None
 
 
+def want_text(want: Want | None) -> str | None:
+    return None if want is None else _encode(want).decode()
+
+
 def error_text(error: TaskError | None) -> str | None:
     return None if error is None else _encode(error).decode()
 
@@ -58,6 +64,8 @@ def task(row: Row) -> Task:
     fields["state"] = STATES[fields["state"]]
     fields["tags"] = tuple(fields["tags"] or ())
     fields["error"] = None if fields["error"] is None else _decode_error(fields["error"])
+    fields["want"] = None if fields["want"] is None else want_of(fields["want"])
+    fields["tried"] = tuple(fields["tried"] or ())
     return Task(**fields)
 
 
@@ -75,9 +83,9 @@ def attempt(row: Row) -> Attempt:
     )
 
 
-def claim(row: Row, session: int, now: Moment, slot: int) -> Claim:
+def claim(row: Row, session: int, now: Moment, slot: int, leased: Leased | None = None) -> Claim:
     number, claim_number, handler, queue, params, attempts, priority, max_attempts, timeout = row[:9]
-    losses, crashes, created_at, expires_at, parent, tags = row[9:]
+    losses, crashes, created_at, expires_at, parent, tags, batch, rotations = row[9:]
     return Claim(
         id=number,
         token=Token(session, claim_number),
@@ -96,6 +104,9 @@ def claim(row: Row, session: int, now: Moment, slot: int) -> Claim:
         parent=parent,
         tags=tuple(tags or ()),
         slot=slot,
+        leased=leased,
+        batch=batch,
+        rotations=rotations,
     )
 
 
@@ -106,7 +117,7 @@ def session(row: Row) -> Session:
 
 
 def queue(row: Row) -> Queue:
-    name, paused, paused_by, paused_at, capacity, counts, spans, figures = row
+    name, paused, paused_by, paused_at, capacity, counts, spans, resources, figures = row
     return Queue(
         name=name,
         paused=paused,
@@ -114,6 +125,7 @@ def queue(row: Row) -> Queue:
         paused_at=paused_at,
         capacity=capacity,
         rate=tuple(Window(count, per) for count, per in zip(counts or (), spans or (), strict=True)),
+        resources=resources,
         counts=_decode_counts(figures),
     )
 

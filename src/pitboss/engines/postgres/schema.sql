@@ -36,18 +36,31 @@ CREATE TABLE {schema}.tasks (
     worker text,
     result text,
     error text,
-    fingerprint text
+    fingerprint text,
+    rotations bigint NOT NULL DEFAULT 0,
+    batch text COLLATE "C",
+    want text,
+    resource text COLLATE "C",
+    tried text[]
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
 -- Every change of state writes the primary key and the one index of the new state; no index is for all states.
 CREATE INDEX tasks_pending ON {schema}.tasks (queue, priority, id) WHERE state = 'pending';
 CREATE INDEX tasks_scheduled ON {schema}.tasks (queue, run_at) WHERE state = 'scheduled';
-CREATE INDEX tasks_held ON {schema}.tasks (handler, id) WHERE state = 'held';
+CREATE INDEX tasks_held ON {schema}.tasks (handler, id) WHERE state = 'held' AND reason = 'handler';
 CREATE INDEX tasks_running ON {schema}.tasks (session, id) WHERE state = 'running';
 CREATE INDEX tasks_cancel_asked ON {schema}.tasks (session, id) WHERE state = 'running' AND cancel_asked;
 CREATE INDEX tasks_failed ON {schema}.tasks (fingerprint, id) WHERE state = 'failed';
 CREATE INDEX tasks_finished ON {schema}.tasks (finished_at) WHERE state IN ('completed', 'failed', 'cancelled');
+
+-- Items of batches; no other task pays for these.
+CREATE INDEX tasks_items_held ON {schema}.tasks (batch, reason, queue, priority, id)
+    WHERE state = 'held' AND batch IS NOT NULL;
+CREATE INDEX tasks_items_live ON {schema}.tasks (batch, state, queue)
+    WHERE batch IS NOT NULL AND state IN ('pending', 'scheduled', 'running');
+CREATE INDEX tasks_items_ended ON {schema}.tasks (batch, state, finished_at)
+    WHERE batch IS NOT NULL AND state IN ('completed', 'failed', 'cancelled');
 
 -- Runs that did not finish their task; the one that did stands in the task's own row.
 CREATE TABLE {schema}.attempts (
@@ -88,11 +101,21 @@ CREATE TABLE {schema}.counts (
     PRIMARY KEY (queue, state)
 );
 
+-- A change with a batch counts for its queue and for the batch.
 CREATE TABLE {schema}.count_deltas (
     queue text NOT NULL,
     state text NOT NULL,
-    n bigint NOT NULL
+    n bigint NOT NULL,
+    batch text COLLATE "C"
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+
+CREATE TABLE {schema}.batch_counts (
+    batch text COLLATE "C" NOT NULL,
+    queue text NOT NULL,
+    state text NOT NULL,
+    n bigint NOT NULL,
+    PRIMARY KEY (batch, queue, state)
+);
 
 CREATE TABLE {schema}.starts (
     queue text NOT NULL,
@@ -105,8 +128,11 @@ CREATE TABLE {schema}.handlers (
     name text PRIMARY KEY,
     queue text NOT NULL,
     policy text NOT NULL,
-    schema text NOT NULL
+    schema text NOT NULL,
+    resources text COLLATE "C"
 );
+
+CREATE INDEX handlers_bound ON {schema}.handlers (queue, name COLLATE "C") WHERE resources IS NOT NULL;
 
 CREATE TABLE {schema}.sessions (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -145,3 +171,94 @@ CREATE TABLE {schema}.leader (
 );
 
 INSERT INTO {schema}.leader (term) VALUES (0);
+
+CREATE TABLE {schema}.pools (
+    name text COLLATE "C" PRIMARY KEY,
+    rules text NOT NULL
+);
+
+-- What claims look at stands in columns; what only the rules of members look at stands in two JSON texts.
+CREATE TABLE {schema}.resources (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    rank bigint NOT NULL,
+    last_used_at bigint NOT NULL,
+    available_at bigint NOT NULL,
+    blacklisted_until bigint NOT NULL,
+    in_use bigint NOT NULL,
+    enabled boolean NOT NULL,
+    stage text NOT NULL,
+    pool text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    labels text[] NOT NULL,
+    settings text NOT NULL,
+    record text NOT NULL,
+    UNIQUE (pool, name)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
+        autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX resources_ready ON {schema}.resources (pool, rank, last_used_at, name) WHERE stage = 'ready';
+CREATE INDEX resources_away ON {schema}.resources (pool, available_at) WHERE stage = 'away';
+
+-- Uses are numbered, so that the n-th newest one is found without counting.
+CREATE TABLE {schema}.uses (
+    resource bigint NOT NULL,
+    number bigint NOT NULL,
+    at bigint NOT NULL,
+    PRIMARY KEY (resource, number)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+CREATE TABLE {schema}.bindings (
+    until bigint NOT NULL,
+    pool text COLLATE "C" NOT NULL,
+    key text NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    PRIMARY KEY (pool, key)
+);
+
+CREATE INDEX bindings_by_end ON {schema}.bindings (until);
+
+CREATE TABLE {schema}.strikes (
+    at bigint NOT NULL,
+    pool text COLLATE "C" NOT NULL,
+    destination text NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    PRIMARY KEY (pool, destination, name)
+);
+
+CREATE TABLE {schema}.leases (
+    id text PRIMARY KEY,
+    leased_at bigint NOT NULL,
+    expires_at bigint NOT NULL,
+    pool text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL
+);
+
+CREATE INDEX leases_by_end ON {schema}.leases (expires_at);
+
+CREATE TABLE {schema}.lanes (
+    name text COLLATE "C" PRIMARY KEY,
+    max_running bigint NOT NULL DEFAULT 1
+);
+
+-- `unfinished` is counted under the row's lock, so that exactly one act ends the batch; all other figures are appended.
+CREATE TABLE {schema}.batches (
+    id text COLLATE "C" PRIMARY KEY,
+    rank bigint NOT NULL,
+    unfinished bigint NOT NULL,
+    created_at bigint NOT NULL,
+    started_at bigint,
+    finished_at bigint,
+    status text NOT NULL,
+    lane text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    data text NOT NULL,
+    by text,
+    reason text,
+    on_complete text
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+
+CREATE INDEX batches_in_line ON {schema}.batches (lane, rank, id)
+    WHERE status NOT IN ('cancelled', 'done', 'done_with_errors');
+CREATE INDEX batches_running ON {schema}.batches (id) WHERE status = 'running';
+CREATE INDEX batches_ended ON {schema}.batches (finished_at, id)
+    WHERE status IN ('cancelled', 'done', 'done_with_errors');

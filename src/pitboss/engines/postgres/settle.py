@@ -1,4 +1,7 @@
-"""Settling: groups of transitions, each task once per wave, follow-up tasks in the same act."""
+"""Settling: groups of transitions, each task once per wave, follow-up tasks in the same act.
+
+Plain claims are settled by one statement. For those that have a batch or a resource see `ending`.
+"""
 
 from collections.abc import Sequence
 
@@ -10,7 +13,7 @@ from pitboss.model.duration import Moment
 from pitboss.model.outcome import Transition
 from pitboss.model.states import WAITING, State
 
-_VERDICTS = {
+VERDICTS = {
     "apply": APPLIED,
     "progress": APPLIED,
     "repeat": APPLIED,
@@ -18,9 +21,18 @@ _VERDICTS = {
     "session": STALE_SESSION,
     "claim": STALE_CLAIM,
 }
-_CHARGED, _LOST, _CRASHED, _RECORDED = 1, 2, 4, 8
+_CHARGED, _LOST, _CRASHED, _RECORDED, _ROTATED = 1, 2, 4, 8, 16
 _KEPT_RUNS = 100
-_ROUNDS = 10
+ROUNDS = 10
+
+
+class Bound(Exception):
+    """A task has a batch or a resource, which must be locked first."""
+
+
+def bound(settlements: Sequence[Settlement]) -> bool:
+    """Whether somebody says that there is more to change than tasks."""
+    return any(one.batch or one.resource or one.report or one.transition.rotated for one in settlements)
 
 
 def simple(settlements: Sequence[Settlement]) -> bool:
@@ -35,16 +47,19 @@ def settle(say: Statements, settlements: Sequence[Settlement], now: Moment | Non
     verdicts: list[Verdict] = [STALE_TASK] * len(settlements)
     left = [i for i, one in enumerate(settlements) if known_id(one.id)]
     while left:
-        wave, left = _wave(settlements, left)
+        wave, left = next_wave(settlements, left)
         answers = yield from _write(say, [settlements[i] for i in wave], now)
+        if "bound" in answers:
+            raise Bound
         fresh = [settlements[i] for i, answer in zip(wave, answers, strict=True) if answer == "apply"]
-        yield from _after(say, fresh, now)
+        yield from after(say, fresh, now)
         for i, answer in zip(wave, answers, strict=True):
-            verdicts[i] = _VERDICTS[answer]
+            verdicts[i] = VERDICTS[answer]
     return verdicts
 
 
-def _wave(settlements: Sequence[Settlement], left: list[int]) -> tuple[list[int], list[int]]:
+def next_wave(settlements: Sequence[Settlement], left: list[int]) -> tuple[list[int], list[int]]:
+    """Which of those that are left come now, each task once, and which later."""
     seen: set[str] = set()
     wave: list[int] = []
     later: list[int] = []
@@ -60,9 +75,9 @@ def _write(say: Statements, wave: list[Settlement], now: Moment | None) -> Scrip
     """The answers for one wave. A row that changed while it was waited for is judged again."""
     answers = [""] * len(wave)
     left = list(range(len(wave)))
-    for _ in range(_ROUNDS):
-        rows = yield say.ask("settle", now, **_columns([wave[i] for i in left]))
-        for place, answer, _ in rows:
+    for _ in range(ROUNDS):
+        rows = yield say.ask("settle", now, **columns([wave[i] for i in left]))
+        for place, answer in rows:
             answers[left[place - 1]] = answer
         if len(rows) == len(left):
             break
@@ -70,7 +85,8 @@ def _write(say: Statements, wave: list[Settlement], now: Moment | None) -> Scrip
     return [answer or "claim" for answer in answers]
 
 
-def _after(say: Statements, fresh: list[Settlement], now: Moment | None) -> Script[None]:
+def after(say: Statements, fresh: list[Settlement], now: Moment | None) -> Script[None]:
+    """What follows from settlements that have just been applied."""
     long = [one.id for one in fresh if one.token.claim > _KEPT_RUNS and one.transition.state in WAITING]
     if long:
         yield say.ask("trim", tasks=texts(long))
@@ -82,7 +98,7 @@ def _after(say: Statements, fresh: list[Settlement], now: Moment | None) -> Scri
         yield from put(say, follow_ups, now, ring=True, locked=True)
 
 
-def _columns(wave: list[Settlement]) -> dict[str, object]:
+def columns(wave: list[Settlement]) -> dict[str, object]:
     moves = [one.transition for one in wave]
     return {
         "sessions": numbers(sorted({one.token.session for one in wave})),
@@ -94,18 +110,18 @@ def _columns(wave: list[Settlement]) -> dict[str, object]:
         "delays": numbers([move.delay for move in moves]),
         "results": texts([move.result for move in moves]),
         "errors": texts([error_text(move.error) for move in moves]),
-        "fingerprints": texts([None if move.error is None else move.error.fingerprint for move in moves]),
+        "prints": texts([None if move.error is None else move.error.fingerprint for move in moves]),
         "reasons": texts([move.reason for move in moves]),
-        "flags": numbers([_flags(move) for move in moves]),
-        "progresses": numbers([move.progress for move in moves]),
+        "flags": numbers([flags(move) for move in moves]),
+        "shares": numbers([move.progress for move in moves]),
         "notes": texts([move.note for move in moves]),
         "workers": texts([one.worker for one in wave]),
         "rans": numbers([one.ran for one in wave]),
     }
 
 
-def _flags(move: Transition) -> int | None:
+def flags(move: Transition) -> int | None:
     """What the transition counts as; None for a plain end, where the state says it all."""
-    flags = _CHARGED * move.charged + _LOST * move.lost + _CRASHED * move.crashed + _RECORDED * move.recorded
+    counted = _CHARGED * move.charged + _LOST * move.lost + _CRASHED * move.crashed + _RECORDED * move.recorded
     plain = move.state in (State.COMPLETED, State.RUNNING) and not move.lost and not move.crashed
-    return None if plain else flags
+    return None if plain else counted + _ROTATED * move.rotated

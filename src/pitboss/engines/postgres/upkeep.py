@@ -1,12 +1,35 @@
 """Sweeping: what dead sessions held, what waits for a handler that is known by now, and figures to fold."""
 
-from pitboss.engines.postgres.rows import texts
+from collections import Counter
+from typing import NamedTuple
+
+from pitboss.engines.postgres.control import current
+from pitboss.engines.postgres.ending import Tally
+from pitboss.engines.postgres.gate import Gate
+from pitboss.engines.postgres.rows import names, texts
 from pitboss.engines.postgres.script import Script, Statements
 from pitboss.model.duration import Moment
+from pitboss.model.leasing import STRIKES_KEPT
 from pitboss.model.session import Reclaimed
+from pitboss.model.states import State
 
 _AT_ONCE = 1000
 _FOLDED_AT_ONCE = 50_000
+
+
+class Chores(NamedTuple):
+    """What a sweep has to lock something for before it looks at tasks."""
+
+    orphans: bool
+    leases: bool
+    items: bool
+    lanes: list[str]
+    cancelling: list[str]
+
+
+def chores(say: Statements, now: Moment | None) -> Script[Chores]:
+    (row,) = yield say.ask("chores", now)
+    return Chores(*row)
 
 
 def reclaim(say: Statements, limit: int, now: Moment | None) -> Script[Reclaimed]:
@@ -24,6 +47,7 @@ def tidy_up(say: Statements, now: Moment | None) -> Script[None]:
     yield say.ask("fold", limit=_FOLDED_AT_ONCE, lock=fold_lock(say.schema))
     yield say.ask("forget_starts", now, limit=_AT_ONCE)
     yield say.ask("forget_sessions", now)
+    yield say.ask("forget_bindings", now, limit=_AT_ONCE, kept=STRIKES_KEPT)
 
 
 def release(say: Statements, handlers: str, now: Moment | None) -> Script[None]:
@@ -32,6 +56,29 @@ def release(say: Statements, handlers: str, now: Moment | None) -> Script[None]:
         ((released, _),) = yield say.ask("release", now, handlers=handlers, limit=_AT_ONCE)
         if released < _AT_ONCE:
             return
+
+
+def release_items(say: Statements, handlers: str | None, limit: int, now: Moment | None) -> Script[int]:
+    """As `release`, for items of batches, within a transaction: where they go depends on their batch."""
+    found = yield say.ask("held_items", now, handlers=handlers, limit=limit)
+    if not found:
+        return 0
+    gate, tally = Gate(say, lanes=True), Tally()
+    yield from gate.lock(Counter(batch for _, batch in found))
+    moved = yield say.ask("release_items", now, ids=texts([task for task, _ in found]), running=gate.running)
+    for queue, state, batch in moved:
+        tally.moved(queue, State.HELD, state, batch)
+    yield from tally.write(say)
+    return len(moved)
+
+
+def promote(say: Statements, lanes: list[str], now: Moment | None) -> Script[None]:
+    """Let the next batches of these lanes have their free slots, within a transaction."""
+    moment = yield from current(say, now)
+    gate = Gate(say, lanes=True)
+    yield say.ask("lock_lanes", names=names(lanes))
+    for lane in sorted(lanes):
+        yield from gate.promote(lane, moment)
 
 
 def fold_lock(schema: str) -> int:

@@ -11,11 +11,11 @@ WITH clock AS MATERIALIZED (
         reason = %(reason)s::text,
         finished_at = CASE WHEN was = 'running' THEN finished_at ELSE now END
     FROM found, clock WHERE t.ctid = found.place
-    RETURNING lane, was
+    RETURNING lane, was, t.batch
 ), counted AS (
-    INSERT INTO {schema}.count_deltas (queue, state, n)
-    SELECT lane, state, sign * n
-    FROM (SELECT lane, was, count(*) AS n FROM moved WHERE was <> 'running' GROUP BY lane, was) AS ended,
+    INSERT INTO {schema}.count_deltas (queue, state, n, batch)
+    SELECT lane, state, sign * n, batch
+    FROM (SELECT lane, was, batch, count(*) AS n FROM moved WHERE was <> 'running' GROUP BY lane, was, batch) AS ended,
         LATERAL (VALUES (was, -1), ('cancelled', 1)) AS change (state, sign)
 )
-SELECT count(*) FILTER (WHERE was <> 'running'), count(*) FILTER (WHERE was = 'running') FROM moved
+SELECT batch, count(*) FILTER (WHERE was <> 'running'), count(*) FILTER (WHERE was = 'running') FROM moved GROUP BY batch

@@ -3,7 +3,8 @@ WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ), lanes AS MATERIALIZED (
     SELECT q.name, CASE WHEN q.rate_counts IS NULL THEN %(wanted)s::bigint ELSE least(r.room, %(wanted)s) END AS room,
-        q.rate_counts IS NOT NULL AND r.name IS NULL AS unmeasured
+        CASE WHEN EXISTS (SELECT FROM {schema}.handlers AS h WHERE h.queue = q.name AND h.resources IS NOT NULL)
+            THEN 'pooled' WHEN q.rate_counts IS NOT NULL AND r.name IS NULL THEN 'rated' END AS snag
     FROM {schema}.queues AS q
     LEFT JOIN unnest(%(rated)s::text[], %(rooms)s::bigint[]) AS r (name, room) ON r.name = q.name
     WHERE NOT q.paused AND (%(queues)s::text[] IS NULL OR q.name = ANY (%(queues)s::text[]))
@@ -12,14 +13,19 @@ WITH clock AS MATERIALIZED (
     SELECT EXISTS (
         SELECT FROM {schema}.sessions WHERE number = %(session)s::bigint AND NOT ended AND expires_at > now
     ) AS alive,
-    CASE
-        WHEN EXISTS (SELECT FROM lanes WHERE unmeasured) THEN 'rated'
+    coalesce((SELECT min(snag) FROM lanes), CASE
+        WHEN %(draw)s::boolean AND EXISTS (
+            SELECT FROM {schema}.batches AS b, lanes, LATERAL (
+                SELECT FROM {schema}.tasks
+                WHERE state = 'held' AND batch = b.id AND reason = 'batch' AND queue = lanes.name LIMIT 1
+            ) AS held WHERE b.status = 'running'
+        ) THEN 'batch'
         WHEN %(promote)s::boolean AND EXISTS (
             SELECT FROM lanes, LATERAL (
                 SELECT FROM {schema}.tasks WHERE state = 'scheduled' AND queue = name AND run_at <= now LIMIT 1
             ) AS due
         ) THEN 'due'
-    END AS snag
+    END) AS snag
     FROM clock
 ), shares AS MATERIALIZED (
     -- How many of the first tasks over all lanes stand in each lane, so that no more rows are locked than claimed.
@@ -59,13 +65,14 @@ WITH clock AS MATERIALIZED (
 ), given AS (
     UPDATE {schema}.tasks AS t SET
         state = 'running', session = %(session)s::bigint, claim = claim + 1, started_at = (SELECT now FROM clock),
-        worker = NULL, reason = NULL, progress = NULL, note = NULL
+        worker = NULL, reason = NULL, progress = NULL, note = NULL, resource = NULL
     FROM picked WHERE t.ctid = picked.place AND (SELECT snag IS NULL FROM verdict)
     RETURNING t.id, t.claim, t.handler, t.queue, t.params, t.attempts, t.priority, t.max_attempts, t.timeout,
-        t.losses, t.crashes, t.created_at, t.expires_at, t.parent, t.tags
+        t.losses, t.crashes, t.created_at, t.expires_at, t.parent, t.tags, t.batch, t.rotations
 ), counted AS (
-    INSERT INTO {schema}.count_deltas (queue, state, n)
-    SELECT queue, state, sign * n FROM (SELECT queue, count(*) AS n FROM given GROUP BY queue) AS moved,
+    INSERT INTO {schema}.count_deltas (queue, state, n, batch)
+    SELECT queue, state, sign * n, batch
+    FROM (SELECT queue, batch, count(*) AS n FROM given GROUP BY queue, batch) AS moved,
         (VALUES ('pending', -1), ('running', 1)) AS change (state, sign)
 ), next AS MATERIALIZED (
     SELECT min(run_at) AS due FROM clock, lanes, LATERAL (

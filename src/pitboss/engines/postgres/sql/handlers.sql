@@ -1,1 +1,1 @@
-SELECT name, queue, policy, schema FROM {schema}.handlers ORDER BY name
+SELECT name, queue, policy, schema, resources FROM {schema}.handlers ORDER BY name

@@ -1,10 +1,11 @@
--- Running tasks of dead sessions go back, or end if somebody asked to cancel them.
+-- Running tasks of dead sessions go back, or end if somebody asked to cancel them. Those that have a batch or a
+-- resource are left to who has locked these.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ), orphans AS MATERIALIZED (
     SELECT t.* FROM clock, {schema}.sessions AS s, LATERAL (
         SELECT ctid AS place, id, claim, attempts, started_at, session FROM {schema}.tasks
-        WHERE state = 'running' AND session = s.number ORDER BY id LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED
+        WHERE state = 'running' AND session = s.number AND batch IS NULL AND resource IS NULL ORDER BY id LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED
     ) AS t
     WHERE s.ended OR s.expires_at <= now
     LIMIT %(limit)s

@@ -8,11 +8,11 @@ WITH clock AS MATERIALIZED (
     ) AS t
     WHERE NOT q.paused AND (%(queues)s::text[] IS NULL OR q.name = ANY (%(queues)s::text[]))
 ), moved AS (
-    UPDATE {schema}.tasks AS t SET state = 'pending' FROM due WHERE t.ctid = due.place RETURNING t.queue
+    UPDATE {schema}.tasks AS t SET state = 'pending' FROM due WHERE t.ctid = due.place RETURNING t.queue, t.batch
 ), tally AS MATERIALIZED (
-    SELECT queue, count(*) AS n FROM moved GROUP BY queue
+    SELECT queue, batch, count(*) AS n FROM moved GROUP BY queue, batch
 ), counted AS (
-    INSERT INTO {schema}.count_deltas (queue, state, n)
-    SELECT queue, state, sign * n FROM tally, (VALUES ('scheduled', -1), ('pending', 1)) AS change (state, sign)
+    INSERT INTO {schema}.count_deltas (queue, state, n, batch)
+    SELECT queue, state, sign * n, batch FROM tally, (VALUES ('scheduled', -1), ('pending', 1)) AS change (state, sign)
 )
 SELECT coalesce(sum(n), 0)::bigint FROM tally

@@ -12,9 +12,9 @@ WITH found AS MATERIALIZED (
 ), freed AS (
     DELETE FROM {schema}.uniques AS u USING keys WHERE u.ctid = keys.place
 ), gone AS (
-    DELETE FROM {schema}.tasks AS t USING found WHERE t.ctid = found.place RETURNING t.queue, t.state
+    DELETE FROM {schema}.tasks AS t USING found WHERE t.ctid = found.place RETURNING t.queue, t.state, t.batch
 ), counted AS (
-    INSERT INTO {schema}.count_deltas (queue, state, n)
-    SELECT queue, state, -count(*) FROM gone GROUP BY queue, state
+    INSERT INTO {schema}.count_deltas (queue, state, n, batch)
+    SELECT queue, state, -count(*), batch FROM gone GROUP BY queue, state, batch
 )
-SELECT count(*) FROM gone
+SELECT count(*), count(*) FILTER (WHERE state NOT IN ('completed', 'failed', 'cancelled')) FROM gone

@@ -21,24 +21,26 @@ WITH clock AS MATERIALIZED (
 ), made AS (
     INSERT INTO {schema}.tasks (
         id, priority, created_at, run_at, expires_at, timeout, max_attempts,
-        parent, state, queue, handler, params, tags, unique_key, reason
+        parent, state, queue, handler, params, tags, unique_key, reason, want, batch
     )
     SELECT
         new.id, coalesce(new.priority, 0), now, nullif(greatest(due, now), now), coalesce(now + lives, expires_at),
         timeout, max_attempts, parent,
-        CASE WHEN NOT known THEN 'held' WHEN due > now THEN 'scheduled' ELSE 'pending' END,
-        queue, handler, params, tags::text[], unique_key, CASE WHEN NOT known THEN 'handler' END
+        CASE WHEN held IS NOT NULL THEN 'held' WHEN due > now THEN 'scheduled' ELSE 'pending' END,
+        queue, handler, params, tags::text[], unique_key, held, want, %(batch)s::text
     FROM clock, unnest(
         %(ids)s::uuid[], %(priorities)s::bigint[], %(run_ats)s::bigint[], %(delays)s::bigint[],
         %(expires_ats)s::bigint[], %(lives)s::bigint[], %(timeouts)s::bigint[], %(max_attempts)s::bigint[],
         %(parents)s::uuid[], %(lane)s::text[], %(handlers)s::text[], %(params)s::text[], %(tags)s::text[],
-        %(unique_keys)s::text[]
+        %(unique_keys)s::text[], %(wants)s::text[]
     ) AS new (
         id, priority, run_at, delay, expires_at, lives, timeout, max_attempts,
-        parent, queue, handler, params, tags, unique_key
+        parent, queue, handler, params, tags, unique_key, want
     ), LATERAL (
         SELECT coalesce(now + delay, run_at) AS due,
-            handler = ANY (ARRAY(SELECT name FROM {schema}.handlers WHERE name = ANY (%(known)s::text[]))) AS known
+            CASE WHEN %(batch)s::text IS NOT NULL THEN 'batch'
+                WHEN handler <> ALL (ARRAY(SELECT name FROM {schema}.handlers WHERE name = ANY (%(known)s::text[])))
+                    THEN 'handler' END AS held
     ) AS derived
     WHERE {unless_there} (SELECT open FROM gate) AND (unique_key IS NULL OR new.id IN (SELECT task FROM taken))
     {or_meet}
@@ -52,7 +54,7 @@ WITH clock AS MATERIALIZED (
     ORDER BY queue
     ON CONFLICT DO NOTHING
 ), counted AS (
-    INSERT INTO {schema}.count_deltas (queue, state, n) SELECT queue, state, n FROM tally
+    INSERT INTO {schema}.count_deltas (queue, state, n, batch) SELECT queue, state, n, %(batch)s::text FROM tally
 ), rung AS MATERIALIZED (
     SELECT pg_notify(%(channel)s::text, %(ring)s::text)
     WHERE %(ring)s::text IS NOT NULL AND EXISTS (SELECT FROM tally WHERE state = 'pending')

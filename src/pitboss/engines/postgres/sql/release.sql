@@ -1,10 +1,11 @@
--- Held tasks of registered handlers may run: of these names, or else of those that a live session knows.
+-- Held tasks of registered handlers may run: of these names, or else of those that a live session knows. Items of
+-- batches are left to who has locked their batch.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ), ready AS MATERIALIZED (
     SELECT t.place FROM {schema}.handlers AS h, LATERAL (
         SELECT ctid AS place FROM {schema}.tasks
-        WHERE state = 'held' AND handler = h.name AND reason = 'handler'
+        WHERE state = 'held' AND handler = h.name AND reason = 'handler' AND batch IS NULL
         ORDER BY id LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED
     ) AS t
     WHERE h.name = ANY (%(handlers)s::text[]) OR (%(handlers)s::text[] IS NULL AND EXISTS (

@@ -1,3 +1,3 @@
-SELECT id, unique_key FROM {schema}.tasks
+SELECT id, batch FROM {schema}.tasks
 WHERE state IN ('failed', 'cancelled') AND ({condition})
-ORDER BY id LIMIT %s FOR UPDATE
+ORDER BY id LIMIT %s

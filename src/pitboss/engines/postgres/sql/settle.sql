@@ -1,22 +1,21 @@
 -- Judged by what the snapshot shows; a row that was changed since has another place, is not written, and is judged again.
+-- One that has a batch or a resource is not written either: these must be locked first.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ), alive AS MATERIALIZED (
-    SELECT ARRAY(
-        SELECT number FROM {schema}.sessions
-        WHERE number = ANY (%(sessions)s::bigint[]) AND NOT ended AND expires_at > (SELECT now FROM clock)
-    ) AS numbers
+    SELECT number FROM {schema}.sessions, clock
+    WHERE number = ANY (%(sessions)s::bigint[]) AND NOT ended AND expires_at > now
 ), judged AS MATERIALIZED (
     SELECT i.*, t.place, t.started, t.attempts,
-        CASE WHEN t.cancel_asked AND i.target IN ('held', 'scheduled', 'pending') THEN 'cancelled' ELSE i.target
-        END AS state,
+        CASE WHEN t.cancel_asked AND i.target IN ('held', 'scheduled', 'pending') THEN 'cancelled' ELSE i.target END AS state,
         CASE
             WHEN t.place IS NULL THEN 'task'
             WHEN t.session = i.session AND t.claim = i.claim AND t.state <> 'running' AND t.outcome = i.outcome
                 THEN 'repeat'
-            WHEN i.session <> ALL ((SELECT numbers FROM alive)::bigint[]) THEN 'session'
+            WHEN i.session NOT IN (SELECT number FROM alive) THEN 'session'
             WHEN t.session IS DISTINCT FROM i.session OR t.claim <> i.claim OR t.state <> 'running' THEN 'claim'
             WHEN i.target = 'running' THEN 'progress'
+            WHEN t.bound THEN 'bound'
             ELSE 'apply'
         END AS verdict
     FROM (
@@ -25,8 +24,8 @@ WITH clock AS MATERIALIZED (
             coalesce(flags, 8) AS flags, progress, note, worker, ran
         FROM unnest(
             %(ids)s::uuid[], %(tokens)s::bigint[], %(claims)s::bigint[], %(states)s::text[], %(outcomes)s::text[],
-            %(delays)s::bigint[], %(results)s::text[], %(errors)s::text[], %(fingerprints)s::text[],
-            %(reasons)s::text[], %(flags)s::bigint[], %(progresses)s::bigint[], %(notes)s::text[],
+            %(delays)s::bigint[], %(results)s::text[], %(errors)s::text[], %(prints)s::text[],
+            %(reasons)s::text[], %(flags)s::bigint[], %(shares)s::bigint[], %(notes)s::text[],
             %(workers)s::text[], %(rans)s::bigint[]
         ) WITH ORDINALITY AS raw (
             id, session, claim, state, outcome, delay, result, error, fingerprint,
@@ -34,6 +33,7 @@ WITH clock AS MATERIALIZED (
         )
     ) AS i LEFT JOIN LATERAL (
         SELECT ctid AS place, session, claim, state, outcome, cancel_asked, attempts,
+            coalesce(batch, resource, tried[1]) IS NOT NULL OR rotations > 0 AS bound,
             CASE WHEN i.ran IS NULL THEN started_at ELSE (SELECT now FROM clock) - i.ran END AS started
         FROM {schema}.tasks WHERE id = i.id
     ) AS t ON true
@@ -71,6 +71,6 @@ WITH clock AS MATERIALIZED (
     SELECT pg_notify(%(channel)s::text, CASE WHEN length(names) < 7000 THEN names ELSE '*' END)
     FROM (SELECT string_agg(queue, ',') AS names FROM tally WHERE state = 'pending') AS ready WHERE names IS NOT NULL
 )
-SELECT ord, 'apply', (SELECT count(*) FROM rung) FROM done
-UNION ALL SELECT ord, 'progress', 0 FROM reported
-UNION ALL SELECT ord, verdict, 0 FROM judged WHERE verdict NOT IN ('apply', 'progress')
+SELECT ord, 'apply' FROM done LEFT JOIN rung ON true
+UNION ALL SELECT ord, 'progress' FROM reported
+UNION ALL SELECT ord, verdict FROM judged WHERE verdict NOT IN ('apply', 'progress')

@@ -1,0 +1,191 @@
+"""Ending claims that have a batch or a resource: settled, or lost with their session.
+
+Locks are taken in one order: lanes, batches, pools, members, tasks. What is bound to what is looked up before.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from pitboss.engines.postgres.gate import Gate
+from pitboss.engines.postgres.hands import Hands, Return
+from pitboss.engines.postgres.rows import known_id, numbers, texts
+from pitboss.engines.postgres.script import Script, Statements
+from pitboss.engines.postgres.settle import ROUNDS, VERDICTS, after, columns, flags, next_wave
+from pitboss.engines.protocol import STALE_TASK, Settlement, Verdict
+from pitboss.model.duration import Moment
+from pitboss.model.ids import TaskId
+from pitboss.model.leasing import tried_after
+from pitboss.model.session import Reclaimed
+from pitboss.model.states import FINISHED, State
+
+_PARKED, _PLAIN = 32, 8
+_KEPT_RUNS = 100
+
+
+class _Held(NamedTuple):
+    """What a claim has, as it was looked up."""
+
+    live: bool
+    batch: str | None
+    resource: str | None
+    tried: tuple[str, ...]
+    since: Moment
+
+
+class Tally:
+    """Figures that change, and who is to be rung."""
+
+    def __init__(self) -> None:
+        self._changes: Counter[tuple[str, str, str | None]] = Counter()
+        self._ring: set[str] = set()
+
+    def moved(self, queue: str, old: str, new: str, batch: str | None) -> None:
+        self._changes[queue, old, batch] -= 1
+        self._changes[queue, new, batch] += 1
+        if new == State.PENDING:
+            self._ring.add(queue)
+
+    def write(self, say: Statements, pools: Iterable[str] = ()) -> Script[None]:
+        changes = [(*key, n) for key, n in self._changes.items() if n]
+        yield say.ask(
+            "tally",
+            queues=texts([queue for queue, _, _, _ in changes]),
+            states=texts([state for _, state, _, _ in changes]),
+            numbers=numbers([n for _, _, _, n in changes]),
+            batches=texts([batch for _, _, batch, _ in changes]),
+            ring=texts(sorted(self._ring)),
+            pools=texts(sorted(pools)),
+        )
+
+
+def settle_bound(
+    say: Statements, settlements: Sequence[Settlement], now: Moment | None, *, lanes: bool
+) -> Script[list[Verdict]]:
+    """As `settle`, within a transaction; `Crossed` if lanes must be locked too."""
+    return (yield from _Group(say, settlements, lanes=lanes).write(now))
+
+
+class _Group:
+    """Settlements of one transaction."""
+
+    def __init__(self, say: Statements, settlements: Sequence[Settlement], *, lanes: bool) -> None:
+        self._say, self._settlements = say, settlements
+        self._gate, self._hands, self._tally = Gate(say, lanes=lanes), Hands(say), Tally()
+        self._held: dict[TaskId, _Held] = {}
+        self._ended: Counter[str] = Counter()
+
+    def write(self, now: Moment | None) -> Script[list[Verdict]]:
+        verdicts: list[Verdict] = [STALE_TASK] * len(self._settlements)
+        left = [i for i, one in enumerate(self._settlements) if known_id(one.id)]
+        yield from self._lock(left, now)
+        while left:
+            wave, left = next_wave(self._settlements, left)
+            answers = yield from self._write(wave)
+            fresh = [i for i, answer in zip(wave, answers, strict=True) if answer == "apply"]
+            for i in sorted(fresh):
+                yield from self._give_back(self._settlements[i])
+            yield from after(self._say, [self._settlements[i] for i in fresh], self._hands.now)
+            for i, answer in zip(wave, answers, strict=True):
+                verdicts[i] = VERDICTS[answer]
+        yield from self._hands.write()
+        yield from self._tally.write(self._say, self._hands.pools)
+        yield from self._gate.changed(self._ended, self._hands.now)
+        return verdicts
+
+    def _lock(self, known: list[int], now: Moment | None) -> Script[None]:
+        asked = [self._settlements[i] for i in known]
+        tokens = {(one.id, one.token.session, one.token.claim) for one in asked}
+        rows = yield self._say.ask("look_claims", ids=texts(sorted({one.id for one in asked})))
+        for task, state, session, claim, batch, resource, tried, since in rows:
+            live = state == State.RUNNING and (task, session, claim) in tokens
+            self._held[task] = _Held(live, batch, resource, tuple(tried or ()), since or 0)
+        live = [held for held in self._held.values() if held.live]
+        yield from self._gate.lock(Counter(held.batch for held in live if held.batch is not None))
+        yield from self._hands.lock([one for one in map(self._return, asked) if one is not None], now)
+
+    def _return(self, one: Settlement) -> Return | None:
+        held = self._held.get(one.id)
+        if held is None or not held.live or held.resource is None or one.transition.state is State.RUNNING:
+            return None
+        return Return(held.resource, held.since, one.report, held.tried)
+
+    def _give_back(self, one: Settlement) -> Script[None]:
+        returned = self._return(one)
+        if returned is not None:
+            yield from self._hands.take(returned)
+
+    def _write(self, wave: list[int]) -> Script[list[str]]:
+        """The answers for one wave. A row that changed while it was waited for is judged again."""
+        answers = [""] * len(wave)
+        left = list(range(len(wave)))
+        for _ in range(ROUNDS):
+            group = [self._settlements[wave[i]] for i in left]
+            rows = yield self._say.ask("settle_bound", self._hands.now, **self._columns(group))
+            for place, answer, state, queue in rows:
+                answers[left[place - 1]] = answer
+                if answer == "apply":
+                    self._note(group[place - 1].id, queue, state)
+            if len(rows) == len(left):
+                break
+            left = [i for i in left if not answers[i]]
+        return [answer or "claim" for answer in answers]
+
+    def _columns(self, group: list[Settlement]) -> dict[str, object]:
+        marks = [
+            (flags(one.transition) or _PLAIN) + _PARKED if self._parked(one) else flags(one.transition) for one in group
+        ]
+        tries = [self._tried(one) for one in group]
+        return {
+            **columns(group),
+            "flags": numbers(marks),
+            "tries": texts([texts(tried) if tried else None for tried in tries]),
+        }
+
+    def _parked(self, one: Settlement) -> bool:
+        """Whether it belongs to a batch that does not run: then it does not go back to waiting."""
+        held = self._held.get(one.id)
+        return held is not None and not self._gate.runs(held.batch)
+
+    def _tried(self, one: Settlement) -> tuple[str, ...]:
+        held = self._held.get(one.id)
+        if held is None or held.resource is None or one.report is None:
+            return () if held is None else held.tried
+        return tried_after(held.tried, held.resource.split("/", 1)[1], one.report.outcome)
+
+    def _note(self, task: TaskId, queue: str, state: str) -> None:
+        batch = self._held[task].batch
+        self._tally.moved(queue, State.RUNNING, state, batch)
+        if batch is not None:
+            self._ended[batch] -= State(state) in FINISHED
+
+
+def lose_bound(say: Statements, limit: int, now: Moment | None, *, lanes: bool) -> Script[Reclaimed]:
+    """What dead sessions ran that has a batch or a resource, and leases past their time, within a transaction."""
+    orphans = yield say.ask("orphans", now, limit=limit)
+    leases = yield say.ask("old_leases", now, limit=limit)
+    gate, hands, tally = Gate(say, lanes=lanes), Hands(say), Tally()
+    yield from gate.lock(Counter(batch for _, batch, _, _ in orphans if batch is not None))
+    held = [Return(resource, since or 0) for _, _, resource, since in orphans if resource is not None]
+    held += [Return(f"{pool}/{name}", since) for _, pool, name, since in leases]
+    yield from hands.lock(held, now)
+    moved = yield say.ask("lose_bound", hands.now, ids=texts([row[0] for row in orphans]), running=gate.running)
+    ended: Counter[str] = Counter()
+    for _, state, queue, batch, resource, since, _ in moved:
+        tally.moved(queue, State.RUNNING, state, batch)
+        if batch is not None:
+            ended[batch] -= State(state) in FINISHED
+        if resource is not None:
+            yield from hands.take(Return(resource, since or 0))
+    over = yield say.ask("end_leases", hands.now, ids=texts([row[0] for row in leases]))
+    for pool, name, since in over:
+        yield from hands.take(Return(f"{pool}/{name}", since))
+    long = [task for task, *_, claim in moved if claim > _KEPT_RUNS]
+    if long:
+        yield say.ask("trim", tasks=texts(long))
+    yield from hands.write()
+    yield from tally.write(say, hands.pools)
+    yield from gate.changed(ended, hands.now)
+    cancelled = sum(state == State.CANCELLED for _, state, *_ in moved)
+    more = bool(limit) and (len(orphans) >= limit or len(leases) >= limit)
+    return Reclaimed(lost=len(moved) - cancelled, cancelled=cancelled, leases=len(over), more=more)

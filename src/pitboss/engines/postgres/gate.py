@@ -1,0 +1,147 @@
+"""Batches whose items change in this transaction: locked first, then brought to the status that their items leave."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from pitboss.engines.postgres.put import put
+from pitboss.engines.postgres.rows import names, numbers, texts
+from pitboss.engines.postgres.script import Script, Statements
+from pitboss.model.batch import OVER, BatchId, BatchStatus
+from pitboss.model.batching import Place, completion, end_of_line, promotable, status_with
+from pitboss.model.duration import Moment
+from pitboss.model.states import State
+from pitboss.model.task import NewTask
+
+_decode_task = msgspec.json.Decoder(NewTask).decode
+_STATUSES = {status.value: status for status in BatchStatus}
+_ALL_QUEUES = "*"
+
+
+class Crossed(Exception):
+    """A batch may leave its slot, and its lane was not locked before it. Nothing was written: begin again with it."""
+
+
+class Standing(NamedTuple):
+    """A batch as its locked row says."""
+
+    id: BatchId
+    lane: str
+    status: BatchStatus
+    unfinished: int
+    rank: int
+    started_at: Moment | None
+    reason: str | None
+    on_complete: str | None
+
+
+class Gate:
+    """The batches of one transaction. Locks are taken in this order: lanes by name, batches by id."""
+
+    def __init__(self, say: Statements, *, lanes: bool) -> None:
+        self._say, self._lanes = say, lanes
+        self.batches: dict[BatchId, Standing] = {}
+
+    def lock(self, touched: Mapping[BatchId, int]) -> Script[None]:
+        """Lock these batches, of which so many items may end; `Crossed` if one could leave its slot by that and lanes
+        are not locked."""
+        if not touched:
+            return
+        if self._lanes:
+            rows = yield self._say.ask("look_batches", ids=names(touched))
+            yield self._say.ask("lock_lanes", names=names(row[1] for row in rows))
+        rows = yield self._say.ask("lock_batches", ids=names(touched))
+        for batch, lane, status, *rest in rows:
+            self.batches[batch] = Standing(batch, lane, _STATUSES[status], *rest)
+        for one in self.batches.values():
+            may_leave = one.status is BatchStatus.PAUSING or one.unfinished <= touched.get(one.id, 0)
+            if may_leave and not self._lanes and one.status not in OVER:
+                raise Crossed
+
+    @property
+    def running(self) -> str:
+        """Those that run, as an array literal; items of others do not go back to waiting."""
+        return names(one.id for one in self.batches.values() if one.status is BatchStatus.RUNNING)
+
+    def runs(self, batch: BatchId | None) -> bool:
+        return batch is None or (known := self.batches.get(batch)) is None or known.status is BatchStatus.RUNNING
+
+    def changed(self, unfinished: Mapping[BatchId, int], now: Moment) -> Script[None]:
+        """So many more items of these batches are unfinished (or fewer), or run no more."""
+        touched = sorted(batch for batch in unfinished if batch in self.batches)
+        if not touched:
+            return
+        changes = numbers([unfinished[batch] for batch in touched])
+        for batch, left in (yield self._say.ask("count_items", ids=texts(touched), changes=changes)):
+            self.batches[batch] = self.batches[batch]._replace(unfinished=left)
+        yield from self.close(touched, now)
+
+    def close(self, touched: Iterable[BatchId], now: Moment) -> Script[None]:
+        """Bring each batch to the status that its items leave it."""
+        doubtful = [
+            batch
+            for batch in touched
+            if (one := self.batches[batch]).status not in OVER
+            and (not one.unfinished or one.status is BatchStatus.PAUSING)
+        ]
+        if not doubtful:
+            return
+        for batch, runs, failed in (yield self._say.ask("standing", ids=texts(doubtful))):
+            one = self.batches[batch]
+            counts = {State.RUNNING: int(runs), State.FAILED: int(failed), State.HELD: one.unfinished - int(runs)}
+            yield from self.enter(one, status_with(one.status, counts), now)
+
+    def enter(self, batch: Standing, status: BatchStatus, now: Moment, reason: str | None = None) -> Script[None]:
+        """Give a batch another status, with all that follows from that."""
+        if status is batch.status:
+            return
+        started_at = now if status is BatchStatus.RUNNING and batch.started_at is None else batch.started_at
+        entered = batch._replace(status=status, started_at=started_at, reason=reason or batch.reason)
+        yield from self.write(entered, finished_at=now if status in OVER else None)
+        if status is BatchStatus.RUNNING:
+            yield self._say.ask("notify", payload=_ALL_QUEUES)
+        if status in OVER and batch.on_complete is not None:
+            new = completion(_decode_task(batch.on_complete), batch.id, status)
+            yield from put(self._say, [new], now, ring=True, locked=True)
+        yield from self.promote(batch.lane, now)
+
+    def promote(self, lane: str, now: Moment) -> Script[None]:
+        """Let the next ones of a lane, which is locked, have its free slots."""
+        rows = yield self._say.ask("max_running", lane=lane)
+        if not rows:
+            return
+        for batch in promotable((yield from self.line(lane)), rows[0][0]):
+            one = yield from self._known(batch)
+            yield from self.enter(one, BatchStatus.RUNNING, now)
+
+    def back_in_line(self, batch: Standing) -> Script[None]:
+        """An ended batch has something to do again."""
+        rank = end_of_line((yield from self.line(batch.lane)))
+        yield from self.write(batch._replace(status=BatchStatus.QUEUED, rank=rank, started_at=None, reason=None))
+
+    def line(self, lane: str) -> Script[list[Place]]:
+        rows = yield self._say.ask("line", lane=lane)
+        return [Place(rank, batch, _STATUSES[status]) for rank, batch, status in rows]
+
+    def write(self, batch: Standing, finished_at: Moment | None = None) -> Script[None]:
+        self.batches[batch.id] = batch
+        yield self._say.ask(
+            "enter_batch",
+            id=batch.id,
+            status=batch.status.value,
+            rank=batch.rank,
+            started_at=batch.started_at,
+            finished_at=finished_at,
+            reason=batch.reason,
+        )
+
+    def _known(self, batch: BatchId) -> Script[Standing]:
+        if batch not in self.batches:
+            ((_, lane, status, *rest),) = yield self._say.ask("lock_batches", ids=names([batch]))
+            self.batches[batch] = Standing(batch, lane, _STATUSES[status], *rest)
+        return self.batches[batch]
+
+
+def task_text(task: NewTask | None) -> str | None:
+    return None if task is None else msgspec.json.encode(task).decode()

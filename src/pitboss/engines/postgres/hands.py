@@ -1,0 +1,136 @@
+"""Members that are given back in this transaction: locked first, judged one after the other, written at once."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pitboss.engines.postgres import members
+from pitboss.engines.postgres.members import Member
+from pitboss.engines.postgres.rows import names, texts
+from pitboss.engines.postgres.script import Script, Statements
+from pitboss.model.duration import Moment
+from pitboss.model.leasing import (
+    STRIKES_KEPT,
+    Judgement,
+    forgiven,
+    is_fault,
+    judge,
+    may_eject,
+    released,
+    room_on_blacklist,
+)
+from pitboss.model.picking import same_member
+from pitboss.model.resource import PoolRules, Report, Resource, ResourceOutcome
+
+
+class Return(NamedTuple):
+    """The end of a hold on a member (pool/name) since a moment, and what it came to."""
+
+    resource: str
+    since: Moment
+    report: Report | None = None
+    tried: Sequence[str] = ()
+
+    @property
+    def pool(self) -> str:
+        return self.resource.split("/", 1)[0]
+
+    @property
+    def fault(self) -> bool:
+        return self.report is not None and is_fault(self.report.outcome)
+
+
+class Hands:
+    """Takes back. Locks are taken in this order: pools in which somebody is to blame, members by number."""
+
+    def __init__(self, say: Statements) -> None:
+        self._say = say
+        self.now: Moment = 0
+        self.pools: set[str] = set()
+        self._rules: dict[str, PoolRules] = {}
+        self._members: dict[str, Member] = {}
+        self._changed: dict[str, None] = {}
+        self._strikers: dict[tuple[str, str], dict[str, None]] = {}
+        self._struck: dict[tuple[str, str], dict[str, None]] = {}
+        self._answered: dict[tuple[str, str], None] = {}
+
+    def lock(self, returns: Sequence[Return], now: Moment | None) -> Script[None]:
+        """Lock all that giving these back may change; from then on one moment holds."""
+        faults = [one for one in returns if one.fault]
+        if faults:
+            yield self._say.ask("lock_pools", names=names(one.pool for one in faults))
+            yield from self._read_strikers(faults, now)
+        blamed = {f"{one.pool}/{name}" for one in faults for name in one.tried}
+        blamed |= {f"{pool}/{name}" for (pool, _), struck in self._strikers.items() for name in struck}
+        self._members = yield from members.locked(self._say, {one.resource for one in returns} | blamed)
+        pools = {one.resource.pool for one in self._members.values()}
+        self.now, self._rules = yield from members.rules_now(self._say, pools, now)
+
+    def take(self, one: Return) -> Script[None]:
+        """Given back, by who had it; a member that is gone, or another one of its name, gets nothing back."""
+        held = self._members.get(one.resource)
+        if held is None or not same_member(held.resource, one.since):
+            return
+        resource, rules = held.resource, self._rules[held.resource.pool]
+        self.pools.add(resource.pool)
+        if one.report is None:
+            self._put(released(resource, rules, None, self.now))
+            return
+        judgement = self._judged(resource, one)
+        ejectable = True
+        if may_eject(resource, rules, judgement.report):
+            ejectable = yield from self._has_room(resource, rules)
+        self._put(released(resource, rules, judgement.report, self.now, ejectable=ejectable))
+        for name in judgement.forgiven:
+            known = self._members.get(f"{resource.pool}/{name}")
+            if known is not None:
+                self._put(forgiven(known.resource))
+
+    def write(self) -> Script[None]:
+        yield from members.write(self._say, [self._members[one] for one in sorted(self._changed)], self._rules)
+        if self._answered:
+            yield self._say.ask("unstrike", **_keys(sorted(self._answered)))
+        struck = sorted((pool, place, name) for (pool, place), those in self._struck.items() for name in those)
+        if struck:
+            keys = _keys([(pool, place) for pool, place, _ in struck])
+            yield self._say.ask("strike", self.now, **keys, names=texts([name for _, _, name in struck]))
+
+    def _put(self, resource: Resource) -> None:
+        self._members[resource.id] = self._members[resource.id]._replace(resource=resource)
+        self._changed[resource.id] = None
+
+    def _judged(self, resource: Resource, one: Return) -> Judgement:
+        report = one.report
+        if report is None or report.destination is None:
+            return judge(report or Report(outcome=ResourceOutcome.OK), resource.name, one.tried, ())
+        place = (resource.pool, report.destination)
+        strikers = self._strikers.setdefault(place, {})
+        judgement = judge(report, resource.name, one.tried, tuple(strikers))
+        if one.fault:
+            strikers[resource.name] = None
+            self._struck.setdefault(place, {})[resource.name] = None
+        elif report.outcome is ResourceOutcome.OK:
+            strikers.clear()
+            self._struck.pop(place, None)
+            self._answered[place] = None
+        return judgement
+
+    def _read_strikers(self, faults: Sequence[Return], now: Moment | None) -> Script[None]:
+        places = {(one.pool, one.report.destination) for one in faults if one.report and one.report.destination}
+        if not places:
+            return
+        wanted = sorted((pool, destination) for pool, destination in places)
+        for pool, place, name in (yield self._say.ask("strikers", now, kept=STRIKES_KEPT, **_keys(wanted))):
+            self._strikers.setdefault((pool, place), {})[name] = None
+
+    def _has_room(self, resource: Resource, rules: PoolRules) -> Script[bool]:
+        """Whether the blacklist has room, with what this transaction has changed but not written yet."""
+        ours = [one.resource for one in self._members.values() if one.resource.pool == resource.pool]
+        besides = texts([one.name for one in ours])
+        ((enabled, ejected),) = yield self._say.ask("blacklist", self.now, pool=resource.pool, besides=besides)
+        others = (one for one in ours if one.enabled and one.name != resource.name)
+        ejected += sum(one.record.blacklisted_until > self.now for one in others)
+        return room_on_blacklist(rules, enabled, ejected)
+
+
+def _keys(places: Sequence[tuple[str, str]]) -> dict[str, object]:
+    return {"pools": texts([pool for pool, _ in places]), "destinations": texts([place for _, place in places])}

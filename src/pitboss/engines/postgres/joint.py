@@ -1,0 +1,192 @@
+"""Tasks and the members that they need, taken in one act: tasks in their order, each with the first member that fits.
+
+Nobody is waited for: tasks and members that somebody else is about to take are passed by.
+"""
+
+from typing import NamedTuple
+
+from pitboss.engines.postgres.rows import claim as claim_of
+from pitboss.engines.postgres.rows import names, numbers, texts, want_of
+from pitboss.engines.postgres.script import Row, Script
+from pitboss.engines.postgres.stock import Need, Stock
+from pitboss.engines.postgres.work import LOOK_BEYOND, Work
+from pitboss.model.duration import Moment
+from pitboss.model.errors import SessionLost
+from pitboss.model.picking import ANY, leased
+from pitboss.model.resource import Leased
+from pitboss.model.session import Claimed
+from pitboss.model.task import Claim
+
+_BEFORE_ALL = (-(2**63), "00000000-0000-0000-0000-000000000000")
+_ANY_NUMBER = 2**62
+_RETURNED_AT_ONCE = 5000
+
+
+class _Candidate(NamedTuple):
+    """A pending task that is locked. `need` None: its queue is bound to no pool."""
+
+    place: str
+    id: str
+    queue: str
+    lost: bool
+    need: Need | None
+
+
+class _Chosen(NamedTuple):
+    task: _Candidate
+    slot: int
+    leased: Leased | None
+
+
+def joint(work: Work) -> Script[Claimed]:
+    """Fill the slots of a group of which some queues are bound to pools, within a transaction."""
+    return (yield from _Joint(work).run())
+
+
+class _Joint:
+    def __init__(self, work: Work) -> None:
+        self._work, self._say = work, work.say
+        self._stock = Stock(work.say, work.now)
+        self._pools: dict[str, str | None] = {}
+        self._rated: set[str] = set()
+        # Pools of which no member was ready to begin with: one task tells whether somebody waits for them.
+        self._empty: set[str] = set()
+        self._cursors: dict[str, tuple[int, str]] = {}
+        self._looked_at = 0
+        self._in_vain: set[Need] = set()
+        self._dry: set[str] = set()
+
+    def run(self) -> Script[Claimed]:
+        now, next_due = yield from self._prepare()
+        chosen: list[_Chosen] = []
+        left: list[_Candidate] = []
+        for number, slot in enumerate(self._work.group.slots, start=self._work.group.first):
+            filled, left = yield from self._fill(number, slot.free, slot.ahead, left)
+            chosen += filled
+        now = self._stock.now or now
+        claims = yield from self._take(chosen, now)
+        yield from self._stock.write()
+        shortages = yield from self._stock.shortages()
+        moments = [next_due, *(short.until for short in shortages)]
+        if self._rated:
+            moments += yield from self._work.started([one.task.queue for one in chosen])
+        return Claimed(claims, self._next_due(moments, now), tuple(shortages))
+
+    def _prepare(self) -> Script[tuple[Moment, Moment | None]]:
+        """See what queues there are, and to what must be seen to first."""
+        group = self._work.group
+        asked = self._say.ask("joint_lanes", self._work.now, session=self._work.request.session, queues=group.queues)
+        rows = yield asked
+        now, alive, due, next_due = rows[0][:4]
+        if not alive:
+            raise SessionLost(self._work.request.session)
+        lanes = [row[4:] for row in rows if row[4] is not None]
+        self._pools = {name: pool for name, _, pool, _, _ in lanes}
+        self._rated = {name for name, rated, _, _, _ in lanes if rated}
+        self._empty = {pool for _, _, pool, returning, ready in lanes if pool and not returning and not ready}
+        self._cursors = dict.fromkeys(self._pools, _BEFORE_ALL)
+        if self._rated and (yield from self._work.measure()):
+            now = self._work.now or now
+            self._stock = Stock(self._say, now)
+        while due:
+            due = yield from self._work.promote()
+        returning = {pool for _, _, pool, returning, _ in lanes if returning}
+        if returning:
+            yield self._say.ask("return_members", now, pools=names(returning), limit=_RETURNED_AT_ONCE)
+        return now, next_due
+
+    def _next_due(self, moments: list[Moment | None], now: Moment) -> Moment | None:
+        if self._stock.contended:
+            return now
+        return min((moment for moment in moments if moment is not None and moment > now), default=None)
+
+    def _fill(
+        self, number: int, free: int, ahead: int, left: list[_Candidate]
+    ) -> Script[tuple[list[_Chosen], list[_Candidate]]]:
+        """Give a slot the first ones that it may have; what it passes by is left to the next slot."""
+        chosen: list[_Chosen] = []
+        passed: list[_Candidate] = []
+        waiting = left[::-1]
+        while len(chosen) < free + ahead:
+            if not waiting:
+                waiting = (yield from self._page())[::-1]
+            if not waiting:
+                break
+            one = waiting.pop()
+            found = yield from self._try(one, number, ahead=len(chosen) >= free)
+            if found is not None:
+                chosen.append(found)
+            else:
+                passed.append(one)
+        return chosen, [one for one in passed + waiting[::-1] if one.need is None or one.need not in self._in_vain]
+
+    def _try(self, one: _Candidate, slot: int, *, ahead: bool) -> Script[_Chosen | None]:
+        rooms = self._work.rooms
+        rated = one.queue in self._rated
+        if (ahead and (rated or one.lost or one.need is not None)) or (rated and not rooms.get(one.queue)):
+            return None
+        held: Leased | None = None
+        if one.need is not None:
+            member = None if one.need in self._in_vain else (yield from self._stock.give(one.need))
+            if member is None:
+                self._in_vain.add(one.need)
+                if not self._stock.has_ready(one.need.pool) and (one.need.want == ANY or one.need.pool in self._empty):
+                    self._dry.add(one.need.pool)
+                return None
+            held = leased(member, self._stock.rules[member.pool], self._stock.now or 0)
+        if rated:
+            rooms[one.queue] -= 1
+        return _Chosen(one, slot, held)
+
+    def _page(self) -> Script[list[_Candidate]]:
+        """The next tasks in their order, with the members that they may get at hand; none if it is enough."""
+        wanted = self._work.group.wanted
+        lanes = [name for name, pool in self._pools.items() if pool not in self._dry]
+        rooms = {name: self._room(name) for name in lanes}
+        lanes = [name for name in lanes if rooms[name]]
+        if not lanes or self._looked_at > wanted + LOOK_BEYOND:
+            return []
+        size = min(LOOK_BEYOND, max(wanted, 2 * self._looked_at)) if self._looked_at else wanted
+        self._looked_at += size
+        rows = yield self._say.ask(
+            "candidates",
+            self._stock.now,
+            names=texts(lanes),
+            rooms=numbers([rooms[name] for name in lanes]),
+            priorities=numbers([self._cursors[name][0] for name in lanes]),
+            ids=texts([self._cursors[name][1] for name in lanes]),
+            handlers=self._work.handlers,
+            wanted=size,
+        )
+        self._cursors |= {row[2]: (row[3], row[1]) for row in rows}
+        if any(row[7] for row in rows):
+            yield from self._work.tidy(wanted)
+        found = [self._candidate(row) for row in rows if not row[7]]
+        if not found and rows:
+            return (yield from self._page())
+        yield from self._stock.load([one.need for one in found if one.need is not None], wanted)
+        return found
+
+    def _room(self, lane: str) -> int:
+        room = self._work.rooms.get(lane, 0) if lane in self._rated else _ANY_NUMBER
+        return min(room, 1) if self._pools[lane] in self._empty else room
+
+    def _candidate(self, row: Row) -> _Candidate:
+        place, task, queue, _, losses, want, tried, _ = row
+        pool = self._pools[queue]
+        need = None if pool is None else Need(pool, ANY if want is None else want_of(want), tuple(tried or ()))
+        return _Candidate(place, task, queue, losses > 0, need)
+
+    def _take(self, chosen: list[_Chosen], now: Moment) -> Script[list[Claim]]:
+        if not chosen:
+            return []
+        rows = yield self._say.ask(
+            "take",
+            now,
+            session=self._work.request.session,
+            places=texts([one.task.place for one in chosen]),
+            resources=texts([None if one.leased is None else one.leased.id for one in chosen]),
+        )
+        taken: dict[str, Row] = {row[0]: row for row in rows}
+        session = self._work.request.session
+        return [claim_of(taken[one.task.id], session, now, one.slot, one.leased) for one in chosen]

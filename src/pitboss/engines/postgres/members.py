@@ -1,0 +1,218 @@
+"""Members of resource pools as rows: reading and locking them, asking for their uses, writing many at once."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from pitboss.engines.postgres.rows import numbers, texts
+from pitboss.engines.postgres.script import Row, Script, Statements
+from pitboss.model.duration import Moment
+from pitboss.model.leasing import Nth, limits_of, most_remembered
+from pitboss.model.resource import Limits, PoolRules, Record, Resource, Sealed, Stage
+
+_STAGES = {stage.value: stage for stage in Stage}
+
+
+class _Settings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What of a member no statement looks at."""
+
+    fields: str = "{}"
+    secrets: dict[str, Sealed] = {}
+    weight: int = 100
+    limits: Limits | None = None
+    valid_until: Moment | None = None
+    disabled_reason: str | None = None
+    added_at: Moment = 0
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_settings = msgspec.json.Decoder(_Settings).decode
+_decode_record = msgspec.json.Decoder(Record).decode
+_decode_rules = msgspec.json.Decoder(PoolRules).decode
+
+
+class Unread(Exception):
+    """A use was asked for that was not read."""
+
+
+class Uses:
+    """What is known of members' uses: those that were read, and those of this act."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[int, int], Moment | None] = {}
+        self._complete: set[int] = set()
+        self.fresh: list[tuple[int, int, Moment]] = []
+
+    def note(self, number: int, use: int, at: Moment | None) -> None:
+        self._read[number, use] = at
+
+    def note_all(self, members: Iterable[int], rows: Iterable[Row]) -> None:
+        """All that is remembered of these members: what is not among it never was, or is forgotten."""
+        self._complete.update(members)
+        for number, use, at in rows:
+            self.note(number, use, at)
+
+    def add(self, number: int, member: Resource, rules: PoolRules) -> None:
+        """One that the member has just been given for; kept if a window looks at it."""
+        if most_remembered(limits_of(member, rules)):
+            self.note(number, member.record.uses, member.last_used_at)
+        self.fresh.append((number, member.record.uses, member.last_used_at))
+
+    def nth(self, number: int, member: Resource) -> Nth:
+        """Uses are numbered, so the n-th newest is known by its number."""
+
+        def moment(n: int) -> Moment | None:
+            use = member.record.uses - n + 1
+            if use < 1:
+                return None
+            if (number, use) not in self._read and number not in self._complete:
+                raise Unread
+            return self._read.get((number, use))
+
+        return moment
+
+
+class Member(NamedTuple):
+    """A row: its number, and what it says."""
+
+    number: int
+    resource: Resource
+
+
+def member(row: Row) -> Member:
+    number, pool, name, stage, rank, last_used_at, available_at, in_use, enabled, labels, settings, record = row
+    kept = _decode_settings(settings)
+    resource = Resource(
+        pool=pool,
+        name=name,
+        fields=kept.fields,
+        secrets=kept.secrets,
+        labels=tuple(labels),
+        weight=kept.weight,
+        limits=kept.limits,
+        valid_until=kept.valid_until,
+        enabled=enabled,
+        disabled_reason=kept.disabled_reason,
+        added_at=kept.added_at,
+        stage=_STAGES[stage],
+        rank=rank,
+        in_use=in_use,
+        available_at=available_at,
+        last_used_at=last_used_at,
+        record=_decode_record(record),
+    )
+    return Member(number, resource)
+
+
+def rules_of(text: str | None) -> PoolRules:
+    return PoolRules() if text is None else _decode_rules(text)
+
+
+def rules_text(rules: PoolRules) -> str:
+    return _encode(rules).decode()
+
+
+def rules_now(say: Statements, pools: Iterable[str], now: Moment | None) -> Script[tuple[Moment, dict[str, PoolRules]]]:
+    """The moment and the pools' rules, read behind the locks on members: whoever changes rules locks all of them."""
+    wanted = sorted(set(pools))
+    rows = yield say.ask("pool_rules", now, names=texts(wanted))
+    found = {name: rules_of(text) for _, name, text in rows if name is not None}
+    return rows[0][0], {name: found.get(name, PoolRules()) for name in wanted}
+
+
+def locked(say: Statements, ids: Iterable[str]) -> Script[dict[str, Member]]:
+    """Lock these members (pool/name) in the order of their numbers; those that there are, by id."""
+    pairs = [one.split("/", 1) for one in sorted(set(ids))]
+    if not pairs:
+        return {}
+    asked = say.ask("lock_members", pools=texts([pool for pool, _ in pairs]), names=texts([name for _, name in pairs]))
+    found = [member(row) for row in (yield asked)]
+    return {one.resource.id: one for one in found}
+
+
+def read_uses(
+    say: Statements, uses: Uses, members: Iterable[Member], rules: Mapping[str, PoolRules], ahead: int = 1
+) -> Script[None]:
+    """Read what `granted` will ask for the next `ahead` uses of each, and `restated` for the next one."""
+    wanted: list[tuple[int, int]] = []
+    for number, resource in members:
+        newest = resource.record.uses
+        for window in limits_of(resource, rules[resource.pool]).windows:
+            first = newest - window.count + 1
+            wanted += [(number, use) for use in range(max(1, first), min(newest, first + ahead) + 1)]
+    if not wanted:
+        return
+    asked = say.ask("uses", members=numbers([one for one, _ in wanted]), numbers=numbers([use for _, use in wanted]))
+    for number, use, at in (yield asked):
+        uses.note(number, use, at)
+
+
+def write(
+    say: Statements, members: Sequence[Member], rules: Mapping[str, PoolRules], uses: Uses | None = None
+) -> Script[None]:
+    """What claims and reports change of members, and the uses of this act."""
+    if not members:
+        return
+    fresh = [] if uses is None else uses.fresh
+    kept = {one.number: most_remembered(limits_of(one.resource, rules[one.resource.pool])) for one in members}
+    yield say.ask(
+        "write_members",
+        **_standing(members),
+        used=numbers([number for number, _, _ in fresh]),
+        uses=numbers([use for _, use, _ in fresh]),
+        ats=numbers([at for _, _, at in fresh]),
+        kept=numbers([kept[number] for number, _, _ in fresh]),
+    )
+
+
+def rewrite(say: Statements, members: Sequence[Member]) -> Script[None]:
+    """All of the members, settings too."""
+    if members:
+        yield say.ask("rewrite_members", **_standing(members), **_settings([one.resource for one in members]))
+
+
+def insert(say: Statements, members: Sequence[Resource]) -> Script[None]:
+    if members:
+        rows = [Member(0, resource) for resource in members]
+        yield say.ask(
+            "insert_members",
+            pool=members[0].pool,
+            names=texts([resource.name for resource in members]),
+            **_standing(rows),
+            **_settings(members),
+        )
+
+
+def _standing(members: Sequence[Member]) -> dict[str, object]:
+    found = [one.resource for one in members]
+    return {
+        "members": numbers([one.number for one in members]),
+        "ranks": numbers([one.rank for one in found]),
+        "last_uses": numbers([one.last_used_at for one in found]),
+        "available": numbers([one.available_at for one in found]),
+        "blacklisted": numbers([one.record.blacklisted_until for one in found]),
+        "in_use": numbers([one.in_use for one in found]),
+        "stages": texts([one.stage.value for one in found]),
+        "records": texts([_encode(one.record).decode() for one in found]),
+    }
+
+
+def _settings(members: Sequence[Resource]) -> dict[str, object]:
+    return {
+        "enabled": "{" + ",".join("t" if one.enabled else "f" for one in members) + "}",
+        "labels": texts([texts(one.labels) for one in members]),
+        "settings": texts([_encode(_kept(one)).decode() for one in members]),
+    }
+
+
+def _kept(member: Resource) -> _Settings:
+    return _Settings(
+        fields=member.fields,
+        secrets=member.secrets,
+        weight=member.weight,
+        limits=member.limits,
+        valid_until=member.valid_until,
+        disabled_reason=member.disabled_reason,
+        added_at=member.added_at,
+    )

@@ -1,0 +1,36 @@
+-- Of each batch, which is locked: as many items as are missing until so many are pending as are wanted.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+), lanes AS MATERIALIZED (
+    SELECT name FROM {schema}.queues
+    WHERE NOT paused AND (%(queues)s::text[] IS NULL OR name = ANY (%(queues)s::text[]))
+), short AS MATERIALIZED (
+    SELECT b.id, greatest(0, %(wanted)s::bigint - (
+        SELECT coalesce(sum(n), 0) FROM lanes, LATERAL (
+            SELECT count(*) AS n FROM (
+                SELECT FROM {schema}.tasks
+                WHERE batch = b.id AND state = 'pending' AND queue = lanes.name LIMIT %(wanted)s
+            ) AS few
+        ) AS counted
+    ))::bigint AS missing FROM unnest(%(ids)s::text[]) AS b (id)
+), found AS MATERIALIZED (
+    SELECT short.id, missing, t.place, t.number FROM short, LATERAL (
+        SELECT place, row_number() OVER (ORDER BY priority, task) AS number FROM lanes, LATERAL (
+            SELECT ctid AS place, priority, id AS task FROM {schema}.tasks
+            WHERE state = 'held' AND batch = short.id AND reason = 'batch' AND queue = lanes.name
+            ORDER BY priority, id LIMIT missing + 1
+        ) AS head ORDER BY priority, task LIMIT missing + 1
+    ) AS t
+), moved AS (
+    UPDATE {schema}.tasks AS t
+    SET state = CASE WHEN run_at > (SELECT now FROM clock) THEN 'scheduled' ELSE 'pending' END, reason = NULL
+    FROM found WHERE t.ctid = found.place AND number <= missing
+    RETURNING t.queue, t.state, t.batch
+), counted AS (
+    INSERT INTO {schema}.count_deltas (queue, state, n, batch)
+    SELECT queue, state, count(*), batch FROM moved GROUP BY queue, state, batch
+    UNION ALL
+    SELECT queue, 'held', -count(*), batch FROM moved GROUP BY queue, batch
+)
+SELECT count(state), count(*) FILTER (WHERE state = 'pending'), EXISTS (SELECT FROM found WHERE number > missing), now
+FROM clock LEFT JOIN moved ON true GROUP BY now

@@ -1,0 +1,2 @@
+INSERT INTO {schema}.leases (id, pool, name, leased_at, expires_at)
+VALUES (%(id)s::text, %(pool)s::text, %(name)s::text, %(now)s::bigint, %(expires_at)s::bigint)

@@ -1,0 +1,33 @@
+-- The open queues of a claim that may need resources: which pool each is bound to, and what must be seen to first.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+), lanes AS MATERIALIZED (
+    SELECT q.name, (
+        SELECT resources FROM {schema}.handlers AS h WHERE h.queue = q.name AND resources IS NOT NULL
+        ORDER BY h.name COLLATE "C" LIMIT 1
+    ) AS pool, q.rate_counts IS NOT NULL AS rated
+    FROM {schema}.queues AS q
+    WHERE NOT q.paused AND (%(queues)s::text[] IS NULL OR q.name = ANY (%(queues)s::text[]))
+), pools AS MATERIALIZED (
+    SELECT w.pool, EXISTS (
+        SELECT FROM {schema}.resources AS r WHERE r.pool = w.pool AND stage = 'away' AND available_at <= now
+    ) AS returning, EXISTS (
+        SELECT FROM {schema}.resources AS r WHERE r.pool = w.pool AND stage = 'ready'
+    ) AS ready
+    FROM clock, (SELECT DISTINCT pool FROM lanes WHERE pool IS NOT NULL) AS w
+)
+SELECT now, EXISTS (
+    SELECT FROM {schema}.sessions WHERE number = %(session)s::bigint AND NOT ended AND expires_at > now
+), (
+    SELECT bool_or(due) FROM lanes, LATERAL (
+        SELECT true AS due FROM {schema}.tasks
+        WHERE state = 'scheduled' AND queue = lanes.name AND run_at <= now LIMIT 1
+    ) AS falling
+), (
+    SELECT min(run_at) FROM lanes, LATERAL (
+        SELECT run_at FROM {schema}.tasks
+        WHERE state = 'scheduled' AND queue = lanes.name AND run_at > now ORDER BY run_at LIMIT 1
+    ) AS soonest
+), lanes.name, lanes.rated, lanes.pool, pools.returning, pools.ready
+FROM clock LEFT JOIN lanes ON true LEFT JOIN pools ON pools.pool = lanes.pool
+ORDER BY lanes.name

@@ -1,0 +1,1 @@
+SELECT name FROM {schema}.lanes WHERE name = ANY (%(names)s::text[]) ORDER BY name FOR UPDATE

@@ -1,0 +1,1 @@
+SELECT id, lane, status, unfinished FROM {schema}.batches WHERE id = ANY (%(ids)s::text[])

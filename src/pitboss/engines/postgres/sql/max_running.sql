@@ -1,0 +1,1 @@
+SELECT max_running FROM {schema}.lanes WHERE name = %(lane)s::text

@@ -1,0 +1,1 @@
+INSERT INTO {schema}.lanes (name) VALUES (%(name)s::text) ON CONFLICT (name) DO NOTHING

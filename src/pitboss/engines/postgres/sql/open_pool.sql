@@ -1,0 +1,1 @@
+INSERT INTO {schema}.pools (name, rules) VALUES (%(name)s::text, %(rules)s::text) ON CONFLICT (name) DO NOTHING

@@ -1,0 +1,195 @@
+"""Ready members for tasks that wait: read and locked as they are needed, chosen and granted here, written at once."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from pitboss.engines.postgres import members
+from pitboss.engines.postgres.members import Member, Unread, Uses
+from pitboss.engines.postgres.rows import numbers, texts
+from pitboss.engines.postgres.script import Script, Statements
+from pitboss.model.duration import Moment
+from pitboss.model.leasing import KEPT_TRIED, avoided, granted, shortage
+from pitboss.model.picking import ANY, ReadyMembers
+from pitboss.model.resource import PoolRules, Resource, Shortage, Stage, Want
+
+_Labels = tuple[str, ...]
+_MOST_READ_AHEAD = 256
+
+
+class Need(NamedTuple):
+    """What somebody who waits asks of a pool."""
+
+    pool: str
+    want: Want = ANY
+    tried: tuple[str, ...] = ()
+
+
+class Stock:
+    """The members that one transaction may give. Nobody is waited for: what somebody else has locked is passed by."""
+
+    def __init__(self, say: Statements, now: Moment | None) -> None:
+        self._say, self._clock = say, now
+        self.now: Moment | None = now
+        self.rules: dict[str, PoolRules] = {}
+        self.contended = False
+        self._uses = Uses()
+        self._ready: dict[str, ReadyMembers] = {}
+        self._known: dict[str, Member] = {}
+        self._given: dict[str, None] = {}
+        self._exhausted: set[tuple[str, _Labels]] = set()
+        self._carrying: dict[tuple[str, _Labels], int] = {}
+        # Key -> the member that it is bound to. A key that somebody else is binding is not here.
+        self._bound: dict[tuple[str, str], Resource | None] = {}
+        self._bindings: dict[tuple[str, str], tuple[str, Moment]] = {}
+        self._short: set[tuple[str, _Labels]] = set()
+
+    def load(self, needs: Sequence[Need], most: int) -> Script[None]:
+        """Read and lock as many members as these may get, `most` of them in all: of each kind the first ones, and those
+        that their keys are bound to."""
+        if not needs:
+            return
+        named = yield from self._load_keys({(need.pool, need.want.key) for need in needs if need.want.key is not None})
+        found = yield from self._lock(_kinds(needs, most), named)
+        fresh = [one for one in found if one.resource.id not in self._known]
+        pools = {need.pool for need in needs}
+        self.now, rules = yield from members.rules_now(self._say, pools, self._clock)
+        self.rules |= rules
+        for one in fresh:
+            self._known[one.resource.id] = one
+            self._ready.setdefault(one.resource.pool, ReadyMembers()).put(one.resource)
+        yield from members.read_uses(self._say, self._uses, fresh, self.rules)
+        yield from self._count({(need.pool, need.want.labels) for need in needs if need.tried})
+
+    def has_ready(self, pool: str) -> bool:
+        return pool in self._ready and len(self._ready[pool]) > 0
+
+    def give(self, need: Need) -> Script[Resource | None]:
+        """The member for who needs one, given; None if there is none for him now."""
+        chosen = self._choose(need)
+        if chosen is None:
+            self._short.add((need.pool, need.want.labels))
+            return None
+        number, rules = self._known[chosen.id].number, self.rules[need.pool]
+        given = yield from self._granted(number, chosen, rules)
+        self._uses.add(number, given, rules)
+        self._known[given.id] = Member(number, given)
+        self._ready[need.pool].put(given)
+        self._given[given.id] = None
+        if need.want.key is not None:
+            self._bound[need.pool, need.want.key] = given
+            self._bindings[need.pool, need.want.key] = (given.name, (self.now or 0) + rules.bound_for)
+        return given
+
+    def write(self) -> Script[None]:
+        yield from members.write(self._say, [self._known[one] for one in sorted(self._given)], self.rules, self._uses)
+        if self._bindings:
+            bound = sorted((pool, key, name, until) for (pool, key), (name, until) in self._bindings.items())
+            yield self._say.ask(
+                "bind",
+                pools=texts([pool for pool, _, _, _ in bound]),
+                keys=texts([key for _, key, _, _ in bound]),
+                names=texts([name for _, _, name, _ in bound]),
+                untils=numbers([until for _, _, _, until in bound]),
+            )
+
+    def shortages(self) -> Script[list[Shortage]]:
+        """Why somebody got nothing, as members stand after `write`; a pool that was only contended is left out."""
+        if not self._short:
+            return []
+        short = sorted(self._short)
+        rows = yield self._say.ask(
+            "pool_stages",
+            pools=texts([pool for pool, _ in short]),
+            labels=texts([texts(labels) for _, labels in short]),
+            seen=numbers(sorted(one.number for one in self._known.values())),
+        )
+        busy = {pool for pool, _, _, unseen in rows if unseen}
+        self.contended |= bool(busy)
+        told = {pool: (stage, until) for pool, stage, until, _ in rows if pool not in busy}
+        return [_shortage(pool, *told[pool]) for pool in sorted(told)]
+
+    def _choose(self, need: Need) -> Resource | None:
+        rules, ready = self.rules[need.pool], self._ready.setdefault(need.pool, ReadyMembers())
+        shunned = avoided(need.tried, self._carrying[need.pool, need.want.labels]) if need.tried else frozenset[str]()
+        if need.want.key is None:
+            return ready.choose(need.want, shunned, None, rules)
+        place = (need.pool, need.want.key)
+        bound = self._bound.get(place)
+        locked_by_others = bound is not None and bound.stage is Stage.READY and bound.id not in self._known
+        if place not in self._bound or locked_by_others:
+            self.contended = True
+            return None
+        return ready.choose(need.want, shunned, bound, rules)
+
+    def _granted(self, number: int, chosen: Resource, rules: PoolRules) -> Script[Resource]:
+        """Where one member is given again and again, more of its uses are read, twice as many each time."""
+        ahead = 2
+        while True:
+            try:
+                return granted(chosen, rules, self._uses.nth(number, chosen), self.now or 0)
+            except Unread:
+                yield from members.read_uses(self._say, self._uses, [Member(number, chosen)], self.rules, ahead)
+                ahead = min(ahead * 4, _MOST_READ_AHEAD)
+
+    def _load_keys(self, keys: set[tuple[str, str]]) -> Script[list[tuple[str, str]]]:
+        """The members (pool, name) that keys are bound to, of those keys that nobody else is binding."""
+        wanted = sorted(keys - self._bound.keys())
+        if not wanted:
+            return []
+        free = sorted((yield self._say.ask("lock_keys", **_pairs(wanted))))
+        self._bound |= dict.fromkeys(free)
+        named: list[tuple[str, str]] = []
+        for key, *row in (yield self._say.ask("bound_members", self._clock, **_pairs(free))):
+            found = members.member(tuple(row)).resource
+            self._bound[found.pool, key] = found
+            named.append((found.pool, found.name))
+        return named
+
+    def _lock(self, kinds: dict[tuple[str, _Labels], int], named: Sequence[tuple[str, str]]) -> Script[list[Member]]:
+        limits = {kind: len(self._given) + most for kind, most in kinds.items() if kind not in self._exhausted}
+        if not limits and not named:
+            return []
+        rows = yield self._say.ask(
+            "lock_ready",
+            pools=texts([pool for pool, _ in limits]),
+            labels=texts([texts(labels) for _, labels in limits]),
+            limits=numbers(list(limits.values())),
+            named_pools=texts([pool for pool, _ in named]),
+            names=texts([name for _, name in named]),
+        )
+        found = [members.member(row) for row in rows]
+        for (pool, labels), most in limits.items():
+            fitting = {one.number for one in found if one.resource.pool == pool and {*labels} <= {*one.resource.labels}}
+            if len(fitting) < most:
+                self._exhausted.add((pool, labels))
+        return list({one.number: one for one in found}.values())
+
+    def _count(self, kinds: Iterable[tuple[str, _Labels]]) -> Script[None]:
+        wanted = sorted(set(kinds) - self._carrying.keys())
+        if not wanted:
+            return
+        rows = yield self._say.ask(
+            "carrying",
+            pools=texts([pool for pool, _ in wanted]),
+            labels=texts([texts(labels) for _, labels in wanted]),
+            most=KEPT_TRIED + 2,
+        )
+        self._carrying |= {kind: row[2] for kind, row in zip(wanted, rows, strict=True)}
+
+
+def _kinds(needs: Sequence[Need], most: int) -> dict[tuple[str, _Labels], int]:
+    """How many members of each kind may be looked at: one for each who gets one, and beside those he avoids."""
+    waiting = Counter(need.pool for need in needs)
+    avoiding: dict[str, int] = {}
+    for need in needs:
+        avoiding[need.pool] = max(avoiding.get(need.pool, 0), len(need.tried))
+    return {(need.pool, need.want.labels): min(waiting[need.pool], most) + avoiding[need.pool] for need in needs}
+
+
+def _shortage(pool: str, stage: str | None, until: Moment | None) -> Shortage:
+    return shortage(pool, {} if stage is None else {Stage(stage): 1}, until)
+
+
+def _pairs(keys: Sequence[tuple[str, str]]) -> dict[str, object]:
+    return {"pools": texts([pool for pool, _ in keys]), "keys": texts([key for _, key in keys])}

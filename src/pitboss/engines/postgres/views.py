@@ -1,0 +1,94 @@
+"""Batches as they are shown: their rows, with figures, places in line and what ended recently."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from pitboss.engines.postgres.gate import Gate
+from pitboss.engines.postgres.rows import STATES, names, numbers, texts
+from pitboss.engines.postgres.script import Row, Script, Statements
+from pitboss.model.batch import OVER, Batch, BatchId, BatchStatus
+from pitboss.model.batching import listed, positions, recent_since
+from pitboss.model.duration import Moment
+from pitboss.model.states import State
+from pitboss.model.task import NewTask
+
+_decode_task = msgspec.json.Decoder(NewTask).decode
+
+
+class _Figures(NamedTuple):
+    counts: dict[State, int]
+    queues: set[str]
+
+
+def view(say: Statements, batch: BatchId, now: Moment) -> Script[Batch | None]:
+    return (yield from views(say, [batch], now)).get(batch)
+
+
+def views(say: Statements, ids: Sequence[BatchId], now: Moment) -> Script[dict[BatchId, Batch]]:
+    """Those that there are, by id."""
+    rows = yield say.ask("batches", ids=names(ids), statuses=None, limit=len(ids))
+    return {batch.id: batch for batch in (yield from _with_figures(say, [_batch(row) for row in rows], now))}
+
+
+def shown(
+    say: Statements, ids: Sequence[BatchId] | None, statuses: Sequence[BatchStatus], limit: int, now: Moment
+) -> Script[list[Batch]]:
+    rows = yield say.ask(
+        "batches",
+        ids=None if ids is None else names(ids),
+        statuses=names(statuses) if statuses and ids is None else None,
+        limit=limit if ids is None else len(ids),
+    )
+    return listed((yield from _with_figures(say, [_batch(row) for row in rows], now)))
+
+
+def _with_figures(say: Statements, batches: list[Batch], now: Moment) -> Script[list[Batch]]:
+    if not batches:
+        return []
+    ids = texts([batch.id for batch in batches])
+    since = numbers([recent_since(batch.started_at, now) for batch in batches])
+    figures = _figures((yield say.ask("batch_figures", ids=ids)))
+    recent: dict[BatchId, int] = dict((yield say.ask("recently_ended", ids=ids, since=since)))
+    places: dict[BatchId, int] = {}
+    for lane in sorted({batch.lane for batch in batches if batch.status not in OVER}):
+        places |= positions((yield from Gate(say, lanes=False).line(lane)))
+    empty = _Figures({}, set())
+    return [
+        msgspec.structs.replace(
+            batch,
+            position=None if batch.status in OVER else places.get(batch.id),
+            counts=figures.get(batch.id, empty).counts,
+            queues=tuple(sorted(figures.get(batch.id, empty).queues)),
+            recent=recent[batch.id],
+        )
+        for batch in batches
+    ]
+
+
+def _figures(rows: list[Row]) -> dict[BatchId, _Figures]:
+    found: dict[BatchId, _Figures] = {}
+    for batch, queue, state, number in rows:
+        figures = found.setdefault(batch, _Figures({}, set()))
+        figures.counts[STATES[state]] = figures.counts.get(STATES[state], 0) + number
+        figures.queues.add(queue)
+    return found
+
+
+def _batch(row: Row) -> Batch:
+    batch, name, lane, status, data, by, rank, created_at, started_at, finished_at, reason, on_complete = row
+    return Batch(
+        id=batch,
+        name=name,
+        lane=lane,
+        status=BatchStatus(status),
+        data=data,
+        by=by,
+        rank=rank,
+        created_at=created_at,
+        started_at=started_at,
+        finished_at=finished_at,
+        reason=reason,
+        on_complete=None if on_complete is None else _decode_task(on_complete),
+    )
