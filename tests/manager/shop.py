@@ -87,6 +87,20 @@ def blocking_spawning() -> str:
 
 
 @app.task
+async def batching(size: int) -> dict[str, int]:
+    """Makes a batch, waits for its end and adds up its results, all over the worker's socket."""
+    made = await quick.abatch([{"number": number} for number in range(size)], on_complete=told, lane="inner")
+    ended = await made.awaited("20s")
+    values = [one.value async for one in made.aresults()]
+    return {"sum": sum(values), "finished": ended.finished}
+
+
+@app.task
+async def told(batch: str, status: str) -> str:
+    return status
+
+
+@app.task
 async def later() -> str:
     if ctx.token.claim == 1:
         raise Snooze("200ms")
