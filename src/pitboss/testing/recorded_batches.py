@@ -18,14 +18,14 @@ class RecordedBatches(Recorder):
     async def create_batch(self, batch: NewBatch, items: Sequence[NewTask]) -> Batch:
         act = told.CreateBatch(batch=batch, items=tuple(items))
         return await self._call(
-            act, lambda some: self.engine.create_batch(batch, some), items, lambda done: replace(act, created=done)
+            act, lambda some: self.whole.create_batch(batch, some), items, lambda done: replace(act, created=done)
         )
 
     async def act_on_batch(self, batch: BatchId, act: BatchAct, *, limit: int = 1000) -> BatchChanged:
         noted = told.ActOnBatch(batch=batch, act=act)
         return await self._call(
             noted,
-            lambda one: self.engine.act_on_batch(batch, one, limit=limit),
+            lambda one: self.whole.act_on_batch(batch, one, limit=limit),
             act,
             lambda changed: replace(noted, changed=changed),
         )
@@ -33,23 +33,23 @@ class RecordedBatches(Recorder):
     async def batches(
         self, ids: Sequence[BatchId] | None = None, *, statuses: Sequence[BatchStatus] = (), limit: int = 100
     ) -> list[Batch]:
-        return await self.engine.batches(ids, statuses=statuses, limit=limit)
+        return await self.whole.batches(ids, statuses=statuses, limit=limit)
 
     async def read_batches(self) -> list[Batch]:
         """All of them at one moment, as evidence."""
         act = told.ReadBatches()
         return await self._call(
             act,
-            lambda limit: self.engine.batches(limit=limit),
+            lambda limit: self.whole.batches(limit=limit),
             _ALL,
             lambda batches: replace(act, batches=tuple(batches)),
         )
 
     async def lanes(self) -> list[Lane]:
-        return await self.engine.lanes()
+        return await self.whole.lanes()
 
     async def change_lane(self, name: str, max_running: int) -> Lane:
         act = told.ChangeLane(name=name, max_running=max_running)
         return await self._call(
-            act, lambda most: self.engine.change_lane(name, most), max_running, lambda lane: replace(act, lane=lane)
+            act, lambda most: self.whole.change_lane(name, most), max_running, lambda lane: replace(act, lane=lane)
         )

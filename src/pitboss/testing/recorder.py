@@ -1,14 +1,14 @@
 """How one process of a history asks a store, and what is written down of it."""
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from pitboss.engines.protocol import Clock
 from pitboss.model.duration import Moment
 from pitboss.model.errors import InvalidInput, NotFound, NotLeader, QueueFull, SessionLost, StaleLease
 from pitboss.testing.failpoints import Killed
 from pitboss.testing.history import Act, History
-from pitboss.testing.store import Store
+from pitboss.testing.store import CoreStore, Store
 
 T = TypeVar("T")
 Question = TypeVar("Question")
@@ -18,11 +18,16 @@ SURELY_NOT = (InvalidInput, NotFound, NotLeader, QueueFull, SessionLost, StaleLe
 class Recorder:
     """One process on one engine. Once a call ended in `Killed`, it is dead."""
 
-    def __init__(self, engine: Store, history: History, process: str = "p1", *, clock: Clock | None = None) -> None:
+    def __init__(self, engine: CoreStore, history: History, process: str = "p1", *, clock: Clock | None = None) -> None:
         self.engine, self.history, self.process = engine, history, process
         self._clock = clock
         self.dead = False
         self.name = engine.name
+
+    @property
+    def whole(self) -> Store:
+        """The engine for who asks for what not every engine has; one that lacks it fails there."""
+        return cast("Store", self.engine)
 
     async def _call(
         self, act: Act, verb: Callable[[Question], Awaitable[T]], question: Question, answered: Callable[[T], Act]

@@ -17,18 +17,9 @@ from pitboss.engines.protocol import (
 )
 
 
-class Store(
-    Engine,
-    Sessions,
-    Leader,
-    Ledger,
-    Control,
-    Queues,
-    Handlers,
-    Desired,
-    Resources,
-    Leases,
-    Batches,
-    Protocol,
-):
+class CoreStore(Engine, Sessions, Leader, Ledger, Control, Queues, Handlers, Desired, Protocol):
+    """What every engine has."""
+
+
+class Store(CoreStore, Resources, Leases, Batches, Protocol):
     """Every protocol that the suite proves and the checks of a history look at."""

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from pitboss.model.batch import IN_SLOT, OVER, Batch, BatchId, BatchStatus, Pause, Requeue, Resume, Start
+from pitboss.model.batch import OVER, Batch, BatchId, BatchStatus, Pause, Requeue, Resume, Start
 from pitboss.model.batch import Delete as Deletion
 from pitboss.model.states import State
 from pitboss.testing import history as told
@@ -15,10 +15,13 @@ COUNTS = "a batch's figures equal a recount of its items"
 LANES = "a lane runs no more batches than it may"
 ENDS_ONCE = "a batch ends once, when its last item has ended"
 STOPPED = "nothing of a batch starts that is paused"
+# One that is being cancelled may never have had a slot.
+_RUNNING = (BatchStatus.RUNNING, BatchStatus.PAUSING)
 
 
 def check_batches(seen: Evidence) -> Iterator[Violation]:
-    lanes = {act.batch.id: act.batch.lane for _, act in _creations(seen)}
+    # Who creates a batch that is there is told of the one that is there.
+    lanes = {act.created.id: act.created.lane for _, act in _creations(seen) if act.created is not None}
     yield from _check_counts(seen)
     yield from _check_items(seen)
     yield from _check_slots(seen, lanes)
@@ -58,9 +61,16 @@ def _check_items(seen: Evidence) -> Iterator[Violation]:
             continue
         if created.id not in known:
             yield _fault(seen, COUNTS, created.id, "it was acknowledged, but is not there")
-        elif there[created.id] != created.total:
-            what = f"it was created with {created.total} items, and has {there[created.id]}"
+        elif there[created.id] != created.total or created.total < _surely_new(seen, act):
+            what = f"{len(act.items)} items were asked for, {created.total} acknowledged, and {there[created.id]} are there"
             yield _fault(seen, COUNTS, created.id, what)
+
+
+def _surely_new(seen: Evidence, act: told.CreateBatch) -> int:
+    """How many of the items can have met nobody."""
+    if sum(other.batch.id == act.batch.id for _, other in _creations(seen)) > 1:
+        return 0
+    return len({new.id for new in act.items if new.unique is None and len(seen.births[new.id]) == 1})
 
 
 def _check_slots(seen: Evidence, lanes: dict[BatchId, str]) -> Iterator[Violation]:
@@ -71,7 +81,7 @@ def _check_slots(seen: Evidence, lanes: dict[BatchId, str]) -> Iterator[Violatio
             case told.Claim(claimed=claimed) if claimed is not None:
                 running = {claim.batch for claim in claimed.claims if claim.batch is not None}
             case told.ReadBatches(batches=batches):
-                running = {batch.id for batch in batches if batch.status in IN_SLOT}
+                running = {batch.id for batch in batches if batch.status in _RUNNING}
             case _:
                 continue
         counted = Counter(lanes[batch] for batch in running if batch in lanes)

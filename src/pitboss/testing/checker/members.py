@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from pitboss.model.duration import Moment
-from pitboss.model.resource import Limits, PoolRules, Report, ResourceOutcome
+from pitboss.model.resource import Limits, Report, ResourceOutcome
 from pitboss.model.states import State
 from pitboss.testing import history as told
 from pitboss.testing.checker.evidence import Evidence
@@ -78,20 +78,15 @@ def _check_away(seen: Evidence, member: str, grants: list[Grant], regimes: list[
 
 
 def _refusals(seen: Evidence, member: str, grants: list[Grant], regimes: list[Regime]) -> Iterator[Refusal]:
-    """Reports of a rate limit: they cool a member whoever else is to blame."""
+    """Refusals that say for how long: they cool a member whoever else is to blame, and however it cools already."""
     for grant in grants:
         kind, _, whom = grant.whom.partition(" ")
         for call, report in _reports(seen, grant, whom) if kind == "task" else _lease_reports(seen, grant, whom):
             regime = next((one for one in regimes if one.governs(call)), None)
             if regime is None or regime.rules is None or report is None or call.asked_at is None:
                 continue
-            if report.outcome is ResourceOutcome.RATE_LIMITED:
-                yield Refusal(call, call.asked_at + _rest(report, regime.rules))
-
-
-def _rest(report: Report, rules: PoolRules) -> int:
-    told_to = rules.cooldown if report.retry_after is None else report.retry_after
-    return min(told_to, rules.cooldown_cap)
+            if report.outcome is ResourceOutcome.RATE_LIMITED and report.retry_after is not None:
+                yield Refusal(call, call.asked_at + min(report.retry_after, regime.rules.cooldown_cap))
 
 
 def _reports(seen: Evidence, grant: Grant, task: str) -> Iterator[tuple[Call, Report | None]]:
