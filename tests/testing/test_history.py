@@ -12,7 +12,7 @@ from pitboss.model.session import ClaimRequest, SessionInfo, Slot
 from pitboss.model.task import NewTask
 from pitboss.testing.checker import check, final
 from pitboss.testing.clock import FakeClock
-from pitboss.testing.failpoints import Failpoints, Killed, names
+from pitboss.testing.failpoints import VERBS, Failpoints, Killed, names
 from pitboss.testing.history import FOREVER, History
 from pitboss.testing.recorded import Recorded
 
@@ -158,5 +158,6 @@ def test_a_fault_at_a_place_that_no_engine_has_is_refused() -> None:
 
 
 def test_names_cover_every_verb() -> None:
-    assert len(names(sql=False)) == 12
-    assert len(names(sql=True)) == 18
+    assert len(names(sql=False, verbs=VERBS)) == 12
+    assert len(names(sql=True, verbs=VERBS)) == 18
+    assert len(names(sql=True)) == 18 + 24

@@ -97,4 +97,4 @@ class Desk(PoolDesk):
     async def _release_rest(self, handlers: set[str]) -> None:
         released = _RELEASED_AT_ONCE
         while released == _RELEASED_AT_ONCE:
-            released = await self._write("release", lambda act: release(act, handlers, _RELEASED_AT_ONCE))
+            released = await self._write("release_held", lambda act: release(act, handlers, _RELEASED_AT_ONCE))

@@ -59,7 +59,7 @@ class PoolDesk(Ways):
         return await self._write("acquire", lambda act: leases.acquire(act, pool, want, hold, lease))
 
     async def release(self, lease: str, report: Report | None) -> bool:
-        return await self._write("release_lease", lambda act: leases.release(act, lease, report))
+        return await self._write("release", lambda act: leases.release(act, lease, report))
 
     async def extend(self, lease: str, hold: Span) -> Moment | None:
         return await self._write("extend", lambda act: leases.extend(act, lease, hold))

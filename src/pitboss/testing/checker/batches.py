@@ -62,7 +62,7 @@ def _check_items(seen: Evidence) -> Iterator[Violation]:
         if created.id not in known:
             yield _fault(seen, COUNTS, created.id, "it was acknowledged, but is not there")
         elif there[created.id] != created.total or created.total < _surely_new(seen, act):
-            what = f"{len(act.items)} items were asked for, {created.total} acknowledged, and {there[created.id]} are there"
+            what = f"{len(act.items)} items were asked for, {created.total} acknowledged, {there[created.id]} are there"
             yield _fault(seen, COUNTS, created.id, what)
 
 
