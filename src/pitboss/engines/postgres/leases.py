@@ -1,10 +1,12 @@
 """Leases without a task, and further uses of a member that is held. Members are locked before leases."""
 
+import msgspec
+
 from pitboss.engines.postgres import members
 from pitboss.engines.postgres.hands import Hands, Return
 from pitboss.engines.postgres.members import Member, Uses
 from pitboss.engines.postgres.pools import ring
-from pitboss.engines.postgres.rows import known_id, names, texts
+from pitboss.engines.postgres.rows import known_id, names
 from pitboss.engines.postgres.script import Row, Script, Statements
 from pitboss.engines.postgres.stock import Need, Stock
 from pitboss.model.duration import Moment, Span
@@ -12,10 +14,11 @@ from pitboss.model.errors import StaleLease
 from pitboss.model.ids import TaskId
 from pitboss.model.leasing import used
 from pitboss.model.picking import leased, same_member
-from pitboss.model.resource import Leased, Report, Resource, Shortage, Want
+from pitboss.model.resource import Leased, Report, Shortage, Want
 from pitboss.model.task import Token
 
 _RETURNED_AT_ONCE = 5000
+_decode = msgspec.json.Decoder(Leased).decode
 
 
 class Contended(Exception):
@@ -29,7 +32,7 @@ def acquire(
     yield say.ask("lock_lease", lease=f"{say.channel} {lease}")
     known: list[Row] = yield say.ask("lease", now, id=lease)
     if known and known[0][4]:
-        return (yield from _held(say, lease, known[0], now))
+        return msgspec.structs.replace(_decode(known[0][5]), expires_at=known[0][3])
     if known:
         yield from _end(say, lease, known[0], None, now)
     yield say.ask("return_members", now, pools=names([pool]), limit=_RETURNED_AT_ONCE)
@@ -44,9 +47,10 @@ def acquire(
         return shortages[0]
     yield from stock.write()
     moment = stock.now or 0
-    values = {"id": lease, "pool": pool, "name": given.name, "expires_at": moment + hold}
-    yield say.ask("insert_lease", moment, **values)
-    return leased(given, stock.rules[pool], moment, lease=lease, expires_at=moment + hold)
+    held = leased(given, stock.rules[pool], moment, lease=lease, expires_at=moment + hold)
+    values = {"id": lease, "pool": pool, "name": given.name, "expires_at": held.expires_at}
+    yield say.ask("insert_lease", moment, given=msgspec.json.encode(held).decode(), **values)
+    return held
 
 
 def release(say: Statements, lease: str, report: Report | None, now: Moment | None) -> Script[bool]:
@@ -99,18 +103,9 @@ def _holding(say: Statements, holder: Token | str, task: TaskId | None, now: Mom
     return Return(rows[0][0], rows[0][1] or 0) if rows else None
 
 
-def _held(say: Statements, lease: str, row: Row, now: Moment | None) -> Script[Leased]:
-    """A lease that is held already, as it was given."""
-    pool, name, since, expires_at, _ = row
-    rows = yield say.ask("members", pool=pool, names=texts([name]))
-    _, rules = yield from members.rules_now(say, [pool], now)
-    member = members.member(rows[0]).resource if rows else Resource(pool=pool, name=name)
-    return leased(member, rules[pool], since, lease=lease, expires_at=expires_at)
-
-
 def _end(say: Statements, lease: str, row: Row, report: Report | None, now: Moment | None) -> Script[bool]:
     """The lease is over; False if somebody else has ended it by now."""
-    pool, name, since, _, _ = row
+    pool, name, since = row[:3]
     hands = Hands(say)
     back = Return(f"{pool}/{name}", since, report)
     yield from hands.lock([back], now)

@@ -230,7 +230,8 @@ CREATE TABLE {schema}.leases (
     leased_at bigint NOT NULL,
     expires_at bigint NOT NULL,
     pool text COLLATE "C" NOT NULL,
-    name text COLLATE "C" NOT NULL
+    name text COLLATE "C" NOT NULL,
+    given text NOT NULL
 );
 
 CREATE INDEX leases_by_end ON {schema}.leases (expires_at);

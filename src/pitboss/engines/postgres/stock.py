@@ -104,7 +104,8 @@ class Stock:
             labels=texts([texts(labels) for _, labels in short]),
             seen=numbers(sorted(one.number for one in self._known.values())),
         )
-        busy = {pool for pool, _, _, unseen in rows if unseen}
+        # Of a kind that was read to its end, whoever is ready and was not seen is somebody else's at this moment.
+        busy = {kind[0] for kind, row in zip(short, rows, strict=True) if row[3] and kind in self._exhausted}
         self.contended |= bool(busy)
         told = {pool: (stage, until) for pool, stage, until, _ in rows if pool not in busy}
         return [_shortage(pool, *told[pool]) for pool in sorted(told)]

@@ -1,2 +1,4 @@
-INSERT INTO {schema}.leases (id, pool, name, leased_at, expires_at)
-VALUES (%(id)s::text, %(pool)s::text, %(name)s::text, %(now)s::bigint, %(expires_at)s::bigint)
+INSERT INTO {schema}.leases (id, pool, name, given, leased_at, expires_at)
+VALUES (
+    %(id)s::text, %(pool)s::text, %(name)s::text, %(given)s::text, %(now)s::bigint, %(expires_at)s::bigint
+)
