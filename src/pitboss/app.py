@@ -244,6 +244,10 @@ class App(Listening, Batching):
             self._ring = KeyRing(config.secret_keys(), Path(file))
         return self._ring
 
+    def use_keys(self, ring: "KeyRing | None") -> None:
+        """Seal and open secrets with these keys from now on; None for those of the settings."""
+        self._ring = ring
+
     def rules_of(self, declared: "DeclaredResources") -> "PoolRules":
         """What holds for a pool: what code says, and what file and environment say on top."""
         from pitboss import config

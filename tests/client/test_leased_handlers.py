@@ -1,7 +1,6 @@
 """Handlers that hold a resource while they run: declared, enqueued, run and judged."""
 
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,10 +28,8 @@ from pitboss.testing.sandbox import Sandbox, sandbox
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> App:
-    app = App("sqlite:///never-opened.db")
-    app.secrets_file = str(tmp_path / "keys")
-    return app
+def app() -> App:
+    return App("sqlite:///never-opened.db")
 
 
 def _one(pool: Resources, name: str = "p1") -> Resource:

@@ -251,10 +251,10 @@ def test_secrets_are_sealed_again_with_a_new_key(app: App, tmp_path: Path) -> No
     proxies.add("p1", secrets={"password": "hunter22"})
     old = (tmp_path / "keys").read_text().splitlines()[-1]
     new = new_key()
-    app._ring = KeyRing([new, old])
+    app.use_keys(KeyRing([new, old]))
     assert proxies.reseal() == 1
     assert proxies.reseal() == 0
-    app._ring = KeyRing([new])
+    app.use_keys(KeyRing([new]))
     with proxies.lease() as lease:
         assert lease.secret("password") == "hunter22"
 

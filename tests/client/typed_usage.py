@@ -2,9 +2,10 @@
 
 from typing import assert_type
 
-from pitboss import App, Context, Handle, ctx
+from pitboss import App, Context, Handle, Lease, ctx
 
 app = App()
+proxies = app.resources("proxies", per_hour=50, min_delay="2s", strategy="sticky")
 
 
 @app.task
@@ -17,7 +18,15 @@ def send(to: str, context: Context = ctx) -> bool:
     return bool(to)
 
 
+@app.task
+async def check(profile: str, proxy: Lease = proxies.lease(sticky="profile")) -> str:
+    return proxy.secret("password")
+
+
 def right() -> None:
+    assert_type(check.enqueue("anna"), Handle[str])
+    with proxies.lease(wait="1m") as lease:
+        assert_type(lease, Lease)
     assert_type(fetch.enqueue("u"), Handle[int])
     assert_type(fetch.enqueue("u", depth=2).result(), int)
     assert_type(send.using(delay="1m").enqueue("a").result(timeout=1), bool)
@@ -31,6 +40,9 @@ async def right_async() -> None:
 
 
 def wrong() -> None:
+    check.enqueue()  # type: ignore[call-arg]
+    app.resources("keys", per_houre=50)  # type: ignore[call-arg]
+    proxies.add("p1", per_hour="many")  # type: ignore[arg-type]
     fetch.enqueue()  # type: ignore[call-arg]
     fetch.enqueue(1)  # type: ignore[arg-type]
     fetch.enqueue("u", dept=2)  # type: ignore[call-arg]

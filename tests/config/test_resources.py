@@ -29,6 +29,15 @@ def test_what_is_said_outside_overrides_code_key_by_key(folder: Path, monkeypatc
     assert found.origins["resources.my-proxies.per_hour"].startswith("file")
 
 
+def test_a_pool_that_no_code_declares_is_refused(folder: Path) -> None:
+    (folder / "pitboss.toml").write_text("[resources.my_proxies]\nper_hour = 20\n")
+    ((name, rules),) = config.all_resource_rules(config.load(), [DECLARED])
+    assert (name, rules.limits.windows[-1]) == ("my-proxies", Window(20, HOUR))
+    (folder / "pitboss.toml").write_text("[resources.proxies]\nper_hour = 20\n")
+    with pytest.raises(InvalidInput, match=r"resources.proxies, which the app does not have"):
+        config.all_resource_rules(config.load(), [DECLARED])
+
+
 def test_without_settings_the_code_holds() -> None:
     assert config.resource_rules(config.load(), DECLARED) == DECLARED.rules
 
@@ -75,7 +84,6 @@ def test_the_how_to_runs_as_it_is_printed(folder: Path) -> None:
     names: dict[str, Any] = {}
     exec(blocks[0], names)
     app: App = names["app"]
-    app.secrets_file = str(folder / "keys")
     with sandbox(app) as box:
         for block in blocks[1:]:
             # A gap that a lease of one's own waits for is not passed by the sandbox's clock.
@@ -91,6 +99,7 @@ def test_the_how_to_runs_as_it_is_printed(folder: Path) -> None:
         box.drain_all()
         assert "through" in done[0].result(timeout=1)
         assert done[2].result(timeout=1) == "a1"
+    assert sorted(path.name for path in folder.iterdir()) == ["members"], "a sandbox leaves no keys behind"
 
 
 def test_the_table_in_the_how_to_is_read_by_the_settings(folder: Path) -> None:

@@ -31,7 +31,7 @@ def aviary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, Pa
     url = f"sqlite:///{folder}/shop.db"
     house = House(url, folder, TARGET)
     house.secrets_file, house.logs = str(folder / "keys"), LogSettings(folder=str(folder / "logs"))
-    lenders.app._ring = KeyRing(file=folder / "keys")
+    lenders.app.use_keys(KeyRing(file=folder / "keys"))
     lenders.app.use(url)
     try:
         for name, secrets in CANARIES.items():
@@ -106,6 +106,6 @@ def test_no_canary_is_in_the_text_of_a_lease_or_its_refusals(aviary: tuple[House
     with lenders.leaky.lease() as lease:
         canary = lease.secret("password")
         assert canary in lease.url
-        text = f"{lease} {lease!r} {lease.leased!r} {lenders.leaky!r} {lenders.app._ring!r} {vars(lease).keys()}"
+        text = f"{lease} {lease!r} {lease.leased!r} {lenders.leaky!r} {lenders.app.ring()!r} {vars(lease).keys()}"
         assert _seen(text) == []
         assert _seen(canary) == [canary], "the test itself can see one"

@@ -25,7 +25,7 @@ def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
     url = f"sqlite:///{tmp_path}/shop.db" if on_file else request.getfixturevalue("postgres_dsn")
     house = House(url, tmp_path, TARGET)
     house.secrets_file = str(tmp_path / "keys")
-    lenders.app._ring = KeyRing(file=tmp_path / "keys")
+    lenders.app.use_keys(KeyRing(file=tmp_path / "keys"))
     lenders.app.use(url)
     try:
         yield house

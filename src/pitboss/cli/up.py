@@ -164,7 +164,7 @@ def _order(
         retention=chosen.kept(),
         host_memory=chosen.host_memory,
         logs=log_settings(chosen.logs, level=chosen.log_level, total_size=chosen.log_size, age=chosen.log_age),
-        resources=tuple((pool.name, config.resource_rules(chosen, pool)) for pool in description.resources),
+        resources=config.all_resource_rules(chosen, description.resources),
         secrets_file=str(config.key_file(found)),
     )
     return Order(chosen.store, plan, chosen.on_start, _watched(place) if reload else None, quiet, verbose)

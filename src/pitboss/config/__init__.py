@@ -9,7 +9,7 @@ from pitboss.config.environment import ServiceManager, inherited, secret_keys, s
 from pitboss.config.layers import Layer, flat, variable
 from pitboss.config.loading import Loaded, load, loaded
 from pitboss.config.pools import pools
-from pitboss.config.resources import key_file, resource_rules
+from pitboss.config.resources import all_resource_rules, key_file, resource_rules
 from pitboss.config.settings import DEFAULT_STORE, RetentionSettings, Settings
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "RetentionSettings",
     "ServiceManager",
     "Settings",
+    "all_resource_rules",
     "flat",
     "inherited",
     "key_file",

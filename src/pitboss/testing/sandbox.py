@@ -20,6 +20,7 @@ from pitboss.model.outcome import decide, progressed
 from pitboss.model.resource import Shortage
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
 from pitboss.model.task import Claim, NewTask, Placed, Task, Token
+from pitboss.secrets import KeyRing, new_key
 from pitboss.testing.clock import FakeClock
 from pitboss.worker.runner import Runnable, Runner
 
@@ -46,6 +47,8 @@ class TestedApp(Protocol):
 
     def close(self) -> None: ...
 
+    def use_keys(self, ring: KeyRing | None) -> None: ...
+
     def ask(self, work: Callable[[Any], Coroutine[Any, Any, T]], *, limit: float, what: str) -> T: ...
 
 
@@ -56,6 +59,8 @@ class Sandbox:
         self.clock = clock
         self._app, self._inline = app, inline
         self.store: Store = app.use("memory://", clock=clock)
+        # Keys for the time of the test: it leaves no file behind.
+        app.use_keys(KeyRing([new_key()]))
         self._runner = Runner(app.handlers, report=self._progressed, hidden=app.redactor.hidden)
         self._reports: list[Settlement] = []
         self._wait_in_its_own_time()
@@ -98,6 +103,7 @@ class Sandbox:
 
     def close(self) -> None:
         self._app.close()
+        self._app.use_keys(None)
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         return self._app.ask(lambda _: work, limit=_LIMIT, what="the sandbox")
