@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pitboss.app import App
+    from pitboss.client.batch_handle import BatchHandle
     from pitboss.client.context import Context, ctx
     from pitboss.client.handle import Handle
     from pitboss.client.lease import Lease
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "App",
+    "BatchHandle",
     "Blocked",
     "Cancel",
     "Context",
@@ -54,6 +56,7 @@ __all__ = [
 # need. A type checker sees the imports above.
 _HOMES = {
     "pitboss.app": ("App",),
+    "pitboss.client.batch_handle": ("BatchHandle",),
     "pitboss.client.context": ("Context", "ctx"),
     "pitboss.client.handle": ("Handle",),
     "pitboss.client.lease": ("Lease",),

@@ -7,6 +7,23 @@ import psycopg
 
 from tests.cli.desk import Process, pitboss
 
+APP = """
+from pitboss import App, Lease
+
+app = App()
+proxies = app.resources("proxies", concurrency=3)
+
+@app.task(max_attempts=1)
+async def check(profile: str, proxy: Lease = proxies.lease()) -> str:
+    if profile.endswith("7"):
+        raise LookupError("no profile")
+    return proxy.name
+
+@app.task
+async def report(batch: str, status: str) -> None:
+    print(f"over: {batch} {status}", flush=True)
+"""
+
 
 def test_from_sql_by_hand_to_a_result(folder: Path, postgres_dsn: str) -> None:
     script = pitboss("db", "sql", "postgres").out
@@ -24,3 +41,43 @@ def test_from_sql_by_hand_to_a_result(folder: Path, postgres_dsn: str) -> None:
         assert process.ended() == 0
     assert pitboss("tasks", "list", "--json", env=store).json()["tasks"]
     assert not (folder / "pitboss.db").exists()
+
+
+def test_batches_and_resources(folder: Path, postgres_dsn: str) -> None:
+    store = {"PITBOSS_STORE": postgres_dsn}
+    (folder / "app.py").write_text(APP)
+    assert (
+        pitboss("resources", "import", "proxies", "-", stdin="10.0.0.1:80:ann:canary-9\n10.0.0.2:80\n", env=store).code
+        == 0
+    )
+    with Process("up", "app.py", "--workers", "1", cwd=folder, env=store) as process:
+        process.until("is ready")
+        items = "\n".join(f'{{"profile": "p{number}"}}' for number in range(30))
+        batch = pitboss(
+            "batches",
+            "create",
+            "check",
+            "--file",
+            "-",
+            "--name",
+            "night",
+            "--on-complete",
+            "report",
+            stdin=items,
+            env=store,
+        ).out.strip()
+        process.until(f"over: {batch} done_with_errors")
+        process.tell(signal.SIGTERM)
+        assert process.ended() == 0
+    page = pitboss("batches", "show", batch[-12:], "--json", env=store).json()
+    assert (page["batch"]["percent"], page["batch"]["counts"]) == (100, {"completed": 27, "failed": 3})
+    assert [(group["error"], group["count"]) for group in page["errors"]] == [("LookupError", 3)]
+    assert "3 items set to run again" in pitboss("batches", "requeue", batch, "--error", "LookupError", env=store).err
+    failed = pitboss(
+        "tasks", "list", f"batch:{batch}", "resource:proxies/10.0.0.*", "--json", "-n", "100", env=store
+    ).json()
+    assert len(failed["tasks"]) == 30
+    members = pitboss("resources", "list", "proxies", "--json", env=store)
+    assert sum(member["uses"] for member in members.json()["members"]) == 30
+    said = [members, *(pitboss("resources", "show", "proxies", *name, env=store) for name in ([], ["10.0.0.1:80"]))]
+    assert all("canary" not in answer.out + answer.err for answer in said)

@@ -2,7 +2,7 @@
 
 from typing import assert_type
 
-from pitboss import App, Context, Handle, Lease, ctx
+from pitboss import App, BatchHandle, Context, Handle, Lease, ctx
 
 app = App()
 proxies = app.resources("proxies", per_hour=50, min_delay="2s", strategy="sticky")
@@ -31,6 +31,8 @@ def right() -> None:
     assert_type(fetch.enqueue("u", depth=2).result(), int)
     assert_type(send.using(delay="1m").enqueue("a").result(timeout=1), bool)
     assert_type(send("a"), bool)
+    assert_type(fetch.batch([{"url": "u"}], name="n", on_complete=send), BatchHandle)
+    assert_type(app.batch([fetch.prepared("u"), send.prepared("a")], data={"x": 1}), BatchHandle)
 
 
 async def right_async() -> None:
@@ -43,6 +45,7 @@ def wrong() -> None:
     check.enqueue()  # type: ignore[call-arg]
     app.resources("keys", per_houre=50)  # type: ignore[call-arg]
     proxies.add("p1", per_hour="many")  # type: ignore[arg-type]
+    fetch.batch([], nmae="n")  # type: ignore[call-arg]
     fetch.enqueue()  # type: ignore[call-arg]
     fetch.enqueue(1)  # type: ignore[arg-type]
     fetch.enqueue("u", dept=2)  # type: ignore[call-arg]

@@ -1,9 +1,11 @@
 """When batches start and end: ranges that hold in a simulated run, and say nothing while nothing is known."""
 
+import heapq
+from bisect import bisect_right
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pitboss.model.batch import RECENT, Batch, BatchStatus, Lane
@@ -93,10 +95,58 @@ def test_the_budget_bounds_what_a_burst_promises() -> None:
     supply = Supply(((Limits(windows=(Window(50, HOUR),)), 50),))
     found = ends(10_000, Pace(20, 25), supply)
     assert found == Range(3 * HOUR, 4 * HOUR)
+    exhausted = supply._replace(wait=HOUR // 2)
+    assert ends(2500, Pace(0.01, 0.02), exhausted) == Range(HOUR // 2, HOUR + HOUR // 2)
     assert ends(10_000, None, supply) == Range(3 * HOUR, None)
     assert ends(10_000, None, Supply(())) is None
     assert ends(10_000, None, None) is None
     assert ends(0, None, None) == Range(0, 0)
+
+
+@given(
+    members=st.integers(1, 20),
+    count=st.integers(1, 30),
+    per=st.integers(10, 3600).map(lambda seconds: seconds * SECOND),
+    items=st.integers(50, 2000),
+    service=st.integers(0, 2000).map(lambda millis: millis * 1000),
+    moment=st.floats(0.01, 0.99),
+)
+def test_work_whose_resources_are_used_up_ends_within_its_range(
+    members: int, count: int, per: int, items: int, service: int, moment: float
+) -> None:
+    """A greedy user of the pool is the truth; whenever all members are away, the end lies between."""
+    limits = Limits(windows=(Window(count, per),))
+    starts = _greedy(members, count, per, items, service)
+    finishes = [start + service for start in starts]
+    now = round(finishes[-1] * moment)
+    done = bisect_right(finishes, now)
+    recent = done - bisect_right(finishes, now - RECENT)
+    begun = bisect_right(starts, now)
+    assume(done == begun < items)
+    supply = Supply(((limits, members),), starts[begun] - now)
+    batch = running(items - done, recent, now, id="b")
+    assume(recent >= 20 or now >= MINUTE)
+    found = forecast([batch], [], {"b": supply}, NOW)["b"].ends
+    assert found is not None
+    assert found.latest is not None
+    truth = finishes[-1] - now
+    assert found.earliest <= truth
+    # The last window need not be used to its end, and uses take their time.
+    assert truth <= found.latest + per + count * service
+
+
+def _greedy(members: int, count: int, per: int, items: int, service: int) -> list[int]:
+    """When each item starts if no use is ever missed and each member serves one at a time."""
+    free: list[tuple[int, int]] = [(0, member) for member in range(members)]
+    used: list[list[int]] = [[] for _ in range(members)]
+    starts = []
+    for _ in range(items):
+        now, member = heapq.heappop(free)
+        starts.append(now)
+        used[member].append(now)
+        opens = used[member][-count] + per if len(used[member]) >= count else 0
+        heapq.heappush(free, (max(now + service, opens), member))
+    return sorted(starts)
 
 
 def test_random_work_ends_within_its_range_nine_times_of_ten() -> None:

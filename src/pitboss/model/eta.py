@@ -58,16 +58,22 @@ def ends(left: int, speed: Pace | None, supply: Supply | None, share: float = 1.
     """When so many items have ended. `supply` None: nothing scarce is needed. `share` of it is the batch's own."""
     if left <= 0:
         return Range(0, 0)
-    at_best = 0 if supply is None else soonest(supply, left)
-    if at_best is None or (speed is None and not at_best):
+    if supply is None:
+        return None if speed is None else _at_pace(left, speed, 0, inf)
+    at_best, kept_up = soonest(supply, left), supply.steady * share
+    if at_best is None:
         return None
-    wait = 0 if supply is None else supply.wait
+    if supply.wait:
+        # All members are away: they are what it waits for, and how fast it went until now says nothing.
+        return Range(max(at_best, supply.wait), max(at_best, round(left / kept_up * SECOND)) + supply.wait)
     if speed is None:
-        return Range(max(at_best, wait), None)
-    earliest = max(at_best, wait, round(left / speed.fast * SECOND))
-    kept_up = inf if supply is None else supply.steady * share
-    latest = round(left / min(speed.slow, kept_up) * SECOND) + wait
-    return Range(earliest, max(earliest, latest))
+        return Range(at_best, None) if at_best else None
+    return _at_pace(left, speed, at_best, kept_up)
+
+
+def _at_pace(left: int, speed: Pace, at_best: Span, kept_up: float) -> Range:
+    earliest = max(at_best, round(left / speed.fast * SECOND))
+    return Range(earliest, max(earliest, round(left / min(speed.slow, kept_up) * SECOND)))
 
 
 def forecast(
