@@ -103,13 +103,15 @@ class App(Listening, Batching):
         backoff: Backoff | Time | None = None,
         timeout: Time | None = None,
         rules: Mapping[str, Rule] | None = None,
+        max_rotations: int = 10,
         **options: Any,
     ) -> _Decorator: ...
 
     def task(self, *function: Callable[..., Any], **declared: Any) -> Any:
         """Declare a handler. `name` is how the store knows it (the function's name by default) and should never change.
 
-        The further options (`priority`, `tags`, `key`, `expires_in` …) are those of `Handler.using`.
+        `max_rotations` is how often a task is handed on to another resource before that costs an attempt. The further
+        options (`priority`, `tags`, `key`, `expires_in` …) are those of `Handler.using`.
         """
         decorator = self._declaring(**declared)
         return decorator(*function) if function else decorator

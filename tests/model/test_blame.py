@@ -1,8 +1,12 @@
 """Whose fault an exception is, by what it carries."""
 
+from email.message import Message
+from io import BytesIO
 from types import SimpleNamespace
 from typing import Any
+from urllib.error import HTTPError
 
+import httpx
 import pytest
 
 from pitboss.model.blame import blame, retry_after
@@ -82,6 +86,26 @@ def test_an_error_of_a_proxy_is_its_own(error: Exception) -> None:
 @pytest.mark.parametrize("error", [ValueError("x"), KeyError("x"), TimeoutError(), Awkward()])
 def test_other_errors_are_the_tasks(error: Exception) -> None:
     assert blame(error, NOW).outcome is ResourceOutcome.TASK_ERROR
+
+
+def test_errors_of_httpx_are_understood_as_they_are() -> None:
+    request = httpx.Request("GET", "https://site.example/x")
+    response = httpx.Response(429, headers={"retry-after": "7"}, request=request)
+    with pytest.raises(httpx.HTTPStatusError) as caught:
+        response.raise_for_status()
+    limited = blame(caught.value, NOW)
+    assert (limited.outcome, limited.retry_after) == (ResourceOutcome.RATE_LIMITED, 7 * SECOND)
+    assert limited.destination == "site.example"
+    assert blame(httpx.ProxyError("407"), NOW).outcome is ResourceOutcome.RESOURCE_ERROR
+    assert blame(httpx.ConnectError("refused", request=request), NOW).outcome is ResourceOutcome.TASK_ERROR
+
+
+def test_errors_of_urllib_are_understood_as_they_are() -> None:
+    headers = Message()
+    headers["Retry-After"] = "7"
+    with HTTPError("https://site.example/x", 503, "busy", headers, BytesIO()) as error:
+        report = blame(error, NOW)
+    assert (report.outcome, report.retry_after) == (ResourceOutcome.RATE_LIMITED, 7 * SECOND)
 
 
 def test_the_cause_counts() -> None:
