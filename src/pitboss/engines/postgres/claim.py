@@ -6,10 +6,12 @@ from pitboss.engines.postgres.habit import Habit
 from pitboss.engines.postgres.joint import joint
 from pitboss.engines.postgres.rows import names
 from pitboss.engines.postgres.script import Script, Statements
-from pitboss.engines.postgres.work import Group, Rated, Undrawn, Work, grouped
+from pitboss.engines.postgres.stock import Stock
+from pitboss.engines.postgres.work import Group, Rated, Work, grouped
 from pitboss.model.duration import Moment
-from pitboss.model.errors import SessionLost
+from pitboss.model.resource import Shortage
 from pitboss.model.session import Claimed, ClaimRequest
+from pitboss.model.task import Claim
 
 
 class Habits(NamedTuple):
@@ -28,23 +30,20 @@ def claim(
     """Fill the slots in order. Not `locked`: raises `Rated` when that needs a transaction. Not `drawn`: raises
     `Undrawn` when batches must be drawn from first."""
     groups = grouped(request.slots) or [Group(0, [], "{}")]
-    if locked and not drawn:
-        yield from _check_drawn(say, request, now)
-    parts: list[Claimed] = []
+    claims: list[Claim] = []
+    moments: list[Moment] = []
+    stocks: list[Stock] = []
     for group in groups:
-        work = Work(say, request, group, now, habits.mixed, drawn=drawn or locked)
+        work = Work(say, request, group, now, habits.mixed, drawn=drawn)
         if not locked:
-            parts.append((yield from work.plain()))
-        elif habits.pooled.holds([group.queues]):
-            parts.append((yield from joint(work)))
+            part = yield from work.plain()
         else:
-            parts.append((yield from _found_out(work, habits.pooled)))
-    shortages = {short.pool: short for part in parts for short in part.shortages}
-    return Claimed(
-        [claim for part in parts for claim in part.claims],
-        min((part.next_due for part in parts if part.next_due is not None), default=None),
-        tuple(shortages[pool] for pool in sorted(shortages)),
-    )
+            part, stock = yield from _with_locks(work, habits.pooled)
+            stocks += [] if stock is None else [stock]
+        claims += part.claims
+        moments += [] if part.next_due is None else [part.next_due]
+    shortages, waits = yield from _shortages(stocks)
+    return Claimed(claims, min(moments + waits, default=None), shortages)
 
 
 def asked_queues(request: ClaimRequest) -> str | None:
@@ -54,18 +53,24 @@ def asked_queues(request: ClaimRequest) -> str | None:
     return names(name for slot in request.slots for name in slot.queues or ())
 
 
-def _check_drawn(say: Statements, request: ClaimRequest, now: Moment | None) -> Script[None]:
-    asked = say.ask("drawable", now, session=request.session, queues=asked_queues(request))
-    ((alive, drawable),) = yield asked
-    if not alive:
-        raise SessionLost(request.session)
-    if drawable:
-        raise Undrawn
-
-
-def _found_out(work: Work, pooled: Habit) -> Script[Claimed]:
+def _with_locks(work: Work, pooled: Habit) -> Script[tuple[Claimed, Stock | None]]:
+    if pooled.holds([work.group.queues]):
+        return (yield from joint(work))
     try:
-        return (yield from work.rated())
+        return (yield from work.rated()), None
     except Rated:
         pooled.note([work.group.queues])
         return (yield from joint(work))
+
+
+def _shortages(stocks: list[Stock]) -> Script[tuple[tuple[Shortage, ...], list[Moment]]]:
+    """Of which pools somebody is short, and when to ask again; at once where somebody else had members in his hands."""
+    found: dict[str, Shortage] = {}
+    moments: list[Moment] = []
+    for stock in stocks:
+        short = yield from stock.shortages()
+        found |= {one.pool: one for one in short}
+        now = stock.now or 0
+        moments += [max(now, one.until) for one in short if one.until is not None]
+        moments += [now] if stock.contended else []
+    return tuple(found[pool] for pool in sorted(found)), moments

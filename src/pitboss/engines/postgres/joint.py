@@ -9,7 +9,7 @@ from pitboss.engines.postgres.rows import claim as claim_of
 from pitboss.engines.postgres.rows import names, numbers, texts, want_of
 from pitboss.engines.postgres.script import Row, Script
 from pitboss.engines.postgres.stock import Need, Stock
-from pitboss.engines.postgres.work import LOOK_BEYOND, Work
+from pitboss.engines.postgres.work import LOOK_BEYOND, Undrawn, Work
 from pitboss.model.duration import Moment
 from pitboss.model.errors import SessionLost
 from pitboss.model.picking import ANY, leased
@@ -38,8 +38,9 @@ class _Chosen(NamedTuple):
     leased: Leased | None
 
 
-def joint(work: Work) -> Script[Claimed]:
-    """Fill the slots of a group of which some queues are bound to pools, within a transaction."""
+def joint(work: Work) -> Script[tuple[Claimed, Stock]]:
+    """Fill the slots of a group of which some queues are bound to pools, within a transaction. Who is short of what is
+    known when all groups are filled: the stock tells."""
     return (yield from _Joint(work).run())
 
 
@@ -56,7 +57,7 @@ class _Joint:
         self._in_vain: set[Need] = set()
         self._dry: set[str] = set()
 
-    def run(self) -> Script[Claimed]:
+    def run(self) -> Script[tuple[Claimed, Stock]]:
         now, next_due = yield from self._prepare()
         chosen: list[_Chosen] = []
         left: list[_Candidate] = []
@@ -66,21 +67,22 @@ class _Joint:
         now = self._stock.now or now
         claims = yield from self._take(chosen, now)
         yield from self._stock.write()
-        shortages = yield from self._stock.shortages()
-        moments = [next_due, *(short.until for short in shortages)]
+        moments = [] if next_due is None else [next_due]
         if self._rated:
             moments += yield from self._work.started([one.task.queue for one in chosen])
-        return Claimed(claims, self._next_due(moments, now), tuple(shortages))
+        return Claimed(claims, min((moment for moment in moments if moment > now), default=None)), self._stock
 
     def _prepare(self) -> Script[tuple[Moment, Moment | None]]:
         """See what queues there are, and to what must be seen to first."""
         group = self._work.group
-        asked = self._say.ask("joint_lanes", self._work.now, session=self._work.request.session, queues=group.queues)
-        rows = yield asked
-        now, alive, due, next_due = rows[0][:4]
+        session, draw = self._work.request.session, not self._work.drawn
+        rows = yield self._say.ask("joint_lanes", self._work.now, session=session, queues=group.queues, draw=draw)
+        now, alive, due, next_due, drawable = rows[0][:5]
         if not alive:
-            raise SessionLost(self._work.request.session)
-        lanes = [row[4:] for row in rows if row[4] is not None]
+            raise SessionLost(session)
+        if drawable:
+            raise Undrawn
+        lanes = [row[5:] for row in rows if row[5] is not None]
         self._pools = {name: pool for name, _, pool, _, _ in lanes}
         self._rated = {name for name, rated, _, _, _ in lanes if rated}
         self._empty = {pool for _, _, pool, returning, ready in lanes if pool and not returning and not ready}
@@ -94,11 +96,6 @@ class _Joint:
         if returning:
             yield self._say.ask("return_members", now, pools=names(returning), limit=_RETURNED_AT_ONCE)
         return now, next_due
-
-    def _next_due(self, moments: list[Moment | None], now: Moment) -> Moment | None:
-        if self._stock.contended:
-            return now
-        return min((moment for moment in moments if moment is not None and moment > now), default=None)
 
     def _fill(
         self, number: int, free: int, ahead: int, left: list[_Candidate]

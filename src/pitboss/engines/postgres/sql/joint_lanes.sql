@@ -28,6 +28,11 @@ SELECT now, EXISTS (
         SELECT run_at FROM {schema}.tasks
         WHERE state = 'scheduled' AND queue = lanes.name AND run_at > now ORDER BY run_at LIMIT 1
     ) AS soonest
+), %(draw)s::boolean AND EXISTS (
+    SELECT FROM {schema}.batches AS b, lanes, LATERAL (
+        SELECT FROM {schema}.tasks
+        WHERE state = 'held' AND batch = b.id AND reason = 'batch' AND queue = lanes.name LIMIT 1
+    ) AS held WHERE b.status = 'running'
 ), lanes.name, lanes.rated, lanes.pool, pools.returning, pools.ready
 FROM clock LEFT JOIN lanes ON true LEFT JOIN pools ON pools.pool = lanes.pool
 ORDER BY lanes.name
