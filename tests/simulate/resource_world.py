@@ -1,10 +1,10 @@
 """A pool of resources in virtual time, drawn from one seed: its rules, members, what is asked of it and what befalls
-it. The memory engine decides; the oracle and the log judge every answer.
+it. The engine decides; the oracle and the log judge every answer.
 
 Managers ask as a dispatcher does: when something has come or ended, and at the moment that the last answer named.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Container, Coroutine
 from functools import partial
 from heapq import heappop, heappush
 from random import Random
@@ -15,6 +15,7 @@ import msgspec
 from pitboss.engines.memory import MemoryEngine
 from pitboss.engines.protocol import Settlement
 from pitboss.model.duration import SECOND, Moment, Span
+from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import make_id
 from pitboss.model.outcome import Completed, Failed, Outcome, Released, Rotated, decide
 from pitboss.model.policy import Backoff, Policy
@@ -29,8 +30,8 @@ from pitboss.model.resource import (
     Want,
 )
 from pitboss.model.session import Claimed, ClaimRequest, SessionInfo, Slot
-from pitboss.model.states import State
 from pitboss.model.task import Claim, NewTask, TaskError
+from pitboss.testing.store import Store
 from tests.simulate.resource_log import Log, Pause, Use
 from tests.simulate.resource_oracle import Job, Member, Oracle
 from tests.simulate.resource_plans import Plan, draw, draw_limits
@@ -65,14 +66,23 @@ class Manager:
 class World:
     """One run. `faults` says everything that was wrong."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(
+        self,
+        seed: int,
+        make_engine: Callable[[SteppedClock], Store] | None = None,
+        do: Callable[[Coroutine[Any, Any, Any]], Any] | None = None,
+        without: Container[str] = (),
+    ) -> None:
         self.luck = Random(seed)
         self.plan: Plan = draw(self.luck)
         self.clock = SteppedClock()
-        self.engine = MemoryEngine(clock=self.clock)
+        self.engine = make_engine(self.clock) if make_engine else MemoryEngine(clock=self.clock)
+        self._do, self._without = do or at_once, without
         self.log, self.faults, self.idle = Log(), list[str](), 0
         self.oracle = Oracle(self.plan.rules, (self._member(new) for new in self.plan.members))
         self.jobs: dict[str, Job] = {}
+        # When each task that waits may be given; 0 once that has come, whatever the clock says later.
+        self._due: dict[str, Moment] = {}
         self._events: list[tuple[Moment, int, Callable[[], object]]] = []
         self._numbered = 0
         self._managers: list[Manager] = []
@@ -93,17 +103,17 @@ class World:
     # What is asked of the pool.
 
     def _prepare(self) -> None:
-        at_once(self.engine.declare_pool(POOL, self.plan.rules))
-        at_once(self.engine.add_resources(POOL, self.plan.members))
-        at_once(self.engine.register([HandlerInfo(name=HANDLER, queue=POOL, resources=POOL)]))
+        self._do(self.engine.declare_pool(POOL, self.plan.rules))
+        self._do(self.engine.add_resources(POOL, self.plan.members))
+        self._do(self.engine.register([HandlerInfo(name=HANDLER, queue=POOL, resources=POOL)]))
         for slots in self.plan.managers:
             info = SessionInfo(host="m", handlers=(HANDLER,), ttl=FOREVER)
-            self._managers.append(Manager(at_once(self.engine.open_session(info)).number, slots))
+            self._managers.append(Manager(self._do(self.engine.open_session(info)).number, slots))
         for at, want in self.plan.tasks:
             self._later(at, partial(self._put, want))
         for at, want in self.plan.leases:
             self._later(at, partial(self._acquire, want))
-        for at, kind in self.plan.troubles:
+        for at, kind in (one for one in self.plan.troubles if one[1] not in self._without):
             self._later(at, getattr(self, f"_trouble_{kind}"))
 
     def _later(self, delay: Span, act: Callable[[], object]) -> None:
@@ -113,13 +123,16 @@ class World:
     def _put(self, want: Want) -> None:
         task = make_id(1_800_000_000_000, len(self.jobs), 0)
         self.jobs[task] = Job(task, want)
-        at_once(self.engine.put([NewTask(id=task, handler=HANDLER, queue=POOL, want=want)]))
+        self._due[task] = 0
+        self._do(self.engine.put([NewTask(id=task, handler=HANDLER, queue=POOL, want=want)]))
 
     def _ask(self, manager: Manager) -> None:
         while not self.faults and manager.busy < manager.slots:
             slot = Slot(free=manager.slots - manager.busy, queues=(POOL,))
             request = ClaimRequest(session=manager.session, slots=(slot,), handlers=frozenset({HANDLER}))
-            claimed = at_once(self.engine.claim(request))
+            now = self.clock.now()
+            self._due = {task: due if due > now else 0 for task, due in self._due.items()}
+            claimed = self._do(self.engine.claim(request))
             for claim in claimed.claims:
                 self._given(manager, claim)
             if not claimed.claims:
@@ -130,6 +143,7 @@ class World:
     def _given(self, manager: Manager, claim: Claim) -> None:
         assert claim.leased is not None
         manager.busy += 1
+        self._note(f"{claim.id} was not due" if self._due.pop(claim.id, 1) else None)
         self._check_given(claim.leased, self.jobs[claim.id])
         took = self.plan.service(self.luck)
         if self.luck.random() < self.plan.more_uses:
@@ -152,7 +166,7 @@ class World:
         member = self.oracle.members[name]
         if not member.enabled:
             return
-        answer = at_once(self.engine.use(claim.token, claim.id))
+        answer = self._do(self.engine.use(claim.token, claim.id))
         if isinstance(answer, Shortage):
             if self.oracle.surely_from(member) <= now or answer.until is None or answer.until <= now:
                 self.faults.append(f"{name} could have been used again at {now}: {answer}")
@@ -165,14 +179,17 @@ class World:
         assert claim.leased is not None
         manager.busy -= 1
         outcome, report = self._fate(claim.leased.name)
+        transition = decide(claim, outcome, POLICY, self.clock.now(), 0.5)
+        if not transition.state.finished:
+            self._due[claim.id] = self.clock.now() + transition.delay if transition.delay else 0
         settlement = Settlement(
             id=claim.id,
             token=claim.token,
-            transition=decide(claim, outcome, POLICY, self.clock.now(), 0.5),
+            transition=transition,
             resource=claim.leased.id,
             report=report,
         )
-        (verdict,) = at_once(self.engine.settle([settlement]))
+        (verdict,) = self._do(self.engine.settle([settlement]))
         self._note(None if verdict.applied else f"settlement refused: {verdict.why}")
         self._taken_back(claim.leased.name, self.jobs[claim.id], report)
 
@@ -190,7 +207,7 @@ class World:
     def _acquire(self, want: Want) -> None:
         lease, now = f"own-{self._numbered}", self.clock.now()
         job = Job(lease, want)
-        answer = at_once(self.engine.acquire(POOL, want, FOREVER, lease=lease))
+        answer = self._do(self.engine.acquire(POOL, want, FOREVER, lease=lease))
         if isinstance(answer, Leased):
             self._check_given(answer, job)
             self._later(self.plan.service(self.luck), partial(self._release, answer, job))
@@ -199,14 +216,14 @@ class World:
 
     def _release(self, leased: Leased, job: Job) -> None:
         _, report = self._fate(leased.name)
-        self._note(None if at_once(self.engine.release(job.id, report)) else f"{job.id} is not held")
+        self._note(None if self._do(self.engine.release(job.id, report)) else f"{job.id} is not held")
         self._taken_back(leased.name, job, report)
 
     # What befalls the pool.
 
     def _trouble_new_rules(self) -> None:
         rules = msgspec.structs.replace(self.oracle.rules, limits=draw_limits(self.luck))
-        at_once(self.engine.declare_pool(POOL, rules))
+        self._do(self.engine.declare_pool(POOL, rules))
         self.oracle.change_rules(rules, self.clock.now())
         for name in self.oracle.members:
             self.log.new_regime(name)
@@ -214,7 +231,7 @@ class World:
     def _trouble_own_limits(self) -> None:
         name = self._anybody()
         own = draw_limits(self.luck) if self.luck.random() < 0.7 else None
-        at_once(self.engine.change_resources(POOL, [name], ResourceChange(limits=own)))
+        self._do(self.engine.change_resources(POOL, [name], ResourceChange(limits=own)))
         self.oracle.change_limits(name, own, self.clock.now())
         self.log.new_regime(name)
 
@@ -224,12 +241,12 @@ class World:
         self._later(self.luck.choice([1, 7, 40]) * SECOND, partial(self._enable, name, True))
 
     def _enable(self, name: str, on: bool) -> None:
-        at_once(self.engine.change_resources(POOL, [name], ResourceChange(enabled=on, reason="drill")))
+        self._do(self.engine.change_resources(POOL, [name], ResourceChange(enabled=on, reason="drill")))
         self.oracle.members[name].enabled = on
 
     def _trouble_reset(self) -> None:
         name = self._anybody()
-        at_once(self.engine.change_resources(POOL, [name], ResourceChange(reset=True)))
+        self._do(self.engine.change_resources(POOL, [name], ResourceChange(reset=True)))
         self.oracle.reset(name)
         self.log.new_regime(name)
 
@@ -237,12 +254,12 @@ class World:
         """A change that has nothing to do with limits must not lift any."""
         name = self._anybody()
         labels = (*sorted(self.oracle.members[name].labels), "new")
-        at_once(self.engine.change_resources(POOL, [name], ResourceChange(labels=labels)))
+        self._do(self.engine.change_resources(POOL, [name], ResourceChange(labels=labels)))
         self.oracle.members[name].labels |= {"new"}
 
     def _trouble_new_member(self) -> None:
         new = NewResource(name=f"late-{self._numbered}", limits=draw_limits(self.luck))
-        at_once(self.engine.add_resources(POOL, [new]))
+        self._do(self.engine.add_resources(POOL, [new]))
         self.oracle.members[new.name] = self._member(new)
 
     def _trouble_clock_forward(self) -> None:
@@ -268,19 +285,21 @@ class World:
         """Nothing was given: then no member and task fit each other, and none do before the moment that was named."""
         self.idle += 1
         now, openings = self.clock.now(), self.oracle.openings()
-        waiting = [self.jobs[task.id] for task in self.engine.book.in_state(State.PENDING)]
+        waiting = [self.jobs[task] for task, due in self._due.items() if not due]
+        needed = [due for due in self._due.values() if due]
         # Those that want the same have the same chances.
         for job in {(job.want, job.tried): job for job in waiting}.values():
-            opens = self._check_missed(job, now, openings, "nothing was given")
-            if opens is not None and (claimed.next_due is None or claimed.next_due > opens):
-                self.faults.append(f"{job} can have a member at {opens}, the answer said {claimed.next_due}")
+            needed += self._check_missed(job, now, openings, "nothing was given")
+        if needed and (claimed.next_due is None or claimed.next_due > min(needed)):
+            self.faults.append(f"there is something to give at {min(needed)}, the answer said {claimed.next_due}")
 
-    def _check_missed(self, job: Job, now: Moment, openings: dict[str, Moment], what: str) -> Moment | None:
+    def _check_missed(self, job: Job, now: Moment, openings: dict[str, Moment], what: str) -> list[Moment]:
+        """When it can be given something; a fault if that is now."""
         candidates = [member.name for member in self.oracle.candidates(job, now) if member.name in openings]
         ready = [name for name in candidates if openings[name] <= now]
         if ready:
             self.faults.append(f"missed at {now}: {job} could have had {ready}; {what}")
-        return min((openings[name] for name in candidates), default=None)
+        return [openings[name] for name in candidates]
 
     def _taken_back(self, name: str, job: Job, report: Report | None) -> None:
         told = None if report is None else report.retry_after
@@ -298,9 +317,10 @@ class World:
 
     def _disagreements(self) -> list[str]:
         """In the end every task has ended, and the store counted as the log did."""
-        left = [task.id for task in self.engine.book.tasks.values() if not task.state.finished]
+        tasks = self._do(self.engine.find(EVERYTHING, limit=1000)).tasks
+        left = [task.id for task in tasks if not task.state.finished]
         found = [f"{len(left)} tasks did not end: {left[:3]}"] if left else []
-        for stored in at_once(self.engine.resources(POOL)):
+        for stored in self._do(self.engine.resources(POOL)):
             member = self.oracle.members[stored.name]
             if (stored.in_use, stored.record.uses) != (member.in_use, len(member.uses)):
                 found.append(f"{stored} against {member}")

@@ -1,15 +1,20 @@
 """Thousands of random pools in virtual time: no limit is passed, and no member left idle that a task could have."""
 
+import asyncio
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
 
+from pitboss import wiring
 from pitboss.model.duration import SECOND
 from pitboss.model.leasing import limits_of
 from pitboss.model.resource import Limits, PoolRules, Resource
-from tests.simulate.resource_world import World
+from pitboss.testing.store import Store
+from tests.simulate.resource_world import SteppedClock, World
 
 PARTS = 8
 EACH = 252
@@ -27,6 +32,28 @@ def test_no_limit_is_passed_and_no_opportunity_missed(part: int) -> None:
     # Pools that are never short, or never give anything, would prove nothing.
     assert uses > 15 * EACH
     assert idle > 5 * EACH
+
+
+@pytest.mark.parametrize(("kind", "seeds"), [("sqlite", range(5000, 5030)), ("postgres", range(6000, 6010))])
+def test_stores_on_disk_answer_no_worse(
+    kind: str, seeds: range, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    dsn = request.getfixturevalue("postgres_dsn") if kind == "postgres" else ""
+    for seed in seeds:
+        with asyncio.Runner() as runner:
+            url = f"{dsn}?schema=s{seed}" if dsn else f"sqlite:///{tmp_path}/{seed}.db"
+            world = World(seed, partial(opened, runner, url), runner.run)
+            try:
+                faults = world.run()
+            finally:
+                runner.run(world.engine.close())
+        assert not faults, told(world, seed, faults)
+
+
+def opened(runner: asyncio.Runner, url: str, clock: SteppedClock) -> Store:
+    engine = cast("Store", wiring.make_engine(url, clock=clock))
+    runner.run(engine.open())
+    return engine
 
 
 def told(world: World, seed: int, faults: list[str]) -> str:
