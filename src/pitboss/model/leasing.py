@@ -1,7 +1,7 @@
 """How a resource stands after each thing that happens to it. Pure: engines read a member, ask here, write the answer.
 
 `nth` gives the moment of the n-th newest use of the member before this act (1 is the newest), or None if there were
-not so many.
+not so many. After a clock was set back, newest may mean by the clock or by the order of uses: no window is passed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
