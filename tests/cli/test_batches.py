@@ -1,6 +1,7 @@
 """`pitboss batches`: create from files, look, order, pause, cancel, repeat, delete."""
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -305,6 +306,17 @@ def test_other_pages_mention_the_batch() -> None:
     page = pitboss("tasks", "show", task["id"]).out
     assert batch in page
     assert "it waits to be drawn from its batch, which is running" in page
+
+
+def test_items_that_were_drawn_late_are_not_late() -> None:
+    """An item is as old as its batch, and that may have stood in line for hours."""
+    made("a")
+    run_all(stay=True)
+    with sqlite3.connect("pitboss.db") as connection:
+        connection.execute("update pitboss_tasks set created_at = created_at - 3600000000, state = 'pending'")
+    connection.close()
+    assert pitboss("status", "--json").json()["cause"] != "late"
+    assert pitboss("tasks", "list", "wait:>10m", "--json").json()["tasks"]
 
 
 def test_items_that_wait_in_a_batch_are_not_trouble() -> None:

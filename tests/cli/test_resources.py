@@ -105,6 +105,13 @@ def test_what_cannot_be_a_member(args: list[str], said: str) -> None:
     assert "fix:" in answer.err
 
 
+def test_a_store_in_memory_would_forget_it_at_once() -> None:
+    for command in (["add", "proxies", "p1"], ["import", "proxies", "-"]):
+        answer = pitboss("resources", *command, "--store", "memory://", stdin="10.0.0.1:80\n")
+        assert answer.code == Exit.USAGE
+        assert "lives and dies within one process" in answer.err
+
+
 def test_a_file_is_imported_whole_or_not_at_all(folder: Path) -> None:
     (folder / "list.txt").write_text("# mine\n10.0.0.1:80:ann:pw-one\n10.0.0.2:80:bob:pw-two\n")
     dry = pitboss("resources", "import", "proxies", "list.txt", "--dry-run")

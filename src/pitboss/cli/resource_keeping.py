@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pitboss.cli.screen import Screen
 from pitboss.cli.store import settings
+from pitboss.model.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pitboss.app import App
@@ -19,6 +20,12 @@ def keeper(screen: Screen, store: str | None) -> "Iterator[App]":
 
     found = settings(screen, store=store)
     url = found.settings.store
+    if url.startswith("memory:"):
+        raise InvalidInput(
+            f"{url} cannot be changed from here",
+            why="a store in memory lives and dies within one process",
+            fix="name a SQLite file or a server with --store",
+        )
     with App(url) as app:
         app.secrets_file = str(config.key_file(found))
         app.use(url)
