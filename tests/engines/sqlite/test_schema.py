@@ -10,7 +10,9 @@ import pytest
 
 from pitboss.engines.sqlite import schema
 from pitboss.model.errors import SchemaMismatch
-from tests.engines.sqlite.desk import new, opened, session_of
+from pitboss.model.queue import HandlerInfo
+from pitboss.model.resource import NewResource
+from tests.engines.sqlite.desk import asking, new, opened, session_of
 
 pytestmark = pytest.mark.fresh_loop
 
@@ -46,6 +48,28 @@ async def test_a_store_of_the_first_schema_is_upgraded(tmp_path: Path) -> None:
         assert (await engine.schema_version())[0] == schema.wanted_version() > 1
         assert [handler.name for handler in await engine.handlers()] == ["job"]
         assert (await engine.campaign((await session_of(engine)).number)).term == 1
+
+
+async def test_tasks_of_an_older_store_take_part_in_what_is_new(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with sqlite3.connect(path) as connection:
+        for _, _, text in schema.migrations()[:2]:
+            connection.executescript(text)
+        connection.execute("INSERT INTO pitboss_meta (name, value) VALUES ('schema', 2)")
+        connection.execute("INSERT INTO pitboss_queues (name) VALUES ('default')")
+        connection.execute(
+            "INSERT INTO pitboss_tasks (id, handler, queue, state, priority, created_at, params) "
+            "VALUES ('old', 'job', 'default', 'pending', 0, 1, '{}')"
+        )
+        connection.execute("INSERT INTO pitboss_counts (queue, state, n) VALUES ('default', 'pending', 1)")
+    connection.close()
+    async with opened(path) as engine:
+        session = await session_of(engine)
+        await engine.register([HandlerInfo(name="job", resources="proxies")])
+        await engine.add_resources("proxies", [NewResource(name="one")])
+        (claim,) = (await engine.claim(asking(session))).claims
+        assert claim.leased is not None
+        assert (claim.id, claim.batch, claim.leased.id) == ("old", None, "proxies/one")
 
 
 async def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:

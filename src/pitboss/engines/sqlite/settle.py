@@ -105,6 +105,7 @@ def _is_usual(settlement: Settlement, session: int) -> bool:
         and settlement.queue is not None
         and settlement.batch is None
         and settlement.resource is None
+        and settlement.report is None
         and settlement.token.session == session
         and transition.outcome == "completed"
         and not transition.follow_ups

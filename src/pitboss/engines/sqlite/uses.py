@@ -1,4 +1,7 @@
-"""When members were used, as far back as their windows look. A use is known by its number among the member's uses."""
+"""When members were used, as far back as their windows look.
+
+Uses of a member are numbered, and later numbers have later moments, so that the n-th newest is found at once.
+"""
 
 from collections.abc import Iterable
 
@@ -18,19 +21,19 @@ class Uses:
     def __init__(self, act: Act) -> None:
         self._act = act
         self._moments: dict[tuple[int, int], Moment | None] = {}
-        self._added: list[Row] = []
+        self._added: dict[tuple[int, int], Moment] = {}
         self._forgotten: list[Row] = []
 
     def foresee(self, members: Iterable[tuple[int, Resource, Limits]], *, used: bool = True) -> None:
         """Read at once what their next use will ask for, or what standing by other rules will."""
-        asked = [
-            (number, seq)
-            for number, member, limits in members
-            for window in limits.windows
-            if (seq := member.record.uses - window.count + 1 + used) > 0 and seq <= member.record.uses
-        ]
-        if asked:
-            self._read(asked)
+        asked: set[tuple[int, int]] = set()
+        for number, member, limits in members:
+            uses = member.record.uses
+            asked |= {(number, uses - window.count + 1 + used) for window in limits.windows}
+            asked |= {(number, uses)} if limits.windows else set()
+        wanted = [(number, seq) for number, seq in asked if seq > 0]
+        if wanted:
+            self._read(wanted)
 
     def nth(self, number: int, member: Resource) -> Nth:
         uses = member.record.uses
@@ -44,19 +47,27 @@ class Uses:
         """Its newest use is now; those that no window looks back to any more are forgotten."""
         kept, newest = most_remembered(limits), used.record.uses
         if kept:
-            self._moments[number, newest] = self._act.now
-            self._added.append((number, newest, self._act.now))
+            self._enter(number, newest, kept)
         if newest > kept:
             self._moments[number, newest - kept] = None
             self._forgotten.append((number, newest - kept))
 
     def write(self) -> None:
         if self._added:
-            self._act.bulk("use_add", self._added)
+            self._act.bulk("use_add", [(*use, at) for use, at in self._added.items()])
             self._added.clear()
         if self._forgotten:
             self._act.bulk("use_forget", self._forgotten)
             self._forgotten.clear()
+
+    def _enter(self, number: int, newest: int, kept: int) -> None:
+        moments, before = [self._act.now], self._moment(number, newest - 1) if newest > 1 else None
+        if before is not None and before > self._act.now:
+            # The clock was set back. Whatever it says, the n-th newest use is the n-th latest moment.
+            remembered = [self._moment(number, seq) for seq in range(max(1, newest - kept), newest)]
+            moments = sorted([*moments, *(at for at in remembered if at is not None)])
+        for seq, at in enumerate(moments, start=newest - len(moments) + 1):
+            self._moments[number, seq] = self._added[number, seq] = at
 
     def _moment(self, number: int, seq: int) -> Moment | None:
         if (number, seq) not in self._moments:

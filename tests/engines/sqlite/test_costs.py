@@ -1,0 +1,234 @@
+"""What a claim costs does not depend on how many members, items and finished tasks there are.
+
+Counted in steps of SQLite's machine and in statements, so that a busy computer cannot change the result.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pitboss.engines.protocol import Settlement
+from pitboss.engines.sqlite import batches, pools, registry
+from pitboss.engines.sqlite.act import Act, Statements
+from pitboss.engines.sqlite.claim import claim
+from pitboss.engines.sqlite.gates import conclude
+from pitboss.engines.sqlite.put import put
+from pitboss.engines.sqlite.schema import upgrade
+from pitboss.engines.sqlite.settle import settle
+from pitboss.model.batch import NewBatch, Pause, Start
+from pitboss.model.limits import Window
+from pitboss.model.outcome import Transition
+from pitboss.model.queue import HandlerInfo
+from pitboss.model.resource import Limits, NewResource, PoolRules, Report, ResourceOutcome, Want
+from pitboss.model.session import Claimed, ClaimRequest, SessionInfo, Slot
+from pitboss.model.states import State
+from pitboss.model.task import NewTask
+
+SECOND = 1_000_000
+NOW = 1_800_000_000 * SECOND
+ONCE_AN_HOUR = PoolRules(limits=Limits(windows=(Window(1, 3600 * SECOND),)))
+DONE = Transition(state=State.COMPLETED, outcome="completed", charged=True)
+OK = Report(outcome=ResourceOutcome.OK, destination="example.org")
+Do = Callable[[Act], Any]
+
+
+class Store:
+    """A store in memory, and what each act on it cost."""
+
+    def __init__(self) -> None:
+        self.connection = sqlite3.connect(":memory:", isolation_level=None)
+        upgrade(self.connection)
+        self.statements, self.now = Statements(), NOW
+        self.steps, self.said = 0, 0
+        self.connection.set_progress_handler(self._step, 1)
+        self.connection.set_trace_callback(self._say)
+        self.ids = iter(range(10**9))
+
+    def do(self, call: Do) -> Any:
+        self.steps = self.said = 0
+        act = Act(self.connection, self.statements, self.now)
+        answer = call(act)
+        conclude(act)
+        return answer
+
+    def begin(self, pool: str | None = None) -> int:
+        self.do(lambda act: registry.register(act, [HandlerInfo(name="job", resources=pool)], 1000))
+        info = SessionInfo(host="here", handlers=("job",), ttl=10**15)
+        session: int = self.do(lambda act: registry.open_session(act, info, 1000))[0].number
+        return session
+
+    def put(self, count: int, **options: Any) -> None:
+        self.do(lambda act: put(act, self.tasks(count, **options)))
+
+    def tasks(self, count: int, **options: Any) -> list[NewTask]:
+        return [NewTask(id=f"{next(self.ids):09}", handler="job", **options) for _ in range(count)]
+
+    def claim(self, session: int, free: int = 1) -> Claimed:
+        request = ClaimRequest(
+            session=session, slots=(Slot(free=free, queues=("default",)),), handlers=frozenset({"job"})
+        )
+        claimed: Claimed = self.do(lambda act: claim(act, request))
+        return claimed
+
+    def settle(self, claimed: Claimed, report: Report | None = None) -> None:
+        done = [
+            Settlement(id=one.id, token=one.token, transition=DONE, queue=one.queue, report=report)
+            for one in claimed.claims
+        ]
+        verdicts = self.do(lambda act: settle(act, done))
+        assert all(verdict.applied for verdict in verdicts)
+
+    def _step(self) -> int:
+        self.steps += 1
+        return 0
+
+    def _say(self, _: str) -> None:
+        self.said += 1
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    store = Store()
+    yield store
+    store.connection.close()
+
+
+def members(count: int, first: int = 0, **options: Any) -> list[NewResource]:
+    return [NewResource(name=f"m{number:05}", **options) for number in range(first, first + count)]
+
+
+def cost_of_a_turn(count: int) -> tuple[int, int]:
+    """Steps of a claim and of its end, in a pool of so many members that all but twenty have used up their hour."""
+    store = Store()
+    session = store.begin("proxies")
+    store.do(lambda act: pools.declare(act, "proxies", ONCE_AN_HOUR))
+    store.do(lambda act: pools.add(act, "proxies", members(count)))
+    store.put(count)
+    store.settle(store.claim(session, count - 20), OK)
+    store.put(30)
+    claimed = store.claim(session, 10)
+    taking = store.steps
+    assert len(claimed.claims) == 10
+    store.settle(claimed, OK)
+    store.connection.close()
+    return taking, store.steps
+
+
+def test_ten_thousand_members_cost_no_more_than_twice_a_hundred() -> None:
+    few, many = cost_of_a_turn(100), cost_of_a_turn(10_000)
+    assert many[0] < 2 * few[0]
+    assert many[1] < 2 * few[1]
+
+
+def cost_of_a_vain_claim(count: int) -> int:
+    store = Store()
+    session = store.begin("proxies")
+    store.do(lambda act: pools.declare(act, "proxies", ONCE_AN_HOUR))
+    store.do(lambda act: pools.add(act, "proxies", members(count)))
+    store.put(count + 10)
+    store.settle(store.claim(session, count), OK)
+    claimed = store.claim(session, 10)
+    assert claimed.claims == []
+    assert claimed.next_due == NOW + 3600 * SECOND
+    store.connection.close()
+    return store.steps
+
+
+def test_to_be_told_that_all_are_away_costs_the_same_with_many() -> None:
+    assert cost_of_a_vain_claim(5000) < 1.2 * cost_of_a_vain_claim(50)
+
+
+def test_a_plain_turn_takes_no_more_statements_than_before_there_were_resources(store: Store) -> None:
+    session = store.begin()
+    store.put(64)
+    # The handler, the queue, a mark, the tasks, the mark's end, the new queue, the counts.
+    assert store.said == 7
+    claimed = store.claim(session, 64)
+    # Who asks, the lane, the tasks, their taking, the counts.
+    assert (len(claimed.claims), store.said) == (64, 5)
+    store.settle(claimed)
+    # Who asks, a mark, the ends, the mark's end, the counts.
+    assert store.said == 5
+
+
+def test_a_turn_with_resources_takes_few_statements_however_many_tasks_it_is(store: Store) -> None:
+    session = store.begin("proxies")
+    store.do(lambda act: pools.declare(act, "proxies", PoolRules(limits=Limits(windows=(Window(5, SECOND),)))))
+    store.do(lambda act: pools.add(act, "proxies", members(256)))
+    store.put(256)
+    claimed = store.claim(session, 256)
+    assert (len(claimed.claims), store.said <= 20) == (256, True), store.said
+    store.settle(claimed, OK)
+    assert store.said <= 12
+
+
+def steps_of_starting(count: int) -> tuple[int, int, int]:
+    """Of starting a batch, of the first claim from it, and of pausing it."""
+    store = Store()
+    session = store.begin()
+    store.do(lambda act: batches.create(act, NewBatch(id="b", paused=True), store.tasks(count)))
+    store.do(lambda act: batches.change(act, "b", Start(), 1000))
+    starting = store.steps
+    assert len(store.claim(session, 3).claims) == 3
+    claiming = store.steps
+    store.do(lambda act: batches.change(act, "b", Pause(), 1000))
+    store.connection.close()
+    return starting, claiming, store.steps
+
+
+def test_starting_and_pausing_a_batch_costs_the_same_with_many_items() -> None:
+    few, many = steps_of_starting(10), steps_of_starting(10_000)
+    assert all(large < 1.2 * small for small, large in zip(few, many, strict=True)), (few, many)
+
+
+def test_a_rare_label_is_found_behind_a_thousand_others(store: Store) -> None:
+    session = store.begin("proxies")
+    store.do(lambda act: pools.add(act, "proxies", members(1000)))
+    store.do(lambda act: pools.add(act, "proxies", members(1, first=5000, labels=("eu", "fast"))))
+    store.put(2)
+    store.put(1, want=Want(labels=("fast",)))
+    store.put(1, want=Want(labels=("fast", "us")))
+    claimed = store.claim(session, 10)
+    assert [one.leased.name for one in claimed.claims if one.leased] == ["m00000", "m00001", "m05000"]
+
+
+def test_members_are_given_in_their_order_over_many_portions(store: Store) -> None:
+    session = store.begin("proxies")
+    store.do(lambda act: pools.declare(act, "proxies", PoolRules(limits=Limits(concurrency=2))))
+    store.do(lambda act: pools.add(act, "proxies", members(300)))
+    store.put(601)
+    claimed = store.claim(session, 601)
+    names = [one.leased.name for one in claimed.claims if one.leased]
+    assert names == [f"m{number:05}" for number in range(300)] * 2
+    assert [short.why for short in claimed.shortages] == ["all busy"]
+
+
+def test_no_more_uses_are_remembered_than_windows_look_at(store: Store) -> None:
+    session = store.begin("proxies")
+    rules = PoolRules(limits=Limits(windows=(Window(3, SECOND), Window(2, 10))))
+    store.do(lambda act: pools.declare(act, "proxies", rules))
+    store.do(lambda act: pools.add(act, "proxies", members(2)))
+    for _ in range(20):
+        store.put(2)
+        store.now += SECOND
+        store.settle(store.claim(session, 2), OK)
+    assert store.connection.execute("SELECT count(*) FROM pitboss_uses").fetchone() == (6,)
+
+
+def test_a_clock_that_is_set_back_gives_nobody_before_its_time(store: Store) -> None:
+    session = store.begin("proxies")
+    store.do(lambda act: pools.declare(act, "proxies", ONCE_AN_HOUR))
+    store.do(lambda act: pools.add(act, "proxies", members(1)))
+    store.put(2)
+    store.settle(store.claim(session), OK)
+    again = NOW + 3600 * SECOND
+    store.now = again + SECOND
+    store.do(lambda act: act.run("member_return", "proxies", act.now))
+    store.now = again - SECOND
+    claimed = store.claim(session)
+    assert (claimed.claims, claimed.next_due) == ([], again)
+    assert [(short.why, short.until) for short in claimed.shortages] == [("all away", again)]
+    store.now = again
+    assert len(store.claim(session).claims) == 1
