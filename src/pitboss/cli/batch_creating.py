@@ -56,10 +56,27 @@ def create(
 
     Each line of JSON Lines is an object with the parameters of one item; the first line of CSV names them.
     """
+    screen = screen_of(context)
+    new = _described(name, lane, data, paused=paused)
+    given = {key: value for key, value in {"priority": priority, "tags": tags}.items() if value is not None}
+
+    async def work(opened: "Store") -> None:
+        info = await known_handler(opened, handler)
+        params = _read(screen, file, form, info)
+        if dry:
+            _tell_dry(screen, info, params)
+            return
+        document = await _created(screen, opened, new, info, params, queue, given, on_complete)
+        screen.document(document) if as_json else screen.line(document["batch"]["id"])
+
+    ask(screen, store, work, create=True)
+
+
+def _described(name: str, lane: str, data: str, *, paused: bool) -> NewBatch:
+    """The batch, still without an id."""
     from pitboss.client.batches import checked_title
 
-    screen = screen_of(context)
-    new = NewBatch(
+    return NewBatch(
         id="",
         name=checked_title(name),
         lane=checked_name(lane, "lane"),
@@ -67,22 +84,6 @@ def create(
         by=me(),
         paused=paused,
     )
-    given = {"priority": priority, "tags": tags or None}
-    chosen = {key: value for key, value in given.items() if value is not None}
-
-    async def work(opened: "Store") -> dict[str, Any]:
-        info = await known_handler(opened, handler)
-        params = _read(screen, file, form, info)
-        if dry:
-            _tell_dry(screen, info, params)
-            return {}
-        return await _created(screen, opened, new, info, params, queue, chosen, on_complete)
-
-    document = ask(screen, store, work, create=True)
-    if document and as_json:
-        screen.document(document)
-    elif document:
-        screen.line(document["batch"]["id"])
 
 
 def _read(screen: Screen, file: str, form: str, info: HandlerInfo) -> list[str]:

@@ -55,9 +55,7 @@ def _scheduled(task: Task, now: Moment) -> str:
     return f"it is {due}" + (f": {task.reason}" if task.reason else "")
 
 
-def _pending(
-    task: Task, queue: Queue | None, sessions: Sequence[Session], now: Moment, shortage: str | None
-) -> str:
+def _pending(task: Task, queue: Queue | None, sessions: Sequence[Session], now: Moment, shortage: str | None) -> str:
     if queue is not None and queue.paused:
         who = f" by {queue.paused_by}" if queue.paused_by else ""
         since = f" since {spoken(now - queue.paused_at)}" if queue.paused_at is not None else ""
