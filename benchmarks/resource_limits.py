@@ -267,7 +267,7 @@ Two `pitboss up` managers on one store work off a backlog of HTTP requests to a 
 member of a pool; server, managers, workers and store share the cores. The guard is {GUARD}. *Bound* is the moment of
 the last of these uses by a schedule that uses every member as soon as its limits allow, without guard and without any
 cost; *took* is when it arrived. Both count from the moment when the queue was opened. Violations are counted in the
-server's own log of arrivals; *late* is how much later a use arrived than windows and gap allowed.
+server's own log of arrivals; *late* is how much later a use arrived than windows and gap allowed, guard included.
 
 {limits}
 
