@@ -17,7 +17,16 @@ _SIZES = ("host_memory", "log_size")
 _POOL_SPANS = ("restart_delay", "restart_window", "max_age", "unresponsive", "target_wait")
 _POOL_SIZES = ("memory", "memory_soft")
 _POOL_RANGES = ("stagger", "delay")
-_RESOURCE_SPANS = ("min_delay", "jitter", "guard", "bound_for", "cooldown", "cooldown_cap", "blacklist", "blacklist_cap")
+_RESOURCE_SPANS = (
+    "min_delay",
+    "jitter",
+    "guard",
+    "bound_for",
+    "cooldown",
+    "cooldown_cap",
+    "blacklist",
+    "blacklist_cap",
+)
 _HIDDEN = "***"
 
 
