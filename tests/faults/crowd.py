@@ -12,10 +12,12 @@ from tests.faults.crowd_load import Deeds, miscounted
 PROCESSES = 4
 
 
-def crowded(dsn: str, seconds: float) -> tuple[Counter[str], list[str]]:
+def crowded(
+    dsn: str, seconds: float, load: str = "tests.faults.crowd_load", processes: int = PROCESSES
+) -> tuple[Counter[str], list[str]]:
     """What was done altogether, and everything that was wrong."""
-    many = [[dsn, str(seed), str(seconds)] for seed in range(PROCESSES)]
-    with together("tests.faults.crowd_load", many) as children:
+    many = [[dsn, str(seed), str(seconds)] for seed in range(processes)]
+    with together(load, many) as children:
         all_deeds = [msgspec.json.decode(child.result(seconds + 60), type=Deeds) for child in children]
     done: Counter[str] = Counter()
     for deeds in all_deeds:

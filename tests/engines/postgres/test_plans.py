@@ -5,10 +5,15 @@ The plans looked at are the ones that the engine's own connection has prepared a
 
 import re
 
+import msgspec
 import psycopg
 import pytest
 
+from pitboss.model.batch import NewBatch
+from pitboss.model.limits import Window
 from pitboss.model.outcome import Transition
+from pitboss.model.queue import HandlerInfo
+from pitboss.model.resource import Leased, Limits, NewResource, PoolRules, Report, ResourceOutcome, Want
 from pitboss.model.session import ClaimRequest, Slot
 from pitboss.model.states import State
 from pitboss.model.task import Unique
@@ -16,12 +21,13 @@ from tests.engines.postgres.yard import Yard, ends
 
 pytestmark = pytest.mark.fresh_loop(limit=60)
 
-_HOT = ("tasks", "attempts", "uniques", "starts")
+_HOT = ("tasks", "attempts", "uniques", "starts", "resources", "uses", "bindings", "leases")
 _LIES = """
 UPDATE pg_class SET reltuples = 1000000000, relpages = 1
-WHERE relnamespace = 'pitboss'::regnamespace AND relname IN ('queues', 'sessions', 'handlers');
+WHERE relnamespace = 'pitboss'::regnamespace
+    AND relname IN ('queues', 'sessions', 'handlers', 'pools', 'batches', 'lanes');
 UPDATE pg_class SET reltuples = 0, relpages = 100000
-WHERE relnamespace = 'pitboss'::regnamespace AND relname LIKE 'tasks%'
+WHERE relnamespace = 'pitboss'::regnamespace AND (relname LIKE 'tasks%' OR relname LIKE 'resources%')
 """
 
 
@@ -33,8 +39,33 @@ async def _use(yard: Yard) -> None:
     await yard.engine.settle([*ends(claims[:2]), *ends(claims[2:], again)])
     request = ClaimRequest(session=yard.session.number, slots=(Slot(free=2),), handlers=frozenset({"else"}))
     await yard.engine.claim(request)
+    await _use_scarce(yard)
     await yard.engine.renew(yard.session.number)
     await yard.engine.reclaim()
+
+
+async def _use_scarce(yard: Yard) -> None:
+    """The same with a batch whose items hold members of a pool."""
+    engine = yard.engine
+    await engine.declare_pool("p", PoolRules(limits=Limits(windows=(Window(5, 1_000_000),), concurrency=2)))
+    await engine.add_resources("p", [NewResource(name=f"m{number}", labels=("eu",)) for number in range(30)])
+    await engine.register([HandlerInfo(name="scarce", queue="scarce", resources="p")])
+    wants = (None, Want(("eu",)), Want(key="k"))
+    items = [yard.new(handler="scarce", queue="scarce", want=want) for want in wants * 4]
+    await engine.create_batch(NewBatch(id="b"), items)
+    claims = (await yard.claim(6, queues=("scarce",))).claims
+    assert all(claim.leased for claim in claims)
+    assert len(claims) == 6
+    await engine.use(claims[0].token, claims[0].id)
+    again = Transition(state=State.PENDING, outcome="rotated", rotated=True)
+    reports = [Report(outcome=outcome, destination="d") for outcome in ResourceOutcome]
+    settlements = [*ends(claims[:3]), *ends(claims[3:], again)]
+    said = zip(settlements, [*reports, None], strict=True)
+    await engine.settle([msgspec.structs.replace(one, report=report) for one, report in said])
+    await yard.claim(20, queues=("scarce",))
+    held = await engine.acquire("p", Want(), 1_000_000, lease="l")
+    assert isinstance(held, Leased)
+    await engine.release("l", None)
 
 
 async def _plans(yard: Yard) -> dict[str, str]:
@@ -61,10 +92,33 @@ def _assert_steady(plans: dict[str, str]) -> None:
     (claim,) = (plan for statement, plan in plans.items() if "SKIP LOCKED" in statement and "pooled" in statement)
     assert "Index Scan using tasks_pending" in claim
     assert "Tid Scan on tasks" in claim
-    (settle,) = (plan for statement, plan in plans.items() if "judged" in statement)
-    assert "Index Scan using tasks_pkey" in settle
-    assert "Hash Join" not in settle
-    assert "Tid Scan on tasks" in settle
+    settles = [plan for statement, plan in plans.items() if "judged" in statement]
+    assert len(settles) == 2
+    for settle in settles:
+        assert "Index Scan using tasks_pkey" in settle
+        assert "Hash Join" not in settle
+        assert "Tid Scan on tasks" in settle
+    _assert_scarce(plans)
+
+
+def _assert_scarce(plans: dict[str, str]) -> None:
+    def plan_of(sign: str) -> str:
+        (plan,) = (plan for statement, plan in plans.items() if sign in statement)
+        return plan
+
+    ready = plan_of("labels @> marks")
+    assert "Index Scan using resources_ready" in ready
+    assert "Sort" not in ready
+    candidates = plan_of("last_priority")
+    assert "Index Scan using tasks_pending" in candidates
+    assert "Tid Scan on tasks" in plan_of("AS f (place, resource)")
+    written = plan_of("blacklisted_until = f.blacklisted_until")
+    assert "Index Scan using resources_pkey" in written
+    assert "Tid Scan on resources" in written
+    assert "uses_pkey" in written
+    drawn = plan_of("short AS MATERIALIZED")
+    assert "tasks_items_held" in drawn
+    assert "tasks_items_live" in drawn
 
 
 async def test_plans_on_fresh_tables_without_statistics(yard: Yard) -> None:

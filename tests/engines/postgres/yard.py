@@ -77,7 +77,8 @@ class Yard(InLoop):
                 SELECT queue, state, count(*) AS n FROM pitboss.tasks GROUP BY queue, state
             ) AS real FULL JOIN (
                 SELECT queue, state, sum(n) AS n FROM (
-                    SELECT queue, state, n FROM pitboss.counts UNION ALL SELECT queue, state, n FROM pitboss.count_deltas
+                    SELECT queue, state, n FROM pitboss.counts
+                    UNION ALL SELECT queue, state, n FROM pitboss.count_deltas
                 ) AS parts GROUP BY queue, state HAVING sum(n) <> 0
             ) AS told USING (queue, state) WHERE real.n IS DISTINCT FROM told.n
             """

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from pitboss.engines.postgres.habit import Habit
 from pitboss.engines.postgres.joint import joint
 from pitboss.engines.postgres.rows import names
-from pitboss.engines.postgres.script import Script, Statements
+from pitboss.engines.postgres.script import Again, Script, Statements
 from pitboss.engines.postgres.stock import Stock
 from pitboss.engines.postgres.work import Group, Rated, Work, grouped
 from pitboss.model.duration import Moment
@@ -35,11 +35,12 @@ def claim(
     stocks: list[Stock] = []
     for group in groups:
         work = Work(say, request, group, now, habits.mixed, drawn=drawn)
-        if not locked:
-            part = yield from work.plain()
-        else:
-            part, stock = yield from _with_locks(work, habits.pooled)
-            stocks += [] if stock is None else [stock]
+        try:
+            part, stock = yield from _filled(work, habits.pooled, locked=locked)
+        except Again as again:
+            again.written = bool(claims)
+            raise
+        stocks += [] if stock is None else [stock]
         claims += part.claims
         moments += [] if part.next_due is None else [part.next_due]
     shortages, waits = yield from _shortages(stocks)
@@ -53,7 +54,9 @@ def asked_queues(request: ClaimRequest) -> str | None:
     return names(name for slot in request.slots for name in slot.queues or ())
 
 
-def _with_locks(work: Work, pooled: Habit) -> Script[tuple[Claimed, Stock | None]]:
+def _filled(work: Work, pooled: Habit, *, locked: bool) -> Script[tuple[Claimed, Stock | None]]:
+    if not locked:
+        return (yield from work.plain()), None
     if pooled.holds([work.group.queues]):
         return (yield from joint(work))
     try:

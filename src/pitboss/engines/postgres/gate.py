@@ -7,7 +7,7 @@ import msgspec
 
 from pitboss.engines.postgres.put import put
 from pitboss.engines.postgres.rows import names, numbers, texts
-from pitboss.engines.postgres.script import Script, Statements
+from pitboss.engines.postgres.script import Again, Script, Statements
 from pitboss.model.batch import OVER, BatchId, BatchStatus
 from pitboss.model.batching import Place, completion, end_of_line, promotable, status_with
 from pitboss.model.duration import Moment
@@ -19,7 +19,7 @@ _STATUSES = {status.value: status for status in BatchStatus}
 _ALL_QUEUES = "*"
 
 
-class Crossed(Exception):
+class Crossed(Again):
     """A batch may leave its slot, and its lane was not locked before it. Nothing was written: begin again with it."""
 
 

@@ -7,7 +7,7 @@ from pitboss.engines.postgres.hands import Hands, Return
 from pitboss.engines.postgres.members import Member, Uses
 from pitboss.engines.postgres.pools import ring
 from pitboss.engines.postgres.rows import known_id, names
-from pitboss.engines.postgres.script import Row, Script, Statements
+from pitboss.engines.postgres.script import Again, Row, Script, Statements
 from pitboss.engines.postgres.stock import Need, Stock
 from pitboss.model.duration import Moment, Span
 from pitboss.model.errors import StaleLease
@@ -21,7 +21,7 @@ _RETURNED_AT_ONCE = 5000
 _decode = msgspec.json.Decoder(Leased).decode
 
 
-class Contended(Exception):
+class Contended(Again):
     """Somebody else is about to take the members that are left; nothing was written."""
 
 

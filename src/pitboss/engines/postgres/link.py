@@ -27,13 +27,15 @@ from pitboss.engines.postgres.faults import (
     unreachable,
     unstorable,
 )
-from pitboss.engines.postgres.script import Row, Script, T, adapted, run
+from pitboss.engines.postgres.script import Again, Row, Script, T, adapted, run
 from pitboss.model.errors import StoreUnavailable
 
 _RETRIES = 5
 _CONNECT_SECONDS = 3.0
 _PAUSE = 0.05
 _LONGEST_PAUSE = 0.25
+# All that the engine ever says, so that no hot statement gives way to a rare one and is planned anew.
+_MOST_PREPARED = 500
 _KEEPALIVE: dict[str, Any] = {
     "keepalives": 1,
     "keepalives_idle": 10,
@@ -120,10 +122,17 @@ class Link:
                     [word for setting in self._settings.items() for word in setting],
                     prepare=False,
                 )
-            answer = await run(connection.cursor(), script)
-            if before_commit is not None:
-                before_commit()
-        return answer
+            try:
+                answer = await run(connection.cursor(), script)
+            except Again as again:
+                if again.written:
+                    raise
+                first = again
+            else:
+                if before_commit is not None:
+                    before_commit()
+                return answer
+        raise first
 
     async def _may_repeat(self, error: psycopg.Error) -> bool:
         if error.sqlstate in PREPARED_GONE and self._prepare is not None:
@@ -194,6 +203,7 @@ class Link:
             extra["options"] = f"{options.get('options') or ''} {ours}".strip()
         extra.setdefault("application_name", options.get("application_name", "pitboss"))
         connection = await AsyncConnection.connect(self._dsn, autocommit=True, prepare_threshold=self._prepare, **extra)
+        connection.prepared_max = _MOST_PREPARED
         adapted(connection.adapters)
         if not self._by_transaction:
             await self._check_settings(connection)

@@ -33,6 +33,16 @@ class Ask(NamedTuple):
 Script = Generator[Ask, list[Row], T]
 
 
+class Again(Exception):
+    """Something else must be done first; then the script is to begin again.
+
+    Unless it says `written`, its transaction is committed all the same: it has only looked, and a rollback would make
+    the driver forget what is prepared on the connection.
+    """
+
+    written = False
+
+
 async def run(cursor: AsyncCursor[Row], script: Script[T]) -> T:
     try:
         ask = next(script)

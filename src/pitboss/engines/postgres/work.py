@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pitboss.engines.postgres.habit import Habit
 from pitboss.engines.postgres.rows import claim as claim_of
 from pitboss.engines.postgres.rows import names, numbers, texts
-from pitboss.engines.postgres.script import Row, Script, Statements
+from pitboss.engines.postgres.script import Again, Row, Script, Statements
 from pitboss.model.duration import Moment
 from pitboss.model.errors import SessionLost
 from pitboss.model.ids import TaskId
@@ -19,15 +19,15 @@ _ROUNDS = 20
 LOOK_BEYOND = 1000
 
 
-class Rated(Exception):
+class Rated(Again):
     """A queue has a rate or a resource pool: there is something to lock first. Nothing was claimed."""
 
 
-class Undrawn(Exception):
+class Undrawn(Again):
     """Running batches have items to be drawn first. Nothing was claimed."""
 
 
-class Late(Exception):
+class Late(Again):
     """Items of batches that have expired stand in front: ending them may end their batch. Nothing was claimed."""
 
     def __init__(self, ids: list[TaskId]) -> None:
