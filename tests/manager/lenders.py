@@ -11,6 +11,7 @@ log = logging.getLogger("lenders")
 proxies = app.resources("proxies", min_delay="50ms", cooldown="1h", max_failures=99)
 slots = app.resources("slots", concurrency=1)
 leaky = app.resources("leaky", max_failures=99)
+guarded = app.resources("guarded", per_minute=9, guard="4s")
 FIELDS = ("password", "token", "cookie", "api_key", "pin")
 
 
@@ -26,6 +27,17 @@ async def log_in(lease: Lease) -> str:
     if lease.get("broken"):
         raise ConnectionError("cannot log in")
     return f"cookie-of-{lease.name}"
+
+
+@guarded.valid
+async def slowly(lease: Lease) -> bool:
+    await asyncio.sleep(float(lease["takes"]))
+    return True
+
+
+@app.task
+async def far(site: Lease = guarded.lease()) -> str:
+    return site.name
 
 
 @app.task

@@ -124,3 +124,13 @@ def test_no_more_start_than_the_pool_can_feed(house: House) -> None:
         else:
             held.discard(name)
     assert [from_json(task.result or "null") in ("s0", "s1") for task in house.tasks()] == [True] * 6
+
+
+def test_a_lease_that_grew_old_on_its_way_is_used_afresh(house: House) -> None:
+    lenders.guarded.add("near", fields={"takes": 0})
+    lenders.guarded.add("slow", fields={"takes": 2.1})
+    house.manager(workers=1)
+    lenders.app.handlers["far"].enqueue_many({} for _ in range(2))
+    house.until(lambda: house.finished() == 2)
+    assert _member(house, "guarded", "near").record.uses == 1
+    assert _member(house, "guarded", "slow").record.uses == 2, "half of the guard had passed"

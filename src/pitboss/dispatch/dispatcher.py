@@ -7,7 +7,7 @@ from typing import Protocol
 
 from pitboss.dispatch.keeper import Keeper
 from pitboss.dispatch.settler import Settler, Told
-from pitboss.dispatch.settling import settling, unheard
+from pitboss.dispatch.settling import dated, settling, unheard
 from pitboss.dispatch.share import Lane, Seat, Share
 from pitboss.engines.protocol import Clock, Engine, Ledger, Sessions, Settlement
 from pitboss.model.duration import SECOND, Span
@@ -305,10 +305,11 @@ class Dispatcher:
             slots=tuple(share.slot() for share in shares),
             handlers=frozenset(self._info.handlers) if self._info.handlers else None,
         )
+        asked = self._time()
         claimed = await self._engine.claim(request)
         by_slot: list[list[Claim]] = [[] for _ in shares]
         for claim in claimed.claims:
-            by_slot[claim.slot].append(claim)
+            by_slot[claim.slot].append(claim if claim.leased is None else dated(claim, asked))
         for share, claims in zip(shares, by_slot, strict=True):
             self._accept(share, claims)
         return 0 if claimed.claims else self._until(claimed)

@@ -1,5 +1,7 @@
 """What a settlement says beside its transition: where the claim stands, so that the store need not look."""
 
+import msgspec
+
 from pitboss.engines.protocol import Settlement
 from pitboss.model.duration import Span
 from pitboss.model.outcome import Transition
@@ -38,3 +40,11 @@ def unheard(task: Task, token: Token) -> Settlement:
     return Settlement(
         id=task.id, token=token, transition=_UNHEARD, queue=task.queue, batch=task.batch, resource=task.resource
     )
+
+
+def dated(claim: Claim, asked: float) -> Claim:
+    """The claim with the moment at which its resource was asked for, where it matters how old it becomes."""
+    leased = claim.leased
+    if leased is None or not leased.guard:
+        return claim
+    return msgspec.structs.replace(claim, leased=msgspec.structs.replace(leased, asked=asked))

@@ -233,7 +233,11 @@ class Want(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Leased(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A resource in somebody's hand. `lease` names a lease without a task; with one, the claim is the lease."""
+    """A resource in somebody's hand. `lease` names a lease without a task; with one, the claim is the lease.
+
+    `asked` is when whoever asked for it did so, by the steady clock of his host: it is not older than that, whatever
+    the clocks of host and store say.
+    """
 
     pool: str
     name: str
@@ -245,6 +249,7 @@ class Leased(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     guard: Span = 0
     lease: str | None = None
     expires_at: Moment | None = None
+    asked: float | None = None
 
     @property
     def id(self) -> str:

@@ -1,5 +1,6 @@
 """The resource that a task holds while it runs: handed to its handler, made ready, and judged by what came of it."""
 
+import asyncio
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -7,15 +8,20 @@ import msgspec
 from pitboss.client.lease import Asked, Lease
 from pitboss.client.member_sessions import NotPrepared
 from pitboss.model.blame import CATEGORIES
-from pitboss.model.errors import InvalidInput
-from pitboss.model.outcome import Cancelled, Failed, Outcome, Released, Retry, Rotated, Snooze
+from pitboss.model.duration import SECOND
+from pitboss.model.errors import InvalidInput, TimedOutWaiting
+from pitboss.model.outcome import Cancelled, Failed, Outcome, Released, Retry, Rotated
+from pitboss.model.outcome import Snooze as SnoozeOutcome
 from pitboss.model.resource import Leased, Report, ResourceOutcome
+from pitboss.model.signals import Snooze
 from pitboss.model.task import Claim, Token
 
 # The handler chose what comes next; only what it said on the lease counts.
-_CHOSEN = (Retry, Snooze, Cancelled)
+_CHOSEN = (Retry, SnoozeOutcome, Cancelled)
 _RATE_LIMITED = CATEGORIES[ResourceOutcome.RATE_LIMITED]
 _RESOURCE = CATEGORIES[ResourceOutcome.RESOURCE_ERROR]
+# How long a task waits for another use, with the member in its hand, before others may have it.
+_PATIENCE = 5.0
 
 
 class Sessions(Protocol):
@@ -48,6 +54,21 @@ class Lent(NamedTuple):
     async def prepare(self) -> None:
         if self.pool.sessions.wanted(self.lease):
             await self.pool.sessions.prepare(self.lease)
+        if too_old(self.lease.leased, asyncio.get_running_loop().time()):
+            await _used_afresh(self.lease)
+
+
+def too_old(leased: Leased, now: float) -> bool:
+    """Whether the way here took so much of the guard that the limits may not hold at the far side."""
+    return leased.asked is not None and (now - leased.asked) * SECOND * 2 > leased.guard
+
+
+async def _used_afresh(lease: Lease) -> None:
+    """Count a use from now on. The one that came with the lease is spent: it may not be moved behind later ones."""
+    try:
+        await lease.use(wait=_PATIENCE)
+    except TimedOutWaiting as error:
+        raise Snooze(0, "its resource came too late to be used within its limits") from error
 
 
 def lent(claim: Claim, injected: dict[str, Any]) -> Lent | None:
