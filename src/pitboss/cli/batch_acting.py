@@ -3,12 +3,10 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from pitboss.cli.batch_page import short
-from pitboss.cli.batch_reading import found_batch
 from pitboss.cli.bulk import confirm
 from pitboss.cli.screen import Screen
 from pitboss.cli.store import ask
-from pitboss.cli.words import counted
+from pitboss.cli.words import counted, short
 from pitboss.client.batch_store import PORTION, acted, batches_of
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchStatus
 from pitboss.model.states import State
@@ -43,6 +41,8 @@ def carried_out(
     sure: bool = False,
 ) -> Total:
     """Do it to each of the batches, which are all looked up first: a misspelt one stops it before anything is done."""
+
+    from pitboss.cli.batch_reading import found_batch
 
     async def work(opened: "Store") -> Total:
         desk = batches_of(opened)

@@ -4,15 +4,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pitboss.cli.batch_files import checked_items, read_items
-from pitboss.cli.batch_page import batch_document, short
-from pitboss.cli.batch_reading import surveyed
 from pitboss.cli.enqueueing import decoded_params, known_handler
 from pitboss.cli.options import DryRunOption, JsonOption, StoreOption, screen_of
 from pitboss.cli.orders import me
 from pitboss.cli.screen import Screen
 from pitboss.cli.store import ask
-from pitboss.cli.words import counted, one_line
+from pitboss.cli.words import counted, one_line, short
 from pitboss.client.batch_store import batches_of
 from pitboss.model.batch import Batch, BatchStatus, NewBatch
 from pitboss.model.canonical import to_json
@@ -87,6 +84,7 @@ def _described(name: str, lane: str, data: str, *, paused: bool) -> NewBatch:
 
 
 def _read(screen: Screen, file: str, form: str, info: HandlerInfo) -> list[str]:
+    from pitboss.cli.batch_files import checked_items, read_items
     from pitboss.client.schema import checker
 
     with screen.err.status(f"reading {file}") if screen.err.is_terminal else _nothing():
@@ -106,6 +104,8 @@ async def _created(
     import msgspec
 
     from pitboss import wiring
+    from pitboss.cli.batch_page import batch_document
+    from pitboss.cli.batch_reading import surveyed
     from pitboss.client.client import Client
     from pitboss.client.options import Options
 

@@ -9,7 +9,7 @@ from pitboss.cli.bars import percent, progress
 from pitboss.cli.batch_reading import Survey
 from pitboss.cli.groups import Group
 from pitboss.cli.screen import Column, Screen
-from pitboss.cli.words import age, ago, local, took, utc
+from pitboss.cli.words import age, ago, local, short, took, utc
 from pitboss.model.batch import OVER, RECENT, Batch, BatchStatus, Lane
 from pitboss.model.canonical import from_json
 from pitboss.model.duration import SECOND, Moment, spoken
@@ -42,13 +42,7 @@ _ERRORS = (
     Column("Last", right=True, drop=2),
     Column("Message", fills=True),
 )
-_SHORT = 12
 _WIDE = 30
-
-
-def short(batch: str) -> str:
-    """As much of an id as a person needs to name it."""
-    return batch[-_SHORT:]
 
 
 def batch_document(survey: Survey, batch: Batch) -> dict[str, Any]:

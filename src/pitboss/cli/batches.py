@@ -7,10 +7,7 @@ import typer
 
 from pitboss.cli import batch_creating
 from pitboss.cli.batch_acting import Order, carried_out
-from pitboss.cli.batch_page import batch_document, draw_batch, draw_batches, draw_lanes, lane_document
-from pitboss.cli.batch_reading import found_batch, surveyed
 from pitboss.cli.exits import Exit
-from pitboss.cli.groups import groups
 from pitboss.cli.options import JsonOption, LimitOption, StoreOption, WatchOption, YesOption, screen_of
 from pitboss.cli.store import Shown, ask, show
 from pitboss.client.batch_store import batches_of, checked_room, status_of
@@ -50,6 +47,9 @@ def list_batches(
       pitboss batches list
       pitboss batches list running queued --watch 1s
     """
+    from pitboss.cli.batch_page import batch_document, draw_batches
+    from pitboss.cli.batch_reading import surveyed
+
     wanted = [status_of(status) for status in statuses or ()]
 
     async def read(opened: "Store") -> Shown:
@@ -76,6 +76,10 @@ def show_batch(
       pitboss batches show 8b1f2c9e64a0
       pitboss batches show 8b1f2c9e64a0 --watch 1s
     """
+
+    from pitboss.cli.batch_page import batch_document, draw_batch
+    from pitboss.cli.batch_reading import found_batch, surveyed
+    from pitboss.cli.groups import groups
 
     async def read(opened: "Store") -> Shown:
         found = await found_batch(batches_of(opened), batch)
@@ -172,6 +176,8 @@ def move(
         )
 
     async def order(opened: "Store") -> Order:
+        from pitboss.cli.batch_reading import found_batch
+
         match to:
             case "top" | "up" | "down" | "bottom":
                 return Order("Move", Move(to))
@@ -246,6 +252,8 @@ def lanes(
       pitboss batches lanes
       pitboss batches lanes default --max-running 2
     """
+    from pitboss.cli.batch_page import draw_lanes, lane_document
+
     screen = screen_of(context)
     if max_running is not None:
         if name is None:

@@ -8,7 +8,6 @@ import typer
 from pitboss.cli.exits import Exit
 from pitboss.cli.options import JsonOption, StoreOption, screen_of
 from pitboss.cli.resource_keeping import keeper
-from pitboss.cli.resource_reading import members_of, view_of
 from pitboss.cli.screen import Column, Screen
 from pitboss.cli.store import ask
 from pitboss.model.duration import SECOND, span
@@ -54,6 +53,7 @@ def try_members(
     """
     import asyncio
 
+    from pitboss.cli.resource_reading import members_of, view_of
     from pitboss.cli.resource_trial import all_tried, page_of
 
     screen = screen_of(context)

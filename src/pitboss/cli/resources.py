@@ -8,15 +8,6 @@ import typer
 from pitboss.cli import resource_adding, resource_testing
 from pitboss.cli.bulk import confirm
 from pitboss.cli.options import AllOption, JsonOption, StoreOption, WatchOption, YesOption, screen_of
-from pitboss.cli.resource_page import (
-    draw_member,
-    draw_members,
-    draw_pool,
-    draw_pools,
-    member_document,
-    pool_document,
-)
-from pitboss.cli.resource_reading import members_of, now_here, resources_of, view_of, views_of
 from pitboss.cli.store import Shown, ask, show
 from pitboss.cli.words import counted
 from pitboss.model.errors import InvalidInput
@@ -56,6 +47,9 @@ def list_resources(
       pitboss resources list proxies --watch 2s
     """
 
+    from pitboss.cli.resource_page import draw_members, draw_pools, member_document, pool_document
+    from pitboss.cli.resource_reading import now_here, view_of, views_of
+
     async def read(opened: "Store") -> Shown:
         now = now_here()
         if pool is None:
@@ -86,6 +80,9 @@ def show_resources(
       pitboss resources show proxies
       pitboss resources show proxies 10.0.0.7:8080 --watch 1s
     """
+
+    from pitboss.cli.resource_page import draw_member, draw_pool, member_document, pool_document
+    from pitboss.cli.resource_reading import members_of, now_here, view_of
 
     async def read(opened: "Store") -> Shown:
         view, now = await view_of(opened, pool), now_here()
@@ -188,6 +185,8 @@ def _change(
     *,
     sure: bool = True,
 ) -> None:
+    from pitboss.cli.resource_reading import members_of, resources_of, view_of
+
     screen = screen_of(context)
 
     async def work(opened: "Store") -> list[str]:

@@ -6,7 +6,6 @@ import typer
 
 from pitboss.cli.documents import queue_document, session_document
 from pitboss.cli.exits import Exit
-from pitboss.cli.gates import gates_of
 from pitboss.cli.options import JsonOption, StoreOption, WatchOption, screen_of
 from pitboss.cli.screen import Column, Screen
 from pitboss.cli.store import Shown, settings, show
@@ -93,6 +92,7 @@ def overview(screen: Screen) -> None:
 
 async def _read(store: "Store") -> Shown:
     from pitboss import wiring
+    from pitboss.cli.gates import gates_of
 
     now = wiring.SystemClock().now()
     queues, sessions = await store.queues(), await store.sessions()

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pitboss.cli import bulk, enqueueing
-from pitboss.cli.batch_reading import pool_views
 from pitboss.cli.documents import attempt_document, task_document
 from pitboss.cli.exits import Exit
 from pitboss.cli.options import (
@@ -204,6 +203,8 @@ async def _batch_of(store: "Store", task: Task) -> str | None:
 async def _shortage_of(store: "Store", queue: Queue | None, now: Moment) -> str | None:
     if queue is None or queue.resources is None:
         return None
+    from pitboss.cli.batch_reading import pool_views
+
     views = await pool_views(store, {queue.resources})
     return next((view.shortage(now) for view in views.values()), None)
 

@@ -10,6 +10,7 @@ from pitboss.model.duration import SECOND, Moment, Span, spoken
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _MINUTE = 60 * SECOND
 _HIDDEN = "***"
+_SHORT = 12
 
 
 def clean(text: str) -> str:
@@ -61,6 +62,11 @@ def utc(moment: Moment | None) -> str | None:
 
 def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def short(number: str) -> str:
+    """As much of an id as a person needs to name it."""
+    return number[-_SHORT:]
 
 
 def close_to(word: str, known: Iterable[str]) -> str | None:
