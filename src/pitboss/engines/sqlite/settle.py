@@ -7,7 +7,7 @@ import msgspec
 
 from pitboss.engines.protocol import APPLIED, STALE_CLAIM, STALE_SESSION, STALE_TASK, Settlement, Verdict
 from pitboss.engines.sqlite.act import Act, Row, json_list
-from pitboss.engines.sqlite.gates import statuses
+from pitboss.engines.sqlite.gates import conclude, statuses
 from pitboss.engines.sqlite.history import record
 from pitboss.engines.sqlite.put import put_follow_ups
 from pitboss.engines.sqlite.returning import Returns, pool_of
@@ -155,6 +155,10 @@ class _Desk:
         if transition.state is State.RUNNING:
             self.progress[task.row] = (task.row, transition.progress, transition.note)
             return APPLIED
+        if self.act.touched and (transition.follow_ups or task.unique_key is not None):
+            # What a batch that has just ended leaves behind comes first: both may want the same key.
+            self.write()
+            conclude(self.act)
         self._apply(task, settlement)
         if transition.follow_ups:
             # Written first: a follow-up may take the unique key that its task has just freed.
