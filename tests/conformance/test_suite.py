@@ -1,8 +1,11 @@
-"""The suite itself: no subject hides a test of another."""
+"""The suite itself: no subject hides a test of another, and no engine of ours leaves one out."""
 
-from pitboss.testing.conformance import Conformance, DurableConformance
+import pytest
 
-MIN_CASES = 250
+from pitboss.testing.conformance import BatchConformance, Conformance, DurableConformance, ResourceConformance
+from tests.conformance import test_memory, test_postgres, test_sqlite
+
+MIN_CASES = 550
 
 
 def names(subject: type) -> list[str]:
@@ -21,3 +24,14 @@ def test_every_test_is_a_sentence() -> None:
         for name in names(subject):
             assert name == name.lower()
             assert name.count("_") >= 1
+
+
+@pytest.mark.parametrize(
+    "suite", [test_memory.TestMemory, test_sqlite.TestSqlite, test_postgres.TestPostgres], ids=lambda one: one.__name__
+)
+def test_every_engine_of_ours_proves_everything(suite: type) -> None:
+    assert issubclass(suite, Conformance)
+    assert issubclass(suite, ResourceConformance)
+    assert issubclass(suite, BatchConformance)
+    hidden = [name for name in vars(suite) if name.startswith("test_")]
+    assert not hidden, "an engine's own module must not replace a case"
