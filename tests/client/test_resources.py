@@ -278,6 +278,33 @@ def test_a_session_is_made_once_and_kept(app: App) -> None:
     assert member.valid_until is not None
 
 
+async def test_a_session_that_the_far_side_refused_is_made_anew_once_and_kept(app: App) -> None:
+    proxies = app.resources("proxies", concurrency=2)
+    await proxies.aadd("p1")
+    made: list[str] = []
+
+    @proxies.session("cookie", valid_for="6h")
+    async def log_in(lease: Lease) -> str:
+        made.append(lease.name)
+        return f"cookie-{len(made)}"
+
+    async with proxies.lease() as first, proxies.lease() as second:
+        assert (first.secret("cookie"), second.secret("cookie")) == ("cookie-1", "cookie-1")
+        await asyncio.gather(first.renew(), second.renew())
+        assert (first.secret("cookie"), second.secret("cookie")) == ("cookie-2", "cookie-2")
+    async with proxies.lease() as later:
+        assert later.secret("cookie") == "cookie-2"
+    assert len(made) == 2
+
+
+async def test_what_no_hook_makes_cannot_be_made_anew(app: App) -> None:
+    proxies = app.resources("proxies")
+    await proxies.aadd("p1", secrets={"password": "hunter22"})
+    async with proxies.lease() as lease:
+        with pytest.raises(InvalidInput, match="no hook is declared"):
+            await lease.renew()
+
+
 def test_a_member_that_is_added_anew_logs_in_anew(app: App) -> None:
     proxies = app.resources("proxies")
     made: list[str] = []

@@ -41,6 +41,8 @@ class Home(Protocol):
 
     async def agive_back(self, lease: "Lease", error: BaseException | None) -> None: ...
 
+    async def arenew(self, lease: "Lease") -> None: ...
+
 
 class Lease:
     """One member, held by a task or for a time. Its fields are open; its secrets are opened one by one, by name.
@@ -161,6 +163,13 @@ class Lease:
 
     def _using(self, wait: Span) -> Callable[[Any], Coroutine[Any, Any, Moment]]:
         return lambda desk: desk.use(self._holder, self._task, wait=wait)
+
+    async def renew(self) -> None:
+        """Make the secrets that have a hook (`@pool.session`) anew, now: the far side has refused those that it has.
+
+        Whoever else meanwhile made them is not made to wait for a second time; what was made is kept for later uses.
+        """
+        await self._home.arenew(self)
 
     # What came of it.
 

@@ -95,9 +95,7 @@ class MemberSessions:
 
     async def prepare(self, lease: Lease) -> None:
         """Make what is missing, past its time, or found invalid; `NotPrepared` if that does not succeed."""
-        # A lock belongs to the loop in which it is first waited for.
-        lock = self._locks.setdefault((id(asyncio.get_running_loop()), lease.name), asyncio.Lock())
-        async with lock:
+        async with self._lock(lease):
             self._adopt(lease)
             missing = self._missing(lease)
             if not missing and not await self._is_valid(lease):
@@ -106,6 +104,22 @@ class MemberSessions:
                     raise NotPrepared(f"{lease.leased.id} was found invalid, and nothing makes it valid")
             if missing:
                 await self._make(lease, missing)
+
+    async def renew(self, lease: Lease) -> None:
+        """Make all of it anew, unless another task of this process has done so since this lease was given."""
+        if not self._recipes:
+            raise InvalidInput(
+                f"nothing makes the secrets of {self._keeper.name} anew",
+                why="no hook is declared that could",
+                fix='declare one: @pool.session("cookie") over a function that takes the lease and returns the text',
+            )
+        refused = lease.leased.secrets
+        async with self._lock(lease):
+            made = self._made.get(lease.name)
+            if made is not None and made.before == refused != made.after:
+                lease.renewed(msgspec.structs.replace(lease.leased, secrets=made.after, valid_until=made.until))
+            else:
+                await self._make(lease, list(self._recipes.values()))
 
     def fault(self, lease: Lease, error: BaseException) -> Report | None:
         """What a failure to prepare it says about a member: whatever it was, it cannot be used."""
@@ -117,6 +131,10 @@ class MemberSessions:
             told = None if report is None else report.error
             return Report(outcome=ResourceOutcome.RESOURCE_ERROR, error=told or str(error))
         return report
+
+    def _lock(self, lease: Lease) -> asyncio.Lock:
+        # A lock belongs to the loop in which it is first waited for.
+        return self._locks.setdefault((id(asyncio.get_running_loop()), lease.name), asyncio.Lock())
 
     def _missing(self, lease: Lease) -> list[Recipe]:
         leased = lease.leased

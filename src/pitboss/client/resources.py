@@ -22,6 +22,7 @@ from pitboss.model.signals import ResourceSignal
 
 T = TypeVar("T")
 Judge = Callable[[BaseException], "Report | ResourceOutcome | str | None"]
+J = TypeVar("J", bound=Judge)
 DEFAULT_HOLD: Span = 600 * SECOND
 _LONGEST_WORD = 500
 _EXTENSIONS = 3
@@ -131,7 +132,7 @@ class Resources(Members):
         """Declare a check that runs before each use of a member: `async def logged_in(lease) -> bool`."""
         return self.sessions.declare_check(check)
 
-    def judge(self, judge: Judge) -> Judge:
+    def judge(self, judge: J) -> J:
         """Declare who is to blame for an exception; None leaves it to the usual rules.
 
         It returns an outcome ("rate_limited", "blocked", "resource_error", "task_error", "ok") or a `Report`.
@@ -200,6 +201,9 @@ class Resources(Members):
 
     async def agive_back(self, lease: Lease, error: BaseException | None) -> None:
         await self._aask(self._returning(lease, self.report_on(lease, error)))
+
+    async def arenew(self, lease: Lease) -> None:
+        await self.sessions.renew(lease)
 
     def _acquired(self, terms: Terms) -> Lease:
         limit = terms.wait / SECOND + LIMIT
