@@ -205,8 +205,13 @@ class Link:
         connection = await AsyncConnection.connect(self._dsn, autocommit=True, prepare_threshold=self._prepare, **extra)
         connection.prepared_max = _MOST_PREPARED
         adapted(connection.adapters)
-        if not self._by_transaction:
-            await self._check_settings(connection)
+        try:
+            if not self._by_transaction:
+                await self._check_settings(connection)
+        except BaseException:
+            # A server that goes down right after it has let us in: nobody else would close this one.
+            await connection.close()
+            raise
         return connection
 
     async def _check_settings(self, connection: AsyncConnection[Row]) -> None:
