@@ -4,14 +4,15 @@ Locks are taken in one order: lanes, batches, pools, members, tasks. What is bou
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pitboss.engines.postgres.gate import Gate
 from pitboss.engines.postgres.hands import Hands, Return
-from pitboss.engines.postgres.rows import known_id, numbers, texts
+from pitboss.engines.postgres.rows import known_id, names, numbers, texts
 from pitboss.engines.postgres.script import Script, Statements
 from pitboss.engines.postgres.settle import ROUNDS, VERDICTS, after, columns, flags, next_wave
+from pitboss.engines.postgres.tally import Tally
 from pitboss.engines.protocol import STALE_TASK, Settlement, Verdict
 from pitboss.model.duration import Moment
 from pitboss.model.ids import TaskId
@@ -33,32 +34,6 @@ class _Held(NamedTuple):
     since: Moment
 
 
-class Tally:
-    """Figures that change, and who is to be rung."""
-
-    def __init__(self) -> None:
-        self._changes: Counter[tuple[str, str, str | None]] = Counter()
-        self._ring: set[str] = set()
-
-    def moved(self, queue: str, old: str, new: str, batch: str | None) -> None:
-        self._changes[queue, old, batch] -= 1
-        self._changes[queue, new, batch] += 1
-        if new == State.PENDING:
-            self._ring.add(queue)
-
-    def write(self, say: Statements, pools: Iterable[str] = ()) -> Script[None]:
-        changes = [(*key, n) for key, n in self._changes.items() if n]
-        yield say.ask(
-            "tally",
-            queues=texts([queue for queue, _, _, _ in changes]),
-            states=texts([state for _, state, _, _ in changes]),
-            numbers=numbers([n for _, _, _, n in changes]),
-            batches=texts([batch for _, _, batch, _ in changes]),
-            ring=texts(sorted(self._ring)),
-            pools=texts(sorted(pools)),
-        )
-
-
 def settle_bound(
     say: Statements, settlements: Sequence[Settlement], now: Moment | None, *, lanes: bool
 ) -> Script[list[Verdict]]:
@@ -78,22 +53,21 @@ class _Group:
     def write(self, now: Moment | None) -> Script[list[Verdict]]:
         verdicts: list[Verdict] = [STALE_TASK] * len(self._settlements)
         left = [i for i, one in enumerate(self._settlements) if known_id(one.id)]
-        yield from self._lock(left, now)
+        yield from self._lock(left)
         while left:
             wave, left = next_wave(self._settlements, left)
-            answers = yield from self._write(wave)
+            answers = yield from self._write(wave, self._hands.now or now)
             fresh = [i for i, answer in zip(wave, answers, strict=True) if answer == "apply"]
             for i in sorted(fresh):
                 yield from self._give_back(self._settlements[i])
             yield from after(self._say, [self._settlements[i] for i in fresh], self._hands.now)
             for i, answer in zip(wave, answers, strict=True):
                 verdicts[i] = VERDICTS[answer]
-        yield from self._hands.write()
-        yield from self._tally.write(self._say, self._hands.pools)
+        yield from self._hands.write(self._tally)
         yield from self._gate.changed(self._ended, self._hands.now)
         return verdicts
 
-    def _lock(self, known: list[int], now: Moment | None) -> Script[None]:
+    def _lock(self, known: list[int]) -> Script[None]:
         asked = [self._settlements[i] for i in known]
         tokens = {(one.id, one.token.session, one.token.claim) for one in asked}
         rows = yield self._say.ask("look_claims", ids=texts(sorted({one.id for one in asked})))
@@ -102,7 +76,7 @@ class _Group:
             self._held[task] = _Held(live, batch, resource, tuple(tried or ()), since or 0)
         live = [held for held in self._held.values() if held.live]
         yield from self._gate.lock(Counter(held.batch for held in live if held.batch is not None))
-        yield from self._hands.lock([one for one in map(self._return, asked) if one is not None], now)
+        yield from self._hands.lock([one for one in map(self._return, asked) if one is not None])
 
     def _return(self, one: Settlement) -> Return | None:
         held = self._held.get(one.id)
@@ -115,13 +89,16 @@ class _Group:
         if returned is not None:
             yield from self._hands.take(returned)
 
-    def _write(self, wave: list[int]) -> Script[list[str]]:
+    def _write(self, wave: list[int], now: Moment | None) -> Script[list[str]]:
         """The answers for one wave. A row that changed while it was waited for is judged again."""
+        pools = names(self._hands.locked_pools)
         answers = [""] * len(wave)
         left = list(range(len(wave)))
         for _ in range(ROUNDS):
             group = [self._settlements[wave[i]] for i in left]
-            rows = yield self._say.ask("settle_bound", self._hands.now, **self._columns(group))
+            told = yield self._say.ask("settle_bound", now, pools=pools, **self._columns(group))
+            self._hands.told(told)
+            rows = [row for row in told if row[0] is not None]
             for place, answer, state, queue in rows:
                 answers[left[place - 1]] = answer
                 if answer == "apply":
@@ -168,7 +145,8 @@ def lose_bound(say: Statements, limit: int, now: Moment | None, *, lanes: bool) 
     yield from gate.lock(Counter(batch for _, batch, _, _ in orphans if batch is not None))
     held = [Return(resource, since or 0) for _, _, resource, since in orphans if resource is not None]
     held += [Return(f"{pool}/{name}", since) for _, pool, name, since in leases]
-    yield from hands.lock(held, now)
+    yield from hands.lock(held)
+    yield from hands.read_rules(now)
     moved = yield say.ask("lose_bound", hands.now, ids=texts([row[0] for row in orphans]), running=gate.running)
     ended: Counter[str] = Counter()
     for _, state, queue, batch, resource, since, _ in moved:
@@ -183,8 +161,7 @@ def lose_bound(say: Statements, limit: int, now: Moment | None, *, lanes: bool) 
     long = [task for task, *_, claim in moved if claim > _KEPT_RUNS]
     if long:
         yield say.ask("trim", tasks=texts(long))
-    yield from hands.write()
-    yield from tally.write(say, hands.pools)
+    yield from hands.write(tally)
     yield from gate.changed(ended, hands.now)
     cancelled = sum(state == State.CANCELLED for _, state, *_ in moved)
     more = bool(limit) and (len(orphans) >= limit or len(leases) >= limit)

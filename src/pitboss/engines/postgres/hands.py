@@ -6,7 +6,8 @@ from typing import NamedTuple
 from pitboss.engines.postgres import members
 from pitboss.engines.postgres.members import Member
 from pitboss.engines.postgres.rows import names, texts
-from pitboss.engines.postgres.script import Script, Statements
+from pitboss.engines.postgres.script import Row, Script, Statements
+from pitboss.engines.postgres.tally import Tally
 from pitboss.model.duration import Moment
 from pitboss.model.leasing import (
     STRIKES_KEPT,
@@ -45,25 +46,41 @@ class Hands:
     def __init__(self, say: Statements) -> None:
         self._say = say
         self.now: Moment = 0
-        self.pools: set[str] = set()
+        self._pools: set[str] = set()
         self._rules: dict[str, PoolRules] = {}
         self._members: dict[str, Member] = {}
         self._changed: dict[str, None] = {}
-        self._strikers: dict[tuple[str, str], dict[str, None]] = {}
+        self._strikers: dict[tuple[str, str], dict[str, Moment]] = {}
         self._struck: dict[tuple[str, str], dict[str, None]] = {}
         self._answered: dict[tuple[str, str], None] = {}
 
-    def lock(self, returns: Sequence[Return], now: Moment | None) -> Script[None]:
-        """Lock all that giving these back may change; from then on one moment holds."""
+    def lock(self, returns: Sequence[Return]) -> Script[None]:
+        """Lock all that giving these back may change. The rules are read behind that: see `members.rules_now`."""
         faults = [one for one in returns if one.fault]
         if faults:
             yield self._say.ask("lock_pools", names=names(one.pool for one in faults))
-            yield from self._read_strikers(faults, now)
+            yield from self._read_strikers(faults)
         blamed = {f"{one.pool}/{name}" for one in faults for name in one.tried}
         blamed |= {f"{pool}/{name}" for (pool, _), struck in self._strikers.items() for name in struck}
         self._members = yield from members.locked(self._say, {one.resource for one in returns} | blamed)
-        pools = {one.resource.pool for one in self._members.values()}
-        self.now, self._rules = yield from members.rules_now(self._say, pools, now)
+
+    @property
+    def locked_pools(self) -> set[str]:
+        """Of which members are locked."""
+        return {one.resource.pool for one in self._members.values()}
+
+    def read_rules(self, now: Moment | None) -> Script[None]:
+        """From then on one moment holds."""
+        self.now, self._rules = yield from members.rules_now(self._say, self.locked_pools, now)
+
+    def told(self, rows: Sequence[Row]) -> None:
+        """The same, from what another statement has read."""
+        self._rules = dict.fromkeys(self.locked_pools, PoolRules())
+        for _, what, one, other in rows:
+            if what == "now":
+                self.now = int(one)
+            elif what == "rules":
+                self._rules[one] = members.rules_of(other)
 
     def take(self, one: Return) -> Script[None]:
         """Given back, by who had it; a member that is gone, or another one of its name, gets nothing back."""
@@ -71,7 +88,7 @@ class Hands:
         if held is None or not same_member(held.resource, one.since):
             return
         resource, rules = held.resource, self._rules[held.resource.pool]
-        self.pools.add(resource.pool)
+        self._pools.add(resource.pool)
         if one.report is None:
             self._put(released(resource, rules, None, self.now))
             return
@@ -85,8 +102,11 @@ class Hands:
             if known is not None:
                 self._put(forgiven(known.resource))
 
-    def write(self) -> Script[None]:
-        yield from members.write(self._say, [self._members[one] for one in sorted(self._changed)], self._rules)
+    def write(self, tally: Tally) -> Script[None]:
+        """Write the members, and with them what tasks add; who waits for their pools is rung."""
+        tally.pools |= self._pools
+        changed = [self._members[one] for one in sorted(self._changed)]
+        yield from members.write(self._say, changed, self._rules, tally=tally)
         if self._answered:
             yield self._say.ask("unstrike", **_keys(sorted(self._answered)))
         struck = sorted((pool, place, name) for (pool, place), those in self._struck.items() for name in those)
@@ -104,9 +124,10 @@ class Hands:
             return judge(report or Report(outcome=ResourceOutcome.OK), resource.name, one.tried, ())
         place = (resource.pool, report.destination)
         strikers = self._strikers.setdefault(place, {})
-        judgement = judge(report, resource.name, one.tried, tuple(strikers))
+        remembered = [name for name, at in strikers.items() if at > self.now - STRIKES_KEPT]
+        judgement = judge(report, resource.name, one.tried, remembered)
         if one.fault:
-            strikers[resource.name] = None
+            strikers[resource.name] = self.now
             self._struck.setdefault(place, {})[resource.name] = None
         elif report.outcome is ResourceOutcome.OK:
             strikers.clear()
@@ -114,13 +135,13 @@ class Hands:
             self._answered[place] = None
         return judgement
 
-    def _read_strikers(self, faults: Sequence[Return], now: Moment | None) -> Script[None]:
+    def _read_strikers(self, faults: Sequence[Return]) -> Script[None]:
         places = {(one.pool, one.report.destination) for one in faults if one.report and one.report.destination}
         if not places:
             return
         wanted = sorted((pool, destination) for pool, destination in places)
-        for pool, place, name in (yield self._say.ask("strikers", now, kept=STRIKES_KEPT, **_keys(wanted))):
-            self._strikers.setdefault((pool, place), {})[name] = None
+        for pool, place, name, at in (yield self._say.ask("strikers", **_keys(wanted))):
+            self._strikers.setdefault((pool, place), {})[name] = at
 
     def _has_room(self, resource: Resource, rules: PoolRules) -> Script[bool]:
         """Whether the blacklist has room, with what this transaction has changed but not written yet."""

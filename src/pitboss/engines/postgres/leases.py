@@ -5,10 +5,10 @@ import msgspec
 from pitboss.engines.postgres import members
 from pitboss.engines.postgres.hands import Hands, Return
 from pitboss.engines.postgres.members import Member, Uses
-from pitboss.engines.postgres.pools import ring
 from pitboss.engines.postgres.rows import known_id, names
 from pitboss.engines.postgres.script import Again, Row, Script, Statements
 from pitboss.engines.postgres.stock import Need, Stock
+from pitboss.engines.postgres.tally import Tally
 from pitboss.model.duration import Moment, Span
 from pitboss.model.errors import StaleLease
 from pitboss.model.ids import TaskId
@@ -108,11 +108,11 @@ def _end(say: Statements, lease: str, row: Row, report: Report | None, now: Mome
     pool, name, since = row[:3]
     hands = Hands(say)
     back = Return(f"{pool}/{name}", since, report)
-    yield from hands.lock([back], now)
+    yield from hands.lock([back])
+    yield from hands.read_rules(now)
     gone = yield say.ask("delete_lease", id=lease, since=since)
     if not gone:
         return False
     yield from hands.take(back)
-    yield from hands.write()
-    yield from ring(say, hands.pools)
+    yield from hands.write(Tally())
     return True

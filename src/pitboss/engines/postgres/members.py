@@ -7,6 +7,7 @@ import msgspec
 
 from pitboss.engines.postgres.rows import numbers, texts
 from pitboss.engines.postgres.script import Row, Script, Statements
+from pitboss.engines.postgres.tally import Tally
 from pitboss.model.duration import Moment
 from pitboss.model.leasing import Nth, limits_of, most_remembered
 from pitboss.model.resource import Limits, PoolRules, Record, Resource, Sealed, Stage
@@ -149,10 +150,16 @@ def read_uses(
 
 
 def write(
-    say: Statements, members: Sequence[Member], rules: Mapping[str, PoolRules], uses: Uses | None = None
+    say: Statements,
+    members: Sequence[Member],
+    rules: Mapping[str, PoolRules],
+    uses: Uses | None = None,
+    tally: Tally | None = None,
 ) -> Script[None]:
-    """What claims and reports change of members, and the uses of this act."""
+    """What claims and reports change of members, the uses of this act, and what tasks add to figures and rings."""
+    tally = tally or Tally()
     if not members:
+        yield from tally.write(say)
         return
     fresh = [] if uses is None else uses.fresh
     kept = {one.number: most_remembered(limits_of(one.resource, rules[one.resource.pool])) for one in members}
@@ -163,6 +170,7 @@ def write(
         uses=numbers([use for _, use, _ in fresh]),
         ats=numbers([at for _, _, at in fresh]),
         kept=numbers([kept[number] for number, _, _ in fresh]),
+        **tally.columns(),
     )
 
 

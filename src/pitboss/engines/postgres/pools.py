@@ -7,8 +7,9 @@ import msgspec
 from pitboss.engines.postgres import members
 from pitboss.engines.postgres.control import current
 from pitboss.engines.postgres.members import Member, Uses
-from pitboss.engines.postgres.rows import names, numbers, texts
+from pitboss.engines.postgres.rows import names, numbers
 from pitboss.engines.postgres.script import Row, Script, Statements
+from pitboss.engines.postgres.tally import Tally
 from pitboss.model.duration import Moment
 from pitboss.model.leasing import Nth, placed, restated
 from pitboss.model.picking import added, added_again, changed
@@ -90,7 +91,9 @@ def shown(say: Statements, pool: str, wanted: Sequence[str] | None, now: Moment 
 
 def ring(say: Statements, pools: Iterable[str]) -> Script[None]:
     """Who waits for queues of these pools looks again."""
-    yield say.ask("tally", queues="{}", states="{}", numbers="{}", batches="{}", ring="{}", pools=texts(list(pools)))
+    tally = Tally()
+    tally.pools |= set(pools)
+    yield from tally.write(say)
 
 
 def _locked_pool(say: Statements, name: str, rules: PoolRules) -> Script[PoolRules]:

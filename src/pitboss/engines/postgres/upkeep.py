@@ -4,10 +4,10 @@ from collections import Counter
 from typing import NamedTuple
 
 from pitboss.engines.postgres.control import current
-from pitboss.engines.postgres.ending import Tally
 from pitboss.engines.postgres.gate import Gate
 from pitboss.engines.postgres.rows import names, texts
 from pitboss.engines.postgres.script import Script, Statements
+from pitboss.engines.postgres.tally import Tally
 from pitboss.model.duration import Moment
 from pitboss.model.leasing import STRIKES_KEPT
 from pitboss.model.session import Reclaimed

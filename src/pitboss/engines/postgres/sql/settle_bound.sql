@@ -67,3 +67,5 @@ WITH clock AS MATERIALIZED (
 SELECT ord, 'apply', state, queue FROM done
 UNION ALL SELECT ord, 'progress', NULL, NULL FROM reported
 UNION ALL SELECT ord, verdict, NULL, NULL FROM judged WHERE verdict NOT IN ('apply', 'progress')
+UNION ALL SELECT NULL, 'now', now::text, NULL FROM clock
+UNION ALL SELECT NULL, 'rules', name, rules FROM {schema}.pools WHERE name = ANY (%(pools)s::text[])

@@ -1,4 +1,5 @@
--- How members stand now, and their new uses; of the older ones only as many are kept as windows look at.
+-- How members stand now, and their new uses; of the older ones only as many are kept as windows look at. With them go
+-- figures of tasks that changed, and who is to be rung: these queues, and those of these pools.
 WITH found AS MATERIALIZED (
     SELECT r.place, new.* FROM unnest(
         %(members)s::bigint[], %(ranks)s::bigint[], %(last_uses)s::bigint[], %(available)s::bigint[],
@@ -16,9 +17,20 @@ WITH found AS MATERIALIZED (
 ), remembered AS (
     INSERT INTO {schema}.uses (resource, number, at)
     SELECT resource, number, at FROM fresh WHERE kept > 0
+), forgotten AS (
+    DELETE FROM {schema}.uses AS u USING (
+        SELECT old.place FROM (SELECT resource, max(number - kept) AS last FROM fresh GROUP BY resource) AS f, LATERAL (
+            SELECT ctid AS place FROM {schema}.uses WHERE resource = f.resource AND number <= f.last
+        ) AS old
+    ) AS old WHERE u.ctid = old.place
+), counted AS (
+    INSERT INTO {schema}.count_deltas (queue, state, n, batch)
+    SELECT * FROM unnest(%(queues)s::text[], %(states)s::text[], %(numbers)s::bigint[], %(batches)s::text[])
 )
-DELETE FROM {schema}.uses AS u USING (
-    SELECT old.place FROM (SELECT resource, max(number - kept) AS last FROM fresh GROUP BY resource) AS f, LATERAL (
-        SELECT ctid AS place FROM {schema}.uses WHERE resource = f.resource AND number <= f.last
-    ) AS old
-) AS old WHERE u.ctid = old.place
+SELECT pg_notify(%(channel)s::text, CASE WHEN length(names) < 7000 THEN names ELSE '*' END)
+FROM (
+    SELECT string_agg(name, ',') AS names FROM (
+        SELECT unnest(%(ring)s::text[]) UNION
+        SELECT queue FROM {schema}.handlers WHERE resources = ANY (%(pools)s::text[])
+    ) AS rung (name)
+) AS all_of_them WHERE names IS NOT NULL
