@@ -1,12 +1,14 @@
 """The protocols of scarce things and of batches: resources, leases, batches. Plain tasks stand in `desk.py`."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from pitboss.engines.postgres import batches, leases, pools, views
 from pitboss.engines.postgres.control import current
 from pitboss.engines.postgres.desk import Desk
 from pitboss.engines.postgres.leases import Contended
+from pitboss.engines.postgres.link import Link
 from pitboss.engines.postgres.script import Script
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
 from pitboss.model.duration import Moment, Span
@@ -24,6 +26,7 @@ from pitboss.model.resource import (
 )
 from pitboss.model.task import NewTask, Token
 
+T = TypeVar("T")
 _TRIES = 20
 _PAUSE = 0.005
 
@@ -32,33 +35,31 @@ class Shelf(Desk):
     """What tasks hold, and what they belong to."""
 
     async def declare_pool(self, name: str, rules: PoolRules) -> None:
-        now = self._now()
-        await self._reading.call(lambda: pools.declare(self._say, name, rules, now), transaction=True)
+        await self._told("declare_pool", self._reading, lambda now: pools.declare(self._say, name, rules, now))
 
     async def resource_pools(self) -> list[ResourcePool]:
         now = self._now()
         return await self._reading.call(lambda: pools.listed(self._say, now))
 
     async def add_resources(self, pool: str, members: Sequence[NewResource]) -> list[bool]:
-        now = self._now()
-        return await self._reading.call(lambda: pools.add(self._say, pool, members, now), transaction=True)
+        return await self._told("add_resources", self._reading, lambda now: pools.add(self._say, pool, members, now))
 
     async def change_resources(
         self, pool: str, names: Sequence[str] | None, change: ResourceChange | None
     ) -> list[str]:
-        now = self._now()
-        return await self._reading.call(lambda: pools.change(self._say, pool, names, change, now), transaction=True)
+        return await self._told(
+            "change_resources", self._reading, lambda now: pools.change(self._say, pool, names, change, now)
+        )
 
     async def resources(self, pool: str, names: Sequence[str] | None = None) -> list[Resource]:
         now = self._now()
         return await self._reading.call(lambda: pools.shown(self._say, pool, names, now))
 
     async def acquire(self, pool: str, want: Want, hold: Span, *, lease: str) -> Leased | Shortage:
-        now = self._now()
         for attempt in range(_TRIES):
             try:
-                return await self._writing.call(
-                    lambda: leases.acquire(self._say, pool, want, hold, lease, now), transaction=True
+                return await self._told(
+                    "acquire", self._writing, lambda now: leases.acquire(self._say, pool, want, hold, lease, now)
                 )
             except Contended:
                 # Whoever has them locked is done in a moment, with all of them or with some.
@@ -66,38 +67,22 @@ class Shelf(Desk):
         return Shortage(pool=pool, why="all busy", until=await self._moment())
 
     async def release(self, lease: str, report: Report | None) -> bool:
-        now = self._now()
-        return await self._writing.call(lambda: leases.release(self._say, lease, report, now), transaction=True)
+        return await self._told("release", self._writing, lambda now: leases.release(self._say, lease, report, now))
 
     async def extend(self, lease: str, hold: Span) -> Moment | None:
         now = self._now()
         return await self._writing.call(lambda: leases.extend(self._say, lease, hold, now))
 
     async def use(self, holder: Token | str, task: TaskId | None = None) -> Moment | Shortage:
-        now = self._now()
-        return await self._writing.call(lambda: leases.use(self._say, holder, task, now), transaction=True)
+        return await self._told("use", self._writing, lambda now: leases.use(self._say, holder, task, now))
 
     async def create_batch(self, batch: NewBatch, items: Sequence[NewTask]) -> Batch:
-        self._reach("create_batch.before")
-        now = self._now()
-        made = await self._writing.call(
-            lambda: batches.create(self._say, batch, items, now),
-            transaction=True,
-            before_commit=lambda: self._reach("create_batch.commit"),
-        )
-        self._reach("create_batch.after")
-        return made
+        return await self._told("create_batch", self._writing, lambda now: batches.create(self._say, batch, items, now))
 
     async def act_on_batch(self, batch: BatchId, act: BatchAct, *, limit: int = 1000) -> BatchChanged:
-        self._reach("act_on_batch.before")
-        now = self._now()
-        changed = await self._reading.call(
-            lambda: batches.act_on(self._say, batch, act, limit, now),
-            transaction=True,
-            before_commit=lambda: self._reach("act_on_batch.commit"),
+        return await self._told(
+            "act_on_batch", self._reading, lambda now: batches.act_on(self._say, batch, act, limit, now)
         )
-        self._reach("act_on_batch.after")
-        return changed
 
     async def batches(
         self, ids: Sequence[BatchId] | None = None, *, statuses: Sequence[BatchStatus] = (), limit: int = 100
@@ -121,6 +106,16 @@ class Shelf(Desk):
         await self._reading.call(lambda: batches.change_lane(self._say, name, max_running, now), transaction=True)
         ((_, most, running, queued),) = await self._read("lanes", name=name)
         return Lane(name=name, max_running=most, running=running, queued=queued)
+
+    async def _told(self, verb: str, link: Link, make: Callable[[Moment | None], Script[T]]) -> T:
+        """A verb in one transaction, with the places at which tests let it fail."""
+        self._reach(f"{verb}.before")
+        now = self._now()
+        answer = await link.call(
+            lambda: make(now), transaction=True, before_commit=lambda: self._reach(f"{verb}.commit")
+        )
+        self._reach(f"{verb}.after")
+        return answer
 
     async def _moment(self) -> Moment:
         now = self._now()
