@@ -4,10 +4,13 @@ statements are lost, and LISTEN hears nothing."""
 import asyncio
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from pitboss.engines.postgres import PostgresEngine
-from pitboss.model.queue import QueueChange
+from pitboss.model.batch import BatchStatus, NewBatch
+from pitboss.model.queue import HandlerInfo, QueueChange
+from pitboss.model.resource import NewResource, Report, ResourceOutcome
 from pitboss.model.session import SessionInfo
 from pitboss.model.states import State
 from pitboss.model.task import Unique
@@ -45,6 +48,27 @@ async def test_many_engines_work_through_few_connections(yard: Yard) -> None:
     done = sum(await asyncio.gather(*map(work, engines)))
     finished = sum(queue.counts.get(State.COMPLETED, 0) for queue in await yard.engine.queues())
     assert done == finished > 100
+    await yard.assert_figures()
+
+
+async def test_items_of_a_batch_get_their_members_there_too(yard: Yard) -> None:
+    engines = [yard.engine, *await yard.open_many(3)]
+    await yard.engine.add_resources("p", [NewResource(name=f"m{number}") for number in range(6)])
+    await yard.engine.register([HandlerInfo(name="scarce", queue="scarce", resources="p")])
+    await yard.engine.create_batch(NewBatch(id="b"), yard.news(120, handler="scarce", queue="scarce"))
+
+    async def work(engine: PostgresEngine) -> None:
+        while (await engine.batches(["b"]))[0].status is BatchStatus.RUNNING:
+            claims = (await yard.claim(4, engine, queues=("scarce",))).claims
+            said = [msgspec.structs.replace(one, report=Report(outcome=ResourceOutcome.OK)) for one in ends(claims)]
+            await engine.settle(said)
+
+    await asyncio.gather(*map(work, engines))
+    (batch,) = await yard.engine.batches(["b"])
+    members = await yard.engine.resources("p")
+    assert (batch.status, batch.counts) == (BatchStatus.DONE, {State.COMPLETED: 120})
+    assert sum(member.record.ok for member in members) == 120
+    assert {member.in_use for member in members} == {0}
     await yard.assert_figures()
 
 

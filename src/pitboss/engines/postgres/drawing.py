@@ -5,6 +5,7 @@ from typing import NamedTuple
 from pitboss.engines.postgres.claim import asked_queues
 from pitboss.engines.postgres.rows import texts
 from pitboss.engines.postgres.script import Script, Statements
+from pitboss.model.batching import PASSED_BY
 from pitboss.model.duration import Moment
 from pitboss.model.session import ClaimRequest
 
@@ -26,6 +27,7 @@ def draw(say: Statements, request: ClaimRequest, now: Moment | None) -> Script[D
     if not found:
         return Drawn()
     wanted = sum(slot.free + slot.ahead for slot in request.slots)
-    asked = say.ask("draw", now, ids=texts([row[0] for row in found]), queues=queues, wanted=wanted)
+    ids = texts([row[0] for row in found])
+    asked = say.ask("draw", now, ids=ids, queues=queues, wanted=wanted, beyond=PASSED_BY)
     ((number, pending, more, moment),) = yield asked
     return Drawn(number, moment if number and not pending and more else None)

@@ -124,6 +124,8 @@ class PostgresEngine(Shelf):
         locked = bool(lanes[1:]) or self._habits.rated.holds(lanes)
         if self._habits.drawn.holds(lanes):
             drawn = await self._drawn(request, now)
+            if not drawn.number:
+                self._habits.drawn.forget(lanes)
         for _ in range(_ROUNDS):
             try:
                 claimed = await self._claim_once(request, now, locked=locked, drawn=drawn is not None)

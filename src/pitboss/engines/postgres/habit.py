@@ -14,6 +14,11 @@ class Habit:
     def note(self, things: Iterable[Hashable]) -> None:
         self._left.update(dict.fromkeys(things, _TURNS))
 
+    def forget(self, things: Iterable[Hashable]) -> None:
+        """A look has said that it is not so any more."""
+        for thing in things:
+            self._left.pop(thing, None)
+
     def holds(self, things: Iterable[Hashable]) -> bool:
         """Whether one of the things is still believed. Asking wears the belief down, so that it is checked again."""
         found = False

@@ -4,15 +4,22 @@ WITH clock AS MATERIALIZED (
 ), lanes AS MATERIALIZED (
     SELECT name FROM {schema}.queues
     WHERE NOT paused AND (%(queues)s::text[] IS NULL OR name = ANY (%(queues)s::text[]))
+), enough AS MATERIALIZED (
+    -- More where some may be passed by, because no member of their pool fits.
+    SELECT b.id, %(wanted)s::bigint + CASE WHEN EXISTS (
+        SELECT FROM lanes WHERE EXISTS (
+            SELECT FROM {schema}.handlers AS h WHERE h.queue = lanes.name AND h.resources IS NOT NULL
+        ) AND EXISTS (SELECT FROM {schema}.tasks WHERE state = 'held' AND batch = b.id AND queue = lanes.name)
+    ) THEN %(beyond)s::bigint ELSE 0 END AS n FROM unnest(%(ids)s::text[]) AS b (id)
 ), short AS MATERIALIZED (
-    SELECT b.id, greatest(0, %(wanted)s::bigint - (
-        SELECT coalesce(sum(n), 0) FROM lanes, LATERAL (
+    SELECT b.id, greatest(0, b.n - (
+        SELECT coalesce(sum(few.n), 0) FROM lanes, LATERAL (
             SELECT count(*) AS n FROM (
                 SELECT FROM {schema}.tasks
-                WHERE batch = b.id AND state = 'pending' AND queue = lanes.name LIMIT %(wanted)s
-            ) AS few
-        ) AS counted
-    ))::bigint AS missing FROM unnest(%(ids)s::text[]) AS b (id)
+                WHERE batch = b.id AND state = 'pending' AND queue = lanes.name LIMIT b.n
+            ) AS first
+        ) AS few
+    ))::bigint AS missing FROM enough AS b
 ), found AS MATERIALIZED (
     SELECT short.id, missing, t.place, t.number FROM short, LATERAL (
         SELECT place, row_number() OVER (ORDER BY priority, task) AS number FROM lanes, LATERAL (
