@@ -336,3 +336,10 @@ def test_a_session_that_cannot_be_made_blames_the_member(app: App) -> None:
     assert "wrong password" in (member.record.last_error or "")
     with pytest.raises(InvalidInput, match="two hooks"):
         proxies.session("cookie")(log_in)
+
+
+def test_a_lease_that_was_let_lie_comes_back_without_a_manager(app: App) -> None:
+    proxies = app.resources("proxies")
+    proxies.add("p1")
+    proxies.acquire(hold="1s")
+    assert proxies.acquire(wait="10s").name == "p1"

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from pitboss.engines.protocol import Clock, Leases
+from pitboss.engines.protocol import Clock, Engine, Leases
 from pitboss.engines.protocol import Resources as ResourcesProtocol
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.errors import TimedOutWaiting, Unsupported
@@ -38,6 +38,7 @@ class ResourceDesk:
 
     def __init__(self, store: Any, clock: Clock) -> None:
         self._store, self._clock = resources_of(store), clock
+        self._swept_at: Moment = 0
 
     async def declare(self, pool: str, rules: PoolRules) -> None:
         await self._store.declare_pool(pool, rules)
@@ -62,7 +63,10 @@ class ResourceDesk:
 
     async def acquire(self, pool: str, want: Want, *, lease: str, hold: Span, wait: Span) -> Leased:
         async def asked() -> Leased | Shortage:
-            return await self._store.acquire(pool, want, hold, lease=lease)
+            found = await self._store.acquire(pool, want, hold, lease=lease)
+            if isinstance(found, Shortage) and await self._swept():
+                return await self._store.acquire(pool, want, hold, lease=lease)
+            return found
 
         return await self._waited(asked, wait)
 
@@ -77,6 +81,14 @@ class ResourceDesk:
 
     async def extend(self, lease: str, hold: Span) -> Moment | None:
         return await self._store.extend(lease, hold)
+
+    async def _swept(self) -> bool:
+        """Give back what others let lie past its time; True if there was any. Managers do it, but none may be there."""
+        now = self._clock.now()
+        if not isinstance(self._store, Engine) or now - self._swept_at < SECOND:
+            return False
+        self._swept_at = now
+        return (await self._store.reclaim()).leases > 0
 
     async def _waited(self, ask: Callable[[], Awaitable[T | Shortage]], wait: Span) -> T:
         """What is asked for, as soon as there is some."""

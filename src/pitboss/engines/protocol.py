@@ -364,7 +364,9 @@ class Batches(Protocol):
 
     Items are tasks with a `batch`. They are held (reason "batch") until they are drawn. A claim draws before it looks
     for tasks: of each running batch, as many items as are missing until so many of it are pending in the queues asked
-    for (those that are not paused) as the request wants in all (`free` and `ahead` of all slots). The first held ones
+    for (those that are not paused) as the request wants in all (`free` and `ahead` of all slots), and
+    `batching.PASSED_BY` more while it has held ones in a queue that is bound to a pool, for some may be passed by
+    there. The first held ones
     (reason "batch") of these queues, lowest priority number first, then smallest id, become pending, or scheduled if
     they are due later; if it drew but none became pending and more are left, `next_due` is now. So starting and
     stopping a batch costs the same however many items it has.

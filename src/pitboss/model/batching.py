@@ -46,6 +46,8 @@ class Waiting(NamedTuple):
 
 HELD_BY_BATCH = Waiting(State.HELD, "batch")
 HELD_FOR_HANDLER = Waiting(State.HELD, "handler")
+# So many tasks that no member of their pool fits are looked past; drawn ahead of need, they cannot hide the others.
+PASSED_BY = 1000
 
 
 def waits(batch: BatchStatus | None, *, known: bool, run_at: Moment | None, now: Moment) -> Waiting:

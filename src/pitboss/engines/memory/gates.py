@@ -10,6 +10,7 @@ from pitboss.engines.protocol import Clock, Failpoint
 from pitboss.model.batch import OVER, Batch, BatchId, BatchStatus
 from pitboss.model.batching import (
     HELD_BY_BATCH,
+    PASSED_BY,
     Place,
     completion,
     end_of_line,
@@ -39,7 +40,10 @@ class Gates:
         drawn: list[State] = []
         for batch in self._running():
             counts = self.book.items[batch.id]
-            missing = wanted - sum(counts[queue].get(State.PENDING, 0) for queue in queues if queue in counts)
+            there = [queue for queue in queues if queue in counts]
+            scarce = any(counts[queue].get(State.HELD) and queue in self.book.bound for queue in there)
+            enough = wanted + PASSED_BY if scarce else wanted
+            missing = enough - sum(counts[queue].get(State.PENDING, 0) for queue in there)
             if missing > 0:
                 found = self.book.shelves.undrawn(batch.id, queues, missing + 1)
                 more = more or len(found) > missing

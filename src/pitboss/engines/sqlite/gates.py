@@ -10,7 +10,7 @@ from pitboss.engines.sqlite.act import Act, json_list
 from pitboss.engines.sqlite.put import put_follow_ups
 from pitboss.engines.sqlite.rows import STATES
 from pitboss.model.batch import OVER, STEP, Batch, BatchId, BatchStatus
-from pitboss.model.batching import completion, status_with
+from pitboss.model.batching import PASSED_BY, completion, status_with
 from pitboss.model.duration import Moment
 from pitboss.model.session import Slot
 from pitboss.model.states import State
@@ -125,8 +125,10 @@ def draw(act: Act, slots: Sequence[Slot]) -> bool:
     open_rows = [row for row in rows if everything or row[1] in asked]
     more, drawn, pending = False, 0, 0
     for batch, group in groupby(open_rows, key=lambda row: row[0]):
-        queues = {queue: waiting for _, queue, _, waiting in group}
-        missing = max(0, wanted - sum(queues.values()))
+        lanes = list(group)
+        queues = {queue: waiting for _, queue, _, waiting, _ in lanes}
+        beyond = PASSED_BY if any(held and bound for _, _, held, _, bound in lanes) else 0
+        missing = max(0, wanted + beyond - sum(queues.values()))
         found = _first_items(act, batch, queues, missing + 1) if missing else []
         more = more or len(found) > missing
         pending += _draw(act, batch, found[:missing])

@@ -5,6 +5,7 @@ from typing import Any
 
 from pitboss.engines.sqlite.act import Act
 from pitboss.engines.sqlite.rows import rate_of
+from pitboss.model.batching import PASSED_BY
 from pitboss.model.duration import Moment
 from pitboss.model.limits import Window, horizon
 from pitboss.model.session import Slot
@@ -13,7 +14,6 @@ from pitboss.model.session import Slot
 _DUE_AT_ONCE = 1000
 # So many tasks that cannot be given are passed by in one lane: for want of a rate, or of a member that fits.
 _PASSED = 100
-_UNFIT = 1000
 
 
 class Lane:
@@ -30,7 +30,7 @@ class Lane:
         self.room: int | None = None
         self.due: Moment | None = None
         self.dry = False
-        self.passed, self.most_passed = 0, _PASSED if pool is None else _UNFIT
+        self.passed, self.most_passed = 0, _PASSED if pool is None else PASSED_BY
 
     def promote(self, act: Act, wanted: int, *, batches: bool) -> None:
         """Make pending what is due, and find the moment of the next. `batches`: items of batches may be among it."""

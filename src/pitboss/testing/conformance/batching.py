@@ -6,10 +6,12 @@ from pitboss.model.batch import RECENT, Batch, BatchStatus, NewBatch
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import QueueFull
 from pitboss.model.outcome import Failed
+from pitboss.model.resource import NewResource, Want
 from pitboss.model.session import Slot
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Unique
 from pitboss.testing.conformance.bench import BROKEN, Bench
+from pitboss.testing.conformance.scarcity import FETCH, LANE, asked, pool
 from pitboss.testing.conformance.waiting import SOON, silence
 
 MANY = 100_000
@@ -157,6 +159,14 @@ class DrawingItems:
         await bench.widen("default", 2)
         one, other = await of(bench, 1), await of(bench, 1)
         assert [claim.batch for claim in await bench.claim(5)] == [one.id, other.id]
+
+    async def test_items_that_no_member_fits_do_not_stop_the_drawing(self, bench: Bench) -> None:
+        await pool(bench, "a", NewResource(name="b", labels=("eu",)))
+        stuck = items(bench, 3, handler=FETCH, queue=LANE, want=Want(labels=("us",)))
+        fit = items(bench, 2, handler=FETCH, queue=LANE, want=Want(labels=("eu",)))
+        batch = await bench.create(*stuck, *fit)
+        assert [claim.id for claim in (await asked(bench)).claims] == [fit[0].id]
+        assert (await bench.batch(batch)).counts == {State.RUNNING: 1, State.PENDING: 4}
 
     async def test_nothing_is_drawn_from_a_batch_that_waits(self, bench: Bench) -> None:
         one, other = await of(bench, 1), await of(bench, 1)
