@@ -1,4 +1,4 @@
-"""Vacuums the task table when enough has moved in it.
+"""Vacuums the tables that every claim changes when enough has moved in them.
 
 Every move of a task leaves an old version of its row and old index entries behind, and claims read past those until
 they are cleared away. Autovacuum looks once a minute; a busy store makes a million of them in that time.
@@ -15,6 +15,7 @@ from pitboss.model.errors import PitbossError
 
 # Claims between two sweeps. Chosen, not tuned: with it, a store that has just done a million tasks is as fast as new.
 ENOUGH = 100_000
+_TABLES = ("tasks", "resources", "uses")
 
 
 class Broom:
@@ -69,4 +70,5 @@ class Broom:
         lock = await connection.execute("SELECT pg_try_advisory_lock(hashtext(%s))", (f"pitboss:broom:{self._schema}",))
         row = await lock.fetchone()
         if row is not None and row[0]:
-            await connection.execute(f"VACUUM (TRUNCATE false) {self._schema}.tasks".encode())
+            tables = ", ".join(f"{self._schema}.{name}" for name in _TABLES)
+            await connection.execute(f"VACUUM (TRUNCATE false) {tables}".encode())
