@@ -48,6 +48,9 @@ class Uses:
     def note(self, number: int, use: int, at: Moment | None) -> None:
         self._read[number, use] = at
 
+    def knows(self, number: int, use: int) -> bool:
+        return (number, use) in self._read
+
     def note_all(self, members: Iterable[int], rows: Iterable[Row]) -> None:
         """All that is remembered of these members: what is not among it never was, or is forgotten."""
         self._complete.update(members)
@@ -142,6 +145,8 @@ def read_uses(
         for window in limits_of(resource, rules[resource.pool]).windows:
             first = newest - window.count + 1
             wanted += [(number, use) for use in range(max(1, first), min(newest, first + ahead) + 1)]
+    # What this act has added is not in the table yet: reading it would forget it.
+    wanted = [(number, use) for number, use in wanted if not uses.knows(number, use)]
     if not wanted:
         return
     asked = say.ask("uses", members=numbers([one for one, _ in wanted]), numbers=numbers([use for _, use in wanted]))

@@ -199,6 +199,14 @@ class MemberLimits:
         assert given((await contested(bench, 3)).claims) == ["a", "a"]
         assert (await member(bench, "a")).available_at == bench.now + 10 * SECOND
 
+    async def test_uses_of_one_call_count_beside_those_of_earlier_ones(self, bench: Bench) -> None:
+        await pool(bench, "a", limits=limits(windows=[(3, 10)]))
+        await served(bench)
+        bench.clock.advance(20)
+        assert given((await contested(bench, 6)).claims) == ["a"] * 3
+        bench.clock.advance(10)
+        assert given((await asked(bench, 6)).claims) == ["a"] * 3
+
     async def test_a_use_counts_for_exactly_its_window(self, bench: Bench) -> None:
         await pool(bench, "a", limits=limits(windows=[(1, 10)]))
         await served(bench)
