@@ -18,17 +18,22 @@ _FOLDED_AT_ONCE = 50_000
 
 
 class Chores(NamedTuple):
-    """What a sweep has to lock something for before it looks at tasks."""
+    """What a sweep has to lock something for before it looks at tasks; `plain`: there is something beside that."""
 
     orphans: bool
     leases: bool
     items: bool
     lanes: list[str]
     cancelling: list[str]
+    plain: bool
+
+    @property
+    def any(self) -> bool:
+        return any(self)
 
 
 def chores(say: Statements, now: Moment | None) -> Script[Chores]:
-    (row,) = yield say.ask("chores", now)
+    (row,) = yield say.ask("chores", now, kept=STRIKES_KEPT)
     return Chores(*row)
 
 

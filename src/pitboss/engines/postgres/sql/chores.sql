@@ -1,4 +1,4 @@
--- What a sweep has to do beside the plain tasks of dead sessions: locks must be taken for these first.
+-- What a sweep has to do: that for which locks must be taken first, and, last, whether there is anything else.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 )
@@ -26,5 +26,14 @@ SELECT EXISTS (
 ), ARRAY(
     SELECT id FROM {schema}.batches
     WHERE status NOT IN ('cancelled', 'done', 'done_with_errors') AND status = 'cancelling' ORDER BY id
-)
+), EXISTS (SELECT FROM {schema}.count_deltas) OR EXISTS (SELECT FROM {schema}.starts)
+OR EXISTS (
+    SELECT FROM {schema}.sessions AS s WHERE s.expires_at + 3600000000 <= now OR (s.ended OR s.expires_at <= now)
+        AND (SELECT true FROM {schema}.tasks WHERE state = 'running' AND session = s.number LIMIT 1)
+) OR EXISTS (
+    SELECT FROM {schema}.handlers AS h
+    WHERE (SELECT true FROM {schema}.tasks
+        WHERE state = 'held' AND handler = h.name AND reason = 'handler' AND batch IS NULL LIMIT 1)
+) OR EXISTS (SELECT FROM {schema}.bindings WHERE until <= now)
+OR EXISTS (SELECT FROM {schema}.strikes WHERE at <= now - %(kept)s::bigint)
 FROM clock
