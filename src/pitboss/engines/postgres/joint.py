@@ -166,7 +166,11 @@ class _Joint:
 
     def _room(self, lane: str) -> int:
         room = self._work.rooms.get(lane, 0) if lane in self._rated else _ANY_NUMBER
-        return min(room, 1) if self._pools[lane] in self._empty else room
+        pool = self._pools[lane]
+        if pool is None or not room:
+            return room
+        # A task that no member fits takes none of the rate: those behind it are looked at too.
+        return 1 if pool in self._empty else _ANY_NUMBER
 
     def _candidate(self, row: Row) -> _Candidate:
         place, task, queue, _, losses, want, tried, _ = row

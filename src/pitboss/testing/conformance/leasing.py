@@ -295,6 +295,15 @@ class MemberLimits:
         assert claimed.next_due == bench.now + SECOND
         assert sum(one.record.uses for one in await members(bench)) == 1
 
+    async def test_tasks_that_no_member_fits_take_none_of_the_rate(self, bench: Bench) -> None:
+        await pool(bench, "a")
+        await bench.change(LANE, rate=rate("1/s"))
+        for _ in range(30):
+            await wait_for_one(bench, want=Want(labels=("eu",)), priority=-1)
+        fits = await wait_for_one(bench)
+        await bench.add(priority=1)
+        assert [claim.id for claim in await bench.claim(1)] == [fits.id]
+
     async def test_a_task_without_a_member_is_no_start_of_its_queue(self, bench: Bench) -> None:
         await pool(bench)
         await bench.change(LANE, rate=rate("1/s"))
