@@ -22,6 +22,8 @@ In a second terminal, from this folder:
   .venv/bin/pitboss top
   .venv/bin/pitboss tasks list state:running
   .venv/bin/pitboss dead list
+  .venv/bin/pitboss batches list --watch 1s
+  .venv/bin/pitboss resources show keys
   .venv/bin/pitboss queues pause web
   .venv/bin/pitboss pools scale reports 3
   .venv/bin/pitboss pools restart main --wait

@@ -4,9 +4,12 @@ import asyncio
 import random
 import time
 
-from pitboss import App, Cancel, Retry, Snooze, ctx, events
+from pitboss import App, Cancel, Lease, RateLimited, Retry, Snooze, ctx, events
 
 app = App()
+# Keys of somebody's API, as a pool of resources: each may be used six times in ten seconds, one call at a time.
+keys = app.resources("keys", rate="6/10s", min_delay="200ms", cooldown="3s")
+REFUSED = 0.05
 
 
 @app.task
@@ -65,6 +68,30 @@ async def remind(number: int) -> str:
     if number % 5 == 0:
         raise Cancel("paid already")
     return f"reminded about order {number}"
+
+
+@app.task
+async def look_up(word: str, key: Lease = keys.lease()) -> int:
+    """Holds a key while it runs: `pitboss resources show keys`. If the far side refuses it, another one is used."""
+    await asyncio.sleep(0.1)
+    if random.random() < REFUSED:
+        raise RateLimited("this key was used too often", retry_after="3s")
+    return len(word) + len(key.secret("token"))
+
+
+@app.task
+async def dictionary() -> None:
+    """Makes a batch every minute, of words that are looked up together: `pitboss batches list --watch 1s`."""
+    await keys.aadd_many({"name": f"key-{number}", "secrets": {"token": f"s3cret-{number}"}} for number in range(1, 4))
+    words = [{"word": f"word-{number}"} for number in range(40)]
+    await look_up.abatch(words, name=time.strftime("%H:%M words"), on_complete=announce)
+    raise Snooze("60s", "until the next batch")
+
+
+@app.task
+async def announce(batch: str, status: str) -> str:
+    """Runs once when a batch has ended."""
+    return f"batch {batch} is {status}"
 
 
 @app.task

@@ -18,5 +18,12 @@ def test_the_demo_shows_every_kind_of_task_and_ends_by_itself() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    for said in ("In a second terminal", "done     greet", "done     order", "done     invoice", "stopped after"):
+    for said in (
+        "In a second terminal",
+        "done     greet",
+        "done     order",
+        "done     invoice",
+        "done     look_up",
+        "stopped after",
+    ):
         assert said in done.stderr, said

@@ -151,6 +151,8 @@ class Hub:
             with suppress(TimeoutError):
                 async with asyncio.timeout(within):
                     await self._emptied(process)
+                    # Before it ends: its end is wanted, however long it takes to go.
+                    self._stopping = True
                     process.drain()
                     await process.gone.wait()
         self._stopping = True
