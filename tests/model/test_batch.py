@@ -284,8 +284,8 @@ def test_the_task_at_the_end_is_told_which_batch_ended_and_how() -> None:
 
 
 def test_a_requeue_means_failures_by_any_of_their_names_and_the_cancelled_if_said() -> None:
-    def item(state: State, **error: str) -> Task:
-        wrong = TaskError(**{"category": "net", "message": "m", "type": "OSError", "fingerprint": "f"} | error)
+    def item(state: State, category: str = "net", kind: str = "OSError", fingerprint: str = "f") -> Task:
+        wrong = TaskError(category=category, message="m", type=kind, fingerprint=fingerprint)
         return Task(id="t", handler="h", queue="q", state=state, params="{}", error=wrong)
 
     failed, cancelled = item(State.FAILED), item(State.CANCELLED)

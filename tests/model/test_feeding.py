@@ -3,12 +3,14 @@
 import msgspec
 import pytest
 
+from pitboss.model.batch import Batch, BatchStatus
 from pitboss.model.duration import SECOND
-from pitboss.model.feeding import feed, flow
+from pitboss.model.feeding import feed, flow, with_batches
 from pitboss.model.limits import Window
 from pitboss.model.pool import PoolSpec
 from pitboss.model.resource import HOUR, MINUTE, Limits, PoolRules, ResourcePool, Stage
 from pitboss.model.scaling import PoolLoad, ScalingState, decide
+from pitboss.model.states import State
 
 
 def _pool(stages: dict[Stage, int], limits: Limits) -> ResourcePool:
@@ -54,3 +56,31 @@ def test_no_more_workers_than_the_resources_feed(fed: int | None, managers: int,
 def test_a_person_is_told_why() -> None:
     load = msgspec.structs.replace(LOAD, feed=4)
     assert decide(load, SPEC, ScalingState(size=1), now=1000 * SECOND).why == "held at 1: its resources feed no more"
+
+
+def _batch(status: BatchStatus, held: int, position: int | None = None, queues: tuple[str, ...] = ("web",)) -> Batch:
+    return Batch(id="b", status=status, position=position, queues=queues, counts={State.HELD: held, State.COMPLETED: 9})
+
+
+def test_items_that_wait_to_be_drawn_are_work_and_the_next_batch_is_coming() -> None:
+    line = [
+        _batch(BatchStatus.RUNNING, 100, 0),
+        _batch(BatchStatus.QUEUED, 40, 1),
+        _batch(BatchStatus.QUEUED, 5000, 2),
+        _batch(BatchStatus.PAUSED, 7000),
+    ]
+    load = with_batches(PoolLoad(pending=3), line, {"web"})
+    assert (load.pending, load.coming) == (103, 40)
+
+
+def test_items_on_queues_of_others_are_not_counted() -> None:
+    line = [_batch(BatchStatus.RUNNING, 100, 0, ("mail",)), _batch(BatchStatus.RUNNING, 10, 0, ("web", "mail"))]
+    assert with_batches(PoolLoad(), line, {"web"}).pending == 5
+
+
+def test_a_pool_of_workers_grows_for_a_batch_of_which_little_is_drawn() -> None:
+    spec = PoolSpec(name="p", min_workers=1, max_workers=8, concurrency=1)
+    load = PoolLoad(pending=2, running=1, ready=1, mean=5 * SECOND, oldest_wait=0)
+    drawn = decide(load, spec, ScalingState(size=1), 1000 * SECOND).size
+    batch = with_batches(load, [_batch(BatchStatus.RUNNING, 500, 0)], {"web"})
+    assert decide(batch, spec, ScalingState(size=1), 1000 * SECOND).size > drawn

@@ -329,7 +329,8 @@ def test_failures_in_a_row_eject_for_a_doubling_time_and_then_one_probe_decides(
         life.wait_until_ready()
     assert pauses == [30 * MINUTE, 60 * MINUTE, 100 * MINUTE]
     assert life.use()
-    assert life.member.stage is Stage.BUSY, "one use at a time while it is on probation"
+    probed: Stage = life.member.stage
+    assert probed is Stage.BUSY, "one use at a time while it is on probation"
     life.end(OK)
     assert life.member.record.blacklistings == 0
     assert life.use()

@@ -6,13 +6,14 @@ from typing import Protocol
 
 import msgspec
 
-from pitboss.engines.protocol import Clock, Ledger, Queues, Resources, Sessions
+from pitboss.engines.protocol import Batches, Clock, Ledger, Queues, Resources, Sessions
 from pitboss.manager.crew import Crew
 from pitboss.manager.staff import Staff
 from pitboss.manager.vitals import cores, host_memory_free
+from pitboss.model.batch import Batch, BatchStatus
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.errors import PitbossError
-from pitboss.model.feeding import feed, flow
+from pitboss.model.feeding import feed, flow, with_batches
 from pitboss.model.filter import by
 from pitboss.model.pool import PoolSpec
 from pitboss.model.queue import Queue
@@ -53,13 +54,14 @@ class Scaler:
 
     async def look(self, crews: Iterable[Crew]) -> None:
         queues = await self._engine.queues()
-        pools = await self._resource_pools(queues)
+        pools, batches = await self._resource_pools(queues), await self._batches(queues)
         sessions = alive(await self._engine.sessions(), self._clock.now())
         for crew in crews:
             known = self._known.setdefault(crew.spec.name, _Known())
             now = self._clock.now()
             load = await self._load(crew, known, _served(queues, crew.spec), sessions, now)
-            load = _with_resources(load, [queue for queue in _served(queues, crew.spec) if not queue.paused], pools)
+            served = [queue for queue in _served(queues, crew.spec) if not queue.paused]
+            load = with_batches(_with_resources(load, served, pools), batches, {queue.name for queue in served})
             # What an operator or the configuration has changed meanwhile is where the next decision begins.
             state = msgspec.structs.replace(known.state, size=crew.size)
             decision = decide(load, crew.spec, state, now)
@@ -96,6 +98,12 @@ class Scaler:
         if not any(queue.resources for queue in queues) or not isinstance(self._engine, Resources):
             return {}
         return {pool.name: pool for pool in await self._engine.resource_pools()}
+
+    async def _batches(self, queues: Iterable[Queue]) -> list[Batch]:
+        """Those that run or are queued, if any has items that are not drawn."""
+        if not any(queue.counts.get(State.HELD) for queue in queues) or not isinstance(self._engine, Batches):
+            return []
+        return await self._engine.batches(statuses=(BatchStatus.RUNNING, BatchStatus.QUEUED))
 
     async def _oldest(self, queues: list[Queue], now: Moment) -> Span:
         names = [queue.name for queue in queues if queue.counts.get(State.PENDING, 0)]

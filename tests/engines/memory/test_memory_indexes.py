@@ -36,7 +36,8 @@ tasks = st.builds(
 
 
 def shelved(writes: list[Task]) -> tuple[Shelves, list[Task]]:
-    shelves, known = Shelves(), {}
+    shelves = Shelves()
+    known: dict[str, Task] = {}
     for task in writes:
         if task.id in known:
             shelves.leave(known[task.id])
