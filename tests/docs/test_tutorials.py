@@ -1,8 +1,9 @@
-"""The tutorial about limits: its code runs, and its commands are accepted in their order."""
+"""The tutorial about limits, and its short form in the README: code runs, and commands are accepted in their order."""
 
 import os
 import re
 import shlex
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from pitboss.testing.sandbox import sandbox
 from tests.cli.desk import pitboss
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "tutorials" / "proxies-with-limits.md").read_text()
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "tutorials" / "proxies-with-limits.md").read_text()
 PROFILES = 24
 
 
@@ -31,6 +33,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_readme_says_the_same_in_short(capsys: pytest.CaptureFixture[str]) -> None:
+    (sample,) = re.findall(r"```python\n(# checks\.py\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    code, _, main = sample.partition('if __name__ == "__main__":\n')
+    names: dict[str, Any] = {}
+    exec(code, names)
+    load, batch, told = textwrap.dedent(main).splitlines()
+    with sandbox(names["app"]) as box:
+        exec(f"{load}\n{batch}", names)
+        box.drain_all()
+        exec(told, names)
+    assert capsys.readouterr().out.startswith("done ['ann through 10.0.0.1:8080', 'bob through 10.0.0.2:8080']")
 
 
 def declared() -> dict[str, Any]:
