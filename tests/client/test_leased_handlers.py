@@ -21,9 +21,10 @@ from pitboss import (
     State,
     ctx,
 )
+from pitboss.client.member_sessions import NotPrepared
 from pitboss.model.canonical import from_json
 from pitboss.model.duration import SECOND
-from pitboss.model.resource import HOUR, Resource, Want
+from pitboss.model.resource import HOUR, Report, Resource, ResourceOutcome, Want
 from pitboss.testing.sandbox import Sandbox, sandbox
 
 
@@ -364,6 +365,43 @@ def test_secrets_are_masked_in_errors_notes_and_reports(app: App) -> None:
         everything = f"{handle.task()} {_one(proxies)}"
         assert "hunter22" not in everything
         assert "http://anna:***@h:80 refused" in everything
+
+
+def test_secrets_are_masked_in_what_a_login_that_failed_says_of_its_member(app: App) -> None:
+    proxies = app.resources("proxies", max_failures=99)
+
+    @proxies.session("cookie")
+    async def log_in(lease: Lease) -> str:
+        raise ConnectionError(f"cannot log in through {lease.url}")
+
+    @app.task(max_attempts=1)
+    async def check(proxy: Lease = proxies.lease()) -> str:
+        return proxy.name
+
+    with sandbox(app) as box:
+        proxies.add("p1", {"host": "h", "port": 80, "user": "anna"}, {"password": "hunter22"})
+        handle = check.enqueue()
+        box.drain()
+        with pytest.raises(NotPrepared):
+            proxies.acquire(wait=0)
+        everything = f"{handle.task()} {_one(proxies)}"
+        assert "hunter22" not in everything
+        assert "through http://anna:***@h:80" in (_one(proxies).record.last_error or "")
+
+
+def test_a_login_that_failed_names_whom_it_failed_on(app: App) -> None:
+    proxies = app.resources("proxies")
+
+    @proxies.judge
+    def judge(error: BaseException) -> Report:
+        return Report(outcome=ResourceOutcome.TASK_ERROR, destination="site.example")
+
+    with sandbox(app):
+        proxies.add("p1")
+        lease = proxies.acquire()
+        report = proxies.sessions.fault(lease, ConnectionError("down"))
+        assert report is not None
+        assert (report.outcome, report.destination) == (ResourceOutcome.RESOURCE_ERROR, "site.example")
 
 
 def test_a_task_without_its_member_fails_with_the_reason(app: App) -> None:

@@ -30,6 +30,8 @@ class Keeper(Protocol):
 
     def blamed(self, lease: Lease, error: BaseException) -> Report | None: ...
 
+    def told(self, report: Report) -> Report: ...
+
 
 class Recipe(msgspec.Struct, frozen=True):
     """How one secret is made, and how long it lasts."""
@@ -128,9 +130,9 @@ class MemberSessions:
         cause = error.__cause__ or error
         report = self._keeper.blamed(lease, cause)
         if report is None or report.outcome in (ResourceOutcome.OK, ResourceOutcome.TASK_ERROR):
-            told = None if report is None else report.error
-            return Report(outcome=ResourceOutcome.RESOURCE_ERROR, error=told or str(error))
-        return report
+            told, place = (None, None) if report is None else (report.error, report.destination)
+            report = Report(outcome=ResourceOutcome.RESOURCE_ERROR, error=told or str(error), destination=place)
+        return self._keeper.told(report)
 
     def _lock(self, lease: Lease) -> asyncio.Lock:
         # A lock belongs to the loop in which it is first waited for.

@@ -153,10 +153,13 @@ class Resources(Members):
             report = Report(outcome=ResourceOutcome.OK) if error is None else self.blamed(lease, error)
         if report is None:
             return None
-        report = at(report, printable(lease.destination, 255) if lease.destination else None)
+        return self.told(at(report, printable(lease.destination, 255) if lease.destination else None))
+
+    def told(self, report: Report) -> Report:
+        """The report as the store may have it: its text without secrets."""
         hidden = self._owner.redactor.hidden
-        told = None if report.error is None else printable(hidden(report.error), _LONGEST_WORD)
-        return msgspec.structs.replace(report, error=told)
+        said = None if report.error is None else printable(hidden(report.error), _LONGEST_WORD)
+        return msgspec.structs.replace(report, error=said)
 
     def blamed(self, lease: Lease, error: BaseException) -> Report | None:
         """Whose fault an exception is."""
