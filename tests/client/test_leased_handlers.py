@@ -349,6 +349,34 @@ def test_a_judge_that_breaks_changes_nothing(app: App) -> None:
         assert (task.error.type, task.error.category) == ("ValueError", "error")
 
 
+def test_a_judge_that_breaks_keeps_no_member(app: App) -> None:
+    proxies = app.resources("proxies", max_failures=99)
+
+    @proxies.judge
+    def judge(error: BaseException) -> str:
+        raise RuntimeError("I do not know")
+
+    @proxies.session("cookie")
+    async def log_in(lease: Lease) -> str:
+        if lease.name == "p1":
+            raise ConnectionError("cannot log in")
+        return "cookie"
+
+    @app.task
+    async def check(proxy: Lease = proxies.lease()) -> str:
+        return proxy.name
+
+    with sandbox(app) as box:
+        proxies.add_many([{"name": "p1"}, {"name": "p2"}])
+        handle = check.enqueue()
+        box.drain()
+        assert handle.result(timeout=1) == "p2"
+        proxies.disable("p1")
+        with pytest.raises(ValueError, match="mine"), proxies.lease(wait=0):
+            raise ValueError("mine")
+        assert [member.in_use for member in proxies.members()] == [0, 0]
+
+
 def test_secrets_are_masked_in_errors_notes_and_reports(app: App) -> None:
     proxies = app.resources("proxies", max_failures=9)
 

@@ -168,10 +168,14 @@ class Resources(Members):
         usual = blame(error, lease.leased.leased_at)
         if self._judge is None or isinstance(error, ResourceSignal):
             return usual
-        said = self._judge(error)
-        if said is None or isinstance(said, Report):
-            return usual if said is None else said
-        return msgspec.structs.replace(usual, outcome=_outcome(said))
+        try:
+            said = self._judge(error)
+            if said is None or isinstance(said, Report):
+                return usual if said is None else said
+            return msgspec.structs.replace(usual, outcome=_outcome(said))
+        except Exception:
+            # A judge that breaks must neither keep the member nor change what became of the task.
+            return usual
 
     def opened(self, leased: Leased, secret: str) -> str:
         value = self._owner.ring().open(leased.secrets[secret], (leased.pool, leased.name, secret))
