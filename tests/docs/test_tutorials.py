@@ -20,8 +20,9 @@ PROFILES = 24
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder with the tutorial's two files of data, and no settings of the person who runs the tests."""
-    for name in [name for name in os.environ if name.startswith("PITBOSS_")]:
-        monkeypatch.delenv(name)
+    for name in [*os.environ]:
+        if name.startswith("PITBOSS_") or name in ("FORCE_COLOR", "NO_COLOR", "COLUMNS"):
+            monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     (members,) = blocks("text")
     (tmp_path / "proxies.txt").write_text(members)
