@@ -163,7 +163,11 @@ class _Act:
             return 0
         ((held,),) = yield self._say.ask("hold_drawn", batch=self._id)
         # Whoever was about to claim some was waited for: only now is it known what runs.
-        status = status_wanted(act, self._batch.status, (yield from self._running()))
+        running = yield from self._running()
+        if isinstance(act, Delete) and running[State.RUNNING]:
+            shown = yield from views(self._say, [self._id], self._now)
+            check_act(shown[self._id], act)
+        status = status_wanted(act, self._batch.status, running)
         yield from self._gate.enter(self._batch, status, self._now, reason)
         count: int = held
         return count

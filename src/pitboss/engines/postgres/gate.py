@@ -104,7 +104,9 @@ class Gate:
         if status in OVER and batch.on_complete is not None:
             new = completion(_decode_task(batch.on_complete), batch.id, status)
             yield from put(self._say, [new], now, ring=True, locked=True)
-        yield from self.promote(batch.lane, now)
+        if status is not BatchStatus.RUNNING:
+            # Who has just taken a slot leaves none; and a long line must not be promoted one within the other.
+            yield from self.promote(batch.lane, now)
 
     def promote(self, lane: str, now: Moment) -> Script[None]:
         """Let the next ones of a lane, which is locked, have its free slots."""

@@ -69,6 +69,7 @@ class _Joint:
         yield from self._stock.write()
         moments = [] if next_due is None else [next_due]
         if self._rated:
+            self._work.now = now
             moments += yield from self._work.started([one.task.queue for one in chosen])
         return Claimed(claims, min((moment for moment in moments if moment > now), default=None)), self._stock
 
@@ -89,7 +90,9 @@ class _Joint:
         self._cursors = dict.fromkeys(self._pools, _BEFORE_ALL)
         if self._rated and (yield from self._work.measure()):
             now = self._work.now or now
-            self._stock = Stock(self._say, now)
+        # Expiry is judged by one moment: what is locked as a candidate must not be tidied away later in this act.
+        # Members are not: their moment is taken behind their locks.
+        self._work.now = now
         while due:
             due = yield from self._work.promote()
         returning = {pool for _, _, pool, returning, _ in lanes if returning}
@@ -147,7 +150,7 @@ class _Joint:
         self._looked_at += size
         rows = yield self._say.ask(
             "candidates",
-            self._stock.now,
+            self._work.now,
             names=texts(lanes),
             rooms=numbers([rooms[name] for name in lanes]),
             priorities=numbers([self._cursors[name][0] for name in lanes]),

@@ -137,7 +137,13 @@ class Work:
         next_due: Moment | None = None
         for number, slot in enumerate(self.group.slots, start=self.group.first):
             for pick in (Pick(slot.free), Pick(slot.ahead, fresh=True)):
-                answer = yield from self._ask(pick)
+                try:
+                    answer = yield from self._ask(pick)
+                except Again:
+                    # What was taken before must be told: nobody else knows of it. The next claim begins with this.
+                    if not claims:
+                        raise
+                    return claims, claims[-1].claimed_at
                 next_due = answer.next_due if next_due is None or not pick.fresh else next_due
                 claims += [claim_of(row, self.request.session, answer.now, number) for row in answer.tasks]
                 for row in answer.tasks:
