@@ -69,18 +69,25 @@ def test_items_that_wait_to_be_drawn_are_work_and_the_next_batch_is_coming() -> 
         _batch(BatchStatus.QUEUED, 5000, 2),
         _batch(BatchStatus.PAUSED, 7000),
     ]
-    load = with_batches(PoolLoad(pending=3), line, {"web"})
-    assert (load.pending, load.coming) == (103, 40)
+    load = with_batches(PoolLoad(pending=3), line, {"web": None})
+    assert (load.pending, load.coming) == (103, 0), "the one before it still has items to draw"
+    load = with_batches(PoolLoad(pending=3), [_batch(BatchStatus.RUNNING, 0, 0), *line[1:]], {"web": None})
+    assert (load.pending, load.coming) == (3, 40)
+
+
+def test_of_a_batch_counts_what_can_hold_a_member_at_a_time() -> None:
+    line = [_batch(BatchStatus.RUNNING, 100, 0)]
+    assert with_batches(PoolLoad(pending=3), line, {"web": 5}).pending == 8
 
 
 def test_items_on_queues_of_others_are_not_counted() -> None:
     line = [_batch(BatchStatus.RUNNING, 100, 0, ("mail",)), _batch(BatchStatus.RUNNING, 10, 0, ("web", "mail"))]
-    assert with_batches(PoolLoad(), line, {"web"}).pending == 5
+    assert with_batches(PoolLoad(), line, {"web": None}).pending == 5
 
 
 def test_a_pool_of_workers_grows_for_a_batch_of_which_little_is_drawn() -> None:
     spec = PoolSpec(name="p", min_workers=1, max_workers=8, concurrency=1)
     load = PoolLoad(pending=2, running=1, ready=1, mean=5 * SECOND, oldest_wait=0)
     drawn = decide(load, spec, ScalingState(size=1), 1000 * SECOND).size
-    batch = with_batches(load, [_batch(BatchStatus.RUNNING, 500, 0)], {"web"})
+    batch = with_batches(load, [_batch(BatchStatus.RUNNING, 500, 0)], {"web": None})
     assert decide(batch, spec, ScalingState(size=1), 1000 * SECOND).size > drawn

@@ -59,9 +59,11 @@ class Scaler:
         for crew in crews:
             known = self._known.setdefault(crew.spec.name, _Known())
             now = self._clock.now()
-            load = await self._load(crew, known, _served(queues, crew.spec), sessions, now)
+            started = {batch.id: batch.started_at or 0 for batch in batches}
+            load = await self._load(crew, known, _served(queues, crew.spec), sessions, started, now)
             served = [queue for queue in _served(queues, crew.spec) if not queue.paused]
-            load = with_batches(_with_resources(load, served, pools), batches, {queue.name for queue in served})
+            rooms = {queue.name: _room_of(queue, pools) for queue in served}
+            load = with_batches(_with_resources(load, served, pools), batches, rooms)
             # What an operator or the configuration has changed meanwhile is where the next decision begins.
             state = msgspec.structs.replace(known.state, size=crew.size)
             decision = decide(load, crew.spec, state, now)
@@ -69,7 +71,13 @@ class Scaler:
             self._staff.scale(crew.spec.name, decision.size, decision.why)
 
     async def _load(
-        self, crew: Crew, known: "_Known", queues: list[Queue], sessions: list[Session], now: Moment
+        self,
+        crew: Crew,
+        known: "_Known",
+        queues: list[Queue],
+        sessions: list[Session],
+        started: dict[str, Moment],
+        now: Moment,
     ) -> PoolLoad:
         spec = crew.spec
         peers = sorted(one.number for one in sessions if _runs(one, spec.name))
@@ -80,7 +88,7 @@ class Scaler:
         running = sum(len(worker.claims) for worker in ready)
         return PoolLoad(
             pending=pending,
-            oldest_wait=await self._oldest(open_queues, now) if pending else 0,
+            oldest_wait=await self._oldest(open_queues, started, now) if pending else 0,
             arrivals=known.arrived(queues, now),
             rate=_ceiling(open_queues),
             managers=max(1, len(peers)),
@@ -105,10 +113,12 @@ class Scaler:
             return []
         return await self._engine.batches(statuses=(BatchStatus.RUNNING, BatchStatus.QUEUED))
 
-    async def _oldest(self, queues: list[Queue], now: Moment) -> Span:
+    async def _oldest(self, queues: list[Queue], started: dict[str, Moment], now: Moment) -> Span:
+        """How long the oldest task waits. One of a batch did not wait for a worker before its batch was started."""
         names = [queue.name for queue in queues if queue.counts.get(State.PENDING, 0)]
         page = await self._engine.find(by(state="pending", queue=names), limit=1, oldest_first=True)
-        return max((now - max(task.created_at, task.run_at or 0) for task in page.tasks), default=0)
+        begun = (max(task.created_at, task.run_at or 0, started.get(task.batch or "", 0)) for task in page.tasks)
+        return max((now - moment for moment in begun), default=0)
 
 
 class _Known:
@@ -147,6 +157,11 @@ def _served(queues: Iterable[Queue], spec: PoolSpec) -> list[Queue]:
 def _runs(session: Session, pool: str) -> bool:
     told = read(session.snapshot)
     return told is not None and any(one.name == pool for one in told.pools)
+
+
+def _room_of(queue: Queue, pools: dict[str, ResourcePool]) -> int | None:
+    pool = pools.get(queue.resources or "")
+    return None if pool is None else feed(pool)
 
 
 def _with_resources(load: PoolLoad, queues: list[Queue], pools: dict[str, ResourcePool]) -> PoolLoad:

@@ -1,6 +1,6 @@
 """What feeds a pool of workers: what a resource pool allows, at a time and per second, and what batches hold ready."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -27,18 +27,29 @@ def flow(pool: ResourcePool) -> float | None:
     return min(rates) * SECOND * _usable(pool) if rates else None
 
 
-def with_batches(load: PoolLoad, batches: Iterable[Batch], queues: Collection[str]) -> PoolLoad:
-    """The load with what is drawn as soon as there is room: items of running batches on these queues. Those of the
-    batches that are next in their lanes are coming. Items of a batch on several queues count by their share."""
-    pending, coming = float(load.pending), float(load.coming)
+def with_batches(load: PoolLoad, batches: Iterable[Batch], rooms: Mapping[str, int | None]) -> PoolLoad:
+    """The load with what is drawn as soon as there is room: items of running batches on these queues.
+
+    `rooms` says of each queue how many of its tasks can hold a resource at a time; None: as many as like. More than
+    that of a batch is no work for workers. Items of a batch on several queues count by their share. Those of the batch
+    that is next in its lane are coming, as soon as the one before it has nothing more to draw.
+    """
+    batches = list(batches)
+    busy = {batch.lane for batch in batches if batch.status is BatchStatus.RUNNING and batch.counts.get(State.HELD)}
+    pending, coming = load.pending, load.coming
     for batch in batches:
-        share = sum(queue in queues for queue in batch.queues) / max(1, len(batch.queues))
-        held = batch.counts.get(State.HELD, 0) * share
+        held = _ready(batch, rooms)
         if batch.status is BatchStatus.RUNNING:
             pending += held
-        elif batch.position == 1:
+        elif batch.position == 1 and batch.lane not in busy:
             coming += held
-    return msgspec.structs.replace(load, pending=round(pending), coming=round(coming))
+    return msgspec.structs.replace(load, pending=pending, coming=coming)
+
+
+def _ready(batch: Batch, rooms: Mapping[str, int | None]) -> int:
+    here = [rooms[queue] for queue in batch.queues if queue in rooms]
+    held = round(batch.counts.get(State.HELD, 0) * len(here) / max(1, len(batch.queues)))
+    return held if None in here else min(held, sum(room or 0 for room in here))
 
 
 def _usable(pool: ResourcePool) -> int:
