@@ -142,12 +142,13 @@ def lose_bound(say: Statements, limit: int, now: Moment | None, *, lanes: bool) 
     orphans = yield say.ask("orphans", now, limit=limit)
     leases = yield say.ask("old_leases", now, limit=limit)
     gate, hands, tally = Gate(say, lanes=lanes), Hands(say), Tally()
-    yield from gate.lock(Counter(batch for _, batch, _, _ in orphans if batch is not None))
-    held = [Return(resource, since or 0) for _, _, resource, since in orphans if resource is not None]
+    yield from gate.lock(Counter(batch for _, batch, *_ in orphans if batch is not None))
+    held = [Return(resource, since or 0) for _, _, resource, since, _ in orphans if resource is not None]
     held += [Return(f"{pool}/{name}", since) for _, pool, name, since in leases]
     yield from hands.lock(held)
     yield from hands.read_rules(now)
-    moved = yield say.ask("lose_bound", hands.now, ids=texts([row[0] for row in orphans]), running=gate.running)
+    claims = {"ids": texts([row[0] for row in orphans]), "claims": numbers([row[4] for row in orphans])}
+    moved = yield say.ask("lose_bound", hands.now, running=gate.running, **claims)
     ended: Counter[str] = Counter()
     for _, state, queue, batch, resource, since, _ in moved:
         tally.moved(queue, State.RUNNING, state, batch)

@@ -1,10 +1,11 @@
--- As `lose`, for tasks whose batch and resource are locked. `running` are the batches that run.
+-- As `lose`, for claims whose batch and resource are locked. `running` are the batches that run. Another claim of the same
+-- task has another resource, which is not locked: it is left to the next sweep.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ), orphans AS MATERIALIZED (
-    SELECT t.* FROM unnest(%(ids)s::uuid[]) AS wanted (task), LATERAL (
+    SELECT t.* FROM unnest(%(ids)s::uuid[], %(claims)s::bigint[]) AS wanted (task, number), LATERAL (
         SELECT ctid AS place, id, claim, attempts, started_at, session FROM {schema}.tasks
-        WHERE id = wanted.task AND state = 'running' AND session IN (
+        WHERE id = wanted.task AND claim = wanted.number AND state = 'running' AND session IN (
             SELECT number FROM {schema}.sessions, clock WHERE ended OR expires_at <= now
         ) FOR UPDATE
     ) AS t
