@@ -42,6 +42,19 @@ def test_a_member_is_added_changed_and_removed(app: App) -> None:
     assert proxies.members() == []
 
 
+def test_credentials_in_the_url_of_a_member_are_sealed_and_come_back(app: App) -> None:
+    proxies = app.resources("proxies")
+    proxies.add("p1", {"url": "http://anna:hunter22@h:1"})
+    member = _one(proxies, "p1")
+    assert (member.fields, sorted(member.secrets)) == ('{"url":"http://h:1"}', ["password", "user"])
+    assert "hunter22" not in str(member)
+    with proxies.lease() as lease:
+        assert lease.url == "http://anna:hunter22@h:1"
+    with pytest.raises(InvalidInput, match="is a URL with a password"):
+        proxies.add_many([{"name": "p2", "fields": {"exit": "http://anna:hunter22@h:1"}}])
+    assert len(proxies.members()) == 1
+
+
 def test_own_limits_of_a_member_replace_the_pools(app: App) -> None:
     proxies = app.resources("proxies", per_hour=50)
     proxies.add("p1", per_hour=5, min_delay="1s")

@@ -13,6 +13,7 @@ from pitboss.model.redact import Redactor
 from pitboss.model.resource import NewResource, PoolRules, Resource, ResourceChange, checked_resource
 from pitboss.model.resource_files import Row, read_rows
 from pitboss.model.resource_keys import DeclaredResources, LimitKeys, checked_keys, limits_of
+from pitboss.model.resource_urls import parted
 from pitboss.secrets import KeyRing
 
 T = TypeVar("T")
@@ -59,7 +60,8 @@ class Members:
     ) -> bool:
         """Add a member, or change the one of that name; True if it is new. Secrets are sealed here, before they leave.
 
-        Limits of its own (`per_hour=20` …) replace all of the pool's for this member.
+        User and password in the field `url` are sealed too. Limits of its own (`per_hour=20` …) replace all of the
+        pool's for this member.
         """
         new = self._new(name, fields, secrets, labels, weight, limits)
         return bool(self._ask(self._adding([new]), what="adding a member"))
@@ -166,11 +168,13 @@ class Members:
     ) -> NewResource:
         own = limits_of(checked_keys(limits, whose="a member")) if limits else None
         checked_name(name, "resource")
+        whose = f"{self.name}/{name}"
+        open_fields, closed = parted(fields or {}, secrets or {}, whose)
         return checked_resource(
             NewResource(
                 name=name,
-                fields=to_json(dict(fields or {}), what=f"fields of {self.name}/{name}", max_bytes=_MAX_FIELDS),
-                secrets=self.sealed(name, secrets or {}),
+                fields=to_json(open_fields, what=f"fields of {whose}", max_bytes=_MAX_FIELDS),
+                secrets=self.sealed(name, closed),
                 labels=(labels,) if isinstance(labels, str) else tuple(labels),
                 weight=weight,
                 limits=own,
