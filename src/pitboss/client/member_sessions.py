@@ -164,6 +164,9 @@ class MemberSessions:
         sealed = self._keeper.sealed(lease.name, made)
         leased = lease.leased
         ends = [leased.leased_at + recipe.valid_for for recipe in recipes if recipe.valid_for is not None]
+        if len(recipes) < len(self._recipes) and leased.valid_until is not None:
+            # The secrets that stay as they are last no longer than before.
+            ends.append(leased.valid_until)
         until = min(ends) if ends else None
         fresh = {**leased.secrets, **sealed}
         self._made[lease.name] = _Made(leased.secrets, fresh, until)
