@@ -152,7 +152,8 @@ class Lease:
     async def use(self, wait: Time | None = None) -> Moment:
         """Before each further request: waits until the member's limits allow it, and counts it. The store's time.
 
-        `wait` is how long at most (one minute by default); `TimedOutWaiting` after that.
+        `wait` is how long at most (one minute by default). After that it raises `BudgetSpent`, a `TimedOutWaiting`; a
+        handler that lets it pass hands its task on to another member, at no attempt.
         """
         return await self._home.aask(self._using(_waiting(wait)))
 

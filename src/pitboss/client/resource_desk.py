@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
+from zlib import crc32
 
 from pitboss.engines.protocol import Clock, Engine, Leases
 from pitboss.engines.protocol import Resources as ResourcesProtocol
 from pitboss.model.duration import SECOND, Moment, Span, spoken
-from pitboss.model.errors import TimedOutWaiting, Unsupported
+from pitboss.model.errors import BudgetSpent, TimedOutWaiting, Unsupported
 from pitboss.model.ids import TaskId
 from pitboss.model.resource import (
     Leased,
@@ -26,6 +27,9 @@ _GROUP = 500
 _FIRST_PAUSE: Span = 2_000
 _LONGEST_PAUSE: Span = 250_000
 _LONGEST_SLEEP: Span = SECOND
+# Those who wait for one moment are spread over this, or over a part of a short nap: haste is wanted there.
+_SPREAD: Span = 20_000
+_SPREAD_PART = 4
 
 
 @runtime_checkable
@@ -68,13 +72,13 @@ class ResourceDesk:
                 return await self._store.acquire(pool, want, hold, lease=lease)
             return found
 
-        return await self._waited(asked, wait)
+        return await self._waited(asked, wait, lease, TimedOutWaiting)
 
     async def use(self, holder: Token | str, task: TaskId | None, *, wait: Span) -> Moment:
         async def asked() -> Moment | Shortage:
             return await self._store.use(holder, task)
 
-        return await self._waited(asked, wait)
+        return await self._waited(asked, wait, str(holder), BudgetSpent)
 
     async def release(self, lease: str, report: Report | None) -> bool:
         return await self._store.release(lease, report)
@@ -90,8 +94,10 @@ class ResourceDesk:
         self._swept_at = now
         return (await self._store.reclaim()).leases > 0
 
-    async def _waited(self, ask: Callable[[], Awaitable[T | Shortage]], wait: Span) -> T:
-        """What is asked for, as soon as there is some."""
+    async def _waited(
+        self, ask: Callable[[], Awaitable[T | Shortage]], wait: Span, who: str, late: type[TimedOutWaiting]
+    ) -> T:
+        """What is asked for, as soon as there is some; `late` if there is none in time."""
         started, pause = self._clock.now(), _FIRST_PAUSE
         while True:
             found = await ask()
@@ -100,9 +106,9 @@ class ResourceDesk:
             now = self._clock.now()
             left = started + wait - now
             if left <= 0:
-                raise _too_late(found, wait, now)
+                raise _too_late(late, found, wait, now)
             # Somebody may give one back, or change the limits, before the moment that is known.
-            nap = pause if found.until is None else min(max(found.until - now, _FIRST_PAUSE), _LONGEST_SLEEP)
+            nap = pause if found.until is None else _nap(found.until - now, who)
             await asyncio.sleep(min(nap, left) / SECOND)
             pause = min(pause * 2, _LONGEST_PAUSE)
 
@@ -118,9 +124,15 @@ def resources_of(store: object) -> ResourceStore:
     return store
 
 
-def _too_late(short: Shortage, wait: Span, now: Moment) -> TimedOutWaiting:
+def _nap(ahead: Span, who: str) -> Span:
+    """How long to sleep for a moment that others may wait for too: not all of them should ask at once."""
+    nap = min(max(ahead, _FIRST_PAUSE), _LONGEST_SLEEP)
+    return nap + min(crc32(who.encode()) % _SPREAD, nap // _SPREAD_PART)
+
+
+def _too_late(late: type[TimedOutWaiting], short: Shortage, wait: Span, now: Moment) -> TimedOutWaiting:
     until = "" if short.until is None else f"; the next one may be used in {spoken(max(0, short.until - now))}"
-    return TimedOutWaiting(
+    return late(
         f"no member of {short.pool} could be used within {spoken(wait) if wait else '0s'}",
         why=f"{short.why}{until}",
         fix="wait longer with wait=…, add members, or raise the limits of the pool",

@@ -119,6 +119,10 @@ class TimedOutWaiting(PitbossError, TimeoutError):
     code = "timed-out"
 
 
+class BudgetSpent(TimedOutWaiting):
+    """The limits of a held resource allowed no further use in time. In a handler, its task goes to another member."""
+
+
 class TaskFailed(PitbossError):
     """The awaited task ended without a result: it failed or was cancelled."""
 

@@ -9,7 +9,7 @@ from pitboss.client.lease import Asked, Lease
 from pitboss.client.member_sessions import NotPrepared
 from pitboss.model.blame import CATEGORIES
 from pitboss.model.duration import SECOND
-from pitboss.model.errors import InvalidInput, TimedOutWaiting
+from pitboss.model.errors import BudgetSpent, InvalidInput
 from pitboss.model.outcome import Cancelled, Failed, Outcome, Released, Retry, Rotated
 from pitboss.model.outcome import Snooze as SnoozeOutcome
 from pitboss.model.resource import Leased, Report, ResourceOutcome
@@ -67,7 +67,7 @@ async def _used_afresh(lease: Lease) -> None:
     """Count a use from now on. The one that came with the lease is spent: it may not be moved behind later ones."""
     try:
         await lease.use(wait=_PATIENCE)
-    except TimedOutWaiting as error:
+    except BudgetSpent as error:
         raise Snooze(0, "its resource came too late to be used within its limits") from error
 
 
@@ -89,6 +89,9 @@ def judged(held: Lent | None, outcome: Outcome, error: BaseException | None) -> 
     if isinstance(error, NotPrepared):
         report = held.pool.sessions.fault(held.lease, error)
         return _blamed(outcome, _RESOURCE if report is None else CATEGORIES[report.outcome], rotates=True), report
+    if isinstance(error, BudgetSpent) and held.lease.verdict is None:
+        # Its limits are known to the store already: there is nothing to tell about it.
+        return _blamed(outcome, _RATE_LIMITED), None
     if isinstance(outcome, _CHOSEN):
         return outcome, held.pool.report_on(held.lease, None) if held.lease.verdict is not None else None
     report = _report(held, error)

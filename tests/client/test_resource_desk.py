@@ -1,0 +1,88 @@
+"""Waiting for what is not to be had yet."""
+
+import asyncio
+
+import pytest
+
+from pitboss.client.resource_desk import ResourceDesk
+from pitboss.engines.memory.engine import MemoryEngine
+from pitboss.model.duration import SECOND, Moment, Span
+from pitboss.model.errors import BudgetSpent, TimedOutWaiting
+from pitboss.model.limits import Window
+from pitboss.model.resource import Limits, NewResource, PoolRules, Want
+from pitboss.testing.clock import FakeClock
+
+POOL = "proxies"
+
+
+class Room:
+    """A desk at a store with one member; sleeping moves the clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock = FakeClock()
+        self.engine = MemoryEngine(clock=self.clock)
+        self.desk = ResourceDesk(self.engine, self.clock)
+        self.naps: list[Span] = []
+        monkeypatch.setattr(asyncio, "sleep", self._sleep)
+
+    async def _sleep(self, seconds: float) -> None:
+        self.naps.append(round(seconds * SECOND))
+        self.clock.advance(seconds)
+
+    async def open(self, every: Span) -> None:
+        """Its member is in use, and may be used once in `every`."""
+        await self.desk.declare(POOL, PoolRules(limits=Limits(windows=(Window(1, every),), concurrency=9)))
+        await self.desk.add(POOL, [NewResource(name="p1")])
+        await self.acquired("first", wait=0)
+
+    async def acquired(self, lease: str, wait: Span) -> Moment:
+        """When it was there."""
+        await self.desk.acquire(POOL, Want(), lease=lease, hold=60 * SECOND, wait=wait)
+        return self.clock.now()
+
+
+@pytest.fixture
+def room(monkeypatch: pytest.MonkeyPatch) -> Room:
+    return Room(monkeypatch)
+
+
+async def test_those_who_wait_for_one_moment_do_not_wake_together(room: Room) -> None:
+    await room.open(SECOND)
+    for number in range(8):
+        await room.acquired(f"lease-{number}", wait=10 * SECOND)
+    late = [nap - SECOND for nap in room.naps]
+    assert len(late) == 8, "none of them woke too early"
+    assert len(set(late)) > 4
+    assert all(0 <= one < 20_000 for one in late)
+
+
+async def test_the_same_lease_wakes_at_the_same_moment_whenever_it_is_asked(room: Room) -> None:
+    await room.open(SECOND)
+    await room.acquired("anna", wait=10 * SECOND)
+    await room.desk.release("anna", None)
+    await room.acquired("anna", wait=10 * SECOND)
+    assert room.naps[0] == room.naps[1]
+
+
+async def test_a_short_nap_is_lengthened_by_a_part_of_itself_only(room: Room) -> None:
+    await room.open(8_000)
+    for number in range(8):
+        await room.acquired(f"lease-{number}", wait=SECOND)
+    assert all(8_000 <= nap <= 10_000 for nap in room.naps)
+
+
+async def test_spreading_waits_no_longer_than_it_may(room: Room) -> None:
+    await room.open(SECOND)
+    began = room.clock.now()
+    assert await room.acquired("in time", wait=SECOND) == began + SECOND
+    with pytest.raises(TimedOutWaiting) as caught:
+        await room.acquired("late", wait=SECOND // 2)
+    assert room.clock.now() == began + SECOND + SECOND // 2
+    assert not isinstance(caught.value, BudgetSpent)
+
+
+async def test_a_use_that_comes_too_late_says_that_the_budget_is_spent(room: Room) -> None:
+    await room.open(SECOND)
+    with pytest.raises(BudgetSpent, match="no member of proxies"):
+        await room.desk.use("first", None, wait=SECOND // 2)
+    assert await room.desk.use("first", None, wait=SECOND)
