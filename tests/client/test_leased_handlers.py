@@ -19,6 +19,7 @@ from pitboss import (
     Resources,
     Snooze,
     State,
+    TimedOutWaiting,
     ctx,
 )
 from pitboss.client.member_sessions import NotPrepared
@@ -192,6 +193,24 @@ def test_what_a_handler_raises_is_blamed_on_whom_it_concerns(
         assert _one(proxies).in_use == 0
 
 
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [({"url": "http://h:1"}, "resource_error"), ({"host": "h"}, "resource_error"), ({"zone": "eu"}, "task_error")],
+)
+def test_a_member_at_whose_address_nothing_answers_is_to_blame(app: App, fields: dict[str, Any], told: str) -> None:
+    proxies = app.resources("proxies", max_failures=9)
+
+    @app.task(backoff="1h")
+    async def check(proxy: Lease = proxies.lease()) -> None:
+        raise ConnectionRefusedError("refused")
+
+    with sandbox(app) as box:
+        proxies.add("p1", fields)
+        check.enqueue()
+        box.drain()
+        assert _one(proxies).record.last_outcome == told
+
+
 def test_a_rotated_task_goes_on_with_another_member(app: App) -> None:
     proxies = app.resources("proxies")
     seen: list[str] = []
@@ -268,6 +287,57 @@ def test_every_further_use_waits_for_the_members_budget(app: App) -> None:
         assert _one(proxies).record.uses == 4
 
 
+def _keep_the_clock(box: Sandbox) -> None:
+    """A further use answers as in earnest, instead of moving the clock to when it may be."""
+    del vars(box.store)["use"]
+
+
+@pytest.mark.parametrize("catches", [False, True])
+def test_a_budget_that_is_spent_hands_the_task_on_at_no_attempt(app: App, catches: bool) -> None:
+    proxies = app.resources("proxies", per_hour=1)
+    seen: list[str] = []
+
+    @app.task(backoff="1h")
+    async def check(proxy: Lease = proxies.lease()) -> str:
+        seen.append(proxy.name)
+        if len(seen) == 1:
+            try:
+                await proxy.use(wait=0)
+            except TimedOutWaiting:
+                if catches:
+                    return "made do"
+                raise
+        return proxy.name
+
+    with sandbox(app) as box:
+        _keep_the_clock(box)
+        proxies.add_many([{"name": "p1"}, {"name": "p2"}])
+        handle = check.enqueue()
+        box.drain()
+        assert handle.result(timeout=1) == ("made do" if catches else "p2")
+        assert seen == (["p1"] if catches else ["p1", "p2"])
+        assert handle.task().attempts == 1
+        record = _one(proxies).record
+        assert (record.failures, record.last_outcome) == (0, "ok" if catches else None)
+
+
+def test_what_was_said_on_the_lease_counts_more_than_its_spent_budget(app: App) -> None:
+    proxies = app.resources("proxies", per_hour=1, max_failures=9)
+
+    @app.task(backoff="1h")
+    def check(proxy: Lease = proxies.lease()) -> None:
+        proxy.failed("dead")
+        proxy.use_sync(wait=0)
+
+    with sandbox(app) as box:
+        _keep_the_clock(box)
+        proxies.add("p1")
+        handle = check.enqueue()
+        box.drain()
+        assert (handle.task().outcome, handle.task().attempts) == ("failed", 1)
+        assert _one(proxies).record.last_outcome == "resource_error"
+
+
 def _sessions(proxies: Resources) -> tuple[list[str], list[str]]:
     made: list[str] = []
     bad: list[str] = []
@@ -307,6 +377,30 @@ def test_sessions_are_made_when_missing_over_or_invalid(app: App) -> None:
         bad.append("cookie-2")
         assert run(box) == "cookie-3"
         assert len(made) == 3
+
+
+def test_a_secret_that_is_made_later_does_not_lengthen_the_life_of_the_others(app: App) -> None:
+    proxies = app.resources("proxies")
+    made: list[str] = []
+
+    def declare(secret: str, valid_for: str) -> None:
+        @proxies.session(secret, valid_for=valid_for)
+        async def make(lease: Lease) -> str:
+            made.append(secret)
+            return f"{secret}-{len(made)}"
+
+    declare("cookie", "1h")
+    with sandbox(app) as box:
+        proxies.add("p1")
+        proxies.release(proxies.acquire())
+        until = _one(proxies).valid_until
+        declare("token", "6h")
+        proxies.release(proxies.acquire())
+        assert made == ["cookie", "token"]
+        assert _one(proxies).valid_until == until
+        box.clock.advance(2 * HOUR / SECOND)
+        proxies.release(proxies.acquire())
+        assert made == ["cookie", "token", "cookie", "token"], "all that is over is made anew"
 
 
 def test_a_session_that_cannot_be_made_sends_the_task_to_another_member(app: App) -> None:

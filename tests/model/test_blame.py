@@ -1,10 +1,11 @@
 """Whose fault an exception is, by what it carries."""
 
+import ssl
 from email.message import Message
 from io import BytesIO
 from types import SimpleNamespace
 from typing import Any
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 
 import httpx
 import pytest
@@ -97,7 +98,49 @@ def test_errors_of_httpx_are_understood_as_they_are() -> None:
     assert (limited.outcome, limited.retry_after) == (ResourceOutcome.RATE_LIMITED, 7 * SECOND)
     assert limited.destination == "site.example"
     assert blame(httpx.ProxyError("407"), NOW).outcome is ResourceOutcome.RESOURCE_ERROR
-    assert blame(httpx.ConnectError("refused", request=request), NOW).outcome is ResourceOutcome.TASK_ERROR
+    refused = httpx.ConnectError("refused", request=request)
+    assert blame(refused, NOW).outcome is ResourceOutcome.TASK_ERROR
+    dead = blame(refused, NOW, has_address=True)
+    assert (dead.outcome, dead.destination) == (ResourceOutcome.RESOURCE_ERROR, "site.example")
+
+
+class ClientConnectorError(OSError):
+    """As aiohttp has it; errors of certificates are below it."""
+
+
+class ClientConnectorCertificateError(ClientConnectorError, ssl.SSLError):
+    pass
+
+
+class ClientConnectorDNSError(ClientConnectorError):
+    pass
+
+
+def _caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (httpx.ConnectTimeout("late"), "resource_error"),
+        (ConnectionRefusedError(111, "refused"), "resource_error"),
+        (ClientConnectorError("refused"), "resource_error"),
+        (ClientConnectorDNSError("unknown"), "resource_error"),
+        (URLError(ConnectionRefusedError(111, "refused")), "resource_error"),
+        (_caused(RuntimeError("no page"), httpx.ConnectError("refused")), "resource_error"),
+        (_caused(httpx.ConnectError("bad certificate"), ssl.SSLError("expired")), "task_error"),
+        (ClientConnectorCertificateError("expired"), "task_error"),
+        (httpx.ReadTimeout("late"), "task_error"),
+        (URLError("unknown scheme"), "task_error"),
+        (TimeoutError(), "task_error"),
+        (Awkward(), "task_error"),
+    ],
+)
+def test_who_has_an_address_is_to_blame_if_nothing_answers_there(error: Exception, outcome: str) -> None:
+    assert blame(error, NOW, has_address=True).outcome is ResourceOutcome(outcome)
+    assert blame(error, NOW).outcome is ResourceOutcome.TASK_ERROR
 
 
 def test_errors_of_urllib_are_understood_as_they_are() -> None:

@@ -165,7 +165,7 @@ class Resources(Members):
         """Whose fault an exception is."""
         if not isinstance(error, Exception | ResourceSignal):
             return None
-        usual = blame(error, lease.leased.leased_at)
+        usual = blame(error, lease.leased.leased_at, has_address="url" in lease.fields or "host" in lease.fields)
         if self._judge is None or isinstance(error, ResourceSignal):
             return usual
         try:

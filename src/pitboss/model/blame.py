@@ -19,6 +19,10 @@ TOO_MANY = 429
 UNAVAILABLE = 503
 FORBIDDEN = 403
 _NOT_LET_IN = (401, 407)
+# Whoever does not get through to a proxy, or to a host, hears one of these.
+_NOT_REACHED = frozenset({"ConnectError", "ConnectTimeout", "ConnectionRefusedError", "ClientConnectorError"})
+# The far end was reached, and its certificate or its manners are wrong.
+_REACHED = frozenset({"SSLError"})
 _LONGEST_CHAIN = 5
 _LONGEST_TEXT = 500
 _LONGEST_PAUSE: Span = 366 * 86_400 * SECOND
@@ -29,8 +33,12 @@ CATEGORIES = {
 }
 
 
-def blame(error: BaseException, now: Moment) -> Report:
-    """What an exception says about the resource. `now` is only used for a Retry-After that is a date."""
+def blame(error: BaseException, now: Moment, *, has_address: bool = False) -> Report:
+    """What an exception says about the resource. `now` is only used for a Retry-After that is a date.
+
+    If the resource has an address, it is what requests go to, and that nothing answers there is its own fault. A dead
+    site behind it looks the same to some clients; failures of many members on one destination are forgiven later.
+    """
     match error:
         case RateLimited():
             return Report(outcome=ResourceOutcome.RATE_LIMITED, retry_after=error.retry_after, error=_text(error))
@@ -43,7 +51,9 @@ def blame(error: BaseException, now: Moment) -> Report:
         if outcome is not None:
             return Report(outcome=outcome, retry_after=pause, error=_text(one), destination=_destination(one))
     found = next((place for one in _chain(error) if (place := _destination(one))), None)
-    return Report(outcome=ResourceOutcome.TASK_ERROR, error=_text(error), destination=found)
+    mine = has_address and _is_unreached(error)
+    outcome = ResourceOutcome.RESOURCE_ERROR if mine else ResourceOutcome.TASK_ERROR
+    return Report(outcome=outcome, error=_text(error), destination=found)
 
 
 def retry_after(value: str, sent_at: str | None, now: Moment) -> Span | None:
@@ -65,6 +75,14 @@ def _verdict(error: BaseException, now: Moment) -> tuple[ResourceOutcome | None,
     if any("proxy" in kind.__name__.lower() for kind in type(error).__mro__) or status in _NOT_LET_IN:
         return ResourceOutcome.RESOURCE_ERROR, None
     return (ResourceOutcome.BLOCKED, None) if status == FORBIDDEN else (None, None)
+
+
+def _is_unreached(error: BaseException) -> bool:
+    """Whether a connection could not be made, by what httpx, requests, aiohttp, urllib and sockets say."""
+    # urllib keeps what it met as the reason.
+    met = [one for link in _chain(error) for one in (link, _of(link, "reason"))]
+    names = {kind.__name__ for one in met for kind in type(one).__mro__}
+    return not names.isdisjoint(_NOT_REACHED) and names.isdisjoint(_REACHED)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
