@@ -74,7 +74,9 @@ class Gates:
             self.ring(self.book.items[batch.id])
         if status in OVER and batch.on_complete is not None:
             self.place_and_ring(completion(batch.on_complete, batch.id, status), now)
-        self.promote(batch.lane, now)
+        if status is not BatchStatus.RUNNING:
+            # Starting frees no slot.
+            self.promote(batch.lane, now)
         return self.book.batches[batch.id]
 
     def promote(self, lane: str, now: Moment) -> None:

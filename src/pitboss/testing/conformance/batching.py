@@ -199,6 +199,20 @@ class DrawingItems:
         await bench.claim(2)
         assert (await bench.batch(batch)).counts == {State.CANCELLED: 1, State.RUNNING: 1}
 
+    async def test_what_a_claim_took_before_it_met_an_expired_item_is_told(self, bench: Bench) -> None:
+        lost, other = await bench.add(priority=1), await bench.session("noop")
+        await bench.take(session=other)
+        await bench.end(other)
+        await bench.reclaim()
+        await bench.create(bench.new(priority=2, expires_in=SECOND))
+        await bench.ask(Slot(free=0, ahead=0))
+        first = await bench.add(priority=0)
+        bench.clock.advance(2)
+        claims = (await bench.ask(Slot(free=1, ahead=1))).claims
+        assert [claim.id for claim in claims] == [first.id]
+        assert [task.id for task in await bench.every_task() if task.state is State.RUNNING] == [first.id]
+        assert (await bench.task(lost.id)).state is State.PENDING
+
     async def test_a_claim_of_an_item_is_a_claim_like_others(self, bench: Bench) -> None:
         new = bench.new(params='{"n":1}', max_attempts=2, timeout=9, tags=("t",))
         await bench.create(new)

@@ -4,7 +4,7 @@ from typing import Literal
 
 import pytest
 
-from pitboss.model.batch import Batch, BatchStatus, Cancel, Lane, Move, Pause, Resume, Start
+from pitboss.model.batch import Batch, BatchStatus, Cancel, Lane, Move, NewBatch, Pause, Resume, Start
 from pitboss.model.errors import InvalidInput
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.states import State
@@ -13,6 +13,8 @@ from pitboss.testing.conformance.bench import Bench
 from pitboss.testing.conformance.waiting import SOON, silence
 
 Place = Literal["top", "up", "down", "bottom"]
+# More than a call may nest.
+MANY = 600
 
 
 async def line(bench: Bench) -> str:
@@ -36,6 +38,13 @@ class Lanes:
         await of(bench, 1, lane="b")
         await of(bench, 1, lane="a")
         assert await bench.store.lanes() == [Lane(name="a", running=1), Lane(name="b", running=1, queued=1)]
+
+    async def test_a_long_line_is_promoted_at_once(self, bench: Bench) -> None:
+        await bench.widen("default", 0)
+        for _ in range(MANY):
+            await bench.store.create_batch(NewBatch(id=bench.new().id), [bench.new()])
+        await bench.widen("default", 2 * MANY)
+        assert await bench.store.lanes() == [Lane(name="default", max_running=2 * MANY, running=MANY)]
 
     async def test_a_lane_comes_into_being_by_its_settings(self, bench: Bench) -> None:
         assert await bench.widen("fast", 3) == Lane(name="fast", max_running=3)
