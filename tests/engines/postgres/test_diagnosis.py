@@ -13,7 +13,7 @@ from pitboss.testing.clock import FakeClock
 from tests.engines.postgres.yard import Yard
 from tests.engines.sqlite.desk import WallClock
 
-WELL = Server("17.2 (Debian)", 170_002, "on", "on", "on", "on", 100, False, 5, 0)
+WELL = Server("17.7 (Debian)", 170_007, "on", "on", "on", "on", 100, False, 5, 0)
 
 
 def grades(findings: list[Finding]) -> dict[str, Grade]:
@@ -53,6 +53,7 @@ async def test_a_clock_that_is_an_hour_behind_is_found(yard: Yard) -> None:
         ({"synchronous_commit": "local"}, "durability", Grade.OK),
         ({"autovacuum": "off"}, "vacuum", Grade.PROBLEM),
         ({"number": 120_000}, "server", Grade.WARNING),
+        ({"number": 150_014}, "server", Grade.PROBLEM),
         ({"connections": 95}, "connections", Grade.WARNING),
         ({"recovering": True}, "server", Grade.PROBLEM),
     ],

@@ -8,6 +8,8 @@ from pitboss.model.finding import Finding, fine, problem, warning
 
 # The oldest release that still gets fixes.
 _OLDEST = 140_000
+# From these on, a writer that waited for a row looks again whether it is the row that it had seen.
+_SOUND = {14: 140_020, 15: 150_015, 16: 160_011, 17: 170_007, 18: 180_001}
 _CROWDED_SHARE = 0.9
 
 
@@ -54,6 +56,14 @@ def _durability(found: Server) -> Finding:
 
 def _version(found: Server) -> Finding:
     said = f"PostgreSQL {found.version.partition(' ')[0]}"
+    sound = _SOUND.get(found.number // 10_000, _OLDEST)
+    if _OLDEST <= found.number < sound:
+        return problem(
+            "server",
+            said,
+            why="this release may write to a row that changed while it waited for it: a task could be settled twice",
+            fix=f"install its update {sound // 10_000}.{sound % 10_000} or a later one",
+        )
     if found.number >= _OLDEST:
         return fine("server", said)
     return warning(
