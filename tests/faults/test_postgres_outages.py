@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 
@@ -86,11 +86,15 @@ def troubled(server: PostgresServer, dsn: str, trouble: Trouble, times: int) -> 
         return shop.result()
 
 
+@pytest.fixture(scope="module")
+def postgres_server() -> Iterator[PostgresServer]:
+    """One of its own: that of the other tests has thousands of files, and takes a minute to recover."""
+    with PostgresServer() as server:
+        yield server
+
+
 @pytest.mark.parametrize(("trouble", "times"), [(killed, 3), (cut_off, 6), (halted, 1)])
 def test_every_task_ends_once(trouble: Trouble, times: int, postgres_server: PostgresServer, postgres_dsn: str) -> None:
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        # What other tests wrote before would only make every recovery longer.
-        connection.execute("CHECKPOINT")
     outcomes = troubled(postgres_server, postgres_dsn, trouble, times)
     assert outcomes.faults == []
     assert outcomes.put == outcomes.ended == TASKS

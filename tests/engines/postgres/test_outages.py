@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import psycopg
@@ -16,6 +16,13 @@ from tests.engines.postgres.yard import Yard, ends
 from tests.servers.postgres import PostgresServer, free_port
 
 pytestmark = pytest.mark.fresh_loop(limit=60)
+
+
+@pytest.fixture(scope="module")
+def postgres_server() -> Iterator[PostgresServer]:
+    """One of its own: that of the other tests has thousands of files, and takes a minute to recover."""
+    with PostgresServer() as server:
+        yield server
 
 
 async def test_a_killed_server_loses_nothing_that_was_answered(yard: Yard, postgres_server: PostgresServer) -> None:
