@@ -55,15 +55,16 @@ class Scaler:
     async def look(self, crews: Iterable[Crew]) -> None:
         queues = await self._engine.queues()
         pools, batches = await self._resource_pools(queues), await self._batches(queues)
+        started = {batch.id: batch.started_at or 0 for batch in batches}
         sessions = alive(await self._engine.sessions(), self._clock.now())
         for crew in crews:
             known = self._known.setdefault(crew.spec.name, _Known())
             now = self._clock.now()
-            started = {batch.id: batch.started_at or 0 for batch in batches}
-            load = await self._load(crew, known, _served(queues, crew.spec), sessions, started, now)
-            served = [queue for queue in _served(queues, crew.spec) if not queue.paused]
-            rooms = {queue.name: _room_of(queue, pools) for queue in served}
-            load = with_batches(_with_resources(load, served, pools), batches, rooms)
+            served = _served(queues, crew.spec)
+            load = await self._load(crew, known, served, sessions, started, now)
+            open_queues = [queue for queue in served if not queue.paused]
+            rooms = {queue.name: _room_of(queue, pools) for queue in open_queues}
+            load = with_batches(_with_resources(load, open_queues, pools), batches, rooms)
             # What an operator or the configuration has changed meanwhile is where the next decision begins.
             state = msgspec.structs.replace(known.state, size=crew.size)
             decision = decide(load, crew.spec, state, now)
