@@ -17,6 +17,7 @@ from pitboss.model.batch import (
 )
 from pitboss.model.limits import Window
 from pitboss.model.resource import (
+    Leased,
     Limits,
     NewResource,
     PoolRules,
@@ -127,6 +128,7 @@ class ScarceActs(Acts):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.batches: list[BatchId] = []
+        self.granted: dict[str, int] = {}
 
     def begin(self) -> None:
         super().begin()
@@ -151,19 +153,25 @@ class ScarceActs(Acts):
     def lease(self, act: str, lease: str, want: Want | None, report: Report | None) -> None:
         match act:
             case "acquire":
-                self.arena.act(lambda store: store.acquire(POOL, want or Want(), 4 * SECOND, lease=lease))
+                got = self.arena.act(lambda store: store.acquire(POOL, want or Want(), 4 * SECOND, lease=lease))
+                if isinstance(got, Leased):
+                    self.granted[lease] = got.leased_at
             case "release":
                 self.arena.act(lambda store: store.release(lease, report))
             case "extend":
                 self.arena.act(lambda store: store.extend(lease, 8 * SECOND))
             case "use":
                 self.arena.act(lambda store: store.use(lease))
+            case "move":
+                instead = self.granted.get(lease)
+                self.arena.act(lambda store: store.use(lease, instead=instead))
 
     def use_again(self, which: int) -> None:
         """By a claim, which may be over."""
         if self.claims:
             claim = self.claims[-1 - which % min(4, len(self.claims))]
-            self.arena.act(lambda store: store.use(claim.token, claim.id))
+            instead = claim.leased.leased_at if claim.leased is not None and which % 2 else None
+            self.arena.act(lambda store: store.use(claim.token, claim.id, instead=instead))
 
     def create_batch(self, chosen: list[dict[str, Any]], lane: str, again: int | None, notice: bool) -> None:
         name = f"b{len(self.batches) + 1}"

@@ -186,7 +186,7 @@ class Equivalence(RuleBasedStateMachine):
                 self.acts.change(names, change)
 
     @rule(
-        act=st.sampled_from(["acquire", "acquire", "release", "extend", "use", "again"]),
+        act=st.sampled_from(["acquire", "acquire", "release", "extend", "use", "move", "again"]),
         lease=st.sampled_from(LEASES),
         want=st.sampled_from(WANTS),
         report=st.sampled_from(REPORTS),

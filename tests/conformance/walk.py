@@ -119,7 +119,7 @@ class Walk:
 
     def _lease(self) -> None:
         dice = self.dice
-        act = dice.choices(["acquire", "release", "extend", "use", "again"], [4, 3, 1, 2, 2])[0]
+        act = dice.choices(["acquire", "release", "extend", "use", "move", "again"], [4, 3, 1, 2, 2, 2])[0]
         if act == "again":
             self.acts.use_again(self._pick())
         else:

@@ -154,8 +154,8 @@ class TheStaleGiveBack(PlantedPool):
 
 
 class _Uncounted(Members):
-    def use(self, member: Resource, now: Moment) -> None:
-        return None
+    def use(self, member: Resource, instead: Moment | None, now: Moment) -> Moment | None:
+        return None if instead is None else super().use(member, instead, now)
 
 
 class FurtherUsesUncounted(PlantedPool):
@@ -163,6 +163,18 @@ class FurtherUsesUncounted(PlantedPool):
 
     breaks = _LIMITS
     members = _Uncounted
+
+
+class _Unmoved(Members):
+    def use(self, member: Resource, instead: Moment | None, now: Moment) -> Moment | None:
+        return super().use(member, instead, now) if instead is None else None
+
+
+class MovedUsesStayWhereTheyWere(PlantedPool):
+    """A use that is made later than it was granted counts from when it was granted."""
+
+    breaks = _LIMITS
+    members = _Unmoved
 
 
 class LeasesNeverEnd(PlantedPool):

@@ -164,7 +164,9 @@ class ScarceWorkload(Workload):
             if isinstance(holder, str):
                 await process.store.use(holder)
             else:
-                await process.store.use(holder.token, holder.id)
+                late = holder.leased is not None and self.random.random() < 0.5
+                instead = holder.leased.leased_at if late and holder.leased is not None else None
+                await process.store.use(holder.token, holder.id, instead=instead)
         except StaleLease:
             return
 

@@ -6,7 +6,7 @@ be possible. Without jitter and without changes of the rules they are one.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pitboss.model.duration import Moment
 from pitboss.model.resource import Limits, PoolRules, Report, ResourceOutcome, Want
@@ -64,10 +64,10 @@ class Oracle:
         most = 1 if member.ejections else self.limits(member).concurrency
         return member.enabled and (most is None or member.in_use < most)
 
-    def not_before(self, member: Member) -> Moment:
+    def not_before(self, member: Member, *, rested: bool = False) -> Moment:
         limits = self.limits(member)
         waits = [member.cooling_until, member.ejected_until, *_windows(limits, member.remembered)]
-        if limits.delay_from == "start" and limits.min_delay:
+        if limits.delay_from == "start" and limits.min_delay and not rested:
             waits += [at + limits.min_delay + limits.guard for at in member.uses[-1:]]
         if limits.delay_from == "end" and limits.min_delay:
             waits += [at + limits.min_delay for at in member.ends[-1:]]
@@ -109,8 +109,8 @@ class Oracle:
             return f"{name} is disabled or in use {member.in_use} times"
         return self.too_early(name, now)
 
-    def too_early(self, name: str, now: Moment) -> str | None:
-        opens = self.not_before(self.members[name])
+    def too_early(self, name: str, now: Moment, *, rested: bool = False) -> str | None:
+        opens = self.not_before(self.members[name], rested=rested)
         return f"{name} was used at {now}, {opens - now} µs too early" if now < opens else None
 
     def fits(self, member: Member, job: Job) -> bool:
@@ -124,6 +124,19 @@ class Oracle:
         member.uses.append(now)
         member.remembered.append(now)
         self._forget(member, now)
+
+    def newest(self, member: Member) -> list[Moment]:
+        """As many of its uses as its windows look at."""
+        most = max((window.count for window in self.limits(member).windows), default=0)
+        return sorted(member.uses)[-most:] if most else list(member.uses)
+
+    def without(self, member: Member, at: Moment) -> Member:
+        """The member as it would stand if that use had not been."""
+        uses, remembered = list(member.uses), list(member.remembered)
+        uses.remove(at)
+        if at in remembered:
+            remembered.remove(at)
+        return replace(member, uses=uses, remembered=remembered)
 
     def give(self, name: str, job: Job, now: Moment) -> None:
         self.use(name, now)

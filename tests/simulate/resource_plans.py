@@ -32,6 +32,7 @@ class Plan(NamedTuple):
     bad: dict[str, float]
     told: float
     more_uses: float
+    late: float
 
     def service(self, luck: Random) -> Span:
         return luck.choice(self.services)
@@ -70,6 +71,7 @@ def draw(luck: Random) -> Plan:
         bad={"": luck.choice([0.0, 0.0, 0.1, 0.4]), members[0].name: luck.choice([0.0, 0.5, 0.9])},
         told=luck.choice([0.0, 0.5, 1.0]),
         more_uses=luck.choice([0.0, 0.0, 0.3]),
+        late=luck.choice([0.0, 0.0, 0.3, 1.0]),
     )
 
 

@@ -144,8 +144,10 @@ class World:
         assert claim.leased is not None
         manager.busy += 1
         self._note(f"{claim.id} was not due" if self._due.pop(claim.id, 1) else None)
-        self._check_given(claim.leased, self.jobs[claim.id])
-        took = self.plan.service(self.luck)
+        took, late = self.plan.service(self.luck), self.luck.random() < self.plan.late
+        self._check_given(claim.leased, self.jobs[claim.id], made=not late)
+        if late:
+            self._later(took // 3, partial(self._use_late, claim))
         if self.luck.random() < self.plan.more_uses:
             self._later(took // 2, partial(self._use_again, claim))
         self._later(took, partial(self._end, manager, claim))
@@ -172,6 +174,30 @@ class World:
                 self.faults.append(f"{name} could have been used again at {now}: {answer}")
             return
         self._note(self.oracle.too_early(name, now))
+        self._log_use(name, given=False)
+        self.oracle.use(name, now)
+
+    def _use_late(self, claim: Claim) -> None:
+        """The use that came with the claim is only made now."""
+        assert claim.leased is not None
+        name, at, now = claim.leased.name, claim.leased.leased_at, self.clock.now()
+        member = self.oracle.members[name]
+        if not member.enabled:
+            return
+        counted = len(member.uses)
+        answer = self._do(self.engine.use(claim.token, claim.id, instead=at))
+        if isinstance(answer, Shortage):
+            known = not self.plan.troubles and at in self.oracle.newest(member)
+            opens = self.oracle.surely_from(self.oracle.without(member, at) if known else member)
+            if opens <= now or answer.until is None or answer.until <= now:
+                self.faults.append(f"{name}, given at {at}, could have been used at {now}: {answer}")
+            return
+        (stored,) = self._do(self.engine.resources(POOL, [name]))
+        # One that is moved was rested for when it was given, if nobody used the member since.
+        moved, newest = stored.record.uses == counted, member.uses[-1] == at
+        if moved:
+            self.oracle.members[name] = self.oracle.without(member, at)
+        self._note(self.oracle.too_early(name, now, rested=moved and newest))
         self._log_use(name, given=False)
         self.oracle.use(name, now)
 
@@ -275,10 +301,11 @@ class World:
 
     # What must hold.
 
-    def _check_given(self, leased: Leased, job: Job) -> None:
+    def _check_given(self, leased: Leased, job: Job, *, made: bool = True) -> None:
         now = self.clock.now()
         self._note(self.oracle.objection(leased.name, job, now))
-        self._log_use(leased.name, given=True)
+        if made:
+            self._log_use(leased.name, given=True)
         self.oracle.give(leased.name, job, now)
 
     def _check_idle(self, claimed: Claimed) -> None:

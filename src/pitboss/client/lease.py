@@ -163,7 +163,13 @@ class Lease:
         return self._home.ask(self._using(limit), limit=limit / SECOND + _STORE_LIMIT, what="waiting for the resource")
 
     def _using(self, wait: Span) -> Callable[[Any], Coroutine[Any, Any, Moment]]:
-        return lambda desk: desk.use(self._holder, self._task, wait=wait)
+        return lambda desk: desk.use(self._holder, self._task, wait=wait, guard=self._leased.guard)
+
+    async def use_from_now(self, wait: Time) -> Moment:
+        """The use that came with the lease, and has not been made yet, counts from now on. For who runs handlers."""
+        limit, leased = _waiting(wait), self._leased
+        terms: dict[str, Any] = {"wait": limit, "guard": leased.guard, "instead": leased.leased_at}
+        return await self._home.aask(lambda desk: desk.use(self._holder, self._task, **terms))
 
     async def renew(self) -> None:
         """Make the secrets that have a hook (`@pool.session`) anew, now: the far side has refused those that it has.

@@ -10,6 +10,7 @@ from pitboss.engines.protocol import Resources as ResourcesProtocol
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.errors import BudgetSpent, TimedOutWaiting, Unsupported
 from pitboss.model.ids import TaskId
+from pitboss.model.leasing import grew_old
 from pitboss.model.resource import (
     Leased,
     NewResource,
@@ -30,6 +31,8 @@ _LONGEST_SLEEP: Span = SECOND
 # Those who wait for one moment are spread over this, or over a part of a short nap: haste is wanted there.
 _SPREAD: Span = 20_000
 _SPREAD_PART = 4
+# A store that is late so many times in a row is as slow as that: no further asking makes it faster.
+_LATE_ANSWERS = 3
 
 
 @runtime_checkable
@@ -66,19 +69,50 @@ class ResourceDesk:
         return await self._store.resources(pool, names)
 
     async def acquire(self, pool: str, want: Want, *, lease: str, hold: Span, wait: Span) -> Leased:
+        began, started = _steady(), self._clock.now()
+
         async def asked() -> Leased | Shortage:
+            nonlocal began
+            began = _steady()
             found = await self._store.acquire(pool, want, hold, lease=lease)
             if isinstance(found, Shortage) and await self._swept():
+                began = _steady()
                 return await self._store.acquire(pool, want, hold, lease=lease)
             return found
 
-        return await self._waited(asked, wait, lease, TimedOutWaiting)
+        leased = await self._waited(asked, wait, lease, TimedOutWaiting)
+        if grew_old(_steady() - began, leased.guard):
+            await self._afresh(leased, lease, max(0, started + wait - self._clock.now()))
+        return leased
 
-    async def use(self, holder: Token | str, task: TaskId | None, *, wait: Span) -> Moment:
+    async def use(
+        self, holder: Token | str, task: TaskId | None, *, wait: Span, guard: Span = 0, instead: Moment | None = None
+    ) -> Moment:
+        """One more use, or one in the place of another that was granted at `instead` and has not been made.
+
+        An answer that took so much of the guard that the limits may not hold at the far side is not made use of: the
+        use is moved to the moment of another answer, which costs nothing.
+        """
+        place = instead
+
         async def asked() -> Moment | Shortage:
-            return await self._store.use(holder, task)
+            nonlocal place
+            began, late = _steady(), 0
+            answer = await self._store.use(holder, task, instead=place)
+            while not isinstance(answer, Shortage) and late < _LATE_ANSWERS and grew_old(_steady() - began, guard):
+                place, began, late = answer, _steady(), late + 1
+                answer = await self._store.use(holder, task, instead=place)
+            return answer
 
         return await self._waited(asked, wait, str(holder), BudgetSpent)
+
+    async def _afresh(self, leased: Leased, lease: str, wait: Span) -> None:
+        """A lease that came late is used from now on, or given back."""
+        try:
+            await self.use(lease, None, wait=wait, guard=leased.guard, instead=leased.leased_at)
+        except BudgetSpent:
+            await self._store.release(lease, None)
+            raise
 
     async def release(self, lease: str, report: Report | None) -> bool:
         return await self._store.release(lease, report)
@@ -122,6 +156,11 @@ def resources_of(store: object) -> ResourceStore:
             fix="use SQLite or PostgreSQL",
         )
     return store
+
+
+def _steady() -> float:
+    """Seconds by a clock that nobody sets."""
+    return asyncio.get_running_loop().time()
 
 
 def _nap(ahead: Span, who: str) -> Span:

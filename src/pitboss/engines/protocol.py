@@ -352,10 +352,13 @@ class Leases(Protocol):
     async def extend(self, lease: str, hold: Span) -> Moment | None:
         """Hold it for so long from now on; until when, or None if it is not held."""
 
-    async def use(self, holder: "Token | str", task: TaskId | None = None) -> Moment | Shortage:
+    async def use(
+        self, holder: "Token | str", task: TaskId | None = None, *, instead: Moment | None = None
+    ) -> Moment | Shortage:
         """One more use of the member that a claim (its token and task) or a lease holds. The moment of the use, if it
         counts from now on; a shortage with its `until` if the member's limits do not allow it yet. `StaleLease` if it
-        is not held any more."""
+        is not held any more. `instead` is the moment of a use that was granted to the holder and has not been made: it
+        is not one more then, that one is moved (`leasing.moved`). If nothing is known of it, it is one more."""
 
 
 @runtime_checkable

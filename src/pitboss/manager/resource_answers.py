@@ -3,7 +3,7 @@
 from typing import Any
 
 from pitboss.client.resource_desk import resources_of
-from pitboss.model.duration import Span
+from pitboss.model.duration import Moment, Span
 from pitboss.model.resource import Leased, NewResource, Report, ResourceChange, Want
 from pitboss.model.task import Token
 
@@ -15,7 +15,7 @@ ARGUMENTS: dict[str, Any] = {
     "acquire": tuple[str, Want, Span, str],
     "release": tuple[str, Report | None],
     "extend": tuple[str, Span],
-    "use": tuple[Token | str, str | None],
+    "use": tuple[Token | str, str | None, Moment | None],
 }
 
 
@@ -27,4 +27,7 @@ async def done(store: object, verb: str, arguments: Any) -> Any:
         found = await resources.acquire(pool, want, hold, lease=lease)
         # Two places instead of one: the message must say which of the two it is.
         return (found, None) if isinstance(found, Leased) else (None, found)
+    if verb == "use":
+        holder, task, instead = arguments
+        return await resources.use(holder, task, instead=instead)
     return await getattr(resources, verb)(*arguments)

@@ -4,6 +4,7 @@
 not so many. After a clock was set back, newest may mean by the clock or by the order of uses: no window is passed.
 """
 
+from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 from zlib import crc32
@@ -61,6 +62,41 @@ def granted(resource: Resource, rules: PoolRules, nth: Nth, now: Moment) -> Reso
 def used(resource: Resource, rules: PoolRules, nth: Nth, now: Moment) -> Resource:
     """Used once more by a lease that has it. Only asked when `available_at` has come."""
     return _used(resource, rules, nth, now, in_use=resource.in_use)
+
+
+class Moved(NamedTuple):
+    """A member with one use at a later moment, and all of its uses that are remembered, in rising order."""
+
+    member: Resource
+    uses: list[Moment]
+
+
+def moved(
+    resource: Resource, rules: PoolRules, uses: Sequence[Moment], at: Moment, now: Moment
+) -> Moved | Moment | None:
+    """The use that was granted at `at`, and has not been made yet, counts from now on.
+
+    `uses` are all that are remembered, in rising order. The moment from which it may be moved, if that is not yet so
+    because others have used the member since; None if nothing is known of such a use.
+    """
+    limits = limits_of(resource, rules)
+    seen = most_remembered(limits)
+    older, others = list(uses[: max(0, len(uses) - seen)]), list(uses[-seen:] if seen else ())
+    if at > now or (seen and at not in others):
+        return None
+    if seen:
+        others.remove(at)
+    # Its own gap was waited for when it was granted, unless others came later.
+    newest = resource.last_used_at == at and limits.delay_from == "start"
+    rested = 0 if newest else _rested(limits, resource)
+    until = max(_known(resource, limits, others), rested)
+    if until > now:
+        return until
+    if seen:
+        insort(others, now)
+    later = msgspec.structs.replace(resource, last_used_at=max(resource.last_used_at, now))
+    available_at = max(resource.available_at, _known(later, limits, others), _rested(limits, later))
+    return Moved(placed(msgspec.structs.replace(later, available_at=available_at), rules, now), older + others)
 
 
 def released(
@@ -188,6 +224,11 @@ def tried_after(tried: Sequence[str], name: str, outcome: ResourceOutcome) -> tu
     return (*(one for one in tried if one != name), name)[-KEPT_TRIED:]
 
 
+def grew_old(took: float, guard: Span) -> bool:
+    """Whether a use was so many seconds on its way to who makes it that the limits may not hold at the far side."""
+    return guard > 0 and took * SECOND * 2 > guard
+
+
 def horizon(rules: PoolRules, own: Limits | None) -> Span:
     """How far back uses must be remembered."""
     limits = own or rules.limits
@@ -214,6 +255,13 @@ def _used(resource: Resource, rules: PoolRules, nth: Nth, now: Moment, *, in_use
     if limits.delay_from == "start" and (gap := _start_gap(limits, changed)):
         moments.append(now + gap)
     return placed(msgspec.structs.replace(changed, available_at=max(moments)), rules, now)
+
+
+def _known(resource: Resource, limits: Limits, uses: Sequence[Moment]) -> Moment:
+    """Until when its windows, with these uses in rising order, and its record keep it away."""
+    full = [window for window in limits.windows if window.count <= len(uses)]
+    windows = [uses[-window.count] + window.per + limits.guard for window in full]
+    return max([resource.record.cooldown_until, resource.record.blacklisted_until, *windows])
 
 
 def _rested(limits: Limits, resource: Resource) -> Moment:

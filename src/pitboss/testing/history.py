@@ -136,10 +136,11 @@ class Extend(_Act, frozen=True, kw_only=True):
 
 
 class Use(_Act, frozen=True, kw_only=True):
-    """`used` is the moment of the use, None if there was none."""
+    """`used` is the moment of the use, None if there was none; `instead` that of the one whose place it takes."""
 
     holder: Token | str
     task: TaskId | None
+    instead: Moment | None = None
     used: Moment | None = None
 
 

@@ -66,11 +66,13 @@ class RecordedResources(Recorder):
             act, lambda one: self.whole.extend(lease, one), hold, lambda until: replace(act, until=until)
         )
 
-    async def use(self, holder: Token | str, task: TaskId | None = None) -> Moment | Shortage:
-        act = told.Use(holder=holder, task=task)
+    async def use(
+        self, holder: Token | str, task: TaskId | None = None, *, instead: Moment | None = None
+    ) -> Moment | Shortage:
+        act = told.Use(holder=holder, task=task, instead=instead)
         return await self._call(
             act,
-            lambda one: self.whole.use(one, task),
+            lambda one: self.whole.use(one, task, instead=instead),
             holder,
             lambda used: act if isinstance(used, Shortage) else replace(act, used=used),
         )

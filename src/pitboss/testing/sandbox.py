@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from pitboss.dispatch.settling import settling
 from pitboss.engines.protocol import Control, Engine, Handlers, Leases, Ledger, Resources, Sessions, Settlement
 from pitboss.model.canonical import from_json, to_json
-from pitboss.model.duration import SECOND
+from pitboss.model.duration import SECOND, Moment
 from pitboss.model.filter import EVERYTHING, Filter, by, parsed
 from pitboss.model.outcome import decide, progressed
 from pitboss.model.resource import Shortage
@@ -161,11 +161,13 @@ class Sandbox:
         """A further use of a resource waits for its limits: here, by moving the clock."""
         use = self.store.use
 
-        async def use_when_it_may(holder: Token | str, task: str | None = None) -> int | Shortage:
-            answer = await use(holder, task)
+        async def use_when_it_may(
+            holder: Token | str, task: str | None = None, *, instead: Moment | None = None
+        ) -> Moment | Shortage:
+            answer = await use(holder, task, instead=instead)
             while isinstance(answer, Shortage) and answer.until is not None:
                 self.clock.advance_to(answer.until)
-                answer = await use(holder, task)
+                answer = await use(holder, task, instead=instead)
             return answer
 
         self.store.use = use_when_it_may  # type: ignore[method-assign]

@@ -8,8 +8,8 @@ import msgspec
 from pitboss.client.lease import Asked, Lease
 from pitboss.client.member_sessions import NotPrepared
 from pitboss.model.blame import CATEGORIES
-from pitboss.model.duration import SECOND
 from pitboss.model.errors import BudgetSpent, InvalidInput
+from pitboss.model.leasing import grew_old
 from pitboss.model.outcome import Cancelled, Failed, Outcome, Released, Retry, Rotated
 from pitboss.model.outcome import Snooze as SnoozeOutcome
 from pitboss.model.resource import Leased, Report, ResourceOutcome
@@ -52,21 +52,18 @@ class Lent(NamedTuple):
     lease: Lease
 
     async def prepare(self) -> None:
-        if self.pool.sessions.wanted(self.lease):
+        made_ready = self.pool.sessions.wanted(self.lease)
+        if made_ready:
             await self.pool.sessions.prepare(self.lease)
-        if too_old(self.lease.leased, asyncio.get_running_loop().time()):
-            await _used_afresh(self.lease)
+        leased = self.lease.leased
+        if leased.asked is not None and grew_old(asyncio.get_running_loop().time() - leased.asked, leased.guard):
+            await _used_from_now(self.lease, spent=made_ready)
 
 
-def too_old(leased: Leased, now: float) -> bool:
-    """Whether the way here took so much of the guard that the limits may not hold at the far side."""
-    return leased.asked is not None and (now - leased.asked) * SECOND * 2 > leased.guard
-
-
-async def _used_afresh(lease: Lease) -> None:
-    """Count a use from now on. The one that came with the lease is spent: it may not be moved behind later ones."""
+async def _used_from_now(lease: Lease, *, spent: bool) -> None:
+    """Count the lease's use from now on; another one, if making the member ready may have been what it was for."""
     try:
-        await lease.use(wait=_PATIENCE)
+        await (lease.use(_PATIENCE) if spent else lease.use_from_now(_PATIENCE))
     except BudgetSpent as error:
         raise Snooze(0, "its resource came too late to be used within its limits") from error
 

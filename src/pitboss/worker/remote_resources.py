@@ -63,7 +63,9 @@ class ManagedResources:
         until: Moment | None = await self.ask_manager("extend", (lease, hold), kind)
         return until
 
-    async def use(self: Asking, holder: Token | str, task: TaskId | None = None) -> Moment | Shortage:
+    async def use(
+        self: Asking, holder: Token | str, task: TaskId | None = None, *, instead: Moment | None = None
+    ) -> Moment | Shortage:
         kind: Any = Moment | Shortage
-        answer: Moment | Shortage = await self.ask_manager("use", (holder, task), kind)
+        answer: Moment | Shortage = await self.ask_manager("use", (holder, task, instead), kind)
         return answer

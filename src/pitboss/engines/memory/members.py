@@ -8,6 +8,7 @@ from pitboss.model.duration import Moment
 from pitboss.model.leasing import (
     STRIKES_KEPT,
     Judgement,
+    Moved,
     Nth,
     avoided,
     forgiven,
@@ -17,6 +18,7 @@ from pitboss.model.leasing import (
     limits_of,
     may_eject,
     most_remembered,
+    moved,
     placed,
     released,
     restated,
@@ -107,9 +109,17 @@ class Members:
             self._bound[want.key] = (member.name, now + self.rules.bound_for)
         return given
 
-    def use(self, member: Resource, now: Moment) -> None:
-        """One more use by who has it."""
+    def use(self, member: Resource, instead: Moment | None, now: Moment) -> Moment | None:
+        """One more use by who has it, or instead of one. From when on that is allowed, if it is not yet."""
+        change = None if instead is None else moved(member, self.rules, self._uses[member.name], instead, now)
+        if isinstance(change, Moved):
+            self._uses[member.name] = change.uses
+            self.write(change.member)
+            return None
+        if change is not None or member.available_at > now:
+            return member.available_at if change is None else change
         self._remember(self.write(used(member, self.rules, self.nth(member.name), now)), now)
+        return None
 
     def hand_back(self, member: Resource, report: Report | None, tried: Sequence[str], now: Moment) -> None:
         """Who had it has it no more, and says what came of it."""

@@ -97,17 +97,17 @@ class Pools(Lives):
         self.book.leases[lease] = msgspec.structs.replace(held, expires_at=now + hold)
         return now + hold
 
-    async def use(self, holder: Token | str, task: TaskId | None = None) -> Moment | Shortage:
+    async def use(
+        self, holder: Token | str, task: TaskId | None = None, *, instead: Moment | None = None
+    ) -> Moment | Shortage:
         self._reach("use.before")
         now = self.clock.now()
         member = self._held_by_lease(holder, now) if isinstance(holder, str) else self._held_by_claim(holder, task, now)
         if member is None:
             raise StaleLease(str(holder) if task is None else f"{holder} of task {task}")
-        if member.available_at > now:
-            return Shortage(pool=member.pool, why="all away", until=member.available_at)
-        self.pool(member.pool).use(member, now)
+        until = self.pool(member.pool).use(member, instead, now)
         self._reach("use.after")
-        return now
+        return Shortage(pool=member.pool, why="all away", until=until) if until is not None else now
 
     def pool(self, name: str) -> Members:
         """The pool as it is now; an unknown one has no members, and does not come into being by asking."""

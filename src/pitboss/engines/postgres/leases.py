@@ -5,16 +5,16 @@ import msgspec
 from pitboss.engines.postgres import members
 from pitboss.engines.postgres.hands import Hands, Return
 from pitboss.engines.postgres.members import Member, Uses
-from pitboss.engines.postgres.rows import known_id, names
+from pitboss.engines.postgres.rows import known_id, names, numbers
 from pitboss.engines.postgres.script import Again, Row, Script, Statements
 from pitboss.engines.postgres.stock import Need, Stock
 from pitboss.engines.postgres.tally import Tally
 from pitboss.model.duration import Moment, Span
 from pitboss.model.errors import StaleLease
 from pitboss.model.ids import TaskId
-from pitboss.model.leasing import used
+from pitboss.model.leasing import Moved, moved, used
 from pitboss.model.picking import leased, same_member
-from pitboss.model.resource import Leased, Report, Shortage, Want
+from pitboss.model.resource import Leased, PoolRules, Report, Shortage, Want
 from pitboss.model.task import Token
 
 _RETURNED_AT_ONCE = 5000
@@ -65,8 +65,10 @@ def extend(say: Statements, lease: str, hold: Span, now: Moment | None) -> Scrip
     return until
 
 
-def use(say: Statements, holder: Token | str, task: TaskId | None, now: Moment | None) -> Script[Moment | Shortage]:
-    """One more use of a member that a claim or a lease holds, within a transaction."""
+def use(
+    say: Statements, holder: Token | str, task: TaskId | None, instead: Moment | None, now: Moment | None
+) -> Script[Moment | Shortage]:
+    """One more use of a member that a claim or a lease holds, or instead of one, within a transaction."""
     stale = StaleLease(str(holder) if task is None else f"{holder} of task {task}")
     if task is not None and not known_id(task):
         raise stale
@@ -78,20 +80,37 @@ def use(say: Statements, holder: Token | str, task: TaskId | None, now: Moment |
         raise stale
     if not same_member(one.resource, held.since):
         raise stale
-    return (yield from _use(say, one, now))
+    return (yield from _use(say, one, instead, now))
 
 
-def _use(say: Statements, one: Member, now: Moment | None) -> Script[Moment | Shortage]:
+def _use(say: Statements, one: Member, instead: Moment | None, now: Moment | None) -> Script[Moment | Shortage]:
     pool = one.resource.pool
     moment, rules = yield from members.rules_now(say, [pool], now)
-    if one.resource.available_at > moment:
-        return Shortage(pool=pool, why="all away", until=one.resource.available_at)
+    change = None if instead is None else (yield from _move(say, one, rules[pool], instead, moment))
+    if isinstance(change, Moved):
+        yield from members.write(say, [Member(one.number, change.member)], rules)
+        return moment
+    if change is not None or one.resource.available_at > moment:
+        return Shortage(pool=pool, why="all away", until=one.resource.available_at if change is None else change)
     uses = Uses()
     yield from members.read_uses(say, uses, [one], rules)
     given = used(one.resource, rules[pool], uses.nth(one.number, one.resource), moment)
     uses.add(one.number, given, rules[pool])
     yield from members.write(say, [Member(one.number, given)], rules, uses)
     return moment
+
+
+def _move(say: Statements, one: Member, rules: PoolRules, at: Moment, now: Moment) -> Script[Moved | Moment | None]:
+    """Have a use that was granted count from now on. Uses are numbered: those between the two moments move up."""
+    rows = yield say.ask("all_uses", members=numbers([one.number]))
+    known = {number: moment for _, number, moment in sorted(rows)}
+    change = moved(one.resource, rules, list(known.values()), at, now)
+    if isinstance(change, Moved) and known:
+        later = [(number, new) for (number, old), new in zip(known.items(), change.uses, strict=True) if new != old]
+        yield say.ask(
+            "move_uses", resource=one.number, numbers=numbers([n for n, _ in later]), ats=numbers([a for _, a in later])
+        )
+    return change
 
 
 def _holding(say: Statements, holder: Token | str, task: TaskId | None, now: Moment | None) -> Script[Return | None]:

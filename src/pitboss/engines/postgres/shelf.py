@@ -73,8 +73,10 @@ class Shelf(Desk):
         now = self._now()
         return await self._writing.call(lambda: leases.extend(self._say, lease, hold, now))
 
-    async def use(self, holder: Token | str, task: TaskId | None = None) -> Moment | Shortage:
-        return await self._told("use", self._writing, lambda now: leases.use(self._say, holder, task, now))
+    async def use(
+        self, holder: Token | str, task: TaskId | None = None, *, instead: Moment | None = None
+    ) -> Moment | Shortage:
+        return await self._told("use", self._writing, lambda now: leases.use(self._say, holder, task, instead, now))
 
     async def create_batch(self, batch: NewBatch, items: Sequence[NewTask]) -> Batch:
         return await self._told("create_batch", self._writing, lambda now: batches.create(self._say, batch, items, now))

@@ -64,18 +64,16 @@ def extend(act: Act, lease: str, hold: Span) -> Moment | None:
     return act.now + hold
 
 
-def use(act: Act, holder: Token | str, task: TaskId | None) -> Moment | Shortage:
+def use(act: Act, holder: Token | str, task: TaskId | None, instead: Moment | None) -> Moment | Shortage:
     """As the contract says."""
     pool, number = _held_by(act, holder, task)
     shelf = Shelf(act, pool)
     member = shelf.member(number)
     if member is None:
         raise StaleLease(_said(holder, task))
-    if member.available_at > act.now:
-        return Shortage(pool=pool, why="all away", until=member.available_at)
-    shelf.use(number)
+    until = shelf.use(number, instead)
     shelf.write()
-    return act.now
+    return Shortage(pool=pool, why="all away", until=until) if until is not None else act.now
 
 
 def end_overdue(act: Act, limit: int) -> int:

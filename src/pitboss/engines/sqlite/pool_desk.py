@@ -64,8 +64,10 @@ class PoolDesk(Ways):
     async def extend(self, lease: str, hold: Span) -> Moment | None:
         return await self._write("extend", lambda act: leases.extend(act, lease, hold))
 
-    async def use(self, holder: Token | str, task: TaskId | None = None) -> Moment | Shortage:
-        return await self._write("use", lambda act: leases.use(act, holder, task))
+    async def use(
+        self, holder: Token | str, task: TaskId | None = None, *, instead: Moment | None = None
+    ) -> Moment | Shortage:
+        return await self._write("use", lambda act: leases.use(act, holder, task, instead))
 
     async def create_batch(self, batch: NewBatch, items: Sequence[NewTask]) -> Batch:
         return await self._write("create_batch", lambda act: batches.create(act, batch, items), len(items))

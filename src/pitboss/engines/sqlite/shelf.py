@@ -6,7 +6,8 @@ from typing import Any
 from pitboss.engines.sqlite.act import Act, json_list
 from pitboss.engines.sqlite.members import STAGES, Stored, member_of, rules_of, standing, stored_members
 from pitboss.engines.sqlite.uses import Uses
-from pitboss.model.leasing import limits_of, shortage, used
+from pitboss.model.duration import Moment
+from pitboss.model.leasing import Moved, limits_of, moved, shortage, used
 from pitboss.model.resource import Limits, PoolRules, Resource, Shortage
 
 
@@ -53,12 +54,26 @@ class Shelf:
         self.members[number] = member
         self._changed.add(number)
 
-    def use(self, number: int) -> None:
-        """Once more by who has it."""
+    def use(self, number: int, instead: Moment | None) -> Moment | None:
+        """Once more by who has it, or instead of a use that it was granted. From when on, if not yet."""
         member = self.members[number]
+        change = None if instead is None else self._move(number, member, instead)
+        if isinstance(change, Moved):
+            self.change(number, change.member)
+            return None
+        if change is not None or member.available_at > self.act.now:
+            return member.available_at if change is None else change
         after = used(member, self.rules, self.uses.nth(number, member), self.act.now)
         self.uses.add(number, after, self.limits(after))
         self.change(number, after)
+        return None
+
+    def _move(self, number: int, member: Resource, at: Moment) -> Moved | Moment | None:
+        known = self.uses.remembered(number, member, self.limits(member))
+        change = moved(member, self.rules, known, at, self.act.now)
+        if isinstance(change, Moved) and known:
+            self.uses.put(number, change.member, change.uses)
+        return change
 
     def write(self) -> None:
         if self._changed:

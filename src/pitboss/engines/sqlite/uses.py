@@ -52,6 +52,19 @@ class Uses:
             self._moments[number, newest - kept] = None
             self._forgotten.append((number, newest - kept))
 
+    def remembered(self, number: int, member: Resource, limits: Limits) -> list[Moment]:
+        """All that windows look at, in rising order."""
+        newest = member.record.uses
+        seqs = range(max(1, newest - most_remembered(limits) + 1), newest + 1)
+        self._read([(number, seq) for seq in seqs])
+        return [at for seq in seqs if (at := self._moments[number, seq]) is not None]
+
+    def put(self, number: int, member: Resource, moments: list[Moment]) -> None:
+        """Its newest uses are these."""
+        for seq, at in enumerate(moments, start=member.record.uses - len(moments) + 1):
+            if self._moments.get((number, seq)) != at:
+                self._moments[number, seq] = self._added[number, seq] = at
+
     def write(self) -> None:
         if self._added:
             self._act.bulk("use_add", [(*use, at) for use, at in self._added.items()])

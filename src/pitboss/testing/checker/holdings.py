@@ -21,6 +21,7 @@ class Grant(NamedTuple):
     member: str
     at: Moment
     call: Call
+    holder: Token | str
     whom: str
     held_until: int | None
 
@@ -53,7 +54,8 @@ class Holdings:
             self._file_lease(call)
         for call in seen.calls:
             for grant in self._granted(call):
-                self.grants[grant.member].append(grant)
+                if not self._moves(grant):
+                    self.grants[grant.member].append(grant)
         for grants in self.grants.values():
             grants.sort(key=lambda grant: (grant.at, grant.call.begun))
 
@@ -86,13 +88,27 @@ class Holdings:
                 for claim in claimed.claims:
                     if claim.leased is not None:
                         until = self._claim_ends(claim, call)
-                        yield Grant(claim.leased.id, claim.leased.leased_at, call, f"task {claim.id}", until)
+                        yield Grant(
+                            claim.leased.id, claim.leased.leased_at, call, claim.token, f"task {claim.id}", until
+                        )
             case told.Acquire(leased=leased, lease=lease) if leased is not None and self._is_first(lease, leased, call):
-                yield Grant(leased.id, leased.leased_at, call, f"lease {lease}", self._lease_ends(leased, call))
+                until = self._lease_ends(leased, call)
+                yield Grant(leased.id, leased.leased_at, call, lease, f"lease {lease}", until)
             case told.Use(holder=holder, task=task, used=used) if used is not None:
                 member = self._held_by(holder, task, call)
                 if member is not None:
-                    yield Grant(member, used, call, f"a further use by {holder}", None)
+                    yield Grant(member, used, call, holder, f"a further use by {holder}", None)
+
+    def _moves(self, grant: Grant) -> bool:
+        """Whether it takes the place of an earlier use, which counts from its moment on then."""
+        act = grant.call.act
+        if not isinstance(act, told.Use) or act.instead is None:
+            return False
+        grants = self.grants[grant.member]
+        place = next((n for n, one in enumerate(grants) if (one.at, one.holder) == (act.instead, grant.holder)), None)
+        if place is not None:
+            grants[place] = grants[place]._replace(at=grant.at)
+        return place is not None
 
     def _is_first(self, lease: str, leased: Leased, call: Call) -> bool:
         """Who asks again is told of the same lease: that is no further use."""

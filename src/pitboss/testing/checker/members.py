@@ -99,11 +99,15 @@ def _reports(seen: Evidence, grant: Grant, task: str) -> Iterator[tuple[Call, Re
 
 
 def _lease_reports(seen: Evidence, grant: Grant, lease: str) -> Iterator[tuple[Call, Report | None]]:
-    for call in seen.calls:
-        if isinstance(call.act, told.Release) and call.act.lease == lease and call.begun > grant.call.ended:
-            if call.act.released:
-                yield call, call.act.report
-            return
+    """What was said when the lease was given back, unless somebody may have had another one of its name by then."""
+    for call in (call for call in seen.calls if call.begun > grant.call.ended):
+        match call.act:
+            case told.Acquire(lease=name) if name == lease:
+                return
+            case told.Release(lease=name, released=released, report=report) if name == lease:
+                if released:
+                    yield call, report
+                return
 
 
 def _first_reset(seen: Evidence, member: str, after: Call) -> int:

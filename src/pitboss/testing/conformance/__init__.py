@@ -16,7 +16,7 @@ subjects: `class TestMine(Subject, Putting, Claiming)`.
 
 import pytest
 
-from pitboss.testing.conformance.acquiring import Acquiring, FurtherUses, LeaseTimes
+from pitboss.testing.conformance.acquiring import Acquiring, FurtherUses, LeaseTimes, MovedUses
 from pitboss.testing.conformance.batch_endings import (
     CancellingBatches,
     DeletingBatches,
@@ -114,6 +114,7 @@ class ResourceConformance(
     Acquiring,
     LeaseTimes,
     FurtherUses,
+    MovedUses,
 ):
     """What an engine passes that has `Resources` and `Leases`."""
 
@@ -183,6 +184,7 @@ __all__ = [
     "LedgerReading",
     "MakeEngine",
     "MemberLimits",
+    "MovedUses",
     "MovingBatches",
     "Notices",
     "PausingBatches",

@@ -1,5 +1,5 @@
 -- The first stage in which a member stands, of those that say why none could be given, and the earliest moment of those
--- that are away. Each look ends at the first hit. After a clock was set back, some that were ready are away again.
+-- that are away. After a clock was set back, some that were ready are away again.
 WITH stands (ready, away) AS (
     SELECT
         EXISTS (SELECT 1 FROM pitboss_resources WHERE pool = ?1 AND stage = 'ready' AND available_at <= ?2),
@@ -9,17 +9,16 @@ WITH stands (ready, away) AS (
 seen (ready, until) AS (
     SELECT
         ready,
-        CASE
-            WHEN ready THEN away
-            ELSE (
-                SELECT min(moment)
-                FROM (
-                    SELECT away AS moment
-                    UNION ALL
-                    SELECT min(available_at) FROM pitboss_resources WHERE pool = ?1 AND stage = 'ready'
-                )
+        (
+            SELECT min(moment)
+            FROM (
+                SELECT away AS moment
+                UNION ALL
+                SELECT min(available_at)
+                FROM pitboss_resources
+                WHERE pool = ?1 AND stage = 'ready' AND available_at > ?2
             )
-        END
+        )
     FROM stands
 )
 
