@@ -1,6 +1,8 @@
 """Waiting for what is not to be had yet."""
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -9,8 +11,9 @@ from pitboss.engines.memory.engine import MemoryEngine
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.errors import BudgetSpent, TimedOutWaiting
 from pitboss.model.limits import Window
-from pitboss.model.resource import Limits, NewResource, PoolRules, Want
-from pitboss.testing.clock import FakeClock
+from pitboss.model.resource import Limits, NewResource, PoolRules, Resource, Want
+from pitboss.testing.clock import START, FakeClock
+from pitboss.testing.virtual import run_virtual
 
 POOL = "proxies"
 
@@ -86,3 +89,65 @@ async def test_a_use_that_comes_too_late_says_that_the_budget_is_spent(room: Roo
     with pytest.raises(BudgetSpent, match="no member of proxies"):
         await room.desk.use("first", None, wait=SECOND // 2)
     assert await room.desk.use("first", None, wait=SECOND)
+
+
+class Slow:
+    """A store whose answers about uses are so many seconds on their way, in turn; after that none is late."""
+
+    def __init__(self, engine: MemoryEngine, *late: float) -> None:
+        self._engine, self._late = engine, list(late)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    async def acquire(self, *arguments: Any, **named: Any) -> Any:
+        return await self._later(self._engine.acquire(*arguments, **named))
+
+    async def use(self, *arguments: Any, **named: Any) -> Any:
+        return await self._later(self._engine.use(*arguments, **named))
+
+    async def _later(self, work: Coroutine[Any, Any, Any]) -> Any:
+        answer = await work
+        await asyncio.sleep(self._late.pop(0) if self._late else 0)
+        return answer
+
+
+def slowly(*late: float) -> tuple[Moment, Resource]:
+    """When a second use of a lease was granted, since the beginning, and its member after that."""
+
+    clock = FakeClock()
+
+    async def work() -> tuple[Moment, Resource]:
+        engine = MemoryEngine(clock=clock)
+        desk = ResourceDesk(Slow(engine, *late), clock)
+        limits = Limits(windows=(Window(9, 60 * SECOND),), concurrency=9, guard=50_000)
+        await desk.declare(POOL, PoolRules(limits=limits))
+        await desk.add(POOL, [NewResource(name="p1")])
+        began = clock.now()
+        leased = await desk.acquire(POOL, Want(), lease="l", hold=60 * SECOND, wait=SECOND)
+        used = await desk.use("l", None, wait=SECOND, guard=leased.guard)
+        (member,) = await desk.members(POOL)
+        return used - began, member
+
+    return run_virtual(work(), clock=clock)
+
+
+def test_answers_in_time_are_made_use_of() -> None:
+    used, member = slowly(0.02, 0.02)
+    assert (used, member.record.uses) == (20_000, 2)
+
+
+def test_a_lease_that_comes_late_is_used_from_then_on() -> None:
+    used, member = slowly(0.2)
+    assert (used, member.record.uses) == (200_000, 2)
+    assert member.last_used_at == used + START
+
+
+def test_a_use_that_is_answered_late_is_moved() -> None:
+    used, member = slowly(0, 0.2, 0.1)
+    assert (used, member.record.uses) == (300_000, 2)
+
+
+def test_a_store_that_is_always_late_is_not_asked_forever() -> None:
+    used, member = slowly(0, 1, 1, 1, 1, 1)
+    assert (used, member.record.uses) == (3_000_000, 2)
