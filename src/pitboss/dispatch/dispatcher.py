@@ -297,20 +297,24 @@ class Dispatcher:
         if self._looks and self._time() >= self._looks[0]:
             await self._give_back_unheard()
             self._looks.pop(0)
-        shares = [share for share in self._shares.values() if share.wants(share.slot())]
-        if not shares or self._draining or self._settler.full or self.session is None:
+        asked = self._time()
+        slots = {share: share.slot() for share in self._shares.values()}
+        shares = [share for share, slot in slots.items() if share.wants(slot, asked)]
+        if self._draining or self._settler.full or self.session is None:
             return POLL_SECONDS
+        if not shares:
+            return min([POLL_SECONDS, *(share.waits(slot, asked) for share, slot in slots.items())])
         request = ClaimRequest(
             session=self.session.number,
-            slots=tuple(share.slot() for share in shares),
+            slots=tuple(slots[share] for share in shares),
             handlers=frozenset(self._info.handlers) if self._info.handlers else None,
         )
-        asked = self._time()
         claimed = await self._engine.claim(request)
         by_slot: list[list[Claim]] = [[] for _ in shares]
         for claim in claimed.claims:
             by_slot[claim.slot].append(claim if claim.leased is None else dated(claim, asked))
         for share, claims in zip(shares, by_slot, strict=True):
+            share.answered(slots[share], len(claims), self._time())
             self._accept(share, claims)
         return 0 if claimed.claims else self._until(claimed)
 

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Protocol
 
 from pitboss.model.ids import TaskId
@@ -14,6 +15,9 @@ STALE_SECONDS = 1.0
 SPARE_SECONDS = 0.02
 MOST_SPARE = 200
 _MEASURE_SECONDS = 0.02
+# Where nothing was to be had ahead (no task waits, or those that do need a resource), it is asked for less and less.
+_VAIN_SECONDS = 0.01
+_MOST_VAIN_SECONDS = 2.0
 
 
 class Meter:
@@ -122,6 +126,7 @@ class Share:
         self._buffer: deque[tuple[Claim, float]] = deque()
         self._alone: deque[Claim] = deque()
         self._meter = Meter(0.0)
+        self._vain, self.ahead_from = 0.0, 0.0
 
     def slot(self) -> Slot:
         """What to ask the store for now."""
@@ -134,9 +139,24 @@ class Share:
             ahead=max(0, self._target() - max(0, buffered - room)) if self.seats else 0,
         )
 
-    def wants(self, slot: Slot) -> bool:
-        """Whether asking is worth a call: room to start something, or a buffer that is half empty."""
-        return not self.paused and (slot.free > 0 or (slot.ahead > 0 and slot.ahead * 2 >= self._target()))
+    def wants(self, slot: Slot, now: float) -> bool:
+        """Whether asking is worth a call: room to start something, or a buffer that is half empty and may be filled."""
+        return not self.paused and (slot.free > 0 or (self._low(slot) and now >= self.ahead_from))
+
+    def waits(self, slot: Slot, now: float) -> float:
+        """How many seconds it will want nothing of itself, if that is only because it asked in vain; else infinite."""
+        return self.ahead_from - now if self._low(slot) and not self.paused else inf
+
+    def _low(self, slot: Slot) -> bool:
+        return slot.ahead > 0 and slot.ahead * 2 >= self._target()
+
+    def answered(self, slot: Slot, got: int, now: float) -> None:
+        """So many were to be had for what it asked for."""
+        if got > slot.free or not slot.ahead:
+            self._vain = 0.0
+        else:
+            self._vain = min(_MOST_VAIN_SECONDS, max(_VAIN_SECONDS, 2 * self._vain))
+        self.ahead_from = now + self._vain
 
     @property
     def hungry(self) -> bool:
