@@ -9,6 +9,7 @@ import msgspec
 import psycopg
 import pytest
 
+from pitboss.engines.postgres.script import Ask
 from pitboss.model.batch import NewBatch
 from pitboss.model.limits import Window
 from pitboss.model.outcome import Transition
@@ -57,6 +58,8 @@ async def _use_scarce(yard: Yard) -> None:
     assert all(claim.leased for claim in claims)
     assert len(claims) == 6
     await engine.use(claims[0].token, claims[0].id)
+    assert claims[1].leased is not None
+    await engine.use(claims[1].token, claims[1].id, instead=claims[1].leased.leased_at)
     again = Transition(state=State.PENDING, outcome="rotated", rotated=True)
     reports = [Report(outcome=outcome, destination="d") for outcome in ResourceOutcome]
     settlements = [*ends(claims[:3]), *ends(claims[3:], again)]
@@ -161,3 +164,25 @@ async def _read(yard: Yard) -> int:
         "SELECT heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read FROM pg_statio_all_tables"
         " WHERE schemaname = 'pitboss' AND relname = 'tasks'"
     )
+
+
+async def test_nothing_is_looked_for_ahead_where_a_member_is_needed(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such tasks are only ever given to free slots: a long line of them must not be read, and locked, for nothing."""
+    engine = yard.engine
+    await engine.add_resources("p", [NewResource(name=f"m{number}") for number in range(30)])
+    await engine.register([HandlerInfo(name="scarce", queue="scarce", resources="p")])
+    await engine.put([yard.new(handler="scarce", queue="scarce") for _ in range(500)])
+    await yard.claim(1, queues=("scarce",))
+    asked: list[str] = []
+    ask = engine._say.ask
+
+    def noted(name: str, now: int | None = None, **named: object) -> Ask:
+        asked.append(name)
+        return ask(name, now, **named)
+
+    monkeypatch.setattr(engine._say, "ask", noted)
+    request = ClaimRequest(session=yard.session.number, slots=(Slot(free=1, ahead=50, queues=("scarce",)),))
+    assert len((await engine.claim(request)).claims) == 1
+    assert asked == ["joint_lanes", "candidates", "lock_ready", "pool_rules", "take", "write_members"]

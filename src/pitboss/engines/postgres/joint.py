@@ -108,22 +108,23 @@ class _Joint:
         passed: list[_Candidate] = []
         waiting = left[::-1]
         while len(chosen) < free + ahead:
+            early = len(chosen) >= free
             if not waiting:
-                waiting = (yield from self._page())[::-1]
+                waiting = (yield from self._page(early=early))[::-1]
             if not waiting:
                 break
             one = waiting.pop()
-            found = yield from self._try(one, number, ahead=len(chosen) >= free)
+            found = yield from self._try(one, number, early=early)
             if found is not None:
                 chosen.append(found)
             else:
                 passed.append(one)
         return chosen, [one for one in passed + waiting[::-1] if one.need is None or one.need not in self._in_vain]
 
-    def _try(self, one: _Candidate, slot: int, *, ahead: bool) -> Script[_Chosen | None]:
+    def _try(self, one: _Candidate, slot: int, *, early: bool) -> Script[_Chosen | None]:
         rooms = self._work.rooms
         rated = one.queue in self._rated
-        if (ahead and (rated or one.lost or one.need is not None)) or (rated and not rooms.get(one.queue)):
+        if (early and (rated or one.lost or one.need is not None)) or (rated and not rooms.get(one.queue)):
             return None
         held: Leased | None = None
         if one.need is not None:
@@ -138,10 +139,12 @@ class _Joint:
             rooms[one.queue] -= 1
         return _Chosen(one, slot, held)
 
-    def _page(self) -> Script[list[_Candidate]]:
-        """The next tasks in their order, with the members that they may get at hand; none if it is enough."""
+    def _page(self, *, early: bool) -> Script[list[_Candidate]]:
+        """The next tasks in their order, with the members that they may get at hand; none if it is enough. `early`: to
+        be had ahead of a free slot, which those with a rate or a member cannot be."""
         wanted = self._work.group.wanted
         lanes = [name for name, pool in self._pools.items() if pool not in self._dry]
+        lanes = [name for name in lanes if not early or (self._pools[name] is None and name not in self._rated)]
         rooms = {name: self._room(name) for name in lanes}
         lanes = [name for name in lanes if rooms[name]]
         if not lanes or self._looked_at > wanted + LOOK_BEYOND:
@@ -163,7 +166,7 @@ class _Joint:
             yield from self._work.tidy(wanted)
         found = [self._candidate(row) for row in rows if not row[7]]
         if not found and rows:
-            return (yield from self._page())
+            return (yield from self._page(early=early))
         yield from self._stock.load([one.need for one in found if one.need is not None], wanted)
         return found
 
