@@ -32,7 +32,7 @@ _LONGEST_SLEEP: Span = SECOND
 _SPREAD: Span = 20_000
 _SPREAD_PART = 4
 # A store that is late so many times in a row is as slow as that: no further asking makes it faster.
-_LATE_ANSWERS = 3
+_LATE_ANSWERS = 8
 
 
 @runtime_checkable
