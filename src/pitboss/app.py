@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -43,6 +43,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 _LIMIT = 15.0
+# A large call is made while it is stored: so long for each of its tasks.
+_EACH = 0.02
 
 
 class _Decorator:
@@ -217,24 +219,27 @@ class App(Listening, Batching):
             )
         return (handler.using(**options) if options else handler).prepared_from(params)
 
-    def place(self, tasks: list[NewTask], options: Options) -> list[Placed]:
+    def place(self, tasks: Sequence[NewTask], options: Options) -> list[Placed]:
+        """Store tasks of one handler."""
         if options.within is not None:
-            placed: list[Placed] = self._place_within(tasks, options)
+            placed: list[Placed] = self._place_within(list(tasks), options)
             return placed
         link = self._linked()
-        if link.direct is not None and all(link.knows(task.handler) for task in tasks):
+        tasks = tasks if link.gradual else list(tasks)
+        if link.direct is not None and tasks and link.knows(tasks[0].handler):
             # A store that can be asked from here spares the way over the loop; what it cannot do at once takes it.
             with suppress(QueueFull, StoreUnavailable):
                 return link.direct.put_sync(tasks)
-        limit = _LIMIT + (options.wait or 0) / SECOND
+        limit = _LIMIT + _EACH * len(tasks) + (options.wait or 0) / SECOND
         return link.bridge.run(self._place(tasks, options), limit=limit, what="enqueueing")
 
-    async def aplace(self, tasks: list[NewTask], options: Options) -> list[Placed]:
+    async def aplace(self, tasks: Sequence[NewTask], options: Options) -> list[Placed]:
         if options.within is not None:
-            answer = self._place_within(tasks, options)
+            answer = self._place_within(list(tasks), options)
             placed: list[Placed] = await answer if inspect.isawaitable(answer) else answer
             return placed
-        return await self._linked().bridge.arun(self._place(tasks, options))
+        link = self._linked()
+        return await link.bridge.arun(self._place(tasks if link.gradual else list(tasks), options))
 
     def ring(self) -> "KeyRing":
         """The keys of this app's secrets."""
@@ -334,16 +339,16 @@ class App(Listening, Batching):
         )
         return (await client.put([task], wait=chosen_options.wait))[0]
 
-    async def _place(self, tasks: list[NewTask], options: Options) -> list[Placed]:
-        return await (await self._introduce(tasks)).put(tasks, wait=options.wait)
+    async def _place(self, tasks: Sequence[NewTask], options: Options) -> list[Placed]:
+        return await (await self._introduce(tasks[:1])).put(tasks, wait=options.wait)
 
-    async def _introduce(self, tasks: list[NewTask]) -> Client:
+    async def _introduce(self, tasks: Sequence[NewTask]) -> Client:
         client = await self._linked().client()
         if any(client.unmet(task.handler) for task in tasks):
             await client.introduce(self.describe())
         return client
 
-    def _place_within(self, tasks: list[NewTask], options: Options) -> Any:
+    def _place_within(self, tasks: Sequence[NewTask], options: Options) -> Any:
         from pitboss.engines.protocol import Within
 
         link = self._linked()
@@ -380,10 +385,11 @@ class _Link:
 
     def __init__(self, engine: "Store", rules: Callable[[str], "PoolRules"]) -> None:
         from pitboss import wiring
-        from pitboss.engines.protocol import Direct
+        from pitboss.engines.protocol import Direct, Gradual
 
         self.engine, self.bridge, self.pid = engine, Bridge(), os.getpid()
         self.direct = engine if isinstance(engine, Direct) else None
+        self.gradual = isinstance(engine, Gradual) and engine.gradual
         self._client = Client(engine, wiring.SystemClock(), rules)
         self._opening: asyncio.Future[None] | None = None
 

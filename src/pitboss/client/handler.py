@@ -1,7 +1,7 @@
 """A function with its policy: what `@app.task` makes of it."""
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast
@@ -14,6 +14,7 @@ from pitboss.client.batches import BatchOptions
 from pitboss.client.context import Context, current
 from pitboss.client.handle import Handle
 from pitboss.client.options import Options
+from pitboss.client.preparing import LARGE, Preparing
 from pitboss.model.canonical import Json
 from pitboss.model.errors import InvalidInput
 from pitboss.model.policy import Policy
@@ -39,9 +40,9 @@ class Outbox(Protocol):
 
     def params_of(self, name: str, function: Callable[..., Any]) -> "Params": ...
 
-    def place(self, tasks: list[NewTask], options: Options) -> list[Placed]: ...
+    def place(self, tasks: Sequence[NewTask], options: Options) -> list[Placed]: ...
 
-    async def aplace(self, tasks: list[NewTask], options: Options) -> list[Placed]: ...
+    async def aplace(self, tasks: Sequence[NewTask], options: Options) -> list[Placed]: ...
 
     def ask(self, work: Callable[[Any], Coroutine[Any, Any, T]], *, limit: float, what: str) -> T: ...
 
@@ -162,10 +163,11 @@ class Handler(Generic[P, R, C]):
                 why="it takes its place in its lane in an act of its own",
                 fix="leave within= out, and create the batch after your commit",
             )
-        return self._prepared_many(calls)
+        return list(self._prepared_many(calls))
 
-    def _prepared_many(self, calls: Iterable[Mapping[str, Any]]) -> list[NewTask]:
-        return [self.prepared_from(call) for call in calls]
+    def _prepared_many(self, calls: Iterable[Mapping[str, Any]]) -> Sequence[NewTask]:
+        listed = list(calls)
+        return Preparing(self.prepared_from, listed) if len(listed) > LARGE else [*map(self.prepared_from, listed)]
 
     def _new(self, params: Json) -> NewTask:
         parent = current()

@@ -432,6 +432,14 @@ class Within(Protocol):
 
 
 @runtime_checkable
+class Gradual(Protocol):
+    """Engines whose `put` asks for the tasks of a large call little by little: they may come into being meanwhile, and
+    what goes wrong with one leaves nothing of the call behind."""
+
+    gradual: bool
+
+
+@runtime_checkable
 class Direct(Protocol):
     """Engines that can be asked from a plain thread, without an event loop in between."""
 

@@ -11,12 +11,13 @@ from pitboss.model.errors import InvalidInput
 TaskId = str
 _UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
 _SEQUENCE = 1 << 12
+# Half as long as any other way to write it, and every task has one.
+_TEXT = "%08x-%04x-7%03x-%04x-%012x"
 
 
 def make_id(millis: int, sequence: int, entropy: int) -> TaskId:
     """UUIDv7 text from a millisecond, a 12-bit sequence within it and 62 random bits."""
-    text = f"{millis << 80 | 7 << 76 | sequence << 64 | 2 << 62 | entropy:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    return _TEXT % (millis >> 16, millis & 0xFFFF, sequence, 0x8000 | entropy >> 48, entropy & 0xFFFF_FFFF_FFFF)
 
 
 def millis_of(task_id: TaskId) -> int:

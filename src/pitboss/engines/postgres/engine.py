@@ -17,7 +17,7 @@ from pitboss.engines.postgres.ending import lose_bound, settle_bound
 from pitboss.engines.postgres.gate import Crossed
 from pitboss.engines.postgres.habit import Habit
 from pitboss.engines.postgres.link import STEADY_PLANS, Link
-from pitboss.engines.postgres.put import Shut, put, put_locked
+from pitboss.engines.postgres.put import PART, Shut, put, put_in_parts, put_locked
 from pitboss.engines.postgres.script import Script, Statements, T
 from pitboss.engines.postgres.settle import Bound, bound, settle, simple
 from pitboss.engines.postgres.shelf import Shelf
@@ -40,6 +40,7 @@ class PostgresEngine(Shelf):
     """A store in one schema of a PostgreSQL database. Belongs to the event loop that it was opened in."""
 
     name = "postgres"
+    gradual = True
 
     def __init__(
         self,
@@ -96,18 +97,27 @@ class PostgresEngine(Shelf):
         return placed
 
     async def _placed(self, tasks: Sequence[NewTask], now: int | None, ring: bool) -> list[Placed]:
-        queues = {task.queue for task in tasks}
-        if not self._bounded.holds(queues):
+        if not self._bounded.holds([tasks[0].queue]):
             try:
-                return await self._writing.call(lambda: put(self._say, tasks, now, ring=ring, careful=False))
+                return await self._placed_quickly(tasks, now, ring)
             except Shut:
-                self._bounded.note(queues)
+                self._bounded.note({task.queue for task in tasks})
             except UniqueViolation:
                 pass  # somebody else has just put one of these: the way below meets it
         return await self._writing.call(
             lambda: put_locked(self._say, tasks, now, ring=ring),
             transaction=True,
             before_commit=lambda: self._reach("put.commit"),
+        )
+
+    async def _placed_quickly(self, tasks: Sequence[NewTask], now: int | None, ring: bool) -> list[Placed]:
+        if len(tasks) <= PART:
+            return await self._writing.call(lambda: put(self._say, tasks, now, ring=ring, careful=False))
+        return await self._writing.call(
+            lambda: put_in_parts(self._say, tasks, now, ring=ring),
+            transaction=True,
+            before_commit=lambda: self._reach("put.commit"),
+            parts=len(tasks) // PART,
         )
 
     async def claim(self, request: ClaimRequest) -> Claimed:

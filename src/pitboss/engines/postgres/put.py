@@ -1,6 +1,7 @@
 """Putting tasks, on a connection of the engine's own or inside a caller's transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from pitboss.engines.postgres.rows import STATES, names, numbers, texts, want_text
 from pitboss.engines.postgres.script import Row, Script, Statements
@@ -12,6 +13,9 @@ from pitboss.model.task import NewTask, Placed
 
 _ROUNDS = 10
 _LONGEST_PAYLOAD = 7000
+# So many tasks are created by one statement of a large call, and so many are made ready at a stretch meanwhile.
+PART = 500
+_STEP = 100
 # ON CONFLICT writes every row in two steps; where trying again answers an error, a look beforehand is cheaper.
 _CAREFUL = {"unless_there": "", "or_meet": "ON CONFLICT (id) DO NOTHING"}
 _FAST = {
@@ -24,6 +28,14 @@ class Shut(Exception):
     """A queue has a capacity: the put must lock it first. Nothing was written."""
 
 
+class _Round(NamedTuple):
+    """What one statement creates: tasks by their place in the call, and their columns. What to do meanwhile."""
+
+    places: list[int]
+    columns: dict[str, object]
+    meanwhile: Iterator[None] | None = None
+
+
 def put(
     say: Statements,
     tasks: Sequence[NewTask],
@@ -33,6 +45,7 @@ def put(
     locked: bool = False,
     careful: bool = True,
     batch: BatchId | None = None,
+    first: _Round | None = None,
 ) -> Script[list[Placed]]:
     """Create each task or meet the one that is there; raises `Shut` if a queue has a capacity and is not locked.
 
@@ -40,7 +53,7 @@ def put(
     Not `careful`: faster, and an error if somebody else puts one of the ids at the same time.
 
     Each round creates what is the first of its id and key within the call; what is left has either met somebody, or
-    whom it would have met is gone by now and it tries again.
+    whom it would have met is gone by now and it tries again. `first` is the first round, if it is made already.
     """
     placed: list[Placed | None] = [None] * len(tasks)
     left = list(range(len(tasks)))
@@ -48,12 +61,12 @@ def put(
     for _ in range(_ROUNDS):
         if not left:
             return [one for one in placed if one is not None]
-        round_ = _distinct(tasks, left)
-        columns = _columns([tasks[i] for i in round_], ring=ring, locked=locked)
-        rows = yield say.asked(text, now, batch=batch, **columns)
+        round_, first = first or _round(tasks, left, ring=ring, locked=locked), None
+        ask = say.asked(text, now, batch=batch, **round_.columns)
+        rows = yield ask if round_.meanwhile is None else ask._replace(meanwhile=round_.meanwhile)
         if not rows[0][4]:
             raise Shut
-        _note_created(rows, tasks, round_, placed, "handler" if batch is None else "batch")
+        _note_created(rows, tasks, round_.places, placed, "handler" if batch is None else "batch")
         left = [i for i in left if placed[i] is None]
         if left:
             yield from _meet(say, tasks, left, placed, now)
@@ -63,6 +76,46 @@ def put(
         why="the tasks that it met vanished each time before they could be read",
         fix="put again; nothing is stored twice",
     )
+
+
+def put_in_parts(say: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool) -> Script[list[Placed]]:
+    """As `put`, within a transaction, for many tasks: while the server creates some, the next ones are made ready.
+
+    The tasks may come into being as they are asked for.
+    """
+    placed: list[Placed] = []
+    part = _Part(tasks, 0, ring)
+    for _ in part.made():
+        pass
+    while part.round is not None:
+        following = _Part(tasks, part.end, ring)
+        first = part.round._replace(meanwhile=following.made())
+        placed += yield from put(say, part.tasks, now, ring=ring, careful=False, first=first)
+        part = following
+    return placed
+
+
+class _Part:
+    """Some tasks of a large call. They, and their columns, are there once `made` has come to its end."""
+
+    def __init__(self, tasks: Sequence[NewTask], start: int, ring: bool) -> None:
+        self._all, self._start, self._ring = tasks, start, ring
+        self.end = min(start + PART, len(tasks))
+        self.tasks: Sequence[NewTask] = ()
+        self.round: _Round | None = None
+
+    def made(self) -> Iterator[None]:
+        made: list[NewTask] = []
+        for start in range(self._start, self.end, _STEP):
+            made += self._all[start : min(start + _STEP, self.end)]
+            yield
+        if made:
+            self.tasks, self.round = made, _round(made, list(range(len(made))), ring=self._ring, locked=False)
+
+
+def _round(tasks: Sequence[NewTask], left: list[int], *, ring: bool, locked: bool) -> _Round:
+    places = _distinct(tasks, left)
+    return _Round(places, _columns([tasks[i] for i in places], ring=ring, locked=locked))
 
 
 def put_locked(say: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool) -> Script[list[Placed]]:

@@ -28,14 +28,19 @@ STATES = {state.value: state for state in State}
 
 def texts(values: Sequence[str | None]) -> str:
     """An array literal of texts."""
-    if not any(value is not None for value in values):
+    known = [value for value in values if value is not None]
+    if not known:
         return "{}"
+    # All quoted in one go, if they can be told apart by a character that no text in a store has.
+    joined = "\0".join(known)
+    if len(known) == len(values) and joined.count("\0") == len(values) - 1:
+        return "{" + _quoted(joined).replace("\0", '","') + "}"
     return "{" + ",".join(["NULL" if value is None else _quoted(value) for value in values]) + "}"
 
 
 def numbers(values: Sequence[int | None]) -> str:
     """An array literal of whole numbers."""
-    if not any(value is not None for value in values):
+    if values.count(None) == len(values):
         return "{}"
     return "{" + ",".join(["NULL" if value is None else str(value) for value in values]) + "}"
 

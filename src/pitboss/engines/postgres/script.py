@@ -4,7 +4,8 @@ A script is a generator: it yields statements and is sent their rows. So the sam
 of the engine's own and on a caller's connection, sync or async.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+import asyncio
+from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from psycopg import AsyncCursor, Cursor, sql
@@ -20,10 +21,14 @@ Row = tuple[Any, ...]
 
 
 class Ask(NamedTuple):
-    """One statement with its values; without values it may be several."""
+    """One statement with its values; without values it may be several.
+
+    `meanwhile` is work for the time in which the server is at it, in steps between which other things may happen.
+    """
 
     sql: str
     values: Mapping[str, object] | Sequence[object] | None = None
+    meanwhile: Iterator[None] | None = None
 
     @property
     def prepare(self) -> bool | None:
@@ -47,11 +52,24 @@ async def run(cursor: AsyncCursor[Row], script: Script[T]) -> T:
     try:
         ask = next(script)
         while True:
-            await cursor.execute(ask.sql.encode(), ask.values, prepare=ask.prepare)
+            asked = cursor.execute(ask.sql.encode(), ask.values, prepare=ask.prepare)
+            await (asked if ask.meanwhile is None else _beside(asked, ask.meanwhile))
             ask = script.send(await cursor.fetchall() if _has_rows(cursor) else [])
     except StopIteration as end:
         answer: T = end.value
         return answer
+
+
+async def _beside(asked: Coroutine[Any, Any, Any], work: Iterator[None]) -> None:
+    """Ask, and do the work while the answer is awaited."""
+    asking = asyncio.ensure_future(asked)
+    try:
+        # The statement is on its way before the work begins, and goes on its way between the steps.
+        await asyncio.sleep(0)
+        for _ in work:
+            await asyncio.sleep(0)
+    finally:
+        await asking
 
 
 def run_sync(cursor: Cursor[Row], script: Script[T]) -> T:
@@ -59,6 +77,8 @@ def run_sync(cursor: Cursor[Row], script: Script[T]) -> T:
         ask = next(script)
         while True:
             cursor.execute(ask.sql.encode(), ask.values, prepare=ask.prepare)
+            for _ in ask.meanwhile or ():
+                pass
             ask = script.send(cursor.fetchall() if _has_rows(cursor) else [])
     except StopIteration as end:
         answer: T = end.value

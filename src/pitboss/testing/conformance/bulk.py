@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from pitboss.engines.protocol import APPLIED, Settlement
-from pitboss.model.filter import by
+from pitboss.model.errors import QueueFull
+from pitboss.model.filter import EVERYTHING, by
 from pitboss.model.outcome import Completed, decide
 from pitboss.model.session import Slot
 from pitboss.model.states import State
@@ -23,6 +24,32 @@ class Bulk:
         assert all(one.created and one.state is State.PENDING for one in placed)
         assert (await bench.queue()).counts == {State.PENDING: MANY}
         assert [one.created for one in await bench.put(*tasks[:3], *tasks[-3:])] == [False] * 6
+
+    async def test_of_a_large_call_each_id_and_key_is_one_task(self, bench: Bench) -> None:
+        bench.watching = False
+        there = await bench.add()
+        tasks = [bench.new() for _ in range(1_700)]
+        tasks[1_200], tasks[1_300] = tasks[5], msgspec.structs.replace(tasks[1_300], id=there.id)
+        for place in (7, 800, 1_500):
+            tasks[place] = msgspec.structs.replace(tasks[place], unique=Unique("one"))
+        placed = await bench.put(*tasks)
+        assert [place for place, one in enumerate(placed) if not one.created] == [800, 1_200, 1_300, 1_500]
+        assert [placed[place].id for place in (800, 1_200, 1_300, 1_500)] == [
+            tasks[7].id,
+            tasks[5].id,
+            there.id,
+            tasks[7].id,
+        ]
+        assert (await bench.queue()).counts == {State.PENDING: 1_697}
+
+    async def test_of_a_large_call_to_a_full_queue_nothing_is_stored(self, bench: Bench) -> None:
+        bench.watching = False
+        await bench.change("small", capacity=1_600)
+        tasks = [bench.new(queue="small" if number > 600 else "wide") for number in range(2_400)]
+        with pytest.raises(QueueFull):
+            await bench.put(*tasks)
+        assert await bench.store.count(EVERYTHING) == 0
+        assert all(one.created for one in await bench.put(*tasks[:2_000]))
 
     async def test_two_thousand_claims_and_settlements_in_one_call(self, bench: Bench) -> None:
         bench.watching = False
