@@ -131,10 +131,13 @@ class Bell:
 
     async def _hears_itself(self, connection: AsyncConnection[Row]) -> bool:
         await self._notify(_SELF)
-        async for notice in connection.notifies(timeout=_PROBE_WITHIN):
-            if self._take(notice.payload):
-                return True
-        return False
+        loop = asyncio.get_running_loop()
+        until, heard = loop.time() + _PROBE_WITHIN, False
+        while not heard and (left := until - loop.time()) > 0:
+            # What came with our own ring is passed on too.
+            async for notice in connection.notifies(timeout=left, stop_after=1):
+                heard = self._take(notice.payload) or heard
+        return heard
 
     def _take(self, said: str) -> bool:
         """Note a ring; True if it was our own probe."""
@@ -165,10 +168,13 @@ class Bell:
 
     async def _follow(self, connection: AsyncConnection[Row]) -> None:
         """Pass on what is heard, until the connection breaks or no longer hears its own ring."""
+        loop = asyncio.get_running_loop()
         try:
             while True:
-                async for notice in connection.notifies(timeout=self._probe_every):
-                    self._take(notice.payload)
+                until = loop.time() + self._probe_every
+                while (left := until - loop.time()) > 0 and await _readable(connection.fileno(), left):
+                    async for notice in connection.notifies(timeout=0):
+                        self._take(notice.payload)
                 if not await self._hears_itself(connection):
                     return
         except (psycopg.Error, PitbossError, OSError):
@@ -176,3 +182,18 @@ class Bell:
         finally:
             self.hears = False
             await connection.close()
+
+
+async def _readable(file: int, timeout: float) -> bool:
+    """Whether there is something to read within so many seconds. The driver, asked to wait for notices, wakes ten times
+    a second to look whether it should go on."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(file, ready.set)
+    try:
+        async with asyncio.timeout(timeout):
+            await ready.wait()
+    except TimeoutError:
+        return False
+    finally:
+        loop.remove_reader(file)
+    return True
