@@ -43,8 +43,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 _LIMIT = 15.0
-# A large call is made while it is stored: so long for each of its tasks.
-_EACH = 0.02
 
 
 class _Decorator:
@@ -230,7 +228,7 @@ class App(Listening, Batching):
             # A store that can be asked from here spares the way over the loop; what it cannot do at once takes it.
             with suppress(QueueFull, StoreUnavailable):
                 return link.direct.put_sync(tasks)
-        limit = _LIMIT + _EACH * len(tasks) + (options.wait or 0) / SECOND
+        limit = _LIMIT + (options.wait or 0) / SECOND
         return link.bridge.run(self._place(tasks, options), limit=limit, what="enqueueing")
 
     async def aplace(self, tasks: Sequence[NewTask], options: Options) -> list[Placed]:

@@ -78,19 +78,39 @@ def test_async_callers_and_tasks_that_enqueue_many(app: App) -> None:
     assert {_task(app, ids[0]).parent, _task(app, ids[-1]).parent} == {parent}
 
 
-def test_calls_are_read_where_they_are_made_and_each_task_is_made_once() -> None:
-    made: list[int] = []
+@pytest.mark.parametrize("many", [3, MANY])
+def test_a_caller_may_use_one_mapping_for_all_calls(app: App, many: int) -> None:
+    @app.task
+    def take(numbers: list[int]) -> None: ...
 
-    def make(call: object) -> NewTask:
-        made.append(len(made))
-        return NewTask(id=make_id(1, len(made), 1), handler="a", queue="q")
+    def calls() -> Iterator[dict[str, list[int]]]:
+        call: dict[str, list[int]] = {"numbers": [0]}
+        for number in range(many):
+            call["numbers"][0] = number
+            yield call
 
-    tasks = Preparing(make, [{}] * MANY)
+    handles = take.enqueue_many(calls())
+    assert [_task(app, handles[place].id).params for place in (0, -1)] == [
+        '{"numbers":[0]}',
+        f'{{"numbers":[{many - 1}]}}',
+    ]
+
+
+def test_each_task_is_made_once_and_when_it_is_asked_for() -> None:
+    made: list[str] = []
+
+    def make(params: str) -> NewTask:
+        made.append(params)
+        return NewTask(id=make_id(1, len(made), 1), handler="a", queue="q", params=params)
+
+    tasks = Preparing(make, [str(number) for number in range(MANY)])
     assert (len(tasks), len(made)) == (MANY, 0)
     assert [tasks[0], *tasks[1:5]] == tasks[:5]
     assert len(made) == 5
+    assert [one.params for one in (tasks[-3], *tasks[-5:-3])] == [str(MANY - 3), str(MANY - 5), str(MANY - 4)]
+    assert len(made) == MANY - 2
     assert tasks[-1] == [*tasks][-1]
-    assert len(made) == MANY
+    assert made == [str(number) for number in range(MANY)]
     assert tasks[MANY:] == []
     with pytest.raises(IndexError):
         tasks[MANY]

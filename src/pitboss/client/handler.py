@@ -166,8 +166,9 @@ class Handler(Generic[P, R, C]):
         return list(self._prepared_many(calls))
 
     def _prepared_many(self, calls: Iterable[Mapping[str, Any]]) -> Sequence[NewTask]:
-        listed = list(calls)
-        return Preparing(self.prepared_from, listed) if len(listed) > LARGE else [*map(self.prepared_from, listed)]
+        # What a caller's code has a part in happens here, call by call: he may use one mapping for all of them.
+        packed = [self.params.check(call) for call in calls]
+        return Preparing(self._new, packed) if len(packed) > LARGE else [self._new(params) for params in packed]
 
     def _new(self, params: Json) -> NewTask:
         parent = current()

@@ -1,9 +1,10 @@
-"""The tasks of a large call, made as they are asked for."""
+"""The tasks of a large call, made as they are asked for, from arguments that were checked before."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import copy_context
-from typing import Any, overload
+from typing import overload
 
+from pitboss.model.canonical import Json
 from pitboss.model.task import NewTask
 
 # Fewer than these are made at once, before anything else happens.
@@ -11,14 +12,14 @@ LARGE = 500
 
 
 class Preparing(Sequence[NewTask]):
-    """One task for each call, each made once, whoever asks for it, as if it was made where this was."""
+    """One task for each call's parameters, each made once, whoever asks for it, as if it was made where this was."""
 
-    def __init__(self, make: Callable[[Mapping[str, Any]], NewTask], calls: Sequence[Mapping[str, Any]]) -> None:
-        self._make, self._calls, self._within = make, calls, copy_context()
+    def __init__(self, make: Callable[[Json], NewTask], params: Sequence[Json]) -> None:
+        self._make, self._params, self._within = make, params, copy_context()
         self._made: list[NewTask] = []
 
     def __len__(self) -> int:
-        return len(self._calls)
+        return len(self._params)
 
     def __iter__(self) -> Iterator[NewTask]:
         self._make_up_to(len(self))
@@ -32,14 +33,15 @@ class Preparing(Sequence[NewTask]):
 
     def __getitem__(self, place: int | slice) -> NewTask | list[NewTask]:
         wanted = range(len(self))[place]
-        wanted = range(wanted, wanted + 1) if isinstance(wanted, int) else wanted
+        if isinstance(wanted, int):
+            self._make_up_to(wanted + 1)
+            return self._made[wanted]
         self._make_up_to(max(wanted, default=-1) + 1)
-        return self._made[place]
+        return [self._made[number] for number in wanted]
 
     def _make_up_to(self, end: int) -> None:
         if len(self._made) < end:
-            self._within.run(self._make_some, self._calls[len(self._made) : end])
+            self._within.run(self._make_some, self._params[len(self._made) : end])
 
-    def _make_some(self, calls: Sequence[Mapping[str, Any]]) -> None:
-        for call in calls:
-            self._made.append(self._make(call))
+    def _make_some(self, params: Sequence[Json]) -> None:
+        self._made += [self._make(one) for one in params]

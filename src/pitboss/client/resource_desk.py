@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar, runtime_checkable
 from zlib import crc32
 
 from pitboss.engines.protocol import Clock, Engine, Leases
 from pitboss.engines.protocol import Resources as ResourcesProtocol
 from pitboss.model.duration import SECOND, Moment, Span, spoken
-from pitboss.model.errors import BudgetSpent, TimedOutWaiting, Unsupported
+from pitboss.model.errors import BudgetSpent, PitbossError, TimedOutWaiting, Unsupported
 from pitboss.model.ids import TaskId
 from pitboss.model.leasing import grew_old
 from pitboss.model.resource import (
@@ -82,7 +83,7 @@ class ResourceDesk:
 
         leased = await self._waited(asked, wait, lease, TimedOutWaiting)
         if grew_old(_steady() - began, leased.guard):
-            await self._afresh(leased, lease, max(0, started + wait - self._clock.now()))
+            await self._afresh(leased, lease, min(hold, max(0, started + wait - self._clock.now())))
         return leased
 
     async def use(
@@ -110,8 +111,11 @@ class ResourceDesk:
         """A lease that came late is used from now on, or given back."""
         try:
             await self.use(lease, None, wait=wait, guard=leased.guard, instead=leased.leased_at)
-        except BudgetSpent:
-            await self._store.release(lease, None)
+        except BaseException as error:
+            with suppress(PitbossError):
+                await asyncio.shield(self._store.release(lease, None))
+            if isinstance(error, BudgetSpent):
+                raise TimedOutWaiting(error.what, why=error.why, fix=error.fix) from error
             raise
 
     async def release(self, lease: str, report: Report | None) -> bool:

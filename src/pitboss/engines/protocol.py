@@ -358,7 +358,8 @@ class Leases(Protocol):
         """One more use of the member that a claim (its token and task) or a lease holds. The moment of the use, if it
         counts from now on; a shortage with its `until` if the member's limits do not allow it yet. `StaleLease` if it
         is not held any more. `instead` is the moment of a use that was granted to the holder and has not been made: it
-        is not one more then, that one is moved (`leasing.moved`). If nothing is known of it, it is one more."""
+        is not one more then, that one is moved (`leasing.moved`). Where windows remember uses and know of none at that
+        moment, it is one more."""
 
 
 @runtime_checkable

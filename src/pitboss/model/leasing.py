@@ -76,11 +76,11 @@ def moved(
 ) -> Moved | Moment | None:
     """The use that was granted at `at`, and has not been made yet, counts from now on.
 
-    `uses` are all that are remembered, in rising order. The moment from which it may be moved, if that is not yet so
+    `uses` are all that are remembered. The moment from which it may be moved, if that is not yet so
     because others have used the member since; None if nothing is known of such a use.
     """
     limits = limits_of(resource, rules)
-    seen = most_remembered(limits)
+    seen, uses = most_remembered(limits), sorted(uses)
     older, others = list(uses[: max(0, len(uses) - seen)]), list(uses[-seen:] if seen else ())
     if at > now or (seen and at not in others):
         return None

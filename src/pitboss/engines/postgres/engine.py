@@ -104,20 +104,21 @@ class PostgresEngine(Shelf):
                 self._bounded.note({task.queue for task in tasks})
             except UniqueViolation:
                 pass  # somebody else has just put one of these: the way below meets it
+        made = list(tasks)
         return await self._writing.call(
-            lambda: put_locked(self._say, tasks, now, ring=ring),
+            lambda: put_locked(self._say, made, now, ring=ring),
             transaction=True,
             before_commit=lambda: self._reach("put.commit"),
         )
 
     async def _placed_quickly(self, tasks: Sequence[NewTask], now: int | None, ring: bool) -> list[Placed]:
-        if len(tasks) <= PART:
+        # Keys are locked in their order, all at once: in parts, two calls might wait for each other.
+        if len(tasks) <= PART or tasks[0].unique is not None:
             return await self._writing.call(lambda: put(self._say, tasks, now, ring=ring, careful=False))
         return await self._writing.call(
             lambda: put_in_parts(self._say, tasks, now, ring=ring),
             transaction=True,
             before_commit=lambda: self._reach("put.commit"),
-            parts=len(tasks) // PART,
         )
 
     async def claim(self, request: ClaimRequest) -> Claimed:

@@ -91,13 +91,11 @@ class Link:
         *,
         transaction: bool = False,
         before_commit: Callable[[], None] | None = None,
-        parts: int = 1,
     ) -> T:
-        """Run a script, alone or in a transaction of its own. Deadlocks and the like are tried again. The time limit is
-        that of one of its parts."""
+        """Run a script, alone or in a transaction of its own. Deadlocks and the like are tried again."""
         for attempt in range(_RETRIES):
             try:
-                async with self._borrowed(parts) as connection:
+                async with self._borrowed() as connection:
                     if transaction or self._by_transaction:
                         return await self._in_transaction(connection, make(), before_commit)
                     return await run(connection.cursor(), make())
@@ -146,10 +144,10 @@ class Link:
         return error.sqlstate in RETRIED
 
     @asynccontextmanager
-    async def _borrowed(self, parts: int = 1) -> AsyncIterator[AsyncConnection[Row]]:
+    async def _borrowed(self) -> AsyncIterator[AsyncConnection[Row]]:
         """A live connection for one call. When the time is up its socket is shut, so that nothing waits for ever."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.limit * parts
+        deadline = loop.time() + self.limit
         async with _in_turn(self._room, self.limit):
             connection = self._live_idle() or await self._connect_patiently()
             timer = loop.call_at(deadline, _cut, connection)

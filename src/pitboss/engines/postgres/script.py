@@ -68,8 +68,11 @@ async def _beside(asked: Coroutine[Any, Any, Any], work: Iterator[None]) -> None
         await asyncio.sleep(0)
         for _ in work:
             await asyncio.sleep(0)
-    finally:
-        await asking
+    except BaseException:
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        raise
+    await asking
 
 
 def run_sync(cursor: Cursor[Row], script: Script[T]) -> T:

@@ -1,0 +1,76 @@
+"""What is done while a statement is under way."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from pitboss.engines.postgres.script import _beside
+
+steps: list[str] = []
+
+
+def _work(fails: bool = False) -> Iterator[None]:
+    for number in range(3):
+        steps.append(f"step {number}")
+        yield
+    if fails:
+        raise ValueError("the work went wrong")
+
+
+async def _asked(begun: asyncio.Event, go: asyncio.Event, error: Exception | None = None) -> None:
+    steps.append("asked")
+    begun.set()
+    try:
+        await go.wait()
+    except asyncio.CancelledError:
+        steps.append("recalled")
+        raise
+    if error is not None:
+        raise error
+    steps.append("answered")
+
+
+@pytest.fixture(autouse=True)
+def _afresh() -> None:
+    steps.clear()
+
+
+async def test_the_work_is_done_while_the_answer_is_awaited() -> None:
+    go = asyncio.Event()
+
+    def work() -> Iterator[None]:
+        yield from _work()
+        go.set()
+
+    await _beside(_asked(asyncio.Event(), go), work())
+    assert steps == ["asked", "step 0", "step 1", "step 2", "answered"]
+
+
+async def test_a_statement_that_fails_fails_the_call_after_the_work() -> None:
+    go = asyncio.Event()
+    go.set()
+    with pytest.raises(KeyError):
+        await _beside(_asked(asyncio.Event(), go, KeyError("refused")), _work())
+    assert steps == ["asked", "step 0", "step 1", "step 2"]
+
+
+async def test_work_that_fails_recalls_the_statement() -> None:
+    with pytest.raises(ValueError, match="went wrong"):
+        await _beside(_asked(asyncio.Event(), asyncio.Event()), _work(fails=True))
+    assert steps[-1] == "recalled"
+
+
+async def test_who_is_cancelled_recalls_the_statement_and_is_cancelled() -> None:
+    begun = asyncio.Event()
+
+    def endless() -> Iterator[None]:
+        while True:
+            yield
+
+    both = asyncio.ensure_future(_beside(_asked(begun, asyncio.Event()), endless()))
+    await begun.wait()
+    both.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await both
+    assert steps == ["asked", "recalled"]
