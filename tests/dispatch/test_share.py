@@ -75,6 +75,12 @@ def test_a_free_slot_asks_whatever_was_in_vain_and_for_some_ahead() -> None:
     assert share.waits(slot, 0.312) > 0.01
 
 
+def test_no_wait_is_too_short_for_a_clock() -> None:
+    share = _busy()
+    share.answered(share.slot(), 0, 10.0)
+    assert share.waits(share.slot(), share.ahead_from - 1e-12) == 0.001
+
+
 def test_who_wants_nothing_ahead_or_is_paused_waits_for_others() -> None:
     share = Share("default", None)
     assert share.waits(Slot(free=0), 1.0) == inf

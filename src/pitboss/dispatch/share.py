@@ -18,6 +18,7 @@ _MEASURE_SECONDS = 0.02
 # Where nothing was to be had ahead (no task waits, or those that do need a resource), it is asked for less and less.
 _VAIN_SECONDS = 0.01
 _MOST_VAIN_SECONDS = 2.0
+_SHORTEST_WAIT = 0.001
 
 
 class Meter:
@@ -145,7 +146,8 @@ class Share:
 
     def waits(self, slot: Slot, now: float) -> float:
         """How many seconds it will want nothing of itself, if that is only because it asked in vain; else infinite."""
-        return self.ahead_from - now if self._low(slot) and not self.paused else inf
+        # A wait that is too short for the clock to move would be waited again and again.
+        return max(_SHORTEST_WAIT, self.ahead_from - now) if self._low(slot) and not self.paused else inf
 
     def _low(self, slot: Slot) -> bool:
         return slot.ahead > 0 and slot.ahead * 2 >= self._target()
