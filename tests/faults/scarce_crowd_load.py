@@ -16,7 +16,7 @@ import msgspec
 from pitboss.engines.postgres import PostgresEngine
 from pitboss.engines.protocol import Settlement
 from pitboss.model.batch import BatchAct, Cancel, Delete, Move, NewBatch, Pause, Requeue, Resume, Start
-from pitboss.model.errors import InvalidInput, NotFound
+from pitboss.model.errors import InvalidInput, NotFound, StaleLease
 from pitboss.model.filter import by
 from pitboss.model.ids import IdMaker
 from pitboss.model.limits import Window
@@ -24,6 +24,7 @@ from pitboss.model.outcome import Completed, Failed, Outcome, Retry, Rotated, de
 from pitboss.model.policy import Backoff, Policy
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import (
+    Leased,
     Limits,
     NewResource,
     PoolRules,
@@ -149,8 +150,18 @@ class Member:
         lease = self._ids()
         held = await self._other.acquire(POOL, Want(key=f"k{self._rng.randrange(5)}"), 1_000_000, lease=lease)
         if not isinstance(held, Shortage):
-            await self._other.use(lease)
+            await self._use_unless_replaced(lease, held)
             await self._other.release(lease, self._report())
+
+    async def _use_unless_replaced(self, lease: str, held: Leased) -> None:
+        """Somebody may have removed the member and added another one of its name; nothing else ends a lease."""
+        try:
+            await self._other.use(lease)
+        except StaleLease:
+            found = await self._other.resources(POOL, [held.name])
+            if found and found[0].added_at <= held.leased_at:
+                raise
+            self._done["replaced"] += 1
 
     async def _sweep(self) -> None:
         await self._other.reclaim(100)
