@@ -16,7 +16,7 @@ subjects: `class TestMine(Subject, Putting, Claiming)`.
 
 import pytest
 
-from pitboss.testing.conformance.acquiring import Acquiring, FurtherUses, LeaseTimes, MovedUses
+from pitboss.testing.conformance.acquiring import Acquiring, FurtherUses, LeaseTimes
 from pitboss.testing.conformance.batch_endings import (
     CancellingBatches,
     DeletingBatches,
@@ -41,6 +41,7 @@ from pitboss.testing.conformance.lanes import Lanes, MovingBatches, StartingBatc
 from pitboss.testing.conformance.leading import LeaderDuties, Leading
 from pitboss.testing.conformance.leasing import Leasing, MemberLimits, Shortages
 from pitboss.testing.conformance.ledger import LedgerReading
+from pitboss.testing.conformance.moving import MovedUses
 from pitboss.testing.conformance.pausing import PausingBatches, ResumingBatches
 from pitboss.testing.conformance.pools import ChangingMembers, DeclaringPools, PoolMembers
 from pitboss.testing.conformance.putting import Putting

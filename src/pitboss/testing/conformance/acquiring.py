@@ -32,7 +32,7 @@ from pitboss.testing.conformance.waiting import SOON, silence
 MINUTE = span("1m")
 
 
-async def _got(bench: Bench, lease: str = "l1", want: Want | None = None, hold: int = MINUTE) -> Leased:
+async def got(bench: Bench, lease: str = "l1", want: Want | None = None, hold: int = MINUTE) -> Leased:
     """A lease that must be had at once."""
     leased = await bench.store.acquire(POOL, want or Want(), hold, lease=lease)
     await bench.look()
@@ -40,14 +40,14 @@ async def _got(bench: Bench, lease: str = "l1", want: Want | None = None, hold: 
     return leased
 
 
-async def _none(bench: Bench, lease: str = "l9", want: Want | None = None) -> Shortage:
+async def none(bench: Bench, lease: str = "l9", want: Want | None = None) -> Shortage:
     shortage = await bench.store.acquire(POOL, want or Want(), MINUTE, lease=lease)
     await bench.look()
     assert isinstance(shortage, Shortage), f"something was to be had: {shortage}"
     return shortage
 
 
-async def _gave_back(bench: Bench, lease: str = "l1", report: Report | None = None) -> bool:
+async def gave_back(bench: Bench, lease: str = "l1", report: Report | None = None) -> bool:
     released = await bench.store.release(lease, report)
     await bench.look()
     return released
@@ -57,7 +57,7 @@ class Acquiring:
     async def test_a_lease_says_what_it_is(self, bench: Bench) -> None:
         new = NewResource(name="a", fields='{"n":1}', secrets={"s": "x"}, labels=("eu",), valid_until=bench.now + 5)
         await pool(bench, new, limits=Limits(guard=9))
-        assert await _got(bench) == Leased(
+        assert await got(bench) == Leased(
             pool=POOL,
             name="a",
             fields=new.fields,
@@ -74,37 +74,37 @@ class Acquiring:
 
     async def test_a_lease_is_chosen_as_a_claim_would_be(self, bench: Bench) -> None:
         await pool(bench, "b", NewResource(name="c", labels=("eu",)), "a", strategy=Strategy.ROUND_ROBIN)
-        assert (await _got(bench, "l1", Want(labels=("eu",)))).name == "c"
-        assert [(await _got(bench, lease)).name for lease in ("l2", "l3")] == ["a", "b"]
+        assert (await got(bench, "l1", Want(labels=("eu",)))).name == "c"
+        assert [(await got(bench, lease)).name for lease in ("l2", "l3")] == ["a", "b"]
 
     async def test_a_key_of_a_lease_keeps_its_member(self, bench: Bench) -> None:
         await pool(bench, "a", "b")
-        await _got(bench, "l1", Want(key="ann"))
-        await _gave_back(bench, "l1")
+        await got(bench, "l1", Want(key="ann"))
+        await gave_back(bench, "l1")
         bench.clock.advance(1)
-        assert (await _got(bench, "l2", Want(key="ann"))).name == "a"
-        assert (await _none(bench, "l3", Want(key="ann"))).why == "none fits"
+        assert (await got(bench, "l2", Want(key="ann"))).name == "a"
+        assert (await none(bench, "l3", Want(key="ann"))).why == "none fits"
 
     async def test_leases_and_claims_share_the_members(self, bench: Bench) -> None:
         await pool(bench, "a", "b")
-        await _got(bench)
+        await got(bench)
         claimed = await contested(bench, 2)
         assert given(claimed.claims) == ["b"]
-        assert (await _none(bench)).why == "all busy"
+        assert (await none(bench)).why == "all busy"
 
     async def test_a_lease_keeps_the_limits(self, bench: Bench) -> None:
         await pool(bench, "a", limits=limits(windows=[(2, 10)]))
-        await _got(bench, "l1")
-        await _got(bench, "l2")
-        assert await _none(bench) == Shortage(pool=POOL, why="all away", until=bench.now + 10 * SECOND)
+        await got(bench, "l1")
+        await got(bench, "l2")
+        assert await none(bench) == Shortage(pool=POOL, why="all away", until=bench.now + 10 * SECOND)
 
     async def test_a_shortage_writes_nothing(self, bench: Bench) -> None:
         await pool(bench, "a")
-        await _got(bench)
+        await got(bench)
         before = await members(bench)
-        await _none(bench)
+        await none(bench)
         assert await members(bench) == before
-        assert not await _gave_back(bench, "l9")
+        assert not await gave_back(bench, "l9")
 
     async def test_an_unknown_pool_has_no_members(self, bench: Bench) -> None:
         shortage = await bench.store.acquire("nowhere", Want(), MINUTE, lease="l1")
@@ -112,59 +112,59 @@ class Acquiring:
 
     async def test_asking_again_under_the_same_name_is_the_same_lease(self, bench: Bench) -> None:
         await pool(bench, "a", "b")
-        first = await _got(bench)
+        first = await got(bench)
         before = await members(bench)
         bench.clock.advance(1)
-        assert await _got(bench) == first
+        assert await got(bench) == first
         assert await members(bench) == before
 
     async def test_a_name_may_be_used_again_afterwards(self, bench: Bench) -> None:
         await pool(bench, "a", "b")
-        await _got(bench)
-        await _gave_back(bench)
+        await got(bench)
+        await gave_back(bench)
         bench.clock.advance(1)
-        again = await _got(bench)
+        again = await got(bench)
         assert (again.name, again.leased_at) == ("b", bench.now)
 
     async def test_a_lease_is_given_back_once(self, bench: Bench) -> None:
         await pool(bench, "a")
-        await _got(bench)
-        assert await _gave_back(bench, report=OK)
+        await got(bench)
+        assert await gave_back(bench, report=OK)
         shown = await member(bench, "a")
         assert (shown.in_use, shown.stage, shown.record.ok) == (0, Stage.READY, 1)
-        await _got(bench, "l2")
-        assert not await _gave_back(bench, "l1", FAULTY)
-        assert not await _gave_back(bench, "never", FAULTY)
+        await got(bench, "l2")
+        assert not await gave_back(bench, "l1", FAULTY)
+        assert not await gave_back(bench, "never", FAULTY)
         shown = await member(bench, "a")
         assert (shown.in_use, shown.record.failures) == (1, 0)
 
     async def test_what_a_lease_came_to_counts_for_its_member(self, bench: Bench) -> None:
         await pool(bench, "a", cooldown=MINUTE)
-        await _got(bench)
-        await _gave_back(bench, report=BLOCKED)
+        await got(bench)
+        await gave_back(bench, report=BLOCKED)
         shown = await member(bench, "a")
         assert (shown.record.failures, shown.available_at) == (1, bench.now + MINUTE)
 
     async def test_a_lease_that_is_given_back_is_heard(self, bench: Bench) -> None:
         await pool(bench, "a")
-        await _got(bench)
+        await got(bench)
         await line_up(bench, 1)
         await silence(bench.store)
-        await _gave_back(bench)
+        await gave_back(bench)
         assert await bench.store.wait([LANE], SOON)
 
     async def test_a_lease_on_a_member_that_was_removed_ends_quietly(self, bench: Bench) -> None:
         await pool(bench, "a", "b")
-        await _got(bench)
+        await got(bench)
         await remove(bench, "a")
-        assert await _gave_back(bench, report=FAULTY)
+        assert await gave_back(bench, report=FAULTY)
         assert [one.in_use for one in await members(bench)] == [0]
 
 
 class LeaseTimes:
     async def test_a_lease_past_its_time_is_given_back_by_the_sweep(self, bench: Bench) -> None:
         await pool(bench, "a")
-        await _got(bench)
+        await got(bench)
         bench.clock.advance("59999999us")
         assert await bench.reclaim() == Reclaimed()
         bench.clock.advance("1us")
@@ -175,44 +175,44 @@ class LeaseTimes:
 
     async def test_a_lease_past_its_time_is_nobody_s(self, bench: Bench) -> None:
         await pool(bench, "a")
-        await _got(bench)
+        await got(bench)
         bench.clock.advance("1m")
         assert await bench.store.extend("l1", MINUTE) is None
-        assert not await _gave_back(bench, report=FAULTY)
+        assert not await gave_back(bench, report=FAULTY)
         with pytest.raises(StaleLease):
             await bench.store.use("l1")
         assert (await member(bench, "a")).record.failures == 0
 
     async def test_a_name_whose_time_is_over_gets_a_new_lease(self, bench: Bench) -> None:
         await pool(bench, "a")
-        await _got(bench)
+        await got(bench)
         bench.clock.advance("1m")
-        again = await _got(bench)
+        again = await got(bench)
         assert (again.leased_at, again.expires_at) == (bench.now, bench.now + MINUTE)
         assert ((await member(bench, "a")).in_use, (await member(bench, "a")).record.uses) == (1, 2)
         assert await bench.reclaim() == Reclaimed()
 
     async def test_a_lease_is_extended_from_now(self, bench: Bench) -> None:
         await pool(bench, "a")
-        await _got(bench)
+        await got(bench)
         bench.clock.advance("50s")
         assert await bench.store.extend("l1", 2 * MINUTE) == bench.now + 2 * MINUTE
         bench.clock.advance("119s")
         assert await bench.reclaim() == Reclaimed()
         assert await bench.store.extend("l1", MINUTE) == bench.now + MINUTE
-        assert (await _got(bench)).expires_at == bench.now + MINUTE
+        assert (await got(bench)).expires_at == bench.now + MINUTE
 
     async def test_nobody_extends_what_is_not_held(self, bench: Bench) -> None:
         await pool(bench, "a")
         assert await bench.store.extend("l1", MINUTE) is None
-        await _got(bench)
-        await _gave_back(bench)
+        await got(bench)
+        await gave_back(bench)
         assert await bench.store.extend("l1", MINUTE) is None
 
     async def test_a_sweep_leaves_live_leases_and_the_claims_alone(self, bench: Bench) -> None:
         await pool(bench, "a", "b", "c")
-        await _got(bench, "l1", hold=SECOND)
-        await _got(bench, "l2")
+        await got(bench, "l1", hold=SECOND)
+        await got(bench, "l2")
         await served(bench)
         bench.clock.advance(1)
         assert await bench.reclaim() == Reclaimed(leases=1)
@@ -220,7 +220,7 @@ class LeaseTimes:
 
     async def test_a_lease_that_the_sweep_took_is_heard(self, bench: Bench) -> None:
         await pool(bench, "a")
-        await _got(bench)
+        await got(bench)
         await line_up(bench, 1)
         bench.clock.advance("1m")
         await silence(bench.store)
@@ -232,7 +232,7 @@ class LeaseTimes:
 class FurtherUses:
     async def test_a_further_use_counts(self, bench: Bench) -> None:
         await pool(bench, "a", limits=limits(windows=[(3, 60)]))
-        await _got(bench)
+        await got(bench)
         bench.clock.advance(1)
         assert await bench.store.use("l1") == bench.now
         shown = await member(bench, "a")
@@ -241,7 +241,7 @@ class FurtherUses:
     async def test_a_further_use_keeps_the_limits(self, bench: Bench) -> None:
         await pool(bench, "a", limits=limits(windows=[(2, 60)]))
         until = bench.now + 60 * SECOND
-        await _got(bench)
+        await got(bench)
         bench.clock.advance(1)
         await bench.store.use("l1")
         answer = await bench.store.use("l1")
@@ -251,7 +251,7 @@ class FurtherUses:
 
     async def test_a_further_use_needs_no_room_beside_its_own(self, bench: Bench) -> None:
         await pool(bench, "a", limits=Limits(concurrency=1, min_delay=SECOND))
-        await _got(bench)
+        await got(bench)
         answer = await bench.store.use("l1")
         assert isinstance(answer, Shortage)
         assert answer.until == bench.now + SECOND
@@ -271,8 +271,8 @@ class FurtherUses:
         await pool(bench, "a")
         with pytest.raises(StaleLease):
             await bench.store.use("l1")
-        await _got(bench)
-        await _gave_back(bench)
+        await got(bench)
+        await gave_back(bench)
         with pytest.raises(StaleLease):
             await bench.store.use("l1")
 
@@ -296,111 +296,3 @@ class FurtherUses:
         claim = await bench.started()
         with pytest.raises(StaleLease):
             await bench.store.use(claim.token, claim.id)
-
-
-class MovedUses:
-    """A use that was granted and not made yet counts from a later moment."""
-
-    async def test_a_moved_use_is_not_one_more(self, bench: Bench) -> None:
-        await pool(bench, "a", limits=limits(windows=[(2, 60)]))
-        first = await _got(bench)
-        bench.clock.advance(10)
-        assert await bench.store.use("l1", instead=first.leased_at) == bench.now
-        await bench.look()
-        shown = await member(bench, "a")
-        assert (shown.record.uses, shown.in_use, shown.last_used_at) == (1, 1, bench.now)
-
-    async def test_windows_count_it_from_its_new_moment(self, bench: Bench) -> None:
-        await pool(bench, "a", limits=limits(windows=[(1, 60)]))
-        first = await _got(bench)
-        bench.clock.advance(10)
-        await bench.store.use("l1", instead=first.leased_at)
-        assert (await _none(bench)).until == bench.now + 60 * SECOND
-        bench.clock.advance(60)
-        await _got(bench, "l2")
-
-    async def test_the_gap_counts_from_its_new_moment(self, bench: Bench) -> None:
-        await pool(bench, "a", limits=Limits(min_delay=5 * SECOND, concurrency=None))
-        first = await _got(bench)
-        bench.clock.advance(3)
-        assert await bench.store.use("l1", instead=first.leased_at) == bench.now
-        assert (await _none(bench)).until == bench.now + 5 * SECOND
-
-    async def test_it_moves_behind_those_that_came_since(self, bench: Bench) -> None:
-        await pool(bench, "a", limits=limits(windows=[(2, 60)]))
-        first = await _got(bench)
-        bench.clock.advance(5)
-        await _got(bench, "l2")
-        second = bench.now
-        bench.clock.advance(5)
-        assert await bench.store.use("l1", instead=first.leased_at) == bench.now
-        assert (await _none(bench)).until == second + 60 * SECOND
-        bench.clock.advance(55)
-        await _got(bench, "l3")
-        assert (await _none(bench)).until == second + 65 * SECOND
-
-    async def test_of_uses_at_one_moment_one_is_moved(self, bench: Bench) -> None:
-        await pool(bench, "a", limits=limits(windows=[(2, 60)]))
-        first = await _got(bench)
-        assert (await _got(bench, "l2")).leased_at == first.leased_at
-        bench.clock.advance(5)
-        assert await bench.store.use("l1", instead=first.leased_at) == bench.now
-        assert (await _none(bench)).until == first.leased_at + 60 * SECOND
-        assert await bench.store.use("l2", instead=first.leased_at) == bench.now
-        assert (await _none(bench)).until == bench.now + 60 * SECOND
-        assert (await member(bench, "a")).record.uses == 2
-
-    async def test_it_waits_for_the_gap_after_those_that_came_since(self, bench: Bench) -> None:
-        await pool(bench, "a", limits=Limits(min_delay=5 * SECOND, concurrency=None))
-        first = await _got(bench)
-        bench.clock.advance(5)
-        await _got(bench, "l2")
-        bench.clock.advance(1)
-        answer = await bench.store.use("l1", instead=first.leased_at)
-        assert answer == Shortage(pool=POOL, why="all away", until=bench.now + 4 * SECOND)
-        bench.clock.advance(4)
-        assert await bench.store.use("l1", instead=first.leased_at) == bench.now
-
-    async def test_it_does_not_disturb_a_member_that_cools(self, bench: Bench) -> None:
-        await pool(bench, "a", limits=UNLIMITED, cooldown=30 * SECOND)
-        first = await _got(bench)
-        await _got(bench, "l2")
-        await _gave_back(bench, "l2", BLOCKED)
-        answer = await bench.store.use("l1", instead=first.leased_at)
-        assert isinstance(answer, Shortage)
-        assert answer.until == bench.now + 30 * SECOND
-
-    async def test_a_claim_moves_its_use(self, bench: Bench) -> None:
-        await pool(bench, "a", limits=limits(windows=[(1, 60)]))
-        claim = await served(bench)
-        assert claim.leased is not None
-        bench.clock.advance(2)
-        assert await bench.store.use(claim.token, claim.id, instead=claim.leased.leased_at) == bench.now
-        assert (await _none(bench)).until == bench.now + 60 * SECOND
-        await done(bench, claim)
-        with pytest.raises(StaleLease):
-            await bench.store.use(claim.token, claim.id, instead=claim.leased.leased_at)
-
-    async def test_what_is_not_known_is_one_more(self, bench: Bench) -> None:
-        await pool(bench, "a", limits=limits(windows=[(3, 60)]))
-        first = await _got(bench)
-        bench.clock.advance(1)
-        assert await bench.store.use("l1", instead=first.leased_at - 1) == bench.now
-        assert (await member(bench, "a")).record.uses == 2
-
-    async def test_what_the_clock_calls_later_than_now_is_one_more(self, bench: Bench) -> None:
-        await pool(bench, "a", limits=limits(windows=[(3, 60)]))
-        first = await _got(bench)
-        assert await bench.store.use("l1", instead=first.leased_at + 1) == bench.now
-        assert (await member(bench, "a")).record.uses == 2
-
-    async def test_a_moved_use_keeps_older_ones_for_longer_windows(self, bench: Bench) -> None:
-        await pool(bench, "a", limits=limits(windows=[(2, 10), (4, 100)]))
-        begun = bench.now
-        got = []
-        for number in range(3):
-            got.append(await _got(bench, f"l{number}"))
-            bench.clock.advance(10)
-        assert await bench.store.use("l2", instead=got[-1].leased_at) == bench.now
-        await _got(bench, "l3")
-        assert (await _none(bench)).until == begun + 100 * SECOND

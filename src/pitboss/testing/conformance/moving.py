@@ -1,0 +1,118 @@
+"""Uses that were granted and not made yet, and count from a later moment."""
+
+import pytest
+
+from pitboss.model.duration import SECOND
+from pitboss.model.errors import StaleLease
+from pitboss.model.resource import Limits, Shortage
+from pitboss.testing.conformance.acquiring import gave_back, got, none
+from pitboss.testing.conformance.bench import Bench
+from pitboss.testing.conformance.scarcity import BLOCKED, POOL, UNLIMITED, done, limits, member, pool, served
+
+
+class MovedUses:
+    """A use that was granted and not made yet counts from a later moment."""
+
+    async def test_a_moved_use_is_not_one_more(self, bench: Bench) -> None:
+        await pool(bench, "a", limits=limits(windows=[(2, 60)]))
+        first = await got(bench)
+        bench.clock.advance(10)
+        assert await bench.store.use("l1", instead=first.leased_at) == bench.now
+        await bench.look()
+        shown = await member(bench, "a")
+        assert (shown.record.uses, shown.in_use, shown.last_used_at) == (1, 1, bench.now)
+
+    async def test_windows_count_it_from_its_new_moment(self, bench: Bench) -> None:
+        await pool(bench, "a", limits=limits(windows=[(1, 60)]))
+        first = await got(bench)
+        bench.clock.advance(10)
+        await bench.store.use("l1", instead=first.leased_at)
+        assert (await none(bench)).until == bench.now + 60 * SECOND
+        bench.clock.advance(60)
+        await got(bench, "l2")
+
+    async def test_the_gap_counts_from_its_new_moment(self, bench: Bench) -> None:
+        await pool(bench, "a", limits=Limits(min_delay=5 * SECOND, concurrency=None))
+        first = await got(bench)
+        bench.clock.advance(3)
+        assert await bench.store.use("l1", instead=first.leased_at) == bench.now
+        assert (await none(bench)).until == bench.now + 5 * SECOND
+
+    async def test_it_moves_behind_those_that_came_since(self, bench: Bench) -> None:
+        await pool(bench, "a", limits=limits(windows=[(2, 60)]))
+        first = await got(bench)
+        bench.clock.advance(5)
+        await got(bench, "l2")
+        second = bench.now
+        bench.clock.advance(5)
+        assert await bench.store.use("l1", instead=first.leased_at) == bench.now
+        assert (await none(bench)).until == second + 60 * SECOND
+        bench.clock.advance(55)
+        await got(bench, "l3")
+        assert (await none(bench)).until == second + 65 * SECOND
+
+    async def test_of_uses_at_one_moment_one_is_moved(self, bench: Bench) -> None:
+        await pool(bench, "a", limits=limits(windows=[(2, 60)]))
+        first = await got(bench)
+        assert (await got(bench, "l2")).leased_at == first.leased_at
+        bench.clock.advance(5)
+        assert await bench.store.use("l1", instead=first.leased_at) == bench.now
+        assert (await none(bench)).until == first.leased_at + 60 * SECOND
+        assert await bench.store.use("l2", instead=first.leased_at) == bench.now
+        assert (await none(bench)).until == bench.now + 60 * SECOND
+        assert (await member(bench, "a")).record.uses == 2
+
+    async def test_it_waits_for_the_gap_after_those_that_came_since(self, bench: Bench) -> None:
+        await pool(bench, "a", limits=Limits(min_delay=5 * SECOND, concurrency=None))
+        first = await got(bench)
+        bench.clock.advance(5)
+        await got(bench, "l2")
+        bench.clock.advance(1)
+        answer = await bench.store.use("l1", instead=first.leased_at)
+        assert answer == Shortage(pool=POOL, why="all away", until=bench.now + 4 * SECOND)
+        bench.clock.advance(4)
+        assert await bench.store.use("l1", instead=first.leased_at) == bench.now
+
+    async def test_it_does_not_disturb_a_member_that_cools(self, bench: Bench) -> None:
+        await pool(bench, "a", limits=UNLIMITED, cooldown=30 * SECOND)
+        first = await got(bench)
+        await got(bench, "l2")
+        await gave_back(bench, "l2", BLOCKED)
+        answer = await bench.store.use("l1", instead=first.leased_at)
+        assert isinstance(answer, Shortage)
+        assert answer.until == bench.now + 30 * SECOND
+
+    async def test_a_claim_moves_its_use(self, bench: Bench) -> None:
+        await pool(bench, "a", limits=limits(windows=[(1, 60)]))
+        claim = await served(bench)
+        assert claim.leased is not None
+        bench.clock.advance(2)
+        assert await bench.store.use(claim.token, claim.id, instead=claim.leased.leased_at) == bench.now
+        assert (await none(bench)).until == bench.now + 60 * SECOND
+        await done(bench, claim)
+        with pytest.raises(StaleLease):
+            await bench.store.use(claim.token, claim.id, instead=claim.leased.leased_at)
+
+    async def test_what_is_not_known_is_one_more(self, bench: Bench) -> None:
+        await pool(bench, "a", limits=limits(windows=[(3, 60)]))
+        first = await got(bench)
+        bench.clock.advance(1)
+        assert await bench.store.use("l1", instead=first.leased_at - 1) == bench.now
+        assert (await member(bench, "a")).record.uses == 2
+
+    async def test_what_the_clock_calls_later_than_now_is_one_more(self, bench: Bench) -> None:
+        await pool(bench, "a", limits=limits(windows=[(3, 60)]))
+        first = await got(bench)
+        assert await bench.store.use("l1", instead=first.leased_at + 1) == bench.now
+        assert (await member(bench, "a")).record.uses == 2
+
+    async def test_a_moved_use_keeps_older_ones_for_longer_windows(self, bench: Bench) -> None:
+        await pool(bench, "a", limits=limits(windows=[(2, 10), (4, 100)]))
+        begun = bench.now
+        held = []
+        for number in range(3):
+            held.append(await got(bench, f"l{number}"))
+            bench.clock.advance(10)
+        assert await bench.store.use("l2", instead=held[-1].leased_at) == bench.now
+        await got(bench, "l3")
+        assert (await none(bench)).until == begun + 100 * SECOND
