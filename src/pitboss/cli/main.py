@@ -1,4 +1,4 @@
-"""The tree of commands, and the one door in and out of it."""
+"""The `pitboss` command: the one door in and out of it."""
 
 import re
 import sys
@@ -6,37 +6,18 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
-from pitboss.cli import (
-    batches,
-    configuring,
-    db,
-    dead,
-    doctor,
-    failures,
-    init,
-    logs,
-    managers,
-    pools,
-    ps,
-    queues,
-    resources,
-    status,
-    tasks,
-    top,
-    topics,
-    up,
-)
+from pitboss.cli import failures
 from pitboss.cli.exits import Exit
 from pitboss.cli.screen import Screen
+from pitboss.cli.tree import Tree
 
 # A filter's "not" begins like an option: -tag:test. No option has a colon, so it can be told apart.
 _NEGATED = re.compile(r"-[A-Za-z_]+(\.[^\s:]+)*:")
 _FLAGS = {"--debug", "--no-color"}
 
 
-class Root(TyperGroup):
+class Root(Tree):
     """Turns whatever happens inside into words on stderr and an exit code."""
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> Any:
@@ -66,30 +47,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-app.command("up")(up.up)
-app.command("init")(init.init)
-app.command("status")(status.status)
-app.command("logs")(logs.logs)
-app.command("ps")(ps.ps)
-app.command("top")(top.top)
-app.command("stop")(managers.stop)
-app.command("drain")(managers.drain)
-app.command("doctor")(doctor.doctor)
-_NOUNS = {
-    "tasks": tasks.app,
-    "batches": batches.app,
-    "queues": queues.app,
-    "resources": resources.app,
-    "pools": pools.app,
-    "dead": dead.app,
-    "db": db.app,
-}
-for noun, commands in _NOUNS.items():
-    app.add_typer(commands, name=noun)
-    if noun.endswith("s"):
-        app.add_typer(commands, name=noun.removesuffix("es" if noun.endswith("ches") else "s"), hidden=True)
-app.add_typer(configuring.app, name="config")
-app.command("help")(topics.help_command)
 
 
 def _version(asked: bool) -> None:
@@ -120,6 +77,8 @@ def root(
       pitboss tasks enqueue greet '{"name": "you"}' --wait
     """
     if context.invoked_subcommand is None:
+        from pitboss.cli import status
+
         status.overview(context.obj)
 
 

@@ -6,6 +6,7 @@ import typer
 
 from pitboss.cli.exits import Exit
 from pitboss.cli.options import screen_of
+from pitboss.cli.tree import loaded
 from pitboss.model.errors import NotFound
 
 FILTERS = """\
@@ -82,6 +83,8 @@ def _help_of(context: typer.Context, words: list[str]) -> str:
     make: Any = type(place)
     for word in words:
         command = getattr(place.command, "commands", {}).get(word)
+        if command is not None and place.parent is None:
+            command = loaded(word)
         if command is None:
             raise NotFound(
                 f'there is no topic and no command "{" ".join(words)}"',
