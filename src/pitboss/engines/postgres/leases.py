@@ -1,21 +1,15 @@
-"""Leases without a task, and further uses of a member that is held. Members are locked before leases."""
+"""Leases without a task. Members are locked before leases."""
 
 import msgspec
 
-from pitboss.engines.postgres import members
 from pitboss.engines.postgres.hands import Hands, Return
-from pitboss.engines.postgres.members import Member, Uses
-from pitboss.engines.postgres.rows import known_id, names, numbers
+from pitboss.engines.postgres.rows import names
 from pitboss.engines.postgres.script import Again, Row, Script, Statements
 from pitboss.engines.postgres.stock import Need, Stock
 from pitboss.engines.postgres.tally import Tally
 from pitboss.model.duration import Moment, Span
-from pitboss.model.errors import StaleLease
-from pitboss.model.ids import TaskId
-from pitboss.model.leasing import Moved, moved, used
-from pitboss.model.picking import leased, same_member
-from pitboss.model.resource import Leased, PoolRules, Report, Shortage, Want
-from pitboss.model.task import Token
+from pitboss.model.picking import leased
+from pitboss.model.resource import Leased, Report, Shortage, Want
 
 _RETURNED_AT_ONCE = 5000
 _decode = msgspec.json.Decoder(Leased).decode
@@ -63,63 +57,6 @@ def extend(say: Statements, lease: str, hold: Span, now: Moment | None) -> Scrip
     rows = yield say.ask("extend_lease", now, id=lease, hold=hold)
     until: Moment | None = rows[0][0] if rows else None
     return until
-
-
-def use(
-    say: Statements, holder: Token | str, task: TaskId | None, instead: Moment | None, now: Moment | None
-) -> Script[Moment | Shortage]:
-    """One more use of a member that a claim or a lease holds, or instead of one, within a transaction."""
-    stale = StaleLease(str(holder) if task is None else f"{holder} of task {task}")
-    if task is not None and not known_id(task):
-        raise stale
-    held = yield from _holding(say, holder, task, now)
-    found = {} if held is None else (yield from members.locked(say, [held.resource]))
-    one = None if held is None else found.get(held.resource)
-    # Whoever gives it back locks the member first: what is held behind that lock stays held.
-    if held is None or one is None or held != (yield from _holding(say, holder, task, now)):
-        raise stale
-    if not same_member(one.resource, held.since):
-        raise stale
-    return (yield from _use(say, one, instead, now))
-
-
-def _use(say: Statements, one: Member, instead: Moment | None, now: Moment | None) -> Script[Moment | Shortage]:
-    pool = one.resource.pool
-    moment, rules = yield from members.rules_now(say, [pool], now)
-    change = None if instead is None else (yield from _move(say, one, rules[pool], instead, moment))
-    if isinstance(change, Moved):
-        yield from members.write(say, [Member(one.number, change.member)], rules)
-        return moment
-    if change is not None or one.resource.available_at > moment:
-        return Shortage(pool=pool, why="all away", until=one.resource.available_at if change is None else change)
-    uses = Uses()
-    yield from members.read_uses(say, uses, [one], rules)
-    given = used(one.resource, rules[pool], uses.nth(one.number, one.resource), moment)
-    uses.add(one.number, given, rules[pool])
-    yield from members.write(say, [Member(one.number, given)], rules, uses)
-    return moment
-
-
-def _move(say: Statements, one: Member, rules: PoolRules, at: Moment, now: Moment) -> Script[Moved | Moment | None]:
-    """Have a use that was granted count from now on. Uses are numbered: those between the two moments move up."""
-    rows = yield say.ask("all_uses", members=numbers([one.number]))
-    known = {number: moment for _, number, moment in sorted(rows)}
-    change = moved(one.resource, rules, list(known.values()), at, now)
-    if isinstance(change, Moved) and known:
-        later = [(number, new) for (number, old), new in zip(known.items(), change.uses, strict=True) if new != old]
-        yield say.ask(
-            "move_uses", resource=one.number, numbers=numbers([n for n, _ in later]), ats=numbers([a for _, a in later])
-        )
-    return change
-
-
-def _holding(say: Statements, holder: Token | str, task: TaskId | None, now: Moment | None) -> Script[Return | None]:
-    """What a lease or a claim holds at this moment."""
-    if isinstance(holder, str):
-        rows = yield say.ask("lease", now, id=holder)
-        return Return(f"{rows[0][0]}/{rows[0][1]}", rows[0][2]) if rows and rows[0][4] else None
-    rows = yield say.ask("claim_held", now, task=task, session=holder.session, claim=holder.claim)
-    return Return(rows[0][0], rows[0][1] or 0) if rows else None
 
 
 def _end(say: Statements, lease: str, row: Row, report: Report | None, now: Moment | None) -> Script[bool]:

@@ -44,6 +44,7 @@ class Uses:
         self._read: dict[tuple[int, int], Moment | None] = {}
         self._complete: set[int] = set()
         self.fresh: list[tuple[int, int, Moment]] = []
+        self._shifted: dict[tuple[int, int], Moment] = {}
 
     def note(self, number: int, use: int, at: Moment | None) -> None:
         self._read[number, use] = at
@@ -62,6 +63,31 @@ class Uses:
         if most_remembered(limits_of(member, rules)):
             self.note(number, member.record.uses, member.last_used_at)
         self.fresh.append((number, member.record.uses, member.last_used_at))
+
+    def remembered(self, number: int) -> list[Moment]:
+        """All of a member's uses that are known, the oldest first; for members of which all were read."""
+        return [at for _, at in self._of(number)]
+
+    def shift(self, number: int, moments: Sequence[Moment]) -> None:
+        """They count from these moments now. They are numbered: those between two moments move up."""
+        for (use, old), new in zip(self._of(number), moments, strict=True):
+            if new != old:
+                self._read[number, use] = new
+                self._shifted[number, use] = new
+        self.fresh = [(one, use, self._shifted.pop((one, use), at)) for one, use, at in self.fresh]
+
+    def write_shifted(self, say: Statements) -> Script[None]:
+        if self._shifted:
+            yield say.ask(
+                "move_uses",
+                members=numbers([number for number, _ in self._shifted]),
+                numbers=numbers([use for _, use in self._shifted]),
+                ats=numbers(list(self._shifted.values())),
+            )
+
+    def _of(self, number: int) -> list[tuple[int, Moment]]:
+        known = [(use, at) for (one, use), at in self._read.items() if one == number and at is not None]
+        return sorted(known)
 
     def nth(self, number: int, member: Resource) -> Nth:
         """Uses are numbered, so the n-th newest is known by its number."""

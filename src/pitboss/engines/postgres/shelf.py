@@ -4,14 +4,19 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from pitboss.engines.postgres import batches, leases, pools, views
+from pitboss.engines.postgres import batches, leases, pools, using, views
 from pitboss.engines.postgres.control import current
 from pitboss.engines.postgres.desk import Desk
+from pitboss.engines.postgres.gathered import Gathered
 from pitboss.engines.postgres.leases import Contended
 from pitboss.engines.postgres.link import Link
-from pitboss.engines.postgres.script import Script
+from pitboss.engines.postgres.rows import known_id
+from pitboss.engines.postgres.script import Script, Statements
+from pitboss.engines.postgres.using import Answer, Asked
+from pitboss.engines.protocol import Clock
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
 from pitboss.model.duration import Moment, Span
+from pitboss.model.errors import StaleLease
 from pitboss.model.ids import TaskId
 from pitboss.model.resource import (
     Leased,
@@ -33,6 +38,10 @@ _PAUSE = 0.005
 
 class Shelf(Desk):
     """What tasks hold, and what they belong to."""
+
+    def __init__(self, say: Statements, writing: Link, reading: Link, clock: Clock | None) -> None:
+        super().__init__(say, writing, reading, clock)
+        self._uses = Gathered(self._use)
 
     async def declare_pool(self, name: str, rules: PoolRules) -> None:
         await self._told("declare_pool", self._reading, lambda now: pools.declare(self._say, name, rules, now))
@@ -76,7 +85,21 @@ class Shelf(Desk):
     async def use(
         self, holder: Token | str, task: TaskId | None = None, *, instead: Moment | None = None
     ) -> Moment | Shortage:
-        return await self._told("use", self._writing, lambda now: leases.use(self._say, holder, task, instead, now))
+        self._reach("use.before")
+        known = task is None or known_id(task)
+        answer = await self._uses.ask(Asked(holder, task, instead)) if known else None
+        self._reach("use.after")
+        if answer is None:
+            raise StaleLease(str(holder) if task is None else f"{holder} of task {task}")
+        return answer
+
+    async def _use(self, asked: Sequence[Asked]) -> list[Answer]:
+        now = self._now()
+        return await self._writing.call(
+            lambda: using.use(self._say, asked, now),
+            transaction=True,
+            before_commit=lambda: self._reach("use.commit"),
+        )
 
     async def create_batch(self, batch: NewBatch, items: Sequence[NewTask]) -> Batch:
         return await self._told("create_batch", self._writing, lambda now: batches.create(self._say, batch, items, now))

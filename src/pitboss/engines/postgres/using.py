@@ -1,0 +1,122 @@
+"""Further uses of members that are held, or uses that count from a later moment: by the group, within a transaction."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from pitboss.engines.postgres import members
+from pitboss.engines.postgres.hands import Return
+from pitboss.engines.postgres.members import Member, Uses
+from pitboss.engines.postgres.rows import names, numbers, texts
+from pitboss.engines.postgres.script import Script, Statements
+from pitboss.model.duration import Moment
+from pitboss.model.ids import TaskId
+from pitboss.model.leasing import Moved, moved, used
+from pitboss.model.picking import same_member
+from pitboss.model.resource import PoolRules, Shortage
+from pitboss.model.task import Token
+
+Answer = Moment | Shortage | None
+
+
+class Asked(NamedTuple):
+    """One more use for who holds a member, or one instead of the use that was granted at that moment."""
+
+    holder: Token | str
+    task: TaskId | None
+    instead: Moment | None
+
+
+class _Seen(NamedTuple):
+    """What is held at a moment, by the place in the group, and what the pools say."""
+
+    held: dict[int, Return]
+    now: Moment
+    rules: dict[str, PoolRules]
+
+
+def use(say: Statements, asked: Sequence[Asked], now: Moment | None) -> Script[list[Answer]]:
+    """In the order of the group: when each was granted, what it is short of; None if it holds nothing any more."""
+    first = yield from _seen(say, asked, (), now)
+    locked = yield from members.locked(say, {one.resource for one in first.held.values()})
+    # Whoever gives a member back locks it first: what is held behind that lock stays held. So do rules.
+    seen = yield from _seen(say, asked, {one.pool for one in first.held.values()}, now)
+    held = {
+        place: locked[one.resource]
+        for place, one in seen.held.items()
+        if first.held.get(place) == one
+        and one.resource in locked
+        and same_member(locked[one.resource].resource, one.since)
+    }
+    uses = Uses()
+    yield from _read(say, uses, asked, held, seen.rules)
+    group = _Group(seen.now, seen.rules, {one.number: one for one in held.values()}, uses)
+    answers = [
+        group.answer(held[place].number, one.instead) if place in held else None for place, one in enumerate(asked)
+    ]
+    yield from uses.write_shifted(say)
+    yield from members.write(say, [group.members[number] for number in sorted(group.changed)], seen.rules, uses)
+    return answers
+
+
+class _Group:
+    """Judges one after the other; each sees what those before him have used."""
+
+    def __init__(self, now: Moment, rules: Mapping[str, PoolRules], members: dict[int, Member], uses: Uses) -> None:
+        self._now, self._rules, self.members, self._uses = now, rules, members, uses
+        self.changed: set[int] = set()
+
+    def answer(self, number: int, instead: Moment | None) -> Moment | Shortage:
+        one = self.members[number].resource
+        rules = self._rules[one.pool]
+        change = None
+        if instead is not None:
+            change = moved(one, rules, self._uses.remembered(number), instead, self._now)
+        if isinstance(change, Moved):
+            self._uses.shift(number, change.uses)
+            self._put(Member(number, change.member))
+            return self._now
+        if change is not None or one.available_at > self._now:
+            return Shortage(pool=one.pool, why="all away", until=one.available_at if change is None else change)
+        given = used(one, rules, self._uses.nth(number, one), self._now)
+        self._uses.add(number, given, rules)
+        self._put(Member(number, given))
+        return self._now
+
+    def _put(self, member: Member) -> None:
+        self.members[member.number] = member
+        self.changed.add(member.number)
+
+
+def _seen(say: Statements, asked: Sequence[Asked], pools: "set[str] | tuple[()]", now: Moment | None) -> Script[_Seen]:
+    claims = [(place, one.holder, one.task) for place, one in enumerate(asked) if isinstance(one.holder, Token)]
+    leases = [(place, one.holder) for place, one in enumerate(asked) if isinstance(one.holder, str)]
+    rows = yield say.ask(
+        "held_members",
+        now,
+        claimed=numbers([place for place, _, _ in claims]),
+        tasks=texts([task for _, _, task in claims]),
+        sessions=numbers([token.session for _, token, _ in claims]),
+        claims=numbers([token.claim for _, token, _ in claims]),
+        leased=numbers([place for place, _ in leases]),
+        leases=texts([lease for _, lease in leases]),
+        pools=names(pools),
+    )
+    held = {place: Return(text, number) for place, text, number, _ in rows if place is not None}
+    ((moment,),) = [row[2:3] for row in rows if row[0] is None and row[1] is None]
+    found = {name: members.rules_of(text) for place, name, _, text in rows if place is None and name is not None}
+    return _Seen(held, moment, {pool: found.get(pool, PoolRules()) for pool in pools})
+
+
+def _read(
+    say: Statements, uses: Uses, asked: Sequence[Asked], held: Mapping[int, Member], rules: Mapping[str, PoolRules]
+) -> Script[None]:
+    """What judging the group needs: of those of which a use is to be moved all, of the others what windows look at."""
+    wanted = Counter(one.number for one in held.values())
+    moving = {one.number for place, one in held.items() if asked[place].instead is not None}
+    if moving:
+        uses.note_all(moving, (yield say.ask("all_uses", members=numbers(sorted(moving)))))
+    others = {one.number: one for one in held.values() if one.number not in moving}
+    if others:
+        ahead = max(wanted[number] for number in others)
+        yield from members.read_uses(say, uses, list(others.values()), rules, ahead)
