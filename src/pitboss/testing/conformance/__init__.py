@@ -41,7 +41,7 @@ from pitboss.testing.conformance.lanes import Lanes, MovingBatches, StartingBatc
 from pitboss.testing.conformance.leading import LeaderDuties, Leading
 from pitboss.testing.conformance.leasing import Leasing, MemberLimits, Shortages
 from pitboss.testing.conformance.ledger import LedgerReading
-from pitboss.testing.conformance.moving import MovedUses
+from pitboss.testing.conformance.moving import MovedUses, UsesAtOnce
 from pitboss.testing.conformance.pausing import PausingBatches, ResumingBatches
 from pitboss.testing.conformance.pools import ChangingMembers, DeclaringPools, PoolMembers
 from pitboss.testing.conformance.putting import Putting
@@ -116,6 +116,7 @@ class ResourceConformance(
     LeaseTimes,
     FurtherUses,
     MovedUses,
+    UsesAtOnce,
 ):
     """What an engine passes that has `Resources` and `Leases`."""
 
@@ -214,6 +215,7 @@ __all__ = [
     "Subject",
     "SweepingLanes",
     "Uniqueness",
+    "UsesAtOnce",
     "Values",
     "Waiting",
 ]

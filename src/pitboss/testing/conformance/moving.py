@@ -1,5 +1,7 @@
 """Uses that were granted and not made yet, and count from a later moment."""
 
+from asyncio import gather
+
 import pytest
 
 from pitboss.model.duration import SECOND
@@ -116,3 +118,46 @@ class MovedUses:
         assert await bench.store.use("l2", instead=held[-1].leased_at) == bench.now
         await got(bench, "l3")
         assert (await none(bench)).until == begun + 100 * SECOND
+
+
+class UsesAtOnce:
+    """Many who ask at the same moment are answered as if they had asked one after the other."""
+
+    async def test_a_budget_is_shared_out_once(self, bench: Bench) -> None:
+        await pool(bench, "a", limits=limits(windows=[(7, 60)]))
+        for number in range(4):
+            await got(bench, f"l{number}")
+        answers = await gather(*(bench.store.use(f"l{number % 4}") for number in range(9)))
+        granted = [one for one in answers if not isinstance(one, Shortage)]
+        assert granted == [bench.now] * 3
+        until = {one.until for one in answers if isinstance(one, Shortage)}
+        assert until == {bench.now + 60 * SECOND}
+        await bench.look()
+        assert (await member(bench, "a")).record.uses == 7
+
+    async def test_uses_and_moved_ones_of_several_members(self, bench: Bench) -> None:
+        await pool(bench, "a", "b", limits=limits(windows=[(3, 60)]))
+        first = []
+        for number in range(4):
+            first.append(await got(bench, f"l{number}"))
+            bench.clock.advance(1)
+        moves = [bench.store.use(one.lease or "", instead=one.leased_at) for one in first]
+        more = [bench.store.use(one.lease or "") for one in first]
+        answers = await gather(*moves, *more)
+        assert answers[:4] == [bench.now] * 4
+        answers = answers[4:]
+        assert [one for one in answers if not isinstance(one, Shortage)] == [bench.now] * 2
+        assert [one.until for one in answers if isinstance(one, Shortage)] == [bench.now + 60 * SECOND] * 2
+        assert [(await member(bench, name)).record.uses for name in "ab"] == [3, 3]
+
+    async def test_who_holds_nothing_does_not_disturb_the_others(self, bench: Bench) -> None:
+        await pool(bench, "a", "b", limits=UNLIMITED)
+        claim = await served(bench)
+        await got(bench, "l1")
+        await got(bench, "over")
+        await gave_back(bench, "over")
+        use = bench.store.use
+        asked = (use("l1"), use("over"), use(claim.token, claim.id), use(claim.token, "no task"), use("nobody"))
+        first, over, of_task, no_task, nobody = await gather(*asked, return_exceptions=True)
+        assert (first, of_task) == (bench.now, bench.now)
+        assert [type(one) for one in (over, no_task, nobody)] == [StaleLease] * 3
