@@ -27,6 +27,9 @@ class Asking(Protocol):
 class Handle(Generic[R]):
     """One enqueued task. `created` is False if it met a task with its unique key; `id` is then that task's."""
 
+    # A large call makes as many of these as it has tasks.
+    __slots__ = ("__weakref__", "_asking", "_decode", "created", "id", "placed")
+
     def __init__(self, asking: Asking, placed: Placed, decode: Callable[[str], R] | None) -> None:
         self._asking, self._decode = asking, decode
         self.id: TaskId = placed.id
