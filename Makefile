@@ -5,6 +5,8 @@ ARGS ?=
 BIN := .venv/bin
 # Named for the interpreter, so that another PYTHON= is noticed.
 READY := .venv/.ready-$(subst /,_,$(PYTHON))
+# What runs needs less than what is worked on: no linters, no documentation, no test tools.
+RUNS := .venv/.runs-$(subst /,_,$(PYTHON))
 PATHS := $(wildcard src tests scripts benchmarks examples)
 # mypy and import-linter refuse a package without a module.
 MODULES := $(shell find src -name '*.py' -print -quit)
@@ -29,7 +31,11 @@ setup: $(READY)
 
 $(READY): pyproject.toml
 	@PYTHON='$(PYTHON)' scripts/setup.sh venv
-	@rm -f .venv/.ready-* && touch $@
+	@rm -f .venv/.ready-* .venv/.runs-* && touch $@ $(RUNS)
+
+$(RUNS): pyproject.toml
+	@PYTHON='$(PYTHON)' scripts/setup.sh app
+	@rm -f .venv/.runs-* && touch $@
 
 postgres:
 	@scripts/setup.sh postgres
@@ -43,11 +49,11 @@ pgbouncer:
 redis:
 	@scripts/setup.sh redis
 
-demo: $(READY)
+demo: $(RUNS)
 	@scripts/demo.sh
 
 # ARGS=--stay goes on until Ctrl-C.
-story-checker: $(READY)
+story-checker: $(RUNS)
 	@PYTHON=$(CURDIR)/$(BIN)/python examples/story_checker/run --folder $(CURDIR)/build/story_checker $(ARGS)
 
 test: $(READY) postgres strace pgbouncer

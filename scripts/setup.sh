@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Brings a machine that has only Python, make and apt to the point where the checks and tests run.
-# Usage: scripts/setup.sh venv|postgres|strace|pgbouncer|redis      Says nothing when there is nothing to do.
+# Usage: scripts/setup.sh venv|app|postgres|strace|pgbouncer|redis      Says nothing when there is nothing to do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+PYTHON=${PYTHON:-python3}
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
 
@@ -31,8 +33,8 @@ setup_venv() {
         say "creating .venv with $("$PYTHON" --version)"
         "$PYTHON" -m venv --clear .venv
     fi
-    say "installing pitboss and its tools into .venv (about a minute the first time)"
-    .venv/bin/python -m pip install -qq --disable-pip-version-check --editable '.[dev]'
+    say "$2"
+    .venv/bin/python -m pip install -qq --disable-pip-version-check --editable "$1"
 }
 
 # The tests start their own server; only its binaries are wanted. No initdb under Debian's folder means that no
@@ -87,10 +89,11 @@ setup_redis() {
 }
 
 case "${1:-}" in
-    venv) PYTHON=${PYTHON:-python3} setup_venv ;;
+    venv) setup_venv '.[dev]' "installing pitboss and its tools into .venv (about a minute the first time)" ;;
+    app) setup_venv . "installing pitboss into .venv (half a minute the first time)" ;;
     postgres) setup_postgres ;;
     strace) setup_strace ;;
     pgbouncer) setup_pgbouncer ;;
     redis) setup_redis ;;
-    *) echo "usage: $0 venv|postgres|strace|pgbouncer|redis" >&2; exit 2 ;;
+    *) echo "usage: $0 venv|app|postgres|strace|pgbouncer|redis" >&2; exit 2 ;;
 esac

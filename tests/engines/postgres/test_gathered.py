@@ -67,3 +67,30 @@ async def test_who_stops_waiting_disturbs_nobody() -> None:
     assert [await second, await third] == [4, 6]
     with pytest.raises(asyncio.CancelledError):
         await first
+
+
+async def test_who_asks_again_at_once_is_served() -> None:
+    """Both groups end in one breath; the one who was answered first asks before anything else happens."""
+    gates: list[asyncio.Future[None]] = []
+
+    async def answered(group: Sequence[int]) -> list[int]:
+        gates.append(asyncio.get_running_loop().create_future())
+        await gates[-1]
+        return [2 * number for number in group]
+
+    gathered = Gathered(answered)
+
+    async def twice() -> int:
+        return await gathered.ask(await gathered.ask(1))
+
+    first = asyncio.create_task(twice())
+    await asyncio.sleep(0.001)
+    second = asyncio.create_task(gathered.ask(3))
+    await asyncio.sleep(0.001)
+    for gate in gates:
+        gate.set_result(None)
+    assert await second == 6
+    await asyncio.sleep(0.01)
+    assert len(gates) == 3
+    gates[2].set_result(None)
+    assert await first == 4

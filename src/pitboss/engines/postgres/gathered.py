@@ -8,8 +8,8 @@ from pitboss.model.errors import InvalidInput
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-_MOST = 500
-# One that waits for somebody's locks does not hold up all others.
+# What is judged at a stretch keeps the event loop from everything else.
+_MOST = 100
 _AT_ONCE = 2
 
 
@@ -19,22 +19,28 @@ class Gathered(Generic[Q, A]):
     def __init__(self, answer: Callable[[Sequence[Q]], Awaitable[Sequence[A]]]) -> None:
         self._answer = answer
         self._waiting: list[tuple[Q, asyncio.Future[A]]] = []
-        self._serving: set[asyncio.Task[None]] = set()
+        self._serving = 0
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def ask(self, question: Q) -> A:
         """The answer to one. Who stops waiting for it may be answered all the same."""
         future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
         self._waiting.append((question, future))
-        if len(self._serving) < _AT_ONCE:
+        if self._serving < _AT_ONCE:
+            self._serving += 1
             task = asyncio.create_task(self._serve())
-            self._serving.add(task)
-            task.add_done_callback(self._serving.discard)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         return await future
 
     async def _serve(self) -> None:
-        while self._waiting:
-            group, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
-            await self._serve_group([one for one in group if not one[1].done()])
+        try:
+            while self._waiting:
+                group, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
+                await self._serve_group([one for one in group if not one[1].done()])
+        finally:
+            # In the same breath as the last look: whoever asks next finds that nobody serves, and begins.
+            self._serving -= 1
 
     async def _serve_group(self, group: list[tuple[Q, asyncio.Future[A]]]) -> None:
         if not group:

@@ -8,8 +8,9 @@ import msgspec
 from pitboss.engines.postgres.rows import numbers, texts
 from pitboss.engines.postgres.script import Row, Script, Statements
 from pitboss.engines.postgres.tally import Tally
+from pitboss.engines.postgres.uses import Uses
 from pitboss.model.duration import Moment
-from pitboss.model.leasing import Nth, limits_of, most_remembered
+from pitboss.model.leasing import limits_of, most_remembered
 from pitboss.model.resource import Limits, PoolRules, Record, Resource, Sealed, Stage
 
 _STAGES = {stage.value: stage for stage in Stage}
@@ -31,76 +32,6 @@ _encode = msgspec.json.Encoder().encode
 _decode_settings = msgspec.json.Decoder(_Settings).decode
 _decode_record = msgspec.json.Decoder(Record).decode
 _decode_rules = msgspec.json.Decoder(PoolRules).decode
-
-
-class Unread(Exception):
-    """A use was asked for that was not read."""
-
-
-class Uses:
-    """What is known of members' uses: those that were read, and those of this act."""
-
-    def __init__(self) -> None:
-        self._read: dict[tuple[int, int], Moment | None] = {}
-        self._complete: set[int] = set()
-        self.fresh: list[tuple[int, int, Moment]] = []
-        self._shifted: dict[tuple[int, int], Moment] = {}
-
-    def note(self, number: int, use: int, at: Moment | None) -> None:
-        self._read[number, use] = at
-
-    def knows(self, number: int, use: int) -> bool:
-        return (number, use) in self._read
-
-    def note_all(self, members: Iterable[int], rows: Iterable[Row]) -> None:
-        """All that is remembered of these members: what is not among it never was, or is forgotten."""
-        self._complete.update(members)
-        for number, use, at in rows:
-            self.note(number, use, at)
-
-    def add(self, number: int, member: Resource, rules: PoolRules) -> None:
-        """One that the member has just been given for; kept if a window looks at it."""
-        if most_remembered(limits_of(member, rules)):
-            self.note(number, member.record.uses, member.last_used_at)
-        self.fresh.append((number, member.record.uses, member.last_used_at))
-
-    def remembered(self, number: int) -> list[Moment]:
-        """All of a member's uses that are known, the oldest first; for members of which all were read."""
-        return [at for _, at in self._of(number)]
-
-    def shift(self, number: int, moments: Sequence[Moment]) -> None:
-        """They count from these moments now. They are numbered: those between two moments move up."""
-        for (use, old), new in zip(self._of(number), moments, strict=True):
-            if new != old:
-                self._read[number, use] = new
-                self._shifted[number, use] = new
-        self.fresh = [(one, use, self._shifted.pop((one, use), at)) for one, use, at in self.fresh]
-
-    def write_shifted(self, say: Statements) -> Script[None]:
-        if self._shifted:
-            yield say.ask(
-                "move_uses",
-                members=numbers([number for number, _ in self._shifted]),
-                numbers=numbers([use for _, use in self._shifted]),
-                ats=numbers(list(self._shifted.values())),
-            )
-
-    def _of(self, number: int) -> list[tuple[int, Moment]]:
-        known = [(use, at) for (one, use), at in self._read.items() if one == number and at is not None]
-        return sorted(known)
-
-    def nth(self, number: int, member: Resource) -> Nth:
-        """Uses are numbered, so the n-th newest is known by its number."""
-
-        def moment(n: int) -> Moment | None:
-            use = member.record.uses - n + 1
-            if use < 1:
-                return None
-            if (number, use) not in self._read and number not in self._complete:
-                raise Unread
-            return self._read.get((number, use))
-
-        return moment
 
 
 class Member(NamedTuple):
@@ -151,13 +82,17 @@ def rules_now(say: Statements, pools: Iterable[str], now: Moment | None) -> Scri
     return rows[0][0], {name: found.get(name, PoolRules()) for name in wanted}
 
 
-def locked(say: Statements, ids: Iterable[str]) -> Script[dict[str, Member]]:
-    """Lock these members (pool/name) in the order of their numbers; those that there are, by id."""
+def locked(say: Statements, ids: Iterable[str], *, wait: bool = True) -> Script[dict[str, Member]]:
+    """Lock these members (pool/name) in the order of their numbers; those that there are, by id.
+
+    Not to `wait`: only those that nobody else has locked.
+    """
     pairs = [one.split("/", 1) for one in sorted(set(ids))]
     if not pairs:
         return {}
-    asked = say.ask("lock_members", pools=texts([pool for pool, _ in pairs]), names=texts([name for _, name in pairs]))
-    found = [member(row) for row in (yield asked)]
+    how = "lock_members" if wait else "lock_free_members"
+    rows = yield say.ask(how, pools=texts([pool for pool, _ in pairs]), names=texts([name for _, name in pairs]))
+    found = [member(row) for row in rows]
     return {one.resource.id: one for one in found}
 
 

@@ -6,10 +6,11 @@ import msgspec
 
 from pitboss.engines.postgres import members
 from pitboss.engines.postgres.control import current
-from pitboss.engines.postgres.members import Member, Uses
+from pitboss.engines.postgres.members import Member
 from pitboss.engines.postgres.rows import names, numbers
 from pitboss.engines.postgres.script import Row, Script, Statements
 from pitboss.engines.postgres.tally import Tally
+from pitboss.engines.postgres.uses import Uses
 from pitboss.model.duration import Moment
 from pitboss.model.leasing import Nth, placed, restated
 from pitboss.model.picking import added, added_again, changed

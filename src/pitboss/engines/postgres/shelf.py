@@ -12,7 +12,7 @@ from pitboss.engines.postgres.leases import Contended
 from pitboss.engines.postgres.link import Link
 from pitboss.engines.postgres.rows import known_id
 from pitboss.engines.postgres.script import Script, Statements
-from pitboss.engines.postgres.using import Answer, Asked
+from pitboss.engines.postgres.using import Answer, Asked, Busy
 from pitboss.engines.protocol import Clock
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
 from pitboss.model.duration import Moment, Span
@@ -34,6 +34,7 @@ from pitboss.model.task import NewTask, Token
 T = TypeVar("T")
 _TRIES = 20
 _PAUSE = 0.005
+_PAUSES = (0.002, 0.004, 0.008, 0.016)
 
 
 class Shelf(Desk):
@@ -86,17 +87,26 @@ class Shelf(Desk):
         self, holder: Token | str, task: TaskId | None = None, *, instead: Moment | None = None
     ) -> Moment | Shortage:
         self._reach("use.before")
-        known = task is None or known_id(task)
-        answer = await self._uses.ask(Asked(holder, task, instead)) if known else None
+        answer = None if task is not None and not known_id(task) else await self._used(Asked(holder, task, instead))
         self._reach("use.after")
         if answer is None:
             raise StaleLease(str(holder) if task is None else f"{holder} of task {task}")
         return answer
 
-    async def _use(self, asked: Sequence[Asked]) -> list[Answer]:
+    async def _used(self, asked: Asked) -> Moment | Shortage | None:
+        """With others; whose member is locked by somebody comes again, and at last waits for that one alone."""
+        for pause in _PAUSES:
+            answer = await self._uses.ask(asked)
+            if not isinstance(answer, Busy):
+                return answer
+            await asyncio.sleep(pause)
+        (answer,) = await self._use([asked], wait=True)
+        return None if isinstance(answer, Busy) else answer
+
+    async def _use(self, asked: Sequence[Asked], *, wait: bool = False) -> list[Answer]:
         now = self._now()
         return await self._writing.call(
-            lambda: using.use(self._say, asked, now),
+            lambda: using.use(self._say, asked, now, wait=wait),
             transaction=True,
             before_commit=lambda: self._reach("use.commit"),
         )

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pitboss.engines.postgres import members
-from pitboss.engines.postgres.members import Member, Unread, Uses
+from pitboss.engines.postgres.members import Member
 from pitboss.engines.postgres.rows import numbers, texts
 from pitboss.engines.postgres.script import Script, Statements
+from pitboss.engines.postgres.uses import Unread, Uses
 from pitboss.model.duration import Moment
 from pitboss.model.leasing import KEPT_TRIED, avoided, granted, shortage
 from pitboss.model.picking import ANY, ReadyMembers

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 from pitboss.engines.postgres import members
 from pitboss.engines.postgres.hands import Return
-from pitboss.engines.postgres.members import Member, Uses
+from pitboss.engines.postgres.members import Member
 from pitboss.engines.postgres.rows import names, numbers, texts
 from pitboss.engines.postgres.script import Script, Statements
+from pitboss.engines.postgres.uses import Uses
 from pitboss.model.duration import Moment
 from pitboss.model.ids import TaskId
 from pitboss.model.leasing import Moved, moved, used
@@ -16,7 +17,12 @@ from pitboss.model.picking import same_member
 from pitboss.model.resource import PoolRules, Shortage
 from pitboss.model.task import Token
 
-Answer = Moment | Shortage | None
+
+class Busy(NamedTuple):
+    """Somebody else has the member locked at this moment: nothing is known of the use yet."""
+
+
+Answer = Moment | Shortage | Busy | None
 
 
 class Asked(NamedTuple):
@@ -35,25 +41,28 @@ class _Seen(NamedTuple):
     rules: dict[str, PoolRules]
 
 
-def use(say: Statements, asked: Sequence[Asked], now: Moment | None) -> Script[list[Answer]]:
-    """In the order of the group: when each was granted, what it is short of; None if it holds nothing any more."""
+def use(say: Statements, asked: Sequence[Asked], now: Moment | None, *, wait: bool) -> Script[list[Answer]]:
+    """In the order of the group: when each was granted, what it is short of; None if it holds nothing any more.
+
+    Not to `wait`: `Busy` for those whose members others have locked, so that they hold nobody up.
+    """
     first = yield from _seen(say, asked, (), now)
-    locked = yield from members.locked(say, {one.resource for one in first.held.values()})
+    locked = yield from members.locked(say, {one.resource for one in first.held.values()}, wait=wait)
     # Whoever gives a member back locks it first: what is held behind that lock stays held. So do rules.
     seen = yield from _seen(say, asked, {one.pool for one in first.held.values()}, now)
+    still = {place: one for place, one in seen.held.items() if first.held.get(place) == one}
+    busy = set[int]() if wait else {place for place, one in still.items() if one.resource not in locked}
     held = {
         place: locked[one.resource]
-        for place, one in seen.held.items()
-        if first.held.get(place) == one
-        and one.resource in locked
-        and same_member(locked[one.resource].resource, one.since)
+        for place, one in still.items()
+        if one.resource in locked and same_member(locked[one.resource].resource, one.since)
     }
     uses = Uses()
     yield from _read(say, uses, asked, held, seen.rules)
     group = _Group(seen.now, seen.rules, {one.number: one for one in held.values()}, uses)
-    answers = [
-        group.answer(held[place].number, one.instead) if place in held else None for place, one in enumerate(asked)
-    ]
+    answers: list[Answer] = [Busy() if place in busy else None for place in range(len(asked))]
+    for place in sorted(held):
+        answers[place] = group.answer(held[place].number, asked[place].instead)
     yield from uses.write_shifted(say)
     yield from members.write(say, [group.members[number] for number in sorted(group.changed)], seen.rules, uses)
     return answers
