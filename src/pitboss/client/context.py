@@ -1,16 +1,12 @@
 """What a running handler knows about its task, and what it can tell about it."""
 
 from collections.abc import Callable, Mapping
-from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pitboss.model.errors import InvalidInput
 from pitboss.model.ids import TaskId
 from pitboss.model.task import Claim, NewTask, Token
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _current: ContextVar["Context"] = ContextVar("pitboss_context")
 MAX_PERCENT = 100
@@ -78,14 +74,9 @@ class Context:
     def ask_to_stop(self) -> None:
         self._cancelled = True
 
-    @contextmanager
-    def running(self) -> "Iterator[None]":
-        """Makes this the context that `pitboss.ctx` means."""
-        mark = _current.set(self)
-        try:
-            yield
-        finally:
-            _current.reset(mark)
+    def running(self) -> "_Running":
+        """Makes this the context that `pitboss.ctx` means, in a `with` block."""
+        return _Running(self)
 
     def _by_name(self, name: str, params: Mapping[str, Any]) -> NewTask:
         if self._prepare is None:
@@ -95,6 +86,21 @@ class Context:
                 fix="pass the handler itself",
             )
         return self._prepare(name, params, {})
+
+
+class _Running:
+    """A class and not a generator: every task enters one, and this costs a third."""
+
+    __slots__ = ("_context", "_mark")
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        self._mark = _current.set(self._context)
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._mark)
 
 
 class _Current(Context):

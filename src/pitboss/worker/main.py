@@ -163,7 +163,7 @@ class Worker:
 
     async def _work(self, claim: Claim, key: tuple[str, int]) -> None:
         began = self._loop.time()
-        outcome, report = await self._runner.run(claim)
+        outcome, report = await self._runner.run(claim, self._running[key])
         ran = round((self._loop.time() - began) * SECOND)
         if self._running.pop(key, None) is None:
             self._runner.stuck -= 1

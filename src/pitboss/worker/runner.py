@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from pitboss.client.context import Context
 from pitboss.client.state import Wanted
 from pitboss.model.canonical import Json, printable
-from pitboss.model.duration import SECOND
+from pitboss.model.duration import SECOND, Span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.fingerprint import fingerprint
 from pitboss.model.outcome import Cancelled, Completed, Failed, Outcome, Released, Retry, Snooze, TimedOut
@@ -86,25 +86,33 @@ class Runner:
         self.stuck = 0
         self._contexts: dict[tuple[str, int], tuple[Context, asyncio.Task[Any] | None]] = {}
 
-    async def run(self, claim: Claim) -> Ran:
-        """What came of it. Never raises, whatever the handler does."""
+    async def run(self, claim: Claim, task: "asyncio.Task[Any] | None" = None) -> Ran:
+        """What came of it. Never raises, whatever the handler does. `task` is the one that runs this, if known."""
         handler = self._handlers.get(claim.handler)
         if handler is None:
             return Ran(Released())
         context = Context(claim, report=self._reporter(claim), prepare=self._prepare)
-        self._contexts[claim.id, claim.token.claim] = context, asyncio.current_task()
+        key = claim.id, claim.token.claim
+        self._contexts[key] = context, task or asyncio.current_task()
         held: Lent | None = None
         try:
-            arguments = handler.params.unpack(claim.params)
-            held = lent(claim, handler.params.injected)
-            value = await self._within_time(claim, handler, self._call(handler, arguments, context, held))
+            arguments, injected = handler.params.unpack(claim.params), handler.params.injected
+            held = lent(claim, injected) if injected else None
+            limit = handler.policy.timeout if claim.timeout is None else claim.timeout
+            # As few coroutines in each other as there can be: every one of them costs every task.
+            work = (
+                self._call(handler, arguments, context, held)
+                if injected
+                else self._execute(handler, arguments, context)
+            )
+            value = await (work if limit is None else self._within(limit, claim, work))
             done = Completed(handler.params.pack_result(value), context.follow_ups())
             return Ran(*judged(held, done, None))
         except BaseException as error:  # whatever it is, the task must hear of it, and the worker must live
             outcome, report = judged(held, _outcome(claim, context, error), error)
             return Ran(hidden_in(outcome, self._hidden) if self._hidden else outcome, report)
         finally:
-            del self._contexts[claim.id, claim.token.claim]
+            del self._contexts[key]
 
     def stop(self, claim: Claim) -> None:
         """Somebody asked to cancel it: a coroutine is cancelled, a thread can see it in `ctx.cancelled`."""
@@ -123,8 +131,6 @@ class Runner:
 
     async def _call(self, handler: Runnable, arguments: dict[str, Any], context: Context, held: Lent | None) -> Any:
         injected = handler.params.injected
-        if not injected:
-            return await self._execute(handler, arguments, context)
         wanted = {name: kind for name, kind in injected.items() if isinstance(kind, Wanted)}
         # Opening a state is part of the task too: what is logged then should say so.
         with context.running():
@@ -159,10 +165,7 @@ class Runner:
         if not future.cancelled():
             future.exception()
 
-    async def _within_time(self, claim: Claim, handler: Runnable, work: Coroutine[Any, Any, Any]) -> Any:
-        limit = handler.policy.timeout if claim.timeout is None else claim.timeout
-        if limit is None:
-            return await work
+    async def _within(self, limit: Span, claim: Claim, work: Coroutine[Any, Any, Any]) -> Any:
         timer = asyncio.timeout(limit / SECOND)
         told = f"it did not end within its time limit of {limit / SECOND:g} s"
         deadline = self._give_up_after(limit / SECOND + GRACE_SECONDS, claim, lambda: _ignored(claim, told))

@@ -16,7 +16,7 @@ from pitboss.engines.sqlite.claim import claim
 from pitboss.engines.sqlite.gates import conclude
 from pitboss.engines.sqlite.put import put
 from pitboss.engines.sqlite.schema import upgrade
-from pitboss.engines.sqlite.settle import settle
+from pitboss.engines.sqlite.settle import plain, settle
 from pitboss.model.batch import NewBatch, Pause, Start
 from pitboss.model.limits import Window
 from pitboss.model.outcome import Transition
@@ -69,7 +69,7 @@ class Store:
         request = ClaimRequest(
             session=session, slots=(Slot(free=free, queues=("default",)),), handlers=frozenset({"job"})
         )
-        claimed: Claimed = self.do(lambda act: claim(act, request))
+        claimed: Claimed = self.do(lambda act: claim(act, request).claimed())
         return claimed
 
     def settle(self, claimed: Claimed, report: Report | None = None) -> None:
@@ -77,7 +77,7 @@ class Store:
             Settlement(id=one.id, token=one.token, transition=DONE, queue=one.queue, report=report)
             for one in claimed.claims
         ]
-        verdicts = self.do(lambda act: settle(act, done))
+        verdicts = self.do(lambda act: settle(act, done, plain(done)))
         assert all(verdict.applied for verdict in verdicts)
 
     def _step(self) -> int:

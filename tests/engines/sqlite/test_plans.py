@@ -72,7 +72,7 @@ def store() -> Iterator[sqlite3.Connection]:
 
 def plan(store: sqlite3.Connection, text: str) -> list[str]:
     numbered = set(re.findall(r"\?\d+", text))
-    values = ["[]"] * (len(numbered) or text.count("?"))
+    values = ["[]"] * (len(numbered) + len(re.findall(r"\?(?!\d)", text)))
     return [row[3] for row in store.execute(f"EXPLAIN QUERY PLAN {text}", values)]
 
 

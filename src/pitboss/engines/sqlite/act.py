@@ -75,12 +75,17 @@ class Act:
 
     def bulk(self, name: str, rows: Sequence[Row]) -> int:
         """Execute a statement of the form `… VALUES (?, …) …` for all the rows; how many it changed."""
+        values = [value for row in rows for value in row]
+        return self.bulk_values(name, (), values, len(rows[0]) if rows else 1)
+
+    def bulk_values(self, name: str, shared: tuple[object, ...], values: list[object], width: int) -> int:
+        """The same for rows of so many values, one after the other; `shared` are those of ?1, ?2 and so on."""
         start, changed = 0, 0
         for size in _BULKS:
-            while len(rows) - start >= size:
-                values = [value for row in rows[start : start + size] for value in row]
-                changed += self._cursor().execute(self._statements.bulk(name, size), values).rowcount
-                start += size
+            while len(values) - start >= size * width:
+                portion = [*shared, *values[start : start + size * width]]
+                changed += self._cursor().execute(self._statements.bulk(name, size), portion).rowcount
+                start += size * width
         return changed
 
     def moved(self, queue: str, source: str | None, target: str | None, n: int = 1, batch: str | None = None) -> None:

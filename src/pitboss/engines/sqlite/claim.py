@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,7 +15,7 @@ from pitboss.engines.sqlite.lending import Lenders
 from pitboss.engines.sqlite.rows import names_of, tags_of, want_of
 from pitboss.model.errors import SessionLost
 from pitboss.model.picking import leased
-from pitboss.model.resource import Leased
+from pitboss.model.resource import Leased, Shortage
 from pitboss.model.session import Claimed, ClaimRequest, Slot
 from pitboss.model.task import Claim, Token
 
@@ -85,7 +85,48 @@ class _Round:
         return True
 
 
-def claim(act: Act, request: ClaimRequest) -> Claimed:
+class Given(NamedTuple):
+    """What a claim came to, as the rows say it. `claimed` is for the thread that asked: the one that writes has more
+    to do than any other."""
+
+    request: ClaimRequest
+    now: int
+    slots: list[list[Found]]
+    lent: dict[int, tuple[int, Leased]]
+    next_due: int | None
+    shortages: tuple[Shortage, ...]
+
+    def claimed(self) -> Claimed:
+        claims = [self._claim(one, slot) for slot, found in enumerate(self.slots) for one in found]
+        return Claimed(claims, self.next_due, self.shortages)
+
+    def _claim(self, one: Found, slot: int) -> Claim:
+        lent = self.lent.get(one.row)
+        return Claim(
+            id=one.id,
+            token=Token(self.request.session, one.claim + 1),
+            handler=one.handler,
+            queue=one.queue,
+            params=one.params,
+            attempt=one.attempts + 1,
+            priority=one.priority,
+            max_attempts=one.max_attempts,
+            timeout=one.timeout,
+            losses=one.losses,
+            crashes=one.crashes,
+            created_at=one.created_at,
+            claimed_at=self.now,
+            expires_at=one.expires_at,
+            parent=one.parent,
+            tags=tags_of(one.tags),
+            slot=slot,
+            leased=None if lent is None else lent[1],
+            batch=one.batch,
+            rotations=one.rotations,
+        )
+
+
+def claim(act: Act, request: ClaimRequest) -> Given:
     """As the contract says."""
     row = act.one("claim_begin", request.session, act.now)
     if row is None:
@@ -93,10 +134,10 @@ def claim(act: Act, request: ClaimRequest) -> Claimed:
     wanted = sum(slot.free + slot.ahead for slot in request.slots)
     lanes, again = _opened(act, request.slots, wanted, batches=bool(row[0]))
     this = _Round(act, request, lanes, wanted)
-    claims: list[Claim] = []
-    for index, slot in enumerate(request.slots):
+    slots: list[list[Found]] = []
+    for slot in request.slots:
         found, short = _fill(this, slot)
-        claims += [_claim_of(one, this, index) for one in found]
+        slots.append(found)
         again = again or short
     this.lenders.write()
     shortages = tuple(this.lenders.shortages())
@@ -104,7 +145,7 @@ def claim(act: Act, request: ClaimRequest) -> Claimed:
     moments += [short.until for short in shortages if short.until is not None]
     moments += [moment for lane in lanes.values() if (moment := lane.next_moment(act)) is not None]
     moments += _put_for_later(act, request.slots) if act.touched else []
-    return Claimed(claims, min(moments, default=None), shortages)
+    return Given(request, act.now, slots, this.lent, min(moments, default=None), shortages)
 
 
 def _put_for_later(act: Act, slots: Sequence[Slot]) -> list[int]:
@@ -273,29 +314,3 @@ def _sweep(act: Act, sifted: _Sifted, lanes: dict[str, Lane]) -> None:
         for one in sifted.strange:
             act.moved(one.queue, "pending", "held", batch=one.batch)
             lanes[one.queue].pending -= 1
-
-
-def _claim_of(one: Found, this: _Round, slot: int) -> Claim:
-    lent = this.lent.get(one.row)
-    return Claim(
-        id=one.id,
-        token=Token(this.request.session, one.claim + 1),
-        handler=one.handler,
-        queue=one.queue,
-        params=one.params,
-        attempt=one.attempts + 1,
-        priority=one.priority,
-        max_attempts=one.max_attempts,
-        timeout=one.timeout,
-        losses=one.losses,
-        crashes=one.crashes,
-        created_at=one.created_at,
-        claimed_at=this.act.now,
-        expires_at=one.expires_at,
-        parent=one.parent,
-        tags=tags_of(one.tags),
-        slot=slot,
-        leased=None if lent is None else lent[1],
-        batch=one.batch,
-        rotations=one.rotations,
-    )

@@ -66,13 +66,14 @@ class SqliteEngine(Desk):
         self._opened_here()
         self._bells.listen()
         weight = sum(slot.free + slot.ahead for slot in request.slots)
-        return await self._write("claim", lambda act: claim.claim(act, request), weight)
+        return (await self._write("claim", lambda act: claim.claim(act, request), weight)).claimed()
 
     async def renew(self, session: int, snapshot: str | None = None) -> Renewal:
         return await self._write("renew", lambda act: registry.renew(act, session, snapshot))
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
-        return await self._write("settle", lambda act: settle.settle(act, settlements), len(settlements))
+        plain = settle.plain(settlements)
+        return await self._write("settle", lambda act: settle.settle(act, settlements, plain), len(settlements))
 
     async def reclaim(self, limit: int = 1000) -> Reclaimed:
         return await self._write("reclaim", lambda act: sweep.reclaim(act, limit), limit)
