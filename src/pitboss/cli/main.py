@@ -14,7 +14,6 @@ from pitboss.cli.tree import Tree
 
 # A filter's "not" begins like an option: -tag:test. No option has a colon, so it can be told apart.
 _NEGATED = re.compile(r"-[A-Za-z_]+(\.[^\s:]+)*:")
-_FLAGS = {"--debug", "--no-color"}
 
 
 class Root(Tree):

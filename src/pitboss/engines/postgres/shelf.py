@@ -34,6 +34,7 @@ from pitboss.model.task import NewTask, Token
 T = TypeVar("T")
 _TRIES = 20
 _PAUSE = 0.005
+# Between questions after a member that somebody else has locked: a transaction lasts a few milliseconds.
 _PAUSES = (0.002, 0.004, 0.008, 0.016)
 
 
