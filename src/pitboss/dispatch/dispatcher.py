@@ -314,9 +314,10 @@ class Dispatcher:
         for claim in claimed.claims:
             by_slot[claim.slot].append(claim if claim.leased is None else dated(claim, asked))
         for share, claims in zip(shares, by_slot, strict=True):
-            share.answered(slots[share], len(claims), self._time())
+            share.answered(slots[share], len(claims), self._time(), short=bool(claimed.shortages))
             self._accept(share, claims)
-        return 0 if claimed.claims else self._until(claimed)
+        more = claimed.claims and not all(share.starved for share in shares)
+        return 0 if more else self._until(claimed)
 
     async def _give_back_unheard(self) -> None:
         """A claim without an answer may have happened: what the store says is ours and we never heard of goes back.

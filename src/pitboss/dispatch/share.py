@@ -128,6 +128,8 @@ class Share:
         self._alone: deque[Claim] = deque()
         self._meter = Meter(0.0)
         self._vain, self.ahead_from = 0.0, 0.0
+        # It had room for more when members of pools ran out: more room changes nothing, one that comes back rings.
+        self.starved = False
 
     def slot(self) -> Slot:
         """What to ask the store for now."""
@@ -152,8 +154,9 @@ class Share:
     def _low(self, slot: Slot) -> bool:
         return slot.ahead > 0 and slot.ahead * 2 >= self._target()
 
-    def answered(self, slot: Slot, got: int, now: float) -> None:
-        """So many were to be had for what it asked for."""
+    def answered(self, slot: Slot, got: int, now: float, *, short: bool = False) -> None:
+        """So many were to be had for what it asked for. `short`: there are tasks for which a pool had no member."""
+        self.starved = short and got < slot.free
         if got > slot.free or not slot.ahead:
             self._vain = 0.0
         else:
@@ -163,7 +166,7 @@ class Share:
     @property
     def hungry(self) -> bool:
         """A cheap guess at `wants`, for every finished task."""
-        return len(self._buffer) * 2 <= self._target()
+        return not self.starved and len(self._buffer) * 2 <= self._target()
 
     def accept(self, claims: Iterable[Claim], now: float) -> list[Claim]:
         """Take claims in. Those that hold a resource start at once; the ones that cannot are handed back."""

@@ -94,8 +94,8 @@ async def test_a_lock_that_is_not_given_ends_the_call_in_time(yard: Yard) -> Non
 async def test_a_frozen_server_does_not_hang_a_call(yard: Yard) -> None:
     hasty = await yard.open(limit=1.0, listen=False)
     await hasty.put([yard.new()])
-    (connection,) = hasty._writing._idle
-    pids = [connection.info.backend_pid]
+    (wire,) = hasty._writing._idle
+    pids = [wire.connection.info.backend_pid]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:

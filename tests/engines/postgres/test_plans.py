@@ -72,7 +72,8 @@ async def _use_scarce(yard: Yard) -> None:
 
 
 async def _plans(yard: Yard) -> dict[str, str]:
-    (connection,) = yard.engine._writing._idle
+    (wire,) = yard.engine._writing._idle
+    connection = wire.connection
     rows = await (
         await connection.execute("SELECT name, statement, parameter_types::text[] FROM pg_prepared_statements")
     ).fetchall()
@@ -158,7 +159,8 @@ async def test_a_claim_reads_no_more_rows_because_others_are_finished_scheduled_
 
 async def _read(yard: Yard) -> int:
     """Pages of tasks and its indexes that were touched so far."""
-    (connection,) = yard.engine._writing._idle
+    (wire,) = yard.engine._writing._idle
+    connection = wire.connection
     await connection.execute("SELECT pg_stat_force_next_flush()")
     return await yard.count(
         "SELECT heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read FROM pg_statio_all_tables"

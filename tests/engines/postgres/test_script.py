@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pitboss.engines.postgres.script import _beside
+from pitboss.engines.postgres.script import beside
 
 steps: list[str] = []
 
@@ -43,7 +43,7 @@ async def test_the_work_is_done_while_the_answer_is_awaited() -> None:
         yield from _work()
         go.set()
 
-    await _beside(_asked(asyncio.Event(), go), work())
+    await beside(_asked(asyncio.Event(), go), work())
     assert steps == ["asked", "step 0", "step 1", "step 2", "answered"]
 
 
@@ -51,13 +51,13 @@ async def test_a_statement_that_fails_fails_the_call_after_the_work() -> None:
     go = asyncio.Event()
     go.set()
     with pytest.raises(KeyError):
-        await _beside(_asked(asyncio.Event(), go, KeyError("refused")), _work())
+        await beside(_asked(asyncio.Event(), go, KeyError("refused")), _work())
     assert steps == ["asked", "step 0", "step 1", "step 2"]
 
 
 async def test_work_that_fails_recalls_the_statement() -> None:
     with pytest.raises(ValueError, match="went wrong"):
-        await _beside(_asked(asyncio.Event(), asyncio.Event()), _work(fails=True))
+        await beside(_asked(asyncio.Event(), asyncio.Event()), _work(fails=True))
     assert steps[-1] == "recalled"
 
 
@@ -68,7 +68,7 @@ async def test_who_is_cancelled_recalls_the_statement_and_is_cancelled() -> None
         while True:
             yield
 
-    both = asyncio.ensure_future(_beside(_asked(begun, asyncio.Event()), endless()))
+    both = asyncio.ensure_future(beside(_asked(begun, asyncio.Event()), endless()))
     await begun.wait()
     both.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -3,15 +3,17 @@
 from typing import NamedTuple
 
 from pitboss.engines.postgres.habit import Habit
-from pitboss.engines.postgres.joint import joint
+from pitboss.engines.postgres.joint import Taken, joint
 from pitboss.engines.postgres.rows import names
-from pitboss.engines.postgres.script import Again, Script, Statements
+from pitboss.engines.postgres.script import ALL, Again, Script, Statements
 from pitboss.engines.postgres.stock import Stock
 from pitboss.engines.postgres.work import Group, Rated, Work, grouped
 from pitboss.model.duration import Moment
 from pitboss.model.resource import Shortage
 from pitboss.model.session import Claimed, ClaimRequest
-from pitboss.model.task import Claim
+
+# Whoever had members in his hands has nearly always given them by then; asking at once only takes time from him.
+_IN_HAND = 10_000
 
 
 class Habits(NamedTuple):
@@ -30,20 +32,21 @@ def claim(
     """Fill the slots in order. Not `locked`: raises `Rated` when that needs a transaction. Not `drawn`: raises
     `Undrawn` when batches must be drawn from first."""
     groups = grouped(request.slots) or [Group(0, [], "{}")]
-    claims: list[Claim] = []
-    moments: list[Moment] = []
+    parts: list[Claimed | Taken] = []
     stocks: list[Stock] = []
     for group in groups:
         work = Work(say, request, group, now, habits.mixed, drawn=drawn)
         try:
             part, stock = yield from _filled(work, habits.pooled, locked=locked)
         except Again as again:
-            again.written = bool(claims)
+            again.written = any(part.chosen if isinstance(part, Taken) else part.claims for part in parts)
             raise
+        parts.append(part)
         stocks += [] if stock is None else [stock]
-        claims += part.claims
-        moments += [] if part.next_due is None else [part.next_due]
     shortages, waits = yield from _shortages(stocks)
+    yield ALL
+    claims = [claim for part in parts for claim in (part.claims() if isinstance(part, Taken) else part.claims)]
+    moments = [part.next_due for part in parts if part.next_due is not None]
     return Claimed(claims, min(moments + waits, default=None), shortages)
 
 
@@ -54,7 +57,7 @@ def asked_queues(request: ClaimRequest) -> str | None:
     return names(name for slot in request.slots for name in slot.queues or ())
 
 
-def _filled(work: Work, pooled: Habit, *, locked: bool) -> Script[tuple[Claimed, Stock | None]]:
+def _filled(work: Work, pooled: Habit, *, locked: bool) -> Script[tuple[Claimed | Taken, Stock | None]]:
     if not locked:
         return (yield from work.plain()), None
     if pooled.holds([work.group.queues]):
@@ -67,7 +70,7 @@ def _filled(work: Work, pooled: Habit, *, locked: bool) -> Script[tuple[Claimed,
 
 
 def _shortages(stocks: list[Stock]) -> Script[tuple[tuple[Shortage, ...], list[Moment]]]:
-    """Of which pools somebody is short, and when to ask again; at once where somebody else had members in his hands."""
+    """Of which pools somebody is short, and when to ask again; soon where somebody else had members in his hands."""
     found: dict[str, Shortage] = {}
     moments: list[Moment] = []
     for stock in stocks:
@@ -75,5 +78,5 @@ def _shortages(stocks: list[Stock]) -> Script[tuple[tuple[Shortage, ...], list[M
         found |= {one.pool: one for one in short}
         now = stock.now or 0
         moments += [max(now, one.until) for one in short if one.until is not None]
-        moments += [now] if stock.contended else []
+        moments += [now + _IN_HAND] if stock.contended else []
     return tuple(found[pool] for pool in sorted(found)), moments

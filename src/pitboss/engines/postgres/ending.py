@@ -7,16 +7,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pitboss.engines.postgres.gate import Gate
+from pitboss.engines.postgres import members
+from pitboss.engines.postgres.gate import Crossed, Gate
 from pitboss.engines.postgres.hands import Hands, Return
 from pitboss.engines.postgres.rows import known_id, names, numbers, texts
-from pitboss.engines.postgres.script import Script, Statements
+from pitboss.engines.postgres.script import ALL, Ask, Row, Script, Statements
 from pitboss.engines.postgres.settle import ROUNDS, VERDICTS, after, columns, flags, next_wave
 from pitboss.engines.postgres.tally import Tally
 from pitboss.engines.protocol import STALE_TASK, Settlement, Verdict
 from pitboss.model.duration import Moment
 from pitboss.model.ids import TaskId
-from pitboss.model.leasing import tried_after
+from pitboss.model.leasing import is_fault, tried_after
 from pitboss.model.session import Reclaimed
 from pitboss.model.states import FINISHED, State
 
@@ -69,14 +70,45 @@ class _Group:
 
     def _lock(self, known: list[int]) -> Script[None]:
         asked = [self._settlements[i] for i in known]
+        look = self._say.ask("look_claims", ids=texts(sorted({one.id for one in asked})))
+        if self._gate.lanes or any(one.report is not None and is_fault(one.report.outcome) for one in asked):
+            self._note(asked, (yield look))
+            yield from self._gate.lock(self._touched())
+            yield from self._hands.lock(self._returns(asked))
+        else:
+            yield from self._lock_named(look, asked)
+
+    def _lock_named(self, look: Ask, asked: list[Settlement]) -> Script[None]:
+        """Look and lock in one go: settlements say what their claims have. `Crossed` if there is more to them."""
+        batches = {one.batch for one in asked if one.batch is not None}
+        resources = {one.resource for one in asked if one.resource is not None}
+        claims: list[Row] = []
+        standings: list[Row] = []
+        held: list[Row] = []
+        yield look.into(claims)
+        if batches:
+            yield self._gate.locking(batches).into(standings)
+        if resources:
+            yield members.locking(self._say, resources).into(held)
+        yield ALL
+        self._note(asked, claims)
+        touched = self._touched()
+        if touched.keys() - batches or {one.resource for one in self._returns(asked)} - resources:
+            raise Crossed
+        self._gate.locked(standings, touched)
+        self._hands.locked(held)
+
+    def _note(self, asked: list[Settlement], rows: Sequence[Row]) -> None:
         tokens = {(one.id, one.token.session, one.token.claim) for one in asked}
-        rows = yield self._say.ask("look_claims", ids=texts(sorted({one.id for one in asked})))
         for task, state, session, claim, batch, resource, tried, since in rows:
             live = state == State.RUNNING and (task, session, claim) in tokens
             self._held[task] = _Held(live, batch, resource, tuple(tried or ()), since or 0)
-        live = [held for held in self._held.values() if held.live]
-        yield from self._gate.lock(Counter(held.batch for held in live if held.batch is not None))
-        yield from self._hands.lock([one for one in map(self._return, asked) if one is not None])
+
+    def _touched(self) -> Counter[str]:
+        return Counter(held.batch for held in self._held.values() if held.live and held.batch is not None)
+
+    def _returns(self, asked: list[Settlement]) -> list[Return]:
+        return [one for one in map(self._return, asked) if one is not None]
 
     def _return(self, one: Settlement) -> Return | None:
         held = self._held.get(one.id)
@@ -102,7 +134,7 @@ class _Group:
             for place, answer, state, queue in rows:
                 answers[left[place - 1]] = answer
                 if answer == "apply":
-                    self._note(group[place - 1].id, queue, state)
+                    self._count(group[place - 1].id, queue, state)
             if len(rows) == len(left):
                 break
             left = [i for i in left if not answers[i]]
@@ -130,7 +162,7 @@ class _Group:
             return () if held is None else held.tried
         return tried_after(held.tried, held.resource.split("/", 1)[1], one.report.outcome)
 
-    def _note(self, task: TaskId, queue: str, state: str) -> None:
+    def _count(self, task: TaskId, queue: str, state: str) -> None:
         batch = self._held[task].batch
         self._tally.moved(queue, State.RUNNING, state, batch)
         if batch is not None:

@@ -7,7 +7,7 @@ import msgspec
 
 from pitboss.engines.postgres.put import put
 from pitboss.engines.postgres.rows import names, numbers, texts
-from pitboss.engines.postgres.script import Again, Script, Statements
+from pitboss.engines.postgres.script import Again, Ask, Row, Script, Statements
 from pitboss.model.batch import OVER, BatchId, BatchStatus
 from pitboss.model.batching import Place, completion, end_of_line, promotable, status_with
 from pitboss.model.duration import Moment
@@ -20,7 +20,8 @@ _ALL_QUEUES = "*"
 
 
 class Crossed(Again):
-    """A batch may leave its slot, and its lane was not locked before it. Nothing was written: begin again with it."""
+    """A batch may leave its slot, and its lane was not locked before it; or what was locked is not all that must be.
+    Nothing was written: begin again, with lanes."""
 
 
 class Standing(NamedTuple):
@@ -40,7 +41,7 @@ class Gate:
     """The batches of one transaction. Locks are taken in this order: lanes by name, batches by id."""
 
     def __init__(self, say: Statements, *, lanes: bool) -> None:
-        self._say, self._lanes = say, lanes
+        self._say, self.lanes = say, lanes
         self.batches: dict[BatchId, Standing] = {}
 
     def lock(self, touched: Mapping[BatchId, int]) -> Script[None]:
@@ -48,15 +49,22 @@ class Gate:
         are not locked."""
         if not touched:
             return
-        if self._lanes:
+        if self.lanes:
             rows = yield self._say.ask("look_batches", ids=names(touched))
             yield self._say.ask("lock_lanes", names=names(row[1] for row in rows))
-        rows = yield self._say.ask("lock_batches", ids=names(touched))
+        self.locked((yield self.locking(touched)), touched)
+
+    def locking(self, ids: Iterable[BatchId]) -> Ask:
+        """What `lock` asks, lanes aside."""
+        return self._say.ask("lock_batches", ids=names(ids))
+
+    def locked(self, rows: Iterable[Row], touched: Mapping[BatchId, int]) -> None:
+        """Note what was locked; raises as `lock` does."""
         for batch, lane, status, *rest in rows:
             self.batches[batch] = Standing(batch, lane, _STATUSES[status], *rest)
         for one in self.batches.values():
             may_leave = one.status is BatchStatus.PAUSING or one.unfinished <= touched.get(one.id, 0)
-            if may_leave and not self._lanes and one.status not in OVER:
+            if may_leave and not self.lanes and one.status not in OVER:
                 raise Crossed
 
     @property

@@ -64,6 +64,10 @@ class Hands:
         blamed |= {f"{pool}/{name}" for (pool, _), struck in self._strikers.items() for name in struck}
         self._members = yield from members.locked(self._say, {one.resource for one in returns} | blamed)
 
+    def locked(self, rows: Sequence[Row]) -> None:
+        """These members were locked, and nobody is to blame."""
+        self._members = members.by_id(rows)
+
     @property
     def locked_pools(self) -> set[str]:
         """Of which members are locked."""

@@ -23,13 +23,13 @@ def acquire(
     say: Statements, pool: str, want: Want, hold: Span, lease: str, now: Moment | None
 ) -> Script[Leased | Shortage]:
     """A member for who has a loop of his own, within a transaction; `Contended` to be tried again."""
-    yield say.ask("lock_lease", lease=f"{say.channel} {lease}")
+    yield say.ask("lock_lease", lease=f"{say.channel} {lease}").unheard()
     known: list[Row] = yield say.ask("lease", now, id=lease)
     if known and known[0][4]:
         return msgspec.structs.replace(_decode(known[0][5]), expires_at=known[0][3])
     if known:
         yield from _end(say, lease, known[0], None, now)
-    yield say.ask("return_members", now, pools=names([pool]), limit=_RETURNED_AT_ONCE)
+    yield say.ask("return_members", now, pools=names([pool]), limit=_RETURNED_AT_ONCE).unheard()
     stock = Stock(say, now)
     need = Need(pool, want)
     yield from stock.load([need], 1)
@@ -43,7 +43,7 @@ def acquire(
     moment = stock.now or 0
     held = leased(given, stock.rules[pool], moment, lease=lease, expires_at=moment + hold)
     values = {"id": lease, "pool": pool, "name": given.name, "expires_at": held.expires_at}
-    yield say.ask("insert_lease", moment, given=msgspec.json.encode(held).decode(), **values)
+    yield say.ask("insert_lease", moment, given=msgspec.json.encode(held).decode(), **values).unheard()
     return held
 
 

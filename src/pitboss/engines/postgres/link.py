@@ -15,7 +15,6 @@ from typing import Any
 
 import psycopg
 from psycopg import AsyncConnection, conninfo
-from psycopg.pq import TransactionStatus
 
 from pitboss.engines.postgres.faults import (
     BREAKS,
@@ -27,15 +26,14 @@ from pitboss.engines.postgres.faults import (
     unreachable,
     unstorable,
 )
-from pitboss.engines.postgres.script import Again, Row, Script, T, adapted, run
+from pitboss.engines.postgres.script import Ask, Row, Script, T, adapted
+from pitboss.engines.postgres.wire import Wire
 from pitboss.model.errors import StoreUnavailable
 
 _RETRIES = 5
 _CONNECT_SECONDS = 3.0
 _PAUSE = 0.05
 _LONGEST_PAUSE = 0.25
-# All that the engine ever says, so that no hot statement gives way to a rare one and is planned anew.
-_MOST_PREPARED = 500
 _KEEPALIVE: dict[str, Any] = {
     "keepalives": 1,
     "keepalives_idle": 10,
@@ -66,9 +64,9 @@ class Link:
             "statement_timeout": f"{limit * 0.8:.3f}s",
             "lock_timeout": f"{limit * 0.5:.3f}s",
         }
-        self._idle: list[AsyncConnection[Row]] = []
+        self._idle: list[Wire] = []
         self._room = asyncio.Semaphore(size)
-        self._prepare: int | None = 0
+        self._prepare = True
         # Settings go with the connection. A pooler between us and the server refuses or drops them: then every
         # call sets them for its own transaction.
         self._by_transaction = False
@@ -82,8 +80,8 @@ class Link:
     async def close(self) -> None:
         self._closed = True
         idle, self._idle = self._idle, []
-        for connection in idle:
-            await connection.close()
+        for wire in idle:
+            await wire.connection.close()
 
     async def call(
         self,
@@ -95,10 +93,10 @@ class Link:
         """Run a script, alone or in a transaction of its own. Deadlocks and the like are tried again."""
         for attempt in range(_RETRIES):
             try:
-                async with self._borrowed() as connection:
+                async with self._borrowed() as wire:
                     if transaction or self._by_transaction:
-                        return await self._in_transaction(connection, make(), before_commit)
-                    return await run(connection.cursor(), make())
+                        return await wire.transact(make(), first=self._first(), before_commit=before_commit)
+                    return await wire.run(make())
             except psycopg.Error as error:
                 if not await self._may_repeat(error) or attempt + 1 == _RETRIES:
                     raise translated(error) from error
@@ -108,74 +106,56 @@ class Link:
 
     async def connect(self) -> AsyncConnection[Row]:
         """A connection of its own, outside the pool."""
-        connection = await self._connect_patiently()
-        connection.prepare_threshold = None
-        return connection
+        return (await self._connect_patiently()).connection
 
-    async def _in_transaction(
-        self, connection: AsyncConnection[Row], script: Script[T], before_commit: Callable[[], None] | None
-    ) -> T:
-        async with connection.transaction():
-            if self._by_transaction:
-                await connection.execute(
-                    "SELECT " + ", ".join("set_config(%s, %s, true)" for _ in self._settings),
-                    [word for setting in self._settings.items() for word in setting],
-                    prepare=False,
-                )
-            try:
-                answer = await run(connection.cursor(), script)
-            except Again as again:
-                if again.written:
-                    raise
-                first = again
-            else:
-                if before_commit is not None:
-                    before_commit()
-                return answer
-        raise first
+    def _first(self) -> list[Ask]:
+        """What every transaction has to begin with."""
+        if not self._by_transaction:
+            return []
+        texts = ", ".join("set_config(%s, %s, true)" for _ in self._settings)
+        return [Ask(f"SELECT {texts}", [word for setting in self._settings.items() for word in setting])]
 
     async def _may_repeat(self, error: psycopg.Error) -> bool:
-        if error.sqlstate in PREPARED_GONE and self._prepare is not None:
-            self._prepare = None
+        if error.sqlstate in PREPARED_GONE and self._prepare:
+            self._prepare = False
             idle, self._idle = self._idle, []
-            for connection in idle:
-                await connection.close()
+            for wire in idle:
+                await wire.connection.close()
             return True
         return error.sqlstate in RETRIED
 
     @asynccontextmanager
-    async def _borrowed(self) -> AsyncIterator[AsyncConnection[Row]]:
+    async def _borrowed(self) -> AsyncIterator[Wire]:
         """A live connection for one call. When the time is up its socket is shut, so that nothing waits for ever."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.limit
         async with _in_turn(self._room, self.limit):
-            connection = self._live_idle() or await self._connect_patiently()
-            timer = loop.call_at(deadline, _cut, connection)
+            wire = self._live_idle() or await self._connect_patiently()
+            timer = loop.call_at(deadline, _cut, wire.connection)
             try:
-                yield connection
+                yield wire
             except BaseException as error:
                 if isinstance(error, asyncio.CancelledError) or getattr(error, "sqlstate", None) in BREAKS:
-                    _cut(connection)
+                    _cut(wire.connection)
                 raise
             finally:
                 timer.cancel()
-                await self._give_back(connection)
+                await self._give_back(wire)
 
-    def _live_idle(self) -> AsyncConnection[Row] | None:
+    def _live_idle(self) -> Wire | None:
         while self._idle:
-            connection = self._idle.pop()
-            if not _has_died(connection):
-                return connection
+            wire = self._idle.pop()
+            if not _has_died(wire.connection):
+                return wire
         return None
 
-    async def _give_back(self, connection: AsyncConnection[Row]) -> None:
-        usable = not connection.closed and connection.pgconn.transaction_status == TransactionStatus.IDLE
-        if usable and not self._closed and connection.prepare_threshold == self._prepare:
-            self._idle.append(connection)
+    async def _give_back(self, wire: Wire) -> None:
+        if wire.idle and not self._closed and wire.prepare == self._prepare:
+            self._idle.append(wire)
         else:
-            await connection.close()
+            await wire.connection.close()
 
-    async def _connect_patiently(self) -> AsyncConnection[Row]:
+    async def _connect_patiently(self) -> Wire:
         """Connect; an outage of a moment, such as a restart of the server, is waited out. Nothing was sent yet."""
         if self._closed:
             raise StoreUnavailable("the engine is closed", why="close() was called", fix="open a new engine")
@@ -194,7 +174,7 @@ class Link:
                     await asyncio.sleep(pause)
                     pause = min(pause * 2, _LONGEST_PAUSE)
 
-    async def _connect(self) -> AsyncConnection[Row]:
+    async def _connect(self) -> Wire:
         options = conninfo.conninfo_to_dict(self._dsn)
         extra: dict[str, Any] = {name: value for name, value in _KEEPALIVE.items() if name not in options}
         extra.setdefault("connect_timeout", options.get("connect_timeout", 3))
@@ -202,8 +182,7 @@ class Link:
             ours = " ".join(f"-c {name}={value}" for name, value in self._settings.items())
             extra["options"] = f"{options.get('options') or ''} {ours}".strip()
         extra.setdefault("application_name", options.get("application_name", "pitboss"))
-        connection = await AsyncConnection.connect(self._dsn, autocommit=True, prepare_threshold=self._prepare, **extra)
-        connection.prepared_max = _MOST_PREPARED
+        connection = await AsyncConnection.connect(self._dsn, autocommit=True, prepare_threshold=None, **extra)
         adapted(connection.adapters)
         try:
             if not self._by_transaction:
@@ -212,7 +191,7 @@ class Link:
             # A server that goes down right after it has let us in: nobody else would close this one.
             await connection.close()
             raise
-        return connection
+        return Wire(connection, prepare=self._prepare)
 
     async def _check_settings(self, connection: AsyncConnection[Row]) -> None:
         cursor = await connection.execute(b"SHOW lock_timeout", prepare=False)
@@ -220,11 +199,10 @@ class Link:
         wanted = self._settings["lock_timeout"]
         if row is None or _seconds(row[0]) != _seconds(wanted):
             self._settle_for_transactions()
-            connection.prepare_threshold = None
 
     def _settle_for_transactions(self) -> None:
         self._by_transaction = True
-        self._prepare = None
+        self._prepare = False
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from pitboss.engines.postgres.rows import numbers, texts
-from pitboss.engines.postgres.script import Row, Script, Statements
+from pitboss.engines.postgres.script import Ask, Row, Script, Statements
 from pitboss.engines.postgres.tally import Tally
 from pitboss.engines.postgres.uses import Uses
 from pitboss.model.duration import Moment
@@ -87,11 +87,18 @@ def locked(say: Statements, ids: Iterable[str], *, wait: bool = True) -> Script[
 
     Not to `wait`: only those that nobody else has locked.
     """
+    wanted = set(ids)
+    return by_id((yield locking(say, wanted, wait=wait))) if wanted else {}
+
+
+def locking(say: Statements, ids: Iterable[str], *, wait: bool = True) -> Ask:
+    """What `locked` asks."""
     pairs = [one.split("/", 1) for one in sorted(set(ids))]
-    if not pairs:
-        return {}
     how = "lock_members" if wait else "lock_free_members"
-    rows = yield say.ask(how, pools=texts([pool for pool, _ in pairs]), names=texts([name for _, name in pairs]))
+    return say.ask(how, pools=texts([pool for pool, _ in pairs]), names=texts([name for _, name in pairs]))
+
+
+def by_id(rows: Iterable[Row]) -> dict[str, Member]:
     found = [member(row) for row in rows]
     return {one.resource.id: one for one in found}
 
@@ -137,7 +144,7 @@ def write(
         ats=numbers([at for _, _, at in fresh]),
         kept=numbers([kept[number] for number, _, _ in fresh]),
         **tally.columns(),
-    )
+    ).unheard()
 
 
 def rewrite(say: Statements, members: Sequence[Member]) -> Script[None]:

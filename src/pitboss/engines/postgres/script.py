@@ -23,12 +23,23 @@ Row = tuple[Any, ...]
 class Ask(NamedTuple):
     """One statement with its values; without values it may be several.
 
-    `meanwhile` is work for the time in which the server is at it, in steps between which other things may happen.
+    `meanwhile` is work for the time in which the server is at it, in steps between which other things may happen. With
+    `later` the script goes on at once: the statement goes on its way with the next one that is waited for, or with the
+    commit, and its rows are put there.
     """
 
     sql: str
     values: Mapping[str, object] | Sequence[object] | None = None
     meanwhile: Iterator[None] | None = None
+    later: list[Row] | None = None
+
+    def into(self, rows: list[Row]) -> "Ask":
+        """The same, for which nobody waits yet."""
+        return self._replace(later=rows)
+
+    def unheard(self) -> "Ask":
+        """The same, for whose rows nobody ever asks."""
+        return self._replace(later=[])
 
     @property
     def prepare(self) -> bool | None:
@@ -36,32 +47,38 @@ class Ask(NamedTuple):
 
 
 Script = Generator[Ask, list[Row], T]
+# Nothing: whoever yields it goes on when the rows of all that he said are there.
+ALL = Ask("")
 
 
 class Again(Exception):
     """Something else must be done first; then the script is to begin again.
 
-    Unless it says `written`, its transaction is committed all the same: it has only looked, and a rollback would make
-    the driver forget what is prepared on the connection.
+    Unless it says `written`, its transaction is committed all the same: it has given nothing to anybody, and what it
+    has seen to on its way need not be seen to again.
     """
 
     written = False
 
 
 async def run(cursor: AsyncCursor[Row], script: Script[T]) -> T:
+    """On a cursor of a caller's connection, one statement after the other."""
     try:
         ask = next(script)
         while True:
+            if ask is ALL:
+                ask = script.send([])
+                continue
             asked = cursor.execute(ask.sql.encode(), ask.values, prepare=ask.prepare)
-            await (asked if ask.meanwhile is None else _beside(asked, ask.meanwhile))
-            ask = script.send(await cursor.fetchall() if _has_rows(cursor) else [])
+            await (asked if ask.meanwhile is None else beside(asked, ask.meanwhile))
+            ask = script.send(_told(ask, await cursor.fetchall() if _has_rows(cursor) else []))
     except StopIteration as end:
         answer: T = end.value
         return answer
 
 
-async def _beside(asked: Coroutine[Any, Any, Any], work: Iterator[None]) -> None:
-    """Ask, and do the work while the answer is awaited."""
+async def beside(asked: Coroutine[Any, Any, T], work: Iterator[None]) -> T:
+    """The answer, with the work done while it is awaited."""
     asking = asyncio.ensure_future(asked)
     try:
         # The statement is on its way before the work begins, and goes on its way between the steps.
@@ -72,20 +89,30 @@ async def _beside(asked: Coroutine[Any, Any, Any], work: Iterator[None]) -> None
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
         raise
-    await asking
+    return await asking
 
 
 def run_sync(cursor: Cursor[Row], script: Script[T]) -> T:
     try:
         ask = next(script)
         while True:
+            if ask is ALL:
+                ask = script.send([])
+                continue
             cursor.execute(ask.sql.encode(), ask.values, prepare=ask.prepare)
             for _ in ask.meanwhile or ():
                 pass
-            ask = script.send(cursor.fetchall() if _has_rows(cursor) else [])
+            ask = script.send(_told(ask, cursor.fetchall() if _has_rows(cursor) else []))
     except StopIteration as end:
         answer: T = end.value
         return answer
+
+
+def _told(ask: Ask, rows: list[Row]) -> list[Row]:
+    if ask.later is None:
+        return rows
+    ask.later.extend(rows)
+    return []
 
 
 def _has_rows(cursor: Cursor[Row] | AsyncCursor[Row]) -> bool:

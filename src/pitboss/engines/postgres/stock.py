@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pitboss.engines.postgres import members
 from pitboss.engines.postgres.members import Member
 from pitboss.engines.postgres.rows import numbers, texts
-from pitboss.engines.postgres.script import Script, Statements
+from pitboss.engines.postgres.script import Ask, Row, Script, Statements
 from pitboss.engines.postgres.uses import Unread, Uses
 from pitboss.model.duration import Moment
 from pitboss.model.leasing import KEPT_TRIED, avoided, granted, shortage
@@ -15,6 +15,7 @@ from pitboss.model.picking import ANY, ReadyMembers
 from pitboss.model.resource import PoolRules, Resource, Shortage, Stage, Want
 
 _Labels = tuple[str, ...]
+_Kind = tuple[str, _Labels]
 _MOST_READ_AHEAD = 256
 
 
@@ -38,12 +39,12 @@ class Stock:
         self._ready: dict[str, ReadyMembers] = {}
         self._known: dict[str, Member] = {}
         self._given: dict[str, None] = {}
-        self._exhausted: set[tuple[str, _Labels]] = set()
-        self._carrying: dict[tuple[str, _Labels], int] = {}
+        self._exhausted: set[_Kind] = set()
+        self._carrying: dict[_Kind, int] = {}
         # Key -> the member that it is bound to. A key that somebody else is binding is not here.
         self._bound: dict[tuple[str, str], Resource | None] = {}
         self._bindings: dict[tuple[str, str], tuple[str, Moment]] = {}
-        self._short: set[tuple[str, _Labels]] = set()
+        self._short: set[_Kind] = set()
 
     def load(self, needs: Sequence[Need], most: int) -> Script[None]:
         """Read and lock as many members as these may get, `most` of them in all: of each kind the first ones, and those
@@ -51,16 +52,25 @@ class Stock:
         if not needs:
             return
         named = yield from self._load_keys({(need.pool, need.want.key) for need in needs if need.want.key is not None})
-        found = yield from self._lock(_kinds(needs, most), named)
-        fresh = [one for one in found if one.resource.id not in self._known]
+        limits = self._limits(_kinds(needs, most))
+        locked: list[Row] = []
+        if limits or named:
+            yield self._locking(limits, named).into(locked)
         pools = {need.pool for need in needs}
         self.now, rules = yield from members.rules_now(self._say, pools, self._clock)
         self.rules |= rules
+        fresh = [one for one in self._found(limits, locked) if one.resource.id not in self._known]
         for one in fresh:
             self._known[one.resource.id] = one
             self._ready.setdefault(one.resource.pool, ReadyMembers()).put(one.resource)
         yield from members.read_uses(self._say, self._uses, fresh, self.rules)
         yield from self._count({(need.pool, need.want.labels) for need in needs if need.tried})
+
+    def lack(self, pools: Iterable[str]) -> None:
+        """Somebody waits for members of these pools, in which none was ready."""
+        kinds: set[_Kind] = {(pool, ()) for pool in pools}
+        self._short |= kinds
+        self._exhausted |= kinds
 
     def has_ready(self, pool: str) -> bool:
         return pool in self._ready and len(self._ready[pool]) > 0
@@ -92,7 +102,7 @@ class Stock:
                 keys=texts([key for _, key, _, _ in bound]),
                 names=texts([name for _, _, name, _ in bound]),
                 untils=numbers([until for _, _, _, until in bound]),
-            )
+            ).unheard()
 
     def shortages(self) -> Script[list[Shortage]]:
         """Why somebody got nothing, as members stand after `write`; a pool that was only contended is left out."""
@@ -148,11 +158,12 @@ class Stock:
             named.append((found.pool, found.name))
         return named
 
-    def _lock(self, kinds: dict[tuple[str, _Labels], int], named: Sequence[tuple[str, str]]) -> Script[list[Member]]:
-        limits = {kind: len(self._given) + most for kind, most in kinds.items() if kind not in self._exhausted}
-        if not limits and not named:
-            return []
-        rows = yield self._say.ask(
+    def _limits(self, kinds: dict[_Kind, int]) -> dict[_Kind, int]:
+        """How many of each kind to look at in all, of those kinds that were not read to their end."""
+        return {kind: len(self._given) + most for kind, most in kinds.items() if kind not in self._exhausted}
+
+    def _locking(self, limits: dict[_Kind, int], named: Sequence[tuple[str, str]]) -> Ask:
+        return self._say.ask(
             "lock_ready",
             pools=texts([pool for pool, _ in limits]),
             labels=texts([texts(labels) for _, labels in limits]),
@@ -160,6 +171,8 @@ class Stock:
             named_pools=texts([pool for pool, _ in named]),
             names=texts([name for _, name in named]),
         )
+
+    def _found(self, limits: dict[_Kind, int], rows: Sequence[Row]) -> list[Member]:
         found = [members.member(row) for row in rows]
         for (pool, labels), most in limits.items():
             fitting = {one.number for one in found if one.resource.pool == pool and {*labels} <= {*one.resource.labels}}
@@ -167,7 +180,7 @@ class Stock:
                 self._exhausted.add((pool, labels))
         return list({one.number: one for one in found}.values())
 
-    def _count(self, kinds: Iterable[tuple[str, _Labels]]) -> Script[None]:
+    def _count(self, kinds: Iterable[_Kind]) -> Script[None]:
         wanted = sorted(set(kinds) - self._carrying.keys())
         if not wanted:
             return
@@ -180,7 +193,7 @@ class Stock:
         self._carrying |= {kind: row[2] for kind, row in zip(wanted, rows, strict=True)}
 
 
-def _kinds(needs: Sequence[Need], most: int) -> dict[tuple[str, _Labels], int]:
+def _kinds(needs: Sequence[Need], most: int) -> dict[_Kind, int]:
     """How many members of each kind may be looked at: one for each who gets one, and beside those he avoids."""
     waiting = Counter(need.pool for need in needs)
     avoiding: dict[str, int] = {}

@@ -59,7 +59,7 @@ class Uses:
                 members=numbers([number for number, _ in self._shifted]),
                 numbers=numbers([use for _, use in self._shifted]),
                 ats=numbers(list(self._shifted.values())),
-            )
+            ).unheard()
 
     def nth(self, number: int, member: Resource) -> Nth:
         """The n-th newest is known by its number."""

@@ -8,7 +8,7 @@ from pitboss.engines.postgres import members
 from pitboss.engines.postgres.hands import Return
 from pitboss.engines.postgres.members import Member
 from pitboss.engines.postgres.rows import names, numbers, texts
-from pitboss.engines.postgres.script import Script, Statements
+from pitboss.engines.postgres.script import Row, Script, Statements
 from pitboss.engines.postgres.uses import Uses
 from pitboss.model.duration import Moment
 from pitboss.model.ids import TaskId
@@ -47,9 +47,12 @@ def use(say: Statements, asked: Sequence[Asked], now: Moment | None, *, wait: bo
     Not to `wait`: `Busy` for those whose members others have locked, so that they hold nobody up.
     """
     first = yield from _seen(say, asked, (), now)
-    locked = yield from members.locked(say, {one.resource for one in first.held.values()}, wait=wait)
+    rows: list[Row] = []
+    if first.held:
+        yield members.locking(say, {one.resource for one in first.held.values()}, wait=wait).into(rows)
     # Whoever gives a member back locks it first: what is held behind that lock stays held. So do rules.
     seen = yield from _seen(say, asked, {one.pool for one in first.held.values()}, now)
+    locked = members.by_id(rows)
     still = {place: one for place, one in seen.held.items() if first.held.get(place) == one}
     busy = set[int]() if wait else {place for place, one in still.items() if one.resource not in locked}
     held = {

@@ -1,4 +1,5 @@
--- The open queues of a claim that may need resources: which pool each is bound to, and what must be seen to first.
+-- The open queues of a claim that may need resources: which pool each is bound to, and what must be seen to first; of
+-- each pool how many members are ready, and of each queue whether somebody waits (NULL: nobody, true: in vain).
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ), lanes AS MATERIALIZED (
@@ -11,8 +12,10 @@ WITH clock AS MATERIALIZED (
 ), pools AS MATERIALIZED (
     SELECT w.pool, EXISTS (
         SELECT FROM {schema}.resources AS r WHERE r.pool = w.pool AND stage = 'away' AND available_at <= now
-    ) AS returning, EXISTS (
-        SELECT FROM {schema}.resources AS r WHERE r.pool = w.pool AND stage = 'ready'
+    ) AS returning, (
+        SELECT count(*) FROM (
+            SELECT FROM {schema}.resources AS r WHERE r.pool = w.pool AND stage = 'ready' LIMIT greatest(1, %(wanted)s::bigint)
+        ) AS first
     ) AS ready
     FROM clock, (SELECT DISTINCT pool FROM lanes WHERE pool IS NOT NULL) AS w
 )
@@ -33,6 +36,9 @@ SELECT now, EXISTS (
         SELECT FROM {schema}.tasks
         WHERE state = 'held' AND batch = b.id AND reason = 'batch' AND queue = lanes.name LIMIT 1
     ) AS held WHERE b.status = 'running'
-), lanes.name, lanes.rated, lanes.pool, pools.returning, pools.ready
+), lanes.name, lanes.rated, lanes.pool, pools.returning, pools.ready, (
+    SELECT coalesce(expires_at <= now OR handler <> ALL (%(handlers)s::text[]), false) FROM {schema}.tasks
+    WHERE state = 'pending' AND queue = lanes.name ORDER BY priority, id LIMIT 1
+)
 FROM clock LEFT JOIN lanes ON true LEFT JOIN pools ON pools.pool = lanes.pool
 ORDER BY lanes.name
