@@ -25,6 +25,9 @@ POLL_SECONDS = 2.0
 _SWEEP_SECONDS = 0.25
 _PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
+# Whoever gives a member of a pool back asks for it first: if all who were rung asked at once, each would be in the
+# others' way. They ask this much later, and up to twice that.
+_COURTESY = 0.005
 _PAGE = 1000
 # A call that was cut off may still be waiting for a lock in the store, and happen later.
 _LOOK_AFTER = (0.0, 2.0, 15.0, 60.0)
@@ -68,9 +71,9 @@ class Dispatcher:
         self.noted: Noted | None = None
         self._shares: dict[tuple[str, tuple[str, ...] | None], Share] = {}
         self._seats: dict[str, tuple[Share, Seat]] = {}
-        self._settler = Settler(engine)
         self._time = asyncio.get_running_loop().time
         self._wake = asyncio.Event()
+        self._settler = Settler(engine, self._wake.set)
         self._ring: asyncio.Task[bool] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._keeper: Keeper | None = None
@@ -364,9 +367,16 @@ class Dispatcher:
         own = asyncio.create_task(self._wake.wait())
         try:
             await asyncio.wait({self._ring, own}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if self._ring.done() and not own.done() and self._starved:
+                await asyncio.wait({own}, timeout=_COURTESY * (1 + self._luck()))
         finally:
             own.cancel()
         self.rung = self.rung or self._ring.done()
+
+    @property
+    def _starved(self) -> bool:
+        """Whether all who would start something lacked only members of pools."""
+        return all(share.starved or share.paused for share in self._shares.values())
 
     async def _sweep(self) -> None:
         while True:

@@ -28,10 +28,13 @@ class _Entry(NamedTuple):
 
 
 class Settler:
-    """A queue in front of `engine.settle`. A store that is away is asked again: repeating is harmless."""
+    """A queue in front of `engine.settle`. A store that is away is asked again: repeating is harmless.
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    `returned` hears that members of pools may have been given back.
+    """
+
+    def __init__(self, engine: Engine, returned: Callable[[], None] = lambda: None) -> None:
+        self._engine, self._returned = engine, returned
         self._waiting: dict[tuple[TaskId, int], _Entry] = {}
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
@@ -81,6 +84,8 @@ class Settler:
             verdicts = await self._settled([entry.settlement for entry in group])
         finally:
             self._in_flight = frozenset()
+        if any(entry.settlement.resource is not None for entry in group):
+            self._returned()
         for entry, verdict in zip(group, verdicts, strict=True):
             if entry.told:
                 entry.told(verdict)

@@ -62,6 +62,7 @@ class Wire:
         self._named = 0
         self._waiting: list[Ask] = []
         self._ready = asyncio.Event()
+        self._file = -1
 
     @property
     def idle(self) -> bool:
@@ -70,16 +71,21 @@ class Wire:
     async def run(self, script: Script[T]) -> T:
         """The script's answer, each statement in a transaction of its own."""
         self._waiting = []
-        answer = await self._run(script)
-        if self._waiting:
-            await self._say(self._waiting)
-        return answer
+        self._listen()
+        try:
+            answer = await self._run(script)
+            if self._waiting:
+                await self._say(self._waiting)
+            return answer
+        finally:
+            self._rest()
 
     async def transact(
         self, script: Script[T], *, first: Sequence[Ask] = (), before_commit: Callable[[], None] | None = None
     ) -> T:
         """The script's answer, in one transaction that begins with `first`."""
         self._waiting = [BEGIN, *first]
+        self._listen()
         try:
             try:
                 answer = await self._run(script)
@@ -93,7 +99,18 @@ class Wire:
         except BaseException:
             await self._undo()
             raise
+        finally:
+            self._rest()
         return answer
+
+    def _listen(self) -> None:
+        self._file = self._server.socket
+        asyncio.get_running_loop().add_reader(self._file, self._ready.set)
+
+    def _rest(self) -> None:
+        """Not to listen while nobody waits: a server that says something then would keep the loop busy. If the
+        connection broke, its number may soon be another one's."""
+        asyncio.get_running_loop().remove_reader(self._file)
 
     async def _run(self, script: Script[T]) -> T:
         """The answer; what nobody waits for may be waiting still."""
@@ -143,8 +160,14 @@ class Wire:
         """Several statements in one text can only be said by themselves."""
         if asks[:-1]:
             await self._say(asks[:-1])
-        cursor = await self.connection.execute(asks[-1].sql.encode(), prepare=False)
-        return await cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
+        # The driver listens by itself.
+        self._rest()
+        try:
+            cursor = await self.connection.execute(asks[-1].sql.encode(), prepare=False)
+            return await cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
+        finally:
+            if not self.connection.closed:
+                self._listen()
 
     def _made(self, ask: Ask) -> _Made:
         text, names = _compiled(ask.sql)
@@ -185,14 +208,12 @@ class Wire:
 
     async def _hear(self) -> list[PGresult]:
         """The results of all that was sent, up to the first failure and beyond it."""
-        server, loop = self._server, asyncio.get_running_loop()
+        server = self._server
         server.pipeline_sync()
         results: list[PGresult] = []
-        file = server.socket
-        loop.add_reader(file, self._ready.set)
         try:
             while server.flush():
-                await self._writable(loop, file)
+                await self._writable()
             while True:
                 while server.is_busy():
                     self._ready.clear()
@@ -212,19 +233,18 @@ class Wire:
                 if result.status in _FAILED:
                     raise error_from_result(result, self.connection.info.encoding) from None
             raise
-        finally:
-            loop.remove_reader(file)
         server.exit_pipeline_mode()
         return results
 
-    async def _writable(self, loop: asyncio.AbstractEventLoop, file: int) -> None:
+    async def _writable(self) -> None:
         """Wait until more can be sent, or there is something to read: a server that answers takes nothing more."""
-        loop.add_writer(file, self._ready.set)
+        loop = asyncio.get_running_loop()
+        loop.add_writer(self._file, self._ready.set)
         try:
             self._ready.clear()
             await self._ready.wait()
         finally:
-            loop.remove_writer(file)
+            loop.remove_writer(self._file)
         self._server.consume_input()
 
 
