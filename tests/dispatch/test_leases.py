@@ -1,13 +1,16 @@
 """Tasks with a resource in their hand: started at once or given back, and judged."""
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from pitboss.dispatch.dispatcher import Dispatcher
+from pitboss.engines.protocol import Settlement, Verdict
 from pitboss.model.duration import SECOND
 from pitboss.model.outcome import Completed, Failed, Outcome, Rotated
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import Limits, NewResource, PoolRules, Report, Resource, ResourceOutcome
+from pitboss.model.session import Claimed, ClaimRequest
 from pitboss.model.states import State
 from pitboss.model.task import Claim, NewTask, TaskError
 from pitboss.testing.virtual import run_virtual
@@ -140,3 +143,141 @@ def test_what_came_of_it_reaches_the_member() -> None:
     assert limited.record.cooldown_until - limited.last_used_at >= 60 * SECOND
     assert (dead.record.failed >= 1, dead.record.last_error) == (True, "dead")
     assert good.in_use == limited.in_use == dead.in_use == 0
+
+
+class _Counting:
+    """Counts the claims that a store is asked for, and takes a little time for each, as a real one does."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.asked: list[int] = []
+        claim, settle = stage.engine.claim, stage.engine.settle
+
+        async def counted(request: ClaimRequest) -> Claimed:
+            await asyncio.sleep(0.004)
+            claimed = await claim(request)
+            self.asked.append(len(claimed.claims))
+            return claimed
+
+        async def slow(settlements: Sequence[Settlement]) -> list[Verdict]:
+            await asyncio.sleep(0.002)
+            verdicts = await settle(settlements)
+            # The answer comes after the ring.
+            await asyncio.sleep(0.002)
+            return verdicts
+
+        stage.engine.claim = counted  # type: ignore[method-assign]
+        stage.engine.settle = slow  # type: ignore[method-assign]
+
+
+def test_a_task_that_ends_is_no_reason_to_ask_before_its_member_is_back() -> None:
+    stage = Stage()
+    counting = _Counting(stage)
+
+    async def main() -> None:
+        await _pool(stage, 1)
+        await _put(stage, 20)
+        dispatcher = stage.dispatcher()
+        stage.lane(dispatcher, taking(0.5), capacity=50)
+        await dispatcher.start()
+        await stage.until_finished()
+        await dispatcher.stop()
+
+    run_virtual(main(), clock=stage.clock)
+    moments = [at for at, _, _ in stage.started]
+    gaps = [later - sooner for sooner, later in pairwise(moments)]
+    assert all(gap < 510_000 for gap in gaps), "settled, claimed, started: nothing between"
+    vain = [number for number in counting.asked if not number]
+    assert len(counting.asked) - len(vain) == 20
+    assert len(vain) <= 8, "the polls of ten seconds, and a few at the end"
+
+
+def test_whoever_gave_a_member_back_has_it_again_before_others_ask() -> None:
+    stage = Stage()
+    _heard_by_all(stage)
+    _Counting(stage)
+
+    async def main() -> None:
+        await _pool(stage, 2)
+        first, second = stage.dispatcher(), stage.dispatcher()
+        stage.lane(first, taking(0.5), capacity=5, name="first")
+        stage.lane(second, taking(0.3), capacity=5, name="second")
+        await _put(stage, 1)
+        await first.start()
+        await asyncio.sleep(0.1)
+        await second.start()
+        await _put(stage, 30)
+        await stage.until_finished()
+        await first.stop()
+        await second.stop()
+
+    run_virtual(main(), clock=stage.clock)
+    lanes = [lane for _, lane, _ in stage.started]
+    assert lanes.count("second") > lanes.count("first") > 5
+
+
+def _heard_by_all(stage: Stage) -> None:
+    """Several dispatchers have one engine here, whose rings only one of them would hear."""
+    waiting: list[asyncio.Event] = []
+
+    def ring(_: Iterable[str]) -> None:
+        for event in waiting:
+            event.set()
+
+    async def wait(_: Sequence[str] | None, timeout: float) -> bool:
+        event = asyncio.Event()
+        waiting.append(event)
+        try:
+            async with asyncio.timeout(timeout):
+                return await event.wait()
+        except TimeoutError:
+            return False
+        finally:
+            waiting.remove(event)
+
+    stage.engine.ring = ring  # type: ignore[method-assign]
+    stage.engine.wait = wait  # type: ignore[method-assign]
+
+
+def test_a_member_that_is_given_back_elsewhere_is_taken_by_whoever_has_room() -> None:
+    stage = Stage()
+    _heard_by_all(stage)
+
+    async def main() -> None:
+        await _pool(stage, 1)
+        first, second = stage.dispatcher(), stage.dispatcher()
+        stage.lane(first, taking(1.0), capacity=1, name="first")
+        await first.start()
+        await _put(stage, 2)
+        await asyncio.sleep(0.1)
+        stage.lane(second, taking(1.0), capacity=5, name="second")
+        await second.start()
+        await asyncio.sleep(0.1)
+        first.quiet()
+        await stage.until_finished()
+        await first.stop()
+        await second.stop()
+
+    run_virtual(main(), clock=stage.clock)
+    (began, _, _), (next_began, lane, _) = stage.started
+    assert lane == "second"
+    assert next_began - began < 1.05 * SECOND, "rung, and a few milliseconds of courtesy"
+
+
+def test_a_plain_task_is_not_kept_waiting_by_others_that_lack_a_member() -> None:
+    stage = Stage()
+
+    async def main() -> float:
+        await _pool(stage, 1)
+        await _put(stage, 5)
+        dispatcher = stage.dispatcher()
+        stage.lane(dispatcher, taking(60.0), capacity=5)
+        await dispatcher.start()
+        await asyncio.sleep(0.7)
+        put_at = stage.clock.now()
+        (task,) = await stage.put()
+        await asyncio.sleep(0.5)
+        await dispatcher.stop()
+        ((started, _, _),) = [one for one in stage.started if one[2].id == task]
+        return (started - put_at) / SECOND
+
+    assert run_virtual(main(), clock=stage.clock) < 0.02
