@@ -234,8 +234,8 @@ def _heard_by_all(stage: Stage) -> None:
         finally:
             waiting.remove(event)
 
-    stage.engine.ring = ring  # type: ignore[method-assign]
-    stage.engine.wait = wait  # type: ignore[method-assign]
+    stage.engine.ring = ring  # type: ignore[assignment, method-assign]
+    stage.engine.wait = wait  # type: ignore[assignment, method-assign]
 
 
 def test_a_member_that_is_given_back_elsewhere_is_taken_by_whoever_has_room() -> None:
