@@ -26,7 +26,7 @@ _SWEEP_SECONDS = 0.25
 _PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
 # Whoever gives a member of a pool back asks for it first: if all who were rung asked at once, each would be in the
-# others' way. They ask this much later, and up to twice that.
+# others' way. They ask this much later, and up to twice that: once. Whoever got nothing then asks at once next time.
 _COURTESY = 0.005
 _PAGE = 1000
 # A call that was cut off may still be waiting for a lock in the store, and happen later.
@@ -48,9 +48,9 @@ class Store(Engine, Sessions, Ledger, Protocol):
 class Dispatcher:
     """One session's work. The driver adds lanes, and tells what came of the claims that they were given.
 
-    `clock` gives the time, `luck` a number in [0, 1) for each backoff. `make_keeper` makes an engine for the thread
-    that renews the session; without one the session is renewed in this loop, as a simulation needs it. `noted` hears
-    what is decided about each claim, before the store has written it: for people to watch, not to rely on.
+    `clock` gives the time, `luck` a number in [0, 1) for each backoff and pause. `make_keeper` makes an engine for the
+    thread that renews the session; without one the session is renewed in this loop, as a simulation needs it. `noted`
+    hears what is decided about each claim, before the store has written it: for people to watch, not to rely on.
     """
 
     def __init__(
@@ -81,6 +81,7 @@ class Dispatcher:
         self._paused: set[str] = set()
         self._admits: Callable[[Claim], bool] | None = None
         self._looks: list[float] = []
+        self._courteous = True
         self.session: Session | None = None
         self.lost = False
         self.fault: Exception | None = None
@@ -297,13 +298,20 @@ class Dispatcher:
     async def _claim_once(self) -> float:
         """Claim what can be used; how long nothing more is to be expected, in seconds."""
         self._wake.clear()
+        if self._ring is None or self._ring.done():
+            # From before the claim: what is rung while it is under way may have come too late for it.
+            self._ring = asyncio.create_task(self._engine.wait(None, POLL_SECONDS * 5))
         if self._looks and self._time() >= self._looks[0]:
             await self._give_back_unheard()
             self._looks.pop(0)
         asked = self._time()
         slots = {share: share.slot() for share in self._shares.values()}
         shares = [share for share, slot in slots.items() if share.wants(slot, asked)]
-        if self._draining or self._settler.full or self.session is None:
+        stalled = self._draining or self._settler.full
+        for share, slot in slots.items():
+            # What it lacked when it was asked for says nothing about the room that it gets next.
+            share.starved = share.starved and slot.free > 0 and not stalled
+        if stalled or self.session is None:
             return POLL_SECONDS
         if not shares:
             return min([POLL_SECONDS, *(share.waits(slot, asked) for share, slot in slots.items())])
@@ -313,6 +321,7 @@ class Dispatcher:
             handlers=frozenset(self._info.handlers) if self._info.handlers else None,
         )
         claimed = await self._engine.claim(request)
+        self._courteous = self._courteous or bool(claimed.claims)
         by_slot: list[list[Claim]] = [[] for _ in shares]
         for claim in claimed.claims:
             by_slot[claim.slot].append(claim if claim.leased is None else dated(claim, asked))
@@ -362,16 +371,21 @@ class Dispatcher:
 
     async def _woken_within(self, seconds: float) -> None:
         """Sleep until a ring of the store, a wake-up of our own, or the time is over."""
-        if self._ring is None or self._ring.done():
-            self._ring = asyncio.create_task(self._engine.wait(None, POLL_SECONDS * 5))
+        assert self._ring is not None
         own = asyncio.create_task(self._wake.wait())
         try:
             await asyncio.wait({self._ring, own}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if self._ring.done() and not own.done() and self._starved:
-                await asyncio.wait({own}, timeout=_COURTESY * (1 + self._luck()))
+                await self._be_courteous(own)
         finally:
             own.cancel()
         self.rung = self.rung or self._ring.done()
+
+    async def _be_courteous(self, own: "asyncio.Task[bool]") -> None:
+        """Let others ask first, unless nothing was left the last time: they may have more to do than there is."""
+        if self._courteous:
+            self._courteous = False
+            await asyncio.wait({own}, timeout=_COURTESY * (1 + self._luck()))
 
     @property
     def _starved(self) -> bool:

@@ -84,7 +84,7 @@ class Settler:
             verdicts = await self._settled([entry.settlement for entry in group])
         finally:
             self._in_flight = frozenset()
-        if any(entry.settlement.resource is not None for entry in group):
+        if any(_gives_back(entry.settlement) for entry in group):
             self._returned()
         for entry, verdict in zip(group, verdicts, strict=True):
             if entry.told:
@@ -110,6 +110,10 @@ class Settler:
         if settlements[0].transition.reason == plain.reason:
             return [Verdict(False, f"it could not be stored: {error}")]
         return await self._settled([msgspec.structs.replace(settlements[0], transition=plain)])
+
+
+def _gives_back(settlement: Settlement) -> bool:
+    return settlement.resource is not None and settlement.transition.state is not State.RUNNING
 
 
 def _unstorable(error: Exception) -> Transition:

@@ -1,7 +1,7 @@
 """Several statements in one round trip, on a real server: who gets which rows, and what is left after a failure."""
 
 import asyncio
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -260,3 +260,42 @@ async def test_several_statements_in_one_text_are_said_in_their_turn(postgres_ds
         assert wire.idle
         assert await wire.transact(script()) == [(4,)]
         assert await _there(wire) == [1, 2, 3]
+
+
+async def test_a_broken_connection_is_not_listened_to_while_work_goes_on(postgres_dsn: str) -> None:
+    """Its number may be another connection's the next moment, whose reader must not be taken away."""
+    loop = asyncio.get_running_loop()
+    steps: list[bool] = []
+
+    async with _wire(postgres_dsn) as wire:
+        file = wire.connection.fileno()
+
+        def work() -> Iterator[None]:
+            while not wire.connection.closed:
+                yield
+            for _ in range(3):
+                yield
+            steps.append(loop.remove_reader(file))
+
+        def script() -> Said:
+            yield Ask("SELECT pg_terminate_backend(pg_backend_pid())", {}, work())
+
+        with pytest.raises(psycopg.OperationalError):
+            await wire.run(script())
+    assert steps == [False]
+
+
+async def test_a_statement_that_is_too_long_closes_the_connection(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def script() -> Said:
+        return (yield _number(1))
+
+    def refused(_: object) -> list[Any]:
+        raise psycopg.OperationalError("too long")
+
+    async with _wire(postgres_dsn) as wire:
+        monkeypatch.setattr(wire, "_send", refused)
+        with pytest.raises(psycopg.OperationalError, match="too long"):
+            await wire.transact(script())
+        assert not wire.idle

@@ -1,6 +1,7 @@
 """Ending claims that have a batch or a resource: settled, or lost with their session.
 
-Locks are taken in one order: lanes, batches, pools, members, tasks. What is bound to what is looked up before.
+Locks are taken in one order: lanes, batches, pools, members, tasks. What is bound to what is said by settlements, or
+looked up before.
 """
 
 from collections import Counter
@@ -81,7 +82,8 @@ class _Group:
     def _lock_named(self, look: Ask, asked: list[Settlement]) -> Script[None]:
         """Look and lock in one go: settlements say what their claims have. `Crossed` if there is more to them."""
         batches = {one.batch for one in asked if one.batch is not None}
-        resources = {one.resource for one in asked if one.resource is not None}
+        ending = [one for one in asked if one.transition.state is not State.RUNNING]
+        resources = {one.resource for one in ending if one.resource is not None}
         claims: list[Row] = []
         standings: list[Row] = []
         held: list[Row] = []

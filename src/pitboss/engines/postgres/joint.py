@@ -137,7 +137,7 @@ class _Joint:
         if not fell_due and self._is_vain(lanes):
             self._vain = True
             if any(slot.free for slot in group.slots):
-                self._stock.lack({lane.pool for lane in lanes if lane.pool and lane.odd is not None})
+                self._stock.lack({lane.pool for lane in lanes if lane.pool and lane.odd is not None}, now)
         returning = {lane.pool for lane in lanes if lane.pool and lane.returning}
         if returning:
             yield self._say.ask("return_members", now, pools=names(returning), limit=_RETURNED_AT_ONCE).unheard()

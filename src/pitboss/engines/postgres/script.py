@@ -159,6 +159,6 @@ class Statements:
 
 
 def _compact(text: str) -> str:
-    # The driver caches what it parsed only for texts up to 4,096 characters.
+    # On callers' connections the driver caches what it parsed only for texts up to 4,096 characters.
     lines = (line.strip() for line in text.splitlines())
     return " ".join(line for line in lines if line and not line.startswith("--"))

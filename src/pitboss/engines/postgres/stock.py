@@ -66,8 +66,9 @@ class Stock:
         yield from members.read_uses(self._say, self._uses, fresh, self.rules)
         yield from self._count({(need.pool, need.want.labels) for need in needs if need.tried})
 
-    def lack(self, pools: Iterable[str]) -> None:
+    def lack(self, pools: Iterable[str], now: Moment) -> None:
         """Somebody waits for members of these pools, in which none was ready."""
+        self.now = now
         kinds: set[_Kind] = {(pool, ()) for pool in pools}
         self._short |= kinds
         self._exhausted |= kinds

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from hashlib import blake2b
 from typing import NamedTuple
 
 import psycopg
@@ -59,7 +60,6 @@ class Wire:
         self._server = connection.pgconn
         self._convert = Transformer(connection)
         self._prepared: dict[_Key, bytes] = {}
-        self._named = 0
         self._waiting: list[Ask] = []
         self._ready = asyncio.Event()
         self._file = -1
@@ -69,7 +69,7 @@ class Wire:
         return not self.connection.closed and self._server.transaction_status == TransactionStatus.IDLE
 
     async def run(self, script: Script[T]) -> T:
-        """The script's answer, each statement in a transaction of its own."""
+        """The script's answer. A statement that is waited for, with what is said beside it, is a transaction."""
         self._waiting = []
         self._listen()
         try:
@@ -109,8 +109,10 @@ class Wire:
 
     def _rest(self) -> None:
         """Not to listen while nobody waits: a server that says something then would keep the loop busy. If the
-        connection broke, its number may soon be another one's."""
-        asyncio.get_running_loop().remove_reader(self._file)
+        connection broke, its number may be another one's the next moment."""
+        if self._file >= 0:
+            asyncio.get_running_loop().remove_reader(self._file)
+            self._file = -1
 
     async def _run(self, script: Script[T]) -> T:
         """The answer; what nobody waits for may be waiting still."""
@@ -141,8 +143,14 @@ class Wire:
             return await self._say_plainly(asks)
         # A value that cannot be converted is found before anything is sent.
         made = [self._made(ask) for ask in asks]
-        self._server.enter_pipeline_mode()
-        keys = [key for one in made for key in self._send(one)]
+        try:
+            self._server.enter_pipeline_mode()
+            keys = [key for one in made for key in self._send(one)]
+        except BaseException:
+            # Such as a message that is too long: what was sent before it cannot be taken back.
+            self._rest()
+            self._server.finish()
+            raise
         results = await self._hear()
         self._forget_unprepared(keys, results)
         for result in results:
@@ -188,8 +196,9 @@ class Wire:
             return [None]
         keys: list[_Key | None] = [None]
         if name is None:
-            self._named += 1
-            name = self._prepared[key] = b"pitboss_%d" % self._named
+            # The name says what it stands for: behind a pooler somebody else's must not be taken for it.
+            sign = blake2b(b"%b %b" % (repr(made.types).encode(), made.text), digest_size=12).hexdigest()
+            name = self._prepared[key] = f"pitboss_{sign}".encode()
             self._server.send_prepare(name, made.text, made.types)
             keys = [key, None]
         self._server.send_query_prepared(name, made.values, made.formats)
@@ -227,7 +236,8 @@ class Wire:
                     break
                 else:
                     results.append(result)
-        except psycopg.OperationalError:
+        except psycopg.Error:
+            self._rest()
             # What the server said before it went says more.
             for result in results:
                 if result.status in _FAILED:
