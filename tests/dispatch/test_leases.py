@@ -23,6 +23,12 @@ async def _pool(stage: Stage, members: int, *, min_delay: int = 0) -> None:
     await stage.engine.register([HandlerInfo(name="check", queue="proxies", resources="proxies")])
 
 
+async def _pool_in_other_hands(stage: Stage) -> None:
+    """Its only member is leased to somebody, until "mine" is released."""
+    await _pool(stage, 1)
+    assert isinstance(await stage.engine.acquire("proxies", Want(), 60 * SECOND, lease="mine"), Leased)
+
+
 async def _put(stage: Stage, count: int) -> list[str]:
     tasks = [NewTask(id=stage.new_id(), handler="check", queue="proxies") for _ in range(count)]
     return [placed.id for placed in await stage.engine.put(tasks)]
@@ -323,9 +329,7 @@ def test_a_member_that_comes_back_while_the_store_is_asked_is_not_overlooked() -
         return claimed
 
     async def main() -> float:
-        await _pool(stage, 1)
-        held = await stage.engine.acquire("proxies", Want(), 60 * SECOND, lease="mine")
-        assert isinstance(held, Leased)
+        await _pool_in_other_hands(stage)
         stage.engine.claim = slow  # type: ignore[method-assign]
         (task,) = await _put(stage, 1)
         await stage.put(delay=SECOND)
@@ -347,9 +351,7 @@ def test_a_seat_that_becomes_free_is_used_though_members_were_short_before() -> 
     stage = Stage()
 
     async def main() -> float:
-        await _pool(stage, 1)
-        held = await stage.engine.acquire("proxies", Want(), 60 * SECOND, lease="mine")
-        assert isinstance(held, Leased)
+        await _pool_in_other_hands(stage)
         await stage.put()
         dispatcher = stage.dispatcher()
         stage.lane(dispatcher, taking(1.5), capacity=1)

@@ -33,7 +33,7 @@ class Settler:
     `returned` hears that members of pools may have been given back.
     """
 
-    def __init__(self, engine: Engine, returned: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, engine: Engine, returned: Callable[[], None]) -> None:
         self._engine, self._returned = engine, returned
         self._waiting: dict[tuple[TaskId, int], _Entry] = {}
         self._work = asyncio.Event()

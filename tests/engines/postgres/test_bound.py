@@ -7,6 +7,7 @@ import msgspec
 import psycopg
 import pytest
 
+from pitboss.engines.postgres.script import Ask
 from pitboss.engines.protocol import APPLIED, Settlement
 from pitboss.model.batch import BatchStatus, NewBatch
 from pitboss.model.outcome import progressed
@@ -83,3 +84,25 @@ async def test_a_claim_beside_a_member_in_other_hands_is_told_to_ask_again_soon(
         assert 0 < claimed.next_due - time.time_ns() // 1000 + 1_000_000 < 1_100_000
         await other.rollback()
     assert len((await yard.claim(5, queues=("scarce",))).claims) == 1
+
+
+async def test_a_member_that_comes_back_behind_a_look_in_vain_is_asked_for_soon(
+    yard: Yard, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None was ready when the claim looked; one is when it looks why."""
+    await _claimed(yard)
+    await yard.engine.put([yard.new(handler="scarce", queue="scarce")])
+    ask = yard.engine._say.ask
+
+    def meanwhile(name: str, now: int | None = None, **values: object) -> Ask:
+        if name == "pool_stages":
+            with psycopg.connect(postgres_dsn) as other:
+                other.execute("UPDATE pitboss.resources SET stage = 'ready', in_use = 0 WHERE name = 'm0'")
+        return ask(name, now, **values)
+
+    monkeypatch.setattr(yard.engine._say, "ask", meanwhile)
+    before = time.time_ns() // 1000
+    claimed = await yard.claim(5, queues=("scarce",))
+    assert (claimed.claims, claimed.shortages) == ([], ())
+    assert claimed.next_due is not None
+    assert before < claimed.next_due < before + 5_000_000

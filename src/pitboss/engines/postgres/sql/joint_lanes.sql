@@ -1,5 +1,6 @@
 -- The open queues of a claim that may need resources: which pool each is bound to, and what must be seen to first; of
--- each pool how many members are ready, and of each queue whether somebody waits (NULL: nobody, true: in vain).
+-- each pool how many members are ready, and of each queue whether the first who waits is one to be seen to
+-- before anything is given (NULL: nobody waits).
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ), lanes AS MATERIALIZED (
