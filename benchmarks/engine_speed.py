@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from benchmarks.stores import ENGINES, Ground, ground
-from pitboss.engines.protocol import Settlement
 from pitboss.model.outcome import Completed, decide
 from pitboss.model.policy import Policy
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
+from pitboss.model.settlement import Settlement
 
 TASKS = {1: 1000, 10: 5000, 100: 20_000, 1000: 40_000}
 ROUNDS = 3

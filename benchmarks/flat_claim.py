@@ -10,10 +10,10 @@ import sys
 import time
 
 from benchmarks.stores import ENGINES, BarePostgres, Ground, ground
-from pitboss.engines.protocol import Settlement
 from pitboss.model.outcome import Completed, decide
 from pitboss.model.policy import Policy
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
+from pitboss.model.settlement import Settlement
 from pitboss.model.task import NewTask
 
 FINISHED, SCHEDULED, HELD, PENDING = 1_000_000, 100_000, 100_000, 100_000

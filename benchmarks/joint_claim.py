@@ -14,7 +14,6 @@ from typing import NamedTuple, cast
 
 from benchmarks import resource_report
 from benchmarks.stores import ENGINES, Ground, ground
-from pitboss.engines.protocol import Settlement
 from pitboss.model.duration import SECOND
 from pitboss.model.limits import Window
 from pitboss.model.outcome import Completed, decide
@@ -22,6 +21,7 @@ from pitboss.model.policy import Policy
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import Limits, NewResource, PoolRules, Report, ResourceOutcome
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
+from pitboss.model.settlement import Settlement
 from pitboss.model.task import NewTask
 from pitboss.testing.store import Store
 

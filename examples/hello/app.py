@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 
-from pitboss import App, Cancel, Lease, RateLimited, Retry, Snooze, ctx, events
+from pitboss import App, Cancel, Lease, RateLimited, Retry, Snooze, ctx, facts
 
 app = App()
 # Keys of somebody's API, as a pool of resources: each may be used six times in ten seconds, one call at a time.
@@ -44,9 +44,9 @@ async def parse(page: str) -> None:
 
 
 @app.on_task_failed(handler=parse)
-def complain(event: events.TaskFailed) -> None:
+def complain(fact: facts.TaskFailed) -> None:
     """A hook: hears what happened, in a process of its own. Best effort; what must happen is a task."""
-    print(f"hook: {event.handler} of {event.arguments()['page']} failed for good")
+    print(f"hook: {fact.handler} of {fact.arguments()['page']} failed for good")
 
 
 @app.task

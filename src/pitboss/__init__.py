@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pitboss.client.handle import Handle
     from pitboss.client.lease import Lease
     from pitboss.client.resources import Resources
-    from pitboss.model import events
+    from pitboss.model import facts
     from pitboss.model.errors import (
         InvalidInput,
         NotFound,
@@ -49,7 +49,7 @@ __all__ = [
     "TimedOutWaiting",
     "backoff",
     "ctx",
-    "events",
+    "facts",
 ]
 
 # Loaded at first use: the command line stands in this package too, and its help should not wait for what it does not
@@ -65,7 +65,7 @@ _HOMES = {
     "pitboss.model.signals": ("Blocked", "Cancel", "Fail", "RateLimited", "ResourceFailed", "Retry", "Snooze"),
     "pitboss.model.states": ("State",),
 }
-_MODULES = {"events": "pitboss.model.events"}
+_MODULES = {"facts": "pitboss.model.facts"}
 
 
 def __getattr__(name: str) -> Any:

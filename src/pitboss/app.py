@@ -28,7 +28,7 @@ from pitboss.model.policy import backoff as make_backoff
 from pitboss.model.queue import HandlerInfo, checked_name
 from pitboss.model.redact import Redactor
 from pitboss.model.task import NewTask, Placed
-from pitboss.model.wanting import want_from_schema
+from pitboss.model.want_template import want_from_schema
 
 if TYPE_CHECKING:
     from pitboss.client.params import Params

@@ -15,12 +15,12 @@ from typer.testing import CliRunner
 
 from pitboss import wiring
 from pitboss.cli.main import app
-from pitboss.engines.protocol import Settlement
 from pitboss.model.ids import IdMaker
 from pitboss.model.outcome import Completed, Failed, decide
 from pitboss.model.policy import Policy
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
+from pitboss.model.settlement import Settlement
 from pitboss.model.task import NewTask, TaskError
 
 T = TypeVar("T")

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from pitboss import wiring
+from pitboss.model.desired_state import Wishes
 from pitboss.model.duration import SECOND
 from pitboss.model.session import SessionInfo
 from pitboss.model.snapshot import CurrentTask, PoolFigures, Snapshot, WorkerFigures, WorkerState
-from pitboss.model.wishes import Wishes
 from tests.cli.desk import with_store
 
 TASK = "01a1e149-3b64-7000-b242-2d449e482300"

@@ -7,8 +7,8 @@ import pytest
 from pitboss.cli import awaiting
 from pitboss.cli.exits import Exit
 from pitboss.cli.screen import Screen
+from pitboss.model.desired_state import Wishes, manager_key
 from pitboss.model.snapshot import Snapshot
-from pitboss.model.wishes import Wishes, manager_key
 from tests.cli.desk import new, pitboss, put, with_store
 from tests.cli.fleet import busy, manager, obeying, snapshot, wish, wishes, worker
 

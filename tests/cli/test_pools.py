@@ -4,8 +4,8 @@ import pytest
 
 from pitboss.cli import awaiting
 from pitboss.cli.exits import Exit
+from pitboss.model.desired_state import Wishes
 from pitboss.model.snapshot import Snapshot, WorkerState
-from pitboss.model.wishes import Wishes
 from tests.cli.desk import new, pitboss, put, with_store
 from tests.cli.fleet import busy, crashed, manager, obeying, pool, snapshot, wish, wishes, worker
 

@@ -13,7 +13,6 @@ import typer
 from pitboss.cli.exits import Exit
 from pitboss.cli.resource_reading import resources_of
 from pitboss.cli.screen import Screen
-from pitboss.engines.protocol import Settlement
 from pitboss.model.duration import SECOND
 from pitboss.model.limits import Window
 from pitboss.model.outcome import Failed, decide
@@ -21,6 +20,7 @@ from pitboss.model.policy import Policy
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import Limits, PoolRules, Report, ResourceOutcome, Want
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
+from pitboss.model.settlement import Settlement
 from pitboss.model.task import TaskError
 from tests.cli.desk import Answer, new, pitboss, put, with_store
 

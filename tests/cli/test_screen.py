@@ -17,10 +17,10 @@ from pitboss.cli.journal import Journal
 from pitboss.cli.screen import Column, Screen
 from pitboss.cli.tree import BRANCHES, loaded
 from pitboss.cli.words import age, ago, clean, masked, one_line, took
-from pitboss.engines.protocol import Settlement
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import InvalidInput
 from pitboss.model.outcome import Transition
+from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Claim, TaskError, Token
 from tests.cli.desk import PITBOSS, new, pitboss, put, run_all

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from pitboss.engines.protocol import Settlement
 from pitboss.model.filter import EVERYTHING, Filter
 from pitboss.model.ids import IdMaker, TaskId
 from pitboss.model.queue import HandlerInfo, QueueChange
 from pitboss.model.resource import Report
 from pitboss.model.session import Claimed, ClaimRequest, Lead, Session, SessionInfo
+from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim, NewTask, Token
 from pitboss.testing.conformance import Store
 from pitboss.testing.conformance.outcomes import FINAL, transition_for

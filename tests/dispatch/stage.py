@@ -7,7 +7,6 @@ from typing import Any
 
 from pitboss.dispatch.dispatcher import Dispatcher
 from pitboss.engines.memory import MemoryEngine
-from pitboss.engines.protocol import Verdict
 from pitboss.model.duration import SECOND, Span
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import IdMaker
@@ -15,6 +14,7 @@ from pitboss.model.outcome import Cancelled, Completed, Outcome, Released
 from pitboss.model.policy import Backoff, Policy
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.session import SessionInfo
+from pitboss.model.settlement import SettleAnswer
 from pitboss.model.states import State
 from pitboss.model.task import Claim, NewTask, Task
 from pitboss.testing.clock import FakeClock
@@ -34,7 +34,7 @@ def taking(seconds: float) -> Work:
     return work
 
 
-class CoroutineLane:
+class CoroutineWorker:
     """A worker whose tasks are coroutines. `most` is the largest number that ran at once."""
 
     def __init__(self, stage: "Stage", dispatcher: Dispatcher, name: str, capacity: int, work: Work) -> None:
@@ -97,11 +97,11 @@ class Stage:
         self.random = random.Random(7)
         self.new_id = IdMaker(self.clock.now, self.random.getrandbits)
         self.started: list[tuple[int, str, Claim]] = []
-        self.verdicts: list[tuple[Claim, Verdict]] = []
+        self.verdicts: list[tuple[Claim, SettleAnswer]] = []
         self.policy = Policy(max_attempts=3, backoff=Backoff(base=SECOND, jitter=0.0))
         self.lost = 0
 
-    def told_of(self, claim: Claim) -> Callable[[Verdict], None]:
+    def told_of(self, claim: Claim) -> Callable[[SettleAnswer], None]:
         return lambda verdict: self.verdicts.append((claim, verdict))
 
     async def put(self, count: int = 1, **options: Any) -> list[str]:
@@ -122,12 +122,12 @@ class Stage:
             on_lost=lose,
         )
 
-    def lane(
+    def worker(
         self, dispatcher: Dispatcher, work: Work = at_once, *, name: str = "w1", capacity: int = 4
-    ) -> CoroutineLane:
-        lane = CoroutineLane(self, dispatcher, name, capacity, work)
-        dispatcher.add_lane(lane)
-        return lane
+    ) -> CoroutineWorker:
+        worker = CoroutineWorker(self, dispatcher, name, capacity, work)
+        dispatcher.add_worker(worker)
+        return worker
 
     async def tasks(self) -> list[Task]:
         return list((await self.engine.find(EVERYTHING, limit=100_000)).tasks)

@@ -8,7 +8,7 @@ from pitboss.model.placement import Room
 from pitboss.model.states import State
 from pitboss.model.task import Claim
 from pitboss.testing.virtual import run_virtual
-from tests.dispatch.stage import CoroutineLane, Stage, taking
+from tests.dispatch.stage import CoroutineWorker, Stage, taking
 
 GIGABYTE = 2**30
 
@@ -19,7 +19,7 @@ def test_two_heavy_tasks_do_not_run_on_a_host_that_has_room_for_one() -> None:
 
     async def main() -> int:
         dispatcher = stage.dispatcher()
-        lane = stage.lane(dispatcher, taking(3), capacity=4)
+        worker = stage.worker(dispatcher, taking(3), capacity=4)
 
         def admits(claim: Claim) -> bool:
             return room.admits(claim.handler, [one.handler for one in dispatcher.started() if one.id != claim.id])
@@ -29,7 +29,7 @@ def test_two_heavy_tasks_do_not_run_on_a_host_that_has_room_for_one() -> None:
         await dispatcher.start()
         await stage.until_finished()
         await dispatcher.stop()
-        return lane.most
+        return worker.most
 
     assert run_virtual(main(), clock=stage.clock) == 1
     tasks = [claim.id for _, _, claim in stage.started]
@@ -41,7 +41,7 @@ def test_a_task_that_finds_no_room_is_free_for_other_hosts_and_costs_it_nothing(
 
     async def main() -> None:
         dispatcher = stage.dispatcher()
-        stage.lane(dispatcher, taking(1))
+        stage.worker(dispatcher, taking(1))
         dispatcher.set_admission(lambda _claim: False)
         (task,) = await stage.put()
         await dispatcher.start()
@@ -62,7 +62,7 @@ def test_a_paused_pool_takes_nothing_and_gives_back_what_has_not_started() -> No
 
     async def main() -> None:
         dispatcher = stage.dispatcher()
-        stage.lane(dispatcher, taking(1), capacity=1)
+        stage.worker(dispatcher, taking(1), capacity=1)
         await stage.put(5)
         await dispatcher.start()
         await asyncio.sleep(0.5)
@@ -82,8 +82,8 @@ def test_a_worker_rests_between_its_tasks() -> None:
 
     async def main() -> None:
         dispatcher = stage.dispatcher()
-        lane = CoroutineLane(stage, dispatcher, "w1", 1, taking(0.5))
-        dispatcher.add_lane(lane, rest=lambda: 2.0)
+        worker = CoroutineWorker(stage, dispatcher, "w1", 1, taking(0.5))
+        dispatcher.add_worker(worker, rest=lambda: 2.0)
         await stage.put(4)
         await dispatcher.start()
         await stage.until_finished()

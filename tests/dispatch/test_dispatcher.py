@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Sequence
 
 from pitboss.engines.memory import MemoryEngine
-from pitboss.engines.protocol import Settlement, Verdict
 from pitboss.model.duration import SECOND, span
 from pitboss.model.errors import StoreUnavailable
 from pitboss.model.filter import by
@@ -12,6 +11,7 @@ from pitboss.model.limits import rate
 from pitboss.model.outcome import Completed, Failed, Outcome, Snooze
 from pitboss.model.queue import QueueChange
 from pitboss.model.session import Claimed, ClaimRequest, Renewal
+from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Claim, TaskError
 from pitboss.testing.clock import FakeClock
@@ -27,8 +27,8 @@ def test_everything_put_is_run_once() -> None:
 
     async def main() -> None:
         dispatcher = stage.dispatcher()
-        stage.lane(dispatcher, taking(0.01))
-        stage.lane(dispatcher, taking(0.02), name="w2")
+        stage.worker(dispatcher, taking(0.01))
+        stage.worker(dispatcher, taking(0.02), name="w2")
         await dispatcher.start()
         await stage.put(500)
         await stage.until_finished()
@@ -40,17 +40,17 @@ def test_everything_put_is_run_once() -> None:
     assert all(verdict.applied for _, verdict in stage.verdicts)
 
 
-def test_a_lane_never_holds_more_than_its_capacity() -> None:
+def test_a_worker_never_holds_more_than_its_capacity() -> None:
     stage = Stage()
 
     async def main() -> int:
         dispatcher = stage.dispatcher()
-        lane = stage.lane(dispatcher, taking(0.5), capacity=3)
+        worker = stage.worker(dispatcher, taking(0.5), capacity=3)
         await stage.put(30)
         await dispatcher.start()
         await stage.until_finished()
         await dispatcher.stop()
-        return lane.most
+        return worker.most
 
     assert run_virtual(main(), clock=stage.clock) == 3
 
@@ -60,7 +60,7 @@ def test_a_new_task_starts_at_once_when_a_worker_is_idle() -> None:
 
     async def main() -> float:
         dispatcher = stage.dispatcher()
-        stage.lane(dispatcher)
+        stage.worker(dispatcher)
         await dispatcher.start()
         await asyncio.sleep(0.3)
         put_at = stage.clock.now()
@@ -89,7 +89,7 @@ def test_quick_tasks_are_claimed_by_the_hundred_and_slow_ones_by_the_one() -> No
 
         async def main() -> None:
             dispatcher = stage.dispatcher()
-            stage.lane(dispatcher, taking(seconds), capacity=8)
+            stage.worker(dispatcher, taking(seconds), capacity=8)
             await stage.put(count)
             await dispatcher.start()
             await stage.until_finished()
@@ -112,7 +112,7 @@ def test_a_failed_task_is_tried_again_after_its_backoff_and_then_set_aside() -> 
             return BROKEN
 
         dispatcher = stage.dispatcher()
-        stage.lane(dispatcher, break_down)
+        stage.worker(dispatcher, break_down)
         await dispatcher.start()
         (task,) = await stage.put()
         await stage.until_finished()
@@ -131,7 +131,7 @@ def test_a_snoozed_task_costs_no_attempt() -> None:
             return Snooze(SECOND) if claim.token.claim < 10 else Completed("1")
 
         dispatcher = stage.dispatcher()
-        stage.lane(dispatcher, later)
+        stage.worker(dispatcher, later)
         await dispatcher.start()
         (task,) = await stage.put()
         await stage.until_finished()
@@ -146,14 +146,14 @@ def test_a_dead_worker_gives_its_tasks_back_at_once_and_no_attempt_is_spent() ->
 
     async def main() -> None:
         dispatcher = stage.dispatcher()
-        doomed = stage.lane(dispatcher, taking(100), capacity=5)
+        doomed = stage.worker(dispatcher, taking(100), capacity=5)
         ids = await stage.put(5)
         await dispatcher.start()
         await asyncio.sleep(0.5)
         doomed.kill()
-        lost = dispatcher.remove_lane("w1")
+        lost = dispatcher.remove_worker("w1")
         assert {claim.id for claim in lost} == set(ids)
-        second = stage.lane(dispatcher, taking(0.1), name="w2", capacity=5)
+        second = stage.worker(dispatcher, taking(0.1), name="w2", capacity=5)
         await stage.until_finished()
         await dispatcher.stop()
         for task in await stage.tasks():
@@ -181,13 +181,13 @@ def test_a_bomb_among_innocents_is_the_only_one_that_fails() -> None:
             async def work(claim: Claim) -> Outcome:
                 if claim.id == bomb:
                     await asyncio.sleep(0.05)
-                    lane.kill()
-                    dispatcher.remove_lane(name)
+                    worker.kill()
+                    dispatcher.remove_worker(name)
                     hire()
                 await asyncio.sleep(0.2)
                 return Completed("null")
 
-            lane = stage.lane(dispatcher, work, name=name, capacity=51)
+            worker = stage.worker(dispatcher, work, name=name, capacity=51)
 
         hire()
         await dispatcher.start()
@@ -210,7 +210,7 @@ def test_drain_gives_back_what_has_not_started_and_loses_nothing_that_ends() -> 
 
     async def main() -> None:
         dispatcher = stage.dispatcher()
-        stage.lane(dispatcher, taking(0.01), capacity=2)
+        stage.worker(dispatcher, taking(0.01), capacity=2)
         await stage.put(400)
         await dispatcher.start()
         await asyncio.sleep(0.5)
@@ -230,13 +230,13 @@ def test_a_stop_in_the_middle_of_a_task_gives_it_back_without_an_attempt() -> No
 
     async def main() -> None:
         dispatcher = stage.dispatcher()
-        lane = stage.lane(dispatcher, taking(1000))
+        worker = stage.worker(dispatcher, taking(1000))
         (task,) = await stage.put()
         await dispatcher.start()
         await asyncio.sleep(0.1)
         assert [claim.id for claim in await dispatcher.drain(timeout=1)] == [task]
         await dispatcher.stop()
-        lane.kill()
+        worker.kill()
         found = await stage.one(task)
         assert (found.state, found.attempts, found.losses) == (State.PENDING, 0, 0)
         assert [one.outcome for one in await stage.engine.attempts(task)] == ["released"]
@@ -255,7 +255,7 @@ def test_claims_that_wait_too_long_in_the_buffer_go_back() -> None:
             return Completed("null")
 
         dispatcher = stage.dispatcher()
-        lane = stage.lane(dispatcher, work, capacity=2)
+        worker = stage.worker(dispatcher, work, capacity=2)
         await stage.put(1000)
         await dispatcher.start()
         await stage.until(lambda: _has(stage, State.COMPLETED, 200), step=0.01)
@@ -265,7 +265,7 @@ def test_claims_that_wait_too_long_in_the_buffer_go_back() -> None:
         await asyncio.sleep(2)
         assert (await stage.states())[State.RUNNING] == 2
         await dispatcher.stop()
-        lane.kill()
+        worker.kill()
 
     run_virtual(main(), clock=stage.clock)
 
@@ -275,7 +275,7 @@ def test_nothing_of_a_rated_queue_is_claimed_ahead_and_its_rate_is_used_up() -> 
 
     async def main() -> None:
         dispatcher = stage.dispatcher()
-        stage.lane(dispatcher, taking(0.01), capacity=50)
+        stage.worker(dispatcher, taking(0.01), capacity=50)
         await stage.engine.change_queue("default", QueueChange(rate=rate("10/s")))
         await stage.put(100)
         await dispatcher.start()
@@ -295,7 +295,7 @@ def test_a_cancelled_task_is_stopped_where_it_runs() -> None:
 
     async def main() -> None:
         dispatcher = stage.dispatcher(ttl=span("3s"))
-        stage.lane(dispatcher, taking(1000))
+        stage.worker(dispatcher, taking(1000))
         (task,) = await stage.put()
         await dispatcher.start()
         await asyncio.sleep(0.1)
@@ -324,7 +324,7 @@ def test_a_session_that_cannot_renew_is_lost_and_everything_late_is_refused() ->
 
     async def main() -> None:
         first = stage.dispatcher(ttl=span("3s"))
-        stage.lane(first, taking(5))
+        stage.worker(first, taking(5))
         (task,) = await stage.put()
         await first.start()
         await asyncio.sleep(0.1)
@@ -335,7 +335,7 @@ def test_a_session_that_cannot_renew_is_lost_and_everything_late_is_refused() ->
         assert await reclaim(engine) == 1
         engine.silent = False
         second = stage.dispatcher()
-        stage.lane(second, taking(10), name="w2")
+        stage.worker(second, taking(10), name="w2")
         await second.start()
         await asyncio.sleep(3)
         assert [(claim.id, verdict.applied) for claim, verdict in stage.verdicts] == [(task, False)]
@@ -352,7 +352,7 @@ def test_outcomes_survive_a_store_that_is_away_for_a_while() -> None:
     class Away(MemoryEngine):
         away = False
 
-        async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
             if self.away:
                 raise StoreUnavailable("no answer")
             return await super().settle(settlements)
@@ -364,7 +364,7 @@ def test_outcomes_survive_a_store_that_is_away_for_a_while() -> None:
 
     async def main() -> None:
         dispatcher = stage.dispatcher()
-        stage.lane(dispatcher, taking(0.01))
+        stage.worker(dispatcher, taking(0.01))
         await stage.put(50)
         engine.away = True
         await dispatcher.start()
@@ -394,7 +394,7 @@ def test_claims_whose_answer_was_lost_go_back_and_run() -> None:
 
     async def main() -> None:
         dispatcher = stage.dispatcher()
-        stage.lane(dispatcher, taking(0.5), capacity=3)
+        stage.worker(dispatcher, taking(0.5), capacity=3)
         await stage.put(10)
         await dispatcher.start()
         await stage.until_finished()
@@ -416,7 +416,7 @@ def test_a_duty_that_breaks_ends_the_session_instead_of_leaving_it_deaf() -> Non
 
     async def main() -> None:
         dispatcher = stage.dispatcher()
-        stage.lane(dispatcher)
+        stage.worker(dispatcher)
         await dispatcher.start()
         await asyncio.sleep(0.1)
         assert dispatcher.lost
@@ -429,7 +429,7 @@ def test_a_duty_that_breaks_ends_the_session_instead_of_leaving_it_deaf() -> Non
 
 def test_an_outcome_that_cannot_be_stored_fails_its_task_and_no_other() -> None:
     class Picky(MemoryEngine):
-        async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
             for settlement in settlements:
                 if settlement.transition.result == '"bad"':
                     raise ValueError("cannot store this")
@@ -445,7 +445,7 @@ def test_an_outcome_that_cannot_be_stored_fails_its_task_and_no_other() -> None:
             return Completed('"bad"' if claim.id == ids[3] else '"good"')
 
         dispatcher = stage.dispatcher()
-        stage.lane(dispatcher, work, capacity=10)
+        stage.worker(dispatcher, work, capacity=10)
         ids = await stage.put(10)
         await dispatcher.start()
         await stage.until_finished()
@@ -470,7 +470,7 @@ def test_progress_reaches_the_store_and_never_overtakes_the_end() -> None:
             return Completed("null")
 
         dispatcher = stage.dispatcher()
-        stage.lane(dispatcher, work)
+        stage.worker(dispatcher, work)
         (task,) = await stage.put()
         await dispatcher.start()
         await asyncio.sleep(0.5)

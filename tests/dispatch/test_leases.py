@@ -5,16 +5,16 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from pitboss.dispatch.dispatcher import Dispatcher
-from pitboss.engines.protocol import Settlement, Verdict
 from pitboss.model.duration import SECOND
 from pitboss.model.outcome import Completed, Failed, Outcome, Rotated
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import Leased, Limits, NewResource, PoolRules, Report, Resource, ResourceOutcome, Want
 from pitboss.model.session import Claimed, ClaimRequest
+from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Claim, NewTask, TaskError
 from pitboss.testing.virtual import run_virtual
-from tests.dispatch.stage import CoroutineLane, Stage, taking
+from tests.dispatch.stage import CoroutineWorker, Stage, taking
 
 
 async def _pool(stage: Stage, members: int, *, min_delay: int = 0) -> None:
@@ -46,11 +46,11 @@ def test_no_more_run_than_there_are_members_and_the_next_starts_when_one_is_back
         await _pool(stage, 3)
         await _put(stage, 12)
         dispatcher = stage.dispatcher()
-        lane = stage.lane(dispatcher, taking(1.0), capacity=50)
+        worker = stage.worker(dispatcher, taking(1.0), capacity=50)
         await dispatcher.start()
         await stage.until_finished()
         await dispatcher.stop()
-        return lane.most
+        return worker.most
 
     began = stage.clock.now()
     assert run_virtual(main(), clock=stage.clock) == 3
@@ -64,7 +64,7 @@ def test_the_dispatcher_wakes_when_a_member_may_be_used_again() -> None:
         await _pool(stage, 1, min_delay=7 * SECOND)
         await _put(stage, 4)
         dispatcher = stage.dispatcher()
-        stage.lane(dispatcher)
+        stage.worker(dispatcher)
         await dispatcher.start()
         await stage.until_finished()
         await dispatcher.stop()
@@ -75,7 +75,7 @@ def test_the_dispatcher_wakes_when_a_member_may_be_used_again() -> None:
     assert all(7 * SECOND <= gap < 7 * SECOND + 20_000 for gap in gaps), gaps
 
 
-class Shrinking(CoroutineLane):
+class Shrinking(CoroutineWorker):
     """A worker that has lost its room while the store was asked."""
 
     def __init__(self, stage: Stage, dispatcher: Dispatcher) -> None:
@@ -89,13 +89,13 @@ def test_what_cannot_start_at_once_goes_back_with_its_member() -> None:
         await _pool(stage, 4)
         ids = await _put(stage, 4)
         dispatcher = stage.dispatcher()
-        lane = Shrinking(stage, dispatcher)
-        dispatcher.add_lane(lane)
+        worker = Shrinking(stage, dispatcher)
+        dispatcher.add_worker(worker)
         claim = stage.engine.claim
 
         async def shrunk(request: object) -> object:
             claimed = await claim(request)  # type: ignore[arg-type]
-            lane.capacity = 1
+            worker.capacity = 1
             return claimed
 
         stage.engine.claim = shrunk  # type: ignore[assignment, method-assign]
@@ -125,7 +125,7 @@ def test_what_came_of_it_reaches_the_member() -> None:
         ),
     }
 
-    class Telling(CoroutineLane):
+    class Telling(CoroutineWorker):
         def start(self, claim: Claim) -> None:
             assert claim.leased is not None
             outcome, report = told[claim.leased.name]
@@ -138,7 +138,7 @@ def test_what_came_of_it_reaches_the_member() -> None:
         await _pool(stage, 3)
         await _put(stage, 3)
         dispatcher = stage.dispatcher()
-        dispatcher.add_lane(Telling(stage, dispatcher, "w1", 3, taking(0)))
+        dispatcher.add_worker(Telling(stage, dispatcher, "w1", 3, taking(0)))
         await dispatcher.start()
         await asyncio.sleep(1)
         await dispatcher.stop()
@@ -164,7 +164,7 @@ class _Counting:
             self.asked.append(len(claimed.claims))
             return claimed
 
-        async def slow(settlements: Sequence[Settlement]) -> list[Verdict]:
+        async def slow(settlements: Sequence[Settlement]) -> list[SettleAnswer]:
             await asyncio.sleep(0.002)
             verdicts = await settle(settlements)
             # The answer comes after the ring.
@@ -183,7 +183,7 @@ def test_a_task_that_ends_is_no_reason_to_ask_before_its_member_is_back() -> Non
         await _pool(stage, 1)
         await _put(stage, 20)
         dispatcher = stage.dispatcher()
-        stage.lane(dispatcher, taking(0.5), capacity=50)
+        stage.worker(dispatcher, taking(0.5), capacity=50)
         await dispatcher.start()
         await stage.until_finished()
         await dispatcher.stop()
@@ -205,8 +205,8 @@ def test_whoever_gave_a_member_back_has_it_again_before_others_ask() -> None:
     async def main() -> None:
         await _pool(stage, 2)
         first, second = stage.dispatcher(), stage.dispatcher()
-        stage.lane(first, taking(0.4), capacity=5, name="first")
-        stage.lane(second, taking(0.4), capacity=5, name="second")
+        stage.worker(first, taking(0.4), capacity=5, name="first")
+        stage.worker(second, taking(0.4), capacity=5, name="second")
         await _put(stage, 1)
         await first.start()
         await asyncio.sleep(0.2)
@@ -217,9 +217,9 @@ def test_whoever_gave_a_member_back_has_it_again_before_others_ask() -> None:
         await second.stop()
 
     run_virtual(main(), clock=stage.clock)
-    lanes = [lane for _, lane, _ in stage.started]
-    assert lanes.count("first") in (15, 16)
-    assert all(one != other for one, other in pairwise(lanes)), "each keeps the member that it has"
+    workers = [worker for _, worker, _ in stage.started]
+    assert workers.count("first") in (15, 16)
+    assert all(one != other for one, other in pairwise(workers)), "each keeps the member that it has"
 
 
 def _heard_by_all(stage: Stage) -> None:
@@ -252,11 +252,11 @@ def test_a_member_that_is_given_back_elsewhere_is_taken_by_whoever_has_room() ->
     async def main() -> None:
         await _pool(stage, 1)
         first, second = stage.dispatcher(), stage.dispatcher()
-        stage.lane(first, taking(1.0), capacity=1, name="first")
+        stage.worker(first, taking(1.0), capacity=1, name="first")
         await first.start()
         await _put(stage, 2)
         await asyncio.sleep(0.1)
-        stage.lane(second, taking(1.0), capacity=5, name="second")
+        stage.worker(second, taking(1.0), capacity=5, name="second")
         await second.start()
         await asyncio.sleep(0.1)
         first.quiet()
@@ -265,8 +265,8 @@ def test_a_member_that_is_given_back_elsewhere_is_taken_by_whoever_has_room() ->
         await second.stop()
 
     run_virtual(main(), clock=stage.clock)
-    (began, _, _), (next_began, lane, _) = stage.started
-    assert lane == "second"
+    (began, _, _), (next_began, worker, _) = stage.started
+    assert worker == "second"
     assert next_began - began < 1.05 * SECOND, "rung, and a few milliseconds of courtesy"
 
 
@@ -277,7 +277,7 @@ def test_a_plain_task_is_not_kept_waiting_by_others_that_lack_a_member() -> None
         await _pool(stage, 1)
         await _put(stage, 5)
         dispatcher = stage.dispatcher()
-        stage.lane(dispatcher, taking(60.0), capacity=5)
+        stage.worker(dispatcher, taking(60.0), capacity=5)
         await dispatcher.start()
         await asyncio.sleep(0.7)
         put_at = stage.clock.now()
@@ -302,8 +302,8 @@ def test_courtesy_does_not_starve_whoever_serves_other_queues_of_the_pool() -> N
         first, second = stage.dispatcher(), stage.dispatcher()
         dispatchers = (("first", first, "proxies"), ("second", second, "others"))
         for name, dispatcher, queue in dispatchers:
-            lane = CoroutineLane(stage, dispatcher, name, 5, taking(0.1))
-            dispatcher.add_lane(lane, queues=(queue,))
+            worker = CoroutineWorker(stage, dispatcher, name, 5, taking(0.1))
+            dispatcher.add_worker(worker, queues=(queue,))
             await dispatcher.start()
         await asyncio.sleep(0.5)
         tasks = [NewTask(id=stage.new_id(), handler="other", queue="others") for _ in range(20)]
@@ -313,9 +313,9 @@ def test_courtesy_does_not_starve_whoever_serves_other_queues_of_the_pool() -> N
         await second.stop()
 
     run_virtual(main(), clock=stage.clock)
-    lanes = [lane for _, lane, _ in stage.started]
-    assert lanes.count("second") == 20
-    assert lanes.count("first") > 50
+    workers = [worker for _, worker, _ in stage.started]
+    assert workers.count("second") == 20
+    assert workers.count("first") > 50
 
 
 def test_a_member_that_comes_back_while_the_store_is_asked_is_not_overlooked() -> None:
@@ -334,7 +334,7 @@ def test_a_member_that_comes_back_while_the_store_is_asked_is_not_overlooked() -
         (task,) = await _put(stage, 1)
         await stage.put(delay=SECOND)
         dispatcher = stage.dispatcher()
-        stage.lane(dispatcher, taking(30.0), capacity=5)
+        stage.worker(dispatcher, taking(30.0), capacity=5)
         await dispatcher.start()
         await asyncio.sleep(1.015)
         given_back = stage.clock.now()
@@ -354,14 +354,14 @@ def test_a_seat_that_becomes_free_is_used_though_members_were_short_before() -> 
         await _pool_in_other_hands(stage)
         await stage.put()
         dispatcher = stage.dispatcher()
-        stage.lane(dispatcher, taking(1.5), capacity=1)
-        stage.lane(dispatcher, taking(1.5), capacity=1, name="w2")
+        stage.worker(dispatcher, taking(1.5), capacity=1)
+        stage.worker(dispatcher, taking(1.5), capacity=1, name="w2")
         await dispatcher.start()
         await asyncio.sleep(0.1)
         await _put(stage, 1)
         await asyncio.sleep(0.2)
-        idle = next(lane for lane in ("w1", "w2") if lane not in {lane for _, lane, _ in stage.started})
-        dispatcher.remove_lane(idle)
+        idle = next(worker for worker in ("w1", "w2") if worker not in {worker for _, worker, _ in stage.started})
+        dispatcher.remove_worker(idle)
         await asyncio.sleep(0.2)
         await stage.engine.release("mine", None)
         await asyncio.sleep(2.9)
@@ -386,7 +386,7 @@ def test_reports_of_progress_are_no_reason_to_ask() -> None:
         await _pool(stage, 1)
         await _put(stage, 2)
         dispatcher = stage.dispatcher()
-        stage.lane(dispatcher, work, capacity=5)
+        stage.worker(dispatcher, work, capacity=5)
         await dispatcher.start()
         await asyncio.sleep(4.5)
         await dispatcher.stop()

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pitboss.engines.protocol import Settlement
 from pitboss.model.batch import IN_SLOT, OVER, Batch, BatchStatus, Cancel, Delete, Move, NewBatch, Pause, Resume
 from pitboss.model.duration import SECOND
 from pitboss.model.filter import EVERYTHING, by
@@ -18,6 +17,7 @@ from pitboss.model.policy import Backoff, Policy
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import Limits, NewResource, PoolRules, Report, ResourceOutcome
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
+from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Claim, NewTask, Task, TaskError
 from pitboss.testing.store import Store

@@ -8,12 +8,12 @@ import sys
 import time
 from pathlib import Path
 
-from pitboss.engines.protocol import Settlement
 from pitboss.model.ids import IdMaker
 from pitboss.model.outcome import Completed, Failed, decide
 from pitboss.model.policy import Backoff, Policy
 from pitboss.model.queue import HandlerInfo, QueueChange
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
+from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim, NewTask, TaskError, Unique
 from pitboss.testing.failpoints import Failpoints
 from pitboss.testing.history import History

@@ -14,13 +14,13 @@ from random import Random
 import msgspec
 
 from pitboss.engines.postgres import PostgresEngine
-from pitboss.engines.protocol import Settlement
 from pitboss.model.filter import by
 from pitboss.model.ids import IdMaker
 from pitboss.model.outcome import Completed, Failed, Outcome, Released, Retry, Snooze, decide
 from pitboss.model.policy import Backoff, Policy
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.session import ClaimRequest, Session, SessionInfo, Slot
+from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Claim, NewTask, TaskError, Unique
 from pitboss.wiring import SystemClock

@@ -10,7 +10,6 @@ from random import Random
 
 import msgspec
 
-from pitboss.engines.protocol import Settlement
 from pitboss.engines.sqlite import SqliteEngine
 from pitboss.model.errors import StoreUnavailable
 from pitboss.model.filter import EVERYTHING
@@ -18,6 +17,7 @@ from pitboss.model.ids import IdMaker
 from pitboss.model.outcome import Transition
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
+from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
 from pitboss.model.task import NewTask
 from pitboss.wiring import SystemClock

@@ -13,12 +13,12 @@ from typing import TypeVar
 
 import msgspec
 
-from pitboss.engines.protocol import Settlement
 from pitboss.engines.sqlite import SqliteEngine
 from pitboss.model.ids import IdMaker
 from pitboss.model.outcome import Transition
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
+from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
 from pitboss.model.task import NewTask
 from pitboss.wiring import SystemClock

@@ -17,7 +17,6 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
-from pitboss.engines.protocol import Settlement
 from pitboss.engines.sqlite import SqliteEngine, connection, engine, writer
 from pitboss.model.duration import SECOND
 from pitboss.model.filter import by
@@ -27,6 +26,7 @@ from pitboss.model.outcome import progressed as progress_of
 from pitboss.model.policy import Policy
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
+from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim, NewTask, TaskError, Unique
 from pitboss.testing.history import History
 from pitboss.testing.recorded import Recorded

@@ -14,7 +14,6 @@ from random import Random
 import msgspec
 
 from pitboss.engines.postgres import PostgresEngine
-from pitboss.engines.protocol import Settlement
 from pitboss.model.batch import BatchAct, Cancel, Delete, Move, NewBatch, Pause, Requeue, Resume, Start
 from pitboss.model.errors import InvalidInput, NotFound, StaleLease
 from pitboss.model.filter import by
@@ -35,6 +34,7 @@ from pitboss.model.resource import (
     Want,
 )
 from pitboss.model.session import ClaimRequest, Session, SessionInfo, Slot
+from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim, NewTask, TaskError
 from pitboss.wiring import SystemClock
 from tests.faults.crowd_load import Deeds

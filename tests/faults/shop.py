@@ -190,7 +190,7 @@ class Shop:
         self._stack.push_async_callback(dispatcher.stop)
         for number in range(2):
             hand = Hand(self, dispatcher, f"{name}-w{number}", 8)
-            dispatcher.add_lane(hand)
+            dispatcher.add_worker(hand)
             self._stack.push_async_callback(hand.gone)
         self._dispatchers.append(dispatcher)
 

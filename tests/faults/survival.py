@@ -7,7 +7,6 @@ from itertools import count
 from pathlib import Path
 from random import Random
 
-from pitboss.engines.protocol import Settlement
 from pitboss.engines.sqlite import SqliteEngine
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.errors import PitbossError
@@ -17,6 +16,7 @@ from pitboss.model.outcome import Completed, decide
 from pitboss.model.policy import Policy
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.session import ClaimRequest, Session, SessionInfo, Slot
+from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Claim, NewTask
 from pitboss.testing import history as told

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pitboss.engines.protocol import Settlement
 from pitboss.model.outcome import Completed, decide
 from pitboss.model.policy import Policy
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
+from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
 from pitboss.testing.checker import check, final
 from pitboss.testing.history import History

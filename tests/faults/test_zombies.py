@@ -11,12 +11,12 @@ from random import Random
 import msgspec
 import pytest
 
-from pitboss.engines.protocol import Settlement
 from pitboss.model.ids import IdMaker
 from pitboss.model.outcome import Completed, decide
 from pitboss.model.policy import Policy
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
+from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Claim, NewTask
 from pitboss.testing.store import CoreStore

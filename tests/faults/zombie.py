@@ -10,11 +10,11 @@ import sys
 import msgspec
 
 from pitboss.dispatch.keeper import Keeper
-from pitboss.engines.protocol import Settlement
 from pitboss.model.errors import SessionLost
 from pitboss.model.outcome import Completed, Failed, Outcome, Released, Snooze, Transition, decide, progressed
 from pitboss.model.policy import Policy
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
+from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim, TaskError
 from pitboss.wiring import SystemClock, make_engine
 

@@ -1,4 +1,4 @@
-"""An app whose hooks leave traces in a file, and do what the event's params say."""
+"""An app whose hooks leave traces in a file, and do what the fact's params say."""
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pitboss import App, events
+from pitboss import App, facts
 
 app = App()
 
@@ -35,46 +35,46 @@ async def break_down() -> None:
 
 
 @app.on_task_completed(handler=work)
-def completed(event: events.TaskCompleted) -> None:
-    leave(f"completed {event.arguments()['number']} {event.value()} {os.getpid()}")
-    _act(event.arguments())
+def completed(fact: facts.TaskCompleted) -> None:
+    leave(f"completed {fact.arguments()['number']} {fact.value()} {os.getpid()}")
+    _act(fact.arguments())
 
 
 @app.on_task_completed(queue="mail")
-def mailed(event: events.TaskCompleted) -> None:
-    leave(f"mailed {event.id}")
+def mailed(fact: facts.TaskCompleted) -> None:
+    leave(f"mailed {fact.id}")
 
 
 @app.on_task_failed
-async def failed(event: events.TaskFailed) -> None:
-    assert event.error is not None
-    leave(f"failed {event.id} {event.error.message}")
-    await _act_async(event.arguments())
+async def failed(fact: facts.TaskFailed) -> None:
+    assert fact.error is not None
+    leave(f"failed {fact.id} {fact.error.message}")
+    await _act_async(fact.arguments())
 
 
 @app.on_task_retried
-def retried(event: events.TaskRetried) -> None:
-    leave(f"retried {event.id} {event.attempt} {event.worker} {event.pool}")
+def retried(fact: facts.TaskRetried) -> None:
+    leave(f"retried {fact.id} {fact.attempt} {fact.worker} {fact.pool}")
 
 
 @app.on_worker_started
-def started(event: events.WorkerStarted) -> None:
-    leave(f"started {event.worker} {event.pid}")
+def started(fact: facts.WorkerStarted) -> None:
+    leave(f"started {fact.worker} {fact.pid}")
 
 
 @app.on_worker_crashed(pool="download")
-async def crashed(event: events.WorkerCrashed) -> None:
-    leave(f"crashed {event.worker} {event.code}")
+async def crashed(fact: facts.WorkerCrashed) -> None:
+    leave(f"crashed {fact.worker} {fact.code}")
 
 
 @app.on_worker_given_up
-def given_up(event: events.WorkerGivenUp) -> None:
-    leave(f"given_up {event.worker} {event.crashes}")
+def given_up(fact: facts.WorkerGivenUp) -> None:
+    leave(f"given_up {fact.worker} {fact.crashes}")
 
 
 @app.on_pool_scaled(pool="download")
-def scaled(event: events.PoolScaled) -> None:
-    leave(f"scaled {event.before} {event.after}")
+def scaled(fact: facts.PoolScaled) -> None:
+    leave(f"scaled {fact.before} {fact.after}")
 
 
 def _act(params: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ import psutil
 from pitboss import wiring
 from pitboss.manager.manager import Plan
 from pitboss.model.canonical import to_json
+from pitboss.model.desired_state import PoolWish, pool_key
 from pitboss.model.duration import SECOND, span
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import IdMaker
@@ -24,7 +25,6 @@ from pitboss.model.pool import PoolSpec
 from pitboss.model.snapshot import Snapshot, WorkerFigures, read
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, NewTask, Task
-from pitboss.model.wishes import PoolWish, pool_key
 from pitboss.telemetry.logs.settings import LogSettings
 from pitboss.worker.describe import described
 

@@ -5,7 +5,7 @@ import sys
 
 from pitboss import wiring
 from pitboss.manager.hub import Hub
-from pitboss.model.events import PoolScaled
+from pitboss.model.facts import PoolScaled
 
 
 async def main() -> None:

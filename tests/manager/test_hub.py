@@ -1,4 +1,4 @@
-"""The event hub with a real hook process: what reaches the hooks, and what happens when they misbehave."""
+"""The fact hub with a real hook process: what reaches the hooks, and what happens when they misbehave."""
 
 import asyncio
 import json
@@ -12,15 +12,15 @@ import psutil
 import pytest
 
 from pitboss import wiring
-from pitboss.engines.protocol import Settlement
 from pitboss.manager.hub import Hub, Limits
 from pitboss.model.canonical import to_json
 from pitboss.model.duration import SECOND
-from pitboss.model.events import AnyEvent, TaskCompleted, TaskFailed, WorkerCrashed
+from pitboss.model.facts import AnyFact, TaskCompleted, TaskFailed, WorkerCrashed
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.outcome import Cancelled, Completed, Failed, Outcome, Released, Snooze, decide
 from pitboss.model.policy import Policy
 from pitboss.model.pool import PoolSpec
+from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim, TaskError, Token
 from pitboss.telemetry.logs.settings import LogSettings
 from pitboss.testing.plugin import InLoop
@@ -100,14 +100,14 @@ def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Office:
     return Office(tmp_path / "traces")
 
 
-def completed(number: int = 0, do: str = "", queue: str = "default", handler: str = "work") -> AnyEvent:
+def completed(number: int = 0, do: str = "", queue: str = "default", handler: str = "work") -> AnyFact:
     params = to_json({"number": number, "do": do})
     return TaskCompleted(
         id=f"t{number}", handler=handler, queue=queue, attempt=1, params=params, result=to_json(number + 1)
     )
 
 
-def failed(number: int = 0, do: str = "") -> AnyEvent:
+def failed(number: int = 0, do: str = "") -> AnyFact:
     error = TaskError(category="error", message="broken")
     params = to_json({"number": number, "do": do})
     return TaskFailed(id=f"f{number}", handler="work", queue="default", attempt=3, params=params, error=error)
@@ -118,7 +118,7 @@ def finished(hub: Hub) -> bool:
     return figures.waiting == 0 and figures.handled > 0
 
 
-async def test_events_reach_the_hooks_that_want_them_and_no_other(office: Office) -> None:
+async def test_facts_reach_the_hooks_that_want_them_and_no_other(office: Office) -> None:
     hub = office.hub()
     hub.publish(completed(1))
     hub.publish(completed(2, queue="mail", handler="follow"))
@@ -152,8 +152,8 @@ async def test_without_hooks_there_is_no_process(office: Office) -> None:
 
 async def test_a_hook_that_raises_is_logged_and_harms_nobody(office: Office, capfd: pytest.CaptureFixture[str]) -> None:
     hub = office.hub()
-    for event in (completed(1, "raise"), completed(2, "exit"), failed(3, "raise"), completed(4)):
-        hub.publish(event)
+    for fact in (completed(1, "raise"), completed(2, "exit"), failed(3, "raise"), completed(4)):
+        hub.publish(fact)
     await office.handled(hub, 4)
     assert (hub.figures().failed, hub.figures().restarts) == (3, 0)
     assert len({line[3] for line in office.traced("completed")}) == 1
@@ -182,7 +182,7 @@ async def test_a_hook_that_kills_its_process_loses_only_what_it_was_given(office
     for number in range(1, 11):
         hub.publish(completed(number))
     await office.until(lambda: finished(hub))
-    assert office.said("ended with exit code 3, and 2 event(s) with it; it is started again in 10ms")
+    assert office.said("ended with exit code 3, and 2 fact(s) with it; it is started again in 10ms")
     assert [int(line[1]) for line in office.traced("completed")] == [0, *range(2, 11)]
     figures = hub.figures()
     assert (figures.handled, figures.lost, figures.restarts) == (9, 2, 1)
@@ -217,12 +217,12 @@ async def test_where_too_many_wait_the_oldest_are_dropped_and_that_is_said_once(
     for number in range(12):
         hub.publish(completed(number))
     assert (hub.figures().waiting, hub.figures().dropped) == (5, 7)
-    assert office.told == ["hooks do not keep up: 1 event(s) dropped, the oldest first (1 in all)"]
+    assert office.told == ["hooks do not keep up: 1 fact(s) dropped, the oldest first (1 in all)"]
     hub.start()
     await office.handled(hub, 5)
     assert sorted(int(line[1]) for line in office.traced("completed")) == [7, 8, 9, 10, 11]
     await hub.stop()
-    assert office.told[1:] == ["hooks do not keep up: 6 event(s) dropped, the oldest first (7 in all)"]
+    assert office.told[1:] == ["hooks do not keep up: 6 fact(s) dropped, the oldest first (7 in all)"]
 
 
 async def test_a_stop_lets_the_hooks_hear_what_waits_and_leaves_no_process(office: Office) -> None:
@@ -252,8 +252,8 @@ async def test_a_stop_waits_no_longer_than_it_says_and_ends_what_hooks_started(o
     assert loop.time() - began < 5
     assert not alive(pid)
     await office.until(lambda: not alive(int(child.read_text())))
-    assert office.said("16 event(s) were still with their hooks at the end")
-    assert office.said("4 event(s) did not reach their hooks before the end")
+    assert office.said("16 fact(s) were still with their hooks at the end")
+    assert office.said("4 fact(s) did not reach their hooks before the end")
     assert hub.figures().lost == 20
 
 
@@ -293,12 +293,12 @@ async def test_an_async_hook_that_takes_too_long_is_cancelled_and_the_others_go_
     assert office.told == []
 
 
-@pytest.mark.parametrize("event", [completed(1, "hang"), failed(1, "block")], ids=["thread", "loop"])
+@pytest.mark.parametrize("fact", [completed(1, "hang"), failed(1, "block")], ids=["thread", "loop"])
 async def test_a_hook_that_cannot_be_ended_is_named_and_its_process_replaced(
-    office: Office, capfd: pytest.CaptureFixture[str], event: AnyEvent
+    office: Office, capfd: pytest.CaptureFixture[str], fact: AnyFact
 ) -> None:
     hub = office.hub(limits=Limits(seconds=0.3))
-    hub.publish(event)
+    hub.publish(fact)
     await office.until(lambda: hub.figures().pid)
     first = hub.figures().pid
     await office.handled(hub, 1)
@@ -321,7 +321,7 @@ async def test_a_process_that_says_nothing_is_ended_and_another_one_started(offi
     hub.publish(completed(2))
     await office.handled(hub, 1)
     assert office.said("has said nothing for 3 s; it is ended")
-    assert office.said("was killed by SIGKILL, and 1 event(s) with it; it is started again at once")
+    assert office.said("was killed by SIGKILL, and 1 fact(s) with it; it is started again at once")
 
 
 async def test_new_code_takes_the_place_of_the_old_and_what_waits_reaches_it(office: Office, tmp_path: Path) -> None:

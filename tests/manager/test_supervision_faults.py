@@ -13,8 +13,8 @@ from pitboss.manager import manager as manager_room
 from pitboss.manager import watch as watch_room
 from pitboss.manager.manager import Manager, Plan
 from pitboss.manager.watch import Watch
+from pitboss.model.desired_state import ManagerWish, manager_key
 from pitboss.model.duration import SECOND
-from pitboss.model.wishes import ManagerWish, manager_key
 from pitboss.worker.describe import Description
 from tests.manager.house import TARGET
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
+from pitboss.model.desired_state import ManagerWish, manager_key
 from pitboss.model.states import State
-from pitboss.model.wishes import ManagerWish, manager_key
 from tests.manager.drills import ready
 from tests.manager.house import House, alive, pool
 

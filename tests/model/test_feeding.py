@@ -5,12 +5,12 @@ import pytest
 
 from pitboss.model.batch import Batch, BatchStatus
 from pitboss.model.duration import SECOND
-from pitboss.model.feeding import feed, flow, with_batches
 from pitboss.model.limits import Window
 from pitboss.model.pool import PoolSpec
 from pitboss.model.resource import HOUR, MINUTE, Limits, PoolRules, ResourcePool, Stage
 from pitboss.model.scaling import PoolLoad, ScalingState, decide
 from pitboss.model.states import State
+from pitboss.model.supply import feed, flow, with_batches
 
 
 def _pool(stages: dict[Stage, int], limits: Limits) -> ResourcePool:

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from pitboss.model import headway
+from pitboss.model import rollout_progress
 from pitboss.model.duration import SECOND
 from pitboss.model.fleet import Managed, doing, managed, managers, places
 from pitboss.model.session import Session, SessionInfo
@@ -59,14 +59,14 @@ def test_what_workers_are_doing_is_told_by_handler() -> None:
 
 
 def test_a_new_generation_is_above_all_there_were() -> None:
-    assert headway.next_generation([], []) == 1
-    assert headway.next_generation([place(worker(1, generation=4), generation=2)], [3]) == 5
-    assert headway.next_generation([place(generation=2)], [7, 3]) == 8
+    assert rollout_progress.next_generation([], []) == 1
+    assert rollout_progress.next_generation([place(worker(1, generation=4), generation=2)], [3]) == 5
+    assert rollout_progress.next_generation([place(generation=2)], [7, 3]) == 8
 
 
 def test_a_restart_is_over_when_every_worker_is_new_and_ready() -> None:
-    def restarted(*workers: WorkerFigures, heard: bool = True) -> headway.Headway:
-        return headway.restarted([place(*workers, generation=3 if heard else 2)], 3)
+    def restarted(*workers: WorkerFigures, heard: bool = True) -> rollout_progress.RolloutProgress:
+        return rollout_progress.restarted([place(*workers, generation=3 if heard else 2)], 3)
 
     assert restarted(worker(1, generation=3), worker(2, generation=4)).over
     assert restarted().over
@@ -82,16 +82,16 @@ def test_a_restart_is_over_when_every_worker_is_new_and_ready() -> None:
 
 def test_a_worker_that_stays_crashed_is_trouble_once_the_others_are_new() -> None:
     gone = worker(2, WorkerState.CRASHED, why="exit code 1")
-    assert not headway.restarted([place(worker(1, generation=2), gone, generation=3)], 3).trouble
-    assert not headway.restarted([place(gone, generation=2)], 3).trouble
-    found = headway.restarted([place(worker(1, generation=3), gone, generation=3)], 3)
+    assert not rollout_progress.restarted([place(worker(1, generation=2), gone, generation=3)], 3).trouble
+    assert not rollout_progress.restarted([place(gone, generation=2)], 3).trouble
+    found = rollout_progress.restarted([place(worker(1, generation=3), gone, generation=3)], 3)
     assert not found.over
     assert found.trouble == "worker a-2 on box1 was given up (exit code 1)"
 
 
 def test_scaling_is_over_when_there_are_so_many_and_none_beyond() -> None:
-    def scaled(*workers: WorkerFigures, wanted: int) -> headway.Headway:
-        return headway.scaled([place(*workers, wanted=wanted)], 2)
+    def scaled(*workers: WorkerFigures, wanted: int) -> rollout_progress.RolloutProgress:
+        return rollout_progress.scaled([place(*workers, wanted=wanted)], 2)
 
     assert scaled(worker(1), worker(2, WorkerState.PROCESSING), wanted=2).over
     assert not scaled(worker(1), worker(2), wanted=1).over
@@ -100,15 +100,15 @@ def test_scaling_is_over_when_there_are_so_many_and_none_beyond() -> None:
     assert scaled(worker(1), worker(2), worker(3, WorkerState.STOPPED), wanted=2).over
     assert scaled(worker(1), worker(2, WorkerState.CRASHED), wanted=2).trouble
     assert not scaled(worker(1), worker(2, WorkerState.STARTING), wanted=2).trouble
-    assert headway.scaled([], 2).over
+    assert rollout_progress.scaled([], 2).over
 
 
 def test_pausing_waits_for_what_runs() -> None:
-    assert headway.paused([place(worker(1), paused=True)]).over
-    assert not headway.paused([place(worker(1))]).over
-    assert not headway.paused([place(worker(1, running=1), paused=True)]).over
-    assert headway.resumed([place(worker(1))]).over
-    assert not headway.resumed([place(worker(1), paused=True)]).over
+    assert rollout_progress.paused([place(worker(1), paused=True)]).over
+    assert not rollout_progress.paused([place(worker(1))]).over
+    assert not rollout_progress.paused([place(worker(1, running=1), paused=True)]).over
+    assert rollout_progress.resumed([place(worker(1))]).over
+    assert not rollout_progress.resumed([place(worker(1), paused=True)]).over
 
 
 def test_stopping_and_draining_follow_the_process_not_the_session() -> None:
@@ -116,15 +116,15 @@ def test_stopping_and_draining_follow_the_process_not_the_session() -> None:
         return managed(session(number, Snapshot(**told)))
 
     asked = [one()]
-    assert headway.stopped(asked, []).over
-    assert not headway.stopped(asked, [one(2)]).over
-    assert headway.drained(asked, []).over
-    assert headway.drained(asked, [one(2, draining=True)]).over
-    assert not headway.drained(asked, [one(draining=True, workers=(worker(1, running=1),))]).over
-    assert not headway.undrained(asked, [one(draining=True)]).over
-    assert headway.undrained(asked, [one()]).over
+    assert rollout_progress.stopped(asked, []).over
+    assert not rollout_progress.stopped(asked, [one(2)]).over
+    assert rollout_progress.drained(asked, []).over
+    assert rollout_progress.drained(asked, [one(2, draining=True)]).over
+    assert not rollout_progress.drained(asked, [one(draining=True, workers=(worker(1, running=1),))]).over
+    assert not rollout_progress.undrained(asked, [one(draining=True)]).over
+    assert rollout_progress.undrained(asked, [one()]).over
 
 
 def test_what_is_left_is_not_told_at_length() -> None:
     many = [managed(session(number, pid=number)) for number in range(1, 7)]
-    assert headway.stopped(many, many).left.endswith("; and 3 more")
+    assert rollout_progress.stopped(many, many).left.endswith("; and 3 more")

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from pitboss.model.duration import SECOND, Span
 from pitboss.model.pool import PoolSpec, RestartPolicy
-from pitboss.model.restart import LONGEST_DELAY, QUIET, Record, Verdict, after_end
+from pitboss.model.restart import LONGEST_DELAY, QUIET, Record, RestartDecision, after_end
 
 SPEC = PoolSpec(restart_delay=5 * SECOND, max_restarts=5, restart_window=600 * SECOND)
 PATIENT = PoolSpec(restart_delay=5 * SECOND, max_restarts=1000)
@@ -14,7 +14,7 @@ START = 1_000_000 * SECOND
 
 def crashes(
     spec: PoolSpec, *lives: Span, critical: bool = False, clean: bool = False, record: Record | None = None
-) -> list[Verdict]:
+) -> list[RestartDecision]:
     """The verdicts over a place whose workers live so long, each started when the last verdict said so."""
     verdicts, record, now = [], record or Record(), START
     for life in lives:
@@ -24,7 +24,7 @@ def crashes(
     return verdicts
 
 
-def delays(verdicts: list[Verdict]) -> list[float | None]:
+def delays(verdicts: list[RestartDecision]) -> list[float | None]:
     return [None if verdict.delay is None else verdict.delay / SECOND for verdict in verdicts]
 
 

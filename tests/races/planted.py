@@ -8,10 +8,10 @@ import msgspec
 
 from pitboss.engines.memory import MemoryEngine
 from pitboss.engines.memory.book import Book
-from pitboss.engines.protocol import APPLIED, STALE_CLAIM, STALE_TASK, Settlement, Verdict
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.limits import allowed
 from pitboss.model.session import Claimed, ClaimRequest, Renewal, Session, SessionInfo
+from pitboss.model.settlement import APPLIED, STALE_CLAIM, STALE_TASK, SettleAnswer, Settlement
 from pitboss.model.states import FINISHED, WAITING, State
 from pitboss.model.task import Claim, NewTask, Placed, Task
 from pitboss.testing.clock import FakeClock
@@ -35,7 +35,7 @@ class NoFence(Planted):
 
     breaks = "newest claim"
 
-    def _settle(self, settlement: Settlement, now: Moment) -> Verdict:
+    def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
         task = self.book.tasks.get(settlement.id)
         if task is None or task.state is not State.RUNNING or _progress(settlement):
             return super()._settle(settlement, now)
@@ -48,7 +48,7 @@ class NoFenceOnProgress(Planted):
 
     breaks = "newest claim"
 
-    def _settle(self, settlement: Settlement, now: Moment) -> Verdict:
+    def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
         task = self.book.tasks.get(settlement.id)
         if task is not None and task.state is State.RUNNING and _progress(settlement):
             self.book.move(task, State.RUNNING, progress=settlement.transition.progress)
@@ -61,7 +61,7 @@ class EndsTwice(Planted):
 
     breaks = "exactly once"
 
-    def _settle(self, settlement: Settlement, now: Moment) -> Verdict:
+    def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
         task = self.book.tasks.get(settlement.id)
         token = settlement.token
         ours = task is not None and (task.session, task.claim) == (token.session, token.claim)
@@ -75,7 +75,7 @@ class LateWriteReopens(Planted):
 
     breaks = "accepted after a refusal|accepted after|exactly once"
 
-    def _settle(self, settlement: Settlement, now: Moment) -> Verdict:
+    def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
         task = self.book.tasks.get(settlement.id)
         if task is not None and task.state is State.COMPLETED and settlement.transition.state in WAITING:
             self.book.move(task, State.PENDING, finished_at=None, started_at=None, result=None)
@@ -88,7 +88,7 @@ class DeadSessionsWrite(Planted):
 
     breaks = "live session"
 
-    def _settle(self, settlement: Settlement, now: Moment) -> Verdict:
+    def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
         known = self.book.sessions.get(settlement.token.session)
         if known is None or known.ended:
             return super()._settle(settlement, now)
@@ -281,7 +281,7 @@ class FollowUpThoughRefused(Planted):
 
     breaks = "follow-up"
 
-    def _settle(self, settlement: Settlement, now: Moment) -> Verdict:
+    def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
         for new in settlement.transition.follow_ups:
             self.book.place(new, now)
         return super()._settle(settlement, now)
@@ -292,7 +292,7 @@ class FollowUpLost(Planted):
 
     breaks = "follow-up"
 
-    def _settle(self, settlement: Settlement, now: Moment) -> Verdict:
+    def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
         transition = settlement.transition
         fewer = msgspec.structs.replace(transition, follow_ups=transition.follow_ups[:1])
         return super()._settle(msgspec.structs.replace(settlement, transition=fewer), now)
@@ -304,7 +304,7 @@ class SettlementForgotten(Planted):
     breaks = "exactly once|one live claim|in the record"
     _forgot = False
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+    async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         tasks = [self.book.tasks.get(one.id) for one in settlements]
         verdicts = await super().settle(settlements)
         if len(settlements) > 1 and not self._forgot:
@@ -459,7 +459,7 @@ class RefusedButWritten(Planted):
 
     breaks = "exactly once"
 
-    def _settle(self, settlement: Settlement, now: Moment) -> Verdict:
+    def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
         task = self.book.tasks.get(settlement.id)
         if task is None:
             return STALE_TASK

@@ -6,10 +6,10 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from pitboss.engines.memory.members import Members
-from pitboss.engines.protocol import APPLIED, Settlement, Verdict
 from pitboss.model.duration import Moment, Span
 from pitboss.model.leasing import placed
 from pitboss.model.resource import Leased, Report, Resource, Shortage, Stage, Want
+from pitboss.model.settlement import APPLIED, SettleAnswer, Settlement
 from pitboss.model.task import Task
 from tests.races.planted import Planted
 
@@ -130,7 +130,7 @@ class GivenBackTwice(PlantedPool):
 
     breaks = _LIMITS
 
-    def _settle(self, settlement: Settlement, now: Moment) -> Verdict:
+    def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
         task = self.book.tasks.get(settlement.id)
         ours = task is not None and (task.session, task.claim) == (settlement.token.session, settlement.token.claim)
         over = ours and task is not None and task.finished_at is not None
@@ -145,7 +145,7 @@ class TheStaleGiveBack(PlantedPool):
 
     breaks = _LIMITS
 
-    def _settle(self, settlement: Settlement, now: Moment) -> Verdict:
+    def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
         task = self.book.tasks.get(settlement.id)
         verdict = super()._settle(settlement, now)
         if task is not None and not verdict.applied:

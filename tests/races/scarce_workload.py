@@ -5,7 +5,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pitboss.engines.protocol import Settlement
 from pitboss.model.batch import BatchAct, BatchId, BatchStatus, Cancel, Move, NewBatch, Pause, Requeue, Resume, Start
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import InvalidInput, NotFound, QueueFull, StaleLease, StoreUnavailable
@@ -23,6 +22,7 @@ from pitboss.model.resource import (
     Want,
 )
 from pitboss.model.session import Slot
+from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim, NewTask
 from tests.races.workload import BROKEN, PLAIN, Doing, Process, Workload
 

@@ -69,7 +69,7 @@ class Gate:
         return through
 
 
-class Lane:
+class CoroutineWorker:
     """A worker whose tasks are coroutines."""
 
     def __init__(self, scene: "Scene", dispatcher: Dispatcher, name: str) -> None:
@@ -132,12 +132,12 @@ class Manager:
             luck=scene.random.random,
             policies=lambda _: POLICY,
         )
-        self.lanes = [Lane(scene, self.dispatcher, f"{name}/{number}") for number in range(2)]
+        self.workers = [CoroutineWorker(scene, self.dispatcher, f"{name}/{number}") for number in range(2)]
 
     async def start(self) -> None:
         await self.dispatcher.start()
-        for lane in self.lanes:
-            self.dispatcher.add_lane(lane)
+        for worker in self.workers:
+            self.dispatcher.add_worker(worker)
 
     async def freeze(self, seconds: float) -> None:
         self.gate.open.clear()
@@ -145,25 +145,25 @@ class Manager:
         self.gate.open.set()
 
     def kill_worker(self) -> None:
-        index = self._scene.random.randrange(len(self.lanes))
-        dead = self.lanes[index]
+        index = self._scene.random.randrange(len(self.workers))
+        dead = self.workers[index]
         dead.kill()
-        self.dispatcher.remove_lane(dead.name)
-        self.lanes[index] = Lane(self._scene, self.dispatcher, f"{dead.name}+")
-        self.dispatcher.add_lane(self.lanes[index])
+        self.dispatcher.remove_worker(dead.name)
+        self.workers[index] = CoroutineWorker(self._scene, self.dispatcher, f"{dead.name}+")
+        self.dispatcher.add_worker(self.workers[index])
 
     async def kill(self) -> None:
         """Gone without a word: nothing more is asked, nothing that was asked is heard."""
         self.store.dead = True
-        for lane in self.lanes:
-            lane.kill()
+        for worker in self.workers:
+            worker.kill()
         self.dispatcher.lost = True
         await self.dispatcher.stop()
 
     async def stop(self) -> None:
         await self.dispatcher.stop()
-        for lane in self.lanes:
-            lane.kill()
+        for worker in self.workers:
+            worker.kill()
 
 
 class Scene:

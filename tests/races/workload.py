@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
-from pitboss.engines.protocol import Settlement
 from pitboss.model.duration import SECOND, span
 from pitboss.model.errors import NotLeader, QueueFull, SessionLost, StoreUnavailable
 from pitboss.model.filter import EVERYTHING, by
@@ -31,6 +30,7 @@ from pitboss.model.outcome import (
 from pitboss.model.policy import Backoff, Policy
 from pitboss.model.queue import HandlerInfo, QueueChange
 from pitboss.model.session import ClaimRequest, Session, SessionInfo, Slot
+from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Claim, NewTask, TaskError, Unique
 from pitboss.testing.checker import Violation, check, final

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from pitboss.engines.memory import MemoryEngine
-from pitboss.engines.protocol import Settlement
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import make_id
@@ -30,6 +29,7 @@ from pitboss.model.resource import (
     Want,
 )
 from pitboss.model.session import Claimed, ClaimRequest, SessionInfo, Slot
+from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim, NewTask, TaskError
 from pitboss.testing.store import Store
 from tests.simulate.resource_log import Log, Pause, Use

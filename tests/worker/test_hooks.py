@@ -1,4 +1,4 @@
-"""Declaring hooks: which functions hear which events."""
+"""Declaring hooks: which functions hear which facts."""
 
 import functools
 from datetime import UTC, datetime
@@ -7,45 +7,45 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pitboss import App, InvalidInput, events
+from pitboss import App, InvalidInput, facts
 from pitboss.client.hooks import Hook
-from pitboss.model.events import AnyEvent, Event
+from pitboss.model.facts import AnyFact, Fact
 from pitboss.worker.describe import described
-from pitboss.worker.event_frames import EventMessage, hooks_codec
+from pitboss.worker.fact_frames import FactMessage, hooks_codec
 from pitboss.worker.frames import encoded
 
-CLASSES: tuple[type[Event], ...] = (
-    events.TaskCompleted,
-    events.TaskFailed,
-    events.TaskRetried,
-    events.TaskCancelled,
-    events.WorkerStarted,
-    events.WorkerCrashed,
-    events.WorkerGivenUp,
-    events.PoolScaled,
+CLASSES: tuple[type[Fact], ...] = (
+    facts.TaskCompleted,
+    facts.TaskFailed,
+    facts.TaskRetried,
+    facts.TaskCancelled,
+    facts.WorkerStarted,
+    facts.WorkerCrashed,
+    facts.WorkerGivenUp,
+    facts.PoolScaled,
 )
 
 
-def done(queue: str = "default", handler: str = "fetch", pool: str = "default") -> events.TaskCompleted:
-    return events.TaskCompleted(id="t", handler=handler, queue=queue, attempt=1, pool=pool)
+def done(queue: str = "default", handler: str = "fetch", pool: str = "default") -> facts.TaskCompleted:
+    return facts.TaskCompleted(id="t", handler=handler, queue=queue, attempt=1, pool=pool)
 
 
 def names(hooks: list[Hook]) -> list[str]:
     return [hook.name.rpartition(".")[2] for hook in hooks]
 
 
-def test_a_bare_hook_hears_every_event_of_its_kind() -> None:
+def test_a_bare_hook_hears_every_fact_of_its_kind() -> None:
     app = App()
 
     @app.on_task_completed
-    def first(event: events.TaskCompleted) -> None: ...
+    def first(fact: facts.TaskCompleted) -> None: ...
 
     @app.on_task_completed
-    async def second(event: events.TaskCompleted) -> None: ...
+    async def second(fact: facts.TaskCompleted) -> None: ...
 
     assert names(app.hooks.wanting(done())) == ["first", "second"]
     assert [hook.is_async for hook in app.hooks.wanting(done())] == [False, True]
-    assert app.hooks.wanting(events.PoolScaled(before=1, after=2)) == []
+    assert app.hooks.wanting(facts.PoolScaled(before=1, after=2)) == []
     assert app.hooks.kinds() == ["task_completed"]
 
 
@@ -56,13 +56,13 @@ def test_a_filter_keeps_away_what_does_not_match_all_of_it() -> None:
     def fetch() -> None: ...
 
     @app.on_task_completed(queue="web")
-    def of_queue(event: events.TaskCompleted) -> None: ...
+    def of_queue(fact: facts.TaskCompleted) -> None: ...
 
     @app.on_task_completed(handler=fetch, pool="big")
-    def of_handler(event: events.TaskCompleted) -> None: ...
+    def of_handler(fact: facts.TaskCompleted) -> None: ...
 
     @app.on_task_completed(handler="fetch", queue="web")
-    def of_both(event: events.TaskCompleted) -> None: ...
+    def of_both(fact: facts.TaskCompleted) -> None: ...
 
     assert names(app.hooks.wanting(done("web"))) == ["of_queue", "of_both"]
     assert names(app.hooks.wanting(done("web", "parse"))) == ["of_queue"]
@@ -74,31 +74,31 @@ def test_workers_are_filtered_by_pool() -> None:
     app = App()
 
     @app.on_worker_given_up(pool="download")
-    def page(event: events.WorkerGivenUp) -> None: ...
+    def page(fact: facts.WorkerGivenUp) -> None: ...
 
-    assert names(app.hooks.wanting(events.WorkerGivenUp(worker="download-1", pool="download"))) == ["page"]
-    assert app.hooks.wanting(events.WorkerGivenUp(worker="cut-1", pool="cut")) == []
+    assert names(app.hooks.wanting(facts.WorkerGivenUp(worker="download-1", pool="download"))) == ["page"]
+    assert app.hooks.wanting(facts.WorkerGivenUp(worker="cut-1", pool="cut")) == []
 
 
 def test_a_hook_is_still_the_function_that_it_was() -> None:
     app = App()
 
     @app.on_task_completed(queue="default")
-    def plus_one(event: events.TaskCompleted) -> int:
-        return event.attempt + 1
+    def plus_one(fact: facts.TaskCompleted) -> int:
+        return fact.attempt + 1
 
     assert plus_one(done()) == 2
 
 
-def test_anything_that_can_be_called_with_one_event_is_a_hook() -> None:
+def test_anything_that_can_be_called_with_one_fact_is_a_hook() -> None:
     app = App()
 
     class Counter:
-        async def __call__(self, event: events.TaskCompleted) -> None: ...
+        async def __call__(self, fact: facts.TaskCompleted) -> None: ...
 
-        def method(self, event: events.TaskCompleted) -> None: ...
+        def method(self, fact: facts.TaskCompleted) -> None: ...
 
-    def with_more(word: str, event: events.TaskCompleted) -> None: ...
+    def with_more(word: str, fact: facts.TaskCompleted) -> None: ...
 
     app.on_task_completed(Counter())
     app.on_task_completed(Counter().method)
@@ -107,14 +107,14 @@ def test_anything_that_can_be_called_with_one_event_is_a_hook() -> None:
     assert [hook.is_async for hook in app.hooks.wanting(done())] == [True, False, False, False]
 
 
-def test_what_cannot_be_called_with_one_event_is_refused() -> None:
+def test_what_cannot_be_called_with_one_fact_is_refused() -> None:
     app = App()
 
     def nothing() -> None: ...
 
-    with pytest.raises(InvalidInput, match="called with one argument, the event"):
+    with pytest.raises(InvalidInput, match="called with one argument, the fact"):
         app.on_task_completed(nothing)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="called with one argument, the event"):
+    with pytest.raises(InvalidInput, match="called with one argument, the fact"):
         app.on_task_completed("download")  # type: ignore[call-overload]
     with pytest.raises(InvalidInput, match="cannot name a queue"):
         app.on_task_completed(queue="no spaces")
@@ -127,14 +127,14 @@ def test_a_task_is_no_hook() -> None:
 
         @app.on_task_completed
         @app.task
-        def tidy(event: events.TaskCompleted) -> None: ...
+        def tidy(fact: facts.TaskCompleted) -> None: ...
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
-def test_every_kind_of_event_has_its_decorator(kind: type[Event]) -> None:
+def test_every_kind_of_fact_has_its_decorator(kind: type[Fact]) -> None:
     app = App()
-    name = events.kind_of(kind)
-    getattr(app, f"on_{name}")(lambda event: None)
+    name = facts.kind_of(kind)
+    getattr(app, f"on_{name}")(lambda fact: None)
     assert app.hooks.kinds() == [name]
     assert name == "".join(f"_{one.lower()}" if one.isupper() else one for one in kind.__name__)[1:]
 
@@ -158,26 +158,26 @@ def test_a_hook_for_a_handler_that_does_not_exist_is_refused_when_the_app_is_loa
 
 
 @pytest.mark.parametrize(
-    "event",
+    "fact",
     [
         done(),
-        events.TaskRetried(id="t", handler="fetch", queue="q", attempt=2, delay=5, tags=("eu",)),
-        events.WorkerCrashed(worker="w", code=-9, lost=("t1", "t2")),
-        events.PoolScaled(before=1, after=3, why="backlog"),
+        facts.TaskRetried(id="t", handler="fetch", queue="q", attempt=2, delay=5, tags=("eu",)),
+        facts.WorkerCrashed(worker="w", code=-9, lost=("t1", "t2")),
+        facts.PoolScaled(before=1, after=3, why="backlog"),
     ],
 )
-def test_events_survive_the_way_to_the_hooks(event: AnyEvent) -> None:
-    messages: list[object] = [EventMessage(event)]
+def test_facts_survive_the_way_to_the_hooks(fact: AnyFact) -> None:
+    messages: list[object] = [FactMessage(fact)]
     assert list(hooks_codec().feed(encoded(messages))) == messages  # type: ignore[arg-type]
-    assert msgspec.to_builtins(event)["kind"] == event.kind
+    assert msgspec.to_builtins(fact)["kind"] == fact.kind
 
 
 def test_results_and_params_are_read_when_they_are_asked_for() -> None:
-    event = events.TaskCompleted(
+    fact = facts.TaskCompleted(
         id="t", handler="fetch", queue="q", attempt=1, params='{"url":"u"}', result="[1,2]", at=1_700_000_000_500_000
     )
-    assert (event.arguments(), event.value()) == ({"url": "u"}, [1, 2])
+    assert (fact.arguments(), fact.value()) == ({"url": "u"}, [1, 2])
     assert done().value() is None
-    assert event.when == datetime(2023, 11, 14, 22, 13, 20, 500_000, tzinfo=UTC)
+    assert fact.when == datetime(2023, 11, 14, 22, 13, 20, 500_000, tzinfo=UTC)
     with pytest.raises(AttributeError):
-        event.attempt = 2  # type: ignore[misc]
+        fact.attempt = 2  # type: ignore[misc]

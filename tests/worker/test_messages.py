@@ -1,4 +1,4 @@
-"""What the documentation says about messages and events is what the code sends."""
+"""What the documentation says about messages and facts is what the code sends."""
 
 import re
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 import pytest
 
-from pitboss.model.events import AnyEvent, Event, kind_of
-from pitboss.worker import event_frames, frames
+from pitboss.model.facts import AnyFact, Fact, kind_of
+from pitboss.worker import fact_frames, frames
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 MESSAGES = (DOCS / "reference" / "messages.md").read_text(encoding="utf-8")
@@ -31,8 +31,8 @@ def coded(union: Any) -> dict[str, tuple[str, ...]]:
     [
         ("From the manager to a worker", frames.ToWorker),
         ("From a worker to its manager", frames.ToManager),
-        ("From the manager to the hook process", event_frames.ToHooks),
-        ("From the hook process to its manager", event_frames.FromHooks),
+        ("From the manager to the hook process", fact_frames.ToHooks),
+        ("From the hook process to its manager", fact_frames.FromHooks),
     ],
 )
 def test_the_tables_of_messages_are_those_of_the_code(heading: str, union: Any) -> None:
@@ -46,15 +46,15 @@ def test_the_frame_is_the_documented_one() -> None:
     assert f"{frames.MAX_FRAME // 2**20} MiB" in MESSAGES
 
 
-def test_the_table_of_events_is_that_of_the_code() -> None:
-    shared = set(Event.__struct_fields__)
-    found = documented(HOOKS, "Events")
-    assert set(found) == {f"on_{kind_of(one)}" for one in get_args(AnyEvent)}
-    for one in get_args(AnyEvent):
+def test_the_table_of_facts_is_that_of_the_code() -> None:
+    shared = set(Fact.__struct_fields__)
+    found = documented(HOOKS, "Facts")
+    assert set(found) == {f"on_{kind_of(one)}" for one in get_args(AnyFact)}
+    for one in get_args(AnyFact):
         fields = found[f"on_{kind_of(one)}"]
         task = set(documented(HOOKS, "Fields of every task event")) if "id" in one.__struct_fields__ else set()
         assert set(fields) | task | shared == set(one.__struct_fields__), one
 
 
-def test_the_fields_of_every_event_are_documented() -> None:
-    assert set(documented(HOOKS, "Fields of every event")) == set(Event.__struct_fields__)
+def test_the_fields_of_every_fact_are_documented() -> None:
+    assert set(documented(HOOKS, "Fields of every event")) == set(Fact.__struct_fields__)

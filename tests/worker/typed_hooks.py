@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine
 from typing import Any, assert_type
 
-from pitboss import App, events
+from pitboss import App, facts
 
 app = App()
 
@@ -14,33 +14,33 @@ def fetch(url: str) -> int:
 
 
 @app.on_task_completed
-def bare(event: events.TaskCompleted) -> None: ...
+def bare(fact: facts.TaskCompleted) -> None: ...
 
 
 @app.on_task_failed(queue="download", handler=fetch)
-async def filtered(event: events.TaskFailed) -> str:
-    return event.id
+async def filtered(fact: facts.TaskFailed) -> str:
+    return fact.id
 
 
 @app.on_worker_crashed(pool="download")
-def of_pool(event: events.WorkerCrashed) -> None: ...
+def of_pool(fact: facts.WorkerCrashed) -> None: ...
 
 
 @app.on_pool_scaled
-def anything(event: events.Event) -> None: ...
+def anything(fact: facts.Fact) -> None: ...
 
 
 def right() -> None:
-    assert_type(bare, Callable[[events.TaskCompleted], None])
-    assert_type(filtered, Callable[[events.TaskFailed], Coroutine[Any, Any, str]])
+    assert_type(bare, Callable[[facts.TaskCompleted], None])
+    assert_type(filtered, Callable[[facts.TaskFailed], Coroutine[Any, Any, str]])
 
 
 @app.on_task_failed  # type: ignore[arg-type]
-def of_another_kind(event: events.TaskCompleted) -> None: ...
+def of_another_kind(fact: facts.TaskCompleted) -> None: ...
 
 
 @app.on_task_failed(queue="download")  # type: ignore[arg-type]
-def of_another_kind_filtered(event: events.TaskCompleted) -> None: ...
+def of_another_kind_filtered(fact: facts.TaskCompleted) -> None: ...
 
 
 def wrong() -> None:

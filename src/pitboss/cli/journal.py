@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from pitboss.cli.words import counted, one_line, took
-from pitboss.engines.protocol import Settlement
 from pitboss.model.duration import spoken
+from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Claim
 

@@ -15,12 +15,12 @@ from pitboss.cli.scope import fleet_of
 from pitboss.cli.screen import Screen
 from pitboss.cli.store import ask
 from pitboss.cli.words import counted
-from pitboss.model import headway
+from pitboss.model import rollout_progress
+from pitboss.model.desired_state import manager_key
 from pitboss.model.duration import Span, span
 from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.fleet import Managed, doing, managed
 from pitboss.model.session import Session
-from pitboss.model.wishes import manager_key
 
 if TYPE_CHECKING:
     from pitboss.wiring import Store
@@ -33,7 +33,7 @@ PatienceOption = Annotated[
 ]
 _TIMEOUT = "5m"
 _MANAGER = "manager/"
-Arrival = Callable[[Sequence[Managed], Iterable[Managed]], headway.Headway]
+Arrival = Callable[[Sequence[Managed], Iterable[Managed]], rollout_progress.RolloutProgress]
 
 
 class _Order(NamedTuple):
@@ -69,7 +69,7 @@ def stop(
     No task is lost: what does not end within the manager's drain time goes back to its queue, at no attempt's cost.
     """
     wish = {"stop": True, "now": True} if now else {"stop": True}
-    what = _Order("stop", "to stop", "stopping", wish, headway.stopped)
+    what = _Order("stop", "to stop", "stopping", wish, rollout_progress.stopped)
     _give(context, store, what, host, manager, sure=sure, wait=wait, limit=span(timeout, what="--timeout"))
 
 
@@ -91,9 +91,11 @@ def drain(
       pitboss drain --undo --host box1
     """
     what = (
-        _Order("undo the drain of", "to take tasks again", "undoing the drain", {"drain": None}, headway.undrained)
+        _Order(
+            "undo the drain of", "to take tasks again", "undoing the drain", {"drain": None}, rollout_progress.undrained
+        )
         if undo
-        else _Order("drain", "to take no more tasks", "draining", {"drain": True}, headway.drained)
+        else _Order("drain", "to take no more tasks", "draining", {"drain": True}, rollout_progress.drained)
     )
     _give(context, store, what, host, manager, sure=sure, wait=wait, limit=span(timeout, what="--timeout"))
 
@@ -188,7 +190,7 @@ def _keys(manager: Managed, sessions: Sequence[Session], written: Iterable[str])
 
 
 async def _arrived(screen: Screen, store: "Store", what: _Order, chosen: list[Managed], limit: Span) -> None:
-    async def look() -> headway.Headway:
+    async def look() -> rollout_progress.RolloutProgress:
         return what.arrival(chosen, await fleet_of(store))
 
     await until(screen, what.doing, look, limit)

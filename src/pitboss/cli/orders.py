@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from pitboss.model.wishes import Wishes
+from pitboss.model.desired_state import Wishes
 
 if TYPE_CHECKING:
     from pitboss.wiring import Store

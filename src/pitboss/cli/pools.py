@@ -23,7 +23,7 @@ from pitboss.cli.scope import Scope, fleet_of, scope_of
 from pitboss.cli.screen import Screen
 from pitboss.cli.store import Shown, ask, show
 from pitboss.cli.words import counted
-from pitboss.model import headway
+from pitboss.model import rollout_progress
 from pitboss.model.duration import Span, span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.fleet import Place, places
@@ -39,7 +39,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The pool.")]
 _AUTO = "auto"
 
 _TIMEOUT = "5m"
-Arrival = Callable[[Sequence[Place]], headway.Headway]
+Arrival = Callable[[Sequence[Place]], rollout_progress.RolloutProgress]
 
 
 @app.command("list")
@@ -104,7 +104,9 @@ def scale(
             _tell(screen, place, counted(scope.before(place).size or 0, "worker"), *_aim(place, wanted, scope))
         _tell_rest(screen, scope, "as configured" if wanted is None else counted(wanted, "worker"), overruled)
         if wait and wanted is not None:
-            await _arrived(screen, opened, scope, f"scaling {name}", partial(headway.scaled, size=wanted), limit)
+            await _arrived(
+                screen, opened, scope, f"scaling {name}", partial(rollout_progress.scaled, size=wanted), limit
+            )
 
     ask(screen, store, work)
 
@@ -129,14 +131,14 @@ def restart(
 
     async def work(opened: "Store") -> None:
         scope = await scope_of(opened, name, host)
-        generation = headway.next_generation(scope.places, scope.generations())
+        generation = rollout_progress.next_generation(scope.places, scope.generations())
         await order(opened, scope.key, scope.written(scope.key), generation=generation)
         for place in scope.places:
             was = f"{counted(len(place.live), 'worker')} of generation {scope.before(place).generation}"
             _tell(screen, place, was, f"generation {generation}")
         _tell_rest(screen, scope, f"generation {generation}")
         if wait:
-            arrival = partial(headway.restarted, generation=generation)
+            arrival = partial(rollout_progress.restarted, generation=generation)
             await _arrived(screen, opened, scope, f"restarting {name}", arrival, limit)
 
     ask(screen, store, work)
@@ -195,14 +197,14 @@ def _set_paused(
             _tell(screen, place, "paused" if scope.before(place).paused else "running", aim, rest)
         _tell_rest(screen, scope, aim, overruled)
         if limit is not None:
-            what, arrival = ("pausing", headway.paused) if paused else ("resuming", headway.resumed)
+            what, arrival = ("pausing", rollout_progress.paused) if paused else ("resuming", rollout_progress.resumed)
             await _arrived(screen, opened, scope, f"{what} {name}", arrival, limit)
 
     ask(screen, store, work)
 
 
 async def _arrived(screen: Screen, store: "Store", scope: Scope, what: str, arrival: Arrival, timeout: Span) -> None:
-    async def look() -> headway.Headway:
+    async def look() -> rollout_progress.RolloutProgress:
         return arrival(places(await fleet_of(store), scope.name, scope.host))
 
     await until(screen, what, look, timeout)

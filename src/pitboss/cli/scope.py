@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pitboss.cli.orders import order, wished
 from pitboss.cli.words import close_to
+from pitboss.model.desired_state import PoolWish, Wishes, pool_key
 from pitboss.model.errors import NotFound
 from pitboss.model.fleet import Managed, Place, managers, places
 from pitboss.model.queue import checked_name
-from pitboss.model.wishes import PoolWish, Wishes, pool_key
 
 if TYPE_CHECKING:
     from pitboss.wiring import Store

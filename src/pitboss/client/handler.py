@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Un
 
 import msgspec
 
-from pitboss.client.asked import lease_in
 from pitboss.client.batch_handle import BatchHandle
 from pitboss.client.batches import BatchOptions
 from pitboss.client.context import Context, current
 from pitboss.client.handle import Handle
+from pitboss.client.handler_lease import lease_in
+from pitboss.client.lazy_tasks import LARGE, Preparing
 from pitboss.client.options import Options
-from pitboss.client.preparing import LARGE, Preparing
 from pitboss.model.canonical import Json
 from pitboss.model.errors import InvalidInput
 from pitboss.model.policy import Policy
 from pitboss.model.queue import HandlerInfo, checked_name
 from pitboss.model.task import Claim, NewTask, Placed, Token
-from pitboss.model.wanting import with_template
+from pitboss.model.want_template import with_template
 
 if TYPE_CHECKING:
     from pitboss.client.params import Params

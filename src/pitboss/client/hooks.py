@@ -7,8 +7,8 @@ from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from pitboss.client.handler import Handler
 from pitboss.model.errors import InvalidInput
-from pitboss.model.events import (
-    Event,
+from pitboss.model.facts import (
+    Fact,
     PoolScaled,
     TaskCancelled,
     TaskCompleted,
@@ -21,12 +21,12 @@ from pitboss.model.events import (
 )
 from pitboss.model.queue import checked_name
 
-E = TypeVar("E", bound=Event)
+E = TypeVar("E", bound=Fact)
 R = TypeVar("R")
 
 
 class Hook(NamedTuple):
-    """One function, the kind of event that it hears, and what an event's fields must equal for that."""
+    """One function, the kind of fact that it hears, and what a fact's fields must equal for that."""
 
     kind: str
     function: Callable[[Any], object]
@@ -41,8 +41,8 @@ class Hook(NamedTuple):
         kind: Any = type(self.function)
         return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(kind.__call__)
 
-    def wants(self, event: Event) -> bool:
-        return all(getattr(event, field) == wanted for field, wanted in self.only)
+    def wants(self, fact: Fact) -> bool:
+        return all(getattr(fact, field) == wanted for field, wanted in self.only)
 
 
 class Hooks:
@@ -56,11 +56,11 @@ class Hooks:
         self._declared.setdefault(hook.kind, []).append(hook)
 
     def kinds(self) -> list[str]:
-        """The kinds of events that anybody wants."""
+        """The kinds of facts that anybody wants."""
         return sorted(self._declared)
 
-    def wanting(self, event: Event) -> list[Hook]:
-        return [hook for hook in self._declared.get(event.kind, ()) if hook.wants(event)]
+    def wanting(self, fact: Fact) -> list[Hook]:
+        return [hook for hook in self._declared.get(fact.kind, ()) if hook.wants(fact)]
 
     def check(self, handlers: Collection[str]) -> None:
         """Refuse a hook that waits for a handler which the app does not have: it would never be called."""
@@ -75,10 +75,10 @@ class Hooks:
 
 
 class OnTask(Generic[E]):
-    """Declares a hook for one kind of task event: for all of them, or for a queue's, a handler's or a pool's."""
+    """Declares a hook for one kind of task fact: for all of them, or for a queue's, a handler's or a pool's."""
 
-    def __init__(self, hooks: Hooks, event: type[E]) -> None:
-        self._hooks, self._kind = hooks, kind_of(event)
+    def __init__(self, hooks: Hooks, fact: type[E]) -> None:
+        self._hooks, self._kind = hooks, kind_of(fact)
 
     @overload
     def __call__(self, function: Callable[[E], R], /) -> Callable[[E], R]: ...
@@ -101,10 +101,10 @@ class OnTask(Generic[E]):
 
 
 class OnPool(Generic[E]):
-    """Declares a hook for one kind of event about workers: of all pools, or of one."""
+    """Declares a hook for one kind of fact about workers: of all pools, or of one."""
 
-    def __init__(self, hooks: Hooks, event: type[E]) -> None:
-        self._hooks, self._kind = hooks, kind_of(event)
+    def __init__(self, hooks: Hooks, fact: type[E]) -> None:
+        self._hooks, self._kind = hooks, kind_of(fact)
 
     @overload
     def __call__(self, function: Callable[[E], R], /) -> Callable[[E], R]: ...
@@ -118,10 +118,10 @@ class OnPool(Generic[E]):
 
 
 class Listening:
-    """The decorators of an app that declare hooks. A hook is a sync or async function of one event.
+    """The decorators of an app that declare hooks. A hook is a sync or async function of one fact.
 
     They run in one process of their own, beside the workers: a slow or broken hook holds up no task. Best effort:
-    events are dropped when hooks cannot keep up, and lost when their process dies. What must happen is a task.
+    facts are dropped when hooks cannot keep up, and lost when their process dies. What must happen is a task.
     """
 
     hooks: Hooks
@@ -192,6 +192,6 @@ def _check(hook: Hook) -> None:
     except TypeError as error:
         raise InvalidInput(
             f"{hook.name} cannot be a hook for {hook.kind}",
-            why=f"it is called with one argument, the event: {error}",
-            fix="write it as def hook(event); filters go by name, as in queue=…",
+            why=f"it is called with one argument, the fact: {error}",
+            fix="write it as def hook(fact); filters go by name, as in queue=…",
         ) from error

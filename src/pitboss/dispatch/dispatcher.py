@@ -8,8 +8,8 @@ from typing import Protocol
 from pitboss.dispatch.keeper import Keeper
 from pitboss.dispatch.settler import Settler, Told
 from pitboss.dispatch.settling import dated, settling, unheard
-from pitboss.dispatch.share import Lane, Seat, Share
-from pitboss.engines.protocol import Clock, Engine, Ledger, Sessions, Settlement
+from pitboss.dispatch.worker_group import Worker, WorkerGroup, WorkerSlots
+from pitboss.engines.protocol import Clock, Engine, Ledger, Sessions
 from pitboss.model.duration import SECOND, Span
 from pitboss.model.errors import SessionLost, StoreUnavailable
 from pitboss.model.filter import by
@@ -18,6 +18,7 @@ from pitboss.model.outcome import Cancelled, Crashed, Outcome, Released, Transit
 from pitboss.model.policy import Policy
 from pitboss.model.resource import Report
 from pitboss.model.session import Claimed, ClaimRequest, Renewal, Session, SessionInfo
+from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Claim, Token
 
@@ -46,7 +47,7 @@ class Store(Engine, Sessions, Ledger, Protocol):
 
 
 class Dispatcher:
-    """One session's work. The driver adds lanes, and tells what came of the claims that they were given.
+    """One session's work. The driver adds workers, and tells what came of the claims that they were given.
 
     `clock` gives the time, `luck` a number in [0, 1) for each backoff and pause. `make_keeper` makes an engine for the
     thread that renews the session; without one the session is renewed in this loop, as a simulation needs it. `noted`
@@ -69,8 +70,8 @@ class Dispatcher:
         self._clock, self._luck, self._policies = clock, luck, policies
         self._make_keeper, self._snapshot, self._on_lost = make_keeper, snapshot, on_lost
         self.noted: Noted | None = None
-        self._shares: dict[tuple[str, tuple[str, ...] | None], Share] = {}
-        self._seats: dict[str, tuple[Share, Seat]] = {}
+        self._groups: dict[tuple[str, tuple[str, ...] | None], WorkerGroup] = {}
+        self._workers: dict[str, tuple[WorkerGroup, WorkerSlots]] = {}
         self._time = asyncio.get_running_loop().time
         self._wake = asyncio.Event()
         self._settler = Settler(engine, self._wake.set)
@@ -108,67 +109,67 @@ class Dispatcher:
             self._tasks.append(asyncio.create_task(keeper.keep(self._engine)))
         return session
 
-    def add_lane(
+    def add_worker(
         self,
-        lane: Lane,
+        worker: Worker,
         *,
         pool: str = "default",
         queues: tuple[str, ...] | None = None,
         rest: Callable[[], float] | None = None,
     ) -> None:
         """A worker has come up and has room. `rest` says how many seconds it pauses after each task."""
-        share = self._shares.get((pool, queues))
-        if share is None:
-            share = self._shares[pool, queues] = Share(pool, queues)
-        share.rest, share.paused, share.admits = rest, pool in self._paused, self._admits
-        seat = share.seats[lane.id] = Seat(lane, self._time())
-        self._seats[lane.id] = share, seat
-        share.hand_out()
+        group = self._groups.get((pool, queues))
+        if group is None:
+            group = self._groups[pool, queues] = WorkerGroup(pool, queues)
+        group.rest, group.paused, group.admits = rest, pool in self._paused, self._admits
+        slots = group.workers[worker.id] = WorkerSlots(worker, self._time())
+        self._workers[worker.id] = group, slots
+        group.hand_out()
         self._wake.set()
 
-    def close_lane(self, lane: str) -> None:
+    def close_worker(self, worker_id: str) -> None:
         """No further tasks for this worker; what runs there goes on."""
-        if lane in self._seats:
-            share, seat = self._seats[lane]
-            seat.closed = True
-            seat.lane.recall()
-            if seat.reserved is not None:
-                claim, seat.reserved = seat.reserved, None
-                share.accept([claim], self._time())
+        if worker_id in self._workers:
+            group, slots = self._workers[worker_id]
+            slots.closed = True
+            slots.worker.recall()
+            if slots.reserved is not None:
+                claim, slots.reserved = slots.reserved, None
+                group.accept([claim], self._time())
 
-    def remove_lane(self, lane: str, fate: Outcome | None = None) -> list[Claim]:
+    def remove_worker(self, worker_id: str, fate: Outcome | None = None) -> list[Claim]:
         """A worker is gone. What it was given goes back at once; the claims that were running are lost with it.
 
         `fate` is what came of those. Of a crash that it calls alone it still counts whether there was only one.
         """
-        if lane not in self._seats:
+        if worker_id not in self._workers:
             return []
-        share, seat = self._seats.pop(lane)
-        del share.seats[lane]
-        lost = seat.started
+        group, slots = self._workers.pop(worker_id)
+        del group.workers[worker_id]
+        lost = slots.started
         for claim in lost:
-            self._settle(claim, _alone(fate, len(lost)), worker=seat.lane.name)
-        for claim in list(seat.running.values())[len(lost) :]:
+            self._settle(claim, _alone(fate, len(lost)), worker=slots.worker.name)
+        for claim in list(slots.running.values())[len(lost) :]:
             self._settle(claim, Released())
-        if seat.reserved is not None:
-            share.accept([seat.reserved], self._time())
+        if slots.reserved is not None:
+            group.accept([slots.reserved], self._time())
         self._wake.set()
         return lost
 
     def set_admission(self, admits: Callable[[Claim], bool] | None) -> None:
         """From now on only tasks start that `admits` lets start."""
         self._admits = admits
-        for share in self._shares.values():
-            share.admits = admits
+        for group in self._groups.values():
+            group.admits = admits
 
     def set_paused(self, pool: str, paused: bool) -> None:
         """A paused pool takes no new tasks; what runs goes on, what has not started goes back."""
         (self._paused.add if paused else self._paused.discard)(pool)
-        for share in self._shares.values():
-            if share.pool == pool and share.paused != paused:
-                share.paused = paused
+        for group in self._groups.values():
+            if group.pool == pool and group.paused != paused:
+                group.paused = paused
                 if paused:
-                    self._empty(share)
+                    self._empty(group)
         self._wake.set()
 
     def finish(
@@ -177,33 +178,33 @@ class Dispatcher:
         outcome: Outcome,
         *,
         worker: str,
-        lane: str | None = None,
+        worker_id: str | None = None,
         ran: Span | None = None,
         told: Told | None = None,
         report: Report | None = None,
     ) -> None:
         """A worker says what came of a claim, and for its resource. `told` hears whether the store took it."""
         self._settle(claim, outcome, worker=worker, ran=ran, told=told, report=report)
-        lane = lane or worker
-        if lane in self._seats:
-            share, seat = self._seats[lane]
-            share.ended(seat, claim, self._time())
-            if seat.resting and share.rest is not None:
-                asyncio.get_running_loop().call_later(share.rest(), self._rested, share, seat)
-            if self._draining or share.hungry:
+        worker_id = worker_id or worker
+        if worker_id in self._workers:
+            group, slots = self._workers[worker_id]
+            group.ended(slots, claim, self._time())
+            if slots.resting and group.rest is not None:
+                asyncio.get_running_loop().call_later(group.rest(), self._rested, group, slots)
+            if self._draining or group.hungry:
                 self._wake.set()
 
-    def _rested(self, share: Share, seat: Seat) -> None:
-        seat.resting -= 1
-        if not seat.resting:
-            share.hand_out()
+    def _rested(self, group: WorkerGroup, slots: WorkerSlots) -> None:
+        slots.resting -= 1
+        if not slots.resting:
+            group.hand_out()
             self._wake.set()
 
-    def _empty(self, share: Share) -> None:
+    def _empty(self, group: WorkerGroup) -> None:
         """Give back everything that has not started."""
-        for seat in share.seats.values():
-            seat.lane.recall()
-        for claim in share.empty_buffer():
+        for slots in group.workers.values():
+            slots.worker.recall()
+        for claim in group.empty_buffer():
             self._settle(claim, Released())
 
     def progress(self, claim: Claim, percent: int, note: str | None, told: Told | None = None) -> None:
@@ -211,24 +212,24 @@ class Dispatcher:
         self._settler.add(settling(claim, progressed(percent, note)), told)
 
     def running(self) -> list[Claim]:
-        """What runs in the lanes now."""
-        return [claim for _, seat in self._seats.values() for claim in seat.running.values()]
+        """What runs in the workers now."""
+        return [claim for _, slots in self._workers.values() for claim in slots.running.values()]
 
     def started(self) -> list[Claim]:
         """Of those, the ones that have a slot to run in."""
-        return [claim for _, seat in self._seats.values() for claim in seat.started]
+        return [claim for _, slots in self._workers.values() for claim in slots.started]
 
     def room(self, pool: str) -> int:
-        """How many more tasks the lanes of a pool could start now."""
-        shares = (share for share in self._shares.values() if share.pool == pool)
-        return sum(seat.room for share in shares for seat in share.seats.values())
+        """How many more tasks the workers of a pool could start now."""
+        groups = (group for group in self._groups.values() if group.pool == pool)
+        return sum(slots.room for group in groups for slots in group.workers.values())
 
     def quiet(self, on: bool = True) -> None:
         """Claim no more, and give back what has not started; or go on."""
         self._draining = on
         if on:
-            for share in self._shares.values():
-                self._empty(share)
+            for group in self._groups.values():
+                self._empty(group)
         self._wake.set()
 
     async def drain(self, timeout: float) -> list[Claim]:
@@ -247,8 +248,8 @@ class Dispatcher:
         """End the session: what has not started or not ended goes back, what has ended is written."""
         self._draining = True
         if not self.lost:
-            for share in self._shares.values():
-                for claim in share.empty_buffer():
+            for group in self._groups.values():
+                for claim in group.empty_buffer():
                     self._settle(claim, Released())
             for claim in self.running():
                 self._settle(claim, Released(started=True))
@@ -305,30 +306,30 @@ class Dispatcher:
             await self._give_back_unheard()
             self._looks.pop(0)
         asked = self._time()
-        slots = {share: share.slot() for share in self._shares.values()}
-        shares = [share for share, slot in slots.items() if share.wants(slot, asked)]
+        slots = {group: group.slot() for group in self._groups.values()}
+        groups = [group for group, slot in slots.items() if group.wants(slot, asked)]
         stalled = self._draining or self._settler.full
-        for share, slot in slots.items():
+        for group, slot in slots.items():
             # What it lacked when it was asked for says nothing about the room that it gets next.
-            share.starved = share.starved and slot.free > 0 and not stalled
+            group.starved = group.starved and slot.free > 0 and not stalled
         if stalled or self.session is None:
             return POLL_SECONDS
-        if not shares:
-            return min([POLL_SECONDS, *(share.waits(slot, asked) for share, slot in slots.items())])
+        if not groups:
+            return min([POLL_SECONDS, *(group.waits(slot, asked) for group, slot in slots.items())])
         request = ClaimRequest(
             session=self.session.number,
-            slots=tuple(slots[share] for share in shares),
+            slots=tuple(slots[group] for group in groups),
             handlers=frozenset(self._info.handlers) if self._info.handlers else None,
         )
         claimed = await self._engine.claim(request)
         self._courteous = self._courteous or bool(claimed.claims)
-        by_slot: list[list[Claim]] = [[] for _ in shares]
+        by_slot: list[list[Claim]] = [[] for _ in groups]
         for claim in claimed.claims:
             by_slot[claim.slot].append(claim if claim.leased is None else dated(claim, asked))
-        for share, claims in zip(shares, by_slot, strict=True):
-            share.answered(slots[share], len(claims), self._time(), short=bool(claimed.shortages))
-            self._accept(share, claims)
-        more = claimed.claims and not all(share.starved for share in shares)
+        for group, claims in zip(groups, by_slot, strict=True):
+            group.answered(slots[group], len(claims), self._time(), short=bool(claimed.shortages))
+            self._accept(group, claims)
+        more = claimed.claims and not all(group.starved for group in groups)
         return 0 if more else self._until(claimed)
 
     async def _give_back_unheard(self) -> None:
@@ -350,19 +351,19 @@ class Dispatcher:
 
     def _knows(self, task: TaskId, token: Token) -> bool:
         here = (claim.token for _, claim in self._not_started() if claim.id == task)
-        there = (seat.running[task].token for _, seat in self._seats.values() if task in seat.running)
+        there = (slots.running[task].token for _, slots in self._workers.values() if task in slots.running)
         reserved = (
-            seat.reserved.token for _, seat in self._seats.values() if seat.reserved and seat.reserved.id == task
+            slots.reserved.token for _, slots in self._workers.values() if slots.reserved and slots.reserved.id == task
         )
         return token in (*here, *there, *reserved) or self._settler.holds(task, token)
 
-    def _accept(self, share: Share, claims: list[Claim]) -> None:
-        if self._draining or share.paused:
+    def _accept(self, group: WorkerGroup, claims: list[Claim]) -> None:
+        if self._draining or group.paused:
             for claim in claims:
                 self._settle(claim, Released())
         else:
-            for claim in share.accept(claims, self._time()):
-                self._give_back(share, claim)
+            for claim in group.accept(claims, self._time()):
+                self._give_back(group, claim)
 
     def _until(self, claimed: Claimed) -> float:
         if claimed.next_due is None:
@@ -390,21 +391,21 @@ class Dispatcher:
     @property
     def _starved(self) -> bool:
         """Whether all who would start something lacked only members of pools."""
-        return all(share.starved or share.paused for share in self._shares.values())
+        return all(group.starved or group.paused for group in self._groups.values())
 
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
-            for share in self._shares.values():
-                for claim in share.take_stale(self._time()):
-                    self._give_back(share, claim)
-                for seat in share.seats.values():
-                    if seat.stalled(self._time()):
-                        seat.lane.recall()
+            for group in self._groups.values():
+                for claim in group.take_stale(self._time()):
+                    self._give_back(group, claim)
+                for slots in group.workers.values():
+                    if slots.stalled(self._time()):
+                        slots.worker.recall()
 
-    def _give_back(self, share: Share, claim: Claim) -> None:
+    def _give_back(self, group: WorkerGroup, claim: Claim) -> None:
         """What could not start here may start elsewhere; what has no room here must not come back at once."""
-        if share.admits is None or share.admits(claim):
+        if group.admits is None or group.admits(claim):
             self._settle(claim, Released())
         else:
             self._settler.add(settling(claim, _NO_ROOM))
@@ -431,25 +432,25 @@ class Dispatcher:
             self._cancel(task, token)
 
     def _cancel(self, task: TaskId, token: Token) -> None:
-        for share, claim in self._not_started():
-            if claim.id == task and claim.token == token and share.drop(claim):
+        for group, claim in self._not_started():
+            if claim.id == task and claim.token == token and group.drop(claim):
                 self._settle(claim, Cancelled("cancelled before it started"))
                 return
-        for _, seat in self._seats.values():
-            running = seat.running.get(task)
+        for _, slots in self._workers.values():
+            running = slots.running.get(task)
             if running is not None and running.token == token:
-                seat.lane.stop(running)
+                slots.worker.stop(running)
 
-    def _not_started(self) -> Iterator[tuple[Share, Claim]]:
-        for share in self._shares.values():
-            for claim in share.waiting():
-                yield share, claim
+    def _not_started(self) -> Iterator[tuple[WorkerGroup, Claim]]:
+        for group in self._groups.values():
+            for claim in group.waiting():
+                yield group, claim
 
     def _session_lost(self) -> None:
         if not self.lost:
             self.lost = True
-            for share in self._shares.values():
-                share.empty_buffer()
+            for group in self._groups.values():
+                group.empty_buffer()
             self._wake.set()
             self._on_lost()
 

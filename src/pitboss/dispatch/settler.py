@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from pitboss.engines.protocol import Engine, Settlement, Verdict
+from pitboss.engines.protocol import Engine
 from pitboss.model.canonical import printable
 from pitboss.model.errors import StoreUnavailable
 from pitboss.model.ids import TaskId
 from pitboss.model.outcome import Transition
+from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.states import State
 from pitboss.model.task import TaskError, Token
 
@@ -19,7 +20,7 @@ FULL = 12_000
 _PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
 
-Told = Callable[[Verdict], None]
+Told = Callable[[SettleAnswer], None]
 
 
 class _Entry(NamedTuple):
@@ -90,7 +91,7 @@ class Settler:
             if entry.told:
                 entry.told(verdict)
 
-    async def _settled(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+    async def _settled(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         pause = _PAUSE
         while True:
             try:
@@ -101,14 +102,14 @@ class Settler:
             except Exception as error:
                 return await self._split(settlements, error)
 
-    async def _split(self, settlements: Sequence[Settlement], error: Exception) -> list[Verdict]:
+    async def _split(self, settlements: Sequence[Settlement], error: Exception) -> list[SettleAnswer]:
         """One that cannot be stored must not keep the others from it, nor leave its task running for ever."""
         if len(settlements) > 1:
             middle = len(settlements) // 2
             return [*await self._settled(settlements[:middle]), *await self._settled(settlements[middle:])]
         plain = _unstorable(error)
         if settlements[0].transition.reason == plain.reason:
-            return [Verdict(False, f"it could not be stored: {error}")]
+            return [SettleAnswer(False, f"it could not be stored: {error}")]
         return await self._settled([msgspec.structs.replace(settlements[0], transition=plain)])
 
 

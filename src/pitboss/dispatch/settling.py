@@ -2,10 +2,10 @@
 
 import msgspec
 
-from pitboss.engines.protocol import Settlement
 from pitboss.model.duration import Span
 from pitboss.model.outcome import Transition
 from pitboss.model.resource import Report
+from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Claim, Task, Token
 

@@ -9,14 +9,11 @@ engine was opened in.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-import msgspec
-
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
 from pitboss.model.duration import Moment, Span
 from pitboss.model.filter import Filter
 from pitboss.model.finding import Finding
 from pitboss.model.ids import TaskId
-from pitboss.model.outcome import Transition
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
 from pitboss.model.resource import (
     Leased,
@@ -30,6 +27,7 @@ from pitboss.model.resource import (
     Want,
 )
 from pitboss.model.session import Claimed, ClaimRequest, Lead, Reclaimed, Renewal, Session, SessionInfo
+from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, NewTask, Placed, Task, Token
 
@@ -44,37 +42,6 @@ class Failpoint(Protocol):
     """Called with the name of a place in the code, in tests only; may raise, kill or delay."""
 
     def __call__(self, name: str) -> None: ...
-
-
-class Settlement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One transition to write under one token. `ran` is how long the handler ran, for the attempt's record.
-
-    `queue`, `batch` and `resource` (its id) are the claim's, for whoever knows them: they save the store a look, and
-    tell it what to lock first. `report` is what the run came to for the resource; None says nothing about it.
-    """
-
-    id: TaskId
-    token: Token
-    transition: Transition
-    worker: str | None = None
-    ran: Span | None = None
-    queue: str | None = None
-    batch: BatchId | None = None
-    resource: str | None = None
-    report: Report | None = None
-
-
-class Verdict(NamedTuple):
-    """Applied, or refused with the reason: the writer's token is stale and it must drop the task."""
-
-    applied: bool
-    why: str | None = None
-
-
-APPLIED = Verdict(True)
-STALE_TASK = Verdict(False, "the task does not exist")
-STALE_SESSION = Verdict(False, "the session is over")
-STALE_CLAIM = Verdict(False, "the task is not running under this claim")
 
 
 class Page(NamedTuple):
@@ -134,7 +101,7 @@ class Engine(Protocol):
         version of desired state. A dead session is told `alive=False` and changed in nothing.
         """
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+    async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         """Write what came of claims; each one as a whole: state, attempt, counters, follow-up tasks, unique key.
 
         Applied only if the task is running under exactly this token and the session is alive; else refused and told

@@ -45,18 +45,18 @@ class Desk:
     def seat(self, worker: WorkerProcess, spec: PoolSpec, rest: Callable[[], float] | None) -> None:
         """The worker takes tasks from now on."""
         if self.present is not None:
-            self.present.add_lane(worker, pool=spec.name, queues=spec.queues, rest=rest)
+            self.present.add_worker(worker, pool=spec.name, queues=spec.queues, rest=rest)
 
     def close(self, worker: WorkerProcess) -> None:
         """The worker takes no more tasks."""
         for dispatcher in self._all():
-            dispatcher.close_lane(worker.id)
+            dispatcher.close_worker(worker.id)
 
     def remove(self, worker: WorkerProcess, error: TaskError | None) -> list[Claim]:
         """The worker is gone; the tasks that were lost with it."""
         alone = min(len(worker.claims), worker.capacity) == 1
         fate = worker.fate or Crashed(alone=alone, error=error)
-        return [claim for dispatcher in self._all() for claim in dispatcher.remove_lane(worker.id, fate)]
+        return [claim for dispatcher in self._all() for claim in dispatcher.remove_worker(worker.id, fate)]
 
     def finish(
         self, worker: WorkerProcess, claim: Claim, outcome: Outcome, ran: Span, report: Report | None = None
@@ -64,7 +64,7 @@ class Desk:
         self.finished += 1
         dispatcher = self._of(claim)
         if dispatcher is not None:
-            dispatcher.finish(claim, outcome, worker=worker.name, lane=worker.id, ran=ran, report=report)
+            dispatcher.finish(claim, outcome, worker=worker.name, worker_id=worker.id, ran=ran, report=report)
 
     def hear(self, worker: WorkerProcess, message: ToManager) -> None:
         match message:

@@ -1,4 +1,4 @@
-"""The process that runs an app's hooks, as its manager sees it: a channel with room for so many events, and a pid."""
+"""The process that runs an app's hooks, as its manager sees it: a channel with room for so many facts, and a pid."""
 
 import asyncio
 import os
@@ -13,9 +13,9 @@ import msgspec
 
 from pitboss import config
 from pitboss.manager.strays import MARK
-from pitboss.model.events import AnyEvent
+from pitboss.model.facts import AnyFact
 from pitboss.worker.channel import Channel
-from pitboss.worker.event_frames import EventMessage, FromHooks, HandledMessage, ToHooks, hub_codec
+from pitboss.worker.fact_frames import FactMessage, FromHooks, HandledMessage, ToHooks, hub_codec
 from pitboss.worker.frames import BrokenMessage, DrainMessage, ReadyMessage
 from pitboss.worker.hooks_main import HooksSpec
 
@@ -26,7 +26,7 @@ _REAP_SECONDS = 0.5
 class HookProcess:
     """Starts, speaks to and ends one hook process.
 
-    It is given few more events than it can handle at once. The others wait with the manager, where they are counted,
+    It is given few more facts than it can handle at once. The others wait with the manager, where they are counted,
     and survive the process; those that it was given are lost with it, for one of them may have been its death.
     """
 
@@ -51,7 +51,7 @@ class HookProcess:
 
     @property
     def room(self) -> int:
-        """How many events it can take now: none, or so many at a time that a frame is worth its cost."""
+        """How many facts it can take now: none, or so many at a time that a frame is worth its cost."""
         busy = self.in_flight > self._spec.concurrency
         return 0 if busy or self.draining or not self.ready else 2 * self._spec.concurrency - self.in_flight
 
@@ -85,16 +85,16 @@ class HookProcess:
         if self.draining:
             self.say(DrainMessage())
 
-    def give(self, event: AnyEvent) -> None:
+    def give(self, fact: AnyFact) -> None:
         self.in_flight += 1
-        self.say(EventMessage(event))
+        self.say(FactMessage(fact))
 
     def say(self, message: ToHooks) -> None:
         if self._channel is not None:
             self._channel.say(message)
 
     def drain(self) -> None:
-        """No more events: let it end the hooks that run, and then itself."""
+        """No more facts: let it end the hooks that run, and then itself."""
         self.draining = True
         self.say(DrainMessage())
 

@@ -1,4 +1,4 @@
-"""The event hub: hands what happens on to the app's hooks, in one supervised process beside the workers.
+"""The fact hub: hands what happens on to the app's hooks, in one supervised process beside the workers.
 
 Best effort by design: nothing here waits, holds up a task, or costs anything while nobody wants to hear.
 """
@@ -12,18 +12,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from pitboss.engines.protocol import Clock, Settlement
+from pitboss.engines.protocol import Clock
 from pitboss.manager import host
 from pitboss.manager.answers import Store, answer
 from pitboss.manager.hook_process import HookProcess
 from pitboss.manager.strays import end_strays
 from pitboss.model import restart
 from pitboss.model.duration import SECOND, Moment, spoken
-from pitboss.model.events import TASK_KINDS, AnyEvent, HookFigures, task_event, task_kind
+from pitboss.model.facts import TASK_KINDS, AnyFact, HookFigures, task_fact, task_kind
 from pitboss.model.pool import PoolSpec
+from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim
 from pitboss.telemetry.logs.settings import LogSettings
-from pitboss.worker.event_frames import FromHooks, HandledMessage
+from pitboss.worker.fact_frames import FromHooks, HandledMessage
 from pitboss.worker.frames import AskMessage, HeartbeatMessage
 from pitboss.worker.hooks_main import HooksSpec
 
@@ -34,7 +35,7 @@ RULES = PoolSpec(name="hooks", concurrency=8)
 
 
 class Limits(NamedTuple):
-    """How many events may wait, and how long one hook may take."""
+    """How many facts may wait, and how long one hook may take."""
 
     waiting: int = 10_000
     seconds: float = 30.0
@@ -44,7 +45,7 @@ LIMITS = Limits()
 
 
 class Hub:
-    """Takes events in the manager's loop. `tell` hears, in plain words, what a person would want to know.
+    """Takes facts in the manager's loop. `tell` hears, in plain words, what a person would want to know.
 
     `wants_tasks` says whether any hook hears of tasks at all.
     """
@@ -67,7 +68,7 @@ class Hub:
         self._host = me.host
         limit = round(limits.seconds * SECOND)
         self._spec = HooksSpec(target=target, manager=me.pid, concurrency=rules.concurrency, limit=limit, logs=logs)
-        self._waiting: deque[AnyEvent] = deque()
+        self._waiting: deque[AnyFact] = deque()
         self._drops = _Drops(tell)
         self._process: HookProcess | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -95,30 +96,30 @@ class Hub:
         self.start()
 
     def wants(self, kind: str) -> bool:
-        """Whether any hook would hear an event of this kind: ask before you make one."""
+        """Whether any hook would hear a fact of this kind: ask before you make one."""
         return kind in self._kinds
 
-    def publish(self, event: AnyEvent) -> None:
+    def publish(self, fact: AnyFact) -> None:
         """Hand it to the hooks that want it, sooner or later. Host and time are filled in if it has none.
 
         Where too many wait, the oldest is dropped.
         """
-        if event.kind not in self._kinds:
+        if fact.kind not in self._kinds:
             return
-        if not event.at:
-            event = msgspec.structs.replace(event, host=self._host, at=self._clock.now())
+        if not fact.at:
+            fact = msgspec.structs.replace(fact, host=self._host, at=self._clock.now())
         if len(self._waiting) >= self._most:
             self._waiting.popleft()
             self._drops.add()
-        self._waiting.append(event)
+        self._waiting.append(fact)
         self._feed()
 
     def note(self, claim: Claim, settlement: Settlement, pool: str) -> None:
-        """An attempt ended: publish it, if that is an event and somebody wants it. Ask `wants_tasks` first."""
+        """An attempt ended: publish it, if that is a fact and somebody wants it. Ask `wants_tasks` first."""
         kind = task_kind(settlement.transition)
         if kind is None or kind not in self._kinds:
             return
-        event = task_event(
+        fact = task_fact(
             claim,
             settlement.transition,
             worker=settlement.worker,
@@ -127,8 +128,8 @@ class Hub:
             at=self._clock.now(),
             ran=settlement.ran,
         )
-        if event is not None:
-            self.publish(event)
+        if fact is not None:
+            self.publish(fact)
 
     def figures(self) -> HookFigures:
         process = self._process
@@ -210,7 +211,7 @@ class Hub:
         lost = end.process.in_flight
         self._lost += lost
         if self._stopping and lost:
-            self._tell(f"{lost} event(s) were still with their hooks at the end")
+            self._tell(f"{lost} fact(s) were still with their hooks at the end")
         if end.planned or self._stopping:
             return
         if end.process.broken is not None:
@@ -228,7 +229,7 @@ class Hub:
         if verdict.delay is None:
             self._give_up(f"their process {end.how}, and {verdict.why}")
             return
-        gone = f", and {lost} event(s) with it" if lost else ""
+        gone = f", and {lost} fact(s) with it" if lost else ""
         again = f"in {spoken(verdict.delay)}" if verdict.delay else "at once"
         self._tell(f"the process of the hooks {end.how}{gone}; it is started again {again}")
         self._restarts += 1
@@ -289,7 +290,7 @@ class Hub:
 
     def _forget(self, fate: str) -> None:
         if self._waiting:
-            self._tell(f"{len(self._waiting)} event(s) {fate}")
+            self._tell(f"{len(self._waiting)} fact(s) {fate}")
             self._lost += len(self._waiting)
             self._waiting.clear()
 
@@ -304,7 +305,7 @@ class _End(NamedTuple):
 
 
 class _Drops:
-    """Counts dropped events and says so: the first at once, the others once a minute."""
+    """Counts dropped facts and says so: the first at once, the others once a minute."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -330,7 +331,7 @@ class _Drops:
 
     def _say_count(self) -> None:
         if self._unsaid:
-            self._tell(f"hooks do not keep up: {self._unsaid} event(s) dropped, the oldest first ({self.total} in all)")
+            self._tell(f"hooks do not keep up: {self._unsaid} fact(s) dropped, the oldest first ({self.total} in all)")
             self._unsaid = 0
 
 

@@ -9,18 +9,7 @@ import msgspec
 
 from pitboss.client.resource_desk import resources_of
 from pitboss.dispatch.dispatcher import Dispatcher, Noted
-from pitboss.engines.protocol import (
-    Clock,
-    Control,
-    Desired,
-    Engine,
-    Handlers,
-    Leader,
-    Ledger,
-    Queues,
-    Sessions,
-    Settlement,
-)
+from pitboss.engines.protocol import Clock, Control, Desired, Engine, Handlers, Leader, Ledger, Queues, Sessions
 from pitboss.manager import host
 from pitboss.manager.desk import Desk
 from pitboss.manager.figures import snapshot
@@ -34,13 +23,14 @@ from pitboss.manager.signals import first
 from pitboss.manager.staff import Staff
 from pitboss.model.duration import Moment, Span
 from pitboss.model.errors import PitbossError, StoreUnavailable
-from pitboss.model.events import AnyEvent
+from pitboss.model.facts import AnyFact
 from pitboss.model.outcome import TimedOut
 from pitboss.model.policy import Policy
 from pitboss.model.pool import PoolSpec
 from pitboss.model.resource import PoolRules
 from pitboss.model.retention import Retention
 from pitboss.model.session import DEFAULT_TTL, Lead
+from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim, TaskError
 from pitboss.telemetry.logs.manager import ManagerLogs, set_up_manager
 from pitboss.telemetry.logs.settings import LogSettings
@@ -399,8 +389,8 @@ class Manager:
         )
         self._told = msgspec.json.encode(told).decode()
 
-    def _publish(self, event: AnyEvent) -> None:
-        self._hub.publish(event)
+    def _publish(self, fact: AnyFact) -> None:
+        self._hub.publish(fact)
 
     def _make_hub(self) -> Hub:
         return Hub(

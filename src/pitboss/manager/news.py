@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from pitboss.engines.protocol import Clock
 from pitboss.manager import host
 from pitboss.manager.process import WorkerProcess
-from pitboss.model.events import AnyEvent, PoolScaled, WorkerCrashed, WorkerGivenUp, WorkerStarted
+from pitboss.model.facts import AnyFact, PoolScaled, WorkerCrashed, WorkerGivenUp, WorkerStarted
 from pitboss.model.pool import PoolSpec
 from pitboss.model.task import Claim, TaskError
 
@@ -23,7 +23,7 @@ class Log(Protocol):
 class News:
     """`tell` is for people, in plain words; `publish` for hooks; `log`, if there is one, for whoever looks later."""
 
-    def __init__(self, tell: Callable[[str], None], publish: Callable[[AnyEvent], None], clock: Clock) -> None:
+    def __init__(self, tell: Callable[[str], None], publish: Callable[[AnyFact], None], clock: Clock) -> None:
         self._tell, self._publish, self._clock = tell, publish, clock
         self._host = host.name()
         self.log: Log | None = None
@@ -61,7 +61,7 @@ class News:
                 stack=worker.stack,
                 tasks=[claim.id for claim in lost],
             )
-        event = WorkerCrashed(
+        fact = WorkerCrashed(
             worker=worker.name,
             pid=worker.pid,
             error=error,
@@ -69,7 +69,7 @@ class News:
             lost=tuple(claim.id for claim in lost),
             **self._common(pool),
         )
-        self._publish(event)
+        self._publish(fact)
 
     def given_up(self, name: str, spec: PoolSpec, why: str, crashes: int) -> None:
         # All workers of a pool have the same code: that it cannot be loaded is one fact, not one for each.
@@ -95,6 +95,6 @@ class News:
     def _common(self, pool: str) -> dict[str, Any]:
         return {"pool": pool, "host": self._host, "at": self._clock.now()}
 
-    def _write(self, event: str, **facts: Any) -> None:
+    def _write(self, message: str, **facts: Any) -> None:
         if self.log is not None:
-            self.log.info(event, **facts)
+            self.log.info(message, **facts)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from pitboss.engines.protocol import Desired
-from pitboss.model.wishes import ManagerWish, Wishes
+from pitboss.model.desired_state import ManagerWish, Wishes
 
 
 class Messenger(Protocol):

@@ -1,4 +1,4 @@
-"""One worker process as its manager sees it: a lane for the dispatcher, a channel, a pid, and its figures."""
+"""One worker process as its manager sees it: a worker for the dispatcher, a channel, a pid, and its figures."""
 
 import asyncio
 import os

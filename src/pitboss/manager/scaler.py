@@ -13,7 +13,6 @@ from pitboss.manager.vitals import cores, host_memory_free
 from pitboss.model.batch import Batch, BatchStatus
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.errors import PitbossError
-from pitboss.model.feeding import feed, flow, with_batches
 from pitboss.model.filter import by
 from pitboss.model.pool import PoolSpec
 from pitboss.model.queue import Queue
@@ -22,6 +21,7 @@ from pitboss.model.scaling import Arrivals, PoolLoad, ScalingState, decide
 from pitboss.model.session import Session
 from pitboss.model.snapshot import read
 from pitboss.model.states import State
+from pitboss.model.supply import feed, flow, with_batches
 from pitboss.model.waiting import alive
 
 LOOK_SECONDS = 2.0

@@ -11,8 +11,8 @@ from pitboss.manager.guard import Guard
 from pitboss.manager.place import Board
 from pitboss.manager.process import Heard, WorkerProcess
 from pitboss.manager.watch import Overseer, Watch
+from pitboss.model.desired_state import PoolWish, Wishes
 from pitboss.model.pool import PoolSpec
-from pitboss.model.wishes import PoolWish, Wishes
 from pitboss.worker.main import Spec
 
 

@@ -16,7 +16,7 @@ class Record(msgspec.Struct, frozen=True):
     streak: int = 0
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class RestartDecision(msgspec.Struct, frozen=True):
     """Start again after `delay`; None is never, until somebody says so."""
 
     delay: Span | None
@@ -26,7 +26,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 def after_end(
     record: Record, spec: PoolSpec, *, started_at: Moment, now: Moment, clean: bool, critical: bool
-) -> Verdict:
+) -> RestartDecision:
     """What follows an end that nobody asked for. `clean` is exit code 0; `critical` was ended by the manager, as unfit.
 
     The first crash waits for the pool's delay, each further one twice as long, until one has lived quietly for a
@@ -34,15 +34,17 @@ def after_end(
     window end it: a worker that cannot live is a fact for people, not a loop.
     """
     if clean and spec.restart is RestartPolicy.ON_FAILURE:
-        return Verdict(None, record, "it ended by itself with exit code 0, and the pool restarts on failure only")
+        return RestartDecision(
+            None, record, "it ended by itself with exit code 0, and the pool restarts on failure only"
+        )
     recent = (*(one for one in record.recent if now - one < spec.restart_window), now)
     streak = 1 if now - started_at >= max(QUIET, spec.restart_delay) else record.streak + 1
     after = Record(recent, streak)
     if len(recent) > spec.max_restarts:
-        return Verdict(None, after, f"it crashed {len(recent)} times; {spec.max_restarts} restarts are allowed")
+        return RestartDecision(None, after, f"it crashed {len(recent)} times; {spec.max_restarts} restarts are allowed")
     if critical and streak == 1:
-        return Verdict(0, after)
-    return Verdict(backoff(spec.restart_delay, streak), after)
+        return RestartDecision(0, after)
+    return RestartDecision(backoff(spec.restart_delay, streak), after)
 
 
 def backoff(first: Span, streak: int) -> Span:

@@ -99,7 +99,7 @@ class _Course:
             policies=lambda _: Policy(),
         )
         await self._dispatcher.start()
-        self._dispatcher.add_lane(self, queues=(_POOL,))
+        self._dispatcher.add_worker(self, queues=(_POOL,))
         await self._feed()
         took = self._clock.since(self._began)
         await self._dispatcher.stop()

@@ -13,7 +13,6 @@ from typing import Literal, NamedTuple, Self
 
 import msgspec
 
-from pitboss.engines.protocol import Settlement, Verdict
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, Lane, NewBatch
 from pitboss.model.duration import Moment, Span
 from pitboss.model.filter import Filter
@@ -21,6 +20,7 @@ from pitboss.model.ids import TaskId
 from pitboss.model.queue import Changed, Queue, QueueChange
 from pitboss.model.resource import Leased, NewResource, PoolRules, Report, ResourceChange, Shortage, Want
 from pitboss.model.session import Claimed, ClaimRequest, Lead, Reclaimed, Renewal, Session, SessionInfo
+from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.task import NewTask, Placed, Token
 
 Phase = Literal["invoke", "ok", "fail", "info"]
@@ -48,7 +48,7 @@ class Renew(_Act, frozen=True, kw_only=True):
 
 class Settle(_Act, frozen=True, kw_only=True):
     settlements: tuple[Settlement, ...]
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[SettleAnswer, ...] = ()
 
 
 class Reclaim(_Act, frozen=True, kw_only=True):

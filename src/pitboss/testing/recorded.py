@@ -4,12 +4,13 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from pitboss.engines.protocol import Page, Settlement, Verdict
+from pitboss.engines.protocol import Page
 from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
 from pitboss.model.session import Claimed, ClaimRequest, Lead, Reclaimed, Renewal, Session, SessionInfo
+from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.task import Attempt, NewTask, Placed, Task
 from pitboss.testing import history as told
 from pitboss.testing.recorded_batches import RecordedBatches
@@ -46,7 +47,7 @@ class Recorded(RecordedResources, RecordedBatches):
             lambda renewal: replace(act, renewal=renewal),
         )
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+    async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         act = told.Settle(settlements=tuple(settlements))
         return await self._call(
             act, self.engine.settle, settlements, lambda verdicts: replace(act, verdicts=tuple(verdicts))

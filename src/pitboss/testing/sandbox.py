@@ -12,13 +12,14 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from pitboss.dispatch.settling import settling
-from pitboss.engines.protocol import Control, Engine, Handlers, Leases, Ledger, Resources, Sessions, Settlement
+from pitboss.engines.protocol import Control, Engine, Handlers, Leases, Ledger, Resources, Sessions
 from pitboss.model.canonical import from_json, to_json
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.filter import EVERYTHING, Filter, by, parsed
 from pitboss.model.outcome import decide, progressed
 from pitboss.model.resource import Shortage
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
+from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim, NewTask, Placed, Task, Token
 from pitboss.secrets import KeyRing, new_key
 from pitboss.testing.clock import FakeClock

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pitboss.client.bridge import Bridge
 from pitboss.client.hooks import Hook
-from pitboss.model.events import Event
+from pitboss.model.facts import Fact
 
 Tell = Callable[[bool], None]
 
@@ -19,7 +19,7 @@ Tell = Callable[[bool], None]
 class Registry(Protocol):
     """Who knows the hooks of an app."""
 
-    def wanting(self, event: Event) -> list[Hook]: ...
+    def wanting(self, fact: Fact) -> list[Hook]: ...
 
 
 class _Call(NamedTuple):
@@ -47,21 +47,21 @@ class HookRunner:
         self._log = logging.getLogger("pitboss.hooks")
         self.stuck = 0
 
-    async def run(self, event: Event) -> int:
-        """Call every hook that wants the event; how many of them failed."""
-        hooks = self._registry.wanting(event)
-        failed = await asyncio.gather(*(self._run_one(hook, event) for hook in hooks))
+    async def run(self, fact: Fact) -> int:
+        """Call every hook that wants the fact; how many of them failed."""
+        hooks = self._registry.wanting(fact)
+        failed = await asyncio.gather(*(self._run_one(hook, fact) for hook in hooks))
         return sum(failed)
 
-    async def _run_one(self, hook: Hook, event: Event) -> bool:
+    async def _run_one(self, hook: Hook, fact: Fact) -> bool:
         async with self._room:
-            call = self._start(hook, event)
+            call = self._start(hook, fact)
             if await _within(call.ended, self._limit):
                 return call.ended.result()
-            await self._give_up(hook, event, call)
+            await self._give_up(hook, fact, call)
             return True
 
-    def _start(self, hook: Hook, event: Event) -> _Call:
+    def _start(self, hook: Hook, fact: Fact) -> _Call:
         ended: asyncio.Future[bool] = self._loop.create_future()
         thread: list[int] = []
 
@@ -69,35 +69,35 @@ class HookRunner:
             self._loop.call_soon_threadsafe(ended.set_result, failed)
 
         if hook.is_async:
-            return _Call(ended, thread, self._bridge.submit(self._await(hook, event, thread, tell)).cancel)
-        return _Call(ended, thread, self._threads.submit(self._call, hook, event, thread, tell).cancel)
+            return _Call(ended, thread, self._bridge.submit(self._await(hook, fact, thread, tell)).cancel)
+        return _Call(ended, thread, self._threads.submit(self._call, hook, fact, thread, tell).cancel)
 
-    def _call(self, hook: Hook, event: Event, thread: list[int], tell: Tell) -> None:
+    def _call(self, hook: Hook, fact: Fact, thread: list[int], tell: Tell) -> None:
         thread.append(threading.get_ident())
         failed = True
         try:
-            hook.function(event)
+            hook.function(fact)
             failed = False
         except BaseException as error:  # not even SystemExit is a reason to end the other hooks
-            self._report(hook, event, error)
+            self._report(hook, fact, error)
         finally:
             tell(failed)
 
-    async def _await(self, hook: Hook, event: Event, thread: list[int], tell: Tell) -> None:
+    async def _await(self, hook: Hook, fact: Fact, thread: list[int], tell: Tell) -> None:
         thread.append(threading.get_ident())
         failed = True
         try:
-            work: Any = hook.function(event)
+            work: Any = hook.function(fact)
             await work
             failed = False
         except BaseException as error:
-            self._report(hook, event, error)
+            self._report(hook, fact, error)
         finally:
             tell(failed)
 
-    async def _give_up(self, hook: Hook, event: Event, call: _Call) -> None:
+    async def _give_up(self, hook: Hook, fact: Fact, call: _Call) -> None:
         """Its time is over: a coroutine is cancelled, a thread cannot be."""
-        self._log.error("hook %s did not end within %g s on %s", hook.name, self._limit, _shown(event))
+        self._log.error("hook %s did not end within %g s on %s", hook.name, self._limit, _shown(fact))
         where = _stack(call.thread)
         call.cancel()
         if not await _within(call.ended, self._grace):
@@ -105,11 +105,11 @@ class HookRunner:
             self._log.error("hook %s cannot be ended, so its process will be; it is here:\n%s", hook.name, where)
             self._on_stuck()
 
-    def _report(self, hook: Hook, event: Event, error: BaseException) -> None:
+    def _report(self, hook: Hook, fact: Fact, error: BaseException) -> None:
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename == __file__:
             trace = trace.tb_next
-        self._log.error("hook %s failed on %s", hook.name, _shown(event), exc_info=(type(error), error, trace))
+        self._log.error("hook %s failed on %s", hook.name, _shown(fact), exc_info=(type(error), error, trace))
 
 
 async def _within(ended: "asyncio.Future[bool]", seconds: float) -> bool:
@@ -122,6 +122,6 @@ def _stack(thread: list[int]) -> str:
     return "".join(traceback.format_stack(frame)).rstrip() if frame is not None else "(it has not begun)"
 
 
-def _shown(event: Event) -> str:
-    about = getattr(event, "id", None) or getattr(event, "worker", None) or event.pool
-    return f"{event.kind} of {about}"
+def _shown(fact: Fact) -> str:
+    about = getattr(fact, "id", None) or getattr(fact, "worker", None) or fact.pool
+    return f"{fact.kind} of {about}"

@@ -1,4 +1,4 @@
-"""The hook process: hears events from its manager's socket and calls the app's hooks with them."""
+"""The hook process: hears facts from its manager's socket and calls the app's hooks with them."""
 
 import asyncio
 import os
@@ -11,11 +11,11 @@ import msgspec
 import uvloop
 
 from pitboss.model.duration import SECOND, Span
-from pitboss.model.events import AnyEvent
+from pitboss.model.facts import AnyFact
 from pitboss.telemetry.logs.settings import LogSettings
 from pitboss.telemetry.logs.worker import set_up_worker
 from pitboss.worker.channel import Channel
-from pitboss.worker.event_frames import EventMessage, FromHooks, HandledMessage, ToHooks, hooks_codec
+from pitboss.worker.fact_frames import FactMessage, FromHooks, HandledMessage, ToHooks, hooks_codec
 from pitboss.worker.frames import AnswerMessage, BrokenMessage, DrainMessage, HeartbeatMessage, ReadyMessage, encoded
 from pitboss.worker.hook_runner import HookRunner
 from pitboss.worker.loading import load_app
@@ -37,7 +37,7 @@ class HooksSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HookDesk:
-    """One process's work: a channel, a runner, and the events that are being handled."""
+    """One process's work: a channel, a runner, and the facts that are being handled."""
 
     def __init__(self, spec: HooksSpec, app: Any) -> None:
         self._app = app
@@ -56,7 +56,7 @@ class HookDesk:
         self._store: ManagedStore
 
     async def run(self, end: socket.socket) -> None:
-        """Serve until the manager is gone, or no more events will come."""
+        """Serve until the manager is gone, or no more facts will come."""
         self._channel = await Channel.over(end, hooks_codec(), self._hear, self._over.set)
         self._store = ManagedStore(self._channel.say)
         self._app.use(self._store)
@@ -68,8 +68,8 @@ class HookDesk:
 
     def _hear(self, message: ToHooks) -> None:
         match message:
-            case EventMessage(event):
-                work = asyncio.create_task(self._handle(event))
+            case FactMessage(fact):
+                work = asyncio.create_task(self._handle(fact))
                 self._running.add(work)
                 work.add_done_callback(self._left)
             case DrainMessage():
@@ -78,10 +78,10 @@ class HookDesk:
             case AnswerMessage():
                 self._store.hear(message)
 
-    async def _handle(self, event: AnyEvent) -> None:
+    async def _handle(self, fact: AnyFact) -> None:
         failed = 1
         try:
-            failed = await self._runner.run(event)
+            failed = await self._runner.run(fact)
         finally:
             self._handled += 1
             self._channel.say(HandledMessage(failed))

@@ -8,11 +8,11 @@ import psycopg
 import pytest
 
 from pitboss.engines.postgres.script import Ask
-from pitboss.engines.protocol import APPLIED, Settlement
 from pitboss.model.batch import BatchStatus, NewBatch
 from pitboss.model.outcome import progressed
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import NewResource, PoolRules
+from pitboss.model.settlement import APPLIED, Settlement
 from pitboss.model.task import Claim
 from tests.engines.postgres.yard import DONE, Yard
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from pitboss.engines.protocol import Verdict
 from pitboss.model.filter import EVERYTHING, by
 from pitboss.model.outcome import Transition
 from pitboss.model.queue import QueueChange
 from pitboss.model.session import ClaimRequest, Slot
+from pitboss.model.settlement import SettleAnswer
 from pitboss.model.states import State
 from tests.engines.postgres.yard import DONE, Yard, ends
 
@@ -82,7 +82,7 @@ async def test_a_settlement_that_cannot_be_written_does_not_hold_up_the_others(y
     settlements = [*ends(claims[:4]), *ends(claims[4:5], bad), *ends(claims[5:])]
     verdicts = await yard.engine.settle(settlements)
     assert [verdict.applied for verdict in verdicts] == [True] * 4 + [False] + [True] * 4
-    assert isinstance(verdicts[4], Verdict)
+    assert isinstance(verdicts[4], SettleAnswer)
     assert "cannot be written" in (verdicts[4].why or "")
     assert (await yard.engine.settle(ends(claims[4:5], DONE)))[0].applied
     await yard.assert_figures()

@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from pitboss.engines.postgres import PostgresEngine
-from pitboss.engines.protocol import APPLIED, STALE_CLAIM, Settlement
 from pitboss.model.errors import QueueFull
 from pitboss.model.filter import by
 from pitboss.model.limits import Window
 from pitboss.model.outcome import Transition
 from pitboss.model.queue import QueueChange
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
+from pitboss.model.settlement import APPLIED, STALE_CLAIM, Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Unique
 from tests.engines.postgres.yard import AGAIN, DONE, Yard, ends

@@ -8,11 +8,11 @@ from typing import Any
 import psycopg
 
 from pitboss.engines.postgres import PostgresEngine
-from pitboss.engines.protocol import Settlement
 from pitboss.model.ids import IdMaker
 from pitboss.model.outcome import Transition
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.session import Claimed, ClaimRequest, Session, SessionInfo, Slot
+from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Claim, NewTask
 from pitboss.testing.plugin import InLoop

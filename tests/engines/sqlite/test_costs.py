@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from pitboss.engines.protocol import Settlement
 from pitboss.engines.sqlite import batches, pools, registry
 from pitboss.engines.sqlite.act import Act, Statements
 from pitboss.engines.sqlite.claim import claim
@@ -23,6 +22,7 @@ from pitboss.model.outcome import Transition
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import Limits, NewResource, PoolRules, Report, ResourceOutcome, Want
 from pitboss.model.session import Claimed, ClaimRequest, SessionInfo, Slot
+from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
 from pitboss.model.task import NewTask
 

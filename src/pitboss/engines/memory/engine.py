@@ -7,16 +7,7 @@ import msgspec
 
 from pitboss.engines.memory.book import Book
 from pitboss.engines.memory.taking import Taking
-from pitboss.engines.protocol import (
-    APPLIED,
-    STALE_CLAIM,
-    STALE_SESSION,
-    STALE_TASK,
-    Clock,
-    Failpoint,
-    Settlement,
-    Verdict,
-)
+from pitboss.engines.protocol import Clock, Failpoint
 from pitboss.model.batch import BatchStatus
 from pitboss.model.batching import Waiting
 from pitboss.model.duration import Moment
@@ -24,6 +15,7 @@ from pitboss.model.leasing import tried_after
 from pitboss.model.outcome import Transition
 from pitboss.model.resource import Report
 from pitboss.model.session import Reclaimed, Renewal
+from pitboss.model.settlement import APPLIED, STALE_CLAIM, STALE_SESSION, STALE_TASK, SettleAnswer, Settlement
 from pitboss.model.states import FINISHED, WAITING, State
 from pitboss.model.task import Attempt, NewTask, Placed, Task, Token
 
@@ -73,7 +65,7 @@ class MemoryEngine(Taking):
         self._reach("renew.after")
         return Renewal(alive=True, expires_at=expires_at, cancels=cancels, desired=self.book.version)
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+    async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         self._reach("settle.before")
         now = self.clock.now()
         verdicts = []
@@ -129,7 +121,7 @@ class MemoryEngine(Taking):
         self._rung -= heard
         return bool(heard)
 
-    def _settle(self, settlement: Settlement, now: Moment) -> Verdict:
+    def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
         token, transition = settlement.token, settlement.transition
         task = self.book.tasks.get(settlement.id)
         if task is None:

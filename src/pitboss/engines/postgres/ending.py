@@ -15,11 +15,11 @@ from pitboss.engines.postgres.rows import known_id, names, numbers, texts
 from pitboss.engines.postgres.script import ALL, Ask, Row, Script, Statements
 from pitboss.engines.postgres.settle import ROUNDS, VERDICTS, after, columns, flags, next_wave
 from pitboss.engines.postgres.tally import Tally
-from pitboss.engines.protocol import STALE_TASK, Settlement, Verdict
 from pitboss.model.duration import Moment
 from pitboss.model.ids import TaskId
 from pitboss.model.leasing import is_fault, tried_after
 from pitboss.model.session import Reclaimed
+from pitboss.model.settlement import STALE_TASK, SettleAnswer, Settlement
 from pitboss.model.states import FINISHED, State
 
 _PARKED, _PLAIN = 32, 8
@@ -38,7 +38,7 @@ class _Held(NamedTuple):
 
 def settle_bound(
     say: Statements, settlements: Sequence[Settlement], now: Moment | None, *, lanes: bool
-) -> Script[list[Verdict]]:
+) -> Script[list[SettleAnswer]]:
     """As `settle`, within a transaction; `Crossed` if lanes must be locked too."""
     return (yield from _Group(say, settlements, lanes=lanes).write(now))
 
@@ -52,8 +52,8 @@ class _Group:
         self._held: dict[TaskId, _Held] = {}
         self._ended: Counter[str] = Counter()
 
-    def write(self, now: Moment | None) -> Script[list[Verdict]]:
-        verdicts: list[Verdict] = [STALE_TASK] * len(self._settlements)
+    def write(self, now: Moment | None) -> Script[list[SettleAnswer]]:
+        verdicts: list[SettleAnswer] = [STALE_TASK] * len(self._settlements)
         left = [i for i, one in enumerate(self._settlements) if known_id(one.id)]
         yield from self._lock(left)
         while left:

@@ -23,12 +23,13 @@ from pitboss.engines.postgres.settle import Bound, bound, settle, simple
 from pitboss.engines.postgres.shelf import Shelf
 from pitboss.engines.postgres.within import put_within
 from pitboss.engines.postgres.work import Late, Rated, Undrawn, grouped
-from pitboss.engines.protocol import Clock, Failpoint, Settlement, Verdict
+from pitboss.engines.protocol import Clock, Failpoint
 from pitboss.model.checkup import skew
 from pitboss.model.errors import InvalidInput, StoreUnavailable
 from pitboss.model.finding import Finding
 from pitboss.model.ids import TaskId
 from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal
+from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Placed, Token
 
@@ -179,23 +180,23 @@ class PostgresEngine(Shelf):
         cancels = tuple((task, Token(session, int(number))) for task, number in (one.split(" ") for one in asked))
         return Renewal(alive=True, expires_at=expires_at, cancels=cancels, desired=desired)
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+    async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         self._reach("settle.before")
         verdicts = await self._settled(settlements) if settlements else []
         self._reach("settle.after")
         return verdicts
 
-    async def _settled(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+    async def _settled(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         """Write the group; if a settlement in it cannot be written, find it and write the others without it."""
         try:
             return await self._settled_together(settlements, self._now())
         except InvalidInput as error:
             if len(settlements) == 1:
-                return [Verdict(False, f"it cannot be written: {error.why}")]
+                return [SettleAnswer(False, f"it cannot be written: {error.why}")]
             half = len(settlements) // 2
             return [*await self._settled(settlements[:half]), *await self._settled(settlements[half:])]
 
-    async def _settled_together(self, settlements: Sequence[Settlement], now: int | None) -> list[Verdict]:
+    async def _settled_together(self, settlements: Sequence[Settlement], now: int | None) -> list[SettleAnswer]:
         if not bound(settlements):
             try:
                 return await self._writing.call(

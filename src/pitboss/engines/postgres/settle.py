@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pitboss.engines.postgres.put import put
 from pitboss.engines.postgres.rows import error_text, known_id, numbers, texts
 from pitboss.engines.postgres.script import Script, Statements
-from pitboss.engines.protocol import APPLIED, STALE_CLAIM, STALE_SESSION, STALE_TASK, Settlement, Verdict
 from pitboss.model.duration import Moment
 from pitboss.model.outcome import Transition
+from pitboss.model.settlement import APPLIED, STALE_CLAIM, STALE_SESSION, STALE_TASK, SettleAnswer, Settlement
 from pitboss.model.states import WAITING, State
 
 VERDICTS = {
@@ -42,9 +42,9 @@ def simple(settlements: Sequence[Settlement]) -> bool:
     )
 
 
-def settle(say: Statements, settlements: Sequence[Settlement], now: Moment | None) -> Script[list[Verdict]]:
+def settle(say: Statements, settlements: Sequence[Settlement], now: Moment | None) -> Script[list[SettleAnswer]]:
     """Write them wave by wave, so that a task which is settled twice in one call is settled in that order."""
-    verdicts: list[Verdict] = [STALE_TASK] * len(settlements)
+    verdicts: list[SettleAnswer] = [STALE_TASK] * len(settlements)
     left = [i for i, one in enumerate(settlements) if known_id(one.id)]
     while left:
         wave, left = next_wave(settlements, left)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from pitboss.engines.protocol import Clock, Failpoint, Settlement, Verdict
+from pitboss.engines.protocol import Clock, Failpoint
 from pitboss.engines.sqlite import claim, diagnosis, registry, schema, settle, sweep
 from pitboss.engines.sqlite.act import Act, Statements
 from pitboss.engines.sqlite.bells import Bells
@@ -22,6 +22,7 @@ from pitboss.engines.sqlite.within import put_within
 from pitboss.engines.sqlite.writer import Job, Writer
 from pitboss.model.finding import Finding
 from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal
+from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.task import NewTask, Placed
 
 T = TypeVar("T")
@@ -71,7 +72,7 @@ class SqliteEngine(Desk):
     async def renew(self, session: int, snapshot: str | None = None) -> Renewal:
         return await self._write("renew", lambda act: registry.renew(act, session, snapshot))
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+    async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         plain = settle.plain(settlements)
         return await self._write("settle", lambda act: settle.settle(act, settlements, plain), len(settlements))
 

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from pitboss.engines.protocol import APPLIED, STALE_CLAIM, STALE_SESSION, STALE_TASK, Settlement, Verdict
 from pitboss.engines.sqlite.act import Act, Row, json_list
 from pitboss.engines.sqlite.gates import conclude, statuses
 from pitboss.engines.sqlite.history import record
@@ -17,6 +16,7 @@ from pitboss.model.batch import BatchStatus
 from pitboss.model.batching import HELD_BY_BATCH, Waiting
 from pitboss.model.leasing import tried_after
 from pitboss.model.outcome import Transition
+from pitboss.model.settlement import APPLIED, STALE_CLAIM, STALE_SESSION, STALE_TASK, SettleAnswer, Settlement
 from pitboss.model.states import FINISHED, WAITING, State
 from pitboss.model.task import Attempt
 
@@ -76,12 +76,12 @@ def plain(settlements: Sequence[Settlement]) -> Plain | None:
     return Plain(session, values, Counter(one.queue or "" for one in settlements))
 
 
-def settle(act: Act, settlements: Sequence[Settlement], plain: Plain | None) -> list[Verdict]:
+def settle(act: Act, settlements: Sequence[Settlement], plain: Plain | None) -> list[SettleAnswer]:
     """As the contract says."""
     if plain is not None and _settled_plainly(act, plain):
         return [APPLIED] * len(settlements)
     desk = _Desk(act)
-    verdicts: list[Verdict] = []
+    verdicts: list[SettleAnswer] = []
     for start in range(0, len(settlements), _AT_ONCE):
         portion = settlements[start : start + _AT_ONCE]
         desk.read(portion)
@@ -148,7 +148,7 @@ class _Desk:
         )
         self.batches |= statuses(self.act, {task.batch for task in tasks})
 
-    def settle(self, settlement: Settlement) -> Verdict:
+    def settle(self, settlement: Settlement) -> SettleAnswer:
         token, transition = settlement.token, settlement.transition
         task = self.tasks.get(settlement.id)
         if task is None:

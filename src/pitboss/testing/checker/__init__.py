@@ -26,7 +26,7 @@ from pitboss.testing.checker.keys import check_keys
 from pitboss.testing.checker.lanes import check_lanes
 from pitboss.testing.checker.leading import check_leading
 from pitboss.testing.checker.members import check_members
-from pitboss.testing.checker.verdict import Violation
+from pitboss.testing.checker.violation import Violation
 from pitboss.testing.history import History
 from pitboss.testing.store import CoreStore
 

@@ -8,7 +8,7 @@ from pitboss.model.batch import Delete as Deletion
 from pitboss.model.states import State
 from pitboss.testing import history as told
 from pitboss.testing.checker.evidence import Evidence
-from pitboss.testing.checker.verdict import Violation, shown
+from pitboss.testing.checker.violation import Violation, shown
 from pitboss.testing.history import FOREVER, Call
 
 COUNTS = "a batch's figures equal a recount of its items"

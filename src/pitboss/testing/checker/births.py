@@ -7,7 +7,7 @@ from pitboss.model.states import FINISHED, WAITING
 from pitboss.model.task import NewTask, Task
 from pitboss.testing import history as told
 from pitboss.testing.checker.evidence import Birth, Evidence
-from pitboss.testing.checker.verdict import Violation, shown, story
+from pitboss.testing.checker.violation import Violation, shown, story
 
 NOT_LOST = "no acknowledged put is lost, and nothing appears unasked"
 FOLLOW_UPS = "follow-up tasks exist if and only if their settlement was accepted"

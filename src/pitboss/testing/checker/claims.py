@@ -5,7 +5,7 @@ from itertools import accumulate, pairwise
 
 from pitboss.model.ids import TaskId
 from pitboss.testing.checker.evidence import Evidence, Given, Written
-from pitboss.testing.checker.verdict import Violation, session_story, story
+from pitboss.testing.checker.violation import Violation, session_story, story
 from pitboss.testing.history import FOREVER
 
 ONE_CLAIM = "at most one live claim per task"

@@ -7,7 +7,7 @@ from pitboss.model.ids import TaskId
 from pitboss.model.states import FINISHED, MOVES, WAITING, State
 from pitboss.model.task import Attempt, Task
 from pitboss.testing.checker.evidence import FULL_RECORD, Evidence, Written
-from pitboss.testing.checker.verdict import Violation, story
+from pitboss.testing.checker.violation import Violation, story
 from pitboss.testing.history import FOREVER
 
 ENDS_ONCE = "a task ends exactly once, as its accepted outcome says"

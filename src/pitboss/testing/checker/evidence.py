@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from pitboss.engines.protocol import Settlement, Verdict
 from pitboss.model import batch as acts
 from pitboss.model.batch import Batch, BatchId
 from pitboss.model.filter import Filter, by
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import Queue
 from pitboss.model.resource import Resource
+from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, Claim, NewTask, Placed, Task
 from pitboss.testing import history as told
@@ -63,7 +63,7 @@ class Written(NamedTuple):
     """A settlement and its verdict, None if nobody knows it."""
 
     settlement: Settlement
-    verdict: Verdict | None
+    verdict: SettleAnswer | None
     call: Call
 
     @property
@@ -215,11 +215,13 @@ class Evidence:
         if notice is not None:
             self.births[notice.id].append(Birth(notice, call._replace(ended=FOREVER), None, notice=True))
 
-    def _file_settlements(self, call: Call, settlements: Sequence[Settlement], verdicts: Sequence[Verdict]) -> None:
-        answers: Sequence[Verdict | None] = verdicts or [None] * len(settlements)
+    def _file_settlements(
+        self, call: Call, settlements: Sequence[Settlement], verdicts: Sequence[SettleAnswer]
+    ) -> None:
+        answers: Sequence[SettleAnswer | None] = verdicts or [None] * len(settlements)
         for settlement, verdict in zip(settlements, answers, strict=True):
             if call.phase == "fail":
-                verdict = Verdict(False, call.error)
+                verdict = SettleAnswer(False, call.error)
             written = Written(settlement, verdict, call)
             self.written[settlement.id].append(written)
             for new in settlement.transition.follow_ups:

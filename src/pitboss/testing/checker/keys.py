@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pitboss.model.ids import TaskId
 from pitboss.model.task import Task, Unique
 from pitboss.testing.checker.evidence import Birth, Evidence
-from pitboss.testing.checker.verdict import Violation, story
+from pitboss.testing.checker.violation import Violation, story
 from pitboss.testing.history import FOREVER
 
 UNIQUE = "at most one task has a unique key at a time"

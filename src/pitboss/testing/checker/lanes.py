@@ -13,7 +13,7 @@ from pitboss.model.limits import Window
 from pitboss.model.states import WAITING, State
 from pitboss.testing import history as told
 from pitboss.testing.checker.evidence import Birth, Evidence, Given
-from pitboss.testing.checker.verdict import Violation, shown
+from pitboss.testing.checker.violation import Violation, shown
 from pitboss.testing.history import FOREVER, Call
 
 RATE = "no rate window is ever exceeded"

@@ -7,7 +7,7 @@ from itertools import chain, pairwise
 from pitboss.model.session import Lead
 from pitboss.testing import history as told
 from pitboss.testing.checker.evidence import Evidence
-from pitboss.testing.checker.verdict import MOST_LINES, Violation, shown
+from pitboss.testing.checker.violation import MOST_LINES, Violation, shown
 from pitboss.testing.history import FOREVER, Call
 
 ONE_LEADS = "one session leads at a time, under terms that only grow"

@@ -12,7 +12,7 @@ from pitboss.model.states import State
 from pitboss.testing import history as told
 from pitboss.testing.checker.evidence import Evidence
 from pitboss.testing.checker.holdings import Grant, Holdings, Regime
-from pitboss.testing.checker.verdict import Violation, shown
+from pitboss.testing.checker.violation import Violation, shown
 from pitboss.testing.history import FOREVER, Call
 
 LIMITS = "no limit of a member is ever passed"

@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import msgspec
 
-from pitboss.engines.protocol import Settlement, Verdict
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, Delete, Lane, NewBatch
 from pitboss.model.duration import span
 from pitboss.model.filter import EVERYTHING, Filter, by
@@ -20,6 +19,7 @@ from pitboss.model.outcome import Completed, Outcome, Transition, decide, progre
 from pitboss.model.policy import Backoff, Policy
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange
 from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal, Session, SessionInfo, Slot
+from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, Claim, NewTask, Placed, Task, TaskError
 from pitboss.testing.clock import FakeClock
@@ -131,25 +131,25 @@ class Bench(InLoop):
         assert claim.id == task.id, "another task was claimed"
         return claim
 
-    async def write(self, claim: Claim, transition: Transition, **options: Any) -> Verdict:
+    async def write(self, claim: Claim, transition: Transition, **options: Any) -> SettleAnswer:
         """Settle as the transition says, whoever decided it."""
         settlement = Settlement(id=claim.id, token=claim.token, transition=transition, **options)
         (verdict,) = await self.settle(settlement)
         return verdict
 
-    async def settle(self, *settlements: Settlement) -> list[Verdict]:
+    async def settle(self, *settlements: Settlement) -> list[SettleAnswer]:
         verdicts = await self.store.settle(settlements)
         await self.look()
         return verdicts
 
-    async def report(self, claim: Claim, outcome: Outcome, policy: Policy = STEADY, **options: Any) -> Verdict:
+    async def report(self, claim: Claim, outcome: Outcome, policy: Policy = STEADY, **options: Any) -> SettleAnswer:
         """Settle what came of the claim, as the policy decides."""
         return await self.write(claim, decide(claim, outcome, policy, self.now, 0.5), **options)
 
-    async def complete(self, claim: Claim, result: str | None = None, *follow_ups: NewTask) -> Verdict:
+    async def complete(self, claim: Claim, result: str | None = None, *follow_ups: NewTask) -> SettleAnswer:
         return await self.report(claim, Completed(result, follow_ups))
 
-    async def progress(self, claim: Claim, percent: int, note: str | None = None) -> Verdict:
+    async def progress(self, claim: Claim, percent: int, note: str | None = None) -> SettleAnswer:
         return await self.write(claim, progressed(percent, note))
 
     async def reclaim(self, limit: int = 1000) -> Reclaimed:

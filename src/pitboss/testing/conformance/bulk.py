@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from pitboss.engines.protocol import APPLIED, Settlement
 from pitboss.model.errors import QueueFull
 from pitboss.model.filter import EVERYTHING, by
 from pitboss.model.outcome import Completed, decide
 from pitboss.model.session import Slot
+from pitboss.model.settlement import APPLIED, Settlement
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Task, Unique
 from pitboss.testing.conformance.bench import STEADY, Bench

@@ -2,10 +2,10 @@
 
 import pytest
 
-from pitboss.engines.protocol import APPLIED
 from pitboss.model.filter import EVERYTHING, by, parsed
 from pitboss.model.outcome import Completed, Crashed, Failed, Released, Snooze
 from pitboss.model.queue import Changed
+from pitboss.model.settlement import APPLIED
 from pitboss.model.states import State
 from pitboss.testing.conformance.bench import BROKEN, Bench
 from pitboss.testing.conformance.outcomes import FINAL, WAITING_AGAIN, transition_for

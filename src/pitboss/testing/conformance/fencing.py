@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
-from pitboss.engines.protocol import APPLIED, STALE_CLAIM, STALE_SESSION, STALE_TASK, Verdict
+from pitboss.model.settlement import APPLIED, STALE_CLAIM, STALE_SESSION, STALE_TASK, SettleAnswer
 from pitboss.model.states import State
 from pitboss.model.task import Claim, Token
 from pitboss.testing.conformance.bench import Bench
@@ -107,7 +107,7 @@ async def _never_claimed(bench: Bench) -> Claim:
     return msgspec.structs.replace(claim, id=task.id, token=Token(bench.me.number, 0))
 
 
-_STALE: dict[str, tuple[Stale, Verdict]] = {
+_STALE: dict[str, tuple[Stale, SettleAnswer]] = {
     "claimed again by another": (_claimed_again_by_another, STALE_CLAIM),
     "claimed again by the same": (_claimed_again_by_the_same, STALE_CLAIM),
     "claimed again after a retry": (_claimed_again_after_a_retry, STALE_CLAIM),

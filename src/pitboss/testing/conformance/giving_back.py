@@ -2,11 +2,11 @@
 
 import pytest
 
-from pitboss.engines.protocol import APPLIED, Settlement
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.outcome import Cancelled, Completed, Released, TimedOut, decide
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import NewResource, PoolRules, Report, Stage
+from pitboss.model.settlement import APPLIED, Settlement
 from pitboss.model.states import State
 from pitboss.testing.conformance.bench import BROKEN, STEADY, Bench
 from pitboss.testing.conformance.outcomes import ONCE, transition_for

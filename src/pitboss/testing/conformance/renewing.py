@@ -1,9 +1,9 @@
 """Renewing: a session lives as long as it says so in time, and hears what is wanted of it."""
 
-from pitboss.engines.protocol import APPLIED
 from pitboss.model.filter import by
 from pitboss.model.outcome import Released
 from pitboss.model.session import Renewal
+from pitboss.model.settlement import APPLIED
 from pitboss.model.states import State
 from pitboss.testing.conformance.bench import Bench
 

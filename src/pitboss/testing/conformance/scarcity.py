@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from pitboss.engines.protocol import Verdict
 from pitboss.model.duration import SECOND
 from pitboss.model.limits import Window
 from pitboss.model.outcome import Completed, Failed, Outcome, Rotated
@@ -18,6 +17,7 @@ from pitboss.model.resource import (
     ResourceOutcome,
 )
 from pitboss.model.session import Claimed, Slot
+from pitboss.model.settlement import SettleAnswer
 from pitboss.model.task import Claim, Task, TaskError
 from pitboss.testing.conformance.bench import BROKEN, STEADY, Bench
 
@@ -106,16 +106,18 @@ async def members(bench: Bench) -> list[Resource]:
     return await bench.store.resources(POOL)
 
 
-async def done(bench: Bench, claim: Claim, report: Report | None = OK) -> Verdict:
+async def done(bench: Bench, claim: Claim, report: Report | None = OK) -> SettleAnswer:
     return await bench.report(claim, Completed(), report=report)
 
 
-async def handed_on(bench: Bench, claim: Claim, report: Report | None = LIMITED, policy: Policy = STEADY) -> Verdict:
+async def handed_on(
+    bench: Bench, claim: Claim, report: Report | None = LIMITED, policy: Policy = STEADY
+) -> SettleAnswer:
     """Its member was of no use: the task waits for another one."""
     return await bench.report(claim, Rotated(REFUSED), policy, report=report)
 
 
-async def failed(bench: Bench, claim: Claim, report: Report | None = FAULTY) -> Verdict:
+async def failed(bench: Bench, claim: Claim, report: Report | None = FAULTY) -> SettleAnswer:
     return await bench.report(claim, _FATAL, report=report)
 
 

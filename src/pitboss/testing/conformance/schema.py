@@ -1,9 +1,10 @@
 """For engines whose store outlives them: the schema's version, and what is there after the store is opened again."""
 
-from pitboss.engines.protocol import APPLIED, Schema
+from pitboss.engines.protocol import Schema
 from pitboss.model.limits import rate
 from pitboss.model.outcome import Failed
 from pitboss.model.session import Reclaimed
+from pitboss.model.settlement import APPLIED
 from pitboss.model.states import State
 from pitboss.model.task import Placed, Unique
 from pitboss.testing.conformance.bench import BROKEN, Bench

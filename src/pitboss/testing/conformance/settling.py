@@ -2,9 +2,9 @@
 
 import pytest
 
-from pitboss.engines.protocol import APPLIED, STALE_CLAIM, STALE_TASK, Settlement
 from pitboss.model.outcome import Cancelled, Completed, Crashed, Failed, Released, Retry, Snooze, TimedOut, decide
 from pitboss.model.policy import Policy, Rule
+from pitboss.model.settlement import APPLIED, STALE_CLAIM, STALE_TASK, Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, TaskError, Token, Unique
 from pitboss.testing.conformance.bench import BROKEN, STEADY, Bench

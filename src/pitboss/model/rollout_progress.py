@@ -9,7 +9,7 @@ from pitboss.model.snapshot import WorkerFigures
 _SHOWN = 3
 
 
-class Headway(NamedTuple):
+class RolloutProgress(NamedTuple):
     """So much `of` it is `done`. `left` says what is waited for; `trouble`, that it will not come about by itself."""
 
     done: int
@@ -28,7 +28,7 @@ def next_generation(places: Iterable[Place], wished: Iterable[int]) -> int:
     return max([0, *running, *wished]) + 1
 
 
-def restarted(places: Sequence[Place], generation: int) -> Headway:
+def restarted(places: Sequence[Place], generation: int) -> RolloutProgress:
     """Until every worker is of this generation, and ready. A manager that has not heard yet counts as one more.
 
     Those that had been given up are tried again, too: one that is crashed when all others are new will stay so.
@@ -44,10 +44,10 @@ def restarted(places: Sequence[Place], generation: int) -> Headway:
             left.append(f"{place.manager.host}: {len(fresh)} of {len(place.live) + len(place.crashed)} workers are new")
         if heard and len(fresh) == len(place.live):
             trouble += [_given_up(place, worker) for worker in place.crashed]
-    return Headway(done, of, _joined(left), "; ".join(trouble))
+    return RolloutProgress(done, of, _joined(left), "; ".join(trouble))
 
 
-def scaled(places: Sequence[Place], size: int) -> Headway:
+def scaled(places: Sequence[Place], size: int) -> RolloutProgress:
     """Until each manager has so many workers that are ready, and none beyond."""
     left, trouble = [], []
     for place in places:
@@ -56,32 +56,32 @@ def scaled(places: Sequence[Place], size: int) -> Headway:
         left.append(f"{place.manager.host}: {len(place.ready)} of {size} workers")
         if place.pool.wanted == size <= len(place.ready) + len(place.crashed):
             trouble += [_given_up(place, worker) for worker in place.crashed]
-    return Headway(len(places) - len(left), len(places), _joined(left), "; ".join(trouble))
+    return RolloutProgress(len(places) - len(left), len(places), _joined(left), "; ".join(trouble))
 
 
-def paused(places: Sequence[Place]) -> Headway:
+def paused(places: Sequence[Place]) -> RolloutProgress:
     """Until each manager has paused the pool and nothing of it runs."""
     left = [
         f"{place.manager.host}: {doing(place.workers) or 'has not heard yet'}"
         for place in places
         if not place.pool.paused or place.running
     ]
-    return Headway(len(places) - len(left), len(places), _joined(left))
+    return RolloutProgress(len(places) - len(left), len(places), _joined(left))
 
 
-def resumed(places: Sequence[Place]) -> Headway:
+def resumed(places: Sequence[Place]) -> RolloutProgress:
     left = [f"{place.manager.host}: has not heard yet" for place in places if place.pool.paused]
-    return Headway(len(places) - len(left), len(places), _joined(left))
+    return RolloutProgress(len(places) - len(left), len(places), _joined(left))
 
 
-def stopped(asked: Sequence[Managed], fleet: Iterable[Managed]) -> Headway:
+def stopped(asked: Sequence[Managed], fleet: Iterable[Managed]) -> RolloutProgress:
     """Until none of these processes has a live session."""
     going = {one.process: one for one in fleet}
     left = [_at(going[one.process], "is there still") for one in asked if one.process in going]
-    return Headway(len(asked) - len(left), len(asked), _joined(left))
+    return RolloutProgress(len(asked) - len(left), len(asked), _joined(left))
 
 
-def drained(asked: Sequence[Managed], fleet: Iterable[Managed]) -> Headway:
+def drained(asked: Sequence[Managed], fleet: Iterable[Managed]) -> RolloutProgress:
     """Until each of them takes no tasks and runs none. One that has ended meanwhile is done, too."""
     going = {one.process: one for one in fleet}
     left = [
@@ -89,13 +89,13 @@ def drained(asked: Sequence[Managed], fleet: Iterable[Managed]) -> Headway:
         for now in (going[one.process] for one in asked if one.process in going)
         if not now.told.draining or now.running
     ]
-    return Headway(len(asked) - len(left), len(asked), _joined(left))
+    return RolloutProgress(len(asked) - len(left), len(asked), _joined(left))
 
 
-def undrained(asked: Sequence[Managed], fleet: Iterable[Managed]) -> Headway:
+def undrained(asked: Sequence[Managed], fleet: Iterable[Managed]) -> RolloutProgress:
     going = {one.process: one for one in fleet}
     left = [one.name for one in asked if one.process in going and going[one.process].told.draining]
-    return Headway(len(asked) - len(left), len(asked), _joined(left))
+    return RolloutProgress(len(asked) - len(left), len(asked), _joined(left))
 
 
 def _generations(place: Place) -> list[int]:

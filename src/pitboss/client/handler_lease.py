@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from pitboss.client.lease import Asked
 from pitboss.model.canonical import from_json, to_json
 from pitboss.model.errors import InvalidInput
-from pitboss.model.wanting import WantTemplate, checked_template
+from pitboss.model.want_template import WantTemplate, checked_template
 
 
 class AskedLease(NamedTuple):

@@ -7,7 +7,7 @@ import pytest
 from pitboss.model.canonical import to_json
 from pitboss.model.errors import InvalidInput
 from pitboss.model.resource import Want
-from pitboss.model.wanting import WantTemplate, checked_template, want_from_schema, with_template
+from pitboss.model.want_template import WantTemplate, checked_template, want_from_schema, with_template
 
 
 @pytest.mark.parametrize(

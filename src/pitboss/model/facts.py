@@ -1,6 +1,6 @@
 """What happened, as frozen facts for an app's hooks. Times are microseconds, as everywhere.
 
-Best effort: an event tells what a manager saw and decided. It is not stored, and what must happen is a task.
+Best effort: a fact tells what a manager saw and decided. It is not stored, and what must happen is a task.
 """
 
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from pitboss.model.states import State
 from pitboss.model.task import Claim, TaskError
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+class Fact(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     """Something that happened `at` a moment on a `host`, in a worker `pool`."""
 
     host: str = ""
@@ -34,7 +34,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
         return datetime.fromtimestamp(self.at / SECOND, UTC)
 
 
-class TaskEvent(Event, frozen=True, kw_only=True):
+class TaskFact(Fact, frozen=True, kw_only=True):
     """An attempt of a task ended. `duration` is how long the handler ran, None where nobody could measure it."""
 
     id: TaskId
@@ -53,7 +53,7 @@ class TaskEvent(Event, frozen=True, kw_only=True):
         return values
 
 
-class TaskCompleted(TaskEvent, frozen=True, kw_only=True, tag="task_completed"):
+class TaskCompleted(TaskFact, frozen=True, kw_only=True, tag="task_completed"):
     """The handler returned."""
 
     result: Json | None = None
@@ -63,38 +63,38 @@ class TaskCompleted(TaskEvent, frozen=True, kw_only=True, tag="task_completed"):
         return None if self.result is None else from_json(self.result)
 
 
-class TaskFailed(TaskEvent, frozen=True, kw_only=True, tag="task_failed"):
+class TaskFailed(TaskFact, frozen=True, kw_only=True, tag="task_failed"):
     """The task failed for good and is a dead letter now; `reason` says why it is not tried again."""
 
     error: TaskError | None = None
     reason: str | None = None
 
 
-class TaskRetried(TaskEvent, frozen=True, kw_only=True, tag="task_retried"):
+class TaskRetried(TaskFact, frozen=True, kw_only=True, tag="task_retried"):
     """An attempt failed, and the next one follows after `delay`."""
 
     error: TaskError | None = None
     delay: Span = 0
 
 
-class TaskCancelled(TaskEvent, frozen=True, kw_only=True, tag="task_cancelled"):
+class TaskCancelled(TaskFact, frozen=True, kw_only=True, tag="task_cancelled"):
     """The handler gave up, or obeyed a cancellation."""
 
     reason: str | None = None
 
 
-class WorkerEvent(Event, frozen=True, kw_only=True):
+class WorkerFact(Fact, frozen=True, kw_only=True):
     """Something about one worker of a pool. `pid` is 0 where there is no process."""
 
     worker: str
     pid: int = 0
 
 
-class WorkerStarted(WorkerEvent, frozen=True, kw_only=True, tag="worker_started"):
+class WorkerStarted(WorkerFact, frozen=True, kw_only=True, tag="worker_started"):
     """A worker has loaded the app and takes tasks."""
 
 
-class WorkerCrashed(WorkerEvent, frozen=True, kw_only=True, tag="worker_crashed"):
+class WorkerCrashed(WorkerFact, frozen=True, kw_only=True, tag="worker_crashed"):
     """A worker ended though nobody asked it to. `lost` are the tasks that it ran, which run again elsewhere.
 
     `code` is its exit code, negative for a signal; `error` says in words what is known.
@@ -105,14 +105,14 @@ class WorkerCrashed(WorkerEvent, frozen=True, kw_only=True, tag="worker_crashed"
     lost: tuple[TaskId, ...] = ()
 
 
-class WorkerGivenUp(WorkerEvent, frozen=True, kw_only=True, tag="worker_given_up"):
+class WorkerGivenUp(WorkerFact, frozen=True, kw_only=True, tag="worker_given_up"):
     """A worker crashed too often and is not started again by itself: its state is `crashed`."""
 
     why: str = ""
     crashes: int = 0
 
 
-class PoolScaled(Event, frozen=True, kw_only=True, tag="pool_scaled"):
+class PoolScaled(Fact, frozen=True, kw_only=True, tag="pool_scaled"):
     """Another number of workers is wanted of a pool: `after` in place of `before`."""
 
     before: int
@@ -120,7 +120,7 @@ class PoolScaled(Event, frozen=True, kw_only=True, tag="pool_scaled"):
     why: str = ""
 
 
-AnyEvent = (
+AnyFact = (
     TaskCompleted
     | TaskFailed
     | TaskRetried
@@ -135,7 +135,7 @@ AnyEvent = (
 class HookFigures(msgspec.Struct, frozen=True, kw_only=True):
     """How it goes with the hooks of one manager. `why` is set once they were given up.
 
-    Events `waiting` or being handled now; `handled` so far, `failed` hooks among them; `dropped` because too many
+    Facts `waiting` or being handled now; `handled` so far, `failed` hooks among them; `dropped` because too many
     waited; `lost` with a process that died or was ended.
     """
 
@@ -149,9 +149,9 @@ class HookFigures(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-def kind_of(event: type[Event]) -> str:
-    """The kind that a class of events stands for."""
-    return str(event.__struct_config__.tag)
+def kind_of(fact: type[Fact]) -> str:
+    """The kind that a class of facts stands for."""
+    return str(fact.__struct_config__.tag)
 
 
 TASK_KINDS = frozenset(kind_of(one) for one in (TaskCompleted, TaskFailed, TaskRetried, TaskCancelled))
@@ -163,15 +163,15 @@ _FINAL_KINDS = {
 
 
 def task_kind(change: Transition) -> str | None:
-    """Which kind of event a settled attempt is, if it is one: what was given back, snoozed or lost is none."""
+    """Which kind of fact a settled attempt is, if it is one: what was given back, snoozed or lost is none."""
     final = _FINAL_KINDS.get(change.state)
     return kind_of(TaskRetried) if final is None and change.charged else final
 
 
-def task_event(
+def task_fact(
     claim: Claim, change: Transition, *, worker: str | None, pool: str, host: str, at: Moment, ran: Span | None
-) -> AnyEvent | None:
-    """The event that a settled attempt is, if it is one."""
+) -> AnyFact | None:
+    """The fact that a settled attempt is, if it is one."""
     kind = task_kind(change)
     if kind is None:
         return None

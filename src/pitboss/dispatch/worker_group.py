@@ -41,7 +41,7 @@ class Meter:
         return self.rate
 
 
-class Lane(Protocol):
+class Worker(Protocol):
     """One worker with room for `capacity` tasks at once. Its `name` may pass to a successor, its `id` never does."""
 
     id: str
@@ -58,15 +58,15 @@ class Lane(Protocol):
         """Give back, as released, what was handed over beyond the capacity and has not started."""
 
 
-class Seat:
-    """A lane and what it was given, in that order. `reserved` is a task that must run there by itself.
+class WorkerSlots:
+    """A worker and what it was given, in that order. `reserved` is a task that must run there by itself.
 
-    A lane that ends tasks faster than they travel gets a few more than it can run at once (`spare`), so that it need
+    A worker that ends tasks faster than they travel gets a few more than it can run at once (`spare`), so that it need
     not wait for the next. It starts them in the order given, so the first `capacity` ones are those that run.
     """
 
-    def __init__(self, lane: Lane, now: float) -> None:
-        self.lane = lane
+    def __init__(self, worker: Worker, now: float) -> None:
+        self.worker = worker
         self.running: dict[TaskId, Claim] = {}
         self.reserved: Claim | None = None
         self.lonely = False
@@ -80,12 +80,12 @@ class Seat:
     @property
     def room(self) -> int:
         """How many more could start at once."""
-        return max(0, self.lane.capacity - len(self.running)) if self.open else 0
+        return max(0, self.worker.capacity - len(self.running)) if self.open else 0
 
     @property
     def window(self) -> int:
         """How many more may be handed over."""
-        return self.lane.capacity + self.spare - len(self.running) if self.open else 0
+        return self.worker.capacity + self.spare - len(self.running) if self.open else 0
 
     @property
     def open(self) -> bool:
@@ -94,16 +94,16 @@ class Seat:
 
     @property
     def started(self) -> list[Claim]:
-        return list(self.running.values())[: self.lane.capacity]
+        return list(self.running.values())[: self.worker.capacity]
 
     def stalled(self, now: float) -> bool:
         """Something waits in the worker behind tasks that do not end."""
-        return len(self.running) > self.lane.capacity and now - self.ended_at >= STALE_SECONDS
+        return len(self.running) > self.worker.capacity and now - self.ended_at >= STALE_SECONDS
 
     def start(self, claim: Claim) -> None:
         self.running[claim.id] = claim
         self.lonely = claim.alone
-        self.lane.start(claim)
+        self.worker.start(claim)
 
     def ended(self, claim: Claim, now: float) -> None:
         if self.running.pop(claim.id, None) is not None and not self.running:
@@ -112,10 +112,10 @@ class Seat:
         self.spare = min(MOST_SPARE, int(self._meter.count(now) * SPARE_SECONDS))
 
 
-class Share:
-    """Lanes of one pool over the same queues, with one buffer in front of them.
+class WorkerGroup:
+    """Workers of one pool over the same queues, with one buffer in front of them.
 
-    With `rest` a lane takes no task for so many seconds after each that has ended, and nothing is claimed ahead of it.
+    With `rest` a worker takes no task for that many seconds after each task, and nothing is claimed ahead for it.
     """
 
     def __init__(self, pool: str, queues: tuple[str, ...] | None, *, rest: Callable[[], float] | None = None) -> None:
@@ -123,7 +123,7 @@ class Share:
         self.paused = False
         # Whether a task may start now, beside those that run on this host; None if nothing speaks against any.
         self.admits: Callable[[Claim], bool] | None = None
-        self.seats: dict[str, Seat] = {}
+        self.workers: dict[str, WorkerSlots] = {}
         self._buffer: deque[tuple[Claim, float]] = deque()
         self._alone: deque[Claim] = deque()
         self._meter = Meter(0.0)
@@ -133,13 +133,13 @@ class Share:
 
     def slot(self) -> Slot:
         """What to ask the store for now."""
-        room = sum(seat.room for seat in self.seats.values())
+        room = sum(slots.room for slots in self.workers.values())
         buffered = len(self._buffer)
         return Slot(
             pool=self.pool,
             queues=self.queues,
             free=max(0, room - buffered - len(self._alone)),
-            ahead=max(0, self._target() - max(0, buffered - room)) if self.seats else 0,
+            ahead=max(0, self._target() - max(0, buffered - room)) if self.workers else 0,
         )
 
     def wants(self, slot: Slot, now: float) -> bool:
@@ -183,38 +183,38 @@ class Share:
 
     def _started(self, claim: Claim) -> bool:
         """Started, where the fewest run. What waits with a resource in its hand keeps it from everybody else."""
-        seat = max(self.seats.values(), key=lambda seat: (seat.room, -len(seat.running)), default=None)
-        if seat is None or not seat.room or (self.admits is not None and not self.admits(claim)):
+        slots = max(self.workers.values(), key=lambda slots: (slots.room, -len(slots.running)), default=None)
+        if slots is None or not slots.room or (self.admits is not None and not self.admits(claim)):
             return False
-        seat.start(claim)
+        slots.start(claim)
         return True
 
     def hand_out(self) -> None:
         """Start whatever can start."""
         self._seat_the_lonely()
-        for seat in sorted(self.seats.values(), key=lambda seat: len(seat.running)):
-            self._hand_to(seat, seat.room)
-        for seat in self.seats.values():
-            self._hand_to(seat, seat.window)
+        for slots in sorted(self.workers.values(), key=lambda slots: len(slots.running)):
+            self._hand_to(slots, slots.room)
+        for slots in self.workers.values():
+            self._hand_to(slots, slots.window)
 
-    def ended(self, seat: Seat, claim: Claim, now: float) -> None:
+    def ended(self, slots: WorkerSlots, claim: Claim, now: float) -> None:
         """A task is no longer running there."""
-        seat.ended(claim, now)
+        slots.ended(claim, now)
         if self.rest is not None:
-            seat.resting, seat.spare = seat.resting + 1, 0
+            slots.resting, slots.spare = slots.resting + 1, 0
             return
         self._meter.count(now)
-        if self._alone or seat.reserved is not None or (not seat.running and self._reserved()):
+        if self._alone or slots.reserved is not None or (not slots.running and self._reserved()):
             self.hand_out()
-        elif self._buffer and seat.window > 0:
-            self._hand_to(seat, 1 if self.admits is None else seat.window)
+        elif self._buffer and slots.window > 0:
+            self._hand_to(slots, 1 if self.admits is None else slots.window)
 
-    def _hand_to(self, seat: Seat, count: int) -> None:
+    def _hand_to(self, slots: WorkerSlots, count: int) -> None:
         for _ in range(min(count, len(self._buffer))):
             claim = self._buffer.popleft()[0] if self.admits is None else self._first_admitted()
             if claim is None:
                 return
-            seat.start(claim)
+            slots.start(claim)
 
     def _first_admitted(self) -> Claim | None:
         """Those that must wait for room are passed by, for a second at most: then they go back to the store."""
@@ -233,9 +233,9 @@ class Share:
         before = len(self._buffer) + len(self._alone)
         self._buffer = deque(pair for pair in self._buffer if pair[0].id != claim.id)
         self._alone = deque(one for one in self._alone if one.id != claim.id)
-        for seat in self.seats.values():
-            if seat.reserved is not None and seat.reserved.id == claim.id:
-                seat.reserved = None
+        for slots in self.workers.values():
+            if slots.reserved is not None and slots.reserved.id == claim.id:
+                slots.reserved = None
                 return True
         return len(self._buffer) + len(self._alone) < before
 
@@ -247,7 +247,7 @@ class Share:
         if stale:
             # The speed that they were claimed for is over; asking for as many again would be a carousel.
             self._meter = Meter(now)
-        if self._alone and all(seat.closed for seat in self.seats.values()):
+        if self._alone and all(slots.closed for slots in self.workers.values()):
             # Nobody is left here who could take them.
             stale += self._alone
             self._alone.clear()
@@ -256,37 +256,37 @@ class Share:
     def empty_buffer(self) -> list[Claim]:
         """Everything that has not started, taken out."""
         claims = self.waiting()
-        for seat in self.seats.values():
-            if seat.reserved is not None:
-                claims.append(seat.reserved)
-                seat.reserved = None
+        for slots in self.workers.values():
+            if slots.reserved is not None:
+                claims.append(slots.reserved)
+                slots.reserved = None
         self._buffer.clear()
         self._alone.clear()
         return claims
 
     def _seat_the_lonely(self) -> None:
-        for seat in self._reserved():
-            free = seat if not seat.running and not seat.resting else self._idle()
-            if free is not None and seat.reserved is not None:
+        for slots in self._reserved():
+            free = slots if not slots.running and not slots.resting else self._idle()
+            if free is not None and slots.reserved is not None:
                 # Also elsewhere: a worker that has just come, or become free, need not wait for another's long task.
-                claim, seat.reserved = seat.reserved, None
+                claim, slots.reserved = slots.reserved, None
                 free.start(claim)
         while self._alone:
-            candidates = [seat for seat in self.seats.values() if seat.open]
+            candidates = [slots for slots in self.workers.values() if slots.open]
             if not candidates:
                 return
-            seat = min(candidates, key=lambda seat: len(seat.running))
+            slots = min(candidates, key=lambda slots: len(slots.running))
             claim = self._alone.popleft()
-            if seat.running:
-                seat.reserved = claim
+            if slots.running:
+                slots.reserved = claim
             else:
-                seat.start(claim)
+                slots.start(claim)
 
-    def _reserved(self) -> list[Seat]:
-        return [seat for seat in self.seats.values() if seat.reserved is not None]
+    def _reserved(self) -> list[WorkerSlots]:
+        return [slots for slots in self.workers.values() if slots.reserved is not None]
 
-    def _idle(self) -> Seat | None:
-        return next((seat for seat in self.seats.values() if seat.open and not seat.running), None)
+    def _idle(self) -> WorkerSlots | None:
+        return next((slots for slots in self.workers.values() if slots.open and not slots.running), None)
 
     def _target(self) -> int:
         return min(MOST_AHEAD, int(self._meter.rate * AHEAD_SECONDS))

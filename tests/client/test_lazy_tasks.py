@@ -8,7 +8,7 @@ import pytest
 
 from pitboss import App, InvalidInput
 from pitboss.client.context import Context
-from pitboss.client.preparing import LARGE, Preparing
+from pitboss.client.lazy_tasks import LARGE, Preparing
 from pitboss.model.errors import StoreUnavailable
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import make_id

@@ -1,11 +1,11 @@
 """What manager and hook process say to each other, in the frames of `frames.py`.
 
-From the manager: `event`, `drain`, `answer`. From the hook process: `ready`, `broken`, `handled`, `heartbeat`, `ask`.
+From the manager: `fact`, `drain`, `answer`. From the hook process: `ready`, `broken`, `handled`, `heartbeat`, `ask`.
 """
 
 import msgspec
 
-from pitboss.model.events import AnyEvent
+from pitboss.model.facts import AnyFact
 from pitboss.worker.frames import (
     AnswerMessage,
     AskMessage,
@@ -17,19 +17,19 @@ from pitboss.worker.frames import (
 )
 
 
-class EventMessage(msgspec.Struct, frozen=True, array_like=True, tag="event"):
+class FactMessage(msgspec.Struct, frozen=True, array_like=True, tag="fact"):
     """Something happened that a hook wants to hear of."""
 
-    event: AnyEvent
+    fact: AnyFact
 
 
 class HandledMessage(msgspec.Struct, frozen=True, array_like=True, tag="handled"):
-    """The hooks of one event have ended, `failed` of them badly: there is room for another event."""
+    """The hooks of one fact have ended, `failed` of them badly: there is room for another fact."""
 
     failed: int = 0
 
 
-ToHooks = EventMessage | DrainMessage | AnswerMessage
+ToHooks = FactMessage | DrainMessage | AnswerMessage
 FromHooks = ReadyMessage | BrokenMessage | HandledMessage | HeartbeatMessage | AskMessage
 
 
