@@ -52,9 +52,9 @@ def test_the_table_of_facts_is_that_of_the_code() -> None:
     assert set(found) == {f"on_{kind_of(one)}" for one in get_args(AnyFact)}
     for one in get_args(AnyFact):
         fields = found[f"on_{kind_of(one)}"]
-        task = set(documented(HOOKS, "Fields of every task event")) if "id" in one.__struct_fields__ else set()
+        task = set(documented(HOOKS, "Fields of every task fact")) if "id" in one.__struct_fields__ else set()
         assert set(fields) | task | shared == set(one.__struct_fields__), one
 
 
 def test_the_fields_of_every_fact_are_documented() -> None:
-    assert set(documented(HOOKS, "Fields of every event")) == set(Fact.__struct_fields__)
+    assert set(documented(HOOKS, "Fields of every fact")) == set(Fact.__struct_fields__)
