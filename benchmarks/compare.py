@@ -39,6 +39,12 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=__doc__)
     names = ", ".join(system.name for system in SYSTEMS)
     parser.add_argument("--only", metavar="A,B", help=f"these systems: {names}")
+    parser.add_argument(
+        "--before",
+        type=Path,
+        metavar="CHECKOUT",
+        help="measure the Pitboss of another checkout as well, in turn with ours",
+    )
     parser.add_argument("--phases", metavar="A,B", default=",".join(PHASES), help="these phases (default: all)")
     parser.add_argument("--repetitions", type=int, help="default 3, quick 1")
     parser.add_argument("--quick", action="store_true", help="a few systems and fewer tasks: about three minutes")
@@ -60,7 +66,15 @@ def chosen_systems(given: argparse.Namespace) -> list[System]:
     unknown = [name for name in names if name not in known]
     if unknown:
         sys.exit(f"no such system: {', '.join(unknown)}; there are {', '.join(known)}")
-    return [known[name] for name in names]
+    chosen = [known[name] for name in names]
+    if given.before is None:
+        return chosen
+    folder = str(given.before.resolve(strict=True))
+    return [one for system in chosen for one in (system, *_before(system, folder))]
+
+
+def _before(system: System, folder: str) -> list[System]:
+    return [system._replace(name=f"{system.name}-before", environment=folder)] if system.ours else []
 
 
 class Servers:
@@ -150,7 +164,11 @@ def shared_memory() -> Iterator[Path]:
 
 def run_station(system: System, order: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:
     command = [str(interpreter(system.environment)), "-m", "benchmarks.station", json.dumps(order)]
-    surroundings = {**os.environ, **environment, "PYTHONPATH": str(ROOT)}
+    surroundings = {
+        **os.environ,
+        **environment,
+        "PYTHONPATH": system.environment if "/" in system.environment else str(ROOT),
+    }
     try:
         done = subprocess.run(
             command,

@@ -22,9 +22,14 @@ PINS: dict[str, tuple[str, ...]] = {
 
 
 def interpreter(name: str) -> Path:
-    """The Python of an environment, made if it is not there yet or has other versions. Ours is the one we run in."""
+    """The Python of an environment, made if it is not there yet or has other versions. Ours is the one we run in.
+
+    A path is another checkout of Pitboss with a `.venv` of its own.
+    """
     if name == "pitboss":
         return Path(sys.executable)
+    if "/" in name:
+        return Path(name) / ".venv" / "bin" / "python"
     folder = BUILD / "envs" / name
     stamp = folder / "pins.txt"
     wanted = "\n".join((sys.version, *PINS[name]))
