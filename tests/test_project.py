@@ -1,7 +1,9 @@
 """The project itself: what is shipped is complete, and what the tests stand on is real."""
 
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -34,6 +36,16 @@ def test_wheel_ships_every_source_statement_and_the_type_marker(wheel_names: set
 def test_wheel_ships_nothing_but_the_package_and_its_metadata(wheel_names: set[str]) -> None:
     assert {name.split("/")[0].split("-")[0] for name in wheel_names} == {"pitboss"}
     assert any(name.endswith("licenses/LICENSE") for name in wheel_names)
+
+
+def test_every_extra_is_documented_and_used() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    page = (ROOT / "docs" / "reference" / "index.md").read_text()
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(extras)
+    sources = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    for distribution in {name for extra in extras.keys() - {"dev"} for name in extras[extra]}:
+        module = re.split(r"[\[<>=]", distribution)[0].replace("-", "_")
+        assert re.search(rf"^\s*(import|from) {module}\b", sources, re.MULTILINE), f"nothing imports {module}"
 
 
 def test_postgres_answers_from_an_empty_database(postgres_dsn: str) -> None:

@@ -1,82 +1,45 @@
-"""The tutorial about limits, and its short form in the README: code runs, and commands are accepted in their order."""
+"""README and tutorials: every block runs as printed, with a manager on a terminal, in an empty folder."""
 
-import os
 import re
-import shlex
-import textwrap
+import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from pitboss.testing.sandbox import sandbox
-from tests.cli.desk import pitboss
+from tests.docs.pages import NUMBERS, ROOT, Reader, clean
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "tutorials" / "proxies-with-limits.md").read_text()
-PROFILES = 24
+TUTORIALS = ROOT / "docs" / "tutorials"
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder with the tutorial's two files of data, and no settings of the person who runs the tests."""
-    for name in [*os.environ]:
-        if name.startswith("PITBOSS_") or name in ("FORCE_COLOR", "NO_COLOR", "COLUMNS"):
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-    (members,) = blocks("text")
-    (tmp_path / "proxies.txt").write_text(members)
-    (tmp_path / "profiles.jsonl").write_text(
-        "".join(f'{{"profile": "user-{one}"}}\n' for one in range(1, PROFILES + 1))
-    )
-    return tmp_path
+def test_the_readme(tmp_path: Path) -> None:
+    with Reader(tmp_path, {}) as reader:
+        reader.follow(ROOT / "README.md")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+def test_first_steps(tmp_path: Path) -> None:
+    """`pip` is a stand-in that accepts the page's arguments: the package under test is installed already."""
+    stand_in = tmp_path / "bin" / "pip"
+    stand_in.parent.mkdir()
+    stand_in.write_text('#!/bin/sh\n[ "$*" = "install pitboss" ]\n')
+    stand_in.chmod(0o755)
+    env = {"PATH": f"{stand_in.parent}:{clean()['PATH']}", "PITBOSS_WORKERS": "2"}
+    with Reader(tmp_path, env, varies=NUMBERS) as reader:
+        reader.follow(TUTORIALS / "first-steps.md")
 
 
-def test_the_readme_says_the_same_in_short(capsys: pytest.CaptureFixture[str]) -> None:
-    (sample,) = re.findall(r"```python\n(# checks\.py\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    code, _, main = sample.partition('if __name__ == "__main__":\n')
-    names: dict[str, Any] = {}
-    exec(code, names)
-    load, batch, told = textwrap.dedent(main).splitlines()
-    with sandbox(names["app"]) as box:
-        exec(f"{load}\n{batch}", names)
-        box.drain_all()
-        exec(told, names)
-    assert capsys.readouterr().out.startswith("done ['ann through 10.0.0.1:8080', 'bob through 10.0.0.2:8080']")
+@pytest.mark.timeout(240)
+def test_proxies_with_limits(tmp_path: Path) -> None:
+    """The window of a minute is cut to 20 seconds by the environment, so that the test need not wait for a minute."""
+    shorter = {"RATE": "6/20s", "PER_MINUTE": "none", "MIN_DELAY": "100ms"}
+    with Reader(tmp_path, {f"PITBOSS_RESOURCES__PROXIES__{key}": value for key, value in shorter.items()}) as reader:
+        reader.follow(TUTORIALS / "proxies-with-limits.md")
 
 
-def declared() -> dict[str, Any]:
-    names: dict[str, Any] = {}
-    exec(blocks("python")[0], names)
-    return names
+def test_there_are_no_other_tutorials() -> None:
+    assert {page.name for page in TUTORIALS.glob("*.md")} == {"index.md", "first-steps.md", "proxies-with-limits.md"}
 
 
-def test_the_batch_runs_on_all_members_and_its_results_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
-    names = declared()
-    with sandbox(names["app"]) as box:
-        names["proxies"].load("proxies.txt")
-        names["check"].batch(({"profile": f"user-{one}"} for one in range(PROFILES)), on_complete=names["report"])
-        box.drain_all()
-        _, printing = blocks("python")
-        exec(printing.replace("from app import app", ""), names)
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == PROFILES
-    assert {line.partition(" through ")[2] for line in lines} == {f"10.0.0.{one}:8080" for one in (1, 2, 3)}
-
-
-def test_every_command_on_the_page_is_accepted() -> None:
-    names = declared()
-    with names["app"]:
-        # A manager that starts makes its handlers known to the store; here nobody starts one.
-        names["report"].enqueue("none", "done")
-    lines = [line for block in blocks("console") for line in block.splitlines()]
-    ran = [shlex.split(line)[2:] for line in lines if re.match(r"\$ pitboss (?!up)", line)]
-    answers = [pitboss(*command) for command in ran]
-    assert [answer.code for answer in answers] == [0] * len(ran), answers
-    assert {command[0] for command in ran} == {"resources", "batches"}
-    assert "3 members added to proxies, 0 changed" in answers[0].err
-    assert f"with {PROFILES} items" in answers[1].err
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_every_make_target_that_is_named_exists(page: str) -> None:
+    for target in re.findall(r"\bmake ([a-z][a-z-]*)", (ROOT / page).read_text()):
+        subprocess.run(["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True, timeout=60)
