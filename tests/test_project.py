@@ -48,6 +48,13 @@ def test_every_extra_is_documented_and_used() -> None:
         assert re.search(rf"^\s*(import|from) {module}\b", sources, re.MULTILINE), f"nothing imports {module}"
 
 
+def test_import_loads_no_driver_and_no_terminal_library() -> None:
+    heavy = ("psycopg", "sqlite3", "pydantic", "uvloop", "typer", "rich", "httpx", "yaml", "structlog", "cryptography")
+    code = f"import sys; from pitboss import App; print(*(name for name in {heavy} if name in sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60).stdout
+    assert loaded.split() == []
+
+
 def test_postgres_answers_from_an_empty_database(postgres_dsn: str) -> None:
     with psycopg.connect(postgres_dsn) as connection:
         assert connection.execute("select 1").fetchone() == (1,)
