@@ -1,4 +1,4 @@
-"""A tour in one file: tasks of every kind, fed by a task. Run it with `make demo`, or `pitboss up` in this folder."""
+"""A tour in one file: every kind of task. Run it with `make demo`, or with `pitboss up` in this folder."""
 
 import asyncio
 import random
@@ -7,21 +7,21 @@ import time
 from pitboss import App, Cancel, Lease, RateLimited, Retry, Snooze, ctx, facts
 
 app = App()
-# Keys of somebody's API, as a pool of resources: each may be used six times in ten seconds, one call at a time.
+# API keys as a resource pool. Each key may be used six times in any ten seconds, one call at a time.
 keys = app.resources("keys", rate="6/10s", min_delay="200ms", cooldown="3s")
 REFUSED = 0.05
 
 
 @app.task
 async def greet(name: str) -> str:
-    """Quick and async: many run at once in one worker."""
+    """Quick and async. Many of these run at once in one worker."""
     await asyncio.sleep(random.uniform(0.01, 0.1))
     return f"Hello, {name}!"
 
 
 @app.task(queue="reports", timeout="30s")
 def report(pages: int) -> str:
-    """Slow and blocking: it runs in a thread, and says how far it is: `pitboss tasks list state:running`."""
+    """Slow and blocking, so it runs in a thread. See its progress with `pitboss tasks list state:running`."""
     for page in range(1, pages + 1):
         time.sleep(0.4)
         ctx.progress(100 * page // pages, f"page {page} of {pages}")
@@ -30,28 +30,28 @@ def report(pages: int) -> str:
 
 @app.task(queue="web", max_attempts=6)
 async def fetch(url: str) -> int:
-    """Needs luck: tried again until the other side answers."""
+    """Fails half of the time, and is retried until the server answers."""
     await asyncio.sleep(0.05)
     if random.choice((True, False)):
-        raise Retry("the other side does not answer", after="1s")
+        raise Retry("the server does not answer", after="1s")
     return 200
 
 
 @app.task(queue="web", max_attempts=1)
 async def parse(page: str) -> None:
-    """Always fails: `pitboss dead list` groups its failures, `pitboss tasks show` has the traceback."""
+    """Always fails. `pitboss dead list` groups the failures, and `pitboss tasks show` prints the traceback."""
     raise ValueError(f"{page} is not a page")
 
 
 @app.on_task_failed(handler=parse)
 def complain(fact: facts.TaskFailed) -> None:
-    """A hook: hears what happened, in a process of its own. Best effort; what must happen is a task."""
+    """A hook. It is called with facts, in a process of its own, best effort. What must happen is a task."""
     print(f"hook: {fact.handler} of {fact.arguments()['page']} failed for good")
 
 
 @app.task
 async def order(number: int) -> int:
-    """Ends by adding what comes next: these are stored in the same act as its success, or not at all."""
+    """Adds follow-ups. They are stored together with its success, or not at all."""
     ctx.enqueue(invoice, number=number)
     ctx.enqueue(remind.using(delay="10s"), number=number)
     return number
@@ -64,7 +64,7 @@ async def invoice(number: int) -> str:
 
 @app.task
 async def remind(number: int) -> str:
-    """Scheduled for later by `order`: waits in the store, not in memory."""
+    """Delayed by `order`. It waits in the store, not in memory."""
     if number % 5 == 0:
         raise Cancel("paid already")
     return f"reminded about order {number}"
@@ -72,7 +72,7 @@ async def remind(number: int) -> str:
 
 @app.task
 async def look_up(word: str, key: Lease = keys.lease()) -> int:
-    """Holds a key while it runs: `pitboss resources show keys`. If the far side refuses it, another one is used."""
+    """Holds a key while it runs: see `pitboss resources show keys`. If the server refuses the key, it gets another."""
     await asyncio.sleep(0.1)
     if random.random() < REFUSED:
         raise RateLimited("this key was used too often", retry_after="3s")
@@ -81,7 +81,7 @@ async def look_up(word: str, key: Lease = keys.lease()) -> int:
 
 @app.task
 async def dictionary() -> None:
-    """Makes a batch every minute, of words that are looked up together: `pitboss batches list --watch 1s`."""
+    """Creates a batch of look-ups every minute: see `pitboss batches list --watch 1s`."""
     await keys.aadd_many({"name": f"key-{number}", "secrets": {"token": f"s3cret-{number}"}} for number in range(1, 4))
     words = [{"word": f"word-{number}"} for number in range(40)]
     await look_up.abatch(words, name=time.strftime("%H:%M words"), on_complete=announce)
@@ -96,7 +96,7 @@ async def announce(batch: str, status: str) -> str:
 
 @app.task
 async def feed(every: float = 2.0) -> None:
-    """Feeds the others, sleeps, and begins again: one task for ever. `on_start` in pitboss.toml enqueues it."""
+    """Enqueues the others, then snoozes and runs again, for ever. `on_start` in pitboss.toml enqueues it."""
     number = int(time.time()) % 100_000
     await greet.aenqueue_many([{"name": name} for name in ("Ada", "Grace", "Edsger", "Barbara", "Tony")])
     await report.aenqueue(random.randint(3, 8))

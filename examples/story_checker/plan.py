@@ -1,6 +1,6 @@
-"""How long will so many profiles take? Asked of Pitboss, in virtual time: `python -m examples.story_checker.plan`
+"""Forecast in virtual time how long a number of profiles will take: `python -m examples.story_checker.plan`
 
-The soonest that the proxies' limits allow is the bound; what the dispatcher makes of it stands beside it.
+The bound is the soonest end that the proxies' limits allow. Next to it is the end that the dispatcher reaches.
 """
 
 import argparse
@@ -69,7 +69,7 @@ def _limits(given: argparse.Namespace) -> str:
 
 
 def _timeline(found: Forecast) -> list[str]:
-    """Checks started in each part of the time."""
+    """The number of checks that started in each part of the time."""
     step: Span = max(SECOND, found.took // ROWS + 1)
     counts = [0] * (found.took // step + 1)
     for start in found.starts:

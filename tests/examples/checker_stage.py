@@ -1,4 +1,4 @@
-"""A world of its own for each test, and a story checker on a store of its own."""
+"""Each test gets its own site, proxies and store, with a story checker on them."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ PATIENCE = 20.0
 
 
 class Stage:
-    """The outside world, the store, and what the document's users hold in their hands."""
+    """The site with its proxies, the store, and the objects of the document's users."""
 
     def __init__(self, folder: Path, rules: HouseRules, proxies: int) -> None:
         self.url = f"sqlite:///{folder / 'pitboss.db'}"
@@ -33,7 +33,7 @@ class Stage:
         return self
 
     def take_over(self) -> None:
-        """From now on the app means this world and this store."""
+        """Point the app to this site and this store."""
         replace(SETTINGS, site=self.site.url).save(database)
         app.use(self.url)
 
@@ -45,22 +45,22 @@ class Stage:
         return self.world.proxies[number - 1]
 
     def address(self, number: int) -> str:
-        """How the site sees the proxy."""
+        """The address of the proxy that the site sees."""
         return self.proxy(number).exit_address
 
     def full_url(self, number: int) -> str:
-        """With its password, as one adds it."""
+        """The proxy's URL with its password."""
         proxy = self.proxy(number)
         return proxy.url.replace("http://", f"http://{proxy.user}:{proxy.password}@")
 
     def profiles(self, count: int, name: str = "profile") -> list[str]:
-        """New profiles at the site; every second one has a story."""
+        """Add profiles to the site; every second one has a story."""
         names = [f"{name}_{number}" for number in range(count)]
         self.site.profiles |= {one: number % 2 for number, one in enumerate(names)}
         return names
 
     def pool(self, *, cookies: bool = True) -> WorkerPool:
-        """With all proxies: each has a session already, or an account to make one with."""
+        """A pool with all proxies. Each has a session already, or an account to log in."""
         pool = WorkerPool()
         for number in range(1, len(self.world.proxies) + 1):
             self.add(pool, number, cookies=cookies)
@@ -84,7 +84,7 @@ class Stage:
         return sum(arrival.path == "/login" for arrival in self.site.arrivals)
 
     def answered(self, profile: str) -> int:
-        """How often the site told about a profile."""
+        """How often the site answered about a profile."""
         return sum(one.path == f"/stories/{profile}" and one.status == 200 for one in self.site.arrivals)
 
 

@@ -1,4 +1,4 @@
-"""The story checker reads its settings when it is imported, so they are written before any test of it is read."""
+"""The story checker reads its settings at import, so they are written before pytest reads its tests."""
 
 import os
 import secrets
@@ -12,10 +12,10 @@ import pytest
 from story_checker.database import Database
 from story_checker.settings import SystemSettings
 
-# One key for all stores of the tests, here and in the manager that they start; not for the tests of others.
+# One key for all stores of these tests, and for the manager that they start; other tests do not see it.
 _KEY = secrets.token_hex(32)
 _FOLDER = Path(tempfile.mkdtemp(prefix="story-checker-"))
-# An hour has two seconds, so that the limits of one are reached and lifted in a test.
+# An hour has two seconds, so that a test reaches hourly limits and sees them lifted.
 SETTINGS = SystemSettings(
     max_threads=3,
     proxy_max_failures=3,

@@ -1,4 +1,4 @@
-"""The behaviours that the document's own tests are named for: its worker pool, against a running site and proxies."""
+"""The tests that the document names for its worker pool, against a running site and proxies."""
 
 import asyncio
 import threading
@@ -51,7 +51,7 @@ def waited_for(pool: WorkerPool) -> Worker:
 
 
 def worker_of(pool: WorkerPool, stage: Stage, number: int) -> Worker:
-    """The worker with this proxy; others that come first are given back. They count as used."""
+    """The worker with this proxy. Others that come first are given back; they count as used."""
     for _ in range(10):
         worker = waited_for(pool)
         if worker.proxy == stage.proxy(number).url:
@@ -119,7 +119,7 @@ async def test_rate_limit_handling(tmp_path: Path) -> None:
         await auntil(lambda: not worker.is_rate_limited, "it comes back by itself")
         assert await worker_of(pool, stage, 1).check_story(profiles[4])
         assert stage.figures(1).refused == 1
-        assert stage.figures(1).too_early == 0, "nobody came before the end of the Retry-After"
+        assert stage.figures(1).too_early == 0, "no request came before the end of the Retry-After"
 
 
 async def test_proxy_error_threshold_takes_it_out_for_a_time_and_a_probe_brings_it_back(stage: Stage) -> None:
@@ -161,7 +161,7 @@ async def test_proxy_cooldown(stage: Stage) -> None:
 
 
 def test_concurrent_workers(stage: Stage) -> None:
-    """More threads than workers: never more than `max_threads` at a time, and no proxy in two hands."""
+    """With more threads than workers, at most `max_threads` run, and no proxy has two users."""
     profiles = stage.profiles(LIMIT * 3)
     pool = stage.pool()
     lock, held, most = threading.Lock(), set[str](), [0]
@@ -199,7 +199,7 @@ async def test_at_most_max_threads_are_handed_out(tmp_path: Path) -> None:
 
 
 async def test_hourly_rate_limit(stage: Stage) -> None:
-    """The document's own example, and that it holds over worker objects, pools, and the site's log."""
+    """The document's own example. The limit holds across worker objects, pools and the site's log."""
     profiles = stage.profiles(3 * LIMIT)
     pool = WorkerPool()
     stage.add(pool, 1)
@@ -244,7 +244,7 @@ async def test_session_refresh_after_the_site_ended_it(stage: Stage) -> None:
 
 
 async def test_session_cleanup_leaves_no_cookie_behind(stage: Stage, tmp_path: Path) -> None:
-    """Secrets are in the store only as sealed text, and in our own database not at all."""
+    """Secrets are encrypted in the store, and are not in our own database."""
     (profile,) = stage.profiles(1)
     pool = stage.pool()
     worker = await one_check(pool, profile)
@@ -277,7 +277,7 @@ async def test_worker_initialization_error_passes_on_to_another_proxy(stage: Sta
     stage.site.accounts["user-1"] = "changed"
     for number in (1, 2):
         stage.add(pool, number, cookies=False)
-    # The least recently used comes first: one of two is the broken one.
+    # The least recently used proxy comes first: one of two is the broken one.
     workers = [await one_check(pool, profile) for profile in stage.profiles(2)]
     assert {worker.proxy for worker in workers} == {stage.proxy(2).url}
     assert all(worker.last_result is not None for worker in workers)
@@ -298,17 +298,17 @@ async def test_removed_worker_stays_away_until_it_is_added_again(stage: Stage) -
     assert pool.get_worker() is not None
 
 
-async def test_an_unknown_profile_is_nobodys_fault(stage: Stage) -> None:
+async def test_an_unknown_profile_blames_no_proxy(stage: Stage) -> None:
     pool = WorkerPool()
     stage.add(pool, 1)
-    worker = await one_check(pool, "nobody")
+    worker = await one_check(pool, "stranger")
     assert isinstance(worker.last_error, UnknownProfile)
     assert worker.error_count == 0
     assert not pool.proxy_states[worker.proxy]["disabled"]
 
 
 async def test_manners(stage: Stage) -> None:
-    """It says who it is, and stays away from where robots.txt asks it to."""
+    """It names itself, and obeys robots.txt."""
     (profile,) = stage.profiles(1)
     pool = WorkerPool()
     stage.add(pool, 1)

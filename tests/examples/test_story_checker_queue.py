@@ -1,4 +1,4 @@
-"""The behaviours that the document's own tests are named for: its queue of batches; and the whole system, running."""
+"""The tests that the document names for its queue of batches, and a run of the whole system."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ _numbers = count(1)
 
 
 class Running(Stage):
-    """A stage with `pitboss up` on it."""
+    """A stage with a running `pitboss up`."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, GENEROUS, proxies=4)
@@ -67,7 +67,7 @@ def running(started: Running) -> Running:
 
 @pytest.fixture
 def still(tmp_path: Path) -> Iterator[Stage]:
-    """Nobody runs anything: batches stay where they are put."""
+    """No manager runs, so batches stay where they are put."""
     with Stage(tmp_path, GENEROUS, proxies=1) as stage:
         yield stage
 
@@ -112,7 +112,7 @@ def test_the_first_batch_stands_at_position_0(still: Stage) -> None:
 
 
 def test_batch_promotion_happens_once(still: Stage) -> None:
-    """The document marks a batch as completed and promotes, though marking has promoted already."""
+    """The document marks a batch as completed and then promotes, although marking has already promoted."""
     first, second, third = batches(still, 3)
     app.batch_handle(first).cancel()
     QueueManager.mark_completed(first)
@@ -192,7 +192,7 @@ def test_profiles_per_minute_is_the_rate_of_the_queue(still: Stage) -> None:
 
 
 def test_basic_queue_operations(running: Running) -> None:
-    """Three batches go through the queue by themselves, and what they found is kept apart from how they ended."""
+    """Three batches go through the queue. Their results are kept apart from their outcomes."""
     made = batches(running, 3, profiles=6)
     for batch in made:
         ended(batch)
@@ -206,8 +206,8 @@ def test_basic_queue_operations(running: Running) -> None:
 
 
 def test_error_handling(running: Running) -> None:
-    """A check that fails ends its item, not the batch, and the queue goes on."""
-    wrong = create_batch(niche(running, 3, f"nobody-{next(_numbers)}")).id
+    """A failed check ends its item, not the batch, and the queue continues."""
+    wrong = create_batch(niche(running, 3, f"stranger-{next(_numbers)}")).id
     behind = create_batch(niche(running, 3)).id
     ended(behind)
     told = app.batch_handle(wrong).batch()
@@ -232,7 +232,7 @@ def test_each_retry_goes_through_another_proxy(running: Running) -> None:
 
 
 def test_resume_paused_batch(running: Running) -> None:
-    """Nothing is lost by a pause, and nothing is done twice."""
+    """A pause loses no item and repeats none."""
     name = niche(running, 24)
     handle = create_batch(name)
     until(lambda: handle.batch().finished >= 3, "some of it is done")
@@ -264,7 +264,7 @@ def test_killed_worker_loses_no_check_and_no_proxy(running: Running) -> None:
 
 
 def test_the_one_command(tmp_path: Path) -> None:
-    """Site, proxies, `pitboss up`, three batches, a summary with no violation, and an end."""
+    """The demo runs to its end, and its summary has no violation."""
     done = subprocess.run(
         [FOLDER / "run", "--folder", tmp_path, "--profiles", "5"],
         env={**os.environ, "PYTHON": sys.executable},

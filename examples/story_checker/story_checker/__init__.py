@@ -1,1 +1,1 @@
-"""The story checker: profiles are checked for stories through proxies that may each be used only so often."""
+"""The story checker: checks profiles for stories, through proxies with limits."""

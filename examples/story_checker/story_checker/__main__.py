@@ -1,4 +1,4 @@
-"""Everything in one command: the stand-in site and its proxies, `pitboss up`, three batches, and what came of them."""
+"""Everything in one command: a stand-in site, its proxies, `pitboss up`, three batches, and their results."""
 
 import argparse
 import json
@@ -27,7 +27,7 @@ NICHES = ("cooking", "hiking", "pottery")
 PROFILES = 30
 PROXIES = 5
 TROUBLE_AFTER, TROUBLE_SECONDS = 25, 8.0
-# An hour has ten seconds here, so that limits are reached and lifted while one looks on.
+# An hour has ten seconds here, so that you see limits reached and lifted.
 SETTINGS = SystemSettings(
     max_threads=4,
     proxy_hourly_limit=10,
@@ -39,13 +39,13 @@ SETTINGS = SystemSettings(
     session_life=12.0,
     hour=10.0,
 )
-# The site is stricter with one address, and lets sessions live a little longer than we think.
+# The site is stricter with one address, and sessions live a little longer than we assume.
 RULES = HouseRules(limit=12, window=SETTINGS.hour, session_life=14.0, strict={"127.0.0.15": 6})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
-    # Also where a shell started it in the background, with Ctrl-C ignored.
+    # A shell starts background jobs with Ctrl-C ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     folder: Path = asked.folder.resolve()
@@ -63,14 +63,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def furnish(world: World, folder: Path, profiles: int) -> dict[str, str]:
-    """Fill the site and the database; the environment in which the system finds both."""
+    """Fill the site and the database; returns the environment variables that point to both."""
     database = Database(folder / "story_checker.db")
     for niche in NICHES:
         names = [f"{niche}_{number:02}" for number in range(1, profiles + 1)]
         world.site.profiles |= {name: number % 3 for number, name in enumerate(names)}
         database.add_niche(niche)
         database.import_profiles(niche, names)
-    # One that the site does not know: a check that fails, and costs no proxy its good name.
+    # The site does not know this one: its check fails, and no proxy is blamed.
     database.import_profiles(NICHES[0], [f"{NICHES[0]}_gone"])
     replace(SETTINGS, site=world.site.url).save(database)
     return {
@@ -83,7 +83,7 @@ def furnish(world: World, folder: Path, profiles: int) -> dict[str, str]:
 
 @contextmanager
 def manager(environment: dict[str, str], folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """`pitboss up`, as anybody would start it, until the end of the block."""
+    """Runs `pitboss up` until the end of the block."""
     with (folder / "manager.log").open("wb") as log:
         process = subprocess.Popen([PITBOSS, "up"], cwd=HERE, env=environment, stdout=log, stderr=log)
     try:
@@ -95,7 +95,7 @@ def manager(environment: dict[str, str], folder: Path) -> Iterator["subprocess.P
 
 @contextmanager
 def trouble(world: World) -> Iterator[None]:
-    """When the site has seen some requests, proxy 4 goes down for a while, and at proxy 2 everybody is logged out."""
+    """After some requests, proxy 4 goes down for a while, and the site ends the sessions of proxy 2."""
     over = threading.Event()
 
     def happen() -> None:
@@ -139,7 +139,7 @@ def member(proxy: ForwardProxy) -> dict[str, Any]:
 
 
 def summary(world: World) -> int:
-    """What the site saw of each address: its own log, not our book-keeping."""
+    """Print what the site's own log says about each address."""
     limit, window = SETTINGS.proxy_hourly_limit, SETTINGS.hour
     figures = audit(world.site.arrivals, limit=limit, window=window)
     say(f"\nRequests by the site's own log; the limit is {limit} in any {window:g} seconds:")
@@ -157,7 +157,7 @@ def summary(world: World) -> int:
 
 
 def _clear(folder: Path) -> None:
-    """Begin anew: only what an earlier run left there goes."""
+    """Delete the files of an earlier run, and nothing else."""
     folder.mkdir(parents=True, exist_ok=True)
     for left in [*folder.glob("*.db*"), *folder.glob("*.log"), folder / "logs"]:
         shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The story checker on Pitboss: a pool of proxies with their sessions, the check, and a batch of checks per niche."""
+"""The story checker on Pitboss: a pool of proxies with sessions, the check, and one batch of checks per niche."""
 
 import asyncio
 import time
@@ -32,10 +32,10 @@ database = Database(database_path())
 settings = SystemSettings.load(database)
 app = App()
 
-# One worker does one check at a time: `max_threads` is how many run at once.
+# One worker runs one check at a time, so `max_threads` checks run at once.
 app.pool("checkers", workers=settings.max_threads, concurrency=1)
 
-# A member is a proxy with its account at the site. Its secrets: the proxy's password, the account's, and the cookie.
+# A member is a proxy with an account at the site. Its secrets are both passwords and the session cookie.
 proxies = app.resources(
     "proxies",
     rate=f"{settings.proxy_hourly_limit}/{settings.hour:g}s",
@@ -45,7 +45,7 @@ proxies = app.resources(
     max_failures=settings.proxy_max_failures,
     cooldown=settings.proxy_cooldown,
     blacklist=settings.proxy_blacklist,
-    # The site counts arrivals, we count leases: the way between them takes longer at one time than at another.
+    # The site counts arrivals and we count leases; the time between the two varies.
     guard=settings.proxy_guard,
 )
 
@@ -60,7 +60,7 @@ class Checked:
 
 
 class Tools:
-    """What a worker keeps from one check to the next: connections through each proxy, and the site's manners."""
+    """What a worker keeps between checks: connections through each proxy, and the rules of robots.txt."""
 
     def __init__(self, system: SystemSettings) -> None:
         self.system = system
@@ -90,7 +90,7 @@ async def tools() -> AsyncIterator[Tools]:
 
 @proxies.session("cookie", valid_for=settings.session_life)
 async def log_in(proxy: Lease) -> str:
-    """A new session, just before it is needed. The use that came with the lease is spent on it."""
+    """Log in just before the session is needed. This spends the use that came with the lease."""
     browser = browser_for(SystemSettings.load(database), proxy)
     await counted(proxy)
     note_request(proxy)
@@ -102,12 +102,12 @@ async def log_in(proxy: Lease) -> str:
 
 @proxies.valid
 def not_refused(proxy: Lease) -> bool:
-    """A cookie is good until the site says otherwise; asking the site each time would cost a request."""
+    """A cookie is valid until the site refuses it; asking the site each time would cost a request."""
     return not database.is_refused(proxy.name, proxy.secret("cookie"))
 
 
 def judged(error: BaseException) -> Report | None:
-    """What an error of a check or a login says about the proxy. None: what is usual."""
+    """What an error of a check or a login says about the proxy. None: use the default rules."""
     match error:
         case TooManyRequests(retry_after=seconds):
             pause = None if seconds is None else span(seconds)
@@ -124,7 +124,7 @@ proxies.judge(judged)
 
 @app.task(queue=QUEUE, max_attempts=settings.max_retries, backoff=backoff("100ms", cap="1s"), timeout="2m")
 async def check_story(profile: str, proxy: Lease = proxies.lease(), kit: Tools = tools()) -> Checked:
-    """Ask the site whether a profile has a story. Up to three attempts, each through another proxy."""
+    """Check whether a profile has a story. Up to three attempts, each through another proxy."""
     with telling(proxy, profile):
         await kit.manners.check(f"/stories/{profile}")
         await counted(proxy)
@@ -136,14 +136,14 @@ async def check_story(profile: str, proxy: Lease = proxies.lease(), kit: Tools =
 
 @app.task(queue="stories-done")
 def batch_ended(batch: str, status: str) -> dict[str, object]:
-    """Runs once when a batch has ended: forgets results that are past their time, and says what there is."""
+    """Runs once when a batch has ended: deletes expired results and returns the counts."""
     database.prune()
     found = database.results(batch)
     return {"batch": batch, "status": status, "checked": len(found), "stories": sum(one.has_story for one in found)}
 
 
 def apply_settings() -> None:
-    """Bring `profiles_per_minute` to the queue. It holds beside the limits of the proxies, for all workers together."""
+    """Set `profiles_per_minute` as the queue's rate. It applies to all workers together, on top of other limits."""
     system = SystemSettings.load(database)
     windows = rate(f"{system.profiles_per_minute}/{round(1000 * system.minute)}ms")
 
@@ -155,7 +155,7 @@ def apply_settings() -> None:
 
 
 def create_batch(niche: str, size: int | None = None) -> BatchHandle:
-    """A batch of a niche's profiles, those first that were not checked for longest, at the end of the queue."""
+    """Add a batch of a niche's profiles to the end of the queue; profiles that waited longest come first."""
     names = database.usernames(niche, size or SystemSettings.load(database).default_batch_size)
     calls = [{"profile": name} for name in names]
     return check_story.batch(calls, name=niche, lane=LANE, data={"niche": niche}, on_complete=batch_ended)
@@ -170,7 +170,7 @@ def note_request(proxy: Lease) -> None:
 
 
 def keep(task: str, profile: str, batch: str | None, stories: int, proxy: str) -> StoryResult:
-    """Write a result. The id of its task makes a second run of it overwrite the first."""
+    """Store a result under the id of its task, so that a second run overwrites the first."""
     system, now = SystemSettings.load(database), time.time()
     expires = now + system.story_retention_hours * system.hour
     result = StoryResult(task, profile, batch, stories, proxy, now, expires)
@@ -180,11 +180,11 @@ def keep(task: str, profile: str, batch: str | None, stories: int, proxy: str) -
 
 @contextmanager
 def telling(proxy: Lease, profile: str) -> Iterator[None]:
-    """Says what errors mean that are not about the proxy; about those, `judged` has said it."""
+    """Translate errors that are not about the proxy; `judged` handles the others."""
     try:
         yield
     except SessionExpired as error:
-        # Not the proxy's fault: before its next use it logs in again.
+        # Not the proxy's fault: it logs in again before its next use.
         database.refuse(proxy.name, proxy.secret("cookie"))
         proxy.ok()
         raise Retry(str(error), after="0s") from error
@@ -197,10 +197,10 @@ def telling(proxy: Lease, profile: str) -> Iterator[None]:
 
 
 async def counted(proxy: Lease) -> None:
-    """Call right before a request: it is one that the limits count, and count from about now.
+    """Count a use of the proxy. Call this right before each request.
 
-    The use that came with the lease is for the first one. If that went into a login, or is too old by now for the
-    limits to hold at the site, another one is asked for; if there is none soon, the check goes to another proxy.
+    The use that came with the lease is for the first request. If a login spent it, or if it is too old for the limits
+    to hold at the site, this asks for another use. If none is available soon, the check goes to another proxy.
     """
     if not logged_in_just_now(proxy) and not grown_old(proxy):
         return
@@ -211,15 +211,15 @@ async def counted(proxy: Lease) -> None:
 
 
 def logged_in_just_now(proxy: Lease) -> bool:
-    """Whether the cookie was made for this very lease: its time runs from there."""
+    """Whether the cookie was made for this lease."""
     return proxy.leased.valid_until == proxy.leased.leased_at + span(settings.session_life)
 
 
 def grown_old(proxy: Lease) -> bool:
-    """Whether so much of the guard has passed since the lease that the request might arrive behind it."""
+    """Whether more than half of the guard has passed since the lease, so that the request might arrive too late."""
     return 2 * (time.time_ns() // 1000 - proxy.leased.leased_at) > span(settings.proxy_guard)
 
 
 def patience() -> float:
-    """How long a worker waits for a proxy that it holds: a little longer than the gap between two requests."""
+    """How long a worker waits for another use of its proxy: a little longer than the gap between two requests."""
     return 2 * settings.proxy_min_delay + 1.0

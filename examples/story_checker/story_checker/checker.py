@@ -1,6 +1,6 @@
-"""Asks the site about a profile through one proxy, and says plainly what came of it.
+"""Asks the site about a profile through one proxy.
 
-Every answer that is not about the profile is an error of its own kind: "too many requests" never looks like "no story".
+Every answer that is not about the profile is an error of its own type: "too many requests" never looks like "no story".
 """
 
 import json
@@ -13,17 +13,17 @@ import httpx
 
 USER_AGENT = "StoryChecker/1.0 (+https://example.org/story-checker)"
 _OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _PROXY_AUTH, _TOO_MANY = 200, 401, 403, 404, 407, 429
-# Made once: reading the certificates takes longer than a request.
+# Loaded once: reading the certificates takes longer than a request.
 _TRUST = ssl.create_default_context()
 _PROXY_FAULTS = (_PROXY_AUTH, 502, 503, 504)
 
 
 class CheckError(Exception):
-    """A check that came to nothing."""
+    """A check that failed."""
 
 
 class TooManyRequests(CheckError):
-    """The site wants to be left alone for a while by this address."""
+    """The site asked this address to pause."""
 
     def __init__(self, retry_after: float | None) -> None:
         super().__init__("rate limited" + (f" for {retry_after:g} s" if retry_after is not None else ""))
@@ -31,19 +31,19 @@ class TooManyRequests(CheckError):
 
 
 class Banned(CheckError):
-    """The site does not want this address or account."""
+    """The site refuses this address or account."""
 
 
 class SessionExpired(CheckError):
-    """The cookie is not good any more."""
+    """The site no longer accepts the cookie."""
 
 
 class ProxyTrouble(CheckError):
-    """The way to the site does not work."""
+    """The proxy does not reach the site."""
 
 
 class SiteTrouble(CheckError):
-    """The site answered with something that is no answer."""
+    """The site's answer cannot be used."""
 
 
 class UnknownProfile(CheckError):
@@ -51,11 +51,11 @@ class UnknownProfile(CheckError):
 
 
 class NotWelcome(CheckError):
-    """The site's robots.txt asks programs not to go there."""
+    """The site's robots.txt forbids the page."""
 
 
 class Browser:
-    """Connections through one proxy, kept open between requests."""
+    """Keeps connections through one proxy open between requests."""
 
     def __init__(self, site: str, proxy: str, *, timeout: float = 10.0) -> None:
         self.site = site.rstrip("/")
@@ -68,7 +68,7 @@ class Browser:
         )
 
     async def log_in(self, user: str, password: str) -> str:
-        """The cookie of a new session."""
+        """Log in; returns the cookie of the new session."""
         answer = await self._ask("POST", "/login", data={"user": user, "password": password})
         if answer.status_code == _UNAUTHORIZED:
             raise Banned(f"the site does not accept the account {user}")
@@ -96,7 +96,7 @@ class Browser:
 
 
 class Manners:
-    """What the site's robots.txt allows, read once, from our own address and under our own name."""
+    """The rules of the site's robots.txt, read once, from our own address and under our own name."""
 
     def __init__(self, site: str, *, timeout: float = 10.0) -> None:
         self._site, self._timeout = site.rstrip("/"), timeout
@@ -138,7 +138,7 @@ def _seconds(headers: Mapping[str, str]) -> float | None:
 
 
 def _stories_of(answer: httpx.Response, username: str) -> list[Any]:
-    """The stories, if the answer is about this profile and has a list of them."""
+    """The stories in an answer about this profile."""
     try:
         told = answer.json()
         if told["username"] != username:

@@ -1,7 +1,7 @@
-"""What the system itself knows: niches, profiles, results, settings. What is to be done, Pitboss knows.
+"""The system's own data: niches, profiles, results, settings. Pitboss stores the tasks.
 
-Counts are computed from the results, never stored beside them. Every call has a connection of its own, so any thread
-and any process may call.
+Counts are computed from the results, never stored. Every call opens its own connection, so any thread and any process
+may call.
 """
 
 import sqlite3
@@ -34,7 +34,7 @@ create table if not exists system_settings (name text primary key, value text no
 
 
 class StoryResult(NamedTuple):
-    """What one check found; `stories` 0 is a result too. The id of its task makes a second write harmless."""
+    """What one check found; `stories` 0 is a result too. The task's id is the key, so a second write is harmless."""
 
     task: str
     username: str
@@ -50,7 +50,7 @@ class StoryResult(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """A profile with what its checks have found so far."""
+    """A profile with the results of its checks."""
 
     username: str
     niche: str
@@ -62,7 +62,7 @@ class Profile(NamedTuple):
 
 
 class Database:
-    """One file, made at the first call."""
+    """One file, created at the first call."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -79,7 +79,7 @@ class Database:
             return [name for (name,) in db.execute("select name from niches order by id")]
 
     def import_profiles(self, niche: str, usernames: Iterable[str]) -> int:
-        """Add profiles to a niche; how many are new."""
+        """Add profiles to a niche; returns how many are new."""
         with self._open() as db:
             found = db.execute("select id from niches where name = ?", (niche,)).fetchone()
             if found is None:
@@ -89,7 +89,7 @@ class Database:
             return db.executemany(statement, rows).rowcount
 
     def usernames(self, niche: str, limit: int) -> list[str]:
-        """Active profiles of a niche, those first that were not checked for longest."""
+        """Active profiles of a niche; those that waited longest for a check come first."""
         with self._open() as db:
             rows = db.execute(
                 """
@@ -103,7 +103,7 @@ class Database:
             return [name for (name,) in rows]
 
     def suspend(self, username: str) -> None:
-        """Check it no more: the site does not know it."""
+        """Stop checking a profile that the site does not know."""
         with self._open() as db:
             db.execute("update profiles set status = 'suspended' where username = ?", (username,))
 
@@ -136,12 +136,12 @@ class Database:
             return [StoryResult(*row) for row in rows]
 
     def prune(self) -> int:
-        """Forget results past their time; how many."""
+        """Delete expired results; returns how many."""
         with self._open() as db:
             return db.execute("delete from story_results where expires_at <= ?", (time.time(),)).rowcount
 
     def note_request(self, proxy: str) -> None:
-        """Remember that a request went out through a proxy."""
+        """Record a request through a proxy."""
         with self._open() as db:
             db.execute("insert into requests values (?, ?)", (proxy, time.time()))
 
@@ -152,7 +152,7 @@ class Database:
             )
 
     def refuse(self, proxy: str, cookie: str) -> None:
-        """Remember that the site does not accept a cookie any more. Only its digest is kept."""
+        """Record that the site no longer accepts a cookie. Only its digest is stored."""
         with self._open() as db:
             db.execute("insert or replace into refused_sessions values (?, ?)", (proxy, _digest(cookie)))
 

@@ -1,7 +1,7 @@
 """The document's QueueManager, on Pitboss's batches.
 
-A batch ends with its last item, and the next one is promoted in the same act. So `mark_completed` and
-`promote_next_batch` only make sure of what has happened already, and may be called twice, or by two at a time.
+The end of its last item ends a batch and promotes the next one, in the same transaction. So `mark_completed` and
+`promote_next_batch` only confirm what has already happened. Calling them twice, or in two processes, is harmless.
 """
 
 import time
@@ -14,7 +14,7 @@ from story_checker.app import LANE, app, database
 
 _PATIENCE, _PAUSE = 130.0, 0.02
 _MANY = 10_000
-# The names that the document's batches have for where they stand.
+# The document's names for the status of a batch.
 _LEGACY: Final = {
     BatchStatus.RUNNING: "in_progress",
     BatchStatus.PAUSING: "in_progress",
@@ -24,11 +24,11 @@ _LEGACY: Final = {
 
 
 class BatchStateError(ValueError):
-    """A batch cannot do this where it stands."""
+    """The batch's status does not allow this."""
 
 
 class QueueManager:
-    """The queue of batches. Nothing is kept here: every call asks the store."""
+    """The queue of batches. It keeps no state: every call reads the store."""
 
     @staticmethod
     def get_running_batch() -> Batch | None:
@@ -37,18 +37,18 @@ class QueueManager:
 
     @staticmethod
     def get_queue() -> list[Batch]:
-        """What waits, in its order: positions 1, 2, 3, without a gap."""
+        """The waiting batches in order: positions 1, 2, 3, without a gap."""
         return [batch for batch in _line() if batch.position]
 
     @staticmethod
     def get_next_position() -> int:
-        """Where a batch would stand that is created now."""
+        """The position of a batch that is created now."""
         line = [batch.position for batch in _line() if batch.position is not None]
         return max(line, default=-1) + 1
 
     @staticmethod
     def mark_completed(batch_id: str) -> Batch:
-        """The batch, which has ended; `BatchStateError` if items of it are open."""
+        """The ended batch; `BatchStateError` if it has open items."""
         batch = app.batch_handle(batch_id).batch()
         if batch.status not in OVER:
             raise BatchStateError(
@@ -59,14 +59,14 @@ class QueueManager:
 
     @staticmethod
     def promote_next_batch() -> Batch | None:
-        """Start the next one if the slot is free; the one that has the slot then. Never a second one."""
+        """Start the next batch if the slot is free; returns the batch in the slot. Never starts a second one."""
         lane = app.lane(LANE)
         app.lane(LANE, max_running=lane.max_running)
         return QueueManager.get_running_batch()
 
     @staticmethod
     def move_to_end(batch_id: str) -> Batch:
-        """To the end of the queue; one that runs is stopped first. What it has found already stays."""
+        """Move a batch to the end of the queue. A running batch is paused first. Its results are kept."""
         handle = app.batch_handle(batch_id)
         batch = handle.batch()
         _check(batch, "moved", batch.status not in OVER and batch.status is not BatchStatus.CANCELLING)
@@ -78,7 +78,7 @@ class QueueManager:
 
     @staticmethod
     def reorder(batch_ids: Sequence[str]) -> list[Batch]:
-        """These first, in this order; the others behind them as they stood. Never touches the one that runs."""
+        """Put these batches first, in this order; the others follow in their old order. The running batch stays."""
         for batch_id in reversed(batch_ids):
             batch = app.batch_handle(batch_id).batch()
             _check(batch, "reordered", batch.status in (BatchStatus.QUEUED, BatchStatus.PAUSED))
@@ -87,22 +87,21 @@ class QueueManager:
 
     @staticmethod
     def pause(batch_id: str) -> Batch:
-        """Start nothing more of it; when what runs has ended, the next batch is promoted. It keeps its place."""
+        """Start no more items. When the running ones have ended, the next batch is promoted. It keeps its place."""
         batch = app.batch_handle(batch_id).batch()
         _check(batch, "paused", batch.status not in OVER and batch.status is not BatchStatus.CANCELLING)
         return app.batch_handle(batch_id).pause()
 
     @staticmethod
     def resume(batch_id: str) -> Batch:
-        """Back in line at its old place. It goes on with what is left."""
+        """Put it back at its old place. It continues with its remaining items."""
         batch = app.batch_handle(batch_id).batch()
         _check(batch, "resumed", batch.status in (BatchStatus.PAUSED, BatchStatus.PAUSING))
         return app.batch_handle(batch_id).resume()
 
 
 def as_document(batch: Batch) -> dict[str, Any]:
-    """A batch as the document's interface shows it. Result and outcome are two things: a check that found no story
-    succeeded."""
+    """A batch as the document's interface shows it. A check that found no story succeeded."""
     found = [result.username for result in database.results(batch.id) if result.has_story]
     return {
         "id": batch.id,
@@ -119,7 +118,7 @@ def as_document(batch: Batch) -> dict[str, Any]:
 
 
 def _until_paused(batch_id: str) -> None:
-    """Wait for the items that run to end. `pausing` lasts no longer than a check may take."""
+    """Wait until the running items have ended. `pausing` lasts no longer than a check may take."""
     ends = time.monotonic() + _PATIENCE
     while app.batch_handle(batch_id).status is BatchStatus.PAUSING:
         if time.monotonic() > ends:

@@ -1,4 +1,4 @@
-"""The system's settings, one row per name in its database. What is not there has its default."""
+"""The system's settings: one row per name in its database, and defaults for the others."""
 
 import json
 import os
@@ -16,9 +16,9 @@ MINUTES = 60
 class SystemSettings:
     """What an operator can set.
 
-    `hour` is how many seconds an hour has: the demo and the tests make it short, and everything that is said per hour
-    or per minute shrinks with it. What is named for a proxy or a session is in real seconds; `proxy_guard`
-    is the longest way from a lease to the arrival at the site.
+    `hour` is the length of an hour in seconds. The demo and the tests make it short, and everything per hour or per
+    minute shrinks with it. Settings of proxies and sessions are in real seconds. `proxy_guard` is the longest time
+    from a lease to the arrival of its request at the site.
     """
 
     max_threads: int = 3
@@ -52,5 +52,5 @@ class SystemSettings:
 
 
 def database_path() -> Path:
-    """Where niches, profiles, results and settings are: STORY_CHECKER_DB, or a file in the working folder."""
+    """The file with niches, profiles, results and settings: STORY_CHECKER_DB, or one in the working folder."""
     return Path(os.environ.get("STORY_CHECKER_DB", "story_checker.db"))

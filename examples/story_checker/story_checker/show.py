@@ -1,4 +1,4 @@
-"""Adds the proxies that it is given, creates a batch per niche, and shows them moving through the queue."""
+"""Adds the proxies from stdin, creates one batch per niche, and shows the batches moving through the queue."""
 
 import argparse
 import json
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def watch(console: Console, ids: Sequence[str]) -> list[Batch]:
-    """Look until they have ended: live in a terminal, otherwise a line whenever one has changed its status."""
+    """Watch the batches until they end: live in a terminal, otherwise one line per change."""
     if not console.is_terminal:
         return _told(console, ids)
     batches: list[Batch] = []
@@ -63,7 +63,7 @@ def picture(batches: Iterable[Batch]) -> Table:
 
 
 def outcomes(console: Console, batches: Iterable[Batch]) -> None:
-    """What came of the checks, and, apart from that, what they found."""
+    """Print how the checks ended, and separately what they found."""
     console.print("\nChecks by outcome, and what they found:")
     for batch in batches:
         told = as_document(batch)
@@ -100,7 +100,7 @@ def _told(console: Console, ids: Sequence[str]) -> list[Batch]:
 
 
 def _weather() -> str:
-    """How the proxies stand."""
+    """The number of proxies in each condition."""
     now = time.time_ns() // 1000
     rules = proxies.declared.rules
     counts = Counter(condition(member, rules, now)[0] for member in proxies.members())

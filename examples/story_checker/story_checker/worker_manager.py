@@ -1,7 +1,7 @@
 """The document's WorkerPool and Worker, on Pitboss's resource pool.
 
-State lives in the store, with each proxy: these objects only hold what they borrowed. Several pools, in several
-threads, processes or hosts, share the same limits, also with the tasks that `pitboss up` runs.
+The store keeps the state of each proxy; these objects only hold their leases. Several pools, in several threads,
+processes or hosts, share the same limits, also with the tasks that `pitboss up` runs.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ ProxyStates = dict[str, dict[str, bool]]
 
 
 class Worker:
-    """One proxy with its session, borrowed for a check or several. Give it back with `pool.release_worker`."""
+    """A lease of one proxy with its session, for one or more checks. Give it back with `pool.release_worker`."""
 
     def __init__(self, lease: Lease, settings: SystemSettings) -> None:
         self.lease, self._settings = lease, settings
@@ -42,7 +42,7 @@ class Worker:
         self.last_result: StoryResult | None = None
         self.last_error: CheckError | None = None
         self.manners = Manners(settings.site, timeout=settings.proxy_test_timeout)
-        # The use that came with the lease, unless a login has had it.
+        # The use that came with the lease, unless a login spent it.
         self._in_hand = not logged_in_just_now(lease)
         self._refused = False
 
@@ -52,17 +52,17 @@ class Worker:
 
     @property
     def is_disabled(self) -> bool:
-        """An operator took its proxy out, or it failed too often and is left alone for a while."""
+        """Whether an operator disabled its proxy, or it failed too often and is on the blacklist."""
         return is_out(_member(self.name))
 
     @property
     def is_rate_limited(self) -> bool:
-        """The site asked for a pause, or this hour's requests are used up."""
+        """Whether the site asked for a pause, or this hour's requests are used up."""
         return self._refused or is_limited(_member(self.name), self._settings)
 
     @property
     def requests_this_hour(self) -> int:
-        """Requests through this proxy in the last hour, whoever made them."""
+        """Requests through this proxy in the last hour, by all processes."""
         return database.requests_since(self.name, time.time() - self._settings.hour)
 
     @property
@@ -72,16 +72,16 @@ class Worker:
         return member.record.failures if member else 0
 
     def clear_rate_limit(self) -> None:
-        """End a cooldown, of which we know that it is over. What the hourly limit counts stays: the site counts too."""
+        """End a cooldown. Uses still count against the hourly limit, because the site counts them too."""
         proxies.reset(self.name)
         self._refused = False
 
     def returned(self) -> None:
-        """Given back: from now on only the store says how its proxy stands."""
+        """Call after the lease was given back: from now on the store knows the proxy's state."""
         self._refused = False
 
     async def check_story(self, profile: str) -> bool:
-        """Whether the check worked; what it found is in `last_result`. After a failure, give the worker back."""
+        """Whether the check worked; its result is in `last_result`. After a failure, give the worker back."""
         if self.last_error is not None or self.is_disabled or not await self._allowed():
             return False
         browser = browser_for(self._settings, self.lease)
@@ -99,7 +99,7 @@ class Worker:
         return True
 
     async def _allowed(self) -> bool:
-        """Take the use in hand, or another one if there is one soon."""
+        """Spend the lease's own use, or another one if it is available soon."""
         in_hand, self._in_hand = self._in_hand, False
         if in_hand and not grown_old(self.lease):
             return True
@@ -123,7 +123,7 @@ class Worker:
 
 
 class WorkerPool:
-    """Hands out workers, the least recently used proxy first. Every method may be called from any thread."""
+    """Lends workers, the least recently used proxy first. Any thread may call any method."""
 
     def __init__(self, settings: SystemSettings | None = None) -> None:
         self.settings = settings or SystemSettings.load(database)
@@ -154,9 +154,9 @@ class WorkerPool:
     def add_proxy_session(
         self, proxy: str, session_cookie: str | None = None, *, account: str | None = None, password: str | None = None
     ) -> bool:
-        """Add a proxy with its session: a cookie, or an account to make one with when it is needed. True if it is new.
+        """Add a proxy with a session cookie, or with an account to log in when needed. True if it is new.
 
-        Secrets are encrypted before they reach the store. A proxy that was removed is taken back.
+        Secrets are encrypted before they reach the store. A proxy that was removed is enabled again.
         """
         name, fields, secrets = _read(proxy)
         if session_cookie is None and (account is None or password is None):
@@ -169,7 +169,7 @@ class WorkerPool:
         return new
 
     def get_worker(self) -> Worker | None:
-        """A worker for whoever asks, or None at once: every proxy is in use, resting or out, or too many are active."""
+        """A worker, or None at once if every proxy is in use, resting or out, or too many workers are active."""
         if not self._reserve():
             return None
         worker = None
@@ -181,18 +181,18 @@ class WorkerPool:
             self._settle(worker)
 
     def release_worker(self, worker: Worker) -> None:
-        """Give it back, with what came of it. Harmless to repeat."""
+        """Give it back, with the outcome of its checks. Harmless to repeat."""
         if self._forget(worker):
             proxies.release(worker.lease)
             worker.returned()
 
     def remove_worker(self, worker: Worker, reason: str = "removed") -> None:
-        """Give it back, and its proxy to nobody until it is added or enabled again."""
+        """Give it back, and disable its proxy until it is added or enabled again."""
         proxies.disable(worker.name, reason=reason)
         self.release_worker(worker)
 
     def shutdown(self) -> None:
-        """Give everything back, and hand out nothing more."""
+        """Give all workers back, and lend no more."""
         with self._lock:
             self._closed = True
         for worker in self.active_workers:
@@ -218,7 +218,7 @@ class WorkerPool:
             return known
 
     def _acquire(self) -> Lease | None:
-        """A lease with a session that is good; a proxy whose session cannot be made is passed by."""
+        """A lease with a valid session; a proxy whose login fails is skipped."""
         for _ in range(len(proxies.members())):
             try:
                 return proxies.acquire(wait=0)
@@ -234,7 +234,7 @@ def is_out(member: Resource | None) -> bool:
 
 
 def is_limited(member: Resource | None, settings: SystemSettings) -> bool:
-    """Resting for longer than the gap between two requests."""
+    """Whether the member rests for longer than the gap between two requests."""
     if member is None or is_out(member):
         return False
     gap = (2 * settings.proxy_min_delay + _SLACK) * _MICROSECONDS
@@ -246,14 +246,14 @@ def _member(name: str) -> Resource | None:
 
 
 def _read(proxy: str) -> tuple[str, dict[str, str], dict[str, str]]:
-    """Name, fields and secrets of a proxy that is given as http://user:password@host:port."""
+    """Name, fields and secrets of a proxy such as http://user:password@host:port."""
     parts = urlsplit(proxy)
     try:
         port = parts.port
     except ValueError:
         port = None
     if parts.scheme not in ("http", "https") or not parts.hostname or port is None:
-        # What was given may have a password in it, so it is not repeated.
+        # The value may contain a password, so the message does not repeat it.
         raise ValueError("a proxy is given as http://host:port or http://user:password@host:port")
     name = f"{parts.hostname}:{port}"
     fields = {"url": f"{parts.scheme}://{name}"}

@@ -1,1 +1,1 @@
-"""Stands in for the outside world: a site with stories, and forward proxies to reach it by. Loopback only."""
+"""A stand-in for the outside world: a site with stories, and forward proxies that lead to it. Loopback only."""

@@ -1,4 +1,4 @@
-"""What the site's own log says about each address: how much it was used, and every time it was used too much."""
+"""Counts requests and violations of each address in the site's own log."""
 
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -8,7 +8,7 @@ from story_checker.stand_in.site import Arrival
 
 
 class Figures(NamedTuple):
-    """One address. `most` is the largest number of requests in any window, wherever it begins."""
+    """The figures of one address. `most` is the largest number of requests in any window, wherever it begins."""
 
     requests: int = 0
     refused: int = 0
@@ -23,7 +23,7 @@ class Figures(NamedTuple):
 
 
 def audit(arrivals: Iterable[Arrival], *, limit: int, window: float) -> dict[str, Figures]:
-    """The figures of every address that counts."""
+    """The figures of every address."""
     by_address: dict[str, list[Arrival]] = {}
     for arrival in sorted(arrivals):
         if arrival.counts:

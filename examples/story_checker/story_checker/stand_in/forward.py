@@ -1,4 +1,4 @@
-"""A forward proxy with a password, and an address of its own towards the site."""
+"""A forward proxy with a password. The site sees its exit address."""
 
 import asyncio
 from base64 import b64encode
@@ -12,7 +12,7 @@ _PATIENCE = 10.0
 
 
 class ForwardProxy:
-    """Forwards plain HTTP to loopback, from the address `exit_address`. Nothing else, and nowhere else."""
+    """Forwards plain HTTP to loopback from `exit_address`, and nothing else."""
 
     def __init__(self, name: str, exit_address: str, *, user: str, password: str) -> None:
         self.name, self.exit_address = name, exit_address
@@ -23,12 +23,12 @@ class ForwardProxy:
 
     @property
     def url(self) -> str:
-        """Without the password."""
+        """The address without the password."""
         return self.server.url
 
     @property
     def line(self) -> str:
-        """As proxy lists have it: host:port:user:password."""
+        """A line of a proxy list: host:port:user:password."""
         return f"127.0.0.1:{self.server.port}:{self.user}:{self.password}"
 
     async def _handle(self, request: Request) -> Response | None:

@@ -1,4 +1,4 @@
-"""As much of HTTP/1.1 as a site and a forward proxy need."""
+"""The part of HTTP/1.1 that a site and a forward proxy need."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,7 +12,7 @@ _HEAD_END = b"\r\n\r\n"
 
 
 class Request(NamedTuple):
-    """What somebody asked. `peer` is the address that it came from; names of headers are in small letters."""
+    """A request. `peer` is the caller's address; header names are in lower case."""
 
     method: str
     target: str
@@ -22,7 +22,7 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """What is answered."""
+    """A response."""
 
     status: int
     body: bytes = b""
@@ -34,12 +34,12 @@ class Response(NamedTuple):
         return "\r\n".join(lines).encode("latin-1") + _HEAD_END + self.body
 
 
-# None cuts the connection without a word.
+# None closes the connection without an answer.
 Handle = Callable[[Request], Awaitable[Response | None]]
 
 
 class Server:
-    """Listens on one address of loopback. Stopped, it can be started again on the same port."""
+    """Listens on one loopback address. After a stop it can be started again on the same port."""
 
     def __init__(self, handle: Handle, *, host: str = "127.0.0.1") -> None:
         self._handle, self._host = handle, host
@@ -57,7 +57,7 @@ class Server:
             self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Refuse connections, and cut those that are open."""
+        """Refuse new connections, and close the open ones."""
         server, self._server = self._server, None
         if server is not None:
             server.close()
@@ -70,7 +70,7 @@ class Server:
         try:
             await self._converse(reader, writer)
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, ValueError):
-            pass  # a caller that breaks off or does not speak HTTP is not answered
+            pass  # no answer for a caller that disconnects or does not speak HTTP
         finally:
             self._open.discard(writer)
             writer.close()
@@ -98,7 +98,7 @@ async def _read_request(reader: asyncio.StreamReader, peer: str) -> Request:
 
 
 async def read_response(reader: asyncio.StreamReader) -> Response:
-    """A response with a stated length."""
+    """Read a response with a Content-Length."""
     line, headers = await _read_head(reader)
     status = int(line.split(" ", 2)[1])
     body = await reader.readexactly(int(headers.get("content-length", "0")))

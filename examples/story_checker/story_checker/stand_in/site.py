@@ -1,4 +1,4 @@
-"""The site: profiles with stories or without, logins, limits per address, bans. It keeps a log of who came when."""
+"""The site: profiles with or without stories, logins, limits per address, bans, and a log of all requests."""
 
 import json
 import math
@@ -20,7 +20,7 @@ Disallow: /
 
 
 class Arrival(NamedTuple):
-    """One request as the site saw it; `retry_after` is what it was told to wait, if it was."""
+    """One request as the site saw it; `retry_after` is the pause in the answer, 0 if there was none."""
 
     at: float
     address: str
@@ -31,13 +31,13 @@ class Arrival(NamedTuple):
 
     @property
     def counts(self) -> bool:
-        """Whether it uses up the address's budget: everything but the rules of the house."""
+        """Whether the request counts against the address's limit: all but robots.txt do."""
         return self.path != "/robots.txt"
 
 
 @dataclass(frozen=True)
 class HouseRules:
-    """How the site treats its visitors. `strict` are addresses with a lower limit; a session ends after its life."""
+    """The site's limits. `strict` has addresses with a lower limit; a session ends after `session_life`."""
 
     limit: int = 200
     window: float = 3600.0
@@ -52,7 +52,7 @@ class _Session(NamedTuple):
 
 
 class Site:
-    """A server on loopback. A cookie is only good for the address that it was given to."""
+    """A server on loopback. A cookie is valid only for the address that logged in."""
 
     def __init__(self, rules: HouseRules) -> None:
         self.rules = rules
@@ -70,13 +70,13 @@ class Site:
         return self.server.url
 
     def open_session(self, user: str, address: str, *, life: float | None = None) -> str:
-        """A cookie, as a login from that address would give."""
+        """The cookie that a login from that address would give."""
         token = secrets.token_hex(16)
         self._sessions[token] = _Session(user, address, time.time() + (life or self.rules.session_life))
         return f"session_id={token}"
 
     def end_sessions(self, address: str | None = None) -> None:
-        """Log everybody out, or everybody at one address."""
+        """End all sessions, or those of one address."""
         for token, session in [*self._sessions.items()]:
             if address in (None, session.address):
                 del self._sessions[token]
@@ -108,7 +108,7 @@ class Site:
         return _json(404, {"error": "there is no such page"})
 
     def _wait(self, address: str, at: float) -> int:
-        """Whole seconds until another request of this address would be within its limit; 0: it is."""
+        """Whole seconds until the limit allows another request of this address; 0 if it does now."""
         counted = self._counted[address]
         limit = self.rules.strict.get(address, self.rules.limit)
         del counted[: bisect_right(counted, at - self.rules.window)]

@@ -1,4 +1,4 @@
-"""The site and its proxies, running in a thread of their own beside whoever wants to reach them."""
+"""Runs the site and its proxies in a thread of their own."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ _FIRST_EXIT = 11
 class World:
     """`with World(rules, proxies=5) as world:` – the servers listen on free ports until the end of the block.
 
-    Proxy N leaves by the address 127.0.0.(10 + N), and has an account at the site: `user-N`.
+    Proxy N sends from the address 127.0.0.(10 + N), and has an account at the site: `user-N`.
     """
 
     def __init__(self, rules: HouseRules, *, proxies: int = 5) -> None:
@@ -46,7 +46,7 @@ class World:
         self._loop.close()
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something in the world's own loop, such as `proxy.server.stop()`."""
+        """Run a coroutine in the servers' own event loop, such as `proxy.server.stop()`."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_LIMIT)
 
 
@@ -59,7 +59,7 @@ def password_of(proxy: ForwardProxy) -> str:
 
 
 async def _settle() -> None:
-    """Let the conversations that were cut end."""
+    """End the connections that were cut."""
     me = asyncio.current_task()
     left = [task for task in asyncio.all_tasks() if task is not me]
     for task in left:
