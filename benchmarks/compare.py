@@ -1,8 +1,8 @@
-"""Pitboss side by side with its peers: `python -m benchmarks.compare [--only a,b] [--repetitions 3] [--quick]`.
+"""Compares Pitboss with its peers: `python -m benchmarks.compare [--only a,b] [--repetitions 3] [--quick]`.
 
-Each measurement has a fresh store and a process of its own in the system's environment. Systems take turns within a
-phase, so that a slow moment of the machine meets all of them; medians of the repetitions are compared. A measurement
-that strangers disturbed is repeated.
+Each measurement has a fresh store and its own process in the system's environment. Systems take turns within a phase,
+so that a slow moment of the machine affects all of them. The report compares medians of the repetitions. If other
+processes of the machine were busy, the measurement is repeated.
 """
 
 import argparse
@@ -38,18 +38,18 @@ _SHM = Path("/dev/shm")
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=__doc__)
     names = ", ".join(system.name for system in SYSTEMS)
-    parser.add_argument("--only", metavar="A,B", help=f"these systems: {names}")
+    parser.add_argument("--only", metavar="A,B", help=f"only these systems: {names}")
     parser.add_argument(
         "--before",
         type=Path,
         metavar="CHECKOUT",
         help="measure the Pitboss of another checkout as well, in turn with ours",
     )
-    parser.add_argument("--phases", metavar="A,B", default=",".join(PHASES), help="these phases (default: all)")
+    parser.add_argument("--phases", metavar="A,B", default=",".join(PHASES), help="only these phases (default: all)")
     parser.add_argument("--repetitions", type=int, help="default 3, quick 1")
     parser.add_argument("--quick", action="store_true", help="a few systems and fewer tasks: about three minutes")
-    parser.add_argument("--scale", type=float, help="times the number of tasks (default 1, quick 0.25)")
-    parser.add_argument("--foreign", type=float, default=0.3, help="cores that strangers may use (default 0.3)")
+    parser.add_argument("--scale", type=float, help="multiplies the number of tasks (default 1, quick 0.25)")
+    parser.add_argument("--foreign", type=float, default=0.3, help="cores that other processes may use (default 0.3)")
     parser.add_argument("--retries", type=int, help="repeats of a disturbed measurement (default 3, quick 1)")
     parser.add_argument("--output", type=Path, help="the report (default benchmarks/results.md, quick build/bench/)")
     chosen = parser.parse_args()
@@ -78,7 +78,7 @@ def _before(system: System, folder: str) -> list[System]:
 
 
 class Servers:
-    """The servers that the chosen systems need, and a fresh store in one of them for every measurement."""
+    """Starts the servers that the chosen systems need, and makes a fresh store for every measurement."""
 
     def __init__(self, systems: list[System], stack: contextlib.ExitStack) -> None:
         needed = {system.server for system in systems}
@@ -93,7 +93,7 @@ class Servers:
             try:
                 yield dsn, [self._postgres.pid]
             finally:
-                # Left behind, its tables would be vacuumed while another system is measured.
+                # Dropped, because autovacuum of its tables would disturb the next system.
                 drop = sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(dsn.rpartition("/")[2]))
                 with psycopg.connect(self._postgres.dsn, autocommit=True) as connection:
                     connection.execute(drop)
@@ -110,7 +110,7 @@ class Comparison:
         self.repeated = 0
 
     def measure(self, system: System, phase: str) -> dict[str, Any]:
-        """One phase of one system, again if strangers were busy; the least disturbed one if they never leave."""
+        """One phase of one system, repeated if other processes were busy; returns the least disturbed measurement."""
         tries: list[dict[str, Any]] = []
         while True:
             tries.append(self._measure(system, phase))
@@ -124,7 +124,7 @@ class Comparison:
         return best
 
     def measure_raw(self, kind: str) -> dict[str, float]:
-        """What the store itself can do, rows per second; again if strangers were busy."""
+        """Rows per second of the store itself, repeated if other processes were busy."""
         tries: list[tuple[float, dict[str, float]]] = []
         while len(tries) <= self._given.retries and (not tries or tries[-1][0] > self._given.foreign):
             before = Load.now(os.getpid())
@@ -188,7 +188,7 @@ def run_station(system: System, order: dict[str, Any], environment: dict[str, st
 
 
 def disturbance(answer: dict[str, Any]) -> float:
-    """Cores that strangers used in the worst of its sections."""
+    """Cores that other processes used in the worst of its sections."""
     sections = answer.get("sections")
     return max(section["foreign"] for section in sections.values()) if sections else float("inf")
 

@@ -1,4 +1,4 @@
-"""Bare engine speed by batch size, beside bare SQL doing the same row changes: `python -m benchmarks.engine_speed`."""
+"""Engine speed by batch size, compared with the same row changes in bare SQL: `python -m benchmarks.engine_speed`."""
 
 import asyncio
 import statistics
@@ -88,7 +88,7 @@ async def measure(kind: str) -> list[str]:
         for batch, count in TASKS.items():
             ours: list[Rates] = []
             bare: list[Rates] = []
-            for _ in range(ROUNDS):  # in turn, so that a slow moment of the machine meets both
+            for _ in range(ROUNDS):  # in turn, so that a slow moment of the machine affects both
                 ours.append(await engine_round(there, batch, count))
                 bare.append(await asyncio.to_thread(bare_round, there, batch, count))
             a, b = median(ours), median(bare)

@@ -1,4 +1,4 @@
-"""An environment of its own for every peer, with the versions that the figures are about."""
+"""A virtual environment for every peer, with pinned versions."""
 
 import shutil
 import subprocess
@@ -22,9 +22,9 @@ PINS: dict[str, tuple[str, ...]] = {
 
 
 def interpreter(name: str) -> Path:
-    """The Python of an environment, made if it is not there yet or has other versions. Ours is the one we run in.
+    """The Python of an environment, created if it is missing or has other versions. Pitboss uses the current one.
 
-    A path is another checkout of Pitboss with a `.venv` of its own.
+    A path is another checkout of Pitboss with its own `.venv`.
     """
     if name == "pitboss":
         return Path(sys.executable)

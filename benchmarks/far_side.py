@@ -1,4 +1,4 @@
-"""The far side of a proxy: an HTTP server on loopback that takes its time, and logs who came when by its own clock."""
+"""The server behind a proxy: answers HTTP on loopback after a delay, and logs arrivals by its own clock."""
 
 import asyncio
 import threading
@@ -10,14 +10,14 @@ _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
 
 
 class Visit(NamedTuple):
-    """In seconds of this process's steady clock. `beside` is how many others of that member were still here."""
+    """Times are seconds of this process's monotonic clock. `beside` counts the member's other open requests."""
 
     at: float
     beside: int
 
 
 class FarSide:
-    """Runs in a thread of its own. `GET /MEMBER` is answered after `service` seconds."""
+    """Runs in its own thread. Answers `GET /MEMBER` after `service` seconds."""
 
     def __init__(self, service: float) -> None:
         self.service = service

@@ -15,7 +15,7 @@ class Figures:
         self._phases = phases
 
     def all(self, phase: str, *way: str) -> list[float]:
-        """A figure of every repetition that has it."""
+        """One figure, from every repetition that has it."""
         found = []
         for answer in self._phases[phase]:
             value: Any = answer.get("sections")
@@ -30,7 +30,7 @@ class Figures:
         return statistics.median(found) if found else None
 
     def best_way(self) -> str:
-        """How end to end enqueues: many at once where it can."""
+        """How end to end enqueues: many at once if the system can."""
         return next((way for way in _WAYS if self.all("enqueue", way, "rate")), "one")
 
     def cpu(self) -> dict[str, float]:
@@ -54,7 +54,7 @@ class Figures:
         return [answer for answers in self._phases.values() for answer in answers]
 
     def total(self, key: str) -> int:
-        """A count of all measurements together."""
+        """The sum of a count over all measurements."""
         return sum(section.get(key, 0) for answer in self.answers() for section in answer.get("sections", {}).values())
 
     def troubles(self) -> list[str]:
@@ -70,7 +70,7 @@ class Figures:
 
 
 def brief(answer: Answer) -> str:
-    """One measurement in a line, while others are still to come."""
+    """One measurement as a line, printed while others are still to come."""
     if "sections" not in answer:
         return _trouble(answer)
     words = []

@@ -1,7 +1,7 @@
 """Does claiming stay as fast when the store is full? `python -m benchmarks.flat_claim [sqlite|postgres]`
 
-Two stores side by side: one empty, one with a million finished tasks, 100,000 scheduled, 100,000 held for an unknown
-handler and 100,000 pending. Claim and settle in groups of 100, in turn on both; the ratio of their speeds counts.
+There are two stores: one empty, one with a million finished tasks, 100,000 scheduled, 100,000 held for an unknown
+handler and 100,000 pending. Both claim and settle in groups of 100, in turn; the ratio of their speeds counts.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from pitboss.model.task import NewTask
 
 FINISHED, SCHEDULED, HELD, PENDING = 1_000_000, 100_000, 100_000, 100_000
 BATCH = 100
-# Long enough that each round pays for its checkpoints: in a short one they fall within the measured part or beside it.
+# Long enough that each round pays for its checkpoints; in a short round they may fall outside the measured part.
 PER_ROUND = 20_000
 ROUNDS = 15
 _DAY = 86_400_000_000
@@ -30,7 +30,7 @@ async def put_many(there: Ground, count: int, **options: object) -> None:
 
 
 async def run_tasks(there: Ground, count: int, batch: int) -> float:
-    """Claim and settle this many; tasks per second."""
+    """Claim and settle this many tasks; returns tasks per second."""
     session = (await there.engine.open_session(SessionInfo(host="bench", ttl=3_600_000_000))).number
     request = ClaimRequest(
         session=session, slots=(Slot(free=batch, queues=("default",)),), handlers=frozenset({"noop"})
@@ -72,7 +72,7 @@ async def measure(kind: str) -> None:
         await fill(full)
         await compare(f"{kind}, right after a million tasks at full speed", empty, full)
         if isinstance(full.bare, BarePostgres):
-            # What autovacuum does in its own time: two million row versions of the fill are still lying about.
+            # Autovacuum would do this later: the fill left two million old row versions.
             await asyncio.to_thread(full.bare.vacuum)
         await compare(f"{kind}, at rest", empty, full)
 

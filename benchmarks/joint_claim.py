@@ -1,8 +1,8 @@
-"""What a task with its resource costs at the engine: `python -m benchmarks.joint_claim [--quick] [sqlite|postgres]`
+"""The cost of a task with a resource at the engine: `python -m benchmarks.joint_claim [--quick] [sqlite|postgres]`
 
-One store, three pools of 100, 1,000 and 10,000 members and a queue without any, in turn: a slow moment of the machine
-meets all of them, and their ratios count. Windows of 50 uses and a gap send members away and bring them back all the
-time; both are scaled to the size of the pool so that there is always somebody to give.
+One store has three pools of 100, 1,000 and 10,000 members and a queue without a pool. They take turns, so that a slow
+moment of the machine affects all of them, and their ratios count. Windows of 50 uses and a gap send members away and
+bring them back all the time. Both are scaled to the size of the pool, so that a member is always free.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from pitboss.testing.store import Store
 
 POOLS = (0, 100, 1_000, 10_000)
 BATCHES = (1, 16, 64)
-# So many uses per second a pool can feed: far more than any engine can claim.
+# Uses per second that a pool allows: far more than any engine can claim.
 PLENTY = 8_000
 PER_WINDOW = 50
 ROUNDS = 5
@@ -38,14 +38,14 @@ _TTL = 3_600 * SECOND
 
 
 class Course(NamedTuple):
-    """One stretch: how many tasks a second, and which share of the answers fell short of what was asked for."""
+    """One round: tasks per second, and the share of claims that got fewer tasks than requested."""
 
     rate: float
     short: float
 
 
 def rules(members: int) -> PoolRules:
-    """50 uses in a window, and a gap of a quarter of the time that this leaves for each."""
+    """50 uses in a window, and a gap of a quarter of the mean time between uses."""
     per = PER_WINDOW * members * SECOND // PLENTY
     return PoolRules(limits=Limits(windows=(Window(PER_WINDOW, per),), min_delay=per // PER_WINDOW // 4))
 
@@ -66,7 +66,7 @@ async def prepare(store: Store) -> None:
 
 
 async def stretch(there: Ground, store: Store, members: int, batch: int, seconds: float) -> Course:
-    """Claim and settle one group after the other; putting does not count."""
+    """Claim and settle one group after the other; puts are not measured."""
     name = queue(members)
     session = (await store.open_session(SessionInfo(host="bench", handlers=(name,), ttl=_TTL))).number
     request = ClaimRequest(session=session, slots=(Slot(free=batch, queues=(name,)),), handlers=frozenset({name}))
@@ -149,9 +149,9 @@ def told(rows: list[list[str]], rounds: int, seconds: float) -> str:
     return f"""\
 Claim and settle with a resource, per second: one client, one call after the other, no worker and no handler.
 Medians of {rounds} rounds of {seconds:g} s in which the pools take turns on one store. Every use sends its member away
-for a while and counts in a window of {PER_WINDOW}. *Short*: the largest share of claims that got fewer tasks than asked
-for, because no member was there. Bars: at least {BAR:,.0f} per second with 1,000 members, in groups; 10,000 cost at
-most {COST:g} times as much as 100.
+for a while and counts in a window of {PER_WINDOW}. *Short*: the largest share of claims that got fewer tasks than
+requested, because no member was free. Required: at least {BAR:,.0f} per second with 1,000 members, in groups;
+10,000 members cost at most {COST:g} times as much as 100.
 
 {resource_report.table(HEAD, rows)}
 """
@@ -160,14 +160,14 @@ most {COST:g} times as much as 100.
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.joint_claim")
     parser.add_argument("stores", nargs="*", default=list(ENGINES))
-    parser.add_argument("--quick", action="store_true", help="a smoke test of seconds; writes nothing")
+    parser.add_argument("--quick", action="store_true", help="a smoke test of a few seconds; writes nothing")
     given = parser.parse_args()
     rounds, seconds = (1, 0.1) if given.quick else (ROUNDS, SECONDS)
     print("| " + " | ".join(HEAD) + " |")
     rows = [row for kind in given.stores for row in asyncio.run(measure(kind, rounds, seconds))]
     if not given.quick and len(given.stores) == len(ENGINES):
         resource_report.write("joint claim", "Task and resource in one act", told(rows, rounds, seconds))
-    # One task per call is bound by the disk; the bar is for groups, as managers claim them.
+    # One task per call is limited by the disk; the requirement is for groups, as managers claim them.
     return 0 if all(row[-1] == "yes" for row in rows if row[1] != "1") else 1
 
 

@@ -1,7 +1,7 @@
-"""What the manager itself costs, and what a bad pool costs its neighbour: `python -m benchmarks.manager_load [part …]`.
+"""The cost of the manager, and of a bad pool for its neighbour: `python -m benchmarks.manager_load [part …]`.
 
 `idle`: the manager with 2 and with 50 idle workers. `slope`: its memory over 200,000 tasks. `neighbour`: a pool that
-uses half a core, by itself and beside a pool whose tasks leak and explode, in turn.
+uses half a core, alone and next to a pool whose tasks leak memory and crash, in turn.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ async def quick() -> None:
 
 @app.task(queue="paced")
 def paced() -> None:
-    # Half a core: as long at work as at rest.
+    # Half a core: it works as long as it sleeps.
     end = time.thread_time() + 0.005
     while time.thread_time() < end:
         pass
@@ -78,7 +78,7 @@ ROUNDS = 4
 
 
 class Bench:
-    """A store, a manager on it, and what one can see of both."""
+    """A store with a manager, and readings of both."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

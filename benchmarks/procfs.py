@@ -1,4 +1,4 @@
-"""What processes cost, read from /proc: processor time of families, memory, and whether strangers were at work.
+"""The cost of processes, from /proc: processor time of process trees, memory, and whether other processes were busy.
 
 Standard library only: it is imported in every peer's own environment.
 """
@@ -16,7 +16,7 @@ _KTHREADD = 2
 
 class _Entry(NamedTuple):
     parent: int
-    ticks: int  # its own, and those of its children that have ended
+    ticks: int  # its own and those of its ended children
 
 
 def _entries() -> dict[int, _Entry]:
@@ -30,18 +30,18 @@ def _entries() -> dict[int, _Entry]:
 
 
 def family(roots: Iterable[int]) -> set[int]:
-    """These processes with all that they started."""
+    """These processes and their descendants."""
     return _family(_entries(), roots)
 
 
 def cpu_seconds(roots: Iterable[int]) -> float:
-    """Processor time of these families so far, with that of members that have ended."""
+    """Processor time of these process trees so far, ended processes included."""
     entries = _entries()
     return sum(entries[pid].ticks for pid in _family(entries, roots)) / _TICKS
 
 
 def precise_cpu_seconds(roots: Iterable[int]) -> float:
-    """As above, of living threads only, but to the nanosecond: a tick is 10 ms, which is long for who is idle."""
+    """As above, of living threads only, but in nanoseconds: a tick of 10 ms is too coarse for idle processes."""
     threads = [thread for pid in family(roots) for thread in _threads(pid)]
     return sum(int(_text(thread / "schedstat").partition(" ")[0] or 0) for thread in threads) / 1e9
 
@@ -54,7 +54,7 @@ def _threads(pid: int) -> list[Path]:
 
 
 def _text(path: Path) -> str:
-    """What the file says; nothing if its process ended while we looked."""
+    """The content of the file; empty if its process has just ended."""
     try:
         return path.read_text()
     except OSError:
@@ -69,7 +69,7 @@ def _family(entries: dict[int, _Entry], roots: Iterable[int]) -> set[int]:
 
 
 def pss_mb(pids: Iterable[int]) -> float:
-    """Memory, with a share of what is shared."""
+    """Memory (PSS): its own pages, and its share of the shared ones."""
     total = 0
     for pid in pids:
         text = _text(_PROC / str(pid) / "smaps_rollup")
@@ -78,12 +78,12 @@ def pss_mb(pids: Iterable[int]) -> float:
 
 
 def _kernel() -> list[int]:
-    """The parent of the kernel's threads, where it can be seen."""
+    """The parent of the kernel's threads, if it is visible."""
     return [_KTHREADD] if _text(_PROC / str(_KTHREADD) / "comm").strip() == "kthreadd" else []
 
 
 class Load(NamedTuple):
-    """How busy the machine and how busy one family was until a moment."""
+    """How busy the machine and one process tree have been up to a moment."""
 
     moment: float
     busy: float
@@ -93,12 +93,12 @@ class Load(NamedTuple):
     def now(cls, root: int) -> "Load":
         line = (_PROC / "stat").read_text().partition("\n")[0].split()[1:]
         user, nice, system, _idle, _iowait, _irq, _softirq, stolen = (int(word) for word in line[:8])
-        # What the hypervisor took away counts as busy: it is not there for what we measure. The kernel's own threads
-        # and interrupts do not: they write and send what somebody asked for, and most of that is ours.
+        # Time that the hypervisor took counts as busy, because we could not use it. Kernel threads and interrupts do
+        # not count: most of what they write and send is ours.
         busy = (user + nice + system + stolen) / _TICKS
         return cls(time.monotonic(), busy, cpu_seconds([root, *_kernel()]))
 
     def foreign_since(self, before: "Load") -> float:
-        """Cores that others kept busy, on average, between two moments."""
+        """Cores that other processes kept busy, on average, between two moments."""
         seconds = self.moment - before.moment
         return max(0.0, (self.busy - before.busy) - (self.ours - before.ours)) / max(seconds, 0.001)

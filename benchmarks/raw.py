@@ -1,4 +1,4 @@
-"""The limit: bare SQL that changes the same rows in groups of the same size, with no queue on top and one client."""
+"""The upper limit: bare SQL that changes the same rows in groups of the same size, with one client and no queue."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ async def measure(kind: str, scale: float) -> dict[str, float]:
     """Rows per second, by group size: put, and claim with settle."""
     rates: dict[str, float] = {}
     for batch, count in _TASKS.items():
-        # A store each: on PostgreSQL a connection keeps the plans that it made for groups of another size.
+        # A new store for each size: a PostgreSQL connection keeps the plans that it made for groups of another size.
         async with ground(kind) as there:
             rounds = max(1, round(count * scale) // batch)
             found = await asyncio.to_thread(bare_round, there, batch, rounds * batch)

@@ -14,7 +14,7 @@ _START_SECONDS = 10.0
 
 
 class RedisServer:
-    """Without a configuration file: snapshots now and then, no append-only file, nothing synced when it is written."""
+    """Runs without a configuration file: occasional snapshots, no append-only file, no sync at a write."""
 
     def __init__(self) -> None:
         binary = shutil.which("redis-server")
@@ -23,7 +23,7 @@ class RedisServer:
         self._folder = Path(tempfile.mkdtemp(prefix="pitboss-redis-"))
         self.port = free_port()
         options = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder)]
-        # The kernel ends it when its parent dies: a benchmark that is killed leaves no server behind.
+        # The kernel ends it when its parent dies, so a killed benchmark leaves no server behind.
         leash = ["setpriv", "--pdeathsig", "INT", "--"]
         self._process = subprocess.Popen(
             [*leash, binary, *options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
@@ -55,7 +55,7 @@ class RedisServer:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def ask(self, command: str) -> str:
-        """One command without arguments that need quoting; the first line of the answer."""
+        """Send one command without arguments that need quoting; returns the first line of the answer."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
             connection.sendall(f"{command}\r\n".encode())
             return connection.makefile("rb").readline().decode().strip()

@@ -1,4 +1,4 @@
-"""What was measured, as tables that a person can read and check."""
+"""The report: tables of all measurements."""
 
 import argparse
 import statistics
@@ -37,7 +37,7 @@ def written(
     disturbed = sum(one.disturbed() for one in figures.values())
     return "\n".join(
         [
-            "# Pitboss beside its peers\n",
+            "# Pitboss compared with its peers\n",
             circumstances(given, repeated, disturbed),
             "## Tasks per second\n",
             _speed_table(systems, figures, limits),
@@ -99,13 +99,13 @@ def _ratio_table(ours: str, systems: list[System], figures: dict[str, Figures]) 
             _times(mine.median(*_RATES["enqueue 1"]), other.median(*_RATES["enqueue 1"])),
             _times(*best),
             *(_times(mine.median(*_RATES[name]), other.median(*_RATES[name])) for name in ("drain", "end to end")),
-            # Less is better: turned round, so that above 1 is good for Pitboss in every column.
+            # Less is better here, so the ratio is inverted: above 1 is good for Pitboss in every column.
             *(_times(other.median(*way), mine.median(*way)) for way in _LATENCY.values()),
             _times(other.cpu_total(), mine.cpu_total()),
         ]
         rows.append([system.name, *cells])
     columns = ["enqueue 1", "enqueue, best way", "drain", "end to end", "pickup p50", "pickup p99", "CPU per task"]
-    return f"{ours} is so many times as good as (below 1: worse):\n\n" + _table(["", *columns], rows)
+    return f"{ours} compared with each: 2 means twice as good, below 1 means worse:\n\n" + _table(["", *columns], rows)
 
 
 def _how_table(systems: list[System], figures: dict[str, Figures]) -> str:
@@ -123,7 +123,7 @@ def _how_table(systems: list[System], figures: dict[str, Figures]) -> str:
 
 
 def _troubles(figures: dict[str, Figures]) -> list[str]:
-    # The last line says what; the lines before it hold paths of this machine.
+    # Only the last line: the others contain paths of this machine.
     found = [f"- {name}: {text.splitlines()[-1]}" for name, one in figures.items() for text in one.troubles()]
     return ["## Measurements without a figure\n", "\n".join(found), ""] if found else []
 

@@ -1,8 +1,8 @@
-"""How much of what limits allow is used, and is any limit passed? `python -m benchmarks.resource_limits [--quick]`
+"""How much of their limits is used, and is any limit exceeded? `python -m benchmarks.resource_limits [--quick]`
 
-Two `pitboss up` managers work off a backlog whose tasks make one HTTP request each, on behalf of a member of a pool.
-The far side (`far_side.py`) logs the arrivals. From that log alone follow the violations, and how much later the last
-arrival was than the soonest that the limits allow (`pitboss.simulate.bound`, without the guard).
+Two `pitboss up` managers work through a backlog. Each task sends one HTTP request for a member of a pool. The server
+(`far_side.py`) logs the arrivals. That log alone determines the violations, and how much later the last arrival was
+than the soonest time that the limits allow (`pitboss.simulate.bound`, without the guard).
 """
 
 import argparse
@@ -55,7 +55,7 @@ async def use(member: Lease = members.lease()) -> None:
 
 
 class Load(NamedTuple):
-    """What limits the work. `seconds` is how long it takes at best; `service` how long the far side takes."""
+    """A limit and its load. `seconds` is the shortest duration; `service` is how long the server takes."""
 
     name: str
     bar: float
@@ -69,7 +69,7 @@ class Load(NamedTuple):
         return rules_of(checked_keys({**self.keys, "guard": GUARD}))
 
     def best(self, slots: int) -> list[float]:
-        """The soonest moments of its uses, for as long as it should take."""
+        """The soonest times of its uses, up to `seconds`."""
         limits = [self.rules.limits] * self.members
         found: list[float] = []
         for at, _ in starts(limits, service=span(self.service), slots=slots):
@@ -92,7 +92,7 @@ QUICK = (
 
 
 class Came(NamedTuple):
-    """What came of one load on one store."""
+    """The result of one load on one store."""
 
     uses: int
     bound: float
@@ -106,7 +106,7 @@ class Came(NamedTuple):
 
 
 class Yard:
-    """A store with a backlog and two managers, in a folder of its own."""
+    """A store with a backlog and two managers, in its own folder."""
 
     def __init__(self, url: str, folder: Path, load: Load, port: int) -> None:
         self._url, self._folder = url, folder
@@ -168,7 +168,7 @@ def run(load: Load, url: str, slots: tuple[int, int], folder: Path) -> Came:
     with FarSide(load.service) as far, ExitStack() as stack:
         yard = Yard(url, folder, load, far.port)
         stack.callback(yard.close)
-        # More than can be used: nothing must depend on how the backlog ends.
+        # More than can be used, so that the end of the backlog does not matter.
         yard.put(len(best) + 2 * workers * concurrency + load.members)
         for number in range(2):
             stack.enter_context(yard.manager(number, workers, concurrency))
@@ -201,7 +201,7 @@ def broken(visits: list[Visit], limits: Limits) -> list[str]:
 
 
 def lateness(visits: list[Visit], limits: Limits) -> list[float]:
-    """How much later each use came than windows and gap allowed, after the uses before it."""
+    """How much later each use came than windows and gap allowed, given the uses before it."""
     at = sorted(visit.at for visit in visits)
     found = []
     for place in range(1, len(at)):
@@ -217,7 +217,7 @@ def quantile(values: list[float], share: float) -> float:
 
 def row(load: Load, kind: str, slots: str, came: Came) -> list[str]:
     passed = came.efficiency >= load.bar and not came.violations
-    # Where the far side is what takes the time, being late after the use before says nothing.
+    # If the server's own time dominates, lateness after the previous use says nothing.
     late = (
         "–"
         if load.name == "concurrency"
@@ -259,15 +259,15 @@ def measured(loads: tuple[Load, ...], kinds: list[str], slots: list[str]) -> lis
 
 def told(loads: tuple[Load, ...], rows: list[list[str]]) -> str:
     limits = "\n".join(
-        f"- *{load.name}*: {load.members} members, {load.keys}, the far side takes {load.service * 1000:.0f} ms"
+        f"- *{load.name}*: {load.members} members, {load.keys}, the server takes {load.service * 1000:.0f} ms"
         for load in loads
     )
     return f"""\
-Two `pitboss up` managers on one store work off a backlog of HTTP requests to a server on loopback, each on behalf of a
-member of a pool; server, managers, workers and store share the cores. The guard is {GUARD}. *Bound* is the moment of
-the last of these uses by a schedule that uses every member as soon as its limits allow, without guard and without any
-cost; *took* is when it arrived. Both count from the moment when the queue was opened. Violations are counted in the
-server's own log of arrivals; *late* is how much later a use arrived than windows and gap allowed, guard included.
+Two `pitboss up` managers on one store work through a backlog of HTTP requests to a server on loopback, each for a
+member of a pool. Server, managers, workers and store share the cores. The guard is {GUARD}. *Bound* is the time of the
+last use in a schedule that uses every member as soon as its limits allow, without guard and without any cost; *took*
+is when that use arrived. Both count from the moment when the queue was opened. Violations are counted in the server's
+own log of arrivals. *Late* is how much later a use arrived than windows and gap allowed, guard included.
 
 {limits}
 
@@ -277,7 +277,7 @@ server's own log of arrivals; *late* is how much later a use arrived than window
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.resource_limits")
-    parser.add_argument("--quick", action="store_true", help="a smoke test of seconds; writes nothing")
+    parser.add_argument("--quick", action="store_true", help="a smoke test of a few seconds; writes nothing")
     parser.add_argument("--only", help="window, gap or concurrency")
     parser.add_argument("--stores", default="sqlite,postgres")
     parser.add_argument("--slots", choices=SLOTS, help="only these")

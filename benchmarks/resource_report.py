@@ -1,4 +1,4 @@
-"""The page with what was measured about resources: each benchmark writes its own part and leaves the others."""
+"""The page with all measurements of resources: each benchmark writes its own part and keeps the others."""
 
 import re
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def write(part: str, title: str, text: str) -> None:
-    """Put the part in the place of the one that was there, with the day and the machine."""
+    """Replace the part on the page, with the date and the machine."""
     page = PAGE.read_text() if PAGE.exists() else _TITLE
     facts = f"{datetime.now(UTC):%Y-%m-%d}. {machine()}; {servers()}."
     body = f"<!-- {part} -->\n## {title}\n\n{facts}\n\n{text.strip()}\n<!-- end of {part} -->\n"

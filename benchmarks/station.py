@@ -1,4 +1,4 @@
-"""Measures one phase of one system, in that system's own environment, and prints what it saw as one line of JSON.
+"""Measures one phase of one system, in that system's own environment, and prints the figures as one line of JSON.
 
 `python -m benchmarks.station '{"module": …}'`, started by `benchmarks.compare`. This process is the producer.
 Standard library only.
@@ -25,7 +25,7 @@ from benchmarks.tally import VARIABLE, Tally
 
 Figures = dict[str, Any]
 _WARM = 100
-# Seconds between looks at the tally. Moments are exact without them; more of them would take time from the workers.
+# Seconds between reads of the tally. The recorded times are exact anyway; reading more often would slow the workers.
 _GLANCE = 0.01
 _STALL_SECONDS = 30.0
 _SETTLE_SECONDS = 20.0
@@ -33,11 +33,11 @@ _STOP_SECONDS = 15.0
 
 
 class Stalled(Exception):
-    """Nothing has run for a long time."""
+    """No task has run for a long time."""
 
 
 class Station:
-    """The system, its processes, and what they cost."""
+    """The system, its processes, and their cost."""
 
     def __init__(self, order: Figures) -> None:
         self.sizes: dict[str, int] = order["sizes"]
@@ -51,7 +51,7 @@ class Station:
 
     @contextlib.contextmanager
     def measured(self, figures: Figures) -> Iterator[None]:
-        """Adds to the figures: seconds, processor time by part, and how many cores strangers used meanwhile."""
+        """Adds to the figures: seconds, processor time by part, and cores that other processes used meanwhile."""
         load, cpu = Load.now(self._driver), self.cpu()
         began, own = time.monotonic(), time.process_time()
         yield
@@ -60,7 +60,7 @@ class Station:
         figures["foreign"] = Load.now(self._driver).foreign_since(load)
 
     def cpu(self) -> dict[str, float]:
-        """Seconds of processor time so far: the workers' families, the broker or database server."""
+        """Seconds of processor time so far: the workers' process trees, the broker or database server."""
         return {"workers": cpu_seconds(self._roots()), "broker": cpu_seconds(self._broker)}
 
     def precise_cpu(self) -> dict[str, float]:
@@ -70,7 +70,7 @@ class Station:
         return {part: now - before[part] for part, now in self.cpu().items()}
 
     def memory(self) -> Figures:
-        """PSS of the processes that run tasks, and of those around them."""
+        """PSS of the processes that run tasks, and of their managers."""
         everyone = family(self._roots())
         workers = everyone & set(self.tally.workers())
         managers = everyone - workers
@@ -90,7 +90,7 @@ class Station:
                 self._processes.append(process)
 
     def warm(self) -> None:
-        """Start the workers, and return once they have done something."""
+        """Start the workers, and return when they have run a task."""
         self.start()
         self.peer.best(self.room, _WARM)
         self.wait(self.room, _WARM)
@@ -98,7 +98,7 @@ class Station:
         time.sleep(0.5)
 
     def wait(self, first: int, count: int, *, until: int | None = None, pause: float = _GLANCE) -> None:
-        """Return once this many (by default all) of these tasks have run."""
+        """Return when this many (by default all) of these tasks have run."""
         wanted = count if until is None else until
         seen, moved = -1, time.monotonic()
         while (done := self.tally.done(first, count)) < wanted:
@@ -111,7 +111,7 @@ class Station:
             time.sleep(pause)
 
     def settled(self) -> float | None:
-        """Wait until the store knows all tasks to be done; the moment, or None if it never came."""
+        """Wait until all tasks are done in the store; returns the time, or None if it never happens."""
         limit = time.monotonic() + _SETTLE_SECONDS
         while self.peer.left():
             if time.monotonic() > limit:
@@ -120,7 +120,7 @@ class Station:
         return time.monotonic()
 
     def stop(self) -> None:
-        """End the workers in good order, and whoever does not end in time without it."""
+        """Stop the workers, and kill those that do not end in time."""
         everyone = family(self._roots())
         for process in self._processes:
             process.send_signal(signal.SIGTERM)
@@ -142,7 +142,7 @@ class Station:
 
 
 def enqueue(station: Station) -> Figures:
-    """Nobody works yet: one task after the other, then many per call, or another best way."""
+    """Enqueue without workers: one task after the other, then many per call, or in another best way."""
     ways: dict[str, tuple[int, Callable[[int, int], None]]] = {"one": (station.sizes["one"], station.peer.one)}
     for size in station.peer.sizes:
         count = max(size, station.sizes["many"])
@@ -151,7 +151,7 @@ def enqueue(station: Station) -> Figures:
         ways["best"] = (station.sizes["many"], station.peer.best)
     sections: Figures = {}
     for name, (count, put) in ways.items():
-        put(0, min(count, _WARM))  # connections and prepared statements are not what is measured
+        put(0, min(count, _WARM))  # connect and prepare statements before the measurement
         figures: Figures = {"count": count}
         sections[name] = figures
         with station.measured(figures):
@@ -161,7 +161,7 @@ def enqueue(station: Station) -> Figures:
 
 
 def drain(station: Station) -> Figures:
-    """A backlog first, then the workers."""
+    """Enqueue a backlog, then start the workers."""
     count = station.sizes["drain"]
     station.peer.best(0, count)
     figures: Figures = {"count": count}
@@ -184,7 +184,7 @@ def drain(station: Station) -> Figures:
 
 
 def end_to_end(station: Station) -> Figures:
-    """The workers wait already; from the first call of the producer to the last task."""
+    """With waiting workers, from the first call of the producer to the last task."""
     count = station.sizes["e2e"]
     station.warm()
     figures: Figures = {"count": count}
@@ -199,7 +199,7 @@ def end_to_end(station: Station) -> Figures:
 
 
 def idle(station: Station) -> Figures:
-    """Workers with nothing to do: what that costs, and how soon a single task starts."""
+    """Idle workers: their cost, and how soon a single task starts."""
     station.warm()
     time.sleep(1.5)
     resting: Figures = {}
@@ -218,7 +218,7 @@ def idle(station: Station) -> Figures:
 
 
 def _pickups(station: Station, count: int) -> Iterator[float]:
-    pauses = random.Random(count)  # uneven, so that no poll of anybody keeps step with us
+    pauses = random.Random(count)  # uneven, so that no polling interval keeps step with them
     for n in range(count):
         time.sleep(pauses.uniform(0.02, 0.12))
         asked = time.monotonic_ns()

@@ -1,4 +1,4 @@
-"""Fresh stores to measure on, and the same row changes in bare SQL beside them."""
+"""Fresh stores to measure on, and the same row changes in bare SQL."""
 
 import asyncio
 import sqlite3
@@ -21,7 +21,7 @@ ENGINES = ("sqlite", "postgres")
 
 
 class Bare(Protocol):
-    """One table's worth of work with nothing around it: what the store itself can do at this batch size."""
+    """The row changes of one table, with nothing around them: the speed of the store itself at this batch size."""
 
     def put(self, ids: list[str]) -> None: ...
 
@@ -78,7 +78,7 @@ class BareSqlite:
 
 
 class BarePostgres:
-    """The same with psycopg: one round trip for each verb, plans as good as we know how to make them."""
+    """The same with psycopg: one round trip for each verb, with the best plans that we know."""
 
     def __init__(self, dsn: str) -> None:
         self._connection = psycopg.connect(dsn, autocommit=True, prepare_threshold=0)
@@ -128,7 +128,7 @@ class Ground:
 
 @asynccontextmanager
 async def ground(kind: str) -> AsyncIterator[Ground]:
-    """A store of its own for one measurement: a new file, or a new server."""
+    """A new store for one measurement: a new file, or a new server."""
     with tempfile.TemporaryDirectory(prefix="pitboss-bench-") as folder:
         if kind == "sqlite":
             async with _opened(f"sqlite:///{folder}/bench.db") as engine:

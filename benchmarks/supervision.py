@@ -1,6 +1,6 @@
-"""The long proofs about workers: a hundred rolling restarts under load, and how soon tasks of the dead run again.
+"""The long tests of workers: a hundred rolling restarts under load, and how soon a dead worker's tasks run again.
 
-Run by `make soak ARGS="rolling recovery"`; the short versions are tests. The figures stand in docs/supervision.md.
+Run by `make soak ARGS="rolling recovery"`; the short versions are tests. The figures are in docs/supervision.md.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def _house(url: str, folder: Path, target: str) -> Iterator[House]:
 
 
 def rolling_restarts(folder: Path) -> Report:
-    """On both stores. Every task must have run once, with one attempt and no loss."""
+    """Rolling restarts on both stores. Every task must run once, with one attempt and no loss."""
     told, faults = [], list[str]()
     with PostgresServer() as server:
         for name, url in (("sqlite", f"sqlite:///{folder}/shop.db"), ("postgres", server.create_database())):
@@ -46,7 +46,7 @@ def rolling_restarts(folder: Path) -> Report:
 
 
 def recovery(folder: Path) -> Report:
-    """From a kill to the moment when the task's handler runs again."""
+    """The time from a kill to the moment when the task's handler runs again."""
     with _house(f"sqlite:///{folder}/beside.db", folder / "beside", TROUBLE) as house:
         beside = beside_another(house, KILLS)
     with _house(f"sqlite:///{folder}/alone.db", folder / "alone", TROUBLE) as house:

@@ -1,10 +1,10 @@
-"""The systems that are compared: how each is run, on what, and with how many tasks."""
+"""The compared systems: how each is run, on which store, and with how many tasks."""
 
 from typing import NamedTuple
 
 
 class Sizes(NamedTuple):
-    """Numbers of tasks: enqueued one by one, many per call, drained, end to end. Slow systems have fewer."""
+    """Numbers of tasks: enqueued one by one, many per call, drained, end to end. Slow systems get fewer."""
 
     one: int
     many: int

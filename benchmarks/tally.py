@@ -1,9 +1,9 @@
-"""Which tasks have run, when, and how often: one small shared file, written by every handler of every system alike.
+"""Which tasks have run, when, and how often: one small shared file that every handler of every system writes.
 
-A handler's mark is two stores into mapped memory: the moment it ran and one more for how often. It costs about 0.3 µs,
-takes no lock and no system call, and touches neither the system's store nor its broker; so it distorts none of them,
-and since a task has a place of its own, threads and processes cannot lose each other's marks. The producer looks on by
-reading the same memory. The file lies in memory where there is such a folder, so that nothing of it goes to the disk.
+A handler makes two writes to mapped memory: the time of the run, and a count. That costs about 0.3 µs and takes no
+lock and no system call. It touches neither the system's store nor its broker, so it distorts no system. Each task has
+its own bytes, so threads and processes cannot overwrite each other's marks. The producer reads the same memory. The
+file is in a memory folder if there is one, so that it causes no disk writes.
 
 Standard library only: it is imported in every peer's own environment.
 """
@@ -19,7 +19,7 @@ from typing import Self
 VARIABLE = "BENCH_TALLY"
 _PIDS = 64
 _HEADER = _PIDS * 8
-_ROOM = 9  # a moment of 8 bytes and a count of 1
+_ROOM = 9  # a time of 8 bytes and a count of 1
 
 
 class Tally:
@@ -40,7 +40,7 @@ class Tally:
         return cls(path)
 
     def join(self, path: Path) -> None:
-        """Say that this process runs tasks: the others of its family are its managers."""
+        """Record that this process runs tasks; the others of its process tree are managers."""
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             taken = self.workers()
@@ -60,7 +60,7 @@ class Tally:
         return sum(mark > 1 for mark in self.marks[first : first + count])
 
     def span(self, first: int, count: int) -> tuple[int, int]:
-        """When the first and the last of those that ran did so, in nanoseconds of the monotonic clock."""
+        """When the first and the last of these tasks ran, in nanoseconds of the monotonic clock."""
         ran = [moment for moment in self.times[first : first + count] if moment]
         return (min(ran), max(ran)) if ran else (0, 0)
 
@@ -74,7 +74,7 @@ def _here() -> Tally:
 
 
 def mark(number: int) -> None:
-    """Called by every handler, once: this task runs now."""
+    """Record that this task runs now. Every handler calls it once."""
     tally = _here()
     tally.times[number] = time.monotonic_ns()
     tally.marks[number] += 1

@@ -1,1 +1,1 @@
-"""One small module per system, all with the face of `base.Peer`; each runs in an environment of its own."""
+"""One small module per system. Each implements `base.Peer` and runs in its own environment."""

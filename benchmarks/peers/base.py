@@ -1,4 +1,4 @@
-"""What a system must show to be measured. Standard library only."""
+"""What a system implements to be measured. Standard library only."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ VARIANT = "BENCH_VARIANT"
 
 
 def store() -> str:
-    """The store's URL; workers inherit it from the producer."""
+    """The store's URL; workers inherit the variable from the producer."""
     return os.environ[STORE]
 
 
@@ -30,11 +30,11 @@ class Peer(ABC):
     packages: tuple[str, ...]
     """Distributions whose versions matter."""
     sizes: tuple[int, ...] = ()
-    """Tasks per call, where it can put many at once."""
+    """Tasks per call, if the system can enqueue many at once."""
 
     @abstractmethod
     def prepare(self) -> None:
-        """Make the empty store ready, and connect."""
+        """Prepare the empty store, and connect."""
 
     @abstractmethod
     def one(self, first: int, count: int) -> None:
@@ -45,7 +45,7 @@ class Peer(ABC):
         raise NotImplementedError
 
     def best(self, first: int, count: int) -> None:
-        """Put tasks in the best way there is: 1000 per call where it can."""
+        """Put tasks in the fastest way: 1000 per call if the system can."""
         if self.sizes:
             self.many(first, count, 1000)
         else:
@@ -57,8 +57,8 @@ class Peer(ABC):
 
     @abstractmethod
     def left(self) -> int:
-        """How many tasks the store does not know to be done."""
+        """How many tasks are not done in the store."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""

@@ -26,7 +26,7 @@ class Taskiq(Peer):
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
 
     def prepare(self) -> None:
-        # Also makes the stream's group, without which workers would not see what was put before they came.
+        # Also creates the stream's group; without it, workers would not see earlier tasks.
         self._runner.run(broker.startup())
 
     def one(self, first: int, count: int) -> None:
