@@ -166,7 +166,7 @@ def main() -> int:
     print("| " + " | ".join(HEAD) + " |")
     rows = [row for kind in given.stores for row in asyncio.run(measure(kind, rounds, seconds))]
     if not given.quick and len(given.stores) == len(ENGINES):
-        resource_report.write("joint claim", "Task and resource in one act", told(rows, rounds, seconds))
+        resource_report.write("joint claim", "Task and resource in one transaction", told(rows, rounds, seconds))
     # One task per call is limited by the disk; the requirement is for groups, as managers claim them.
     return 0 if all(row[-1] == "yes" for row in rows if row[1] != "1") else 1
 

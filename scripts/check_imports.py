@@ -1,7 +1,7 @@
-"""A driver belongs to one room: refuse an import of it anywhere else under src/pitboss.
+"""A driver belongs to one package: refuse to import it anywhere else under src/pitboss.
 
-import-linter guards the order of the rooms. It cannot say "only this room" about a room that is not written
-yet, and says it in ten lines per driver about one that is; here it is one row.
+import-linter checks the order of the packages. It cannot say "only this package" about a package that does not exist
+yet, and needs ten lines per driver for one that does. Here it is one row.
 """
 
 import ast
@@ -14,7 +14,7 @@ SOURCES = ROOT / "src"
 
 ENGINES = ("memory", "sqlite", "postgres", "redis", "amqp")
 
-# module -> the rooms that may import it, directly or lazily or for types only
+# module -> the packages that may import it, directly or lazily or for types only
 OWNERS: dict[str, tuple[str, ...]] = {
     "psycopg": ("pitboss.engines.postgres",),
     "psycopg_pool": ("pitboss.engines.postgres",),
@@ -51,7 +51,7 @@ def module_name(path: Path) -> str:
 
 
 def imported(node: ast.AST, package: list[str]) -> Iterator[str]:
-    """Every module that a statement may load; `from a import b` may load both a and a.b."""
+    """Every module that a statement may load: `from a import b` may load a and a.b."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
@@ -75,7 +75,7 @@ def trespasses(path: Path) -> Iterator[str]:
 
 def main() -> int:
     found = [text for path in sorted(SOURCES.rglob("*.py")) for text in trespasses(path)]
-    print("\n".join(found) if found else "Drivers: each in its own room.")
+    print("\n".join(found) if found else "Drivers: each in its own package.")
     return 1 if found else 0
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make demo`: examples/hello on an embedded SQLite file in build/demo, until Ctrl-C (or for DEMO_SECONDS seconds).
+# `make demo`: runs examples/hello on a SQLite file in build/demo, until Ctrl-C or for DEMO_SECONDS seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,8 +11,8 @@ mkdir -p build/demo
 
 cat >&2 <<TEXT
 
-Pitboss runs examples/hello/app.py here, on a SQLite file in build/demo. There is no server.
-Two pools of worker processes: main for quick tasks, reports for slow ones, which grows with its load.
+Pitboss runs examples/hello/app.py on a SQLite file in build/demo, without a server.
+There are two worker pools: main for quick tasks, and reports for slow ones. The second grows with its load.
 
 In a second terminal, from this folder:
 
@@ -30,7 +30,7 @@ In a second terminal, from this folder:
   .venv/bin/pitboss logs -f
   .venv/bin/pitboss tasks enqueue greet '{"name": "you"}' --wait
 
-Ctrl-C ends it.
+Ctrl-C stops it.
 
 TEXT
 
@@ -38,7 +38,7 @@ cd examples/hello
 if [ -z "${DEMO_SECONDS:-}" ]; then
     exec env PITBOSS_STORE="$store" PITBOSS_LOGS="$logs" "$pitboss" up --verbose
 fi
-# `timeout` says 124 when the time was over, which is what was asked for.
+# `timeout` exits with 124 when the time is over, which is the expected end.
 code=0
 PITBOSS_STORE=$store PITBOSS_LOGS=$logs timeout --foreground --signal=INT "$DEMO_SECONDS" "$pitboss" up --verbose || code=$?
 [ "$code" -eq 124 ] || exit "$code"

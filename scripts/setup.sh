@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Brings a machine that has only Python, make and apt to the point where the checks and tests run.
-# Usage: scripts/setup.sh venv|app|postgres|strace|pgbouncer|redis      Says nothing when there is nothing to do.
+# Installs what the checks and tests need, on a machine that has only Python, make and apt.
+# Usage: scripts/setup.sh venv|app|postgres|strace|pgbouncer|redis      Prints nothing when there is nothing to do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,12 +20,12 @@ apt_install() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
-# Two `make` in one tree would write the same .venv; the second waits for the first.
+# Two `make` in one tree would write the same .venv, so the second waits for the first.
 setup_venv() {
     exec 9<pyproject.toml
     flock 9
     if ! "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null; then
-        say "installing python3-venv: this Python has no venv of its own"
+        say "installing python3-venv: this Python has no venv module"
         apt_install python3-venv
     fi
     local which='import sys; print(sys.version, sys.base_prefix)'
@@ -37,9 +37,9 @@ setup_venv() {
     .venv/bin/python -m pip install -qq --disable-pip-version-check --editable "$1"
 }
 
-# The tests start their own server; only its binaries are wanted. No initdb under Debian's folder means that no
-# Debian cluster can exist, so this install cannot meet, upgrade or restart a running one. The drop-in keeps
-# the package from creating and starting its usual "main" cluster, and goes away again.
+# The tests start their own server and need only its binaries. Without initdb in Debian's folder no Debian cluster can
+# exist, so this install cannot upgrade or restart a running one. The drop-in file prevents the package from creating and
+# starting its usual "main" cluster; it is removed again.
 setup_postgres() {
     compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null && return
     command -v initdb >/dev/null && return
@@ -54,14 +54,14 @@ setup_postgres() {
     apt_install postgresql
 }
 
-# Records what the embedded store writes, for the tests that take its power away.
+# Records the system calls of the embedded store, for the tests that simulate a loss of power.
 setup_strace() {
     command -v strace >/dev/null && return
     say "installing strace"
     apt_install strace
 }
 
-# The policy keeps a package from starting its service, and goes away again; one that is there already decides by itself.
+# The policy prevents a package from starting its service, and is removed again. An existing policy is left alone.
 apt_install_stopped() {
     local policy=/usr/sbin/policy-rc.d
     if [ ! -e "$policy" ]; then
@@ -73,14 +73,14 @@ apt_install_stopped() {
     apt_install "$@"
 }
 
-# Stands before PostgreSQL in some tests, which start their own.
+# Some tests start a PgBouncer of their own.
 setup_pgbouncer() {
     command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] && return
     say "installing pgbouncer (its service is not started)"
     apt_install_stopped pgbouncer
 }
 
-# For the benchmarks, which start their own. Its service is not to start with the machine either.
+# The benchmarks start a Redis of their own. Its service must not start with the machine either.
 setup_redis() {
     command -v redis-server >/dev/null && return
     say "installing redis-server (its service is not started)"

@@ -1,4 +1,4 @@
-"""The project itself: what is shipped is complete, and what the tests stand on is real."""
+"""The project itself: the wheel is complete, the extras are used, and the tests run on a real PostgreSQL."""
 
 import re
 import subprocess

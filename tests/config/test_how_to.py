@@ -1,4 +1,4 @@
-"""The how-to on pools says the same three times: in TOML, in YAML and in code."""
+"""The how-to on pools shows the same pools three times, in TOML, YAML and code; all three must be equal."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The code on the page about batches runs, and its tables name what there is."""
+"""The code on the page about batches runs, and its tables name every status and option."""
 
 import re
 from pathlib import Path

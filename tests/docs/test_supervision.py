@@ -1,4 +1,4 @@
-"""docs/supervision.md names a test for every row, and every test of supervision stands in a row."""
+"""docs/supervision.md names a test in every row, and has a row for every test of supervision."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ def defined_in(path: str) -> set[str]:
 
 
 def rows(body: str) -> list[str]:
-    """The rows of a section's table that say what happens when something goes wrong."""
+    """The rows of a section's table of failures."""
     table = [line for line in body.splitlines() if line.startswith("|")]
     return table[2:] if table and table[0].endswith("| test |") else []
 
