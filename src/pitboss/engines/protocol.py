@@ -6,8 +6,8 @@ it is safe. Time is the store's (a clock may be injected for tests). Any call ma
 engine was opened in.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
 from pitboss.model.duration import Moment, Span
@@ -30,6 +30,14 @@ from pitboss.model.session import Claimed, ClaimRequest, Lead, Reclaimed, Renewa
 from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, NewTask, Placed, Task, Token
+
+Verb = TypeVar("Verb", bound=Callable[..., Any])
+
+
+def open_to_workers(verb: Verb) -> Verb:
+    """Mark a verb that handlers may call from inside a worker. A verb without this mark is closed to them."""
+    vars(verb)["open_to_workers"] = True
+    return verb
 
 
 class Clock(Protocol):
@@ -63,6 +71,7 @@ class Engine(Protocol):
     async def close(self) -> None:
         """Finish what is under way and disconnect. Harmless to repeat."""
 
+    @open_to_workers
     async def put(self, tasks: Sequence[NewTask]) -> list[Placed]:
         """Store tasks durably; returning means they survive anything.
 
@@ -173,9 +182,11 @@ class Leader(Protocol):
 class Ledger(Protocol):
     """Reading. None of it disturbs the writers."""
 
+    @open_to_workers
     async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
         """The tasks, in the order asked."""
 
+    @open_to_workers
     async def find(
         self, wanted: Filter, *, limit: int = 50, after: str | None = None, oldest_first: bool = False
     ) -> Page:
@@ -193,6 +204,7 @@ class Control(Protocol):
     """What operators do to tasks, one or many. Each call changes at most `limit` tasks; `more` asks for a repeat.
     Cancel and retry begin with the oldest task, prune where it likes."""
 
+    @open_to_workers
     async def cancel(self, wanted: Filter, *, reason: str = "", limit: int = 1000) -> Changed:
         """Waiting tasks are cancelled (`changed`); running ones are marked and their session told (`asked`)."""
 
@@ -225,9 +237,11 @@ class Queues(Protocol):
 class Handlers(Protocol):
     """The registry of handlers."""
 
+    @open_to_workers
     async def register(self, handlers: Iterable[HandlerInfo]) -> None:
         """Add or replace; held tasks of these handlers are released."""
 
+    @open_to_workers
     async def handlers(self) -> list[HandlerInfo]:
         """All of them by name."""
 
@@ -281,15 +295,18 @@ class Resources(Protocol):
         """Create the pool or change its rules; its members stand by the new ones at once, over the uses that are still
         remembered. The same rules again change nothing. Rings its queues."""
 
+    @open_to_workers
     async def resource_pools(self) -> list[ResourcePool]:
         """Every pool by name, with its number of members by stage at this moment (zeros left out)."""
 
+    @open_to_workers
     async def add_resources(self, pool: str, members: Sequence[NewResource]) -> list[bool]:
         """New members of a pool, which comes into being if need be; True for those that are new. One whose name the
         pool has is changed to what is said here (fields, secrets, labels, weight, limits, validity) and keeps the
         rest. A new one begins with the lowest turn that the pool has. Of equal names in one call the last counts, and
         all are answered alike. Rings its queues."""
 
+    @open_to_workers
     async def change_resources(
         self, pool: str, names: Sequence[str] | None, change: ResourceChange | None
     ) -> list[str]:
@@ -297,6 +314,7 @@ class Resources(Protocol):
         in order. Removing one that is in use ends nothing: its lease goes on and is given back to nobody. Enabling one
         forgets the reason. Rings its queues."""
 
+    @open_to_workers
     async def resources(self, pool: str, names: Sequence[str] | None = None) -> list[Resource]:
         """Members by name, each with its stage as it is at this moment. An unknown pool has none."""
 
@@ -309,16 +327,20 @@ class Leases(Protocol):
     given back by the next `reclaim`, or by the next `acquire` under the same name.
     """
 
+    @open_to_workers
     async def acquire(self, pool: str, want: Want, hold: Span, *, lease: str) -> Leased | Shortage:
         """A member for `hold` at most, as a claim would get it for a task with that want and nothing tried. `lease` is
         the caller's name for it; asking again with the same one while it is held answers with the same member."""
 
+    @open_to_workers
     async def release(self, lease: str, report: Report | None) -> bool:
         """Give it back; False if the lease is not held (any more), and nothing is written then."""
 
+    @open_to_workers
     async def extend(self, lease: str, hold: Span) -> Moment | None:
         """Hold it for so long from now on; until when, or None if it is not held."""
 
+    @open_to_workers
     async def use(
         self, holder: "Token | str", task: TaskId | None = None, *, instead: Moment | None = None
     ) -> Moment | Shortage:
@@ -354,26 +376,31 @@ class Batches(Protocol):
     of batches alone: they go with their batch.
     """
 
+    @open_to_workers
     async def create_batch(self, batch: NewBatch, items: Sequence[NewTask]) -> Batch:
         """Store a batch with its items in one act, at the end of its lane's line, and promote it if there is a slot.
         The same id again changes nothing and answers with what is there. Items that meet existing tasks stay out; a
         batch without items is over at once. Capacity counts, as for `put`."""
 
+    @open_to_workers
     async def act_on_batch(self, batch: BatchId, act: BatchAct, *, limit: int = 1000) -> BatchChanged:
         """Do what an operator wants, as `model.batch` says for each act; `NotFound` if there is no such batch,
         `InvalidInput` if its status does not allow it (`check_act`). What was done already changes nothing. Acts on
         items change at most `limit` of them per call, and `more` asks for a repeat (which is harmless). Requeueing
         meets unique keys as `Control.retry` does."""
 
+    @open_to_workers
     async def batches(
         self, ids: Sequence[BatchId] | None = None, *, statuses: Sequence[BatchStatus] = (), limit: int = 100
     ) -> list[Batch]:
         """These (in any order; unknown ones left out), or the first `limit` of those statuses (none named: all):
         those that have a slot, then the queued in their order, the paused, then the ended, newest first."""
 
+    @open_to_workers
     async def lanes(self) -> list[Lane]:
         """Every lane by name."""
 
+    @open_to_workers
     async def change_lane(self, name: str, max_running: int) -> Lane:
         """How many batches of it run at a time; it comes into being if need be. More room promotes at once, less lets
         run what runs."""
@@ -422,6 +449,14 @@ class Diagnosis(Protocol):
     async def diagnose(self, clock: Clock) -> list[Finding]:
         """What is in order and what is not: durability, room, versions, and how far `clock`, this host's, is from the
         store's own. Changes nothing."""
+
+
+class Store(Engine, Sessions, Leader, Ledger, Control, Queues, Handlers, Desired, Protocol):
+    """What every engine has."""
+
+
+class FullStore(Store, Resources, Leases, Batches, Protocol):
+    """A store with everything that the conformance suite proves."""
 
 
 Counts = Mapping[str, Mapping[State, int]]
