@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from pitboss import wiring
-from pitboss.engines.protocol import Clock, Resources
+from pitboss.engines.protocol import Clock, FullStore
 from pitboss.model.duration import SECOND, Span, span
 from pitboss.model.limits import rate
 from pitboss.model.resource import Limits, NewResource, PoolRules
-from pitboss.simulate.forecast import Demand, Forecast, Store, forecast
+from pitboss.simulate.forecast import Demand, Forecast, forecast
 
 ROWS = 12
 WIDTH = 40
@@ -57,9 +57,9 @@ def _demand(given: argparse.Namespace) -> Demand:
     )
 
 
-def _in_memory(clock: Clock) -> Store:
+def _in_memory(clock: Clock) -> FullStore:
     engine = wiring.make_engine("memory://", clock=clock)
-    assert isinstance(engine, Resources)
+    assert isinstance(engine, FullStore)
     return engine
 
 

@@ -1,17 +1,13 @@
-"""What the scaler makes of resource pools, and what workers hear when a lease is over."""
+"""What the scaler makes of resource pools."""
 
 import pytest
 
-from pitboss.manager.resource_answers import ARGUMENTS
 from pitboss.manager.scaler import _with_resources
-from pitboss.model.errors import StaleLease
 from pitboss.model.limits import Window, rate
 from pitboss.model.queue import Queue
 from pitboss.model.resource import HOUR, Limits, PoolRules, ResourcePool, Stage
 from pitboss.model.scaling import PoolLoad
 from pitboss.model.states import State
-from pitboss.worker.remote_resources import ManagedResources
-from pitboss.worker.remote_store import _error
 
 PROXIES = ResourcePool(
     name="proxies", rules=PoolRules(limits=Limits(windows=(Window(36, HOUR),))), stages={Stage.READY: 100}
@@ -47,15 +43,3 @@ def test_a_load_is_limited_if_all_that_waits_needs_a_member(
 
 def test_the_tighter_of_queue_and_pool_counts() -> None:
     assert _with_resources(PoolLoad(rate=0.5), [_queue("check", "proxies")], POOLS).rate == 0.5
-
-
-def test_a_lease_that_is_over_is_the_same_error_on_both_sides() -> None:
-    met = StaleLease("1.2")
-    heard = _error(met.code, met.what, met.why, met.fix)
-    assert isinstance(heard, StaleLease)
-    assert str(heard) == str(met)
-
-
-def test_a_manager_answers_whatever_a_worker_asks() -> None:
-    asked = {name for name in vars(ManagedResources) if not name.startswith("_")} - {"declare_pool"}
-    assert asked == set(ARGUMENTS)

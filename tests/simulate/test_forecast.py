@@ -4,16 +4,16 @@ import pytest
 
 from examples.story_checker import plan
 from pitboss import wiring
-from pitboss.engines.protocol import Clock, Resources
+from pitboss.engines.protocol import Clock, FullStore
 from pitboss.model.duration import SECOND
 from pitboss.model.limits import rate
 from pitboss.model.resource import Limits, NewResource, PoolRules
-from pitboss.simulate.forecast import Demand, Store, forecast
+from pitboss.simulate.forecast import Demand, forecast
 
 
-def in_memory(clock: Clock) -> Store:
+def in_memory(clock: Clock) -> FullStore:
     engine = wiring.make_engine("memory://", clock=clock)
-    assert isinstance(engine, Resources)
+    assert isinstance(engine, FullStore)
     return engine
 
 

@@ -3,13 +3,12 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Protocol
 
 from pitboss.dispatch.keeper import Keeper
 from pitboss.dispatch.settler import Settler, Told
 from pitboss.dispatch.settling import dated, settling, unheard
 from pitboss.dispatch.worker_group import Worker, WorkerGroup, WorkerSlots
-from pitboss.engines.protocol import Clock, Engine, Ledger, Sessions
+from pitboss.engines.protocol import Clock, Engine, Store
 from pitboss.model.duration import SECOND, Span
 from pitboss.model.errors import SessionLost, StoreUnavailable
 from pitboss.model.filter import by
@@ -40,10 +39,6 @@ _NO_ROOM = Transition(
     recorded=False,
 )
 Noted = Callable[[Claim, Settlement], None]
-
-
-class Store(Engine, Sessions, Ledger, Protocol):
-    """What a dispatcher needs of an engine."""
 
 
 class Dispatcher:

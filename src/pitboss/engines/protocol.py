@@ -455,6 +455,7 @@ class Store(Engine, Sessions, Leader, Ledger, Control, Queues, Handlers, Desired
     """What every engine has."""
 
 
+@runtime_checkable
 class FullStore(Store, Resources, Leases, Batches, Protocol):
     """A store with everything that the conformance suite proves."""
 

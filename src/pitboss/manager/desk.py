@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
 
 from pitboss.dispatch.dispatcher import Dispatcher
-from pitboss.engines.protocol import Control, Engine, Handlers, Ledger
+from pitboss.engines.protocol import Store
 from pitboss.manager.answers import answer
 from pitboss.manager.process import WorkerProcess
 from pitboss.model.duration import Span
@@ -14,10 +13,6 @@ from pitboss.model.pool import PoolSpec
 from pitboss.model.resource import Report
 from pitboss.model.task import Claim, TaskError
 from pitboss.worker.frames import AskMessage, ErrorMessage, ProgressMessage, ResultMessage, ToManager
-
-
-class Store(Engine, Ledger, Control, Handlers, Protocol):
-    """What handlers may ask of the store."""
 
 
 class Desk:

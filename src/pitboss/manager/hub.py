@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from pitboss.engines.protocol import Clock
+from pitboss.engines.protocol import Clock, Store
 from pitboss.manager import host
-from pitboss.manager.answers import Store, answer
+from pitboss.manager.answers import answer
 from pitboss.manager.hook_process import HookProcess
 from pitboss.manager.strays import end_strays
 from pitboss.model import restart

@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Protocol
 
 import msgspec
 
-from pitboss.client.resource_desk import resources_of
 from pitboss.dispatch.dispatcher import Dispatcher, Noted
-from pitboss.engines.protocol import Clock, Control, Desired, Engine, Handlers, Leader, Ledger, Queues, Sessions
+from pitboss.engines.capabilities import check_needs, resources_of
+from pitboss.engines.protocol import Clock, Engine, Store
 from pitboss.manager import host
 from pitboss.manager.desk import Desk
 from pitboss.manager.figures import snapshot
@@ -46,10 +45,6 @@ _GRACE_SECONDS = 2.0
 _TICK_SECONDS = 1.0
 _TELL_EVERY = 2
 _PRUNE_LOGS = 60
-
-
-class Store(Engine, Sessions, Ledger, Control, Queues, Handlers, Desired, Leader, Protocol):
-    """What a manager needs of an engine."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,6 +176,7 @@ class Manager:
 
     async def _register(self, plan: Plan, description: Description) -> None:
         """Pools first: a task whose queue is bound to one must find its rules."""
+        check_needs(self._engine, description.handlers, [name for name, _ in plan.resources])
         if plan.resources:
             resources = resources_of(self._engine)
             for name, rules in plan.resources:

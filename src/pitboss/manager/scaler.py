@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 import msgspec
 
-from pitboss.engines.protocol import Batches, Clock, Ledger, Queues, Resources, Sessions
+from pitboss.engines.capabilities import capabilities
+from pitboss.engines.protocol import Clock, Store
 from pitboss.manager.crew import Crew
 from pitboss.manager.staff import Staff
 from pitboss.manager.vitals import cores, host_memory_free
@@ -27,10 +27,6 @@ from pitboss.model.waiting import alive
 LOOK_SECONDS = 2.0
 
 
-class Store(Sessions, Ledger, Queues, Protocol):
-    """What scaling needs of an engine."""
-
-
 class Scaler:
     """One look at all pools that scale every two seconds. Those with a fixed size cost nothing.
 
@@ -39,6 +35,7 @@ class Scaler:
 
     def __init__(self, engine: Store, staff: Staff, clock: Clock, room: Callable[[str], int]) -> None:
         self._engine, self._staff, self._clock, self._room = engine, staff, clock, room
+        self._optional = capabilities(engine)
         self._known: dict[str, _Known] = {}
         self.session: int | None = None
 
@@ -104,15 +101,17 @@ class Scaler:
         )
 
     async def _resource_pools(self, queues: Iterable[Queue]) -> dict[str, ResourcePool]:
-        if not any(queue.resources for queue in queues) or not isinstance(self._engine, Resources):
+        store = self._optional.resources
+        if store is None or not any(queue.resources for queue in queues):
             return {}
-        return {pool.name: pool for pool in await self._engine.resource_pools()}
+        return {pool.name: pool for pool in await store.resource_pools()}
 
     async def _batches(self, queues: Iterable[Queue]) -> list[Batch]:
         """Those that run or are queued, if any has items that are not drawn."""
-        if not any(queue.counts.get(State.HELD) for queue in queues) or not isinstance(self._engine, Batches):
+        store = self._optional.batches
+        if store is None or not any(queue.counts.get(State.HELD) for queue in queues):
             return []
-        return await self._engine.batches(statuses=(BatchStatus.RUNNING, BatchStatus.QUEUED))
+        return await store.batches(statuses=(BatchStatus.RUNNING, BatchStatus.QUEUED))
 
     async def _oldest(self, queues: list[Queue], started: dict[str, Moment], now: Moment) -> Span:
         """How long the oldest task waits. One of a batch did not wait for a worker before its batch was started."""

@@ -4,12 +4,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from random import Random
-from typing import Protocol
 
 import msgspec
 
 from pitboss.dispatch.dispatcher import Dispatcher
-from pitboss.engines.protocol import Clock, Control, Engine, Handlers, Ledger, Resources, Sessions
+from pitboss.engines.protocol import Clock, FullStore
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.filter import by
 from pitboss.model.ids import IdMaker
@@ -30,10 +29,6 @@ _TTL: Span = 3600 * SECOND
 # So many tasks are put at a time, and forgotten at a time: a store in memory is the faster the fewer it holds.
 _GROUP = 500
 _LOW = 100
-
-
-class Store(Engine, Sessions, Ledger, Control, Handlers, Resources, Protocol):
-    """What a forecast needs of the engine."""
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +58,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
         return self.bound / self.took if self.took else 1.0
 
 
-def forecast(make_engine: Callable[[Clock], Store], demand: Demand) -> Forecast:
+def forecast(make_engine: Callable[[Clock], FullStore], demand: Demand) -> Forecast:
     """Run it all in virtual time, on an engine in memory that is made with the clock of that time."""
     clock = FakeClock()
     return run_virtual(_Course(make_engine(clock), clock, demand).run(), clock=clock, limit=_LONGEST)
@@ -74,7 +69,7 @@ class _Course:
 
     id = name = "simulated"
 
-    def __init__(self, engine: Store, clock: FakeClock, demand: Demand) -> None:
+    def __init__(self, engine: FullStore, clock: FakeClock, demand: Demand) -> None:
         self._engine, self._clock, self._demand = engine, clock, demand
         self.capacity = demand.slots
         self._luck = Random(demand.seed)
@@ -159,4 +154,4 @@ class _Course:
         return soonest_end(limits, demand.tasks, service=demand.service, slots=demand.slots)
 
 
-__all__ = ["Demand", "Forecast", "Store", "forecast"]
+__all__ = ["Demand", "Forecast", "forecast"]

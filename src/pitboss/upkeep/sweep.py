@@ -4,10 +4,10 @@ batches with their items."""
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
 
 from pitboss.client.batch_store import acted
-from pitboss.engines.protocol import Batches, Clock, Control, Engine
+from pitboss.engines.capabilities import capabilities
+from pitboss.engines.protocol import Clock, Store
 from pitboss.model.batch import BatchStatus, Delete
 from pitboss.model.errors import InvalidInput, NotFound, NotLeader, StoreUnavailable
 from pitboss.model.filter import by
@@ -23,10 +23,6 @@ _KEPT_LIKE = {
     BatchStatus.CANCELLED: State.CANCELLED,
     BatchStatus.DONE_WITH_ERRORS: State.FAILED,
 }
-
-
-class Store(Engine, Control, Protocol):
-    """What a sweep needs of an engine."""
 
 
 async def reclaim(engine: Store) -> int:
@@ -55,14 +51,15 @@ async def prune(engine: Store, retention: Retention, clock: Clock, *, term: int 
 async def prune_batches(engine: object, retention: Retention, clock: Clock) -> int:
     """Delete batches that ended longer ago than tasks of that end are kept; how many. One that somebody deletes or
     requeues at the same time is left to him: no term is needed."""
-    if not isinstance(engine, Batches):
+    store = capabilities(engine).batches
+    if store is None:
         return 0
     pruned, ages = 0, retention.ages()
     kept = {status: ages[state] for status, state in _KEPT_LIKE.items() if state in ages}
-    for batch in await engine.batches(statuses=list(kept), limit=_BATCHES_LOOKED_AT) if kept else ():
+    for batch in await store.batches(statuses=list(kept), limit=_BATCHES_LOOKED_AT) if kept else ():
         if batch.finished_at is not None and batch.finished_at < clock.now() - kept[batch.status]:
             with suppress(NotFound, InvalidInput):
-                await acted(engine, batch.id, Delete())
+                await acted(store, batch.id, Delete())
                 pruned += 1
     return pruned
 

@@ -20,7 +20,7 @@ from pitboss.worker.frames import AnswerMessage, BrokenMessage, DrainMessage, He
 from pitboss.worker.hook_runner import HookRunner
 from pitboss.worker.loading import load_app
 from pitboss.worker.orphan import die_with_parent
-from pitboss.worker.remote_store import ManagedStore
+from pitboss.worker.store_proxy import StoreProxy
 
 HEARTBEAT_SECONDS = 1.0
 _GRACE_SECONDS = 1.0
@@ -53,12 +53,12 @@ class HookDesk:
         self._draining = False
         self._over = asyncio.Event()
         self._channel: Channel[ToHooks, FromHooks]
-        self._store: ManagedStore
+        self._store: StoreProxy
 
     async def run(self, end: socket.socket) -> None:
         """Serve until the manager is gone, or no more facts will come."""
         self._channel = await Channel.over(end, hooks_codec(), self._hear, self._over.set)
-        self._store = ManagedStore(self._channel.say)
+        self._store = StoreProxy(self._channel.say)
         self._app.use(self._store)
         self._channel.say(ReadyMessage(os.getpid()))
         beating = asyncio.create_task(self._beat())

@@ -45,8 +45,8 @@ from pitboss.worker.frames import (
 )
 from pitboss.worker.loading import load_app
 from pitboss.worker.orphan import die_with_parent
-from pitboss.worker.remote_store import ManagedStore
 from pitboss.worker.runner import Runner
+from pitboss.worker.store_proxy import StoreProxy
 
 HEARTBEAT_SECONDS = 1.0
 METRICS_EVERY = 5
@@ -92,13 +92,13 @@ class Worker:
         # What is heard before there is a channel to answer through.
         self._early: list[ToWorker] | None = []
         self._channel: Channel[ToWorker, ToManager]
-        self._store: ManagedStore
+        self._store: StoreProxy
         self._loop = asyncio.get_running_loop()
 
     async def run(self, end: socket.socket) -> None:
         """Serve until the manager is gone, or drained."""
         self._channel = await Channel.over(end, worker_codec(), self._hear, self._hang_up)
-        self._store = ManagedStore(self._channel.say)
+        self._store = StoreProxy(self._channel.say)
         self._app.use(self._store)
         self._channel.say(ReadyMessage(os.getpid()))
         early, self._early = self._early or [], None
