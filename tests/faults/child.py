@@ -17,7 +17,7 @@ from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim, NewTask, TaskError, Unique
 from pitboss.testing.failpoints import Failpoints
 from pitboss.testing.history import History
-from pitboss.testing.recorded import Recorded
+from pitboss.testing.recorded import Recorded, recorded
 from pitboss.wiring import SystemClock, make_engine
 
 POLICY = Policy(max_attempts=2, backoff=Backoff(base=1000))
@@ -61,7 +61,7 @@ def main(url: str, file: str, name: str, nth: str) -> None:
     points.plan(name, "kill", nth=int(nth))
     history = History(order=time.monotonic_ns, file=Path(file))
     clock = SystemClock()
-    asyncio.run(work(Recorded(make_engine(url, failpoint=points), history, "child", clock=clock)))
+    asyncio.run(work(recorded(make_engine(url, failpoint=points), history, "child", clock=clock)))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from pitboss.model.session import ClaimRequest, SessionInfo, Slot
 from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim, NewTask, TaskError, Unique
 from pitboss.testing.history import History
-from pitboss.testing.recorded import Recorded
+from pitboss.testing.recorded import Recorded, recorded
 
 HANDLER = "job"
 POLICY = Policy(max_attempts=3)
@@ -69,7 +69,7 @@ class Load:
     async def _opened(self, name: str) -> Recorded:
         store = SqliteEngine(self._path, clock=self._clock)
         await store.open()
-        return Recorded(store, self._history, f"{name}-{os.getpid()}-{time.monotonic_ns()}", clock=self._clock)
+        return recorded(store, self._history, f"{name}-{os.getpid()}-{time.monotonic_ns()}", clock=self._clock)
 
     async def _enqueue(self, store: Recorded, acts: int) -> None:
         for _ in range(acts):

@@ -23,7 +23,7 @@ from pitboss.model.session import SessionInfo
 from pitboss.model.task import Claim, NewTask, TaskError
 from pitboss.testing.checker import check, final
 from pitboss.testing.history import History
-from pitboss.testing.recorded import Recorded
+from pitboss.testing.recorded import Recorded, recorded
 from pitboss.testing.store import Store
 from pitboss.wiring import SystemClock
 
@@ -174,7 +174,7 @@ class Shop:
         engine = self._make()
         await engine.open()
         self._stack.push_async_callback(engine.close)
-        return Recorded(engine, self.history, name)
+        return recorded(engine, self.history, name)
 
     async def _manager(self, name: str) -> None:
         store = await self._opened(name)

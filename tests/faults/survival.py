@@ -24,7 +24,7 @@ from pitboss.testing.checker import check
 from pitboss.testing.checker.evidence import Final
 from pitboss.testing.clock import FakeClock
 from pitboss.testing.history import Call, Event, History
-from pitboss.testing.recorded import Recorded
+from pitboss.testing.recorded import Recorded, recorded
 
 HANDLER = "job"
 _ALL = 100_000
@@ -52,7 +52,7 @@ async def _examined(path: Path, events: list[Event], rng: Random) -> list[str]:
     except PitbossError as error:
         return [f"it does not open: {error}"]
     try:
-        store = Recorded(engine, history, "survivor", clock=clock)
+        store = recorded(engine, history, "survivor", clock=clock)
         faults = [*_damage(path), *await _forgotten(store, history), *await _violated(engine, history)]
         faults = faults or await _goes_on(store, clock, rng)
         # The same verdict over a longer history: not each time, because it takes as long as all the rest.

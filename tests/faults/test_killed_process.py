@@ -17,7 +17,7 @@ from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
 from pitboss.testing.checker import check, final
 from pitboss.testing.history import History
-from pitboss.testing.recorded import Recorded
+from pitboss.testing.recorded import Recorded, recorded
 from pitboss.wiring import SystemClock, make_engine
 from tests.races.workload import told
 
@@ -81,7 +81,7 @@ async def test_promises_hold_when_a_process_is_killed(
     url, child, parent = make_url(engine), tmp_path / "child.jsonl", tmp_path / "parent.jsonl"
     assert await run_child(url, child, name) == -signal.SIGKILL, "the fault did not bite"
     history = History(order=time.monotonic_ns, file=parent)
-    store = Recorded(make_engine(url), history, "parent", clock=SystemClock())
+    store = recorded(make_engine(url), history, "parent", clock=SystemClock())
     await store.open()
     try:
         await clean_up(store)

@@ -25,7 +25,7 @@ from pitboss.model.task import Claim, NewTask, TaskError, Unique
 from pitboss.testing.checker import Violation, check, final
 from pitboss.testing.clock import FakeClock
 from pitboss.testing.history import History, Settle
-from pitboss.testing.recorded import Recorded
+from pitboss.testing.recorded import recorded
 from pitboss.testing.virtual import run_virtual
 
 TTL = 3 * SECOND
@@ -124,7 +124,7 @@ class Manager:
     def __init__(self, scene: "Scene", name: str) -> None:
         self._scene, self.name = scene, name
         self.gate = Gate(scene.engine)
-        self.store = Recorded(self.gate, scene.history, name, clock=scene.clock)  # type: ignore[arg-type]
+        self.store = recorded(self.gate, scene.history, name, clock=scene.clock)  # type: ignore[arg-type]
         self.dispatcher = Dispatcher(
             self.store,
             SessionInfo(host=name, handlers=("job",), ttl=TTL),
@@ -175,7 +175,7 @@ class Scene:
         self.history = History()
         self.losses = LostAnswers(self.random)
         self.engine = MemoryEngine(clock=self.clock, failpoint=self.losses)
-        self.client = Recorded(self.engine, self.history, "client", clock=self.clock)
+        self.client = recorded(self.engine, self.history, "client", clock=self.clock)
         self._ids = IdMaker(self.clock.now, self.random.getrandbits)
         self._put: list[NewTask] = []
         self._managers: list[Manager] = []

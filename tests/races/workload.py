@@ -37,7 +37,7 @@ from pitboss.testing.checker import Violation, check, final
 from pitboss.testing.clock import FakeClock
 from pitboss.testing.failpoints import Killed
 from pitboss.testing.history import History
-from pitboss.testing.recorded import Recorded
+from pitboss.testing.recorded import Recorded, recorded
 from pitboss.testing.store import Store
 
 Open = Callable[[FakeClock], Awaitable[Store]]
@@ -106,7 +106,7 @@ class Workload:
         store = await self._open(self.clock)
         if store not in self._stores:
             self._stores.append(store)
-        return Process(Recorded(store, self.history, name, clock=self.clock))
+        return Process(recorded(store, self.history, name, clock=self.clock))
 
     async def _prepare(self) -> None:
         store = self._processes[0].store

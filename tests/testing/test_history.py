@@ -1,20 +1,26 @@
 """Histories survive their process, merge, and say what is unknown; failpoints bite once, where they were told to."""
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from pitboss.engines.memory import MemoryEngine
+from pitboss.engines.verbs import verbs
+from pitboss.model.duration import SECOND
 from pitboss.model.errors import InvalidInput, QueueFull, StoreUnavailable
 from pitboss.model.ids import IdMaker
+from pitboss.model.limits import Window
 from pitboss.model.queue import HandlerInfo, QueueChange
+from pitboss.model.resource import Leased, Limits, NewResource, PoolRules, Report, ResourceOutcome, Shortage, Want
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
 from pitboss.model.task import NewTask
+from pitboss.testing import history as told
 from pitboss.testing.checker import check, final
 from pitboss.testing.clock import FakeClock
 from pitboss.testing.failpoints import VERBS, Failpoints, Killed, names
-from pitboss.testing.history import FOREVER, History
-from pitboss.testing.recorded import Recorded
+from pitboss.testing.history import FOREVER, Act, History
+from pitboss.testing.recorded import recorded
 
 
 class Bench:
@@ -25,7 +31,7 @@ class Bench:
         self.points = Failpoints(pause=self.clock.advance)
         self.history = history or History()
         self.engine = MemoryEngine(clock=self.clock, failpoint=self.points)
-        self.store = Recorded(self.engine, self.history, clock=self.clock)
+        self.store = recorded(self.engine, self.history, clock=self.clock)
         self._ids = IdMaker(self.clock.now, lambda bits: 7)
 
     def new(self) -> NewTask:
@@ -120,6 +126,37 @@ async def test_a_task_that_nobody_put_is_noticed() -> None:
     assert set(await bench.judged()) == {"no acknowledged put is lost, and nothing appears unasked"}
 
 
+def test_every_act_is_recorded_by_the_verb_of_its_name() -> None:
+    """A verb that was renamed would leave its act, and what the checker judges by it, without evidence."""
+    named = {"".join(word.capitalize() for word in name.split("_")) for name in verbs()}
+    assert {kind.__name__ for kind in get_args(Act)} - {"ReadBatches"} <= named
+
+
+async def test_arguments_and_answers_are_evidence() -> None:
+    bench = Bench()
+    store, wanted, report = bench.store, Want(labels=("eu",)), Report(outcome=ResourceOutcome.OK)
+    await store.declare_pool("proxies", PoolRules(limits=Limits(windows=(Window(1, SECOND),))))
+    await store.add_resources("proxies", [NewResource(name="p1", labels=("eu",))])
+    leased = await store.acquire("proxies", wanted, SECOND, lease="mine")
+    shortage = await store.acquire("proxies", Want(), SECOND, lease="other")
+    await store.use("mine")
+    moved = await store.use("mine", instead=bench.clock.now())
+    await store.release("mine", report)
+    placed = await store.put([task := bench.new()])
+    acts = [call.act for call in bench.history.calls()]
+    assert isinstance(leased, Leased)
+    assert isinstance(shortage, Shortage)
+    assert isinstance(moved, int)
+    assert acts[2:] == [
+        told.Acquire(pool="proxies", want=wanted, hold=SECOND, lease="mine", leased=leased),
+        told.Acquire(pool="proxies", want=Want(), hold=SECOND, lease="other", shortage=shortage),
+        told.Use(holder="mine", task=None),
+        told.Use(holder="mine", task=None, instead=bench.clock.now(), used=moved),
+        told.Release(lease="mine", report=report, released=True),
+        told.Put(tasks=(task,), placed=tuple(placed)),
+    ]
+
+
 async def test_the_dead_ask_nothing_more() -> None:
     bench = Bench()
     bench.points.plan("put.after", "kill")
@@ -128,6 +165,8 @@ async def test_the_dead_ask_nothing_more() -> None:
     asked = len(bench.history.events)
     with pytest.raises(Killed):
         await bench.store.reclaim()
+    with pytest.raises(Killed):
+        await bench.store.get([])
     assert len(bench.history.events) == asked
 
 

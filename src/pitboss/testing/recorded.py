@@ -1,28 +1,57 @@
-"""An engine that writes down what it is asked and what it answers."""
+"""An engine that writes down what it is asked and what it answers.
 
-from collections.abc import Iterable, Sequence
+The verbs are derived from the protocol. A verb is evidence if `pitboss.testing.history` has an act of its name; its
+arguments and its answer go into the fields of that act by name and type. Every other verb is passed through.
+"""
 
-from msgspec.structs import replace
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from types import UnionType
+from typing import Any, Protocol, TypeVar, cast, get_args, get_origin
 
-from pitboss.engines.protocol import Page
+import msgspec
+
+from pitboss.engines.protocol import Clock, FullStore, Store
+from pitboss.engines.verbs import Verb, verbs
+from pitboss.model.batch import Batch
 from pitboss.model.duration import Moment
-from pitboss.model.filter import Filter
-from pitboss.model.ids import TaskId
-from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
-from pitboss.model.session import Claimed, ClaimRequest, Lead, Reclaimed, Renewal, Session, SessionInfo
-from pitboss.model.settlement import SettleAnswer, Settlement
-from pitboss.model.task import Attempt, NewTask, Placed, Task
-from pitboss.testing import history as told
-from pitboss.testing.recorded_batches import RecordedBatches
-from pitboss.testing.recorded_resources import RecordedResources
+from pitboss.model.errors import InvalidInput, NotFound, NotLeader, QueueFull, SessionLost, StaleLease
+from pitboss.testing.failpoints import Killed
+from pitboss.testing.history import Act, History, ReadBatches
+
+T = TypeVar("T")
+_SURELY_NOT = (InvalidInput, NotFound, NotLeader, QueueFull, SessionLost, StaleLease)
+_ALL = 10_000
+_ACTS: dict[str, type[Act]] = {kind.__name__: kind for kind in get_args(Act)}
 
 
-class Recorded(RecordedResources, RecordedBatches):
-    """Wraps any engine, as one process of a history. `clock` is the store's, if it is known here.
+class Recorded(FullStore, Protocol):
+    """What `recorded` returns: any engine, as one process of a history.
 
-    Once a call ended in `Killed`, the process is dead: every further call is `Killed` too and is not recorded.
-    Reading is passed through; only what changes the store, or proves something about it, is evidence.
+    Once a call ended in `Killed`, the process is dead: every further call is `Killed` too and is not recorded. What
+    the engine itself does not have fails when it is called.
     """
+
+    engine: Store
+    history: History
+    process: str
+    dead: bool
+
+    async def read_batches(self) -> list[Batch]:
+        """All batches at one moment, as evidence."""
+
+
+def recorded(engine: Store, history: History, process: str = "p1", *, clock: Clock | None = None) -> Recorded:
+    """Record what this process asks the engine. `clock` is the store's, if it is known here."""
+    return cast("Recorded", _Recorder(engine, history, process, clock))
+
+
+class _Recorder:
+    """Has every verb of the protocol; they are added below."""
+
+    def __init__(self, engine: Store, history: History, process: str, clock: Clock | None) -> None:
+        self.engine, self.history, self.process, self._clock = engine, history, process, clock
+        self.dead = False
+        self.name = engine.name
 
     async def open(self) -> None:
         await self.engine.open()
@@ -30,131 +59,68 @@ class Recorded(RecordedResources, RecordedBatches):
     async def close(self) -> None:
         await self.engine.close()
 
-    async def put(self, tasks: Sequence[NewTask]) -> list[Placed]:
-        act = told.Put(tasks=tuple(tasks))
-        return await self._call(act, self.engine.put, tasks, lambda placed: replace(act, placed=tuple(placed)))
+    async def read_batches(self) -> list[Batch]:
+        work = cast("FullStore", self.engine).batches(limit=_ALL)
+        return await self.call(ReadBatches(), work, lambda batches: ReadBatches(batches=tuple(batches)))
 
-    async def claim(self, request: ClaimRequest) -> Claimed:
-        act = told.Claim(request=request)
-        return await self._call(act, self.engine.claim, request, lambda claimed: replace(act, claimed=claimed))
+    async def call(self, act: Act, work: Awaitable[T], answered: Callable[[T], Act]) -> T:
+        call = self.history.begin(self.process, act, self._now())
+        try:
+            answer = await work
+        except _SURELY_NOT as error:
+            self.history.end(self.process, call, "fail", act, self._now(), type(error).__name__)
+            raise
+        except BaseException as error:
+            self.dead = self.dead or isinstance(error, Killed)
+            self.history.end(self.process, call, "info", act, self._now(), type(error).__name__)
+            raise
+        self.history.end(self.process, call, "ok", answered(answer), self._now())
+        return answer
 
-    async def renew(self, session: int, snapshot: str | None = None) -> Renewal:
-        act = told.Renew(session=session)
-        return await self._call(
-            act,
-            lambda number: self.engine.renew(number, snapshot),
-            session,
-            lambda renewal: replace(act, renewal=renewal),
-        )
+    def check_alive(self) -> None:
+        if self.dead:
+            raise Killed
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
-        act = told.Settle(settlements=tuple(settlements))
-        return await self._call(
-            act, self.engine.settle, settlements, lambda verdicts: replace(act, verdicts=tuple(verdicts))
-        )
-
-    async def reclaim(self, limit: int = 1000) -> Reclaimed:
-        act = told.Reclaim(limit=limit)
-        return await self._call(act, self.engine.reclaim, limit, lambda done: replace(act, reclaimed=done))
-
-    async def wait(self, queues: Sequence[str] | None, timeout: float) -> bool:
-        self._check_alive()
-        return await self.engine.wait(queues, timeout)
-
-    async def open_session(self, info: SessionInfo) -> Session:
-        act = told.OpenSession(info=info)
-        return await self._call(act, self.engine.open_session, info, lambda session: replace(act, session=session))
-
-    async def end_session(self, session: int) -> None:
-        act = told.EndSession(session=session)
-        await self._call(act, self.engine.end_session, session, lambda _: act)
-
-    async def campaign(self, session: int) -> Lead:
-        act = told.Campaign(session=session)
-        return await self._call(act, self.engine.campaign, session, lambda lead: replace(act, lead=lead))
-
-    async def resign(self, session: int) -> None:
-        act = told.Resign(session=session)
-        await self._call(act, self.engine.resign, session, lambda _: act)
-
-    async def leader(self) -> Lead | None:
-        return await self.engine.leader()
-
-    async def cancel(self, wanted: Filter, *, reason: str = "", limit: int = 1000) -> Changed:
-        act = told.Cancel(wanted=wanted)
-        return await self._call(
-            act,
-            lambda one: self.engine.cancel(one, reason=reason, limit=limit),
-            wanted,
-            lambda done: replace(act, changed=done),
-        )
-
-    async def retry(self, wanted: Filter, *, keep_attempts: bool = False, limit: int = 1000) -> Changed:
-        act = told.Retry(wanted=wanted)
-        return await self._call(
-            act,
-            lambda one: self.engine.retry(one, keep_attempts=keep_attempts, limit=limit),
-            wanted,
-            lambda done: replace(act, changed=done),
-        )
-
-    async def prune(
-        self, wanted: Filter, *, before: Moment | None = None, limit: int = 1000, term: int | None = None
-    ) -> Changed:
-        act = told.Prune(wanted=wanted, term=term)
-        return await self._call(
-            act,
-            lambda one: self.engine.prune(one, before=before, limit=limit, term=term),
-            wanted,
-            lambda done: replace(act, changed=done),
-        )
-
-    async def change_queue(self, name: str, change: QueueChange) -> Queue:
-        act = told.ChangeQueue(name=name, change=change)
-        return await self._call(
-            act,
-            lambda one: self.engine.change_queue(name, one),
-            change,
-            lambda queue: replace(act, queue=queue),
-        )
-
-    async def register(self, handlers: Iterable[HandlerInfo]) -> None:
-        self._check_alive()
-        await self.engine.register(handlers)
-
-    async def forget(self, names: Iterable[str]) -> None:
-        self._check_alive()
-        await self.engine.forget(names)
-
-    async def wish(self, key: str, value: str | None, *, by: str | None = None) -> int:
-        self._check_alive()
-        return await self.engine.wish(key, value, by=by)
-
-    async def wishes(self, since: int = 0) -> list[Wish]:
-        return await self.engine.wishes(since)
-
-    async def handlers(self) -> list[HandlerInfo]:
-        return await self.engine.handlers()
-
-    async def sessions(self) -> list[Session]:
-        return await self.engine.sessions()
-
-    async def queues(self) -> list[Queue]:
-        return await self.engine.queues()
-
-    async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
-        return await self.engine.get(ids)
-
-    async def find(
-        self, wanted: Filter, *, limit: int = 50, after: str | None = None, oldest_first: bool = False
-    ) -> Page:
-        return await self.engine.find(wanted, limit=limit, after=after, oldest_first=oldest_first)
-
-    async def count(self, wanted: Filter) -> int:
-        return await self.engine.count(wanted)
-
-    async def attempts(self, task: TaskId) -> list[Attempt]:
-        return await self.engine.attempts(task)
+    def _now(self) -> Moment | None:
+        return None if self._clock is None else self._clock.now()
 
 
-__all__ = ["Recorded"]
+def _recording(verb: Verb, kind: type[Act] | None) -> Callable[..., Coroutine[Any, Any, Any]]:
+    fields = {} if kind is None else {field.name: _kinds(field.type) for field in msgspec.structs.fields(kind)}
+
+    async def ask(self: _Recorder, *args: Any, **kwargs: Any) -> Any:
+        self.check_alive()
+        method = getattr(self.engine, verb.name)
+        if kind is None:
+            return await method(*args, **kwargs)
+        named = verb.arguments(args, kwargs)
+        act = kind(**{name: _frozen(value) for name, value in named.items() if name in fields})
+        open_fields = {name: kinds for name, kinds in fields.items() if name not in named}
+        return await self.call(act, method(*args, **kwargs), lambda answer: _with_answer(act, open_fields, answer))
+
+    return ask
+
+
+def _with_answer(act: Act, fields: dict[str, tuple[type, ...]], answer: object) -> Act:
+    """The act with its answer in the field of its type; as it is if no field is of that type."""
+    value = _frozen(answer)
+    name = next((name for name, kinds in fields.items() if isinstance(value, kinds)), None)
+    return act if name is None else msgspec.structs.replace(act, **{name: value})
+
+
+def _kinds(hint: Any) -> tuple[type, ...]:
+    """The classes of a field's values."""
+    parts = get_args(hint) if get_origin(hint) is UnionType else (hint,)
+    return tuple(get_origin(part) or part for part in parts)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str | tuple) else value
+
+
+for _verb in verbs().values():
+    if _verb.name not in vars(_Recorder):
+        _kind = _ACTS.get("".join(word.capitalize() for word in _verb.name.split("_")))
+        setattr(_Recorder, _verb.name, _recording(_verb, _kind))
+
+__all__ = ["Recorded", "recorded"]

@@ -82,11 +82,6 @@ def _asking(verb: Verb) -> Callable[..., Coroutine[Any, Any, Any]]:
     return ask
 
 
-for _verb in verbs().values():
-    if _verb.open_to_workers and _verb.name not in vars(StoreProxy):
-        setattr(StoreProxy, _verb.name, _asking(_verb))
-
-
 def _too_large(verb: str, size: int) -> InvalidInput:
     return InvalidInput(
         f"{verb} with {size:,} bytes cannot be asked from inside a worker",
@@ -105,3 +100,8 @@ def _error(code: str, what: str, why: str, fix: str) -> PitbossError:
     error = PitbossError(what, why=why, fix=fix)
     error.code = code
     return error
+
+
+for _verb in verbs().values():
+    if _verb.open_to_workers and _verb.name not in vars(StoreProxy):
+        setattr(StoreProxy, _verb.name, _asking(_verb))

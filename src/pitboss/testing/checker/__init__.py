@@ -1,7 +1,7 @@
 """Judges a recorded history: did the store keep its promises, whatever happened meanwhile?
 
     history = History()
-    engine = Recorded(store, history, clock=clock)
+    engine = recorded(store, history, clock=clock)
     ...  # put, claim, settle, kill, heal, drain
     assert not check(history, await final(store))
 
