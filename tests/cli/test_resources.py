@@ -11,8 +11,8 @@ import pytest
 import typer
 
 from pitboss.cli.exits import Exit
-from pitboss.cli.resource_reading import resources_of
 from pitboss.cli.screen import Screen
+from pitboss.engines.capabilities import resources_of
 from pitboss.model.duration import SECOND
 from pitboss.model.limits import Window
 from pitboss.model.outcome import Failed, decide

@@ -42,7 +42,7 @@ def app() -> Iterator[App]:
 
 
 def stored(app: App) -> list[str]:
-    store = app._linked().engine
+    store = app._connected().engine
 
     async def find(_: object) -> list[str]:
         return [task.params for task in (await store.find(EVERYTHING, oldest_first=True)).tasks]
@@ -257,7 +257,7 @@ def test_a_full_queue_refuses_or_waits(app: App) -> None:
     @app.task(queue="small")
     def act() -> None: ...
 
-    store = app._linked().engine
+    store = app._connected().engine
     app.ask(lambda _: store.change_queue("small", QueueChange(capacity=1)), limit=5, what="limiting")
     first = act.enqueue()
     with pytest.raises(QueueFull, match='queue "small" is full: 1 of 1'):
@@ -320,7 +320,7 @@ def test_a_task_that_is_not_there_is_named(app: App) -> None:
     def act() -> None: ...
 
     handle = act.enqueue()
-    store = app._linked().engine
+    store = app._connected().engine
     handle.cancel()
     app.ask(lambda _: store.prune(EVERYTHING), limit=5, what="pruning")
     with pytest.raises(NotFound, match=handle.id):
@@ -335,7 +335,7 @@ def test_the_store_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -
         def act() -> None: ...
 
         assert act.enqueue().created
-        assert app._linked().engine.name == "memory"
+        assert app._connected().engine.name == "memory"
 
 
 @pytest.mark.parametrize("url", ["", "pitboss.db", "mysql://x", "sqlite://pitboss.db", "sqlite:///"])

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pitboss import App, InvalidInput, NotFound, State, TimedOutWaiting
-from pitboss.client.batch_handle import BatchHandle
-from pitboss.client.batch_store import acted, batches_of
+from pitboss.client.batch_handle import BatchHandle, act_in_portions
+from pitboss.engines.capabilities import batches_of
 from pitboss.model.batch import BatchChanged, BatchStatus, Requeue
 from pitboss.model.errors import Unsupported
 from pitboss.testing.sandbox import Sandbox, sandbox
@@ -234,7 +234,7 @@ class Stubborn:
 def test_portions_end_even_if_what_is_refused_stays() -> None:
     store: Any = Stubborn()
     told: list[int] = []
-    total = asyncio.run(acted(store, "b", Requeue(), lambda step: told.append(step.changed)))
+    total = asyncio.run(act_in_portions(store, "b", Requeue(), lambda step: told.append(step.changed)))
     assert (total.changed, total.refused) == (10, ("t",))
     assert told[:3] == [5, 10, 10]
     assert store.asked == 5

@@ -8,7 +8,7 @@ import pytest
 
 from pitboss import App, InvalidInput
 from pitboss.client.context import Context
-from pitboss.client.lazy_tasks import LARGE, Preparing
+from pitboss.client.handler import LARGE, LazyTasks
 from pitboss.model.errors import StoreUnavailable
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import make_id
@@ -26,7 +26,7 @@ def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[App]:
 
 
 def _task(app: App, task: str) -> Task:
-    store = app._linked().engine
+    store = app._connected().engine
 
     async def got(_: object) -> Task | None:
         return (await store.get([task]))[0]
@@ -37,7 +37,7 @@ def _task(app: App, task: str) -> Task:
 
 
 def _count(app: App) -> int:
-    store = app._linked().engine
+    store = app._connected().engine
     return app.ask(lambda _: store.count(EVERYTHING), limit=5, what="counting")
 
 
@@ -103,7 +103,7 @@ def test_each_task_is_made_once_and_when_it_is_asked_for() -> None:
         made.append(params)
         return NewTask(id=make_id(1, len(made), 1), handler="a", queue="q", params=params)
 
-    tasks = Preparing(make, [str(number) for number in range(MANY)])
+    tasks = LazyTasks(make, [str(number) for number in range(MANY)])
     assert (len(tasks), len(made)) == (MANY, 0)
     assert [tasks[0], *tasks[1:5]] == tasks[:5]
     assert len(made) == 5
@@ -121,7 +121,7 @@ def test_a_store_that_is_away_for_a_moment_gets_the_same_tasks_again(app: App, m
     def take(number: int) -> None: ...
 
     take.enqueue(number=0)
-    engine = app._linked().engine
+    engine = app._connected().engine
     put, seen = engine.put, list[set[str]]()
 
     async def lost(tasks: list[NewTask]) -> list[Placed]:

@@ -230,7 +230,7 @@ async def test_held_by_with_a_lease_is_extended_by_itself(app: App) -> None:
     await proxies.aadd("p1")
     extended = asyncio.Event()
     loop = asyncio.get_running_loop()
-    engine: Any = app._linked().engine
+    engine: Any = app._connected().engine
     extend = engine.extend
 
     async def noted(lease: str, hold: int) -> Any:

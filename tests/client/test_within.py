@@ -22,7 +22,7 @@ def declared(url: str) -> App:
 
 
 def stored(app: App) -> list[tuple[str, State]]:
-    engine = app._linked().engine
+    engine = app._connected().engine
 
     async def find(_: object) -> list[tuple[str, State]]:
         return [(task.params, task.state) for task in (await engine.find(EVERYTHING, oldest_first=True)).tasks]
@@ -87,7 +87,7 @@ def test_what_is_asked_straight_from_the_thread_keeps_its_meaning(tmp_path: Path
         bill = app.handlers["bill"]
         first = bill.using(key="a").enqueue(order=1)
         assert bill.using(key="a").enqueue(order=1).id == first.id
-        engine = app._linked().engine
+        engine = app._connected().engine
         app.ask(lambda _: engine.change_queue("default", QueueChange(capacity=1)), limit=10, what="limiting")
         with pytest.raises(QueueFull):
             bill.enqueue(order=2)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pitboss.client.resource_desk import resources_of
+from pitboss.engines.capabilities import resources_of
 from pitboss.model.canonical import from_json
 from pitboss.model.resource import Resource
 from pitboss.model.states import State

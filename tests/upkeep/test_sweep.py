@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from random import Random
 
-from pitboss.client.batch_store import acted
+from pitboss.client.batch_handle import act_in_portions
 from pitboss.engines.memory import MemoryEngine
 from pitboss.model.batch import Cancel, NewBatch
 from pitboss.model.duration import SECOND, Moment
@@ -157,9 +157,9 @@ def test_batches_are_deleted_with_their_items_when_their_time_is_over() -> None:
             await store.create_batch(
                 NewBatch(id=name, lane=name), [NewTask(id=store.new_id(), handler="job") for _ in range(size)]
             )
-        await acted(store, "old", Cancel("test"))
+        await act_in_portions(store, "old", Cancel("test"))
         await asyncio.sleep(PRUNE_SECONDS - 1)
-        await acted(store, "later", Cancel("test"))
+        await act_in_portions(store, "later", Cancel("test"))
         await asyncio.sleep(1.5)
         assert [batch.id for batch in await store.batches()] == ["unfinished", "later"]
         await asyncio.sleep(PRUNE_SECONDS + 1)

@@ -112,7 +112,7 @@ class Worker:
 
     def _failed(self, error: CheckError, profile: str) -> None:
         self.last_error = error
-        self.lease.verdict = judged(error)
+        self.lease.report = judged(error)
         match error:
             case TooManyRequests():
                 self._refused = True

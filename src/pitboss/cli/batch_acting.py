@@ -7,7 +7,8 @@ from pitboss.cli.bulk import confirm
 from pitboss.cli.screen import Screen
 from pitboss.cli.store import ask
 from pitboss.cli.words import counted, short
-from pitboss.client.batch_store import PORTION, acted, batches_of
+from pitboss.client.batch_handle import PORTION, act_in_portions
+from pitboss.engines.capabilities import batches_of
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchStatus
 from pitboss.model.states import State
 
@@ -63,7 +64,9 @@ async def _done(screen: Screen, desk: "Batches", order: Order, batch: Batch) -> 
     hidden = not screen.err.is_terminal or not order.items or batch.total <= PORTION
     with Progress(*columns, console=screen.err, transient=True, disable=hidden) as bar:
         shown = bar.add_task(f"{order.verb} {_named(batch)}", total=batch.total)
-        changed = await acted(desk, batch.id, order.act, lambda total: bar.update(shown, completed=total.changed))
+        changed = await act_in_portions(
+            desk, batch.id, order.act, lambda total: bar.update(shown, completed=total.changed)
+        )
     _tell(screen, order, batch, changed)
     return changed
 

@@ -10,7 +10,7 @@ from pitboss.cli.orders import me
 from pitboss.cli.screen import Screen
 from pitboss.cli.store import ask
 from pitboss.cli.words import counted, one_line, short
-from pitboss.client.batch_store import batches_of
+from pitboss.engines.capabilities import batches_of
 from pitboss.model.batch import Batch, BatchStatus, NewBatch
 from pitboss.model.canonical import to_json
 from pitboss.model.ids import IdMaker

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from pitboss.client.batch_store import batches_of
-from pitboss.engines.protocol import Batches, Resources
+from pitboss.engines.capabilities import batches_of, capabilities
+from pitboss.engines.protocol import Batches
 from pitboss.model.batch import IN_SLOT, Batch, BatchId, BatchStatus, Lane
 from pitboss.model.batch_waiting import batch_waits
 from pitboss.model.duration import Moment
@@ -84,10 +84,12 @@ async def surveyed(store: "Store", batches: Sequence[Batch]) -> Survey:
 async def pool_views(store: "Store", names: "set[str | None]") -> dict[str, PoolView]:
     """The resource pools of these names with their members."""
     wanted = {name for name in names if name is not None}
-    if not wanted or not isinstance(store, Resources):
+    resources = capabilities(store).resources
+    if not wanted or resources is None:
         return {}
-    rules = {pool.name: pool.rules for pool in await store.resource_pools()}
-    return {name: PoolView(name, rules[name], await store.resources(name)) for name in sorted(wanted & rules.keys())}
+    rules = {pool.name: pool.rules for pool in await resources.resource_pools()}
+    found = sorted(wanted & rules.keys())
+    return {name: PoolView(name, rules[name], await resources.resources(name)) for name in found}
 
 
 def _supply(batch: Batch, queues: dict[str, Queue], supplies: dict[str, Supply]) -> Supply | None:

@@ -10,7 +10,8 @@ from pitboss.cli.batch_acting import Order, carried_out
 from pitboss.cli.exits import Exit
 from pitboss.cli.options import JsonOption, LimitOption, StoreOption, WatchOption, YesOption, screen_of
 from pitboss.cli.store import Shown, ask, show
-from pitboss.client.batch_store import batches_of, checked_room, status_of
+from pitboss.client.batches import checked_max_running, status_of
+from pitboss.engines.capabilities import batches_of
 from pitboss.model.batch import Cancel, Delete, Move, Pause, Requeue, Resume, Start
 from pitboss.model.errors import InvalidInput
 from pitboss.model.filter import by
@@ -260,7 +261,7 @@ def lanes(
             raise InvalidInput(
                 "it is not said which lane is meant", why="--max-running changes one", fix="name it before the option"
             )
-        lane_name, room = checked_name(name, "lane"), checked_room(max_running)
+        lane_name, room = checked_name(name, "lane"), checked_max_running(max_running)
         lane = ask(screen, store, lambda opened: batches_of(opened).change_lane(lane_name, room), create=True)
         screen.note(f'lane "{lane.name}": at most {lane.max_running:,} at a time, {lane.running:,} running now')
         return

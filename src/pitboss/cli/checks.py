@@ -116,22 +116,24 @@ async def _of_store(found: "Loaded", release: str) -> list[Finding]:
 async def _of_schema(url: str) -> Finding | None:
     """A server is asked before it is opened, because opening upgrades it. A file is upgraded by every command."""
     from pitboss import wiring
-    from pitboss.engines.protocol import Schema
+    from pitboss.engines.capabilities import capabilities
 
     engine = wiring.make_engine(url)
-    if engine.name == "sqlite" or not isinstance(engine, Schema):
+    store = capabilities(engine).schema
+    if engine.name == "sqlite" or store is None:
         return None
     try:
-        have, want = await engine.schema_version()
+        have, want = await store.schema_version()
     finally:
         await engine.close()
     return _schema(have, want)
 
 
 async def _own_schema(engine: "Store") -> list[Finding]:
-    from pitboss.engines.protocol import Schema
+    from pitboss.engines.capabilities import capabilities
 
-    return [_schema(*await engine.schema_version())] if isinstance(engine, Schema) else []
+    store = capabilities(engine).schema
+    return [] if store is None else [_schema(*await store.schema_version())]
 
 
 def _schema(have: int, want: int) -> Finding:
@@ -149,10 +151,11 @@ def _schema(have: int, want: int) -> Finding:
 async def _inside(engine: "Store", settings: "Loaded", release: str) -> list[Finding]:
     from pitboss import wiring
     from pitboss.cli.status import held_by_handler
-    from pitboss.engines.protocol import Diagnosis
+    from pitboss.engines.capabilities import capabilities
 
     clock = wiring.SystemClock()
-    found = await engine.diagnose(clock) if isinstance(engine, Diagnosis) else []
+    diagnosis = capabilities(engine).diagnosis
+    found = [] if diagnosis is None else await diagnosis.diagnose(clock)
     queues, sessions = await engine.queues(), await engine.sessions()
     scene = checkup.Scene(
         sessions=sessions,

@@ -109,10 +109,10 @@ async def _upgraded(url: str) -> tuple[list[str], int]:
 async def _sql_store(url: str, *, create: bool) -> "SqlStore":
     """An engine with tables. A server is asked before it is opened, because opening upgrades it."""
     from pitboss import wiring
-    from pitboss.engines.protocol import Schema
+    from pitboss.engines.capabilities import capabilities
 
     engine = wiring.make_engine(url)
-    if not isinstance(engine, Schema):
+    if capabilities(engine).schema is None:
         raise Unsupported(
             f"the {engine.name} store has no tables", why="it keeps everything in memory", fix="name a SQL store"
         )

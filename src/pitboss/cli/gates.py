@@ -6,7 +6,7 @@ from pitboss.cli.batch_page import batch_document, draw_batches
 from pitboss.cli.batch_reading import Survey, surveyed
 from pitboss.cli.screen import Column, Screen
 from pitboss.cli.words import ago, utc
-from pitboss.engines.protocol import Batches, Resources
+from pitboss.engines.capabilities import capabilities
 from pitboss.model.batch import IN_SLOT, BatchStatus
 from pitboss.model.duration import Moment
 from pitboss.model.resource import ResourcePool, Stage
@@ -48,11 +48,11 @@ class Gates(NamedTuple):
 async def gates_of(store: "Store") -> Gates:
     from pitboss import wiring
 
-    survey = None
-    if isinstance(store, Batches):
-        unfinished = await store.batches(statuses=_UNFINISHED, limit=_SHOWN)
+    survey, has = None, capabilities(store)
+    if has.batches is not None:
+        unfinished = await has.batches.batches(statuses=_UNFINISHED, limit=_SHOWN)
         survey = await surveyed(store, unfinished) if unfinished else None
-    pools = await store.resource_pools() if isinstance(store, Resources) else []
+    pools = await has.resources.resource_pools() if has.resources is not None else []
     return Gates(survey, pools, wiring.SystemClock().now())
 
 

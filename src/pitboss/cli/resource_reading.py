@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pitboss.cli.words import close_to
-from pitboss.engines.protocol import Resources
+from pitboss.engines.capabilities import resources_of
 from pitboss.model.duration import Moment
-from pitboss.model.errors import NotFound, Unsupported
+from pitboss.model.errors import NotFound
 from pitboss.model.resource import Resource
 from pitboss.model.supply import PoolView
 
@@ -20,17 +20,6 @@ def now_here() -> Moment:
     from pitboss import wiring
 
     return wiring.SystemClock().now()
-
-
-def resources_of(store: object) -> Resources:
-    """The store itself, if it has resources."""
-    if isinstance(store, Resources):
-        return store
-    raise Unsupported(
-        f"the {getattr(store, 'name', 'present')} engine has no resources",
-        why="resource pools need a store that takes a task and its resource in one act",
-        fix="use SQLite or PostgreSQL",
-    )
 
 
 async def views_of(store: "Store") -> list[PoolView]:

@@ -185,7 +185,8 @@ def _change(
     *,
     sure: bool = True,
 ) -> None:
-    from pitboss.cli.resource_reading import members_of, resources_of, view_of
+    from pitboss.cli.resource_reading import members_of, view_of
+    from pitboss.engines.capabilities import resources_of
 
     screen = screen_of(context)
 

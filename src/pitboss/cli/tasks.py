@@ -24,7 +24,8 @@ from pitboss.cli.screen import Column, Screen
 from pitboss.cli.store import Shown, ask, show
 from pitboss.cli.task_page import draw_task
 from pitboss.cli.words import age, one_line
-from pitboss.engines.protocol import Batches, Page
+from pitboss.engines.capabilities import capabilities
+from pitboss.engines.protocol import Page
 from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter
 from pitboss.model.queue import Changed, Queue
@@ -194,9 +195,10 @@ def _note(task: Task) -> str:
 
 
 async def _batch_of(store: "Store", task: Task) -> str | None:
-    if task.batch is None or not isinstance(store, Batches):
+    batches = capabilities(store).batches
+    if task.batch is None or batches is None:
         return None
-    batch = next(iter(await store.batches([task.batch])), None)
+    batch = next(iter(await batches.batches([task.batch])), None)
     return None if batch is None else batch.status
 
 

@@ -1,12 +1,14 @@
 """What making a batch returns: the way to its end, to its items, and to what operators may do to it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from math import inf
+from typing import Any, Literal, NamedTuple, TypeVar
 
-from pitboss.client.batch_store import acted, batches_of
+from pitboss.client.app_core import LIMIT, AppCore
 from pitboss.client.client import Client
-from pitboss.engines.protocol import Page
+from pitboss.engines.capabilities import batches_of
+from pitboss.engines.protocol import Batches
 from pitboss.model.batch import (
     OVER,
     Batch,
@@ -27,31 +29,16 @@ from pitboss.model.duration import SECOND, Span, Time, span, spoken
 from pitboss.model.errors import InvalidInput, NotFound, TimedOutWaiting
 from pitboss.model.filter import Filter, parsed
 from pitboss.model.ids import TaskId
-from pitboss.model.queue import HandlerInfo
 from pitboss.model.states import State
 from pitboss.model.task import Task
 
 T = TypeVar("T")
+PORTION = 1000
 _PAGE = 2000
-_LIMIT = 15.0
+_MOST_IDLE_PORTIONS = 2
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 1.0
 Place = Literal["top", "up", "down", "bottom", "before"]
 At = Literal["place", "top", "bottom"]
-
-
-class Home(Protocol):
-    """What batches need of their app."""
-
-    @property
-    def handlers(self) -> Mapping[str, Any]: ...
-
-    def new_id(self) -> str: ...
-
-    def describe(self) -> list[HandlerInfo]: ...
-
-    def ask(self, work: Callable[[Client], Coroutine[Any, Any, T]], *, limit: float, what: str) -> T: ...
-
-    async def aask(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T: ...
 
 
 class ItemResult(NamedTuple):
@@ -65,8 +52,8 @@ class ItemResult(NamedTuple):
 class BatchHandle:
     """The way to a batch. Nothing is kept here: each call asks the store. Async twins begin with `a`."""
 
-    def __init__(self, home: Home, batch: BatchId) -> None:
-        self._home = home
+    def __init__(self, app: AppCore, batch: BatchId) -> None:
+        self._app = app
         self.id: BatchId = batch
 
     def __repr__(self) -> str:
@@ -74,10 +61,10 @@ class BatchHandle:
 
     def batch(self) -> Batch:
         """The batch as it is now, with the number of its items by state."""
-        return self._ask(lambda client: looked_up(client, self.id), what="reading the batch")
+        return self._app.run(self.abatch(), what="reading the batch")
 
     async def abatch(self) -> Batch:
-        return await self._home.aask(lambda client: looked_up(client, self.id))
+        return await self._app.aask(lambda client: found_batch(client, self.id))
 
     @property
     def status(self) -> BatchStatus:
@@ -88,87 +75,78 @@ class BatchHandle:
 
     def wait(self, timeout: Time | None = None) -> Batch:
         """The batch once it has ended; `TimedOutWaiting` if that takes longer."""
-        limit = None if timeout is None else span(timeout, what="timeout")
-        seconds = float("inf") if limit is None else limit / SECOND + _LIMIT
-        return self._home.ask(lambda client: ended(client, self.id, limit), limit=seconds, what="waiting for the batch")
+        seconds = inf if timeout is None else span(timeout, what="timeout") / SECOND + LIMIT
+        return self._app.run(self.awaited(timeout), limit=seconds, what="waiting for the batch")
 
     async def awaited(self, timeout: Time | None = None) -> Batch:
         """As `wait`, for async callers: `await handle.awaited()`."""
         limit = None if timeout is None else span(timeout, what="timeout")
-        return await self._home.aask(lambda client: ended(client, self.id, limit))
+        return await self._app.aask(lambda client: ended_batch(client, self.id, limit))
 
     def pause(self) -> Batch:
         """Start nothing more of it. What runs may end, and it keeps its place in line."""
-        return _there(self._act(Pause()))
+        return self._acted(self.apause())
 
     async def apause(self) -> Batch:
-        return _there(await self._aact(Pause()))
+        return _there(await self._act(Pause()))
 
     def resume(self, at: At = "place") -> Batch:
         """Back in line at its old place, or at an end of the line."""
-        return _there(self._act(Resume(at)))
+        return self._acted(self.aresume(at))
 
     async def aresume(self, at: At = "place") -> Batch:
-        return _there(await self._aact(Resume(at)))
+        return _there(await self._act(Resume(at)))
 
     def start(self) -> Batch:
         """Run it now, whether or not its lane has a free slot."""
-        return _there(self._act(Start()))
+        return self._acted(self.astart())
 
     async def astart(self) -> Batch:
-        return _there(await self._aact(Start()))
+        return _there(await self._act(Start()))
 
     def cancel(self, reason: str = "") -> Batch:
         """Cancel what waits, and ask what runs to stop. Results are kept."""
-        return _there(self._act(Cancel(reason)))
+        return self._acted(self.acancel(reason))
 
     async def acancel(self, reason: str = "") -> Batch:
-        return _there(await self._aact(Cancel(reason)))
+        return _there(await self._act(Cancel(reason)))
 
     def move(self, to: Place, before: "BatchHandle | BatchId | None" = None) -> Batch:
         """Another place in line: top, up, down, bottom, or before another batch."""
-        return _there(self._act(_move(to, before)))
+        return self._acted(self.amove(to, before))
 
     async def amove(self, to: Place, before: "BatchHandle | BatchId | None" = None) -> Batch:
-        return _there(await self._aact(_move(to, before)))
+        return _there(await self._act(_move(to, before)))
 
     def requeue(
         self, error: str | None = None, *, cancelled: bool = False, keep_attempts: bool = False
     ) -> BatchChanged:
         """Run again what failed, or only failures of this category, exception type or fingerprint."""
-        return self._act(Requeue(error, cancelled, keep_attempts))
+        return self._acted(self.arequeue(error, cancelled=cancelled, keep_attempts=keep_attempts))
 
     async def arequeue(
         self, error: str | None = None, *, cancelled: bool = False, keep_attempts: bool = False
     ) -> BatchChanged:
-        return await self._aact(Requeue(error, cancelled, keep_attempts))
+        return await self._act(Requeue(error, cancelled, keep_attempts))
 
     def delete(self, *, force: bool = False) -> None:
         """Forget it with its items. Only when it has ended, or with `force` when nothing of it runs."""
-        self._act(Delete(force))
+        self._acted(self.adelete(force=force))
 
     async def adelete(self, *, force: bool = False) -> None:
-        await self._aact(Delete(force))
+        await self._act(Delete(force))
 
     def items(self, text: str = "", /, **fields: str | Iterable[str]) -> Iterator[Task]:
         """Its items, or those of a filter, oldest first: `handle.items(state="failed")`."""
-        wanted, after = self._filter(text, fields), None
-        while True:
-            page = self._ask(_page(wanted, after), what="reading the items")
-            yield from page.tasks
-            after = page.next
-            if after is None:
-                return
+        pages = _Pages(self._app, parsed(text).also(batch=self.id, **fields))
+        while (tasks := self._app.run(pages.next(), what="reading the items")) is not None:
+            yield from tasks
 
     async def aitems(self, text: str = "", /, **fields: str | Iterable[str]) -> AsyncIterator[Task]:
-        wanted, after = self._filter(text, fields), None
-        while True:
-            page = await self._home.aask(_page(wanted, after))
-            for task in page.tasks:
+        pages = _Pages(self._app, parsed(text).also(batch=self.id, **fields))
+        while (tasks := await pages.next()) is not None:
+            for task in tasks:
                 yield task
-            after = page.next
-            if after is None:
-                return
 
     def results(self) -> Iterator[ItemResult]:
         """What its completed items were given and returned, oldest first."""
@@ -178,41 +156,75 @@ class BatchHandle:
         async for task in self.aitems(state=State.COMPLETED):
             yield self._result(task)
 
-    def _filter(self, text: str, fields: Mapping[str, str | Iterable[str]]) -> Filter:
-        return parsed(text).also(batch=self.id, **fields)
-
     def _result(self, task: Task) -> ItemResult:
-        handler = self._home.handlers.get(task.handler)
+        handler = self._app.handlers.get(task.handler)
         text = task.result or "null"
         value = handler.params.unpack_result(text) if handler is not None else from_json(text)
         return ItemResult(from_json(task.params), value, task.id)
 
-    def _ask(self, work: Callable[[Client], Coroutine[Any, Any, T]], *, what: str) -> T:
-        return self._home.ask(work, limit=_LIMIT, what=what)
+    async def _act(self, act: BatchAct) -> BatchChanged:
+        return await self._app.aask(lambda client: act_in_portions(batches_of(client.store), self.id, act))
 
-    def _act(self, act: BatchAct) -> BatchChanged:
-        work = _acting(self.id, act)
-        # In portions, however many there are: only the store's answers are waited for with a limit.
-        return self._home.ask(work, limit=float("inf"), what=f"{type(act).__name__.lower()} of the batch")
-
-    async def _aact(self, act: BatchAct) -> BatchChanged:
-        return await self._home.aask(_acting(self.id, act))
+    def _acted(self, work: Coroutine[Any, Any, T]) -> T:
+        # Without a limit: it goes in portions, however many there are, and each answer of the store has its own.
+        return self._app.run(work, limit=inf, what="changing the batch")
 
 
-async def looked_up(client: Client, batch: BatchId) -> Batch:
+class _Pages:
+    """Tasks of a filter, page by page, oldest first."""
+
+    def __init__(self, app: AppCore, wanted: Filter) -> None:
+        self._app, self._wanted = app, wanted
+        self._after: str | None = None
+        self._over = False
+
+    async def next(self) -> list[Task] | None:
+        """The next page; None after the last."""
+        if self._over:
+            return None
+        page = await self._app.aask(
+            lambda client: client.store.find(self._wanted, limit=_PAGE, after=self._after, oldest_first=True)
+        )
+        self._after, self._over = page.next, page.next is None
+        return page.tasks
+
+
+async def act_in_portions(
+    store: Batches, batch: BatchId, act: BatchAct, told: Callable[[BatchChanged], None] = lambda _: None
+) -> BatchChanged:
+    """Do it in portions until nothing is left to do; how many items it changed in all, and which it could not."""
+    changed = idle = 0
+    refused: dict[TaskId, None] = {}
+    while True:
+        step = await store.act_on_batch(batch, act, limit=PORTION)
+        changed += step.changed
+        refused |= dict.fromkeys(step.refused)
+        total = BatchChanged(batch=step.batch, changed=changed, refused=tuple(refused))
+        told(total)
+        # Items that are refused stay where they are: a portion that changes nothing would be repeated for ever.
+        idle = 0 if step.changed else idle + 1
+        if not step.more or idle > _MOST_IDLE_PORTIONS:
+            return total
+
+
+async def found_batch(client: Client, batch: BatchId) -> Batch:
     """The batch, or `NotFound`."""
     found = await batches_of(client.store).batches([batch])
     if not found:
-        raise _missing(batch)
+        raise NotFound(
+            f"batch {batch} is not in the store",
+            why="it was never put there, or it was deleted, or it ended long ago and was pruned",
+            fix="check the id and the store's URL; pitboss batches list shows what there is",
+        )
     return found[0]
 
 
-async def ended(client: Client, batch: BatchId, timeout: Span | None) -> Batch:
-    """The batch once it has ended, waited for by looking ever less often."""
+async def ended_batch(client: Client, batch: BatchId, timeout: Span | None) -> Batch:
+    """The batch once it has ended. Polls, less and less often."""
     started = client.clock.now()
     pause = _FIRST_PAUSE
     while True:
-        found = await looked_up(client, batch)
+        found = await found_batch(client, batch)
         if found.status in OVER:
             return found
         left = None if timeout is None else started + timeout - client.clock.now()
@@ -224,17 +236,6 @@ async def ended(client: Client, batch: BatchId, timeout: Span | None) -> Batch:
             )
         await asyncio.sleep(pause if left is None else min(pause, left / SECOND))
         pause = min(pause * 1.5, _LONGEST_PAUSE)
-
-
-def _acting(batch: BatchId, act: BatchAct) -> Callable[[Client], Coroutine[Any, Any, BatchChanged]]:
-    return lambda client: acted(batches_of(client.store), batch, act)
-
-
-def _page(wanted: Filter, after: str | None) -> Callable[[Client], Coroutine[Any, Any, Page]]:
-    async def work(client: Client) -> Page:
-        return await client.store.find(wanted, limit=_PAGE, after=after, oldest_first=True)
-
-    return work
 
 
 def _move(to: Place, before: BatchHandle | BatchId | None) -> Move:
@@ -250,11 +251,3 @@ def _move(to: Place, before: BatchHandle | BatchId | None) -> Move:
 def _there(changed: BatchChanged) -> Batch:
     assert changed.batch is not None
     return changed.batch
-
-
-def _missing(batch: BatchId) -> NotFound:
-    return NotFound(
-        f"batch {batch} is not in the store",
-        why="it was never put there, or it was deleted, or it ended long ago and was pruned",
-        fix="check the id and the store's URL; pitboss batches list shows what there is",
-    )

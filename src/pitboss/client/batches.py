@@ -1,13 +1,14 @@
 """Makes batches: many tasks that start, pause, progress and end together."""
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, TypedDict, Unpack
 
 import msgspec
 
-from pitboss.client.batch_handle import BatchHandle, Home
-from pitboss.client.batch_store import batches_of, checked_room, status_of
+from pitboss.client.app_core import LIMIT, AppCore
+from pitboss.client.batch_handle import BatchHandle
 from pitboss.client.client import Client
+from pitboss.engines.capabilities import batches_of
 from pitboss.model.batch import Batch, BatchId, BatchStatus, Lane, NewBatch
 from pitboss.model.canonical import from_json, to_json
 from pitboss.model.duration import SECOND, Span, Time, span
@@ -17,12 +18,11 @@ from pitboss.model.queue import checked_name
 from pitboss.model.task import NewTask
 
 MAX_NAME = 200
-_LIMIT = 15.0
 _ITEMS_PER_SECOND = 1000
 
 
-class Completing(Protocol):
-    """A handler, as the end of a batch needs it."""
+class CompletionHandler(Protocol):
+    """A handler whose task is put when a batch has ended."""
 
     name: str
 
@@ -34,7 +34,7 @@ class BatchOptions(TypedDict, total=False):
 
     name: str
     lane: str
-    on_complete: NewTask | Completing | None
+    on_complete: NewTask | CompletionHandler | None
     data: Mapping[str, Any]
     paused: bool
     id: str | None
@@ -42,50 +42,59 @@ class BatchOptions(TypedDict, total=False):
     wait: Time | None
 
 
-class Batching:
+class BatchMethods(AppCore):
     """What an app offers for batches. `app.batch` takes tasks of any handlers, made by `handler.prepared(...)`."""
 
-    def batch(self: Home, tasks: Iterable[NewTask], **options: Unpack[BatchOptions]) -> BatchHandle:
+    def batch(self, tasks: Iterable[NewTask], **options: Unpack[BatchOptions]) -> BatchHandle:
         """Store a batch with its items, all of them or none; it starts when its lane has a free slot.
 
         `on_complete` is put when it has ended, with `batch` and `status` among its params.
         """
         items = list(tasks)
         new, wait = prepared(self, options)
-        limit = _LIMIT + len(items) / _ITEMS_PER_SECOND + (wait or 0) / SECOND
-        self.ask(_creating(self, new, items, wait), limit=limit, what="storing the batch")
-        return BatchHandle(self, new.id)
+        limit = LIMIT + len(items) / _ITEMS_PER_SECOND + (wait or 0) / SECOND
+        return self.run(self._create(new, items, wait), limit=limit, what="storing the batch")
 
-    async def abatch(self: Home, tasks: Iterable[NewTask], **options: Unpack[BatchOptions]) -> BatchHandle:
+    async def abatch(self, tasks: Iterable[NewTask], **options: Unpack[BatchOptions]) -> BatchHandle:
         """As `batch`, for async callers."""
         new, wait = prepared(self, options)
-        await self.aask(_creating(self, new, list(tasks), wait))
-        return BatchHandle(self, new.id)
+        return await self.arun(self._create(new, list(tasks), wait))
 
-    def batch_handle(self: Home, batch: BatchId) -> BatchHandle:
+    def batch_handle(self, batch: BatchId) -> BatchHandle:
         """The way to a batch whose id is known. Asks nothing yet."""
         return BatchHandle(self, batch)
 
-    def batches(self: Home, *statuses: BatchStatus | str, limit: int = 100) -> list[Batch]:
+    def batches(self, *statuses: BatchStatus | str, limit: int = 100) -> list[Batch]:
         """Batches (of these statuses): those that run, then the queued in their order, the paused, the ended."""
-        return self.ask(_listing(statuses, limit), limit=_LIMIT, what="listing batches")
+        return self.run(self.abatches(*statuses, limit=limit), what="listing batches")
 
-    async def abatches(self: Home, *statuses: BatchStatus | str, limit: int = 100) -> list[Batch]:
-        return await self.aask(_listing(statuses, limit))
+    async def abatches(self, *statuses: BatchStatus | str, limit: int = 100) -> list[Batch]:
+        wanted = [status_of(status) for status in statuses]
+        return await self.aask(lambda client: batches_of(client.store).batches(statuses=wanted, limit=limit))
 
-    def lane(self: Home, name: str = "default", *, max_running: int | None = None) -> Lane:
+    def lane(self, name: str = "default", *, max_running: int | None = None) -> Lane:
         """A lane as it is in the store, or changed so that this many of its batches run at a time."""
-        return self.ask(_lane(name, max_running), limit=_LIMIT, what="changing the lane")
+        return self.run(self.alane(name, max_running=max_running), what="changing the lane")
 
-    async def alane(self: Home, name: str = "default", *, max_running: int | None = None) -> Lane:
-        return await self.aask(_lane(name, max_running))
+    async def alane(self, name: str = "default", *, max_running: int | None = None) -> Lane:
+        checked_name(name, "lane")
+        if max_running is not None:
+            checked_max_running(max_running)
+        return await self.aask(lambda client: _lane(client, name, max_running))
+
+    async def _create(self, new: NewBatch, items: list[NewTask], wait: Span | None) -> BatchHandle:
+        store = batches_of(self._connected().engine)
+        completion = [new.on_complete] if new.on_complete else []
+        client = await self.introduced(*{item.handler for item in (*items, *completion)})
+        await client.patiently(lambda: store.create_batch(new, items), wait=wait)
+        return BatchHandle(self, new.id)
 
 
-def prepared(home: Home, options: BatchOptions) -> tuple[NewBatch, Span | None]:
+def prepared(app: AppCore, options: BatchOptions) -> tuple[NewBatch, Span | None]:
     """The batch that the options describe, checked, and how long to wait for room."""
     wait = options.get("wait")
     given = options.get("id")
-    batch = home.new_id() if given is None else checked_id(given)
+    batch = app.new_id() if given is None else checked_id(given)
     new = NewBatch(
         id=batch,
         name=checked_title(options.get("name", "")),
@@ -93,7 +102,7 @@ def prepared(home: Home, options: BatchOptions) -> tuple[NewBatch, Span | None]:
         data=to_json(dict(options.get("data", {})), what="data of the batch"),
         by=options.get("by"),
         paused=options.get("paused", False),
-        on_complete=_completion(home, batch, options.get("on_complete")),
+        on_complete=_completion(app, batch, options.get("on_complete")),
     )
     return new, None if wait is None else span(wait, what="wait")
 
@@ -110,8 +119,8 @@ def checked_title(name: str) -> str:
     return name
 
 
-def _completion(home: Home, batch: BatchId, task: NewTask | Completing | None) -> NewTask | None:
-    """Checked with what it will be given, so that the end of a batch is not the first to find that it does not fit."""
+def _completion(app: AppCore, batch: BatchId, task: NewTask | CompletionHandler | None) -> NewTask | None:
+    """The task, checked now with the params that it will get, not only when the batch ends."""
     if task is None:
         return None
     told = {"batch": batch, "status": BatchStatus.DONE.value}
@@ -119,7 +128,7 @@ def _completion(home: Home, batch: BatchId, task: NewTask | Completing | None) -
     try:
         if not isinstance(task, NewTask):
             return task.prepared_from(told)
-        handler = home.handlers.get(name)
+        handler = app.handlers.get(name)
         if handler is None:
             return task
         return msgspec.structs.replace(task, params=handler.params.check({**from_json(task.params), **told}))
@@ -131,37 +140,30 @@ def _completion(home: Home, batch: BatchId, task: NewTask | Completing | None) -
         ) from error
 
 
-def _creating(
-    home: Home, new: NewBatch, items: list[NewTask], wait: Span | None
-) -> Callable[[Client], Coroutine[Any, Any, Batch]]:
-    async def work(client: Client) -> Batch:
-        store = batches_of(client.store)
-        names = {item.handler for item in (*items, *([new.on_complete] if new.on_complete else []))}
-        if any(client.unmet(name) for name in names):
-            await client.introduce(home.describe())
-        return await client.patiently(lambda: store.create_batch(new, items), wait=wait)
-
-    return work
-
-
-def _listing(statuses: Iterable[str], limit: int) -> Callable[[Client], Coroutine[Any, Any, list[Batch]]]:
-    wanted = [status_of(status) for status in statuses]
-
-    async def work(client: Client) -> list[Batch]:
-        return await batches_of(client.store).batches(statuses=wanted, limit=limit)
-
-    return work
-
-
-def _lane(name: str, max_running: int | None) -> Callable[[Client], Coroutine[Any, Any, Lane]]:
-    checked_name(name, "lane")
+async def _lane(client: Client, name: str, max_running: int | None) -> Lane:
+    store = batches_of(client.store)
     if max_running is not None:
-        checked_room(max_running)
+        return await store.change_lane(name, max_running)
+    return next((lane for lane in await store.lanes() if lane.name == name), Lane(name=name))
 
-    async def work(client: Client) -> Lane:
-        store = batches_of(client.store)
-        if max_running is not None:
-            return await store.change_lane(name, max_running)
-        return next((lane for lane in await store.lanes() if lane.name == name), Lane(name=name))
 
-    return work
+def status_of(text: str) -> BatchStatus:
+    """The status of that name."""
+    try:
+        return BatchStatus(text)
+    except ValueError:
+        raise InvalidInput(
+            f"{text!r:.60} is not a status of a batch",
+            why=f"the statuses are {', '.join(BatchStatus)}",
+            fix="use one of these",
+        ) from None
+
+
+def checked_max_running(max_running: int) -> int:
+    if max_running < 1:
+        raise InvalidInput(
+            f"max_running={max_running} cannot be",
+            why="a lane in which nothing may run would never move",
+            fix="say 1 or more; to stop a batch, pause it",
+        )
+    return max_running

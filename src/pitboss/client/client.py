@@ -1,12 +1,13 @@
-"""Asking a store: put tasks, look at one, wait for its end, cancel it."""
+"""The asking side of one store: put tasks, read one, wait for its end, cancel it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import cached_property
 from typing import TypeVar
 
-from pitboss.client.resource_desk import ResourceDesk
-from pitboss.client.store import Store
-from pitboss.engines.protocol import Clock
+from pitboss.client.resource_client import ResourceClient
+from pitboss.engines.capabilities import check_needs
+from pitboss.engines.protocol import Clock, Store
 from pitboss.model.duration import SECOND, Span, spoken
 from pitboss.model.errors import NotFound, QueueFull, StoreUnavailable, TimedOutWaiting
 from pitboss.model.filter import by
@@ -23,46 +24,46 @@ _LONGEST_PAUSE = 0.25
 
 
 class Client:
-    """The async core. One per event loop; `clock` only measures waiting, the store's own clock decides the rest.
+    """The async core, on the loop that the store was opened in. `clock` only measures waiting; the store's own decides.
 
-    `rules` says what holds for a resource pool of the app.
+    Inside a worker the store has only the verbs that are open to workers. `rules` answers with the rules of a resource
+    pool of the app. `known` are the handlers that the store surely knows.
     """
 
     def __init__(self, store: Store, clock: Clock, rules: Callable[[str], PoolRules] | None = None) -> None:
         self.store, self.clock, self._rules = store, clock, rules
-        self._known: set[str] = set()
+        self.known: set[str] = set()
 
-    def unmet(self, handler: str) -> bool:
-        """True while this client has not made sure that the store knows the handler."""
-        return handler not in self._known
+    @cached_property
+    def resources(self) -> ResourceClient:
+        """Pools and leases; `Unsupported` if the store has none."""
+        return ResourceClient(self.store, self.clock)
 
     async def lookup(self, name: str) -> HandlerInfo | None:
         """A handler as the store's registry has it."""
         return next((handler for handler in await self.store.handlers() if handler.name == name), None)
 
     async def introduce(self, handlers: Iterable[HandlerInfo]) -> None:
-        """Make handlers known to the store, so that their tasks are not held, with the pools that they ask.
-
-        Never replaces what a manager wrote.
-        """
-        wanted = {handler.name: handler for handler in handlers if handler.name not in self._known}
+        """Register handlers and their pools, so that their tasks are not held. Never replaces what a manager wrote."""
+        wanted = {handler.name: handler for handler in handlers if handler.name not in self.known}
         if not wanted:
             return
+        check_needs(self.store, wanted.values())
         there = {handler.name for handler in await self.store.handlers()}
         missing = [handler for name, handler in wanted.items() if name not in there]
         if self._rules is not None:
             for pool in sorted({handler.resources for handler in missing if handler.resources}):
-                await ResourceDesk(self.store, self.clock).introduce(pool, self._rules(pool))
+                await self.resources.introduce(pool, self._rules(pool))
         if missing:
             await self.store.register(missing)
-        self._known.update(wanted)
+        self.known.update(wanted)
 
     async def put(self, tasks: Sequence[NewTask], *, wait: Span | None = None) -> list[Placed]:
         """Store tasks. `wait` is how long to wait for room in a full queue; None refuses at once."""
         return await self.patiently(lambda: self.store.put(tasks), wait=wait)
 
     async def patiently(self, work: Callable[[], Awaitable[T]], *, wait: Span | None = None) -> T:
-        """The work's result. A store that is away for a moment is asked again: ids make a repetition harmless."""
+        """The work's result. Repeats it while the store is out of reach for a moment: ids make that harmless."""
         started = self.clock.now()
         pause = _FIRST_PAUSE
         while True:
@@ -86,7 +87,7 @@ class Client:
         return found
 
     async def finished(self, task: TaskId, *, timeout: Span | None) -> Task:
-        """The task once it has ended, waited for by looking ever less often."""
+        """The task once it has ended. Polls, less and less often."""
         started = self.clock.now()
         pause = _FIRST_PAUSE
         while True:
@@ -114,5 +115,5 @@ def _too_late(task: Task, timeout: Span) -> TimedOutWaiting:
     return TimedOutWaiting(
         f"task {task.id} ({task.handler}) did not end within {spoken(timeout)}",
         why=f"it is {task.state}{held}; it goes on by itself",
-        fix="wait longer, or look whether a manager runs that serves its queue",
+        fix="wait longer, or check that a manager runs that serves its queue",
     )

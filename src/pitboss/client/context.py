@@ -1,4 +1,4 @@
-"""What a running handler knows about its task, and what it can tell about it."""
+"""What a running handler knows about its task, and what it can say about it."""
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -8,7 +8,8 @@ from pitboss.model.errors import InvalidInput
 from pitboss.model.ids import TaskId
 from pitboss.model.task import Claim, NewTask, Token
 
-_current: ContextVar["Context"] = ContextVar("pitboss_context")
+# The context of the task that runs here, if one does.
+current_context: ContextVar["Context"] = ContextVar("pitboss_context")
 MAX_PERCENT = 100
 MAX_NOTE = 500
 
@@ -49,7 +50,7 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """True once somebody asked to cancel this task. A coroutine is cancelled anyway; a thread must look."""
+        """True once a cancellation of this task was asked for. A coroutine is cancelled anyway; a thread must look."""
         return self._cancelled
 
     def progress(self, percent: int, note: str | None = None) -> None:
@@ -97,14 +98,14 @@ class _Running:
         self._context = context
 
     def __enter__(self) -> None:
-        self._mark = _current.set(self._context)
+        self._mark = current_context.set(self._context)
 
     def __exit__(self, *_: object) -> None:
-        _current.reset(self._mark)
+        current_context.reset(self._mark)
 
 
 class _Current(Context):
-    """Stands for the context of whatever task is running here."""
+    """Forwards to the context of the task that runs here."""
 
     def __init__(self) -> None:
         pass
@@ -112,7 +113,7 @@ class _Current(Context):
     def __getattribute__(self, name: str) -> Any:
         if name.startswith("__"):
             return object.__getattribute__(self, name)
-        context = _current.get(None)
+        context = current_context.get(None)
         if context is None:
             raise RuntimeError("pitboss.ctx only works inside a handler: no task is running here")
         return getattr(context, name)
@@ -123,4 +124,4 @@ ctx: Context = _Current()
 
 def current() -> Context | None:
     """The context of the task that runs here, if one does."""
-    return _current.get(None)
+    return current_context.get(None)

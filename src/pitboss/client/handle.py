@@ -1,9 +1,10 @@
 """What an enqueue returns: the way to a task's end."""
 
-from collections.abc import Callable, Coroutine
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable
+from math import inf
+from typing import Generic, TypeVar
 
-from pitboss.client.client import Client
+from pitboss.client.app_core import LIMIT, AppCore
 from pitboss.model.canonical import from_json
 from pitboss.model.duration import SECOND, Time, span
 from pitboss.model.errors import TaskFailed
@@ -12,26 +13,16 @@ from pitboss.model.states import State
 from pitboss.model.task import Placed, Task
 
 R = TypeVar("R")
-T = TypeVar("T")
-_STORE_LIMIT = 15.0
-
-
-class Asking(Protocol):
-    """How a handle reaches its store."""
-
-    def ask(self, work: Callable[[Client], Coroutine[Any, Any, T]], *, limit: float, what: str) -> T: ...
-
-    async def aask(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T: ...
 
 
 class Handle(Generic[R]):
     """One enqueued task. `created` is False if it met a task with its unique key; `id` is then that task's."""
 
     # A large call makes as many of these as it has tasks.
-    __slots__ = ("__weakref__", "_asking", "_decode", "created", "id", "placed")
+    __slots__ = ("__weakref__", "_app", "_decode", "created", "id", "placed")
 
-    def __init__(self, asking: Asking, placed: Placed, decode: Callable[[str], R] | None) -> None:
-        self._asking, self._decode = asking, decode
+    def __init__(self, app: AppCore, placed: Placed, decode: Callable[[str], R] | None) -> None:
+        self._app, self._decode = app, decode
         self.id: TaskId = placed.id
         self.created = placed.created
         self.placed = placed
@@ -41,29 +32,29 @@ class Handle(Generic[R]):
 
     def task(self) -> Task:
         """The task as it is now."""
-        return self._asking.ask(lambda client: client.get(self.id), limit=_STORE_LIMIT, what="reading the task")
+        return self._app.run(self.atask(), what="reading the task")
 
     async def atask(self) -> Task:
-        return await self._asking.aask(lambda client: client.get(self.id))
+        return await self._app.aask(lambda client: client.get(self.id))
 
     def result(self, timeout: Time | None = None) -> R:
         """Wait for the end and return what the handler returned; `TaskFailed` if it failed or was cancelled."""
-        limit = None if timeout is None else span(timeout, what="timeout")
-        work = _finished(self.id, limit)
-        seconds = float("inf") if limit is None else limit / SECOND + _STORE_LIMIT
-        return self._value(self._asking.ask(work, limit=seconds, what="waiting for the result"))
+        seconds = inf if timeout is None else span(timeout, what="timeout") / SECOND + LIMIT
+        return self._value(self._app.run(self._finished(timeout), limit=seconds, what="waiting for the result"))
 
     async def aresult(self, timeout: Time | None = None) -> R:
-        limit = None if timeout is None else span(timeout, what="timeout")
-        return self._value(await self._asking.aask(_finished(self.id, limit)))
+        return self._value(await self._finished(timeout))
 
     def cancel(self, reason: str = "") -> State:
         """Cancel it, or ask it to stop if it runs; its state afterwards."""
-        work = _cancelled(self.id, reason)
-        return self._asking.ask(work, limit=_STORE_LIMIT, what="cancelling the task")
+        return self._app.run(self.acancel(reason), what="cancelling the task")
 
     async def acancel(self, reason: str = "") -> State:
-        return await self._asking.aask(_cancelled(self.id, reason))
+        return await self._app.aask(lambda client: client.cancel(self.id, reason=reason))
+
+    async def _finished(self, timeout: Time | None) -> Task:
+        limit = None if timeout is None else span(timeout, what="timeout")
+        return await self._app.aask(lambda client: client.finished(self.id, timeout=limit))
 
     def _value(self, task: Task) -> R:
         if task.state is not State.COMPLETED:
@@ -75,11 +66,3 @@ class Handle(Generic[R]):
         text = task.result or "null"
         value: R = self._decode(text) if self._decode else from_json(text)
         return value
-
-
-def _finished(task: TaskId, limit: int | None) -> Callable[[Client], Coroutine[Any, Any, Task]]:
-    return lambda client: client.finished(task, timeout=limit)
-
-
-def _cancelled(task: TaskId, reason: str) -> Callable[[Client], Coroutine[Any, Any, State]]:
-    return lambda client: client.cancel(task, reason=reason)

@@ -56,7 +56,7 @@ class Hooks:
         self._declared.setdefault(hook.kind, []).append(hook)
 
     def kinds(self) -> list[str]:
-        """The kinds of facts that anybody wants."""
+        """The kinds of facts that at least one hook wants."""
         return sorted(self._declared)
 
     def wanting(self, fact: Fact) -> list[Hook]:
@@ -117,7 +117,7 @@ class OnPool(Generic[E]):
         return declare(*function) if function else declare
 
 
-class Listening:
+class HookDecorators:
     """The decorators of an app that declare hooks. A hook is a sync or async function of one fact.
 
     They run in one process of their own, beside the workers: a slow or broken hook holds up no task. Best effort:
@@ -153,7 +153,7 @@ class Listening:
 
     @property
     def on_worker_crashed(self) -> OnPool[WorkerCrashed]:
-        """A worker ended though nobody asked it to."""
+        """A worker ended unasked."""
         return OnPool(self.hooks, WorkerCrashed)
 
     @property

@@ -1,14 +1,15 @@
-"""A member of a resource pool in a handler's hand: what it is, its secrets, and what is said about it."""
+"""A held member of a resource pool: its fields, its secrets, and what its holder says about it."""
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import msgspec
 
+from pitboss.client.app_core import LIMIT
 from pitboss.model.canonical import from_json
 from pitboss.model.duration import SECOND, Moment, Span, Time, span
 from pitboss.model.errors import InvalidInput
@@ -16,47 +17,26 @@ from pitboss.model.ids import TaskId
 from pitboss.model.resource import Leased, Report, ResourceOutcome
 from pitboss.model.task import Token
 
-T = TypeVar("T")
-_STORE_LIMIT = 15.0
+if TYPE_CHECKING:
+    from pitboss.client.resources import Resources
+
 _USER_NAMES = ("user", "username", "login")
 DEFAULT_WAIT: Span = 60 * SECOND
-
-
-class Home(Protocol):
-    """The pool that a lease is of, as the lease needs it."""
-
-    name: str
-
-    def opened(self, leased: Leased, secret: str) -> str:
-        """The secret in the clear; from now on it is masked in errors and logs."""
-
-    def masked_pair(self, user: str, password: str) -> None:
-        """Have the two masked from now on as they travel in the header of basic authentication."""
-
-    def ask(self, work: Callable[[Any], Coroutine[Any, Any, T]], *, limit: float, what: str) -> T: ...
-
-    async def aask(self, work: Callable[[Any], Coroutine[Any, Any, T]]) -> T: ...
-
-    def give_back(self, lease: "Lease", error: BaseException | None) -> None: ...
-
-    async def agive_back(self, lease: "Lease", error: BaseException | None) -> None: ...
-
-    async def arenew(self, lease: "Lease") -> None: ...
 
 
 class Lease:
     """One member, held by a task or for a time. Its fields are open; its secrets are opened one by one, by name.
 
-    What came of it is told by `ok`, `rate_limited`, `blocked` and `failed`, of which the last one counts. Without a
-    word, a handler that returns says "ok", and one that raises is judged by its exception. `destination` names whom it
-    was used on, so that failures of that one are not blamed on the member.
+    Say how it went with `ok`, `rate_limited`, `blocked` or `failed`; the last call counts. Without one, a handler that
+    returns says "ok", and a handler that raises is judged by its exception. `destination` names the site it was used
+    on, so that the member is not blamed for failures of that site.
     """
 
-    def __init__(self, home: Home, leased: Leased, holder: Token | str, task: TaskId | None = None) -> None:
-        self._home, self._leased, self._holder, self._task = home, leased, holder, task
+    def __init__(self, pool: "Resources", leased: Leased, holder: Token | str, task: TaskId | None = None) -> None:
+        self._pool, self._leased, self._holder, self._task = pool, leased, holder, task
         self._fields: dict[str, Any] = from_json(leased.fields)
         self.destination: str | None = None
-        self.verdict: Report | None = None
+        self.report: Report | None = None
 
     def __repr__(self) -> str:
         secrets = f" (secrets: {', '.join(sorted(self._leased.secrets))})" if self._leased.secrets else ""
@@ -110,7 +90,7 @@ class Lease:
                 why=f"it has {', '.join(self.secret_names) or 'none'}",
                 fix="add the member with that secret, or declare a hook that makes it: @pool.session(name)",
             )
-        return self._home.opened(self._leased, name)
+        return self._pool.opened(self._leased, name)
 
     @property
     def url(self) -> str:
@@ -135,7 +115,7 @@ class Lease:
         if user is None and password is None:
             return ""
         if password is not None:
-            self._home.masked_pair(user or "", password)
+            self._pool.masked_pair(user or "", password)
         told = quote(str(user or ""), safe="")
         return f"{told}@" if password is None else f"{told}:{quote(password, safe='')}@"
 
@@ -155,37 +135,38 @@ class Lease:
         `wait` is how long at most (one minute by default). After that it raises `BudgetSpent`, a `TimedOutWaiting`; a
         handler that lets it pass hands its task on to another member, at no attempt.
         """
-        return await self._home.aask(self._using(_waiting(wait)))
+        return await self._use(_waiting(wait))
 
     def use_sync(self, wait: Time | None = None) -> Moment:
         """As `use`, for handlers that are plain functions."""
-        limit = _waiting(wait)
-        return self._home.ask(self._using(limit), limit=limit / SECOND + _STORE_LIMIT, what="waiting for the resource")
-
-    def _using(self, wait: Span) -> Callable[[Any], Coroutine[Any, Any, Moment]]:
-        return lambda desk: desk.use(self._holder, self._task, wait=wait, guard=self._leased.guard)
+        limit = _waiting(wait) / SECOND + LIMIT
+        return self._pool.run(self.use(wait), limit=limit, what="waiting for the resource")
 
     async def use_from_now(self, wait: Time) -> Moment:
-        """The use that came with the lease, and has not been made yet, counts from now on. For who runs handlers."""
-        limit, leased = _waiting(wait), self._leased
-        terms: dict[str, Any] = {"wait": limit, "guard": leased.guard, "instead": leased.leased_at}
-        return await self._home.aask(lambda desk: desk.use(self._holder, self._task, **terms))
+        """Count the use that came with the lease, and was not made yet, from now on. For code that runs handlers."""
+        return await self._use(_waiting(wait), instead=self._leased.leased_at)
+
+    async def _use(self, wait: Span, instead: Moment | None = None) -> Moment:
+        holder, task, guard = self._holder, self._task, self._leased.guard
+        return await self._pool.ask(
+            lambda resources: resources.use(holder, task, wait=wait, guard=guard, instead=instead)
+        )
 
     async def renew(self) -> None:
-        """Make the secrets that have a hook (`@pool.session`) anew, now: the far side has refused those that it has.
+        """Make the secrets that have a hook (`@pool.session`) anew, because the far side refused the present ones.
 
-        Whoever else meanwhile made them is not made to wait for a second time; what was made is kept for later uses.
+        If another task of this process did so since, its secrets are taken. New secrets are kept for later uses.
         """
-        await self._home.arenew(self)
+        await self._pool.sessions.renew(self)
 
-    # What came of it.
+    # How it went.
 
     def ok(self) -> None:
         """It works."""
         self._tell(Report(outcome=ResourceOutcome.OK))
 
     def rate_limited(self, retry_after: Time | None = None) -> None:
-        """The far side asks for a pause, of this length if it says so."""
+        """The far side asks for a pause, of `retry_after` if it says how long."""
         pause = None if retry_after is None else span(retry_after, what="retry_after")
         self._tell(Report(outcome=ResourceOutcome.RATE_LIMITED, retry_after=pause))
 
@@ -198,7 +179,7 @@ class Lease:
         self._tell(Report(outcome=ResourceOutcome.RESOURCE_ERROR, error=why or None))
 
     def _tell(self, report: Report) -> None:
-        self.verdict = report
+        self.report = report
 
     # Held for a time, without a task.
 
@@ -208,7 +189,7 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._home.give_back(self, error)
+        self._pool.give_back(self, error)
 
     async def __aenter__(self) -> "Lease":
         return self
@@ -216,23 +197,15 @@ class Lease:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._home.agive_back(self, error)
+        await self._pool.agive_back(self, error)
 
     def renewed(self, leased: Leased) -> None:
-        """Its secrets were made anew."""
+        """Take the new secrets."""
         self._leased = leased
 
 
-class Asking(Home, Protocol):
-    """The pool as an unfulfilled lease needs it."""
-
-    def held(self, asked: "Asked") -> Lease: ...
-
-    async def aheld(self, asked: "Asked") -> Lease: ...
-
-
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What `pool.lease(…)` was asked for. Labels may name parameters of the handler in braces."""
+class LeaseTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of `pool.lease(…)`. Labels may name parameters of the handler in braces."""
 
     labels: tuple[str, ...] = ()
     sticky: str | None = None
@@ -241,47 +214,42 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     hold: Span | None = None
 
 
-class Asked(Lease):
+class UnheldLease(Lease):
     """A lease that is asked for and not yet held: a parameter's default, or what `with` turns into a held one."""
 
-    def __init__(self, asking: Asking, terms: Terms) -> None:
-        self._asking, self.terms = asking, terms
-        # One of these may be entered by several threads and coroutines at a time; each leaves what it entered.
+    def __init__(self, source: "Resources", terms: LeaseTerms) -> None:
+        self.source, self.terms = source, terms
+        # Several threads and coroutines may enter the same one; each leaves the lease that it entered.
         self._held: dict[tuple[int, int], list[Lease]] = {}
 
-    @property
-    def source(self) -> Asking:
-        """The pool that it asks."""
-        return self._asking
-
     def __repr__(self) -> str:
-        return f"<a lease of {self._asking.name}, not yet held>"
+        return f"<a lease of {self.source.name}, not yet held>"
 
     def __getattr__(self, name: str) -> Any:
-        # Only what a held lease has and this one lacks comes here.
+        # Reached only for attributes that a held lease has and this one lacks.
         if name.startswith("__"):
             raise AttributeError(name)
         raise self._unheld()
 
     def __enter__(self) -> Lease:
-        lease = self._asking.held(self)
+        lease = self.source.held(self.terms)
         self._held.setdefault(_here(), []).append(lease)
         return lease
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._asking.give_back(self._last(), error)
+        self.source.give_back(self._last(), error)
 
     async def __aenter__(self) -> Lease:
-        lease = await self._asking.aheld(self)
+        lease = await self.source.aheld(self.terms)
         self._held.setdefault(_here(), []).append(lease)
         return lease
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._asking.agive_back(self._last(), error)
+        await self.source.agive_back(self._last(), error)
 
     def _tell(self, report: Report) -> None:
         raise self._unheld()
@@ -295,9 +263,9 @@ class Asked(Lease):
 
     def _unheld(self) -> InvalidInput:
         return InvalidInput(
-            f"this lease of {self._asking.name} is only asked for, not held",
+            f"this lease of {self.source.name} is only asked for, not held",
             why="a worker puts the real one in its place when it runs the task; a plain call has none",
-            fix=f"call it within: with {self._asking.name}.lease() as lease: … and hand that one over",
+            fix=f"call it within: with {self.source.name}.lease() as lease: … and hand that one over",
         )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -14,26 +14,15 @@ from pitboss.model.queue import checked_name
 from pitboss.model.resource import Report, ResourceChange, ResourceOutcome
 from pitboss.model.signals import ResourceSignal
 
+if TYPE_CHECKING:
+    from pitboss.client.resources import Resources
+
 Make = TypeVar("Make", bound=Callable[[Lease], "Awaitable[str] | str"])
 Check = TypeVar("Check", bound=Callable[[Lease], "Awaitable[bool] | bool"])
 _SLACK_SECONDS = 15.0
 
 
-class Keeper(Protocol):
-    """The pool whose members have sessions."""
-
-    name: str
-
-    def sealed(self, member: str, secrets: dict[str, str]) -> dict[str, str]: ...
-
-    async def store_secrets(self, name: str, change: ResourceChange) -> None: ...
-
-    def blamed(self, lease: Lease, error: BaseException) -> Report | None: ...
-
-    def told(self, report: Report) -> Report: ...
-
-
-class Recipe(msgspec.Struct, frozen=True):
+class SessionHook(msgspec.Struct, frozen=True):
     """How one secret is made, and how long it lasts."""
 
     secret: str
@@ -43,7 +32,7 @@ class Recipe(msgspec.Struct, frozen=True):
 
 
 class NotPrepared(Exception):
-    """A member could not be made ready. The cause is what its hook raised."""
+    """A member could not be made ready for use. The cause is the exception of its hook."""
 
 
 class _Made(NamedTuple):
@@ -55,11 +44,11 @@ class _Made(NamedTuple):
 
 
 class MemberSessions:
-    """The recipes of one pool. One member is prepared once at a time in a process, whoever waits for it."""
+    """The hooks of one pool. In one process, a member is prepared by one task at a time."""
 
-    def __init__(self, keeper: Keeper) -> None:
-        self._keeper = keeper
-        self._recipes: dict[str, Recipe] = {}
+    def __init__(self, pool: "Resources") -> None:
+        self._pool = pool
+        self._hooks: dict[str, SessionHook] = {}
         self._check: Callable[[Lease], Any] | None = None
         self._locks: dict[tuple[int, str], asyncio.Lock] = {}
         # What this process has made, so that a lease from before need not make it again.
@@ -67,8 +56,10 @@ class MemberSessions:
 
     @property
     def seconds(self) -> float:
-        """How long preparing a member may take."""
-        return sum(recipe.timeout for recipe in self._recipes.values()) / SECOND + _SLACK_SECONDS
+        """How long preparing a member may take at most."""
+        if not self._hooks and self._check is None:
+            return 0.0
+        return sum(hook.timeout for hook in self._hooks.values()) / SECOND + _SLACK_SECONDS
 
     def declare(self, secret: str, *, valid_for: Time | None, timeout: Time) -> Callable[[Make], Make]:
         checked_name(secret, "secret")
@@ -76,13 +67,13 @@ class MemberSessions:
         limit = span(timeout, what="timeout")
 
         def take(make: Make) -> Make:
-            if secret in self._recipes:
+            if secret in self._hooks:
                 raise InvalidInput(
-                    f'there are two hooks that make "{secret}" of {self._keeper.name}',
+                    f'there are two hooks that make "{secret}" of {self._pool.name}',
                     why="one of them would never run",
                     fix="declare @session once for each secret",
                 )
-            self._recipes[secret] = Recipe(secret, make, lasting, limit)
+            self._hooks[secret] = SessionHook(secret, make, lasting, limit)
             return make
 
         return take
@@ -92,16 +83,16 @@ class MemberSessions:
         return check
 
     def wanted(self, lease: Lease) -> bool:
-        """Whether anything is to be done before a member is used."""
+        """True if the member must be prepared or checked before it is used."""
         return self._check is not None or bool(self._missing(lease))
 
     async def prepare(self, lease: Lease) -> None:
-        """Make what is missing, past its time, or found invalid; `NotPrepared` if that does not succeed."""
+        """Make the secrets that are missing, past their time, or found invalid; `NotPrepared` if that fails."""
         async with self._lock(lease):
             self._adopt(lease)
             missing = self._missing(lease)
             if not missing and not await self._is_valid(lease):
-                missing = list(self._recipes.values())
+                missing = list(self._hooks.values())
                 if not missing:
                     raise NotPrepared(f"{lease.leased.id} was found invalid, and nothing makes it valid")
             if missing:
@@ -109,9 +100,9 @@ class MemberSessions:
 
     async def renew(self, lease: Lease) -> None:
         """Make all of it anew, unless another task of this process has done so since this lease was given."""
-        if not self._recipes:
+        if not self._hooks:
             raise InvalidInput(
-                f"nothing makes the secrets of {self._keeper.name} anew",
+                f"nothing makes the secrets of {self._pool.name} anew",
                 why="no hook is declared that could",
                 fix='declare one: @pool.session("cookie") over a function that takes the lease and returns the text',
             )
@@ -121,30 +112,30 @@ class MemberSessions:
             if made is not None and made.before == refused != made.after:
                 lease.renewed(msgspec.structs.replace(lease.leased, secrets=made.after, valid_until=made.until))
             else:
-                await self._make(lease, list(self._recipes.values()))
+                await self._make(lease, list(self._hooks.values()))
 
     def fault(self, lease: Lease, error: BaseException) -> Report | None:
-        """What a failure to prepare it says about a member: whatever it was, it cannot be used."""
+        """The report on a member that could not be prepared: whatever the cause, it cannot be used."""
         if not isinstance(error, Exception | ResourceSignal):
             return None
         cause = error.__cause__ or error
-        report = self._keeper.blamed(lease, cause)
+        report = self._pool.blamed(lease, cause)
         if report is None or report.outcome in (ResourceOutcome.OK, ResourceOutcome.TASK_ERROR):
             told, place = (None, None) if report is None else (report.error, report.destination)
             report = Report(outcome=ResourceOutcome.RESOURCE_ERROR, error=told or str(error), destination=place)
-        return self._keeper.told(report)
+        return self._pool.told(report)
 
     def _lock(self, lease: Lease) -> asyncio.Lock:
         # A lock belongs to the loop in which it is first waited for.
         return self._locks.setdefault((id(asyncio.get_running_loop()), lease.name), asyncio.Lock())
 
-    def _missing(self, lease: Lease) -> list[Recipe]:
+    def _missing(self, lease: Lease) -> list[SessionHook]:
         leased = lease.leased
         over = leased.valid_until is not None and leased.valid_until <= leased.leased_at
-        return [recipe for recipe in self._recipes.values() if over or recipe.secret not in leased.secrets]
+        return [hook for hook in self._hooks.values() if over or hook.secret not in leased.secrets]
 
     def _adopt(self, lease: Lease) -> None:
-        """Another task of this process may have made it while this one waited."""
+        """Take the secrets that another task of this process made while this one waited."""
         made, leased = self._made.get(lease.name), lease.leased
         if made is None or not self._missing(lease) or made.before != leased.secrets:
             return
@@ -159,37 +150,37 @@ class MemberSessions:
         except Exception as error:
             raise NotPrepared(f"the check of {lease.leased.id} failed: {type(error).__name__}") from error
 
-    async def _make(self, lease: Lease, recipes: list[Recipe]) -> None:
-        made = {recipe.secret: await self._made_by(recipe, lease) for recipe in recipes}
-        sealed = self._keeper.sealed(lease.name, made)
+    async def _make(self, lease: Lease, hooks: list[SessionHook]) -> None:
+        made = {hook.secret: await self._made_by(hook, lease) for hook in hooks}
+        sealed = self._pool.sealed(lease.name, made)
         leased = lease.leased
-        ends = [leased.leased_at + recipe.valid_for for recipe in recipes if recipe.valid_for is not None]
-        if len(recipes) < len(self._recipes) and leased.valid_until is not None:
+        ends = [leased.leased_at + hook.valid_for for hook in hooks if hook.valid_for is not None]
+        if len(hooks) < len(self._hooks) and leased.valid_until is not None:
             # The secrets that stay as they are last no longer than before.
             ends.append(leased.valid_until)
         until = min(ends) if ends else None
         fresh = {**leased.secrets, **sealed}
         self._made[lease.name] = _Made(leased.secrets, fresh, until)
         lease.renewed(msgspec.structs.replace(leased, secrets=fresh, valid_until=until))
-        await self._keeper.store_secrets(lease.name, ResourceChange(secrets=fresh, valid_until=until))
+        await self._pool.store_secrets(lease.name, ResourceChange(secrets=fresh, valid_until=until))
 
-    async def _made_by(self, recipe: Recipe, lease: Lease) -> str:
+    async def _made_by(self, hook: SessionHook, lease: Lease) -> str:
         try:
-            async with asyncio.timeout(recipe.timeout / SECOND):
-                value = await _called(recipe.make, lease)
+            async with asyncio.timeout(hook.timeout / SECOND):
+                value = await _called(hook.make, lease)
         except Exception as error:
             raise NotPrepared(
-                f'"{recipe.secret}" of {lease.leased.id} could not be made: {type(error).__name__}: {error}'
+                f'"{hook.secret}" of {lease.leased.id} could not be made: {type(error).__name__}: {error}'
             ) from error
         if not isinstance(value, str) or not value:
             raise NotPrepared(
-                f'the hook that makes "{recipe.secret}" of {lease.leased.id} returned {type(value).__name__}, not text'
+                f'the hook that makes "{hook.secret}" of {lease.leased.id} returned {type(value).__name__}, not text'
             )
         return value
 
 
 async def _called(hook: Callable[[Lease], Any], lease: Lease) -> Any:
-    """A hook's answer; a plain function is run in a thread, so that it holds up nobody."""
+    """A hook's answer. A plain function runs in a thread, so that it does not block the loop."""
     if inspect.iscoroutinefunction(hook):
         return await hook(lease)
     answer = await asyncio.to_thread(hook, lease)

@@ -1,51 +1,31 @@
-"""The members of a declared pool: adding, looking, switching on and off. Every call has an async twin."""
+"""The members of a declared pool: adding, listing, switching on and off. Every call has an async twin."""
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
-from pitboss.client.resource_desk import ResourceDesk
+from pitboss.client.app_core import LIMIT, AppCore
+from pitboss.client.resource_client import ResourceClient
 from pitboss.model.canonical import to_json
 from pitboss.model.errors import InvalidInput
 from pitboss.model.queue import checked_name
-from pitboss.model.redact import Redactor
-from pitboss.model.resource import NewResource, PoolRules, Resource, ResourceChange, checked_resource
+from pitboss.model.resource import NewResource, Resource, ResourceChange, checked_resource
 from pitboss.model.resource_files import Row, read_rows
 from pitboss.model.resource_keys import DeclaredResources, LimitKeys, checked_keys, limits_of
 from pitboss.model.resource_urls import parted
-from pitboss.secrets import KeyRing
 
 T = TypeVar("T")
-LIMIT = 15.0
 _MANY_LIMIT = 120.0
 _MAX_FIELDS = 64 * 1024
-Work = Callable[[ResourceDesk], Coroutine[Any, Any, T]]
-
-
-class Owner(Protocol):
-    """The app that a pool was declared in."""
-
-    redactor: Redactor
-
-    def new_id(self) -> str: ...
-
-    def ring(self) -> KeyRing: ...
-
-    def rules_of(self, declared: DeclaredResources) -> PoolRules: ...
-
-    def ask(self, work: Callable[[Any], Coroutine[Any, Any, T]], *, limit: float, what: str) -> T: ...
-
-    async def aask(self, work: Callable[[Any], Coroutine[Any, Any, T]]) -> T: ...
-
-    def begin(self, work: Callable[[Any], Coroutine[Any, Any, T]]) -> "Future[T]": ...
+Work = Callable[[ResourceClient], Coroutine[Any, Any, T]]
 
 
 class Members:
-    """What a pool can be asked about its members."""
+    """The calls of a pool that are about its members."""
 
-    def __init__(self, owner: Owner, declared: DeclaredResources) -> None:
-        self._owner, self.declared = owner, declared
+    def __init__(self, app: AppCore, declared: DeclaredResources) -> None:
+        self._app, self.declared = app, declared
         self.name = declared.name
 
     def add(
@@ -64,7 +44,7 @@ class Members:
         pool's for this member.
         """
         new = self._new(name, fields, secrets, labels, weight, limits)
-        return bool(self._ask(self._adding([new]), what="adding a member"))
+        return bool(self.run(self._add([new]), what="adding a member"))
 
     async def aadd(
         self,
@@ -78,75 +58,75 @@ class Members:
     ) -> bool:
         """As `add`, for async callers."""
         new = self._new(name, fields, secrets, labels, weight, limits)
-        return bool(await self._aask(self._adding([new])))
+        return bool(await self._add([new]))
 
     def add_many(self, members: Iterable[Mapping[str, Any]]) -> int:
         """Add members, each given by the arguments of `add` by name; how many are new."""
-        return self._ask(self._adding(self._many(members)), what="adding members", limit=_MANY_LIMIT)
+        return self.run(self._add(self._many(members)), what="adding members", limit=_MANY_LIMIT)
 
     async def aadd_many(self, members: Iterable[Mapping[str, Any]]) -> int:
         """As `add_many`, for async callers."""
-        return await self._aask(self._adding(self._many(members)))
+        return await self._add(self._many(members))
 
     def load(self, path: str | Path, *, labels: Iterable[str] = ()) -> int:
         """Add the members of a file: `host:port:user:password` lines, URLs, or CSV with a header. How many are new."""
-        return self._ask(self._adding(self._rows(path, labels)), what="adding members", limit=_MANY_LIMIT)
+        return self.run(self._add(self._rows(path, labels)), what="adding members", limit=_MANY_LIMIT)
 
     async def aload(self, path: str | Path, *, labels: Iterable[str] = ()) -> int:
         """As `load`, for async callers."""
-        return await self._aask(self._adding(self._rows(path, labels)))
+        return await self._add(self._rows(path, labels))
 
     def members(self, *names: str) -> list[Resource]:
         """The members (of these names, or all) as they stand, with their secrets sealed."""
-        return self._ask(self._listing(names), what="reading members")
+        return self.run(self.amembers(*names), what="reading members")
 
     async def amembers(self, *names: str) -> list[Resource]:
         """As `members`, for async callers."""
-        return await self._aask(self._listing(names))
+        return await self.ask(lambda resources: resources.members(self.name, names or None))
 
     def enable(self, *names: str) -> list[str]:
-        """Let these members be used again (none named: all); the names of those that there are."""
-        return self._ask(self._changing(names, ResourceChange(enabled=True)), what="changing members")
+        """Let these members be used again (none named: all); the names of those that the pool has."""
+        return self.run(self.aenable(*names), what="changing members")
 
     async def aenable(self, *names: str) -> list[str]:
         """As `enable`, for async callers."""
-        return await self._aask(self._changing(names, ResourceChange(enabled=True)))
+        return await self._change(names, ResourceChange(enabled=True))
 
     def disable(self, *names: str, reason: str | None = None) -> list[str]:
-        """Give these members to nobody until they are enabled (none named: all). What holds one goes on."""
-        return self._ask(self._changing(names, ResourceChange(enabled=False, reason=reason)), what="changing members")
+        """Stop using these members until they are enabled (none named: all). Tasks that hold one go on."""
+        return self.run(self.adisable(*names, reason=reason), what="changing members")
 
     async def adisable(self, *names: str, reason: str | None = None) -> list[str]:
         """As `disable`, for async callers."""
-        return await self._aask(self._changing(names, ResourceChange(enabled=False, reason=reason)))
+        return await self._change(names, ResourceChange(enabled=False, reason=reason))
 
     def reset(self, *names: str) -> list[str]:
         """Forget failures, cooldown and blacklist (none named: of all); never the uses that limits count."""
-        return self._ask(self._changing(names, ResourceChange(reset=True)), what="changing members")
+        return self.run(self.areset(*names), what="changing members")
 
     async def areset(self, *names: str) -> list[str]:
         """As `reset`, for async callers."""
-        return await self._aask(self._changing(names, ResourceChange(reset=True)))
+        return await self._change(names, ResourceChange(reset=True))
 
     def remove(self, *names: str) -> list[str]:
-        """Take these members out of the pool. What holds one goes on."""
-        return self._ask(self._changing(_named(names), None), what="removing members")
+        """Take these members out of the pool. Tasks that hold one go on."""
+        return self.run(self.aremove(*names), what="removing members")
 
     async def aremove(self, *names: str) -> list[str]:
         """As `remove`, for async callers."""
-        return await self._aask(self._changing(_named(names), None))
+        return await self._change(_named(names), None)
 
     def reseal(self) -> int:
         """Seal every secret with the newest key; how many members were changed. For after a new key was put first."""
-        return self._ask(self._resealing, what="sealing secrets again", limit=_MANY_LIMIT)
+        return self.run(self.areseal(), what="sealing secrets again", limit=_MANY_LIMIT)
 
     async def areseal(self) -> int:
         """As `reseal`, for async callers."""
-        return await self._aask(self._resealing)
+        return await self.ask(self._reseal)
 
     def sealed(self, member: str, secrets: Mapping[str, str]) -> dict[str, str]:
         """Secrets as the store may have them."""
-        ring = self._owner.ring()
+        ring = self._app.ring()
         for name, value in secrets.items():
             if not isinstance(value, str):
                 raise InvalidInput(
@@ -154,7 +134,7 @@ class Members:
                     why="secrets are sealed as text",
                     fix="make it text, for example JSON",
                 )
-            self._owner.redactor.add(value)
+            self._app.redactor.add(value)
         return {name: ring.seal(value, (self.name, member, name)) for name, value in secrets.items()}
 
     def _new(
@@ -210,48 +190,37 @@ class Members:
     def _row(self, row: Row, labels: tuple[str, ...]) -> NewResource:
         return self._new(row.name, row.fields, row.secrets, (*row.labels, *labels), row.weight, {})
 
-    def _adding(self, members: list[NewResource]) -> Work[int]:
-        async def work(desk: ResourceDesk) -> int:
-            await desk.introduce(self.name, self._owner.rules_of(self.declared))
-            return await desk.add(self.name, members)
+    async def _add(self, members: list[NewResource]) -> int:
+        async def work(resources: ResourceClient) -> int:
+            await resources.introduce(self.name, self._app.rules_of(self.declared))
+            return await resources.add(self.name, members)
 
-        return work
+        return await self.ask(work)
 
-    def _listing(self, names: tuple[str, ...]) -> Work[list[Resource]]:
-        return lambda desk: desk.members(self.name, names or None)
+    async def _change(self, names: tuple[str, ...], change: ResourceChange | None) -> list[str]:
+        return await self.ask(lambda resources: resources.change(self.name, names or None, change))
 
-    def _changing(self, names: tuple[str, ...], change: ResourceChange | None) -> Work[list[str]]:
-        return lambda desk: desk.change(self.name, names or None, change)
-
-    async def _resealing(self, desk: ResourceDesk) -> int:
-        ring, changed = self._owner.ring(), 0
-        for member in await desk.members(self.name):
+    async def _reseal(self, resources: ResourceClient) -> int:
+        ring, changed = self._app.ring(), 0
+        for member in await resources.members(self.name):
             fresh = {key: ring.reseal(text, (self.name, member.name, key)) for key, text in member.secrets.items()}
             if fresh != member.secrets:
-                await desk.change(self.name, [member.name], ResourceChange(secrets=fresh))
+                await resources.change(self.name, [member.name], ResourceChange(secrets=fresh))
                 changed += 1
         return changed
 
-    def _ask(self, work: Work[T], *, what: str, limit: float = LIMIT) -> T:
-        return self._owner.ask(_at_desk(work), limit=limit, what=what)
+    def run(self, work: Coroutine[Any, Any, T], *, what: str, limit: float = LIMIT) -> T:
+        """The sync face of a call."""
+        return self._app.run(work, what=what, limit=limit)
 
-    async def _aask(self, work: Work[T]) -> T:
-        return await self._owner.aask(_at_desk(work))
+    async def ask(self, work: Work[T]) -> T:
+        return await self._app.aask(lambda client: work(client.resources))
 
     def _begin(self, work: Work[T]) -> "Future[T]":
-        return self._owner.begin(_at_desk(work))
-
-
-def _at_desk(work: Work[T]) -> Callable[[Any], Coroutine[Any, Any, T]]:
-    async def at_desk(client: Any) -> T:
-        return await work(ResourceDesk(client.store, client.clock))
-
-    return at_desk
+        return self._app.begin(lambda client: work(client.resources))
 
 
 def _named(names: tuple[str, ...]) -> tuple[str, ...]:
     if not names:
-        raise InvalidInput(
-            "it is not said which members to remove", why="removing all by accident is too easy", fix="name them"
-        )
+        raise InvalidInput("say which members to remove", why="removing all by accident is too easy", fix="name them")
     return names

@@ -11,14 +11,15 @@ import pydantic
 from typing_extensions import TypedDict
 
 from pitboss.client.context import Context
-from pitboss.client.lease import Asked
-from pitboss.client.state import Wanted
+from pitboss.client.lease import UnheldLease
+from pitboss.client.state import StatePlaceholder
 from pitboss.model.canonical import Json, to_json
 from pitboss.model.errors import InvalidInput
 
 MAX_PARAMS_BYTES = 262_144
 _SHOWN_FAULTS = 5
 _EMPTY = inspect.Parameter.empty
+_PLACEHOLDERS = (StatePlaceholder, UnheldLease)
 _BY_NAME_ONLY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
 
 
@@ -31,9 +32,9 @@ class Params:
         self._signature = inspect.signature(function)
         hints = _hints(function)
         self.injected: dict[str, Any] = {
-            key: parameter.default if isinstance(parameter.default, Wanted | Asked) else Context
+            key: parameter.default if isinstance(parameter.default, _PLACEHOLDERS) else Context
             for key, parameter in self._signature.parameters.items()
-            if hints.get(key) is Context or isinstance(parameter.default, Wanted | Asked)
+            if hints.get(key) is Context or isinstance(parameter.default, _PLACEHOLDERS)
         }
         self._order = [
             key

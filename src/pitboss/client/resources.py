@@ -1,26 +1,28 @@
 """A declared pool of scarce things: its members, leases of them, and the hooks that prepare and judge them."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from pitboss.client.lease import DEFAULT_WAIT, Asked, Lease, Terms
+from pitboss.client.app_core import LIMIT, AppCore
+from pitboss.client.lease import DEFAULT_WAIT, Lease, LeaseTerms, UnheldLease
 from pitboss.client.member_sessions import Check, Make, MemberSessions
-from pitboss.client.members import LIMIT, Members, Owner
-from pitboss.client.resource_desk import ResourceDesk
+from pitboss.client.members import Members
+from pitboss.client.resource_client import ResourceClient
 from pitboss.model.blame import at, blame
 from pitboss.model.canonical import printable
 from pitboss.model.duration import SECOND, Span, Time, span
 from pitboss.model.errors import InvalidInput, StoreUnavailable
+from pitboss.model.ids import TaskId
 from pitboss.model.resource import Leased, Report, ResourceChange, ResourceOutcome, Want, checked_labels
 from pitboss.model.resource_keys import DeclaredResources
 from pitboss.model.signals import ResourceSignal
+from pitboss.model.task import Token
 
-T = TypeVar("T")
 Judge = Callable[[BaseException], "Report | ResourceOutcome | str | None"]
 J = TypeVar("J", bound=Judge)
 DEFAULT_HOLD: Span = 600 * SECOND
@@ -31,12 +33,12 @@ _EXTENSIONS = 3
 class Resources(Members):
     """A pool as code declares it: `proxies = app.resources("proxies", per_hour=50, min_delay="2s")`."""
 
-    def __init__(self, owner: Owner, declared: DeclaredResources) -> None:
-        super().__init__(owner, declared)
+    def __init__(self, app: AppCore, declared: DeclaredResources) -> None:
+        super().__init__(app, declared)
         self.sessions = MemberSessions(self)
         self._judge: Judge | None = None
         self._declared_here = False
-        self._keeping: dict[str, Future[None]] = {}
+        self._extending: dict[str, Future[None]] = {}
 
     def __repr__(self) -> str:
         return f"<Resources {self.name}>"
@@ -59,17 +61,7 @@ class Resources(Members):
         `wait` (a minute) is how long `with` waits for one; held by `with`, it is extended by itself for `hold` (ten
         minutes) at a time.
         """
-        chosen = (labels,) if isinstance(labels, str) else tuple(labels)
-        return Asked(
-            self,
-            Terms(
-                labels=chosen,
-                sticky=sticky,
-                key=key,
-                wait=DEFAULT_WAIT if wait is None else span(wait, what="wait"),
-                hold=None if hold is None else _holding(hold),
-            ),
-        )
+        return UnheldLease(self, _terms(wait, hold, labels, key, sticky))
 
     def acquire(
         self,
@@ -83,7 +75,8 @@ class Resources(Members):
 
         Safe to call from any thread. `with pool.acquire() as lease` gives it back too.
         """
-        return self._acquired(self._terms(wait, hold, labels, key))
+        terms = _terms(wait, hold, labels, key)
+        return self.run(self._acquired(terms), what="acquiring a resource", limit=self._limit(terms))
 
     async def aacquire(
         self,
@@ -94,7 +87,7 @@ class Resources(Members):
         key: str | None = None,
     ) -> Lease:
         """As `acquire`, for async callers."""
-        return await self._aacquired(self._terms(wait, hold, labels, key))
+        return await self._acquired(_terms(wait, hold, labels, key))
 
     def release(
         self,
@@ -104,8 +97,9 @@ class Resources(Members):
         retry_after: Time | None = None,
         error: str | None = None,
     ) -> bool:
-        """Give it back, with what came of it (what was said on the lease, else "ok"); False if it was not held."""
-        return self._ask(self._releasing(lease, outcome, retry_after, error), what="releasing a resource")
+        """Give it back with its outcome (default: what was said on the lease, else "ok"); False if it was not held."""
+        report = self._final_report(lease, outcome, retry_after, error)
+        return self.run(self._returned(lease, report), what="releasing a resource")
 
     async def arelease(
         self,
@@ -116,7 +110,7 @@ class Resources(Members):
         error: str | None = None,
     ) -> bool:
         """As `release`, for async callers."""
-        return await self._aask(self._releasing(lease, outcome, retry_after, error))
+        return await self._returned(lease, self._final_report(lease, outcome, retry_after, error))
 
     # Hooks.
 
@@ -140,15 +134,15 @@ class Resources(Members):
         self._judge = judge
         return judge
 
-    # What a lease, a worker and the app ask of it.
+    # For leases, workers and the app.
 
-    def lent(self, leased: Leased, holder: Any, task: str | None) -> Lease:
+    def lent(self, leased: Leased, holder: Token | str, task: TaskId | None) -> Lease:
         """A lease that a task holds."""
         return Lease(self, leased, holder, task)
 
     def report_on(self, lease: Lease, error: BaseException | None) -> Report | None:
-        """What a use came to. None if neither the lease nor what was raised says anything about the member."""
-        report = lease.verdict
+        """How a use went. None if neither the lease nor the exception says anything about the member."""
+        report = lease.report
         if report is None:
             report = Report(outcome=ResourceOutcome.OK) if error is None else self.blamed(lease, error)
         if report is None:
@@ -157,7 +151,7 @@ class Resources(Members):
 
     def told(self, report: Report) -> Report:
         """The report as the store may have it: its text without secrets."""
-        hidden = self._owner.redactor.hidden
+        hidden = self._app.redactor.hidden
         said = None if report.error is None else printable(hidden(report.error), _LONGEST_WORD)
         return msgspec.structs.replace(report, error=said)
 
@@ -178,117 +172,99 @@ class Resources(Members):
             return usual
 
     def opened(self, leased: Leased, secret: str) -> str:
-        value = self._owner.ring().open(leased.secrets[secret], (leased.pool, leased.name, secret))
-        self._owner.redactor.add(value)
+        value = self._app.ring().open(leased.secrets[secret], (leased.pool, leased.name, secret))
+        self._app.redactor.add(value)
         return value
 
     def masked_pair(self, user: str, password: str) -> None:
-        self._owner.redactor.add_pair(user, password)
+        self._app.redactor.add_pair(user, password)
 
     async def store_secrets(self, name: str, change: ResourceChange) -> None:
         """Write what a session hook has made."""
-        await self._aask(lambda desk: desk.change(self.name, [name], change))
+        await self.ask(lambda resources: resources.change(self.name, [name], change))
 
-    def ask(self, work: Callable[[Any], Coroutine[Any, Any, T]], *, limit: float, what: str) -> T:
-        return self._ask(work, limit=limit, what=what)
+    def held(self, terms: LeaseTerms) -> Lease:
+        """Acquire for a `with` block, and extend the lease until it is given back."""
+        return self.run(self.aheld(terms), what="acquiring a resource", limit=self._limit(terms))
 
-    async def aask(self, work: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
-        return await self._aask(work)
-
-    def held(self, asked: Asked) -> Lease:
-        terms = _plain(asked.terms, self.name)
-        return self._kept(self._acquired(terms), terms)
-
-    async def aheld(self, asked: Asked) -> Lease:
-        terms = _plain(asked.terms, self.name)
-        return self._kept(await self._aacquired(terms), terms)
-
-    def give_back(self, lease: Lease, error: BaseException | None) -> None:
-        self._ask(self._returning(lease, self.report_on(lease, error)), what="releasing a resource")
-
-    async def agive_back(self, lease: Lease, error: BaseException | None) -> None:
-        await self._aask(self._returning(lease, self.report_on(lease, error)))
-
-    async def arenew(self, lease: Lease) -> None:
-        await self.sessions.renew(lease)
-
-    def _acquired(self, terms: Terms) -> Lease:
-        limit = terms.wait / SECOND + LIMIT
-        lease = self._ask(self._acquiring(terms), what="acquiring a resource", limit=limit)
-        if self.sessions.wanted(lease):
-            try:
-                self._ask(lambda _: self.sessions.prepare(lease), what="making a session", limit=self.sessions.seconds)
-            except BaseException as error:
-                self._ask(self._returning(lease, self.sessions.fault(lease, error)), what="releasing a resource")
-                raise
+    async def aheld(self, terms: LeaseTerms) -> Lease:
+        lease = await self._acquired(_plain(terms, self.name))
+        hold, name = terms.hold or DEFAULT_HOLD, lease.id or ""
+        self._extending[name] = self._begin(lambda resources: _extend_forever(resources, name, hold))
         return lease
 
-    async def _aacquired(self, terms: Terms) -> Lease:
-        lease = await self._aask(self._acquiring(terms))
+    def give_back(self, lease: Lease, error: BaseException | None) -> None:
+        self.run(self._returned(lease, self.report_on(lease, error)), what="releasing a resource")
+
+    async def agive_back(self, lease: Lease, error: BaseException | None) -> None:
+        await self._returned(lease, self.report_on(lease, error))
+
+    async def _acquired(self, terms: LeaseTerms) -> Lease:
+        name, hold = self._app.new_id(), terms.hold or DEFAULT_HOLD
+        want = Want(labels=checked_labels(terms.labels), key=terms.key)
+
+        async def work(resources: ResourceClient) -> Lease:
+            if not self._declared_here:
+                # Code that takes members by itself sets their rules, as a manager does.
+                await resources.declare(self.name, self._app.rules_of(self.declared))
+                self._declared_here = True
+            return Lease(self, await resources.acquire(self.name, want, lease=name, hold=hold, wait=terms.wait), name)
+
+        lease = await self.ask(work)
         if self.sessions.wanted(lease):
             try:
                 await self.sessions.prepare(lease)
             except BaseException as error:
-                await self._aask(self._returning(lease, self.sessions.fault(lease, error)))
+                await self._returned(lease, self.sessions.fault(lease, error))
                 raise
         return lease
 
-    def _acquiring(self, terms: Terms) -> Callable[[ResourceDesk], Coroutine[Any, Any, Lease]]:
-        name, hold = self._owner.new_id(), terms.hold or DEFAULT_HOLD
+    def _limit(self, terms: LeaseTerms) -> float:
+        return terms.wait / SECOND + LIMIT + self.sessions.seconds
 
-        async def work(desk: ResourceDesk) -> Lease:
-            if not self._declared_here:
-                # Whoever takes members by himself is in charge of their rules, as a manager is.
-                await desk.declare(self.name, self._owner.rules_of(self.declared))
-                self._declared_here = True
-            want = Want(labels=checked_labels(terms.labels), key=terms.key)
-            leased = await desk.acquire(self.name, want, lease=name, hold=hold, wait=terms.wait)
-            return Lease(self, leased, name)
-
-        return work
-
-    def _releasing(
+    def _final_report(
         self, lease: Lease, outcome: ResourceOutcome | str | None, retry_after: Time | None, error: str | None
-    ) -> Callable[[ResourceDesk], Coroutine[Any, Any, bool]]:
+    ) -> Report | None:
         if outcome is not None:
             pause = None if retry_after is None else span(retry_after, what="retry_after")
-            lease.verdict = Report(outcome=_outcome(outcome), retry_after=pause, error=error)
-        return self._returning(lease, self.report_on(lease, None))
+            lease.report = Report(outcome=_outcome(outcome), retry_after=pause, error=error)
+        return self.report_on(lease, None)
 
-    def _returning(self, lease: Lease, report: Report | None) -> Callable[[ResourceDesk], Coroutine[Any, Any, bool]]:
+    async def _returned(self, lease: Lease, report: Report | None) -> bool:
         if lease.id is None:
             raise InvalidInput(
                 f"{lease} belongs to a task",
                 why="it is given back in the same act that ends the task",
-                fix="say what came of it with lease.ok(), .rate_limited(), .blocked() or .failed(), and return",
+                fix="say how it went with lease.ok(), .rate_limited(), .blocked() or .failed(), and return",
             )
         name = lease.id
-        keeping = self._keeping.pop(name, None)
-        if keeping is not None:
-            keeping.cancel()
-        return lambda desk: desk.release(name, report)
-
-    def _kept(self, lease: Lease, terms: Terms) -> Lease:
-        """Extended from now on, until it is given back."""
-        hold, name = terms.hold or DEFAULT_HOLD, lease.id or ""
-
-        async def keep(desk: ResourceDesk) -> None:
-            while True:
-                await asyncio.sleep(hold / SECOND / _EXTENSIONS)
-                with suppress(StoreUnavailable):
-                    if await desk.extend(name, hold) is None:
-                        return
-
-        self._keeping[name] = self._begin(keep)
-        return lease
-
-    def _terms(self, wait: Time | None, hold: Time | None, labels: Iterable[str], key: str | None) -> Terms:
-        asked = self.lease(labels, key=key, wait=wait, hold=hold)
-        assert isinstance(asked, Asked)
-        return asked.terms
+        extending = self._extending.pop(name, None)
+        if extending is not None:
+            extending.cancel()
+        return await self.ask(lambda resources: resources.release(name, report))
 
 
-def _plain(terms: Terms, pool: str) -> Terms:
+async def _extend_forever(resources: ResourceClient, lease: str, hold: Span) -> None:
+    while True:
+        await asyncio.sleep(hold / SECOND / _EXTENSIONS)
+        with suppress(StoreUnavailable):
+            if await resources.extend(lease, hold) is None:
+                return
+
+
+def _terms(
+    wait: Time | None, hold: Time | None, labels: Iterable[str], key: str | None, sticky: str | None = None
+) -> LeaseTerms:
+    return LeaseTerms(
+        labels=(labels,) if isinstance(labels, str) else tuple(labels),
+        sticky=sticky,
+        key=key,
+        wait=DEFAULT_WAIT if wait is None else span(wait, what="wait"),
+        hold=None if hold is None else _holding(hold),
+    )
+
+
+def _plain(terms: LeaseTerms, pool: str) -> LeaseTerms:
     """The terms themselves, if they can be met without a handler."""
     if terms.sticky is not None or any("{" in label for label in terms.labels):
         raise InvalidInput(

@@ -9,8 +9,8 @@ from pitboss.model.duration import Span, Time, span
 T = TypeVar("T")
 
 
-class Wanted:
-    """Stands as a parameter's default until the worker puts the state in its place."""
+class StatePlaceholder:
+    """A parameter's default, until the worker puts the state in its place."""
 
     def __init__(self, state: "WorkerState[Any]") -> None:
         self.state = state
@@ -36,7 +36,7 @@ class WorkerState(Generic[T]):
 
     def __call__(self) -> T:
         # A promise to the type checker that the worker keeps.
-        return cast("T", Wanted(self))
+        return cast("T", StatePlaceholder(self))
 
     def open(self) -> AbstractAsyncContextManager[T]:
         """A fresh one."""

@@ -1,4 +1,4 @@
-"""Test your own handlers: an app on a store in memory, its clock in your hand, its tasks run when you say so.
+"""Test your own handlers: an app on a store in memory, with a clock that you move and tasks that you run.
 
 with sandbox(app) as box:
     fetch.enqueue("https://example.org")
@@ -7,12 +7,13 @@ with sandbox(app) as box:
     assert box.tasks(state="completed")
 """
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from pitboss.client.app_core import AppCore
 from pitboss.dispatch.settling import settling
-from pitboss.engines.protocol import Control, Engine, Handlers, Leases, Ledger, Resources, Sessions
+from pitboss.engines.protocol import FullStore
 from pitboss.model.canonical import from_json, to_json
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.filter import EVERYTHING, Filter, by, parsed
@@ -33,34 +34,16 @@ _LIMIT = 60.0
 _LONG = 3650 * 86_400 * SECOND
 
 
-class Store(Engine, Sessions, Ledger, Control, Handlers, Resources, Leases, Protocol):
-    """What a sandbox needs of the store."""
-
-
-class TestedApp(Protocol):
-    """What a sandbox needs of an app."""
-
-    handlers: Any
-    resource_pools: Any
-    redactor: Any
-
-    def use(self, store: Any, *, clock: Any = None) -> Any: ...
-
-    def close(self) -> None: ...
-
-    def use_keys(self, ring: KeyRing | None) -> None: ...
-
-    def ask(self, work: Callable[[Any], Coroutine[Any, Any, T]], *, limit: float, what: str) -> T: ...
-
-
 class Sandbox:
     """An app's store during a test."""
 
-    def __init__(self, app: TestedApp, clock: FakeClock, *, inline: bool) -> None:
+    def __init__(self, app: AppCore, clock: FakeClock, *, inline: bool) -> None:
         self.clock = clock
         self._app, self._inline = app, inline
-        self.store: Store = app.use("memory://", clock=clock)
-        # Keys for the time of the test: it leaves no file behind.
+        store = app.use("memory://", clock=clock)
+        assert isinstance(store, FullStore)
+        self.store = store
+        # Keys for this test only: it leaves no file behind.
         app.use_keys(KeyRing([new_key()]))
         self._runner = Runner(app.handlers, report=self._progressed, hidden=app.redactor.hidden)
         self._reports: list[Settlement] = []
@@ -92,14 +75,14 @@ class Sandbox:
             )
 
     def drain(self) -> list[Task]:
-        """Run everything that is due now, and what comes of it, until nothing is due; the tasks that were run.
+        """Run everything that is due now, and the tasks that this enqueues, until nothing is due; the tasks that ran.
 
         Retries and delayed tasks wait for `clock.advance`, or for `drain_all`.
         """
         return self._do(self._drained())
 
     def drain_all(self) -> list[Task]:
-        """Run everything, moving the clock to whatever falls due next, until nothing waits that could run."""
+        """Run everything, moving the clock to the next due time, until nothing waits that could run."""
         return self._do(self._drained(through_time=True))
 
     def close(self) -> None:
@@ -107,7 +90,7 @@ class Sandbox:
         self._app.use_keys(None)
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._app.ask(lambda _: work, limit=_LIMIT, what="the sandbox")
+        return self._app.run(work, limit=_LIMIT, what="the sandbox")
 
     async def _find(self, wanted: Filter) -> list[Task]:
         return list((await self.store.find(wanted, limit=_MANY, oldest_first=True)).tasks)
@@ -130,7 +113,7 @@ class Sandbox:
         return [task for task in await self.store.get(list(ran)) if task is not None]
 
     async def _open(self) -> int:
-        """A session for this drain: the test may have moved the clock past the last one's end."""
+        """A session for this drain. The test may have moved the clock past the end of the last one."""
         for pool in self._app.resource_pools.values():
             await self.store.declare_pool(pool.name, pool.declared.rules)
         await self.store.register([handler.describe() for handler in self._app.handlers.values()])
@@ -159,7 +142,7 @@ class Sandbox:
         self.store.put = put_and_run  # type: ignore[method-assign]
 
     def _wait_in_its_own_time(self) -> None:
-        """A further use of a resource waits for its limits: here, by moving the clock."""
+        """Make a further use of a resource move the clock instead of waiting for its limits."""
         use = self.store.use
 
         async def use_when_it_may(
@@ -184,8 +167,8 @@ class Sandbox:
 
 
 @contextmanager
-def sandbox(app: TestedApp, *, inline: bool = False, clock: FakeClock | None = None) -> Iterator[Sandbox]:
-    """An app on a store of its own for the time of a test. `inline` runs each task as it is enqueued."""
+def sandbox(app: AppCore, *, inline: bool = False, clock: FakeClock | None = None) -> Iterator[Sandbox]:
+    """An app on a store of its own during a test. `inline` runs each task as it is enqueued."""
     box = Sandbox(app, clock or FakeClock(), inline=inline)
     try:
         yield box

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from pitboss.client.batch_store import acted
+from pitboss.client.batch_handle import act_in_portions
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Clock, Store
 from pitboss.model.batch import BatchStatus, Delete
@@ -59,7 +59,7 @@ async def prune_batches(engine: object, retention: Retention, clock: Clock) -> i
     for batch in await store.batches(statuses=list(kept), limit=_BATCHES_LOOKED_AT) if kept else ():
         if batch.finished_at is not None and batch.finished_at < clock.now() - kept[batch.status]:
             with suppress(NotFound, InvalidInput):
-                await acted(store, batch.id, Delete())
+                await act_in_portions(store, batch.id, Delete())
                 pruned += 1
     return pruned
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
-from pitboss.client.bridge import Bridge
 from pitboss.client.hooks import Hook
+from pitboss.client.private_loop import PrivateLoop
 from pitboss.model.facts import Fact
 
 Tell = Callable[[bool], None]
@@ -42,7 +42,7 @@ class HookRunner:
         self._registry, self._limit, self._grace, self._on_stuck = registry, limit, grace, on_stuck
         self._room = asyncio.Semaphore(concurrency)
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="pitboss-hook")
-        self._bridge = Bridge("pitboss-hook-loop")
+        self._own_loop = PrivateLoop("pitboss-hook-loop")
         self._loop = asyncio.get_running_loop()
         self._log = logging.getLogger("pitboss.hooks")
         self.stuck = 0
@@ -69,7 +69,7 @@ class HookRunner:
             self._loop.call_soon_threadsafe(ended.set_result, failed)
 
         if hook.is_async:
-            return _Call(ended, thread, self._bridge.submit(self._await(hook, fact, thread, tell)).cancel)
+            return _Call(ended, thread, self._own_loop.submit(self._await(hook, fact, thread, tell)).cancel)
         return _Call(ended, thread, self._threads.submit(self._call, hook, fact, thread, tell).cancel)
 
     def _call(self, hook: Hook, fact: Fact, thread: list[int], tell: Tell) -> None:

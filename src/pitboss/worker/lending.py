@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from pitboss.client.lease import Asked, Lease
+from pitboss.client.lease import Lease, UnheldLease
 from pitboss.client.member_sessions import NotPrepared
 from pitboss.model.blame import CATEGORIES
 from pitboss.model.errors import BudgetSpent, InvalidInput
@@ -71,7 +71,7 @@ async def _used_from_now(lease: Lease, *, spent: bool) -> None:
 def lent(claim: Claim, injected: dict[str, Any]) -> Lent | None:
     """The lease of the claim, for the parameter that asks for it; None if no parameter does."""
     for name, kind in injected.items():
-        if isinstance(kind, Asked):
+        if isinstance(kind, UnheldLease):
             pool: Any = kind.source
             if claim.leased is None:
                 raise _without(pool.name, claim.queue)
@@ -86,11 +86,11 @@ def judged(held: Lent | None, outcome: Outcome, error: BaseException | None) -> 
     if isinstance(error, NotPrepared):
         report = held.pool.sessions.fault(held.lease, error)
         return _blamed(outcome, _RESOURCE if report is None else CATEGORIES[report.outcome], rotates=True), report
-    if isinstance(error, BudgetSpent) and held.lease.verdict is None:
+    if isinstance(error, BudgetSpent) and held.lease.report is None:
         # Its limits are known to the store already: there is nothing to tell about it.
         return _blamed(outcome, _RATE_LIMITED), None
     if isinstance(outcome, _CHOSEN):
-        return outcome, held.pool.report_on(held.lease, None) if held.lease.verdict is not None else None
+        return outcome, held.pool.report_on(held.lease, None) if held.lease.report is not None else None
     report = _report(held, error)
     category = None if report is None else CATEGORIES.get(report.outcome)
     return (outcome if category is None else _blamed(outcome, category)), report

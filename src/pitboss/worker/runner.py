@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
 from pitboss.client.context import Context
-from pitboss.client.state import Wanted
+from pitboss.client.state import StatePlaceholder
 from pitboss.model.canonical import Json, printable
 from pitboss.model.duration import SECOND, Span
 from pitboss.model.errors import InvalidInput
@@ -131,7 +131,7 @@ class Runner:
 
     async def _call(self, handler: Runnable, arguments: dict[str, Any], context: Context, held: Lent | None) -> Any:
         injected = handler.params.injected
-        wanted = {name: kind for name, kind in injected.items() if isinstance(kind, Wanted)}
+        wanted = {name: kind for name, kind in injected.items() if isinstance(kind, StatePlaceholder)}
         # Opening a state is part of the task too: what is logged then should say so.
         with context.running():
             if held is not None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from pitboss.client.state import Wanted, WorkerState
+from pitboss.client.state import StatePlaceholder, WorkerState
 from pitboss.model.duration import SECOND
 
 
@@ -17,7 +17,7 @@ class States:
         self._opening: dict[int, asyncio.Lock] = {}
 
     @asynccontextmanager
-    async def lent(self, wanted: Mapping[str, Wanted]) -> AsyncIterator[dict[str, Any]]:
+    async def lent(self, wanted: Mapping[str, StatePlaceholder]) -> AsyncIterator[dict[str, Any]]:
         """The values for a handler's parameters, held for the time of one task."""
         async with AsyncExitStack() as stack:
             yield {name: await stack.enter_async_context(self._use(want.state)) for name, want in wanted.items()}

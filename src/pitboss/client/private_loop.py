@@ -1,4 +1,4 @@
-"""A private event loop in a thread of its own, so that sync and async callers share one engine.
+"""An event loop in a thread of its own, so that sync and async callers share one engine.
 
 Never `asyncio.run` in the caller: notebooks and async frameworks already run a loop there.
 """
@@ -15,8 +15,8 @@ from pitboss.model.errors import TimedOutWaiting
 T = TypeVar("T")
 
 
-class Bridge:
-    """Runs coroutines on the private loop; started at the first use, ended by `close`."""
+class PrivateLoop:
+    """Runs coroutines on the private loop. The first use starts it, `close` ends it."""
 
     def __init__(self, name: str = "pitboss-client") -> None:
         self._name = name
@@ -28,7 +28,7 @@ class Bridge:
         return asyncio.run_coroutine_threadsafe(work, self._running())
 
     def run(self, work: Coroutine[Any, Any, T], *, limit: float, what: str) -> T:
-        """The result of the work, waited for in this thread for at most `limit` seconds."""
+        """Block this thread until the work is done, for at most `limit` seconds."""
         if self._thread is threading.current_thread():
             work.close()
             raise RuntimeError(
@@ -36,7 +36,7 @@ class Bridge:
             )
         future = self.submit(work)
         try:
-            # A thread cannot wait for an infinite number of seconds, only without a number.
+            # A thread cannot wait for an infinite number of seconds, only without a limit.
             return future.result(None if limit == inf else limit)
         except TimeoutError as error:
             if future.done():
@@ -49,7 +49,9 @@ class Bridge:
             ) from error
 
     async def arun(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of the work, awaited in the caller's loop."""
+        """Await the work from the caller's loop."""
+        if asyncio.get_running_loop() is self._loop:
+            return await work
         return await asyncio.wrap_future(self.submit(work))
 
     def close(self) -> None:

@@ -1,15 +1,15 @@
-"""Asking a store about resources: members, leases, and waiting for what is not to be had yet."""
+"""The asking side of a store with resources: members, leases, and waiting until a member is free."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TypeVar
 from zlib import crc32
 
-from pitboss.engines.protocol import Clock, Engine, Leases
-from pitboss.engines.protocol import Resources as ResourcesProtocol
+from pitboss.engines.capabilities import capabilities, resources_of
+from pitboss.engines.protocol import Clock
 from pitboss.model.duration import SECOND, Moment, Span, spoken
-from pitboss.model.errors import BudgetSpent, PitbossError, TimedOutWaiting, Unsupported
+from pitboss.model.errors import BudgetSpent, PitbossError, TimedOutWaiting
 from pitboss.model.ids import TaskId
 from pitboss.model.leasing import grew_old
 from pitboss.model.resource import (
@@ -29,30 +29,25 @@ _GROUP = 500
 _FIRST_PAUSE: Span = 2_000
 _LONGEST_PAUSE: Span = 250_000
 _LONGEST_SLEEP: Span = SECOND
-# Those who wait for one moment are spread over this, or over a part of a short nap: haste is wanted there.
+# Callers that wait for the same moment wake up spread over this span, or over a part of a shorter nap.
 _SPREAD: Span = 20_000
 _SPREAD_PART = 4
-# A store that is late so many times in a row is as slow as that: no further asking makes it faster.
+# A store that is late this often in a row is slow, and asking again does not make it faster.
 _LATE_ANSWERS = 8
 
 
-@runtime_checkable
-class ResourceStore(ResourcesProtocol, Leases, Protocol):
-    """The part of an engine that resources need."""
+class ResourceClient:
+    """The async core. `clock` only measures waiting; the store's own clock decides."""
 
-
-class ResourceDesk:
-    """The async core. `clock` only measures waiting, the store's own clock decides the rest."""
-
-    def __init__(self, store: Any, clock: Clock) -> None:
+    def __init__(self, store: object, clock: Clock) -> None:
         self._store, self._clock = resources_of(store), clock
-        self._swept_at: Moment = 0
+        self._engine = capabilities(store).engine
 
     async def declare(self, pool: str, rules: PoolRules) -> None:
         await self._store.declare_pool(pool, rules)
 
     async def introduce(self, pool: str, rules: PoolRules) -> None:
-        """Make a pool known. Never replaces what a manager wrote."""
+        """Declare a pool that the store does not know. Never replaces what a manager wrote."""
         if pool not in {known.name for known in await self._store.resource_pools()}:
             await self._store.declare_pool(pool, rules)
 
@@ -71,14 +66,18 @@ class ResourceDesk:
 
     async def acquire(self, pool: str, want: Want, *, lease: str, hold: Span, wait: Span) -> Leased:
         began, started = _steady(), self._clock.now()
+        swept_at: Moment = 0
 
         async def asked() -> Leased | Shortage:
-            nonlocal began
+            nonlocal began, swept_at
             began = _steady()
             found = await self._store.acquire(pool, want, hold, lease=lease)
-            if isinstance(found, Shortage) and await self._swept():
-                began = _steady()
-                return await self._store.acquire(pool, want, hold, lease=lease)
+            now = self._clock.now()
+            if isinstance(found, Shortage) and now - swept_at >= SECOND:
+                swept_at = now
+                if await self._swept():
+                    began = _steady()
+                    return await self._store.acquire(pool, want, hold, lease=lease)
             return found
 
         leased = await self._waited(asked, wait, lease, TimedOutWaiting)
@@ -89,10 +88,10 @@ class ResourceDesk:
     async def use(
         self, holder: Token | str, task: TaskId | None, *, wait: Span, guard: Span = 0, instead: Moment | None = None
     ) -> Moment:
-        """One more use, or one in the place of another that was granted at `instead` and has not been made.
+        """One more use. With `instead`, the use that was granted at that moment and not made yet moves to now.
 
-        An answer that took so much of the guard that the limits may not hold at the far side is not made use of: the
-        use is moved to the moment of another answer, which costs nothing.
+        An answer that came too late may break the limits at the far side (see `Limits.guard`). Such a use is moved to
+        the moment of another answer, which costs nothing.
         """
         place = instead
 
@@ -108,7 +107,7 @@ class ResourceDesk:
         return await self._waited(asked, wait, str(holder), BudgetSpent)
 
     async def _afresh(self, leased: Leased, lease: str, wait: Span) -> None:
-        """A lease that came late is used from now on, or given back."""
+        """Count the use of a lease that came late from now on, or give the lease back."""
         try:
             await self.use(lease, None, wait=wait, guard=leased.guard, instead=leased.leased_at)
         except BaseException as error:
@@ -125,17 +124,13 @@ class ResourceDesk:
         return await self._store.extend(lease, hold)
 
     async def _swept(self) -> bool:
-        """Give back what others let lie past its time; True if there was any. Managers do it, but none may be there."""
-        now = self._clock.now()
-        if not isinstance(self._store, Engine) or now - self._swept_at < SECOND:
-            return False
-        self._swept_at = now
-        return (await self._store.reclaim()).leases > 0
+        """Give back leases past their time; True if there were any. Managers do it too, but none may be running."""
+        return self._engine is not None and (await self._engine.reclaim()).leases > 0
 
     async def _waited(
         self, ask: Callable[[], Awaitable[T | Shortage]], wait: Span, who: str, late: type[TimedOutWaiting]
     ) -> T:
-        """What is asked for, as soon as there is some; `late` if there is none in time."""
+        """Ask until there is no shortage; `late` if that takes longer than `wait`."""
         started, pause = self._clock.now(), _FIRST_PAUSE
         while True:
             found = await ask()
@@ -145,30 +140,19 @@ class ResourceDesk:
             left = started + wait - now
             if left <= 0:
                 raise _too_late(late, found, wait, now)
-            # Somebody may give one back, or change the limits, before the moment that is known.
+            # Look earlier than `until`: a member may be given back, or its limits changed, before that.
             nap = pause if found.until is None else _nap(found.until - now, who)
             await asyncio.sleep(min(nap, left) / SECOND)
             pause = min(pause * 2, _LONGEST_PAUSE)
 
 
-def resources_of(store: object) -> ResourceStore:
-    """The store itself, if it has resources."""
-    if not isinstance(store, ResourceStore):
-        raise Unsupported(
-            f"the {getattr(store, 'name', 'present')} engine has no resources",
-            why="resource pools need a store that takes a task and its resource in one act",
-            fix="use SQLite or PostgreSQL",
-        )
-    return store
-
-
 def _steady() -> float:
-    """Seconds by a clock that nobody sets."""
+    """Seconds by a clock that is never set."""
     return asyncio.get_running_loop().time()
 
 
 def _nap(ahead: Span, who: str) -> Span:
-    """How long to sleep for a moment that others may wait for too: not all of them should ask at once."""
+    """How long to sleep for a moment that others may wait for too, so that not all of them ask at once."""
     nap = min(max(ahead, _FIRST_PAUSE), _LONGEST_SLEEP)
     return nap + min(crc32(who.encode()) % _SPREAD, nap // _SPREAD_PART)
 

@@ -1,4 +1,4 @@
-"""Waiting for what is not to be had yet."""
+"""Waiting until a member of a pool is free."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pitboss.client.resource_desk import ResourceDesk
+from pitboss.client.resource_client import ResourceClient
 from pitboss.engines.memory.engine import MemoryEngine
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.errors import BudgetSpent, TimedOutWaiting
@@ -19,12 +19,12 @@ POOL = "proxies"
 
 
 class Room:
-    """A desk at a store with one member; sleeping moves the clock."""
+    """A client at a store with one member; sleeping moves the clock."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = FakeClock()
         self.engine = MemoryEngine(clock=self.clock)
-        self.desk = ResourceDesk(self.engine, self.clock)
+        self.client = ResourceClient(self.engine, self.clock)
         self.naps: list[Span] = []
         monkeypatch.setattr(asyncio, "sleep", self._sleep)
 
@@ -34,13 +34,13 @@ class Room:
 
     async def open(self, every: Span) -> None:
         """Its member is in use, and may be used once in `every`."""
-        await self.desk.declare(POOL, PoolRules(limits=Limits(windows=(Window(1, every),), concurrency=9)))
-        await self.desk.add(POOL, [NewResource(name="p1")])
+        await self.client.declare(POOL, PoolRules(limits=Limits(windows=(Window(1, every),), concurrency=9)))
+        await self.client.add(POOL, [NewResource(name="p1")])
         await self.acquired("first", wait=0)
 
     async def acquired(self, lease: str, wait: Span) -> Moment:
         """When it was there."""
-        await self.desk.acquire(POOL, Want(), lease=lease, hold=60 * SECOND, wait=wait)
+        await self.client.acquire(POOL, Want(), lease=lease, hold=60 * SECOND, wait=wait)
         return self.clock.now()
 
 
@@ -62,7 +62,7 @@ async def test_those_who_wait_for_one_moment_do_not_wake_together(room: Room) ->
 async def test_the_same_lease_wakes_at_the_same_moment_whenever_it_is_asked(room: Room) -> None:
     await room.open(SECOND)
     await room.acquired("anna", wait=10 * SECOND)
-    await room.desk.release("anna", None)
+    await room.client.release("anna", None)
     await room.acquired("anna", wait=10 * SECOND)
     assert room.naps[0] == room.naps[1]
 
@@ -87,8 +87,8 @@ async def test_spreading_waits_no_longer_than_it_may(room: Room) -> None:
 async def test_a_use_that_comes_too_late_says_that_the_budget_is_spent(room: Room) -> None:
     await room.open(SECOND)
     with pytest.raises(BudgetSpent, match="no member of proxies"):
-        await room.desk.use("first", None, wait=SECOND // 2)
-    assert await room.desk.use("first", None, wait=SECOND)
+        await room.client.use("first", None, wait=SECOND // 2)
+    assert await room.client.use("first", None, wait=SECOND)
 
 
 class Slow:
@@ -119,14 +119,14 @@ def slowly(*late: float) -> tuple[Moment, Resource]:
 
     async def work() -> tuple[Moment, Resource]:
         engine = MemoryEngine(clock=clock)
-        desk = ResourceDesk(Slow(engine, *late), clock)
+        client = ResourceClient(Slow(engine, *late), clock)
         limits = Limits(windows=(Window(9, 60 * SECOND),), concurrency=9, guard=50_000)
-        await desk.declare(POOL, PoolRules(limits=limits))
-        await desk.add(POOL, [NewResource(name="p1")])
+        await client.declare(POOL, PoolRules(limits=limits))
+        await client.add(POOL, [NewResource(name="p1")])
         began = clock.now()
-        leased = await desk.acquire(POOL, Want(), lease="l", hold=60 * SECOND, wait=SECOND)
-        used = await desk.use("l", None, wait=SECOND, guard=leased.guard)
-        (member,) = await desk.members(POOL)
+        leased = await client.acquire(POOL, Want(), lease="l", hold=60 * SECOND, wait=SECOND)
+        used = await client.use("l", None, wait=SECOND, guard=leased.guard)
+        (member,) = await client.members(POOL)
         return used - began, member
 
     return run_virtual(work(), clock=clock)

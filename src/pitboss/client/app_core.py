@@ -1,0 +1,205 @@
+"""The part of an app that talks to its store. Handles, handlers, batches and pools all go through it.
+
+The core is async and runs on one private loop. The sync face of every call is `run` over its async twin.
+"""
+
+import asyncio
+import inspect
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pitboss.client.client import Client
+from pitboss.client.options import Options
+from pitboss.client.private_loop import PrivateLoop
+from pitboss.engines.capabilities import capabilities
+from pitboss.engines.protocol import Clock, Store, Within
+from pitboss.model.duration import SECOND
+from pitboss.model.errors import InvalidInput, QueueFull, StoreUnavailable
+from pitboss.model.ids import IdMaker
+from pitboss.model.queue import HandlerInfo
+from pitboss.model.redact import Redactor
+from pitboss.model.resource import PoolRules
+from pitboss.model.resource_keys import DeclaredResources
+from pitboss.model.task import NewTask, Placed
+
+if TYPE_CHECKING:
+    from pitboss.client.handler import Handler
+    from pitboss.client.params import Params
+    from pitboss.client.resources import Resources
+    from pitboss.secrets import KeyRing
+
+T = TypeVar("T")
+# How long one answer of the store may take.
+LIMIT = 15.0
+
+
+class AppCore(ABC):
+    """What the parts of an app need of it. `App` adds the declarations, and what needs settings or an engine's name."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[str, Handler[Any, Any, Any]] = {}
+        self.resource_pools: dict[str, Resources] = {}
+        self.redactor = Redactor()
+        self._connection: Connection | None = None
+        self._lock = threading.Lock()
+        self._ids: IdMaker | None = None
+
+    @abstractmethod
+    def use(self, store: Store | str | None, *, clock: Clock | None = None) -> Store:
+        """Put the app on another store from now on: a URL, an engine that is not open yet, or None for its own."""
+
+    @abstractmethod
+    def make_ids(self) -> IdMaker: ...
+
+    @abstractmethod
+    def params_of(self, name: str, function: Callable[..., Any]) -> "Params": ...
+
+    @abstractmethod
+    def ring(self) -> "KeyRing":
+        """The keys of this app's secrets."""
+
+    @abstractmethod
+    def use_keys(self, ring: "KeyRing | None") -> None: ...
+
+    @abstractmethod
+    def rules_of(self, declared: DeclaredResources) -> PoolRules:
+        """The rules of a pool: what the code says, overridden by file and environment."""
+
+    def describe(self) -> list[HandlerInfo]:
+        """Every handler as data."""
+        return [handler.describe() for handler in self.handlers.values()]
+
+    def new_id(self) -> str:
+        with self._lock:
+            if self._ids is None:
+                self._ids = self.make_ids()
+            return self._ids()
+
+    def close(self) -> None:
+        """Disconnect from the store. The next call opens it again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    # Calls. `work` is given the client of the open store, and runs on the private loop.
+
+    async def aask(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+        return await self.arun(self._asked(work))
+
+    def ask(self, work: Callable[[Client], Coroutine[Any, Any, T]], *, limit: float, what: str) -> T:
+        return self.run(self._asked(work), limit=limit, what=what)
+
+    def begin(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> "Future[T]":
+        """Start the work in the background."""
+        return self._connected().loop.submit(self._asked(work))
+
+    async def arun(self, work: Coroutine[Any, Any, T]) -> T:
+        return await self._connected().loop.arun(work)
+
+    def run(self, work: Coroutine[Any, Any, T], *, what: str, limit: float = LIMIT) -> T:
+        return self._connected().loop.run(work, limit=limit, what=what)
+
+    # Enqueueing.
+
+    def place(self, tasks: Sequence[NewTask], options: Options) -> list[Placed]:
+        """Store tasks of one handler."""
+        if options.within is not None:
+            within, tasks = self._within(), list(tasks)
+            self.run(self._prepare_within(tasks, options), what="opening the store")
+            placed: list[Placed] = within.put_within(options.within, tasks)
+            return placed
+        connection = self._connected()
+        if not connection.gradual:
+            tasks = list(tasks)
+        if connection.direct is not None and tasks and tasks[0].handler in connection.client.known:
+            # An engine that can be called from here spares the way over the loop. If it cannot store the tasks at
+            # once, the loop waits and repeats.
+            with suppress(QueueFull, StoreUnavailable):
+                return connection.direct.put_sync(tasks)
+        return self.run(self._put(tasks, options), limit=LIMIT + (options.wait or 0) / SECOND, what="enqueueing")
+
+    async def aplace(self, tasks: Sequence[NewTask], options: Options) -> list[Placed]:
+        if options.within is not None:
+            within, tasks = self._within(), list(tasks)
+            await self.arun(self._prepare_within(tasks, options))
+            answer = within.put_within(options.within, tasks)
+            placed: list[Placed] = await answer if inspect.isawaitable(answer) else answer
+            return placed
+        return await self.arun(self._put(tasks if self._connected().gradual else list(tasks), options))
+
+    async def introduced(self, *handlers: str) -> Client:
+        """The client, once the store knows these handlers: tasks of unknown ones would be held."""
+        client = await self._connected().opened()
+        if any(name not in client.known for name in handlers):
+            await client.introduce(self.describe())
+        return client
+
+    async def _put(self, tasks: Sequence[NewTask], options: Options) -> list[Placed]:
+        client = await self.introduced(*(task.handler for task in tasks[:1]))
+        return await client.put(tasks, wait=options.wait)
+
+    def _within(self) -> Within:
+        connection = self._connected()
+        if connection.within is None:
+            raise InvalidInput(
+                f"the {connection.engine.name} engine cannot enqueue within a caller's transaction",
+                why="only SQL stores share a transaction with your own data",
+                fix="leave within= out, or use SQLite or PostgreSQL",
+            )
+        return connection.within
+
+    async def _prepare_within(self, tasks: Sequence[NewTask], options: Options) -> None:
+        # Inside an open transaction of SQLite nothing else can be written. Tasks of a handler that the store does not
+        # know are held until a manager registers it.
+        if getattr(options.within, "in_transaction", False):
+            await self._connected().opened()
+        else:
+            await self.introduced(*(task.handler for task in tasks))
+
+    async def _asked(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+        return await work(await self._connected().opened())
+
+    def _connected(self) -> "Connection":
+        connection = self._connection
+        # A fork takes the object along, but not the thread behind it.
+        if connection is None or connection.pid != os.getpid():
+            with self._lock:
+                connection = self._connection
+                if connection is None or connection.pid != os.getpid():
+                    self._connection = None
+                    self.use(None)
+                    connection = self._connection
+        assert connection is not None
+        return connection
+
+
+class Connection:
+    """One engine on a private loop, opened at the first call."""
+
+    def __init__(self, engine: Store, clock: Clock, rules: Callable[[str], PoolRules]) -> None:
+        self.engine, self.loop, self.pid = engine, PrivateLoop(), os.getpid()
+        has = capabilities(engine)
+        self.direct, self.gradual, self.within = has.direct, has.gradual, has.within
+        self.client = Client(engine, clock, rules)
+        self._opening: asyncio.Future[None] | None = None
+
+    async def opened(self) -> Client:
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self.engine.open())
+        try:
+            await asyncio.shield(self._opening)
+        except Exception:
+            self._opening = None
+            raise
+        return self.client
+
+    def close(self) -> None:
+        if self.pid == os.getpid():
+            if self._opening is not None:
+                self.loop.run(self.engine.close(), limit=LIMIT, what="closing the store")
+            self.loop.close()
