@@ -1,8 +1,12 @@
 """Read by mypy only: what a user's editor says of right and wrong calls."""
 
+from collections.abc import Iterator
 from typing import assert_type
 
 from pitboss import App, BatchHandle, Context, Handle, Lease, ctx
+from pitboss.model.batch import Batch, BatchChanged
+from pitboss.model.resource import Resource
+from pitboss.model.task import Task
 
 app = App()
 proxies = app.resources("proxies", per_hour=50, min_delay="2s", strategy="sticky")
@@ -27,7 +31,15 @@ def right() -> None:
     assert_type(check.enqueue("anna"), Handle[str])
     with proxies.lease(wait="1m") as lease:
         assert_type(lease, Lease)
+    assert_type(proxies.acquire(), Lease)
+    assert_type(proxies.release(lease, "ok"), bool)
+    assert_type(proxies.members("p1"), list[Resource])
+    assert_type(lease.use_sync(), int)
     assert_type(fetch.enqueue("u"), Handle[int])
+    assert_type(fetch.enqueue("u").task(), Task)
+    assert_type(app.batches("running"), list[Batch])
+    assert_type(app.batch_handle("id").requeue(error="net"), BatchChanged)
+    assert_type(app.batch_handle("id").items(state="failed"), Iterator[Task])
     assert_type(fetch.enqueue("u", depth=2).result(), int)
     assert_type(send.using(delay="1m").enqueue("a").result(timeout=1), bool)
     assert_type(send("a"), bool)
@@ -39,9 +51,16 @@ async def right_async() -> None:
     assert_type(await fetch("u"), int)
     assert_type(await fetch.aenqueue("u"), Handle[int])
     assert_type(await (await fetch.aenqueue("u")).aresult(), int)
+    assert_type(await proxies.amembers("p1"), list[Resource])
+    assert_type(await app.abatches("running"), list[Batch])
+    assert_type(await app.batch_handle("id").arequeue(error="net"), BatchChanged)
+    async for task in app.batch_handle("id").aitems(state="failed"):
+        assert_type(task, Task)
 
 
 def wrong() -> None:
+    proxies.disable("p1", reasn="x")  # type: ignore[call-arg]
+    app.batch_handle("id").move("left")  # type: ignore[arg-type]
     check.enqueue()  # type: ignore[call-arg]
     app.resources("keys", per_houre=50)  # type: ignore[call-arg]
     proxies.add("p1", per_hour="many")  # type: ignore[arg-type]
