@@ -92,9 +92,9 @@ class App(HookDecorators, BatchMethods):
     ) -> _Decorator: ...
 
     def task(self, *function: Callable[..., Any], **declared: Any) -> Any:
-        """Declare a handler. `name` is how the store knows it (the function's name by default) and should never change.
+        """Declare a handler. The store knows it by its `name` (by default the function's), which should never change.
 
-        `max_rotations` is how often a task is handed on to another resource before that costs an attempt. The further
+        `max_rotations` is how often a task may move on to another resource before that costs an attempt. The further
         options (`priority`, `tags`, `key`, `expires_in` …) are those of `Handler.using`.
         """
         decorator = self._declaring(**declared)

@@ -1,8 +1,8 @@
 """Secrets at rest: sealed with AES-GCM before they reach a store, opened only where they are used.
 
-A sealed text names its key and is bound to its place (pool, member, field): moved elsewhere, it does not open. The
-first key of a ring seals, all of them open, so that a new key can be put in front and the old one taken away after
-everything was sealed again.
+A sealed text names its key and is bound to its path (pool, member, field): under another path it does not open. The
+first key of a ring seals and all keys open. So a new key can be put first, and the old one removed after everything
+was sealed again.
 """
 
 import binascii
@@ -23,11 +23,12 @@ VERSION = "s1"
 _SIZES = (16, 24, 32)
 _NEW = 32
 _NONCE = 12
-Place = tuple[str, str, str]
+# Pool, member and field.
+SecretPath = tuple[str, str, str]
 
 
 class KeyRing:
-    """The keys of one store: given as text (first seals, all open), or kept in a file that is made at first use."""
+    """The keys of one store: given as text (the first seals, all open), or kept in a file that is made at first use."""
 
     def __init__(self, texts: Sequence[str] = (), file: Path | None = None) -> None:
         self._texts, self._file = tuple(texts), file
@@ -36,33 +37,33 @@ class KeyRing:
     def __repr__(self) -> str:
         return f"<KeyRing from {'the environment' if self._texts else self._file}>"
 
-    def seal(self, value: str, place: Place) -> str:
-        """The value as a store may have it."""
+    def seal(self, value: str, path: SecretPath) -> str:
+        """The value encrypted, ready for the store."""
         keys = self._loaded(make=True)
         name = next(iter(keys))
         nonce = os.urandom(_NONCE)
-        closed = _cipher(keys[name]).encrypt(nonce, value.encode("utf-8", "surrogatepass"), _bound(place))
+        closed = _cipher(keys[name]).encrypt(nonce, value.encode("utf-8", "surrogatepass"), _bound(path))
         return f"{VERSION}.{name}.{urlsafe_b64encode(nonce + closed).decode().rstrip('=')}"
 
-    def open(self, sealed: str, place: Place) -> str:
-        """The value itself. Refuses what was sealed with another key, for another place, or was changed."""
+    def open(self, sealed: str, path: SecretPath) -> str:
+        """The value itself. Refuses a text that was sealed with an unknown key or for another path, or was changed."""
         from cryptography.exceptions import InvalidTag
 
-        name, data = _parts(sealed, place)
+        name, data = _parts(sealed, path)
         key = self._loaded(make=False).get(name)
         if key is None:
-            raise self._unknown_key(name, place)
+            raise self._unknown_key(name, path)
         try:
-            value = _cipher(key).decrypt(data[:_NONCE], data[_NONCE:], _bound(place))
+            value = _cipher(key).decrypt(data[:_NONCE], data[_NONCE:], _bound(path))
         except InvalidTag as error:
-            raise _unreadable(place, "it was changed, or sealed for another member or field") from error
+            raise _unreadable(path, "it was changed, or sealed for another member or field") from error
         return value.decode("utf-8", "surrogatepass")
 
-    def reseal(self, sealed: str, place: Place) -> str:
-        """The same value under the newest key; as it is, if it has that one."""
-        name, _ = _parts(sealed, place)
+    def reseal(self, sealed: str, path: SecretPath) -> str:
+        """The same value under the newest key."""
+        name, _ = _parts(sealed, path)
         newest = next(iter(self._loaded(make=True)))
-        return sealed if name == newest else self.seal(self.open(sealed, place), place)
+        return sealed if name == newest else self.seal(self.open(sealed, path), path)
 
     def _loaded(self, *, make: bool) -> dict[str, bytes]:
         if self._keys is None:
@@ -89,10 +90,10 @@ class KeyRing:
             ) from error
         return [_key(line, str(self._file)) for line in lines if line.strip() and not line.startswith("#")]
 
-    def _unknown_key(self, name: str, place: Place) -> InvalidInput:
+    def _unknown_key(self, name: str, path: SecretPath) -> InvalidInput:
         where = "PITBOSS_SECRET_KEYS" if self._texts else str(self._file)
         return InvalidInput(
-            f"the secret {'/'.join(place)} cannot be opened",
+            f"the secret {'/'.join(path)} cannot be opened",
             why=f"it was sealed with the key {name}, which is not in {where}",
             fix="give this process the keys of the one that added it (PITBOSS_SECRET_KEYS, or secrets_file), "
             "or add the member again",
@@ -105,7 +106,7 @@ def new_key() -> str:
 
 
 def _make_file(path: Path) -> None:
-    """Whole or not at all, and only one of several that try at once."""
+    """Create the file as a whole or not at all. If several processes try at once, one of them wins."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     end = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -142,7 +143,7 @@ def _from_base64(text: str) -> bytes:
 
 
 def _name(key: bytes) -> str:
-    """What a key is called: says nothing about it."""
+    """The name of a key. It reveals nothing of the key."""
     return hashlib.sha256(b"pitboss key " + key).hexdigest()[:8]
 
 
@@ -153,19 +154,19 @@ def _cipher(key: bytes) -> "AESGCM":
     return AESGCM(key)
 
 
-def _bound(place: Place) -> bytes:
-    return "\0".join(place).encode()
+def _bound(path: SecretPath) -> bytes:
+    return "\0".join(path).encode()
 
 
-def _parts(sealed: str, place: Place) -> tuple[str, bytes]:
+def _parts(sealed: str, path: SecretPath) -> tuple[str, bytes]:
     match sealed.split("."):
         case [version, name, body] if version == VERSION:
             with suppress(ValueError, binascii.Error):
                 return name, urlsafe_b64decode(body + "=" * (-len(body) % 4))
-    raise _unreadable(place, "it is not a sealed text of this version")
+    raise _unreadable(path, "it is not a sealed text of this version")
 
 
-def _unreadable(place: Place, why: str) -> InvalidInput:
+def _unreadable(path: SecretPath, why: str) -> InvalidInput:
     return InvalidInput(
-        f"the secret {'/'.join(place)} cannot be opened", why=why, fix="add the member again with its secrets"
+        f"the secret {'/'.join(path)} cannot be opened", why=why, fix="add the member again with its secrets"
     )

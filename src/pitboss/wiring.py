@@ -1,4 +1,4 @@
-"""Composition root: the only place that names concrete engines, and loads one only when a URL asks for it."""
+"""Composition root: the only module that names concrete engines. It loads one only when a URL asks for it."""
 
 import random
 import time
@@ -31,7 +31,7 @@ class Store(Engine, Sessions, Leader, Ledger, Control, Queues, Handlers, Desired
 
 
 class SqlStore(Store, Schema, Within, Protocol):
-    """What an SQL engine has besides."""
+    """What an SQL engine has."""
 
 
 class SystemClock:
@@ -47,12 +47,12 @@ def randbits() -> Callable[[int], int]:
 
 
 def luck() -> Callable[[], float]:
-    """Chance in [0, 1), which spreads repetitions so that they do not all come at once."""
+    """Random numbers in [0, 1), which spread retries so that they do not all come at once."""
     return random.Random(random.SystemRandom().getrandbits(256)).random
 
 
 def make_engine(url: str, *, clock: Clock | None = None, failpoint: Failpoint | None = None) -> Store:
-    """The engine that a URL names, not yet opened. A clock is for tests; without one the store's own decides."""
+    """The engine that a URL names, not yet opened. Tests pass a clock; by default the store's own clock decides."""
     scheme, _, rest = url.partition("://")
     match scheme:
         case "memory":
@@ -71,7 +71,7 @@ def make_engine(url: str, *, clock: Clock | None = None, failpoint: Failpoint | 
 
 
 def absent_file(url: str) -> Path | None:
-    """The file of a SQLite store that nobody has created yet; None if it is there, or the store is not a file."""
+    """The file of a SQLite store that does not exist yet; None if it exists, or the store is not a file."""
     scheme, _, rest = url.partition("://")
     path = Path(_path(url, rest)) if scheme == "sqlite" else None
     return path if path is not None and not path.exists() else None

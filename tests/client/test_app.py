@@ -224,8 +224,8 @@ def test_a_handler_of_another_process_is_checked_by_its_schema(app: App) -> None
     assert "n:" in caught.value.why
 
 
-def test_a_name_that_nobody_knows_is_held_not_lost(app: App) -> None:
-    task = app.send("nobody", {"a": 1}).task()
+def test_an_unknown_name_is_held_not_lost(app: App) -> None:
+    task = app.send("unknown", {"a": 1}).task()
     assert (task.state, task.reason) == (State.HELD, "handler")
 
 

@@ -63,7 +63,7 @@ def test_handles_are_in_the_order_of_the_calls(app: App) -> None:
 
 
 def test_async_callers_and_tasks_that_enqueue_many(app: App) -> None:
-    """The parent is told by where the call was made, not by where its tasks are made."""
+    """The parent is the task in which the call was made, wherever its tasks are made."""
 
     @app.task
     def take(number: int) -> None: ...

@@ -288,7 +288,7 @@ def test_every_further_use_waits_for_the_members_budget(app: App) -> None:
 
 
 def _keep_the_clock(box: Sandbox) -> None:
-    """A further use answers as in earnest, instead of moving the clock to when it may be."""
+    """A further use answers with the shortage, instead of moving the clock until there is none."""
     del vars(box.store)["use"]
 
 

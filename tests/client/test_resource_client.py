@@ -18,7 +18,7 @@ from pitboss.testing.virtual import run_virtual
 POOL = "proxies"
 
 
-class Room:
+class Pool:
     """A client at a store with one member; sleeping moves the clock."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,60 +39,60 @@ class Room:
         await self.acquired("first", wait=0)
 
     async def acquired(self, lease: str, wait: Span) -> Moment:
-        """When it was there."""
+        """The moment at which it was acquired."""
         await self.client.acquire(POOL, Want(), lease=lease, hold=60 * SECOND, wait=wait)
         return self.clock.now()
 
 
 @pytest.fixture
-def room(monkeypatch: pytest.MonkeyPatch) -> Room:
-    return Room(monkeypatch)
+def pool(monkeypatch: pytest.MonkeyPatch) -> Pool:
+    return Pool(monkeypatch)
 
 
-async def test_those_who_wait_for_one_moment_do_not_wake_together(room: Room) -> None:
-    await room.open(SECOND)
+async def test_those_who_wait_for_one_moment_do_not_wake_together(pool: Pool) -> None:
+    await pool.open(SECOND)
     for number in range(8):
-        await room.acquired(f"lease-{number}", wait=10 * SECOND)
-    late = [nap - SECOND for nap in room.naps]
+        await pool.acquired(f"lease-{number}", wait=10 * SECOND)
+    late = [nap - SECOND for nap in pool.naps]
     assert len(late) == 8, "none of them woke too early"
     assert len(set(late)) > 4
     assert all(0 <= one < 20_000 for one in late)
 
 
-async def test_the_same_lease_wakes_at_the_same_moment_whenever_it_is_asked(room: Room) -> None:
-    await room.open(SECOND)
-    await room.acquired("anna", wait=10 * SECOND)
-    await room.client.release("anna", None)
-    await room.acquired("anna", wait=10 * SECOND)
-    assert room.naps[0] == room.naps[1]
+async def test_the_same_lease_wakes_at_the_same_moment_whenever_it_is_asked(pool: Pool) -> None:
+    await pool.open(SECOND)
+    await pool.acquired("anna", wait=10 * SECOND)
+    await pool.client.release("anna", None)
+    await pool.acquired("anna", wait=10 * SECOND)
+    assert pool.naps[0] == pool.naps[1]
 
 
-async def test_a_short_nap_is_lengthened_by_a_part_of_itself_only(room: Room) -> None:
-    await room.open(8_000)
+async def test_a_short_nap_is_lengthened_by_a_part_of_itself_only(pool: Pool) -> None:
+    await pool.open(8_000)
     for number in range(8):
-        await room.acquired(f"lease-{number}", wait=SECOND)
-    assert all(8_000 <= nap <= 10_000 for nap in room.naps)
+        await pool.acquired(f"lease-{number}", wait=SECOND)
+    assert all(8_000 <= nap <= 10_000 for nap in pool.naps)
 
 
-async def test_spreading_waits_no_longer_than_it_may(room: Room) -> None:
-    await room.open(SECOND)
-    began = room.clock.now()
-    assert await room.acquired("in time", wait=SECOND) == began + SECOND
+async def test_spreading_waits_no_longer_than_it_may(pool: Pool) -> None:
+    await pool.open(SECOND)
+    began = pool.clock.now()
+    assert await pool.acquired("in time", wait=SECOND) == began + SECOND
     with pytest.raises(TimedOutWaiting) as caught:
-        await room.acquired("late", wait=SECOND // 2)
-    assert room.clock.now() == began + SECOND + SECOND // 2
+        await pool.acquired("late", wait=SECOND // 2)
+    assert pool.clock.now() == began + SECOND + SECOND // 2
     assert not isinstance(caught.value, BudgetSpent)
 
 
-async def test_a_use_that_comes_too_late_says_that_the_budget_is_spent(room: Room) -> None:
-    await room.open(SECOND)
+async def test_a_use_that_comes_too_late_says_that_the_budget_is_spent(pool: Pool) -> None:
+    await pool.open(SECOND)
     with pytest.raises(BudgetSpent, match="no member of proxies"):
-        await room.client.use("first", None, wait=SECOND // 2)
-    assert await room.client.use("first", None, wait=SECOND)
+        await pool.client.use("first", None, wait=SECOND // 2)
+    assert await pool.client.use("first", None, wait=SECOND)
 
 
 class Slow:
-    """A store whose answers about uses are so many seconds on their way, in turn; after that none is late."""
+    """A store that delays its answers about uses by these seconds, one after the other; later answers come at once."""
 
     def __init__(self, engine: MemoryEngine, *late: float) -> None:
         self._engine, self._late = engine, list(late)
@@ -113,7 +113,7 @@ class Slow:
 
 
 def slowly(*late: float) -> tuple[Moment, Resource]:
-    """When a second use of a lease was granted, since the beginning, and its member after that."""
+    """When a second use of a lease was granted, from the start of the test, and its member after that."""
 
     clock = FakeClock()
 

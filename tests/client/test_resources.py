@@ -1,4 +1,4 @@
-"""Pools of resources as a program meets them that has a loop of its own."""
+"""Resource pools in programs that use them outside tasks."""
 
 import asyncio
 import threading
@@ -126,7 +126,7 @@ def test_with_gives_back_and_what_was_raised_is_blamed(app: App) -> None:
         raise AssertionError("it cools down")
 
 
-def test_a_lease_says_itself_what_came_of_it(app: App) -> None:
+def test_a_lease_reports_how_it_went(app: App) -> None:
     proxies = app.resources("proxies", max_failures=9)
     proxies.add("p1", {}, {})
     with proxies.lease() as lease:
@@ -243,10 +243,10 @@ async def test_held_by_with_a_lease_is_extended_by_itself(app: App) -> None:
         assert lease.id is not None
 
 
-def test_what_stands_only_in_a_handler_is_refused_elsewhere(app: App) -> None:
+def test_terms_for_handlers_are_refused_elsewhere(app: App) -> None:
     proxies = app.resources("proxies")
     for asked in (proxies.lease(sticky="account"), proxies.lease(labels=("group-{worker}",))):
-        with pytest.raises(InvalidInput, match="handler's parameters"), asked:
+        with pytest.raises(InvalidInput, match="works only as a handler's parameter"), asked:
             raise AssertionError("refused")
     with pytest.raises(InvalidInput, match="too short"):
         proxies.lease(hold="10ms")
@@ -351,7 +351,7 @@ def test_a_session_that_cannot_be_made_blames_the_member(app: App) -> None:
         proxies.session("cookie")(log_in)
 
 
-def test_a_lease_that_was_let_lie_comes_back_without_a_manager(app: App) -> None:
+def test_an_expired_lease_is_given_back_without_a_manager(app: App) -> None:
     proxies = app.resources("proxies")
     proxies.add("p1")
     proxies.acquire(hold="1s")

@@ -24,7 +24,7 @@ from pitboss.testing.recorded import recorded
 
 
 class Bench:
-    """A recorded memory store with faults under our hand."""
+    """A recorded memory store in which faults can be planned."""
 
     def __init__(self, history: History | None = None) -> None:
         self.clock = FakeClock()
@@ -120,7 +120,7 @@ async def test_a_put_that_was_acknowledged_must_be_there() -> None:
     assert set(await bench.judged()) == {"no acknowledged put is lost, and nothing appears unasked"}
 
 
-async def test_a_task_that_nobody_put_is_noticed() -> None:
+async def test_a_task_that_was_never_put_is_noticed() -> None:
     bench = Bench()
     await bench.engine.put([bench.new()])
     assert set(await bench.judged()) == {"no acknowledged put is lost, and nothing appears unasked"}

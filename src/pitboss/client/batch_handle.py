@@ -37,12 +37,12 @@ PORTION = 1000
 _PAGE = 2000
 _MOST_IDLE_PORTIONS = 2
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 1.0
-Place = Literal["top", "up", "down", "bottom", "before"]
-At = Literal["place", "top", "bottom"]
+MoveTo = Literal["top", "up", "down", "bottom", "before"]
+ResumeAt = Literal["place", "top", "bottom"]
 
 
 class ItemResult(NamedTuple):
-    """What an item was given, and what it returned."""
+    """The params of an item, and what it returned."""
 
     params: dict[str, Any]
     value: Any
@@ -90,11 +90,11 @@ class BatchHandle:
     async def apause(self) -> Batch:
         return _there(await self._act(Pause()))
 
-    def resume(self, at: At = "place") -> Batch:
+    def resume(self, at: ResumeAt = "place") -> Batch:
         """Back in line at its old place, or at an end of the line."""
         return self._acted(self.aresume(at))
 
-    async def aresume(self, at: At = "place") -> Batch:
+    async def aresume(self, at: ResumeAt = "place") -> Batch:
         return _there(await self._act(Resume(at)))
 
     def start(self) -> Batch:
@@ -111,11 +111,11 @@ class BatchHandle:
     async def acancel(self, reason: str = "") -> Batch:
         return _there(await self._act(Cancel(reason)))
 
-    def move(self, to: Place, before: "BatchHandle | BatchId | None" = None) -> Batch:
+    def move(self, to: MoveTo, before: "BatchHandle | BatchId | None" = None) -> Batch:
         """Another place in line: top, up, down, bottom, or before another batch."""
         return self._acted(self.amove(to, before))
 
-    async def amove(self, to: Place, before: "BatchHandle | BatchId | None" = None) -> Batch:
+    async def amove(self, to: MoveTo, before: "BatchHandle | BatchId | None" = None) -> Batch:
         return _there(await self._act(_move(to, before)))
 
     def requeue(
@@ -149,7 +149,7 @@ class BatchHandle:
                 yield task
 
     def results(self) -> Iterator[ItemResult]:
-        """What its completed items were given and returned, oldest first."""
+        """The params and results of its completed items, oldest first."""
         return (self._result(task) for task in self.items(state=State.COMPLETED))
 
     async def aresults(self) -> AsyncIterator[ItemResult]:
@@ -192,7 +192,7 @@ class _Pages:
 async def act_in_portions(
     store: Batches, batch: BatchId, act: BatchAct, told: Callable[[BatchChanged], None] = lambda _: None
 ) -> BatchChanged:
-    """Do it in portions until nothing is left to do; how many items it changed in all, and which it could not."""
+    """Act in portions until nothing is left to do; how many items it changed in all, and which it could not."""
     changed = idle = 0
     refused: dict[TaskId, None] = {}
     while True:
@@ -238,11 +238,11 @@ async def ended_batch(client: Client, batch: BatchId, timeout: Span | None) -> B
         pause = min(pause * 1.5, _LONGEST_PAUSE)
 
 
-def _move(to: Place, before: BatchHandle | BatchId | None) -> Move:
+def _move(to: MoveTo, before: BatchHandle | BatchId | None) -> Move:
     if (to == "before") is (before is None):
         raise InvalidInput(
             f"a move to {to!r:.20} {'needs' if before is None else 'takes no'} other batch",
-            why='only "before" is a place beside another one',
+            why='only "before" names another batch',
             fix='say move("before", other), or one of top, up, down, bottom alone',
         )
     return Move(to, before.id if isinstance(before, BatchHandle) else before)

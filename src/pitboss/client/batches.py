@@ -30,7 +30,7 @@ class CompletionHandler(Protocol):
 
 
 class BatchOptions(TypedDict, total=False):
-    """What a batch may say about itself. `id` is a UUID of version 7: the same again makes no second batch."""
+    """The options of a batch. `id` is a UUID of version 7: the same id again makes no second batch."""
 
     name: str
     lane: str
@@ -136,7 +136,7 @@ def _completion(app: AppCore, batch: BatchId, task: NewTask | CompletionHandler 
         raise InvalidInput(
             f'"{name}" cannot be the on_complete of a batch',
             why=error.why,
-            fix="let it take batch: str and status: str, which it is given when the batch has ended",
+            fix="let it take batch: str and status: str, which it gets when the batch has ended",
         ) from error
 
 
@@ -162,7 +162,7 @@ def status_of(text: str) -> BatchStatus:
 def checked_max_running(max_running: int) -> int:
     if max_running < 1:
         raise InvalidInput(
-            f"max_running={max_running} cannot be",
+            f"max_running={max_running} is too small",
             why="a lane in which nothing may run would never move",
             fix="say 1 or more; to stop a batch, pause it",
         )

@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 class Hook(NamedTuple):
-    """One function, the kind of fact that it hears, and what a fact's fields must equal for that."""
+    """One function, the kind of fact that it hears, and the fields that such a fact must have."""
 
     kind: str
     function: Callable[[Any], object]
@@ -63,7 +63,7 @@ class Hooks:
         return [hook for hook in self._declared.get(fact.kind, ()) if hook.wants(fact)]
 
     def check(self, handlers: Collection[str]) -> None:
-        """Refuse a hook that waits for a handler which the app does not have: it would never be called."""
+        """Refuse a hook for a handler that the app does not have: it would never be called."""
         for hook in (hook for hooks in self._declared.values() for hook in hooks):
             wanted = dict(hook.only).get("handler")
             if wanted is not None and wanted not in handlers:
@@ -163,7 +163,7 @@ class HookDecorators:
 
     @property
     def on_pool_scaled(self) -> OnPool[PoolScaled]:
-        """Another number of workers is wanted of a pool."""
+        """The number of workers that a pool should have changed."""
         return OnPool(self.hooks, PoolScaled)
 
 
@@ -186,7 +186,7 @@ def _check(hook: Hook) -> None:
             fix="write a hook that enqueues the task",
         )
     try:
-        # Functions written in C may not tell what they take.
+        # Functions written in C may have no signature.
         with suppress(ValueError):
             inspect.signature(hook.function).bind(object())
     except TypeError as error:

@@ -64,7 +64,7 @@ class Lease:
 
     @property
     def leased(self) -> Leased:
-        """As the store gave it, with its secrets sealed."""
+        """The lease as data, with its secrets sealed."""
         return self._leased
 
     @property
@@ -94,7 +94,7 @@ class Lease:
 
     @property
     def url(self) -> str:
-        """Scheme, credentials, host and port in one, as HTTP clients take a proxy."""
+        """Scheme, credentials, host and port as one URL, the form in which HTTP clients take a proxy."""
         parts = urlsplit(str(self._fields["url"])) if "url" in self._fields else None
         host = str((parts.hostname if parts else self._fields.get("host")) or "")
         if not host:
@@ -116,8 +116,8 @@ class Lease:
             return ""
         if password is not None:
             self._pool.masked_pair(user or "", password)
-        told = quote(str(user or ""), safe="")
-        return f"{told}@" if password is None else f"{told}:{quote(password, safe='')}@"
+        name = quote(str(user or ""), safe="")
+        return f"{name}@" if password is None else f"{name}:{quote(password, safe='')}@"
 
     def _one_of(self, names: tuple[str, ...]) -> str | None:
         for name in names:
@@ -130,10 +130,11 @@ class Lease:
     # One more use.
 
     async def use(self, wait: Time | None = None) -> Moment:
-        """Before each further request: waits until the member's limits allow it, and counts it. The store's time.
+        """Call it before each further request: it waits until the member's limits allow one, and counts it.
 
-        `wait` is how long at most (one minute by default). After that it raises `BudgetSpent`, a `TimedOutWaiting`; a
-        handler that lets it pass hands its task on to another member, at no attempt.
+        Returns the moment of the use, by the store's clock. After `wait` (one minute by default) it raises
+        `BudgetSpent`, a `TimedOutWaiting`. If a handler does not catch that, its task goes to another member, at no
+        attempt.
         """
         return await self._use(_waiting(wait))
 
@@ -163,22 +164,22 @@ class Lease:
 
     def ok(self) -> None:
         """It works."""
-        self._tell(Report(outcome=ResourceOutcome.OK))
+        self._say(Report(outcome=ResourceOutcome.OK))
 
     def rate_limited(self, retry_after: Time | None = None) -> None:
         """The far side asks for a pause, of `retry_after` if it says how long."""
         pause = None if retry_after is None else span(retry_after, what="retry_after")
-        self._tell(Report(outcome=ResourceOutcome.RATE_LIMITED, retry_after=pause))
+        self._say(Report(outcome=ResourceOutcome.RATE_LIMITED, retry_after=pause))
 
     def blocked(self, why: str = "") -> None:
         """The far side refuses it."""
-        self._tell(Report(outcome=ResourceOutcome.BLOCKED, error=why or None))
+        self._say(Report(outcome=ResourceOutcome.BLOCKED, error=why or None))
 
     def failed(self, why: str = "") -> None:
         """It does not work."""
-        self._tell(Report(outcome=ResourceOutcome.RESOURCE_ERROR, error=why or None))
+        self._say(Report(outcome=ResourceOutcome.RESOURCE_ERROR, error=why or None))
 
-    def _tell(self, report: Report) -> None:
+    def _say(self, report: Report) -> None:
         self.report = report
 
     # Held for a time, without a task.
@@ -251,7 +252,7 @@ class UnheldLease(Lease):
     ) -> None:
         await self.source.agive_back(self._last(), error)
 
-    def _tell(self, report: Report) -> None:
+    def _say(self, report: Report) -> None:
         raise self._unheld()
 
     def _last(self) -> Lease:
@@ -264,8 +265,8 @@ class UnheldLease(Lease):
     def _unheld(self) -> InvalidInput:
         return InvalidInput(
             f"this lease of {self.source.name} is only asked for, not held",
-            why="a worker puts the real one in its place when it runs the task; a plain call has none",
-            fix=f"call it within: with {self.source.name}.lease() as lease: … and hand that one over",
+            why="a worker puts a held one in its place when it runs the task; a plain call has none",
+            fix=f"acquire one and pass it: with {self.source.name}.lease() as lease: …",
         )
 
 

@@ -36,7 +36,7 @@ class NotPrepared(Exception):
 
 
 class _Made(NamedTuple):
-    """The sealed secrets of a member before and after some were made, and how long they last."""
+    """The sealed secrets of a member before and after some of them were made, and how long they are valid."""
 
     before: dict[str, str]
     after: dict[str, str]
@@ -51,7 +51,7 @@ class MemberSessions:
         self._hooks: dict[str, SessionHook] = {}
         self._check: Callable[[Lease], Any] | None = None
         self._locks: dict[tuple[int, str], asyncio.Lock] = {}
-        # What this process has made, so that a lease from before need not make it again.
+        # Secrets that this process made, so that an older lease need not make them again.
         self._made: dict[str, _Made] = {}
 
     @property
@@ -99,11 +99,11 @@ class MemberSessions:
                 await self._make(lease, missing)
 
     async def renew(self, lease: Lease) -> None:
-        """Make all of it anew, unless another task of this process has done so since this lease was given."""
+        """Make all secrets anew, unless another task of this process did so since this lease was given."""
         if not self._hooks:
             raise InvalidInput(
                 f"nothing makes the secrets of {self._pool.name} anew",
-                why="no hook is declared that could",
+                why="no hook is declared for them",
                 fix='declare one: @pool.session("cookie") over a function that takes the lease and returns the text',
             )
         refused = lease.leased.secrets
@@ -123,7 +123,7 @@ class MemberSessions:
         if report is None or report.outcome in (ResourceOutcome.OK, ResourceOutcome.TASK_ERROR):
             told, place = (None, None) if report is None else (report.error, report.destination)
             report = Report(outcome=ResourceOutcome.RESOURCE_ERROR, error=told or str(error), destination=place)
-        return self._pool.told(report)
+        return self._pool.redacted(report)
 
     def _lock(self, lease: Lease) -> asyncio.Lock:
         # A lock belongs to the loop in which it is first waited for.
@@ -156,7 +156,7 @@ class MemberSessions:
         leased = lease.leased
         ends = [leased.leased_at + hook.valid_for for hook in hooks if hook.valid_for is not None]
         if len(hooks) < len(self._hooks) and leased.valid_until is not None:
-            # The secrets that stay as they are last no longer than before.
+            # The secrets that are kept are valid no longer than before.
             ends.append(leased.valid_until)
         until = min(ends) if ends else None
         fresh = {**leased.secrets, **sealed}

@@ -38,10 +38,10 @@ class Members:
         weight: int = 100,
         **limits: Unpack[LimitKeys],
     ) -> bool:
-        """Add a member, or change the one of that name; True if it is new. Secrets are sealed here, before they leave.
+        """Add a member, or change the one of that name; True if it is new.
 
-        User and password in the field `url` are sealed too. Limits of its own (`per_hour=20` …) replace all of the
-        pool's for this member.
+        Secrets are sealed in this process, also user and password in the field `url`. Limits of its own
+        (`per_hour=20` …) replace all limits of the pool for this member.
         """
         new = self._new(name, fields, secrets, labels, weight, limits)
         return bool(self.run(self._add([new]), what="adding a member"))
@@ -117,7 +117,7 @@ class Members:
         return await self._change(_named(names), None)
 
     def reseal(self) -> int:
-        """Seal every secret with the newest key; how many members were changed. For after a new key was put first."""
+        """Seal every secret with the newest key; how many members were changed. For use after a key was added."""
         return self.run(self.areseal(), what="sealing secrets again", limit=_MANY_LIMIT)
 
     async def areseal(self) -> int:
@@ -125,7 +125,7 @@ class Members:
         return await self.ask(self._reseal)
 
     def sealed(self, member: str, secrets: Mapping[str, str]) -> dict[str, str]:
-        """Secrets as the store may have them."""
+        """The secrets sealed, ready for the store."""
         ring = self._app.ring()
         for name, value in secrets.items():
             if not isinstance(value, str):

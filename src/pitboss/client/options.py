@@ -1,4 +1,4 @@
-"""What one enqueue may say beyond its arguments."""
+"""The options of one enqueue, beyond the arguments of its handler."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -36,7 +36,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     within: Any = None
 
     def changed(self, **options: Any) -> "Options":
-        """These options with others on top; refuses what it does not know or cannot accept."""
+        """These options, overridden by others. Refuses unknown options and invalid values."""
         unknown = sorted(set(options) - set(self.__struct_fields__))
         if unknown:
             raise InvalidInput(

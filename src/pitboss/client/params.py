@@ -48,7 +48,7 @@ class Params:
         self._result_adapter: pydantic.TypeAdapter[Any] | None = None
 
     def schema(self) -> Json:
-        """The JSON Schema of the parameters, for those who enqueue by name."""
+        """The JSON Schema of the parameters, for enqueueing by name."""
         return to_json(self._adapter.json_schema())
 
     def pack(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Json:
@@ -66,15 +66,15 @@ class Params:
         try:
             values = self._validate(named)
         except pydantic.ValidationError as error:
-            raise self._refused(_told(error)) from error
+            raise self._refused(_faults(error)) from error
         return to_json(values, what=self._what, max_bytes=MAX_PARAMS_BYTES, plain=_plain)
 
     def unpack(self, params: Json) -> dict[str, Any]:
-        """The arguments as the function expects them, of the types that it asks for."""
+        """The arguments in the types that the function declares."""
         try:
             values: dict[str, Any] = self._validate_json(params)
         except pydantic.ValidationError as error:
-            raise self._refused(_told(error)) from error
+            raise self._refused(_faults(error)) from error
         return values
 
     def pack_result(self, value: object) -> Json:
@@ -132,7 +132,7 @@ def _adapter(
             continue
         kind = hints.get(key, Any)
         fields[key] = kind if parameter.default is _EMPTY else NotRequired[kind]
-    # A typed dict, not a model: what comes out is the arguments themselves, without an object in between.
+    # A typed dict, not a model: validation gives the arguments themselves, without an object in between.
     make: Any = TypedDict
     shape = make(name, fields)
     shape.__pydantic_config__ = pydantic.ConfigDict(extra="allow" if open_ended else "forbid", val_json_bytes="base64")
@@ -146,7 +146,7 @@ def _adapter(
         ) from error
 
 
-def _told(error: pydantic.ValidationError) -> str:
+def _faults(error: pydantic.ValidationError) -> str:
     parts = [
         f"{'.'.join(str(step) for step in one['loc']) or 'arguments'}: {one['msg']}"
         for one in error.errors(include_url=False, include_context=False)
@@ -156,7 +156,7 @@ def _told(error: pydantic.ValidationError) -> str:
 
 
 def _plain(value: object) -> object:
-    """What the canonical encoder does not know, as plain data."""
+    """A value that the canonical encoder does not know, as plain data."""
     if isinstance(value, pydantic.BaseModel):
         return value.model_dump(mode="json")
     raise TypeError(f"a {type(value).__name__} has no JSON form")

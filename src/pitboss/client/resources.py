@@ -26,7 +26,7 @@ from pitboss.model.task import Token
 Judge = Callable[[BaseException], "Report | ResourceOutcome | str | None"]
 J = TypeVar("J", bound=Judge)
 DEFAULT_HOLD: Span = 600 * SECOND
-_LONGEST_WORD = 500
+_LONGEST_ERROR = 500
 _EXTENSIONS = 3
 
 
@@ -56,10 +56,9 @@ class Resources(Members):
     ) -> Lease:
         """Ask for a member: as a handler's parameter, or with `with` and `async with`.
 
-        `labels` must all be on the member; in a handler they may name its parameters: `labels=("group-{worker}",)`.
-        `sticky` names the handler's parameter whose value keeps its member; with `with`, `key` is that value itself.
-        `wait` (a minute) is how long `with` waits for one; held by `with`, it is extended by itself for `hold` (ten
-        minutes) at a time.
+        The member must have all `labels`; in a handler they may name its parameters: `labels=("group-{worker}",)`.
+        Tasks with the same value of the parameter `sticky` get the same member; in a `with`, `key` is that value.
+        A `with` waits for a member up to `wait` (a minute) and extends its lease by `hold` (ten minutes) at a time.
         """
         return UnheldLease(self, _terms(wait, hold, labels, key, sticky))
 
@@ -117,8 +116,8 @@ class Resources(Members):
     def session(self, secret: str, *, valid_for: Time | None = None, timeout: Time = "60s") -> Callable[[Make], Make]:
         """Declare how a secret is made: `@proxies.session("cookie", valid_for="6h")` over `async def log_in(lease)`.
 
-        It runs just before the member is used, where the secret is missing, past its time, or found invalid by
-        `valid`, and returns the secret's text. If it raises, the member is blamed, and the task goes to another one.
+        The hook runs just before the member is used, if the secret is missing, past its time, or found invalid by
+        `valid`, and returns the secret's text. If it raises, the member is blamed and the task gets another one.
         """
         return self.sessions.declare(secret, valid_for=valid_for, timeout=timeout)
 
@@ -127,7 +126,7 @@ class Resources(Members):
         return self.sessions.declare_check(check)
 
     def judge(self, judge: J) -> J:
-        """Declare who is to blame for an exception; None leaves it to the usual rules.
+        """Declare a function that says what is to blame for an exception; None leaves it to the usual rules.
 
         It returns an outcome ("rate_limited", "blocked", "resource_error", "task_error", "ok") or a `Report`.
         """
@@ -147,16 +146,16 @@ class Resources(Members):
             report = Report(outcome=ResourceOutcome.OK) if error is None else self.blamed(lease, error)
         if report is None:
             return None
-        return self.told(at(report, printable(lease.destination, 255) if lease.destination else None))
+        return self.redacted(at(report, printable(lease.destination, 255) if lease.destination else None))
 
-    def told(self, report: Report) -> Report:
-        """The report as the store may have it: its text without secrets."""
+    def redacted(self, report: Report) -> Report:
+        """The report without secrets in its text, ready for the store."""
         hidden = self._app.redactor.hidden
-        said = None if report.error is None else printable(hidden(report.error), _LONGEST_WORD)
+        said = None if report.error is None else printable(hidden(report.error), _LONGEST_ERROR)
         return msgspec.structs.replace(report, error=said)
 
     def blamed(self, lease: Lease, error: BaseException) -> Report | None:
-        """Whose fault an exception is."""
+        """The report on an exception: what is to blame for it."""
         if not isinstance(error, Exception | ResourceSignal):
             return None
         usual = blame(error, lease.leased.leased_at, has_address="url" in lease.fields or "host" in lease.fields)
@@ -168,7 +167,7 @@ class Resources(Members):
                 return usual if said is None else said
             return msgspec.structs.replace(usual, outcome=_outcome(said))
         except Exception:
-            # A judge that breaks must neither keep the member nor change what became of the task.
+            # A broken judge must neither keep the member nor change the task's outcome.
             return usual
 
     def opened(self, leased: Leased, secret: str) -> str:
@@ -180,7 +179,7 @@ class Resources(Members):
         self._app.redactor.add_pair(user, password)
 
     async def store_secrets(self, name: str, change: ResourceChange) -> None:
-        """Write what a session hook has made."""
+        """Write the secrets that a session hook has made."""
         await self.ask(lambda resources: resources.change(self.name, [name], change))
 
     def held(self, terms: LeaseTerms) -> Lease:
@@ -265,12 +264,12 @@ def _terms(
 
 
 def _plain(terms: LeaseTerms, pool: str) -> LeaseTerms:
-    """The terms themselves, if they can be met without a handler."""
+    """The terms themselves, if they need no handler."""
     if terms.sticky is not None or any("{" in label for label in terms.labels):
         raise InvalidInput(
-            f"this lease of {pool} can only stand in a handler's parameters",
+            f"this lease of {pool} works only as a handler's parameter",
             why="sticky= and labels in braces name parameters of the handler",
-            fix="with `with`, hand over the values themselves: key=…, labels=(…)",
+            fix="in a `with`, pass the values themselves: key=…, labels=(…)",
         )
     return terms
 

@@ -17,7 +17,7 @@ def checked(handler: HandlerInfo, params: Mapping[str, Any]) -> Json:
 
 
 def checker(handler: HandlerInfo) -> Callable[[Mapping[str, Any]], Json]:
-    """As `checked`, for many: the schema is read once."""
+    """As `checked`, for many params: the schema is read once."""
     validator = jsonschema_rs.validator_for(from_json(handler.schema))
 
     def check(params: Mapping[str, Any]) -> Json:

@@ -35,11 +35,11 @@ class WorkerState(Generic[T]):
         self.max_age: Span | None = None if max_age is None else span(max_age, what="max_age")
 
     def __call__(self) -> T:
-        # A promise to the type checker that the worker keeps.
+        # The type is a promise: the worker puts the value in its place.
         return cast("T", StatePlaceholder(self))
 
     def open(self) -> AbstractAsyncContextManager[T]:
-        """A fresh one."""
+        """A new value of this state."""
         made = self._make()
         if isinstance(made, AbstractAsyncContextManager):
             return made
