@@ -14,6 +14,7 @@ from typing import NamedTuple, cast
 
 from benchmarks import resource_report
 from benchmarks.stores import ENGINES, Ground, ground
+from pitboss.engines.protocol import FullStore
 from pitboss.model.duration import SECOND
 from pitboss.model.limits import Window
 from pitboss.model.outcome import Completed, decide
@@ -23,7 +24,6 @@ from pitboss.model.resource import Limits, NewResource, PoolRules, Report, Resou
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
 from pitboss.model.settlement import Settlement
 from pitboss.model.task import NewTask
-from pitboss.testing.store import Store
 
 POOLS = (0, 100, 1_000, 10_000)
 BATCHES = (1, 16, 64)
@@ -54,7 +54,7 @@ def queue(members: int) -> str:
     return f"pool-{members}"
 
 
-async def prepare(store: Store) -> None:
+async def prepare(store: FullStore) -> None:
     for members in filter(None, POOLS):
         await store.declare_pool(queue(members), rules(members))
         names = [NewResource(name=f"m{number}") for number in range(members)]
@@ -65,7 +65,7 @@ async def prepare(store: Store) -> None:
     )
 
 
-async def stretch(there: Ground, store: Store, members: int, batch: int, seconds: float) -> Course:
+async def stretch(there: Ground, store: FullStore, members: int, batch: int, seconds: float) -> Course:
     """Claim and settle one group after the other; puts are not measured."""
     name = queue(members)
     session = (await store.open_session(SessionInfo(host="bench", handlers=(name,), ttl=_TTL))).number
@@ -101,7 +101,7 @@ async def stretch(there: Ground, store: Store, members: int, batch: int, seconds
     return Course(done / spent, short / calls)
 
 
-async def _put(there: Ground, store: Store, name: str) -> int:
+async def _put(there: Ground, store: FullStore, name: str) -> int:
     tasks = [NewTask(id=there.new_id(), handler=name, queue=name, params='{"n":1}') for _ in range(2_000)]
     await store.put(tasks)
     return len(tasks)
@@ -110,7 +110,7 @@ async def _put(there: Ground, store: Store, name: str) -> int:
 async def measure(kind: str, rounds: int, seconds: float) -> list[list[str]]:
     found: dict[tuple[int, int], list[Course]] = {}
     async with ground(kind) as there:
-        store = cast("Store", there.engine)
+        store = cast("FullStore", there.engine)
         await prepare(store)
         for number in range(rounds + 1):
             for batch in BATCHES:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from benchmarks import resource_report
 from benchmarks.far_side import FarSide, Visit
 from pitboss import wiring
+from pitboss.engines.protocol import FullStore
 from pitboss.model.duration import SECOND, span
 from pitboss.model.ids import IdMaker
 from pitboss.model.queue import QueueChange
@@ -28,7 +29,6 @@ from pitboss.model.resource import Limits, NewResource, PoolRules
 from pitboss.model.resource_keys import checked_keys, rules_of
 from pitboss.model.task import NewTask
 from pitboss.simulate.bound import starts
-from pitboss.testing.store import Store
 from pitboss.worker.describe import described
 from tests.servers.postgres import PostgresServer
 
@@ -112,7 +112,7 @@ class Yard:
         self._url, self._folder = url, folder
         self._runner = asyncio.Runner()
         (folder / "app.py").write_text(APP.format(keys={**load.keys, "guard": GUARD}, port=port))
-        self.engine = cast("Store", wiring.make_engine(url))
+        self.engine = cast("FullStore", wiring.make_engine(url))
         self.do(self.engine.open())
         self.do(self.engine.declare_pool(POOL, load.rules))
         names = [NewResource(name=f"m{number}") for number in range(load.members)]

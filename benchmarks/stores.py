@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import psycopg
 
 from pitboss import wiring
+from pitboss.engines.protocol import Store
 from pitboss.model.ids import IdMaker
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.task import NewTask
@@ -118,7 +119,7 @@ class BarePostgres:
 class Ground:
     """An opened engine on a fresh store, with a registered handler, an id maker and its bare counterpart."""
 
-    def __init__(self, engine: wiring.Store, bare: Bare) -> None:
+    def __init__(self, engine: Store, bare: Bare) -> None:
         self.engine, self.bare = engine, bare
         self.new_id = IdMaker(wiring.SystemClock().now, wiring.randbits())
 
@@ -141,7 +142,7 @@ async def ground(kind: str) -> AsyncIterator[Ground]:
 
 
 @asynccontextmanager
-async def _opened(url: str) -> AsyncIterator[wiring.Store]:
+async def _opened(url: str) -> AsyncIterator[Store]:
     engine = wiring.make_engine(url)
     await engine.open()
     try:

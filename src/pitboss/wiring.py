@@ -4,34 +4,12 @@ import random
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
-from pitboss.engines.protocol import (
-    Clock,
-    Control,
-    Desired,
-    Engine,
-    Failpoint,
-    Handlers,
-    Leader,
-    Ledger,
-    Queues,
-    Schema,
-    Sessions,
-    Within,
-)
+from pitboss.engines.protocol import Clock, Failpoint, Store
 from pitboss.model.errors import InvalidInput, Unsupported
 
 _FORMS = "sqlite:///file.db, postgresql://user@host/database, memory://"
-
-
-class Store(Engine, Sessions, Leader, Ledger, Control, Queues, Handlers, Desired, Protocol):
-    """What every engine has."""
-
-
-class SqlStore(Store, Schema, Within, Protocol):
-    """What an SQL engine has."""
 
 
 class SystemClock:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from pitboss import wiring
 from pitboss.cli.main import app
+from pitboss.engines.protocol import Store
 from pitboss.model.ids import IdMaker
 from pitboss.model.outcome import Completed, Failed, decide
 from pitboss.model.policy import Policy
@@ -51,7 +52,7 @@ def new(handler: str = "greet", params: str = '{"name":"you"}', **options: Any) 
     return NewTask(**{"id": _ids(), "handler": handler, "params": params} | options)
 
 
-def with_store(work: Callable[[wiring.Store], Awaitable[T]], url: str = "sqlite:///pitboss.db") -> T:
+def with_store(work: Callable[[Store], Awaitable[T]], url: str = "sqlite:///pitboss.db") -> T:
     """Do something to the store of the working folder."""
 
     async def do() -> T:
@@ -66,7 +67,7 @@ def with_store(work: Callable[[wiring.Store], Awaitable[T]], url: str = "sqlite:
 
 
 def put(*tasks: NewTask, handlers: Sequence[HandlerInfo] = (GREET,)) -> list[str]:
-    async def work(store: wiring.Store) -> list[str]:
+    async def work(store: Store) -> list[str]:
         await store.register(handlers)
         return [placed.id for placed in await store.put(tasks)]
 
@@ -76,7 +77,7 @@ def put(*tasks: NewTask, handlers: Sequence[HandlerInfo] = (GREET,)) -> list[str
 def run_all(*, fail: str | None = None, stay: bool = False) -> int:
     """Claim what waits and end it: completed, or failed with this message. `stay` leaves it running."""
 
-    async def work(store: wiring.Store) -> int:
+    async def work(store: Store) -> int:
         session = await store.open_session(SessionInfo(host="elsewhere", pid=1, handlers=("greet", "flaky")))
         claimed = await store.claim(ClaimRequest(session=session.number, slots=(Slot(free=10_000),)))
         if stay:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from pitboss import wiring
+from pitboss.engines.protocol import Store
 from pitboss.model.desired_state import Wishes
 from pitboss.model.duration import SECOND
 from pitboss.model.session import SessionInfo
@@ -66,7 +67,7 @@ def manager(
     usual: dict[str, Any] = {"boot_id": host, "ttl": 3600 * SECOND, "handlers": ("greet",)}
     about = SessionInfo(host=host, pid=pid, **usual | info)
 
-    async def work(store: wiring.Store) -> int:
+    async def work(store: Store) -> int:
         session = await store.open_session(about)
         if told is not None:
             await store.renew(session.number, encoded(told))
@@ -103,9 +104,7 @@ def obeying(session: int, react: Callable[[Wishes], Snapshot | None]) -> Iterato
         thread.join(30)
 
 
-async def _obey(
-    store: wiring.Store, session: int, react: Callable[[Wishes], Snapshot | None], over: threading.Event
-) -> None:
+async def _obey(store: Store, session: int, react: Callable[[Wishes], Snapshot | None], over: threading.Event) -> None:
     known = Wishes()
     while not over.is_set():
         known.take(await store.wishes(known.version))

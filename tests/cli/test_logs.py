@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from pitboss import wiring
 from pitboss.cli import logs as command
 from pitboss.cli.exits import Exit
+from pitboss.engines.protocol import Store
 from pitboss.model.duration import SECOND
 from pitboss.model.session import SessionInfo
 from pitboss.model.snapshot import Snapshot
@@ -140,7 +140,7 @@ def test_no_logs_and_no_store() -> None:
 def test_no_logs_here_but_on_another_host() -> None:
     put()
 
-    async def elsewhere(store: wiring.Store) -> None:
+    async def elsewhere(store: Store) -> None:
         session = await store.open_session(SessionInfo(host="far-away", ttl=600 * SECOND))
         snapshot = msgspec.json.encode(Snapshot(logs="/srv/shop/logs")).decode()
         await store.renew(session.number, snapshot=snapshot)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from pitboss.engines.protocol import FullStore
 from pitboss.model.filter import EVERYTHING, Filter
 from pitboss.model.ids import IdMaker, TaskId
 from pitboss.model.queue import HandlerInfo, QueueChange
@@ -15,7 +16,6 @@ from pitboss.model.resource import Report
 from pitboss.model.session import Claimed, ClaimRequest, Lead, Session, SessionInfo
 from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim, NewTask, Token
-from pitboss.testing.conformance import Store
 from pitboss.testing.conformance.outcomes import FINAL, transition_for
 from tests.conformance.arena import Arena
 from tests.conformance.contestants import Open
@@ -195,7 +195,7 @@ class Acts:
         return self.known[pick % len(self.known)].id if self.known and pick is not None else None
 
 
-async def _two_pages(store: Store, wanted: Filter, oldest_first: bool) -> list[Any]:
+async def _two_pages(store: FullStore, wanted: Filter, oldest_first: bool) -> list[Any]:
     first = await store.find(wanted, limit=3, oldest_first=oldest_first)
     count = await store.count(wanted)
     if first.next is None:

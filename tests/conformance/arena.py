@@ -8,18 +8,18 @@ from typing import Any
 
 import msgspec
 
+from pitboss.engines.protocol import FullStore
 from pitboss.model.errors import PitbossError
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import TaskId
 from pitboss.model.session import Renewal
 from pitboss.model.task import Task
 from pitboss.testing.clock import FakeClock
-from pitboss.testing.conformance import Store
 from pitboss.testing.conformance.inspection import assert_batches_sound, assert_members_sound
 from pitboss.testing.conformance.soundness import assert_sound
 from tests.conformance.contestants import Open
 
-Act = Callable[[Store], Awaitable[Any]]
+Act = Callable[[FullStore], Awaitable[Any]]
 
 
 class Arena:
@@ -31,7 +31,7 @@ class Arena:
         self._runner = asyncio.Runner()
         self._folder = tempfile.TemporaryDirectory(prefix="pitboss-arena-")
         self._tasks: dict[TaskId, Task] = {}
-        self._stores: list[Store] = []
+        self._stores: list[FullStore] = []
         self._runner.run(self._open(engines))
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ def _difference(expected: Any, found: Any) -> str:
     return f"  expected {expected!r}\n  found    {found!r}"
 
 
-async def _answer(what: Act, store: Store) -> Any:
+async def _answer(what: Act, store: FullStore) -> Any:
     try:
         answer = await what(store)
     except PitbossError as error:
@@ -110,7 +110,7 @@ async def _answer(what: Act, store: Store) -> Any:
     return answer
 
 
-async def _ledger(store: Store) -> list[Task]:
+async def _ledger(store: FullStore) -> list[Task]:
     tasks: list[Task] = []
     after = None
     while True:
@@ -121,9 +121,9 @@ async def _ledger(store: Store) -> list[Task]:
             return tasks
 
 
-async def _members(store: Store) -> list[Any]:
+async def _members(store: FullStore) -> list[Any]:
     return [await store.resources(pool.name) for pool in await store.resource_pools()]
 
 
-async def _histories(store: Store, tasks: list[Task]) -> list[Any]:
+async def _histories(store: FullStore, tasks: list[Task]) -> list[Any]:
     return [await store.attempts(task.id) for task in tasks]

@@ -6,19 +6,19 @@ from pathlib import Path
 
 from pitboss.engines.memory import MemoryEngine
 from pitboss.engines.postgres import PostgresEngine
+from pitboss.engines.protocol import FullStore
 from pitboss.engines.sqlite import SqliteEngine
 from pitboss.testing.clock import FakeClock
-from pitboss.testing.conformance import Store
 
 # Takes the shared clock and an empty folder; answers an open engine.
-Open = Callable[[FakeClock, Path], Awaitable[Store]]
+Open = Callable[[FakeClock, Path], Awaitable[FullStore]]
 
 
-async def open_memory(clock: FakeClock, folder: Path) -> Store:
+async def open_memory(clock: FakeClock, folder: Path) -> FullStore:
     return MemoryEngine(clock=clock)
 
 
-async def open_sqlite(clock: FakeClock, folder: Path) -> Store:
+async def open_sqlite(clock: FakeClock, folder: Path) -> FullStore:
     engine = SqliteEngine(folder / "store.db", clock=clock)
     await engine.open()
     return engine
@@ -28,7 +28,7 @@ def postgres_opener(dsn: str) -> Open:
     """Each store a schema of its own: much quicker than a database of its own."""
     numbers = itertools.count(1)
 
-    async def open_postgres(clock: FakeClock, folder: Path) -> Store:
+    async def open_postgres(clock: FakeClock, folder: Path) -> FullStore:
         engine = PostgresEngine(dsn, schema=f"arena_{next(numbers)}", clock=clock, connections=1)
         await engine.open()
         return engine

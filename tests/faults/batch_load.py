@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pitboss.engines.protocol import FullStore
 from pitboss.model.batch import IN_SLOT, OVER, Batch, BatchStatus, Cancel, Delete, Move, NewBatch, Pause, Resume
 from pitboss.model.duration import SECOND
 from pitboss.model.filter import EVERYTHING, by
@@ -20,7 +21,6 @@ from pitboss.model.session import ClaimRequest, SessionInfo, Slot
 from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Claim, NewTask, Task, TaskError
-from pitboss.testing.store import Store
 
 POOL, ITEM, CLOSED, LANE = "proxies", "check", "closed", "line"
 MEMBERS = 3
@@ -48,13 +48,13 @@ def made(number: int) -> Made:
     return Made(batch, [NewTask(id=one, handler=ITEM, queue=POOL) for one in ids])
 
 
-async def prepare(store: Store) -> None:
+async def prepare(store: FullStore) -> None:
     await store.declare_pool(POOL, RULES)
     await store.add_resources(POOL, [NewResource(name=f"m{number}") for number in range(MEMBERS)])
     await store.register([HandlerInfo(name=ITEM, queue=POOL, resources=POOL), HandlerInfo(name=CLOSED, queue="after")])
 
 
-async def work(store: Store, numbers: Sequence[int]) -> None:
+async def work(store: FullStore, numbers: Sequence[int]) -> None:
     """What clients, an operator and two managers do, to the end."""
     sessions = [await open_session(store, host) for host in ("one", "two")]
     first, second, third = (made(number) for number in numbers)
@@ -79,13 +79,13 @@ async def work(store: Store, numbers: Sequence[int]) -> None:
             return
 
 
-async def cancel_if_open(store: Store, batch: str) -> None:
+async def cancel_if_open(store: FullStore, batch: str) -> None:
     (found,) = await store.batches([batch])
     if found.status not in OVER:
         await store.act_on_batch(batch, Cancel())
 
 
-async def open_session(store: Store, host: str) -> int:
+async def open_session(store: FullStore, host: str) -> int:
     return (await store.open_session(SessionInfo(host=host, handlers=(ITEM, CLOSED), ttl=600 * SECOND))).number
 
 
@@ -125,7 +125,7 @@ def ids(numbers: Sequence[int]) -> list[str]:
     return [made(number).batch.id for number in numbers]
 
 
-async def complaints(store: Store, *, idle: bool = False) -> list[str]:
+async def complaints(store: FullStore, *, idle: bool = False) -> list[str]:
     """Whatever does not agree with the items. `idle`: nobody holds a claim, so nothing may be in use."""
     tasks = (await store.find(EVERYTHING, limit=_ALL)).tasks
     batches = await store.batches(limit=_ALL)
@@ -157,7 +157,7 @@ def _of_batch(batch: Batch, tasks: Sequence[Task]) -> list[str]:
     return found
 
 
-async def _of_lane(store: Store, batches: Sequence[Batch]) -> list[str]:
+async def _of_lane(store: FullStore, batches: Sequence[Batch]) -> list[str]:
     lane = next((one for one in await store.lanes() if one.name == LANE), None)
     if lane is None:
         return []
@@ -173,20 +173,20 @@ async def _of_lane(store: Store, batches: Sequence[Batch]) -> list[str]:
     return found
 
 
-async def _of_members(store: Store, tasks: Sequence[Task]) -> list[str]:
+async def _of_members(store: FullStore, tasks: Sequence[Task]) -> list[str]:
     held = Counter(task.resource for task in tasks if task.state is State.RUNNING)
     members = await store.resources(POOL)
     wrong = {member.name: (member.in_use, held[member.id]) for member in members if member.in_use != held[member.id]}
     return [f"in use, and held by claims: {wrong}"] if wrong else []
 
 
-async def _of_queues(store: Store, tasks: Sequence[Task]) -> list[str]:
+async def _of_queues(store: FullStore, tasks: Sequence[Task]) -> list[str]:
     counted = Counter((task.queue, task.state) for task in tasks)
     told = {(queue.name, state): count for queue in await store.queues() for state, count in queue.counts.items()}
     return [] if told == dict(counted) else [f"queues count {told}, there are {dict(counted)}"]
 
 
-async def go_on(store: Store, numbers: Sequence[int]) -> list[str]:
+async def go_on(store: FullStore, numbers: Sequence[int]) -> list[str]:
     """What is done after a crash: ask again for what was not answered, sweep, and run everything to its end."""
     for session in await store.sessions():
         if not session.ended:
@@ -214,7 +214,7 @@ async def go_on(store: Store, numbers: Sequence[int]) -> list[str]:
     return [*found, *await _cleared(store, numbers)]
 
 
-async def _cleared(store: Store, numbers: Sequence[int]) -> list[str]:
+async def _cleared(store: FullStore, numbers: Sequence[int]) -> list[str]:
     """Nothing is left of them when they are deleted."""
     for batch in ids(numbers):
         await store.act_on_batch(batch, Delete())

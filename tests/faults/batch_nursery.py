@@ -12,7 +12,7 @@ import sys
 from typing import cast
 
 from pitboss import wiring
-from pitboss.testing.store import Store
+from pitboss.engines.protocol import FullStore
 from tests.faults.batch_load import work
 
 
@@ -30,7 +30,7 @@ class KillAt:
 
 
 async def live(url: str, step: int, number: int, told: int) -> None:
-    engine = cast("Store", wiring.make_engine(url, failpoint=KillAt(step, told)))
+    engine = cast("FullStore", wiring.make_engine(url, failpoint=KillAt(step, told)))
     await engine.open()
     await work(engine, [number, number + 1, number + 2])
     await engine.close()

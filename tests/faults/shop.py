@@ -13,6 +13,7 @@ from random import Random
 from typing import Self
 
 from pitboss.dispatch.dispatcher import Dispatcher
+from pitboss.engines.protocol import FullStore
 from pitboss.model.duration import SECOND, Span
 from pitboss.model.errors import StoreUnavailable
 from pitboss.model.ids import IdMaker
@@ -24,7 +25,6 @@ from pitboss.model.task import Claim, NewTask, TaskError
 from pitboss.testing.checker import check, final
 from pitboss.testing.history import History
 from pitboss.testing.recorded import Recorded, recorded
-from pitboss.testing.store import Store
 from pitboss.wiring import SystemClock
 
 HANDLER = "job"
@@ -89,7 +89,7 @@ class Shop:
     """`managers` sessions and `clients` over engines of their own. Use as `async with`."""
 
     def __init__(
-        self, make_engine: Callable[[], Store], *, managers: int = 2, clients: int = 4, ttl: Span = 15 * SECOND
+        self, make_engine: Callable[[], FullStore], *, managers: int = 2, clients: int = 4, ttl: Span = 15 * SECOND
     ) -> None:
         self._make, self._managers, self._clients, self._ttl = make_engine, managers, clients, ttl
         self._clock, self._rng = SystemClock(), Random(5)

@@ -5,13 +5,12 @@ from pathlib import Path
 
 from pitboss.engines.memory import MemoryEngine
 from pitboss.engines.postgres import PostgresEngine
-from pitboss.engines.protocol import Failpoint
+from pitboss.engines.protocol import Failpoint, FullStore
 from pitboss.engines.sqlite import SqliteEngine
 from pitboss.testing.clock import FakeClock
 from pitboss.testing.failpoints import SCARCE_VERBS, VERBS, names
-from pitboss.testing.store import Store
 
-OpenWithFaults = Callable[[FakeClock, Failpoint], Awaitable[Store]]
+OpenWithFaults = Callable[[FakeClock, Failpoint], Awaitable[FullStore]]
 
 # PostgreSQL renews by one statement that commits itself: there is no place between writing and committing.
 POINTS: dict[str, list[str]] = {
@@ -29,7 +28,7 @@ SCARCE_POINTS: dict[str, list[str]] = {
 def memory() -> OpenWithFaults:
     opened: list[MemoryEngine] = []
 
-    async def open_store(clock: FakeClock, failpoint: Failpoint) -> Store:
+    async def open_store(clock: FakeClock, failpoint: Failpoint) -> FullStore:
         # Its store is the object itself, so all processes share it.
         if not opened:
             opened.append(MemoryEngine(clock=clock, failpoint=failpoint))
@@ -39,7 +38,7 @@ def memory() -> OpenWithFaults:
 
 
 def sqlite(file: Path) -> OpenWithFaults:
-    async def open_store(clock: FakeClock, failpoint: Failpoint) -> Store:
+    async def open_store(clock: FakeClock, failpoint: Failpoint) -> FullStore:
         engine = SqliteEngine(file, clock=clock, failpoint=failpoint)
         await engine.open()
         return engine
@@ -48,7 +47,7 @@ def sqlite(file: Path) -> OpenWithFaults:
 
 
 def postgres(dsn: str, schema: str) -> OpenWithFaults:
-    async def open_store(clock: FakeClock, failpoint: Failpoint) -> Store:
+    async def open_store(clock: FakeClock, failpoint: Failpoint) -> FullStore:
         engine = PostgresEngine(dsn, schema=schema, clock=clock, failpoint=failpoint, connections=2, listen=False)
         await engine.open()
         return engine

@@ -16,13 +16,13 @@ import pytest
 
 from pitboss import wiring
 from pitboss.engines.memory import MemoryEngine
+from pitboss.engines.protocol import FullStore
 from pitboss.model.batch import OVER, BatchStatus, NewBatch
 from pitboss.model.ids import IdMaker
 from pitboss.model.resource import Limits, NewResource, PoolRules
 from pitboss.model.states import State
 from pitboss.model.task import NewTask
 from pitboss.testing.clock import FakeClock
-from pitboss.testing.store import Store
 from tests.faults import batch_load
 from tests.faults.children import Child
 from tests.manager.house import House
@@ -65,7 +65,7 @@ def house(request: pytest.FixtureRequest, make_url: MakeUrl, tmp_path: Path) -> 
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_a_kill_at_any_step_of_batches_leaves_them_sound(engine: str, part: int, make_url: MakeUrl) -> None:
     url = make_url(engine)
-    store = cast("Store", wiring.make_engine(url))
+    store = cast("FullStore", wiring.make_engine(url))
     await store.open()
     nursery = Child("tests.faults.batch_nursery", url)
     try:
@@ -80,7 +80,7 @@ async def test_a_kill_at_any_step_of_batches_leaves_them_sound(engine: str, part
     assert {"claim", "settle", "reclaim"} <= verbs
 
 
-async def killed_at_every_step(store: Store, nursery: Child, part: int) -> list[str]:
+async def killed_at_every_step(store: FullStore, nursery: Child, part: int) -> list[str]:
     """One life after the other, each one step longer, until one comes to its end; the places where they died."""
     places: list[str] = []
     for step in range(1 + part, 10_000, PARTS):
@@ -160,8 +160,8 @@ def three_batches(house: House) -> list[str]:
     return found
 
 
-def store_of(house: House) -> Store:
-    return cast("Store", house.engine)
+def store_of(house: House) -> FullStore:
+    return cast("FullStore", house.engine)
 
 
 def reached(house: House, share: float) -> bool:

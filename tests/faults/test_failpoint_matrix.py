@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pitboss.engines.protocol import FullStore
 from pitboss.testing.clock import FakeClock
 from pitboss.testing.failpoints import Action, Failpoints
-from pitboss.testing.store import Store
 from tests.faults import stores
 from tests.faults.stores import POINTS, SCARCE_POINTS, OpenWithFaults
 from tests.races.scarce_workload import ScarceWorkload
@@ -57,7 +57,7 @@ async def run_with_fault(open_with: OpenWithFaults, name: str, action: Action, s
     points = Failpoints(pause=clock.advance)
     points.plan(name, action, nth=1 + seed % 2, seconds=PAUSE)
 
-    async def open_store(_: FakeClock) -> Store:
+    async def open_store(_: FakeClock) -> FullStore:
         return await open_with(clock, points)
 
     kind = ScarceWorkload if name in SCARCE_POINTS["sqlite"] else Workload

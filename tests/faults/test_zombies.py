@@ -11,6 +11,7 @@ from random import Random
 import msgspec
 import pytest
 
+from pitboss.engines.protocol import Store
 from pitboss.model.ids import IdMaker
 from pitboss.model.outcome import Completed, decide
 from pitboss.model.policy import Policy
@@ -19,7 +20,6 @@ from pitboss.model.session import ClaimRequest, SessionInfo, Slot
 from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Claim, NewTask
-from pitboss.testing.store import CoreStore
 from pitboss.wiring import SystemClock, make_engine
 from tests.faults.children import Child
 from tests.faults.zombie import HANDLER, TTL, WORDS, Spoken
@@ -34,7 +34,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @asynccontextmanager
-async def _stopped(url: str) -> AsyncIterator[tuple[CoreStore, Child, list[str]]]:
+async def _stopped(url: str) -> AsyncIterator[tuple[Store, Child, list[str]]]:
     """A store, a process that holds claims and stands still beyond its session, and its tasks."""
     engine = make_engine(url)
     await engine.open()
@@ -60,7 +60,7 @@ async def _speaks(zombie: Child) -> Spoken:
     return msgspec.json.decode(await asyncio.to_thread(zombie.result, 30), type=Spoken)
 
 
-async def _reclaimed(engine: CoreStore) -> int:
+async def _reclaimed(engine: Store) -> int:
     """Sweep until the session is over; how many tasks were taken from it."""
     lost = 0
     while not lost:
@@ -69,7 +69,7 @@ async def _reclaimed(engine: CoreStore) -> int:
     return lost
 
 
-async def _taken_over(engine: CoreStore) -> list[Claim]:
+async def _taken_over(engine: Store) -> list[Claim]:
     session = await engine.open_session(SessionInfo(host="successor", handlers=(HANDLER,)))
     claimed = await engine.claim(ClaimRequest(session=session.number, slots=(Slot(free=len(WORDS)),)))
     return claimed.claims

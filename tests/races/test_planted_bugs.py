@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from pitboss.engines.memory import MemoryEngine
+from pitboss.engines.protocol import FullStore
 from pitboss.testing.checker import Violation
 from pitboss.testing.clock import FakeClock
-from pitboss.testing.store import Store
 from tests.races.planted import BUGS, Planted
 from tests.races.planted_leading import LEADING_BUGS
 from tests.races.workload import Workload, told
@@ -18,10 +18,10 @@ SEEDS = 60
 CLEAN_SEEDS = 200
 
 
-def run(make: Callable[[FakeClock], Store], seed: int) -> list[Violation]:
-    stores: list[Store] = []
+def run(make: Callable[[FakeClock], FullStore], seed: int) -> list[Violation]:
+    stores: list[FullStore] = []
 
-    async def open_store(clock: FakeClock) -> Store:
+    async def open_store(clock: FakeClock) -> FullStore:
         # A memory store is the engine object itself: all processes share it.
         if not stores:
             stores.append(make(clock))

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from pitboss.engines.memory import MemoryEngine
+from pitboss.engines.protocol import FullStore
 from pitboss.testing.checker import Violation
 from pitboss.testing.clock import FakeClock
-from pitboss.testing.store import Store
 from tests.races.planted import Planted
 from tests.races.planted_batches import BATCH_BUGS
 from tests.races.planted_pools import POOL_BUGS
@@ -26,10 +26,12 @@ class ForcefulWorkload(ScarceWorkload):
     forcing = True
 
 
-def run(make: Callable[[FakeClock], Store], seed: int, kind: type[ScarceWorkload] = ScarceWorkload) -> list[Violation]:
-    stores: list[Store] = []
+def run(
+    make: Callable[[FakeClock], FullStore], seed: int, kind: type[ScarceWorkload] = ScarceWorkload
+) -> list[Violation]:
+    stores: list[FullStore] = []
 
-    async def open_store(clock: FakeClock) -> Store:
+    async def open_store(clock: FakeClock) -> FullStore:
         # A memory store is the engine object itself: all processes share it.
         if not stores:
             stores.append(make(clock))

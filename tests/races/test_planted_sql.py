@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import pytest
 
+from pitboss.engines.protocol import FullStore
 from pitboss.engines.sqlite import SqliteEngine
 from pitboss.testing.checker import Violation
 from pitboss.testing.clock import FakeClock
-from pitboss.testing.store import Store
 from tests.races.workload import Workload
 
 SEEDS = 40
@@ -60,7 +60,7 @@ MUTANTS = {
 
 
 def run(mutant: Mutant, folder: Path, seed: int) -> list[Violation]:
-    async def open_store(clock: FakeClock) -> Store:
+    async def open_store(clock: FakeClock) -> FullStore:
         engine = SqliteEngine(folder / f"{seed}.db", clock=clock)
         texts = dict(engine._statements.by_name)
         assert mutant.right in texts[mutant.statement], "the statement has changed: plant the bug anew"

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
+from pitboss.engines.protocol import FullStore
 from pitboss.model.duration import SECOND, span
 from pitboss.model.errors import NotLeader, QueueFull, SessionLost, StoreUnavailable
 from pitboss.model.filter import EVERYTHING, by
@@ -38,9 +39,8 @@ from pitboss.testing.clock import FakeClock
 from pitboss.testing.failpoints import Killed
 from pitboss.testing.history import History
 from pitboss.testing.recorded import Recorded, recorded
-from pitboss.testing.store import Store
 
-Open = Callable[[FakeClock], Awaitable[Store]]
+Open = Callable[[FakeClock], Awaitable[FullStore]]
 TTL = span("10s")
 POLICY = Policy(max_attempts=3, backoff=Backoff(base=2 * SECOND, factor=2.0, jitter=0.25))
 BROKEN = TaskError(category="net", message="connection reset")
@@ -80,7 +80,7 @@ class Workload:
         self.history = History()
         self._open, self._heal = open_store, heal
         self._ids = IdMaker(self.clock.now, self.random.getrandbits)
-        self._stores: list[Store] = []
+        self._stores: list[FullStore] = []
         self._processes: list[Process] = []
         self._put: list[NewTask] = []
         self._said: list[Settlement] = []

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from pitboss.engines.memory import MemoryEngine
+from pitboss.engines.protocol import FullStore
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import make_id
@@ -31,7 +32,6 @@ from pitboss.model.resource import (
 from pitboss.model.session import Claimed, ClaimRequest, SessionInfo, Slot
 from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim, NewTask, TaskError
-from pitboss.testing.store import Store
 from tests.simulate.resource_log import Log, Pause, Use
 from tests.simulate.resource_oracle import Job, Member, Oracle
 from tests.simulate.resource_plans import Plan, draw, draw_limits
@@ -69,7 +69,7 @@ class World:
     def __init__(
         self,
         seed: int,
-        make_engine: Callable[[SteppedClock], Store] | None = None,
+        make_engine: Callable[[SteppedClock], FullStore] | None = None,
         do: Callable[[Coroutine[Any, Any, Any]], Any] | None = None,
         without: Container[str] = (),
     ) -> None:

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from pitboss import wiring
+from pitboss.engines.protocol import FullStore
 from pitboss.model.duration import SECOND
 from pitboss.model.leasing import limits_of
 from pitboss.model.resource import Limits, PoolRules, Resource
-from pitboss.testing.store import Store
 from tests.simulate.resource_world import SteppedClock, World
 
 PARTS = 8
@@ -50,8 +50,8 @@ def test_stores_on_disk_answer_no_worse(
         assert not faults, told(world, seed, faults)
 
 
-def opened(runner: asyncio.Runner, url: str, clock: SteppedClock) -> Store:
-    engine = cast("Store", wiring.make_engine(url, clock=clock))
+def opened(runner: asyncio.Runner, url: str, clock: SteppedClock) -> FullStore:
+    engine = cast("FullStore", wiring.make_engine(url, clock=clock))
     runner.run(engine.open())
     return engine
 

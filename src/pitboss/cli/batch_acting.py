@@ -13,8 +13,7 @@ from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchStatus
 from pitboss.model.states import State
 
 if TYPE_CHECKING:
-    from pitboss.engines.protocol import Batches
-    from pitboss.wiring import Store
+    from pitboss.engines.protocol import Batches, Store
 
 _REFUSED_SHOWN = 5
 

@@ -18,8 +18,8 @@ from pitboss.model.queue import HandlerInfo, checked_name
 
 if TYPE_CHECKING:
     from pitboss.client.options import Options
+    from pitboss.engines.protocol import Store
     from pitboss.model.task import NewTask
-    from pitboss.wiring import Store
 
 _SAMPLE = 5
 

@@ -15,7 +15,7 @@ from pitboss.model.queue import Queue
 from pitboss.model.supply import PoolView, Supply, together
 
 if TYPE_CHECKING:
-    from pitboss.wiring import Store
+    from pitboss.engines.protocol import Store
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 _PIECE = re.compile(r"[0-9a-f][0-9a-f-]{5,35}\Z")

@@ -18,7 +18,7 @@ from pitboss.model.filter import by
 from pitboss.model.queue import checked_name
 
 if TYPE_CHECKING:
-    from pitboss.wiring import Store
+    from pitboss.engines.protocol import Store
 
 app = typer.Typer(
     help="Look at batches of tasks; order, pause, cancel and repeat them.", no_args_is_help=True, rich_markup_mode=None

@@ -13,7 +13,7 @@ from pitboss.model.queue import Changed
 from pitboss.model.states import State
 
 if TYPE_CHECKING:
-    from pitboss.wiring import Store
+    from pitboss.engines.protocol import Store
 
 _STEP = 1000
 _SAMPLE = 5

@@ -13,7 +13,7 @@ from pitboss.model.fleet import Managed, managers
 
 if TYPE_CHECKING:
     from pitboss.config import Loaded
-    from pitboss.wiring import Store
+    from pitboss.engines.protocol import Store
     from pitboss.worker.describe import Description
 
 _SECONDS = 30.0

@@ -12,7 +12,7 @@ from pitboss.cli.words import masked
 from pitboss.model.errors import Unsupported
 
 if TYPE_CHECKING:
-    from pitboss.wiring import SqlStore
+    from pitboss.engines.protocol import SqlStore
 
 T = TypeVar("T")
 app = typer.Typer(help="Look after the store's tables.", no_args_is_help=True, rich_markup_mode=None)

@@ -31,7 +31,7 @@ from pitboss.model.states import State
 from pitboss.model.waiting import why
 
 if TYPE_CHECKING:
-    from pitboss.wiring import Store
+    from pitboss.engines.protocol import Store
 
 app = typer.Typer(help="Look after tasks that failed for good.", no_args_is_help=True, rich_markup_mode=None)
 _COLUMNS = (

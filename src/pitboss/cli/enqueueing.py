@@ -19,7 +19,7 @@ from pitboss.model.task import Task
 from pitboss.model.waiting import alive
 
 if TYPE_CHECKING:
-    from pitboss.wiring import Store
+    from pitboss.engines.protocol import Store
 
 
 def enqueue(

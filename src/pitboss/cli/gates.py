@@ -12,7 +12,7 @@ from pitboss.model.duration import Moment
 from pitboss.model.resource import ResourcePool, Stage
 
 if TYPE_CHECKING:
-    from pitboss.wiring import Store
+    from pitboss.engines.protocol import Store
 
 _UNFINISHED = (*sorted(IN_SLOT), BatchStatus.QUEUED, BatchStatus.PAUSED)
 _SHOWN = 10

@@ -17,8 +17,8 @@ from pitboss.model.duration import span
 from pitboss.model.errors import InvalidInput, NotFound, PitbossError
 
 if TYPE_CHECKING:
+    from pitboss.engines.protocol import Store
     from pitboss.telemetry.logs.reading import Entry, Reader, Wanted
-    from pitboss.wiring import Store
 
 _LINES = 50
 _PAUSE_SECONDS = 0.25

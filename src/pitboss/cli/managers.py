@@ -23,7 +23,7 @@ from pitboss.model.fleet import Managed, doing, managed
 from pitboss.model.session import Session
 
 if TYPE_CHECKING:
-    from pitboss.wiring import Store
+    from pitboss.engines.protocol import Store
 
 ManagerOption = Annotated[
     int | None, typer.Option("--manager", metavar="N", help="Only this one, by its number in pitboss ps.")

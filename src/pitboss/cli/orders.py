@@ -13,7 +13,7 @@ import msgspec
 from pitboss.model.desired_state import Wishes
 
 if TYPE_CHECKING:
-    from pitboss.wiring import Store
+    from pitboss.engines.protocol import Store
 
 
 class Wished(NamedTuple):

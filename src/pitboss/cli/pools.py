@@ -30,7 +30,7 @@ from pitboss.model.fleet import Place, places
 from pitboss.model.pool_keys import MOST_WORKERS
 
 if TYPE_CHECKING:
-    from pitboss.wiring import Store
+    from pitboss.engines.protocol import Store
 
 app = typer.Typer(
     help="Look at worker pools; size, restart, pause and resume them.", no_args_is_help=True, rich_markup_mode=None

@@ -18,7 +18,7 @@ from pitboss.model.snapshot import WorkerFigures
 from pitboss.model.waiting import alive
 
 if TYPE_CHECKING:
-    from pitboss.wiring import Store
+    from pitboss.engines.protocol import Store
 
 # So many of an id's last characters name a task: they are random.
 _ENOUGH = 12

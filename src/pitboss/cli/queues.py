@@ -18,7 +18,7 @@ from pitboss.model.queue import Queue, QueueChange, checked_name
 from pitboss.model.states import State
 
 if TYPE_CHECKING:
-    from pitboss.wiring import Store
+    from pitboss.engines.protocol import Store
 
 app = typer.Typer(help="Look at queues; pause, resume and limit them.", no_args_is_help=True, rich_markup_mode=None)
 NamesArgument = Annotated[list[str], typer.Argument(metavar="NAME", help="Names of queues.")]

@@ -11,7 +11,7 @@ from pitboss.model.resource import Resource
 from pitboss.model.supply import PoolView
 
 if TYPE_CHECKING:
-    from pitboss.wiring import Store
+    from pitboss.engines.protocol import Store
 
 _SHOWN = 5
 

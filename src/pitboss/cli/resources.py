@@ -16,7 +16,7 @@ from pitboss.model.resource import ResourceChange
 from pitboss.model.states import State
 
 if TYPE_CHECKING:
-    from pitboss.wiring import Store
+    from pitboss.engines.protocol import Store
 
 app = typer.Typer(
     help="Look at scarce resources; add, import, switch and test their members.",

@@ -15,6 +15,7 @@ from pitboss.cli.journal import Journal
 from pitboss.cli.screen import Screen
 from pitboss.cli.systemd import Notifier
 from pitboss.config import service_manager
+from pitboss.engines.protocol import Store
 from pitboss.manager.manager import Manager, Plan
 from pitboss.model.errors import PitbossError
 from pitboss.model.ids import IdMaker
@@ -53,7 +54,7 @@ class Run:
         self._wanted_anew = asyncio.Event()
         self._service = Notifier(service_manager())
 
-    async def serve(self, engine: wiring.Store) -> str:
+    async def serve(self, engine: Store) -> str:
         """Until a signal; the summary."""
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -74,7 +75,7 @@ class Run:
             self._footer.close()
         return journal.summary(loop.time() - began)
 
-    async def _manage(self, engine: wiring.Store, journal: Journal) -> None:
+    async def _manage(self, engine: Store, journal: Journal) -> None:
         url = self._order.store
         self._manager = manager = Manager(
             engine,
@@ -129,7 +130,7 @@ class Run:
             self._say(f"changed: {', '.join(names)}")
             self._wanted_anew.set()
 
-    async def _feed(self, engine: wiring.Store) -> None:
+    async def _feed(self, engine: Store) -> None:
         """Enqueue what is to be there from the start, unless it is there from an earlier one."""
         known = {handler.name: handler for handler in self._description.handlers}
         make_id = IdMaker(self._clock.now, wiring.randbits())
@@ -138,7 +139,7 @@ class Run:
             await engine.register(self._description.handlers)
             await engine.put(wanted)
 
-    async def _figures(self, engine: wiring.Store, journal: Journal) -> None:
+    async def _figures(self, engine: Store, journal: Journal) -> None:
         loop = asyncio.get_running_loop()
         with contextlib.suppress(ValueError, RuntimeError):
             loop.add_signal_handler(signal.SIGWINCH, self._footer.open)
@@ -150,7 +151,7 @@ class Run:
                 self._footer.show(await self._figured(engine, (done - before) / (now - at), journal))
             before, at = done, now
 
-    async def _figured(self, engine: wiring.Store, rate: float, journal: Journal) -> str:
+    async def _figured(self, engine: Store, rate: float, journal: Journal) -> str:
         queues = await engine.queues()
         waiting = sum(queue.counts.get(state, 0) for queue in queues for state in (State.PENDING, State.SCHEDULED))
         running = len(self._manager.running()) if self._manager else 0
@@ -207,7 +208,7 @@ def run_forever(screen: Screen, order: Order, description: Description, banner: 
     return uvloop.run(serve())
 
 
-async def _neighbours(screen: Screen, engine: wiring.Store) -> None:
+async def _neighbours(screen: Screen, engine: Store) -> None:
     from pitboss.manager import host
     from pitboss.model.waiting import alive
 

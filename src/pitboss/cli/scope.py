@@ -10,7 +10,7 @@ from pitboss.model.fleet import Managed, Place, managers, places
 from pitboss.model.queue import checked_name
 
 if TYPE_CHECKING:
-    from pitboss.wiring import Store
+    from pitboss.engines.protocol import Store
 
 
 class Scope(NamedTuple):

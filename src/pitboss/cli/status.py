@@ -20,7 +20,7 @@ from pitboss.model.verdict import LATE, LATELY, Facts, Health, Verdict, verdict
 from pitboss.model.waiting import alive
 
 if TYPE_CHECKING:
-    from pitboss.wiring import Store
+    from pitboss.engines.protocol import Store
 
 QUEUE_COLUMNS = (
     Column("Queue", fills=True),

@@ -10,7 +10,7 @@ from pitboss.model.errors import InvalidInput, StoreUnavailable
 
 if TYPE_CHECKING:
     from pitboss.config import Loaded
-    from pitboss.wiring import Store
+    from pitboss.engines.protocol import Store
 
 T = TypeVar("T")
 _OPEN_SECONDS = 20.0

@@ -34,7 +34,7 @@ from pitboss.model.task import Task
 from pitboss.model.waiting import why
 
 if TYPE_CHECKING:
-    from pitboss.wiring import Store
+    from pitboss.engines.protocol import Store
 
 app = typer.Typer(help="Find, look at, enqueue, retry and cancel tasks.", no_args_is_help=True, rich_markup_mode=None)
 app.command("enqueue")(enqueueing.enqueue)

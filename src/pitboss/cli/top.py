@@ -25,7 +25,7 @@ from pitboss.model.states import FINISHED, State
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from pitboss.wiring import Store
+    from pitboss.engines.protocol import Store
 
 _REFRESH_SECONDS = 1.0
 _FEW = 10

@@ -460,4 +460,8 @@ class FullStore(Store, Resources, Leases, Batches, Protocol):
     """A store with everything that the conformance suite proves."""
 
 
+class SqlStore(Store, Schema, Within, Protocol):
+    """What every SQL engine has."""
+
+
 Counts = Mapping[str, Mapping[State, int]]

@@ -11,7 +11,7 @@ calls that overlap may have happened in either order. Every client of the store 
 
 from itertools import chain
 
-from pitboss.engines.protocol import Batches, Resources
+from pitboss.engines.protocol import Batches, Resources, Store
 from pitboss.model.batch import Batch
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import TaskId
@@ -28,7 +28,6 @@ from pitboss.testing.checker.leading import check_leading
 from pitboss.testing.checker.members import check_members
 from pitboss.testing.checker.violation import Violation
 from pitboss.testing.history import History
-from pitboss.testing.store import CoreStore
 
 _PAGE = 1000
 _ALL = 100_000
@@ -50,7 +49,7 @@ def check(history: History, final: Final) -> list[Violation]:
     return list(chain.from_iterable(one(seen) for one in checks))
 
 
-async def final(store: CoreStore) -> Final:
+async def final(store: Store) -> Final:
     """The whole store as it is now; nothing else should be going on."""
     tasks = await _all_tasks(store)
     attempts: dict[TaskId, tuple[Attempt, ...]] = {task.id: tuple(await store.attempts(task.id)) for task in tasks}
@@ -76,7 +75,7 @@ async def _all_batches(store: object) -> list[Batch]:
     return await store.batches(limit=_ALL)
 
 
-async def _all_tasks(store: CoreStore) -> list[Task]:
+async def _all_tasks(store: Store) -> list[Task]:
     tasks: list[Task] = []
     after: str | None = None
     while True:

@@ -55,7 +55,6 @@ from pitboss.testing.conformance.settling import Settling
 from pitboss.testing.conformance.uniqueness import Uniqueness
 from pitboss.testing.conformance.values import Values
 from pitboss.testing.conformance.waiting import Waiting
-from pitboss.testing.store import Store
 
 
 class Subject:
@@ -210,7 +209,6 @@ __all__ = [
     "Shortages",
     "StartingBatches",
     "StickyKeys",
-    "Store",
     "Strategies",
     "Subject",
     "SweepingLanes",

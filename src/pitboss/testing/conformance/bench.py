@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import msgspec
 
+from pitboss.engines.protocol import FullStore
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, Delete, Lane, NewBatch
 from pitboss.model.duration import span
 from pitboss.model.filter import EVERYTHING, Filter, by
@@ -26,7 +27,6 @@ from pitboss.testing.clock import FakeClock
 from pitboss.testing.conformance.inspection import assert_batches_sound, assert_members_sound
 from pitboss.testing.conformance.soundness import assert_sound
 from pitboss.testing.plugin import InLoop
-from pitboss.testing.store import Store
 
 # No jitter: a test can say when a retry falls due.
 STEADY = Policy(backoff=Backoff(base=5_000_000, factor=3.0, jitter=0.0))
@@ -40,7 +40,7 @@ MakeEngine = Callable[[FakeClock], Awaitable[Any]]
 class Bench(InLoop):
     """One store for one test. `me` is a live session that knows the handler "job", which is registered."""
 
-    store: Store
+    store: FullStore
     me: Session
 
     def __init__(self, make: MakeEngine) -> None:
@@ -50,7 +50,7 @@ class Bench(InLoop):
         # Set by whoever starts a batch by force, or makes a lane narrower: it may be overfull from then on.
         self.forced = False
         self._make = make
-        self._opened: list[Store] = []
+        self._opened: list[FullStore] = []
         self._last: dict[TaskId, Task] = {}
 
     async def __aenter__(self) -> Self:
@@ -63,9 +63,9 @@ class Bench(InLoop):
         for store in self._opened:
             await store.close()
 
-    async def open_engine(self) -> Store:
+    async def open_engine(self) -> FullStore:
         """One more engine on the same store, as another process would open it."""
-        store: Store = await self._make(self.clock)
+        store: FullStore = await self._make(self.clock)
         self._opened.append(store)
         return store
 
