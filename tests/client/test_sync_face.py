@@ -1,11 +1,12 @@
 """Every sync call has an async twin that takes the same arguments and gives the same answer."""
 
+import gc
 import inspect
 from typing import Any
 
 import pytest
 
-from pitboss import App, BatchHandle, Handle, Lease, Resources
+from pitboss import App, BatchHandle, Handle, InvalidInput, Lease, Resources
 from pitboss.client.handler import Handler
 
 NAMED_OTHERWISE = {"wait": "awaited", "use_sync": "use"}
@@ -23,6 +24,16 @@ def test_the_pairs_are_found() -> None:
     names = {(kind.__name__, name) for kind, name, _ in PAIRS}
     assert {("App", "send"), ("Handle", "result"), ("BatchHandle", "items"), ("Resources", "acquire")} <= names
     assert len(names) > 35
+
+
+def test_a_store_that_cannot_be_named_is_refused_without_a_forgotten_coroutine() -> None:
+    """Python would warn of it, when it is collected."""
+    app = App("nonsense://x")
+    with pytest.raises(InvalidInput, match="does not name a store"):
+        app.send("job")
+    with pytest.raises(InvalidInput, match="does not name a store"):
+        app.batch_handle("id").batch()
+    gc.collect()
 
 
 @pytest.mark.parametrize(("kind", "name", "twin"), PAIRS, ids=lambda one: getattr(one, "__name__", one))

@@ -99,10 +99,10 @@ class AppCore(ABC):
         return self._connected().loop.submit(self._asked(work))
 
     async def arun(self, work: Coroutine[Any, Any, T]) -> T:
-        return await self._connected().loop.arun(work)
+        return await self._loop_for(work).arun(work)
 
     def run(self, work: Coroutine[Any, Any, T], *, what: str, limit: float = LIMIT) -> T:
-        return self._connected().loop.run(work, limit=limit, what=what)
+        return self._loop_for(work).run(work, limit=limit, what=what)
 
     # Enqueueing.
 
@@ -160,6 +160,14 @@ class AppCore(ABC):
             await self._connected().opened()
         else:
             await self.introduced(*(task.handler for task in tasks))
+
+    def _loop_for(self, work: Coroutine[Any, Any, object]) -> PrivateLoop:
+        try:
+            return self._connected().loop
+        except BaseException:
+            # Or Python warns that it was never awaited.
+            work.close()
+            raise
 
     async def _asked(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
         return await work(await self._connected().opened())

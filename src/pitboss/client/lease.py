@@ -149,7 +149,7 @@ class Lease:
 
     async def _use(self, wait: Span, instead: Moment | None = None) -> Moment:
         holder, task, guard = self._holder, self._task, self._leased.guard
-        return await self._pool.ask(
+        return await self._pool.aask(
             lambda resources: resources.use(holder, task, wait=wait, guard=guard, instead=instead)
         )
 

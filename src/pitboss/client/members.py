@@ -82,7 +82,7 @@ class Members:
 
     async def amembers(self, *names: str) -> list[Resource]:
         """As `members`, for async callers."""
-        return await self.ask(lambda resources: resources.members(self.name, names or None))
+        return await self.aask(lambda resources: resources.members(self.name, names or None))
 
     def enable(self, *names: str) -> list[str]:
         """Let these members be used again (none named: all); the names of those that the pool has."""
@@ -122,7 +122,7 @@ class Members:
 
     async def areseal(self) -> int:
         """As `reseal`, for async callers."""
-        return await self.ask(self._reseal)
+        return await self.aask(self._reseal)
 
     def sealed(self, member: str, secrets: Mapping[str, str]) -> dict[str, str]:
         """The secrets sealed, ready for the store."""
@@ -195,10 +195,10 @@ class Members:
             await resources.introduce(self.name, self._app.rules_of(self.declared))
             return await resources.add(self.name, members)
 
-        return await self.ask(work)
+        return await self.aask(work)
 
     async def _change(self, names: tuple[str, ...], change: ResourceChange | None) -> list[str]:
-        return await self.ask(lambda resources: resources.change(self.name, names or None, change))
+        return await self.aask(lambda resources: resources.change(self.name, names or None, change))
 
     async def _reseal(self, resources: ResourceClient) -> int:
         ring, changed = self._app.ring(), 0
@@ -213,7 +213,7 @@ class Members:
         """The sync face of a call."""
         return self._app.run(work, what=what, limit=limit)
 
-    async def ask(self, work: Work[T]) -> T:
+    async def aask(self, work: Work[T]) -> T:
         return await self._app.aask(lambda client: work(client.resources))
 
     def _begin(self, work: Work[T]) -> "Future[T]":

@@ -180,7 +180,7 @@ class Resources(Members):
 
     async def store_secrets(self, name: str, change: ResourceChange) -> None:
         """Write the secrets that a session hook has made."""
-        await self.ask(lambda resources: resources.change(self.name, [name], change))
+        await self.aask(lambda resources: resources.change(self.name, [name], change))
 
     def held(self, terms: LeaseTerms) -> Lease:
         """Acquire for a `with` block, and extend the lease until it is given back."""
@@ -209,7 +209,7 @@ class Resources(Members):
                 self._declared_here = True
             return Lease(self, await resources.acquire(self.name, want, lease=name, hold=hold, wait=terms.wait), name)
 
-        lease = await self.ask(work)
+        lease = await self.aask(work)
         if self.sessions.wanted(lease):
             try:
                 await self.sessions.prepare(lease)
@@ -240,7 +240,7 @@ class Resources(Members):
         extending = self._extending.pop(name, None)
         if extending is not None:
             extending.cancel()
-        return await self.ask(lambda resources: resources.release(name, report))
+        return await self.aask(lambda resources: resources.release(name, report))
 
 
 async def _extend_forever(resources: ResourceClient, lease: str, hold: Span) -> None:
