@@ -10,10 +10,11 @@ from pitboss.engines.memory import MemoryEngine
 from pitboss.engines.memory.book import Book
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.limits import allowed
+from pitboss.model.resource import Report
 from pitboss.model.session import Claimed, ClaimRequest, Renewal, Session, SessionInfo
-from pitboss.model.settlement import APPLIED, STALE_CLAIM, STALE_TASK, SettleAnswer, Settlement
+from pitboss.model.settlement import APPLIED, STALE_CLAIM, STALE_TASK, ClaimEnd, SettleAnswer, Settlement
 from pitboss.model.states import FINISHED, WAITING, State
-from pitboss.model.task import Claim, NewTask, Placed, Task
+from pitboss.model.task import Claim, NewTask, Placed, Task, Token
 from pitboss.testing.clock import FakeClock
 
 
@@ -39,8 +40,8 @@ class NoFence(Planted):
         task = self.book.tasks.get(settlement.id)
         if task is None or task.state is not State.RUNNING or _progress(settlement):
             return super()._settle(settlement, now)
-        self._apply(task, settlement, now)
-        return APPLIED
+        token = Token(task.session or 0, task.claim)
+        return super()._settle(msgspec.structs.replace(settlement, token=token), now)
 
 
 class NoFenceOnProgress(Planted):
@@ -180,9 +181,9 @@ class KeyFreedByRetry(Planted):
 
     breaks = "unique key"
 
-    def _apply(self, task: Task, settlement: Settlement, now: Moment) -> None:
-        super()._apply(task, settlement, now)
-        if task.unique_key is not None and settlement.transition.state in WAITING:
+    def _end_claim(self, task: Task, end: ClaimEnd, report: Report | None, now: Moment) -> None:
+        super()._end_claim(task, end, report, now)
+        if task.unique_key is not None and end.state in WAITING and end.outcome != "lost":
             self.book.keys.pop(task.unique_key, None)
 
 
@@ -249,9 +250,9 @@ class SnoozeCharges(Planted):
 
     breaks = "cost an attempt"
 
-    def _apply(self, task: Task, settlement: Settlement, now: Moment) -> None:
+    def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
         transition = msgspec.structs.replace(settlement.transition, charged=True)
-        super()._apply(task, msgspec.structs.replace(settlement, transition=transition), now)
+        return super()._settle(msgspec.structs.replace(settlement, transition=transition), now)
 
 
 class FailureIsFree(Planted):
@@ -259,9 +260,9 @@ class FailureIsFree(Planted):
 
     breaks = "cost an attempt"
 
-    def _apply(self, task: Task, settlement: Settlement, now: Moment) -> None:
+    def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
         transition = msgspec.structs.replace(settlement.transition, charged=False)
-        super()._apply(task, msgspec.structs.replace(settlement, transition=transition), now)
+        return super()._settle(msgspec.structs.replace(settlement, transition=transition), now)
 
 
 class LossUnrecorded(Planted):

@@ -39,9 +39,9 @@ class PromotesTwice(PlantedBatch):
     breaks = _LANES
     _owed = 0
 
-    def enter(self, batch: Batch, status: BatchStatus, now: Moment, **changes: object) -> Batch:
+    def enter(self, batch: Batch, status: BatchStatus, now: Moment, reason: str | None = None) -> None:
         self._owed += status in OVER and batch.status is BatchStatus.RUNNING
-        return super().enter(batch, status, now, **changes)
+        super().enter(batch, status, now, reason)
 
     async def reclaim(self, limit: int = 1000) -> Reclaimed:
         for lane, most in list(self.book.lanes.items()):
@@ -84,10 +84,10 @@ class NoticeForgotten(PlantedBatch):
 
     breaks = _ENDS
 
-    def enter(self, batch: Batch, status: BatchStatus, now: Moment, **changes: object) -> Batch:
+    def enter(self, batch: Batch, status: BatchStatus, now: Moment, reason: str | None = None) -> None:
         if status is BatchStatus.CANCELLED:
             batch = replace(batch, on_complete=None)
-        return super().enter(batch, status, now, **changes)
+        super().enter(batch, status, now, reason)
 
 
 class NoticeTooEarly(PlantedBatch):
@@ -95,10 +95,10 @@ class NoticeTooEarly(PlantedBatch):
 
     breaks = f"{_ENDS}|nothing appears unasked"
 
-    def enter(self, batch: Batch, status: BatchStatus, now: Moment, **changes: object) -> Batch:
+    def enter(self, batch: Batch, status: BatchStatus, now: Moment, reason: str | None = None) -> None:
         if status is BatchStatus.RUNNING and batch.on_complete is not None:
             self.place_and_ring(replace(batch.on_complete, id=batch.on_complete.id[:-1] + "0"), now)
-        return super().enter(batch, status, now, **changes)
+        super().enter(batch, status, now, reason)
 
 
 class CountsDrift(PlantedBatch):

@@ -75,6 +75,35 @@ def status_with(status: BatchStatus, counts: Mapping[State, int]) -> BatchStatus
     return status
 
 
+class Entered(NamedTuple):
+    """A batch in another status, and the task to put because it has ended, if any."""
+
+    batch: Batch
+    on_complete: NewTask | None = None
+
+
+def entered(batch: Batch, status: BatchStatus, now: Moment, reason: str | None = None) -> Entered:
+    """The batch in another status. An engine then wakes its queues if it runs, and promotes the next of its lane."""
+    over = status in OVER
+    changed = msgspec.structs.replace(
+        batch,
+        status=status,
+        started_at=now if status is BatchStatus.RUNNING and batch.started_at is None else batch.started_at,
+        finished_at=now if over else batch.finished_at,
+        reason=reason or batch.reason,
+    )
+    if not over or batch.on_complete is None:
+        return Entered(changed)
+    return Entered(changed, completion(batch.on_complete, batch.id, status))
+
+
+def requeued(batch: Batch, rank: int) -> Batch:
+    """An ended batch that has unfinished items again; `rank` is the end of its lane's line."""
+    return msgspec.structs.replace(
+        batch, status=BatchStatus.QUEUED, rank=rank, started_at=None, finished_at=None, reason=None
+    )
+
+
 def status_wanted(act: BatchAct, status: BatchStatus, counts: Mapping[State, int]) -> BatchStatus:
     """The status that an act which `check_act` allows leads to at once; what its items add comes from `status_with`.
 

@@ -212,6 +212,43 @@ def judge(report: Report, name: str, tried: Sequence[str], strikers: Sequence[st
     return Judgement(report)
 
 
+class GivenBack(NamedTuple):
+    """A member after it was given back, and what else that changes.
+
+    `forgiven` names members whose last failure counts no more (see `forgiven`). `strike` True adds this member to those
+    that failed on the report's destination, False forgets all of them, None leaves them as they are.
+    """
+
+    member: Resource
+    forgiven: tuple[str, ...] = ()
+    strike: bool | None = None
+
+
+def given_back(
+    member: Resource,
+    rules: PoolRules,
+    report: Report | None,
+    now: Moment,
+    *,
+    tried: Sequence[str] = (),
+    strikers: Sequence[str] = (),
+    room: bool = True,
+) -> GivenBack:
+    """The end of a hold on a member.
+
+    `tried` are members that failed this task before, `strikers` those that failed on the report's destination within
+    `STRIKES_KEPT`. `room`: the blacklist has room for it (`room_on_blacklist`); that only matters if `may_eject`.
+    """
+    if report is None:
+        return GivenBack(released(member, rules, None, now))
+    counted, excused = judge(report, member.name, tried, strikers)
+    after = released(member, rules, counted, now, ejectable=room)
+    if report.destination is None:
+        return GivenBack(after, excused)
+    strike = True if is_fault(report.outcome) else False if report.outcome is ResourceOutcome.OK else None
+    return GivenBack(after, excused, strike)
+
+
 def is_fault(outcome: ResourceOutcome) -> bool:
     """Whether a report says that the member did not work; on a destination, that is a strike."""
     return outcome in _FAULTS

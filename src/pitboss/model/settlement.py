@@ -1,22 +1,30 @@
-"""What is written about a claim when something came of it, and how the store answers."""
+"""The end of a claim: what is asked of the store, and the pure rule that says what it answers and writes.
+
+The memory and SQLite engines call `effect` and `lost`. PostgreSQL, and SQLite for plain completions, have the same rule
+in SQL; `tests/conformance/test_settle_rule.py` proves each copy equal to it.
+"""
 
 from typing import NamedTuple
 
 import msgspec
 
-from pitboss.model.batch import BatchId
-from pitboss.model.duration import Span
+from pitboss.model.batch import BatchId, BatchStatus
+from pitboss.model.batching import HELD_BY_BATCH, Waiting, waits
+from pitboss.model.canonical import Json
+from pitboss.model.duration import Moment, Span
 from pitboss.model.ids import TaskId
+from pitboss.model.leasing import tried_after
 from pitboss.model.outcome import Transition
 from pitboss.model.resource import Report
-from pitboss.model.task import Token
+from pitboss.model.states import FINISHED, WAITING, State
+from pitboss.model.task import Attempt, Task, TaskError, Token
 
 
 class Settlement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One transition to write under one token. `ran` is how long the handler ran, for the attempt's record.
 
-    `queue`, `batch` and `resource` (its id) are the claim's, for whoever knows them: they save the store a look, and
-    tell it what to lock first. `report` is what the run came to for the resource; None says nothing about it.
+    `queue`, `batch` and `resource` (its id) are the claim's, if the caller knows them: they save the store a read, and
+    tell it what to lock first. `report` says how the resource behaved; None says nothing about it.
     """
 
     id: TaskId
@@ -41,3 +49,175 @@ APPLIED = SettleAnswer(True)
 STALE_TASK = SettleAnswer(False, "the task does not exist")
 STALE_SESSION = SettleAnswer(False, "the session is over")
 STALE_CLAIM = SettleAnswer(False, "the task is not running under this claim")
+
+
+class StoredTask(msgspec.Struct, array_like=True):
+    """The fields of a task that the rules need, for an engine that does not read whole tasks."""
+
+    state: State
+    session: int | None
+    claim: int
+    attempts: int
+    losses: int
+    crashes: int
+    cancel_asked: bool
+    outcome: str | None
+    reason: str | None
+    run_at: Moment | None
+    started_at: Moment | None
+    resource: str | None
+    tried: tuple[str, ...]
+    rotations: int
+
+
+class Progress(NamedTuple):
+    """The fields of a task that a report of progress changes."""
+
+    progress: int | None
+    note: str | None
+
+
+class ClaimEnd(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The fields of a task whose claim ends; UNSET ones stay as they are. `run` is added to the task's history."""
+
+    state: State
+    reason: str | None
+    outcome: str
+    session: int | None
+    attempts: int
+    losses: int
+    crashes: int
+    run_at: Moment | None
+    started_at: Moment | None
+    finished_at: Moment | None
+    tried: tuple[str, ...]
+    rotations: int
+    cancel_asked: bool = False
+    result: Json | msgspec.UnsetType | None = msgspec.UNSET
+    error: TaskError | msgspec.UnsetType | None = msgspec.UNSET
+    worker: str | msgspec.UnsetType | None = msgspec.UNSET
+    run: Attempt | None = None
+
+    def applied_to(self, task: Task) -> Task:
+        """The whole task as it is after this."""
+        changes = {name: value for name in _TASK_FIELDS if (value := getattr(self, name)) is not msgspec.UNSET}
+        return msgspec.structs.replace(task, **changes)
+
+
+_TASK_FIELDS = tuple(name for name in ClaimEnd.__struct_fields__ if name != "run")
+
+
+class Effect(NamedTuple):
+    """The answer to a settlement, and what to write for it; `change` None writes nothing."""
+
+    answer: SettleAnswer
+    change: Progress | ClaimEnd | None = None
+
+
+def effect(
+    task: Task | StoredTask | None, settlement: Settlement, *, alive: bool, batch: BatchStatus | None, now: Moment
+) -> Effect:
+    """What a settlement does to its task. `task` is None if it does not exist, `batch` if it belongs to none.
+
+    `alive`: the session of the settlement's token is alive. Follow-up tasks, and giving the resource back, are the
+    engine's to do in the same act, if a `ClaimEnd` comes of it.
+    """
+    token, transition = settlement.token, settlement.transition
+    if task is None:
+        return Effect(STALE_TASK)
+    same_claim = task.session == token.session and task.claim == token.claim
+    running = task.state is State.RUNNING
+    if same_claim and not running and task.outcome == transition.outcome:
+        return Effect(APPLIED)
+    if not alive:
+        return Effect(STALE_SESSION)
+    if not same_claim or not running:
+        return Effect(STALE_CLAIM)
+    if transition.state is State.RUNNING:
+        return Effect(APPLIED, Progress(transition.progress, transition.note))
+    return Effect(APPLIED, _ended(task, settlement, batch, now))
+
+
+def lost(task: Task | StoredTask, *, batch: BatchStatus | None, now: Moment) -> ClaimEnd:
+    """The end of a claim whose session is dead: back to waiting without an attempt spent, or cancelled if asked."""
+    place = waits(batch, known=True, run_at=None, now=now)
+    over = task.cancel_asked
+    return ClaimEnd(
+        state=State.CANCELLED if over else place.state,
+        reason=task.reason if over else place.reason or task.reason,
+        outcome="lost",
+        session=None,
+        attempts=task.attempts + over,
+        losses=task.losses + 1,
+        crashes=task.crashes,
+        run_at=task.run_at,
+        started_at=task.started_at if over else None,
+        finished_at=now if over else None,
+        tried=task.tried,
+        rotations=task.rotations,
+        run=None if over else _run(task, "lost", task.started_at, now),
+    )
+
+
+def _ended(task: Task | StoredTask, settlement: Settlement, batch: BatchStatus | None, now: Moment) -> ClaimEnd:
+    transition = settlement.transition
+    place = _place(task, transition, batch)
+    over, completed = place.state in FINISHED, place.state is State.COMPLETED
+    started = task.started_at if settlement.ran is None else now - settlement.ran
+    later = transition.state is State.SCHEDULED and not over and transition.delay
+    run = None
+    if transition.recorded and not over:
+        run = _run(task, transition.outcome, started, now, settlement.worker, transition.error)
+    return ClaimEnd(
+        state=place.state,
+        reason=place.reason,
+        outcome=transition.outcome,
+        session=task.session,
+        attempts=task.attempts + (over or transition.charged),
+        losses=task.losses + transition.lost,
+        crashes=task.crashes + transition.crashed,
+        run_at=now + later if later else task.run_at,
+        started_at=started if over else None,
+        finished_at=now if over else None,
+        tried=() if completed else _tried(task, settlement.report),
+        rotations=0 if completed else task.rotations + transition.rotated,
+        result=transition.result,
+        error=transition.error if over or transition.error is not None else msgspec.UNSET,
+        worker=settlement.worker,
+        run=run,
+    )
+
+
+def _place(task: Task | StoredTask, transition: Transition, batch: BatchStatus | None) -> Waiting:
+    """Where the task goes: as was decided, unless a cancellation was asked for, or its batch does not run."""
+    stopped = batch is not None and batch is not BatchStatus.RUNNING
+    if (task.cancel_asked or stopped) and transition.state in WAITING:
+        return Waiting(State.CANCELLED, task.reason) if task.cancel_asked else HELD_BY_BATCH
+    return Waiting(transition.state, transition.reason)
+
+
+def _tried(task: Task | StoredTask, report: Report | None) -> tuple[str, ...]:
+    if report is None or task.resource is None:
+        return task.tried
+    return tried_after(task.tried, task.resource.partition("/")[2], report.outcome)
+
+
+def _run(
+    task: Task | StoredTask,
+    outcome: str,
+    started: Moment | None,
+    now: Moment,
+    worker: str | None = None,
+    error: TaskError | None = None,
+) -> Attempt:
+    """The run that ends now without finishing the task; one that finishes it stands in the task's own fields."""
+    return Attempt(
+        claim=task.claim,
+        attempt=task.attempts + 1,
+        outcome=outcome,
+        started_at=started or now,
+        ended_at=now,
+        session=task.session,
+        worker=worker,
+        error=error,
+    )

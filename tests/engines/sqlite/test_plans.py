@@ -19,7 +19,7 @@ HOT = {
     "settle_read": "SEARCH pitboss_tasks USING INDEX sqlite_autoindex_pitboss_tasks_1 (id=?)",
     "settle_completed": "SEARCH pitboss_tasks USING INTEGER PRIMARY KEY (rowid=?)",
     "settle_plainly": "SEARCH pitboss_tasks USING INDEX pitboss_tasks_running (session=? AND id=?)",
-    "settle_moved": "SEARCH pitboss_tasks USING INTEGER PRIMARY KEY (rowid=?)",
+    "settle_end": "SEARCH pitboss_tasks USING INTEGER PRIMARY KEY (rowid=?)",
     "session_cancels": "SEARCH pitboss_tasks USING INDEX pitboss_tasks_to_cancel (session=?)",
     "reclaim_orphans": "SEARCH pitboss_tasks USING INDEX pitboss_tasks_running (session=?)",
     "held_of_handlers": "SEARCH pitboss_tasks USING INDEX pitboss_tasks_held (handler=?)",
@@ -91,7 +91,7 @@ def test_no_statement_reads_a_whole_large_table_or_sorts_it(store: sqlite3.Conne
 def test_a_bulk_statement_is_the_same_statement_with_more_rows(store: sqlite3.Connection) -> None:
     statements = Statements()
     for name in (
-        *("put_plain", "put_full", "settle_completed", "settle_moved", "settle_progress", "count", "key_free"),
+        *("put_plain", "put_full", "settle_completed", "settle_end", "settle_progress", "count", "key_free"),
         *("claim_lend", "member_write", "member_put", "use_add", "use_forget", "binding_set", "batch_count"),
     ):
         places = statements.by_name[name].count("?")

@@ -131,13 +131,13 @@ class BatchDesk(Desk):
                 return self._delete(self.book.batches[batch.id], limit)
         return _Done()
 
-    def _stop(self, batch: Batch, act: BatchAct, now: Moment, **changes: object) -> int:
+    def _stop(self, batch: Batch, act: BatchAct, now: Moment, reason: str | None = None) -> int:
         """Into a status in which nothing of it starts; how many items had been drawn."""
         status = status_wanted(act, batch.status, self.counts(batch.id))
         if status is batch.status:
             return 0
         held = self.hold_drawn(batch.id)
-        self.enter(batch, status, now, **changes)
+        self.enter(batch, status, now, reason)
         return held
 
     def _go(self, batch: Batch, act: Resume | Start, now: Moment) -> None:

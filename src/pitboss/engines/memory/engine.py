@@ -9,15 +9,12 @@ from pitboss.engines.memory.book import Book
 from pitboss.engines.memory.taking import Taking
 from pitboss.engines.protocol import Clock, Failpoint
 from pitboss.model.batch import BatchStatus
-from pitboss.model.batching import Waiting
 from pitboss.model.duration import Moment
-from pitboss.model.leasing import tried_after
-from pitboss.model.outcome import Transition
 from pitboss.model.resource import Report
 from pitboss.model.session import Reclaimed, Renewal
-from pitboss.model.settlement import APPLIED, STALE_CLAIM, STALE_SESSION, STALE_TASK, SettleAnswer, Settlement
-from pitboss.model.states import FINISHED, WAITING, State
-from pitboss.model.task import Attempt, NewTask, Placed, Task, Token
+from pitboss.model.settlement import ClaimEnd, Progress, SettleAnswer, Settlement, effect, lost
+from pitboss.model.states import State
+from pitboss.model.task import NewTask, Placed, Task, Token
 
 
 class MemoryEngine(Taking):
@@ -122,77 +119,27 @@ class MemoryEngine(Taking):
         return bool(heard)
 
     def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
-        token, transition = settlement.token, settlement.transition
         task = self.book.tasks.get(settlement.id)
-        if task is None:
-            return STALE_TASK
-        ours = task.session == token.session and task.claim == token.claim
-        if ours and task.state is not State.RUNNING and task.outcome == transition.outcome:
-            return APPLIED
-        if not self._alive(token.session, now):
-            return STALE_SESSION
-        if not ours or task.state is not State.RUNNING:
-            return STALE_CLAIM
-        if transition.state is State.RUNNING:
-            self.book.move(task, State.RUNNING, progress=transition.progress, note=transition.note)
-            return APPLIED
-        self._apply(task, settlement, now)
-        for new in transition.follow_ups:
-            self.place_and_ring(new, now)
-        return APPLIED
+        alive = self._alive(settlement.token.session, now)
+        answer, change = effect(task, settlement, alive=alive, batch=self._batch_status(task), now=now)
+        if task is not None and isinstance(change, Progress):
+            self.book.move(task, State.RUNNING, progress=change.progress, note=change.note)
+        elif task is not None and isinstance(change, ClaimEnd):
+            self._end_claim(task, change, settlement.report, now)
+            for new in settlement.transition.follow_ups:
+                self.place_and_ring(new, now)
+        return answer
 
-    def _apply(self, task: Task, settlement: Settlement, now: Moment) -> None:
-        transition = settlement.transition
-        started = task.started_at if settlement.ran is None else now - settlement.ran
-        run_at = now + transition.delay if transition.state is State.SCHEDULED and transition.delay else task.run_at
-        state, reason = self._next_place(task, transition, run_at, now)
-        over = state in FINISHED
-        if not over and transition.recorded:
-            run = Attempt(
-                claim=task.claim,
-                attempt=task.attempts + 1,
-                outcome=transition.outcome,
-                started_at=started or now,
-                ended_at=now,
-                session=task.session,
-                worker=settlement.worker,
-                error=transition.error,
-            )
-            self.book.record(task.id, run)
-        self.book.move(
-            task,
-            state,
-            outcome=transition.outcome,
-            attempts=task.attempts + (1 if over or transition.charged else 0),
-            losses=task.losses + transition.lost,
-            crashes=task.crashes + transition.crashed,
-            result=transition.result,
-            error=transition.error if over else transition.error or task.error,
-            reason=reason,
-            run_at=task.run_at if over else run_at,
-            worker=settlement.worker,
-            started_at=started if over else None,
-            finished_at=now if over else None,
-            cancel_asked=False,
-            tried=() if state is State.COMPLETED else self._tried(task, settlement.report),
-            rotations=0 if state is State.COMPLETED else task.rotations + transition.rotated,
-        )
-        self.hand_back(task, settlement.report, now)
-        if state is State.PENDING:
+    def _end_claim(self, task: Task, end: ClaimEnd, report: Report | None, now: Moment) -> None:
+        if end.run is not None:
+            self.book.record(task.id, end.run)
+        self.book.write(end.applied_to(task))
+        self.hand_back(task, report, now)
+        if end.state is State.PENDING:
             self.ring([task.queue])
 
-    def _next_place(self, task: Task, transition: Transition, run_at: Moment | None, now: Moment) -> Waiting:
-        """Where the task goes: as was decided, unless it was called off, or its batch holds it back."""
-        if transition.state in WAITING and task.cancel_asked:
-            return Waiting(State.CANCELLED, task.reason)
-        if transition.state in WAITING and self.book.waits(task, run_at, now).state is State.HELD:
-            return self.book.waits(task, run_at, now)
-        return Waiting(transition.state, transition.reason)
-
-    def _tried(self, task: Task, report: Report | None) -> tuple[str, ...]:
-        if report is None or task.resource is None:
-            return task.tried
-        return tried_after(task.tried, task.resource.split("/", 1)[1], report.outcome)
+    def _batch_status(self, task: Task | None) -> BatchStatus | None:
+        return None if task is None or task.batch is None else self.book.batches[task.batch].status
 
     def _sweep_batches(self, limit: int, now: Moment) -> tuple[int, bool]:
         """No batch depends on a single event: see to free slots, and to what is left of a cancellation."""
@@ -207,38 +154,10 @@ class MemoryEngine(Taking):
         return cancelled, more
 
     def _lose(self, task: Task, now: Moment) -> bool:
-        """Take a task back from a dead session; True if it ends there, because somebody had asked to cancel it."""
-        self.hand_back(task, None, now)
-        if not task.cancel_asked:
-            run = Attempt(
-                claim=task.claim,
-                attempt=task.attempts + 1,
-                outcome="lost",
-                started_at=task.started_at or now,
-                ended_at=now,
-                session=task.session,
-            )
-            self.book.record(task.id, run)
-            place = self.book.waits(task, None, now)
-            self.book.move(
-                task,
-                place.state,
-                outcome="lost",
-                losses=task.losses + 1,
-                session=None,
-                started_at=None,
-                reason=place.reason or task.reason,
-            )
-            self.ring([task.queue])
-            return False
-        self.book.move(
-            task,
-            State.CANCELLED,
-            outcome="lost",
-            losses=task.losses + 1,
-            attempts=task.attempts + 1,
-            session=None,
-            finished_at=now,
-            cancel_asked=False,
-        )
-        return True
+        """Take a task back from a dead session; True if it ends there, because a cancellation was asked for."""
+        end = lost(task, batch=self._batch_status(task), now=now)
+        self._end_claim(task, end, None, now)
+        if end.state is State.CANCELLED:
+            return True
+        self.ring([task.queue])
+        return False

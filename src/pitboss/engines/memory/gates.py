@@ -3,18 +3,17 @@
 from collections.abc import Iterable
 from itertools import islice
 
-import msgspec
-
 from pitboss.engines.memory.book import Book
 from pitboss.engines.protocol import Clock, Failpoint
-from pitboss.model.batch import OVER, Batch, BatchId, BatchStatus
+from pitboss.model.batch import Batch, BatchId, BatchStatus
 from pitboss.model.batching import (
     HELD_BY_BATCH,
     PASSED_BY,
     Place,
-    completion,
     end_of_line,
+    entered,
     promotable,
+    requeued,
     status_with,
 )
 from pitboss.model.duration import Moment
@@ -60,24 +59,19 @@ class Gates:
             if batch is not None and status is not None and status is not batch.status:
                 self.enter(batch, status, now)
 
-    def enter(self, batch: Batch, status: BatchStatus, now: Moment, **changes: object) -> Batch:
+    def enter(self, batch: Batch, status: BatchStatus, now: Moment, reason: str | None = None) -> None:
         """Give the batch another status, with all that follows from that."""
-        old = batch.status
-        if status is BatchStatus.RUNNING and batch.started_at is None:
-            changes["started_at"] = now
-        if status in OVER and old not in OVER:
-            changes["finished_at"] = now
-        batch = self.book.write_batch(msgspec.structs.replace(batch, status=status, **changes))
-        if status is old:
-            return batch
+        if status is batch.status:
+            return
+        changed, on_complete = entered(batch, status, now, reason)
+        self.book.write_batch(changed)
         if status is BatchStatus.RUNNING:
             self.ring(self.book.items[batch.id])
-        if status in OVER and batch.on_complete is not None:
-            self.place_and_ring(completion(batch.on_complete, batch.id, status), now)
+        if on_complete is not None:
+            self.place_and_ring(on_complete, now)
         if status is not BatchStatus.RUNNING:
             # Starting frees no slot.
             self.promote(batch.lane, now)
-        return self.book.batches[batch.id]
 
     def promote(self, lane: str, now: Moment) -> None:
         for batch in promotable(self.line(lane), self.book.lanes[lane]):
@@ -85,12 +79,7 @@ class Gates:
 
     def back_in_line(self, batch: Batch) -> Batch:
         """An ended batch has something to do again. Promoting is left to who is done with its items."""
-        rank = end_of_line(self.line(batch.lane))
-        return self.book.write_batch(
-            msgspec.structs.replace(
-                batch, status=BatchStatus.QUEUED, rank=rank, started_at=None, finished_at=None, reason=None
-            )
-        )
+        return self.book.write_batch(requeued(batch, end_of_line(self.line(batch.lane))))
 
     def line(self, lane: str) -> list[Place]:
         return [Place(batch.rank, batch.id, batch.status) for batch in self.book.lines[lane].values()]

@@ -7,27 +7,24 @@ from collections.abc import Sequence
 from pitboss.model.duration import Moment
 from pitboss.model.leasing import (
     STRIKES_KEPT,
-    Judgement,
     Moved,
     Nth,
     avoided,
     forgiven,
+    given_back,
     granted,
-    is_fault,
-    judge,
     limits_of,
     may_eject,
     most_remembered,
     moved,
     placed,
-    released,
     restated,
     room_on_blacklist,
     shortage,
     used,
 )
 from pitboss.model.picking import ReadyMembers, nth_of
-from pitboss.model.resource import PoolRules, Report, Resource, ResourceOutcome, ResourcePool, Shortage, Stage, Want
+from pitboss.model.resource import PoolRules, Report, Resource, ResourcePool, Shortage, Stage, Want
 
 
 class Members:
@@ -122,29 +119,27 @@ class Members:
         return None
 
     def hand_back(self, member: Resource, report: Report | None, tried: Sequence[str], now: Moment) -> None:
-        """Who had it has it no more, and says what came of it."""
-        if report is None:
-            self.write(released(member, self.rules, None, now))
-            return
-        judgement = self._judge(member, report, tried, now)
-        counted = judgement.report
-        ejectable = not may_eject(member, self.rules, counted) or self._room_on_blacklist(member, now)
-        self.write(released(member, self.rules, counted, now, ejectable=ejectable))
-        for name in judgement.forgiven:
+        """The hold on a member is over; the report says how the use went."""
+        destination = None if report is None else report.destination
+        strikers = [] if destination is None else self._strikers(destination, now)
+        room = report is None or not may_eject(member, self.rules, report) or self._room_on_blacklist(member, now)
+        back = given_back(member, self.rules, report, now, tried=tried, strikers=strikers, room=room)
+        self.write(back.member)
+        for name in back.forgiven:
             if name in self.all:
                 self.write(forgiven(self.all[name]))
+        if destination is not None and back.strike is not None:
+            if back.strike:
+                self._strikes.setdefault(destination, {})[member.name] = now
+            else:
+                self._strikes.pop(destination, None)
 
-    def _judge(self, member: Resource, report: Report, tried: Sequence[str], now: Moment) -> Judgement:
-        if report.destination is None:
-            return judge(report, member.name, tried, ())
-        earlier = self._strikes.pop(report.destination, {})
-        strikes = {name: at for name, at in earlier.items() if at > now - STRIKES_KEPT}
-        judgement = judge(report, member.name, tried, tuple(strikes))
-        if is_fault(report.outcome):
-            strikes[member.name] = now
-        if strikes and report.outcome is not ResourceOutcome.OK:
-            self._strikes[report.destination] = strikes
-        return judgement
+    def _strikers(self, destination: str, now: Moment) -> list[str]:
+        """The members that failed there lately; earlier strikes are forgotten."""
+        strikes = {name: at for name, at in self._strikes.pop(destination, {}).items() if at > now - STRIKES_KEPT}
+        if strikes:
+            self._strikes[destination] = strikes
+        return list(strikes)
 
     def _room_on_blacklist(self, member: Resource, now: Moment) -> bool:
         enabled = [one for one in self.all.values() if one.enabled]

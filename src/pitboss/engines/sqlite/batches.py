@@ -123,9 +123,10 @@ def _stop(act: Act, batch: Batch, wanted: BatchAct, reason: str | None = None) -
 
 
 def _go(act: Act, batch: Batch, wanted: Resume | Start) -> None:
+    status = status_wanted(wanted, batch.status, item_counts(act, batch.id))
     if isinstance(wanted, Resume) and batch.status is BatchStatus.PAUSED:
         _write_ranks(act, ranks_after(wanted, batch.id, line(act.rows, batch.lane)))
-    enter(act, batch, status_wanted(wanted, batch.status, item_counts(act, batch.id)))
+    enter(act, stored(act, batch.id) or batch, status)
 
 
 def _move(act: Act, batch: Batch, wanted: Move) -> None:

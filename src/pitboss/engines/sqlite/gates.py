@@ -9,8 +9,8 @@ import msgspec
 from pitboss.engines.sqlite.act import Act, json_list
 from pitboss.engines.sqlite.put import put_follow_ups
 from pitboss.engines.sqlite.rows import STATES
-from pitboss.model.batch import OVER, STEP, Batch, BatchId, BatchStatus
-from pitboss.model.batching import PASSED_BY, completion, status_with
+from pitboss.model.batch import STEP, Batch, BatchId, BatchStatus
+from pitboss.model.batching import PASSED_BY, entered, requeued, status_with
 from pitboss.model.duration import Moment
 from pitboss.model.session import Slot
 from pitboss.model.states import State
@@ -52,21 +52,18 @@ def enter(act: Act, batch: Batch, status: BatchStatus, reason: str | None = None
     """Give the batch another status, with all that follows from that."""
     if status is batch.status:
         return
-    started_at, finished_at = batch.started_at, batch.finished_at
+    changed, on_complete = entered(batch, status, act.now, reason)
+    _write(act, changed)
     if status is BatchStatus.RUNNING:
-        started_at = act.now if started_at is None else started_at
         act.rings.update(_queues(act, batch.id))
-    if status in OVER:
-        finished_at = act.now
-    act.run("batch_enter", batch.id, status.value, started_at, finished_at, reason or batch.reason)
-    if status in OVER and batch.on_complete is not None:
-        put_follow_ups(act, [completion(batch.on_complete, batch.id, status)])
+    if on_complete is not None:
+        put_follow_ups(act, [on_complete])
     act.lanes.add(batch.lane)
 
 
 def back_in_line(act: Act, batch: Batch) -> None:
     """An ended batch has something to do again."""
-    act.run("batch_requeue", batch.id, end_of_line(act, batch.lane))
+    _write(act, requeued(batch, end_of_line(act, batch.lane)))
     act.lanes.add(batch.lane)
 
 
@@ -154,6 +151,11 @@ def _draw(act: Act, batch: BatchId, items: list[_Undrawn]) -> int:
         act.moved(one.queue, "held", "scheduled" if later else "pending", batch=batch)
         pending += not later
     return pending
+
+
+def _write(act: Act, batch: Batch) -> None:
+    moments = (batch.started_at, batch.finished_at)
+    act.run("batch_write", batch.id, batch.status.value, batch.rank, *moments, batch.reason)
 
 
 def _promote(act: Act) -> None:

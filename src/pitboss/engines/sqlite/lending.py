@@ -1,14 +1,14 @@
 """Which member a task gets. Ready ones are read in the pool's order, in portions, as far as somebody looks."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from pitboss.engines.sqlite.act import Act, json_list
 from pitboss.engines.sqlite.members import stored_members
 from pitboss.engines.sqlite.shelf import Shelf
-from pitboss.model.leasing import KEPT_TRIED, avoided, fits, granted
+from pitboss.model.leasing import KEPT_TRIED, avoided, granted
 from pitboss.model.picking import ANY, ReadyMembers
-from pitboss.model.resource import Resource, Shortage, Stage, Want
+from pitboss.model.resource import Resource, Shortage, Want
 
 _Place = tuple[int, int, str]
 _BEFORE_ALL: _Place = (-1, -1, "")
@@ -25,31 +25,65 @@ class _Line:
         self.mark, self.over = _BEFORE_ALL, False
 
 
+class _Ready(ReadyMembers):
+    """The ready members of a pool, read from the store as far as a task looks."""
+
+    def __init__(self, shelf: Shelf, portion: int) -> None:
+        super().__init__()
+        self._shelf = shelf
+        self._portion = max(1, min(portion, _MOST_AT_ONCE))
+        self._lines: dict[tuple[str, ...], _Line] = {}
+        # Ready members only become fewer during an act, so what fitted no member does not fit one later.
+        self._unmet: set[tuple[Want, object]] = set()
+
+    def first(self, want: Want, avoided: Container[str] = ()) -> Resource | None:
+        """One that was read for other labels may stand behind some that were not read yet."""
+        if (want, avoided) in self._unmet:
+            return None
+        line = self._lines.setdefault(want.labels, _Line())
+        member = super().first(want, avoided)
+        while not line.over and (member is None or _place(member) > line.mark):
+            self._read_on(line, want.labels)
+            member = super().first(want, avoided)
+        if member is None:
+            self._unmet.add((want, avoided))
+        return member
+
+    def _read_on(self, line: _Line, labels: tuple[str, ...]) -> None:
+        shelf = self._shelf
+        quoted = json_list(f'"{label}"' for label in labels)
+        now, size = shelf.act.now, self._portion
+        rows = shelf.act.decoded("member_ready", stored_members, shelf.pool, *line.mark, quoted, now, size)
+        line.over = len(rows) < size
+        if rows:
+            line.mark = (rows[-1].rank, rows[-1].last_used_at, rows[-1].name)
+        fresh = [(number, shelf.members[number]) for number in shelf.keep(rows)]
+        shelf.uses.foresee((number, member, shelf.limits(member)) for number, member in fresh)
+        for row in rows:
+            self.put(shelf.members[row.number])
+        self._portion = min(size * 2, _MOST_AT_ONCE)
+
+
 class Lending:
     """Giving out a pool's members. `wanting`: a task went without one."""
 
     def __init__(self, shelf: Shelf, portion: int) -> None:
         self.shelf, self.wanting = shelf, False
-        self._portion = max(1, min(portion, _MOST_AT_ONCE))
-        self._ready = ReadyMembers()
-        self._lines: dict[tuple[str, ...], _Line] = {}
+        self._ready = _Ready(shelf, portion)
         self._bound: dict[str, str | None] = {}
         self._bindings: dict[str, tuple[object, ...]] = {}
         self._enabled: dict[tuple[str, ...], int] = {}
-        # Ready members only become fewer during an act, so what fitted nobody fits nobody later.
-        self._in_vain: set[tuple[Want, frozenset[str]]] = set()
         shelf.act.run("member_return", shelf.pool, shelf.act.now)
 
     def lend(self, want: Want | None, tried: Sequence[str]) -> int | None:
         """The number of the member that a task with this want has from now on; None: it waits."""
-        want = want or ANY
-        number = self._choose(want, tried)
-        if number is None:
+        want, shelf = want or ANY, self.shelf
+        chosen = self._ready.choose(want, self._avoided(want, tried), self._bound_to(want.key), shelf.rules)
+        if chosen is None:
             self.wanting = True
             return None
-        shelf = self.shelf
-        before = shelf.members[number]
-        member = granted(before, shelf.rules, shelf.uses.nth(number, before), shelf.act.now)
+        number = shelf.numbers[chosen.name]
+        member = granted(chosen, shelf.rules, shelf.uses.nth(number, chosen), shelf.act.now)
         shelf.uses.add(number, member, shelf.limits(member))
         shelf.change(number, member)
         self._ready.put(member)
@@ -58,8 +92,8 @@ class Lending:
         return number
 
     def has_none(self) -> bool:
-        """No member is ready, whoever asks."""
-        return self._first(ANY, frozenset()) is None
+        """No member is ready, whatever a task wants."""
+        return self._ready.first(ANY) is None
 
     def at_hand(self) -> int:
         """How many are ready, as far as they were read."""
@@ -71,45 +105,6 @@ class Lending:
             self.shelf.act.bulk("binding_set", list(self._bindings.values()))
             self._bindings.clear()
 
-    def _choose(self, want: Want, tried: Sequence[str]) -> int | None:
-        bound = None if want.key is None else self._bound_to(want.key)
-        if bound is not None:
-            member = self.shelf.members[bound]
-            if member.enabled and fits(member, want):
-                if member.stage is Stage.READY and member.available_at <= self.shelf.act.now:
-                    return bound
-                if self.shelf.rules.away == "wait":
-                    return None
-        shunned = self._avoided(want, tried)
-        first = None if (want, shunned) in self._in_vain else self._first(want, shunned)
-        if first is None:
-            self._in_vain.add((want, shunned))
-            return None
-        return self.shelf.numbers[first.name]
-
-    def _first(self, want: Want, shunned: frozenset[str]) -> Resource | None:
-        """The first that fits. One that was read for other labels may stand behind some that were not read yet."""
-        line = self._lines.setdefault(want.labels, _Line())
-        while True:
-            member = self._ready.first(want, shunned)
-            if line.over or (member is not None and _place(member) <= line.mark):
-                return member
-            self._read_on(line, want.labels)
-
-    def _read_on(self, line: _Line, labels: tuple[str, ...]) -> None:
-        shelf = self.shelf
-        quoted = json_list(f'"{label}"' for label in labels)
-        now, size = shelf.act.now, self._portion
-        rows = shelf.act.decoded("member_ready", stored_members, shelf.pool, *line.mark, quoted, now, size)
-        line.over = len(rows) < size
-        if rows:
-            line.mark = (rows[-1].rank, rows[-1].last_used_at, rows[-1].name)
-        fresh = [(number, shelf.members[number]) for number in shelf.keep(rows)]
-        shelf.uses.foresee((number, member, shelf.limits(member)) for number, member in fresh)
-        for row in rows:
-            self._ready.put(shelf.members[row.number])
-        self._portion = min(size * 2, _MOST_AT_ONCE)
-
     def _avoided(self, want: Want, tried: Sequence[str]) -> frozenset[str]:
         if not tried:
             return frozenset()
@@ -120,13 +115,21 @@ class Lending:
             self._enabled[want.labels] = row[0]
         return avoided(tried, self._enabled[want.labels])
 
-    def _bound_to(self, key: str) -> int | None:
-        """The member that the key has, if there is one of that name."""
+    def _bound_to(self, key: str | None) -> Resource | None:
+        """The member that the key is bound to, if there is one of that name."""
+        if key is None:
+            return None
         if key not in self._bound:
             row: Any = self.shelf.act.one("binding", self.shelf.pool, key, self.shelf.act.now)
             self._bound[key] = None if row is None else row[0]
         name = self._bound[key]
-        return None if name is None else self.shelf.named(name)
+        number = None if name is None else self.shelf.named(name)
+        if number is None:
+            return None
+        member = self.shelf.members[number]
+        if member.available_at <= self.shelf.act.now:
+            self._ready.put(member)
+        return member
 
     def _bind(self, key: str, name: str) -> None:
         self._bound[key] = name

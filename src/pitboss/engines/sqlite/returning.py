@@ -5,16 +5,8 @@ from typing import Any
 
 from pitboss.engines.sqlite.act import Act
 from pitboss.engines.sqlite.shelf import Shelf
-from pitboss.model.leasing import (
-    STRIKES_KEPT,
-    forgiven,
-    is_fault,
-    judge,
-    may_eject,
-    released,
-    room_on_blacklist,
-)
-from pitboss.model.resource import Report, Resource, ResourceOutcome
+from pitboss.model.leasing import STRIKES_KEPT, forgiven, given_back, may_eject, room_on_blacklist
+from pitboss.model.resource import Report
 
 _ALL = -1
 
@@ -63,17 +55,15 @@ class _PoolReturns:
         if member is None:
             return
         self._given_back = True
-        now, rules = self.shelf.act.now, self.shelf.rules
-        if report is None:
-            self.shelf.change(number, released(member, rules, None, now))
-            return
-        judged, excused = judge(report, member.name, tried, sorted(self._strikers_of(report.destination)))
-        for name in excused:
+        now, rules, destination = self.shelf.act.now, self.shelf.rules, None if report is None else report.destination
+        strikers = self._strikers_of(destination)
+        room = report is None or not may_eject(member, rules, report) or self._has_room(number)
+        back = given_back(member, rules, report, now, tried=tried, strikers=sorted(strikers), room=room)
+        self.shelf.change(number, back.member)
+        for name in back.forgiven:
             self._forgive(name)
-        ejectable = not may_eject(member, rules, judged) or self._has_room(number)
-        self.shelf.change(number, released(member, rules, judged, now, ejectable=ejectable))
-        if report.destination is not None:
-            self._strike(report, report.destination, member)
+        if destination is not None and back.strike is not None:
+            self._strike(destination, member.name, back.strike)
 
     def write(self) -> None:
         self.shelf.write()
@@ -103,11 +93,11 @@ class _PoolReturns:
             known = self._strikers[destination] = {row[0] for row in rows}
         return known
 
-    def _strike(self, report: Report, destination: str, member: Resource) -> None:
-        strikers = self._strikers_of(destination)
-        if is_fault(report.outcome):
-            strikers.add(member.name)
-            self.shelf.act.run("strike", self.shelf.pool, destination, member.name, self.shelf.act.now)
-        elif report.outcome is ResourceOutcome.OK and strikers:
+    def _strike(self, destination: str, name: str, failed: bool) -> None:
+        strikers, act = self._strikers_of(destination), self.shelf.act
+        if failed:
+            strikers.add(name)
+            act.run("strike", self.shelf.pool, destination, name, act.now)
+        elif strikers:
             strikers.clear()
-            self.shelf.act.run("strike_forget", self.shelf.pool, destination)
+            act.run("strike_forget", self.shelf.pool, destination)

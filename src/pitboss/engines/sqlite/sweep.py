@@ -6,49 +6,32 @@ from typing import Any
 
 import msgspec
 
-from pitboss.engines.sqlite.act import Act, Row, json_list
+from pitboss.engines.sqlite.act import Act, json_list
 from pitboss.engines.sqlite.control import cancel_on
 from pitboss.engines.sqlite.gates import statuses
 from pitboss.engines.sqlite.history import record
 from pitboss.engines.sqlite.leases import end_overdue
 from pitboss.engines.sqlite.returning import Returns, pool_of
-from pitboss.model.batching import waits
+from pitboss.engines.sqlite.settle import ClaimRow, claim_rows
+from pitboss.model.batching import Waiting
 from pitboss.model.duration import SECOND
 from pitboss.model.leasing import STRIKES_KEPT
 from pitboss.model.session import Reclaimed
-from pitboss.model.task import Attempt
+from pitboss.model.settlement import lost
+from pitboss.model.states import State
 
 HOUR = 3600 * SECOND
 
 
-class Orphan(msgspec.Struct, array_like=True):
-    """A running task of a dead session, in the order of the columns that the statement names."""
-
-    row: int
-    id: str
-    queue: str
-    session: int
-    claim: int
-    attempts: int
-    started_at: int | None
-    unique_key: str | None
-    cancel_asked: int
-    batch: str | None
-    resource: str | None
-    member: int | None
-
-
-_orphans = msgspec.json.Decoder(list[Orphan])
 _released = msgspec.json.Decoder(list[tuple[int, str, str, str | None]])
 
 
 def reclaim(act: Act, limit: int) -> Reclaimed:
     """As the contract says."""
-    orphans = act.decoded("reclaim_orphans", _orphans, act.now, limit + 1)
+    orphans = act.decoded("reclaim_orphans", claim_rows, act.now, limit + 1)
     found = orphans[:limit]
     _give_back(act, found)
-    _lose(act, [one for one in found if not one.cancel_asked])
-    cancelled = _end(act, [one for one in found if one.cancel_asked])
+    cancelled = _lose(act, found)
     names = (str(row[0]) for row in act.rows("handlers_served", act.now))
     released = release(act, names, limit)
     leases = end_overdue(act, limit)
@@ -78,7 +61,7 @@ def release(act: Act, handlers: Iterable[str], limit: int) -> int:
     return len(held)
 
 
-def _give_back(act: Act, orphans: list[Orphan]) -> None:
+def _give_back(act: Act, orphans: list[ClaimRow]) -> None:
     held = [
         (pool_of(one.resource), one.member) for one in orphans if one.resource is not None and one.member is not None
     ]
@@ -89,29 +72,28 @@ def _give_back(act: Act, orphans: list[Orphan]) -> None:
     returns.write()
 
 
-def _lose(act: Act, orphans: list[Orphan]) -> None:
-    if not orphans:
-        return
-    record(act, [(one.id, _lost_run(one, act.now)) for one in orphans])
-    gates = statuses(act, {one.batch for one in orphans})
-    places = {one.row: waits(gates.get(one.batch), known=True, run_at=None, now=act.now) for one in orphans}
-    for place in set(places.values()):
-        rows = json_list(row for row, where in places.items() if where == place)
-        act.run("reclaim_lose", rows, place.state.value, place.reason)
-    for (queue, batch, state), n in Counter((one.queue, one.batch, places[one.row].state) for one in orphans).items():
+def _lose(act: Act, orphans: list[ClaimRow]) -> int:
+    """End the claims of dead sessions; how many of the tasks were cancelled by that."""
+    batches = statuses(act, {one.batch for one in orphans})
+    ends = [(one, lost(one, batch=batches.get(one.batch), now=act.now)) for one in orphans]
+    runs = [(one.id, end.run) for one, end in ends if end.run is not None]
+    if runs:
+        record(act, runs)
+    places: dict[Waiting, list[int]] = {}
+    for one, end in ends:
+        places.setdefault(Waiting(end.state, end.reason), []).append(one.row)
+    for place, rows in places.items():
+        if place.state is State.CANCELLED:
+            act.run("reclaim_cancel", act.now, json_list(rows))
+        else:
+            act.run("reclaim_lose", json_list(rows), place.state.value, place.reason)
+    cancelled = [one for one, end in ends if end.state is State.CANCELLED]
+    act.bulk("key_free", [(one.id, one.unique_key) for one in cancelled if one.unique_key is not None])
+    for (queue, batch, state), n in Counter((one.queue, one.batch, end.state) for one, end in ends).items():
         act.moved(queue, "running", state.value, n, batch)
-        act.rings.add(queue)
-
-
-def _end(act: Act, orphans: list[Orphan]) -> int:
-    """Somebody had asked to cancel these, so they do not go back."""
-    if orphans:
-        act.run("reclaim_cancel", act.now, json_list(one.row for one in orphans))
-        keys: list[Row] = [(one.id, one.unique_key) for one in orphans if one.unique_key is not None]
-        act.bulk("key_free", keys)
-    for (queue, batch), n in Counter((one.queue, one.batch) for one in orphans).items():
-        act.moved(queue, "running", "cancelled", n, batch)
-    return len(orphans)
+        if state is not State.CANCELLED:
+            act.rings.add(queue)
+    return len(cancelled)
 
 
 def _tidy(act: Act) -> None:
@@ -121,14 +103,3 @@ def _tidy(act: Act) -> None:
     act.run("strike_forget_old", act.now - STRIKES_KEPT)
     rows: Iterable[Any] = act.rows("lanes_queued")
     act.lanes.update(row[0] for row in rows)
-
-
-def _lost_run(one: Orphan, now: int) -> Attempt:
-    return Attempt(
-        claim=one.claim,
-        attempt=one.attempts + 1,
-        outcome="lost",
-        started_at=one.started_at or now,
-        ended_at=now,
-        session=one.session,
-    )

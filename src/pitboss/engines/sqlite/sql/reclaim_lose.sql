@@ -1,7 +1,7 @@
 UPDATE pitboss_tasks
 SET
     state = ?2,
-    reason = coalesce(?3, reason),
+    reason = ?3,
     outcome = 'lost',
     losses = losses + 1,
     session = NULL,

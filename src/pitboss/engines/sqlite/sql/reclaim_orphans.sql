@@ -8,13 +8,13 @@ WITH RECURSIVE seen (session) AS (
 )
 
 SELECT json_group_array(json_array(
-    task, id, queue, session, claim, attempts, started_at, unique_key, cancel_asked,
-    batch, resource, member
+    state, session, claim, attempts, losses, crashes, cancel_asked, outcome, reason, run_at, started_at,
+    resource, json(coalesce(tried, '[]')), rotations, task, id, queue, unique_key, batch, member
 ))
 FROM (
     SELECT
-        pitboss_tasks.rowid AS task, id, queue, pitboss_tasks.session AS session, claim, attempts, started_at, unique_key, cancel_asked,
-        batch, resource, member
+        state, pitboss_tasks.session AS session, claim, attempts, losses, crashes, cancel_asked, outcome, reason, run_at,
+        started_at, resource, tried, rotations, pitboss_tasks.rowid AS task, id, queue, unique_key, batch, member
     FROM seen
     CROSS JOIN pitboss_tasks
     WHERE
