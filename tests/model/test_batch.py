@@ -29,11 +29,13 @@ from pitboss.model.batching import (
     checked_lane,
     completion,
     end_of_line,
+    entered,
     listed,
     positions,
     promotable,
     ranks_after,
     recent_since,
+    requeued,
     status_wanted,
     status_with,
     unfinished,
@@ -281,6 +283,23 @@ def test_the_task_at_the_end_is_told_which_batch_ended_and_how() -> None:
     made = completion(NewTask(id="t", handler="h", params='{"a":1,"status":"mine"}'), "b", ERRORS)
     assert made.params == '{"a":1,"batch":"b","status":"done_with_errors"}'
     assert (made.id, made.handler) == ("t", "h")
+
+
+def test_a_batch_starts_once_and_puts_its_task_when_it_ends() -> None:
+    batch = Batch(id="b", on_complete=NewTask(id="n", handler="note", params="{}"), reason="because")
+    running, nothing = entered(batch, RUNNING, 10)
+    assert (running, nothing) == (msgspec.structs.replace(batch, status=RUNNING, started_at=10), None)
+    assert entered(entered(running, PAUSED, 20).batch, RUNNING, 30).batch.started_at == 10
+    done, note = entered(running, DONE, 40)
+    assert (done.finished_at, done.reason) == (40, "because")
+    assert note is not None
+    assert note.params == '{"batch":"b","status":"done"}'
+    assert entered(running, CANCELLING, 50, "asked").batch.reason == "asked"
+
+
+def test_a_batch_that_is_requeued_has_not_begun() -> None:
+    batch = Batch(id="b", status=DONE, rank=1, started_at=10, finished_at=20, reason="asked", name="n")
+    assert requeued(batch, 7) == Batch(id="b", status=QUEUED, rank=7, name="n")
 
 
 def test_a_requeue_means_failures_by_any_of_their_names_and_the_cancelled_if_said() -> None:

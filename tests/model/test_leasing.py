@@ -14,6 +14,7 @@ from pitboss.model.leasing import (
     condition,
     fits,
     forgiven,
+    given_back,
     granted,
     judge,
     may_eject,
@@ -435,13 +436,44 @@ def test_a_bad_task_costs_no_member_its_record(order: list[str]) -> None:
     members = {name: Resource(pool="p", name=name, record=Record(failures=1)) for name in order}
     tried: tuple[str, ...] = ()
     for name in order:
-        judgement = judge(ERROR, name, tried, ())
-        members[name] = released(members[name], rules, judgement.report, NOW)
-        for other in judgement.forgiven:
+        back = given_back(members[name], rules, ERROR, NOW, tried=tried)
+        members[name] = back.member
+        for other in back.forgiven:
             members[other] = forgiven(members[other])
         tried = tried_after(tried, name, ERROR.outcome)
     assert len(order) > NOT_THE_MEMBERS
     assert {member.record.failures for member in members.values()} == {1}
+
+
+def test_a_fault_strikes_its_destination_and_a_success_clears_it() -> None:
+    member, somewhere = Resource(pool="p", name="m"), {"destination": "example.org"}
+    strikes = {
+        report.outcome: given_back(member, PoolRules(), msgspec.structs.replace(report, **somewhere), NOW).strike
+        for report in (OK, ERROR, BLOCKED, LIMITED, TASK_ERROR)
+    }
+    assert strikes == {
+        ResourceOutcome.OK: False,
+        ResourceOutcome.RESOURCE_ERROR: True,
+        ResourceOutcome.BLOCKED: True,
+        ResourceOutcome.RATE_LIMITED: None,
+        ResourceOutcome.TASK_ERROR: None,
+    }
+    assert given_back(member, PoolRules(), ERROR, NOW).strike is None, "there is no destination"
+
+
+def test_a_fault_that_is_excused_strikes_too_and_a_silent_return_judges_nothing() -> None:
+    rules, member = PoolRules(max_failures=1), Resource(pool="p", name="c", in_use=1)
+    somewhere = msgspec.structs.replace(ERROR, destination="example.org")
+    back = given_back(member, rules, somewhere, NOW, strikers=("a", "b"))
+    assert (back.forgiven, back.strike, back.member.record.blacklistings) == (("a", "b"), True, 0)
+    assert given_back(member, rules, None, NOW) == (released(member, rules, None, NOW), (), None)
+
+
+def test_a_member_that_the_blacklist_has_no_room_for_cools_down_instead() -> None:
+    rules, member = PoolRules(max_failures=1), Resource(pool="p", name="m", in_use=1)
+    assert given_back(member, rules, ERROR, NOW).member.record.blacklisted_until == NOW + rules.blacklist
+    kept = given_back(member, rules, ERROR, NOW, room=False).member.record
+    assert (kept.blacklisted_until, kept.cooldown_until) == (0, NOW + rules.cooldown)
 
 
 def test_a_task_remembers_who_failed_it_newest_last_and_not_without_end() -> None:

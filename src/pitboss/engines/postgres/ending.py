@@ -143,9 +143,7 @@ class _Group:
         return [answer or "claim" for answer in answers]
 
     def _columns(self, group: list[Settlement]) -> dict[str, object]:
-        marks = [
-            (flags(one.transition) or _PLAIN) + _PARKED if self._parked(one) else flags(one.transition) for one in group
-        ]
+        marks = [_parked(flags(one.transition)) if self._parked(one) else flags(one.transition) for one in group]
         tries = [self._tried(one) for one in group]
         return {
             **columns(group),
@@ -169,6 +167,10 @@ class _Group:
         self._tally.moved(queue, State.RUNNING, state, batch)
         if batch is not None:
             self._ended[batch] -= State(state) in FINISHED
+
+
+def _parked(counted: int | None) -> int:
+    return (_PLAIN if counted is None else counted) + _PARKED
 
 
 def lose_bound(say: Statements, limit: int, now: Moment | None, *, lanes: bool) -> Script[Reclaimed]:
