@@ -47,15 +47,15 @@ MUTANTS = {
         "settle_completed", "result = told.column3", "result = NULL", "exactly once"
     ),
     "a key is never freed": Mutant("key_free", "until IS NULL", "until = 0", "unique key"),
-    "a window is too short": Mutant("starts_since", "at > ?", "at > ? + 1000000", "rate window"),
+    "a window is too short": Mutant("start_count", "at > ?", "at > ? + 1000000", "rate window"),
     "starts of one moment count once": Mutant(
-        "starts_add", "DO UPDATE SET n = n + excluded.n", "DO NOTHING", "rate window"
+        "start_add", "DO UPDATE SET n = n + excluded.n", "DO NOTHING", "rate window"
     ),
     "priority is ignored": Mutant("claim_next", "ORDER BY priority, id", "ORDER BY id", "lowest priority"),
     "delayed tasks take no room": Mutant("queue_waiting", "'scheduled', ", "", "capacity"),
-    "a dead leader leads on": Mutant("leader", "expires_at > ?", "expires_at > ? - 9000000", "one session leads"),
+    "a dead leader leads on": Mutant("leader_get", "expires_at > ?", "expires_at > ? - 9000000", "one session leads"),
     "a term is used twice": Mutant("leader_elect", "term = term + 1", "term = max(term, 1)", "one session leads"),
-    "figures are overwritten": Mutant("count", "n = n + excluded.n", "n = excluded.n", "figures"),
+    "figures are overwritten": Mutant("count_add", "n = n + excluded.n", "n = excluded.n", "figures"),
 }
 
 

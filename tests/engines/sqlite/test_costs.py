@@ -225,7 +225,7 @@ def test_a_clock_that_is_set_back_gives_nobody_before_its_time(store: Store) -> 
     store.settle(store.claim(session), OK)
     again = NOW + 3600 * SECOND
     store.now = again + SECOND
-    store.do(lambda act: act.run("member_return", "proxies", act.now))
+    store.do(lambda act: act.run("member_wake", "proxies", act.now))
     store.now = again - SECOND
     claimed = store.claim(session)
     assert (claimed.claims, claimed.next_due) == ([], again)

@@ -102,11 +102,11 @@ class Act:
         rows = [(queue, state, n) for (queue, state), n in self._moves.items() if n]
         self._moves.clear()
         if rows:
-            self.bulk("count", rows)
+            self.bulk("count_add", rows)
         if self._items:
             items = [(*place, n) for place, n in self._items.items() if n]
             self._items.clear()
-            self.bulk("batch_count", items)
+            self.bulk("batch_count_add", items)
 
     def mark(self) -> None:
         self._connection.execute("SAVEPOINT attempt")

@@ -18,7 +18,7 @@ Rows = Callable[..., Iterable[Any]]
 
 def views(rows: Rows, now: Moment, ids: Sequence[BatchId]) -> list[Batch]:
     """These batches, as they are listed."""
-    return _viewed(rows, now, listed(batch_of(row) for row in rows("batches_named", json_list(ids))))
+    return _viewed(rows, now, listed(batch_of(row) for row in rows("batch_list_named", json_list(ids))))
 
 
 def found(rows: Rows, now: Moment, statuses: Sequence[BatchStatus], limit: int) -> list[Batch]:
@@ -26,9 +26,9 @@ def found(rows: Rows, now: Moment, statuses: Sequence[BatchStatus], limit: int) 
     wanted = [status for status in BatchStatus if not statuses or status in statuses]
     live = [status.value for status in wanted if status not in OVER]
     over = [status.value for status in wanted if status in OVER]
-    batches = [batch_of(row) for row in rows("batches_live", json_list(live))] if live else []
+    batches = [batch_of(row) for row in rows("batch_list_live", json_list(live))] if live else []
     if over and len(batches) < limit:
-        batches += [batch_of(row) for row in rows("batches_ended", json_list(over), limit)]
+        batches += [batch_of(row) for row in rows("batch_list_ended", json_list(over), limit)]
     return _viewed(rows, now, listed(batches)[:limit])
 
 
@@ -37,7 +37,7 @@ def lanes(rows: Rows) -> list[Lane]:
     standing: dict[str, dict[BatchStatus, int]] = {}
     for lane, status, n in rows("lane_counts"):
         standing.setdefault(lane, {})[STATUSES[status]] = n
-    return [_lane(name, most, standing.get(name, {})) for name, most in rows("lanes")]
+    return [_lane(name, most, standing.get(name, {})) for name, most in rows("lane_list")]
 
 
 def lane_view(rows: Rows, name: str) -> Lane:
@@ -46,7 +46,7 @@ def lane_view(rows: Rows, name: str) -> Lane:
 
 def line(rows: Rows, lane: str) -> list[Place]:
     """The batches of a lane that have not ended."""
-    return [Place(rank, batch, STATUSES[status]) for rank, batch, status in rows("line", lane)]
+    return [Place(rank, batch, STATUSES[status]) for rank, batch, status in rows("lane_line", lane)]
 
 
 def _lane(name: str, most: int, counts: dict[BatchStatus, int]) -> Lane:
@@ -64,7 +64,7 @@ def _viewed(rows: Rows, now: Moment, batches: Sequence[Batch]) -> list[Batch]:
 def _view(rows: Rows, now: Moment, batch: Batch, position: int | None) -> Batch:
     counts: dict[State, int] = {}
     queues: dict[str, None] = {}
-    for queue, state, n in rows("batch_items", batch.id):
+    for queue, state, n in rows("batch_count_list", batch.id):
         counts[STATES[state]] = counts.get(STATES[state], 0) + n
         queues[queue] = None
     recent = next(iter(rows("batch_recent", batch.id, recent_since(batch.started_at, now))))[0]

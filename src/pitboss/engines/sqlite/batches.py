@@ -47,7 +47,7 @@ class _Done(msgspec.Struct):
 
 def create(act: Act, new: NewBatch, tasks: Sequence[NewTask]) -> Batch:
     """As the contract says."""
-    if act.one("batch", new.id) is None:
+    if act.one("batch_get", new.id) is None:
         act.run("lane_create", new.lane)
         status = BatchStatus.PAUSED if new.paused else BatchStatus.QUEUED
         on_complete = None if new.on_complete is None else msgspec.json.encode(new.on_complete).decode()
@@ -69,7 +69,7 @@ def change(act: Act, name: BatchId, wanted: BatchAct, limit: int) -> BatchChange
     check_act(msgspec.structs.replace(batch, counts=item_counts(act, name)), wanted)
     done = _do(act, batch, wanted, limit)
     conclude(act)
-    left = _view(act, name) if act.one("batch", name) is not None else None
+    left = _view(act, name) if act.one("batch_get", name) is not None else None
     return BatchChanged(batch=left, changed=done.changed, refused=done.refused, more=done.more)
 
 
@@ -159,7 +159,7 @@ def _delete(act: Act, batch: Batch, limit: int) -> _Done:
     erase(act, found[:limit])
     if len(found) <= limit:
         act.counted()
-        act.run("batch_forget_counts", batch.id)
-        act.run("batch_forget", batch.id)
+        act.run("batch_count_remove", batch.id)
+        act.run("batch_remove", batch.id)
         act.lanes.add(batch.lane)
     return _Done(len(found[:limit]), len(found) > limit)

@@ -276,7 +276,7 @@ def _bound(this: _Round, slot: Slot, lane: Lane, pool: str, others: str) -> Iter
 def _known_to_others(act: Act, request: ClaimRequest) -> str:
     if request.handlers is None:
         return "[]"
-    live: set[Any] = {row[0] for row in act.rows("live_handlers", act.now)}
+    live: set[Any] = {row[0] for row in act.rows("handler_list_live", act.now)}
     return json_list(live - request.handlers)
 
 
@@ -293,7 +293,7 @@ def _take(this: _Round, found: list[Found]) -> None:
         act.run("claim_take", session, act.now, json_list(plain))
     if lent:
         rows = [(one.row, session, act.now, lent[one.row][1].id, lent[one.row][0]) for one in found if one.row in lent]
-        act.bulk("claim_lend", rows)
+        act.bulk("claim_take_bound", rows)
     for (queue, batch), n in Counter((one.queue, one.batch) for one in found).items():
         act.moved(queue, "pending", "running", n, batch)
         this.lanes[queue].pending -= n

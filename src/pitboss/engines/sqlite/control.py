@@ -44,9 +44,9 @@ def call_off(act: Act, tasks: Sequence[Task], reason: str) -> int:
     running = [task for task in tasks if task.state is State.RUNNING]
     waiting = [task for task in tasks if task.state is not State.RUNNING]
     if running:
-        act.run("cancel_ask", reason, json_list(task.id for task in running))
+        act.run("task_ask_cancel", reason, json_list(task.id for task in running))
     if waiting:
-        act.run("cancel_waiting", reason, act.now, json_list(task.id for task in waiting))
+        act.run("task_cancel", reason, act.now, json_list(task.id for task in waiting))
         act.bulk("key_free", _keys(waiting))
     for task in waiting:
         act.moved(task.queue, task.state.value, "cancelled", batch=task.batch)
@@ -63,7 +63,7 @@ def cancel_items(act: Act, batch: Batch, limit: int) -> tuple[int, bool]:
 def cancel_on(act: Act, limit: int) -> tuple[int, bool]:
     """Go on where batches are being cancelled: how many items, and whether more are left."""
     cancelled, more = 0, False
-    rows: list[Any] = list(act.rows("batches_cancelling"))
+    rows: list[Any] = list(act.rows("batch_list_cancelling"))
     for row in rows:
         changed, left = cancel_items(act, batch_of(row), limit - cancelled)
         cancelled, more = cancelled + changed, more or left
@@ -88,7 +88,7 @@ def revive(act: Act, tasks: Sequence[Task], keep_attempts: bool) -> tuple[TaskId
     gates = _reopened(act, dict.fromkeys(task.batch for task in revived if task.batch is not None))
     for task in revived:
         place = waits(gates.get(task.batch), known=task.handler in known, run_at=None, now=act.now)
-        act.run("retry", task.id, place.state.value, place.reason, int(keep_attempts))
+        act.run("task_retry", task.id, place.state.value, place.reason, int(keep_attempts))
         act.moved(task.queue, task.state.value, place.state.value, batch=task.batch)
         act.rings.add(task.queue)
     return refused
@@ -125,9 +125,9 @@ def erase(act: Act, tasks: Sequence[Task]) -> None:
     """Forget tasks, their history and what is left of their keys."""
     if tasks:
         ids = json_list(task.id for task in tasks)
-        act.run("prune_attempts", ids)
-        act.run("prune_keys", ids, json_list(task.unique_key for task in tasks if task.unique_key is not None))
-        act.run("prune_tasks", ids)
+        act.run("attempt_remove", ids)
+        act.run("key_remove", ids, json_list(task.unique_key for task in tasks if task.unique_key is not None))
+        act.run("task_remove", ids)
     for task in tasks:
         act.moved(task.queue, task.state.value, None, batch=task.batch)
 

@@ -75,7 +75,7 @@ def end_of_line(act: Act, lane: str) -> int:
 
 def stored(act: Act, batch: BatchId) -> Batch | None:
     """The batch without what is counted from its items."""
-    row = act.one("batch", batch)
+    row = act.one("batch_get", batch)
     return None if row is None else batch_of(row)
 
 
@@ -89,7 +89,7 @@ def statuses(act: Act, batches: Iterable[BatchId | None]) -> dict[str | None, Ba
 
 
 def item_counts(act: Act, batch: BatchId) -> dict[State, int]:
-    rows: Iterable[Any] = act.rows("batch_counted", batch)
+    rows: Iterable[Any] = act.rows("batch_count_states", batch)
     return {STATES[state]: n for state, n in rows}
 
 
@@ -118,7 +118,7 @@ def draw(act: Act, slots: Sequence[Slot]) -> bool:
     wanted = sum(slot.free + slot.ahead for slot in slots)
     everything = any(slot.queues is None for slot in slots)
     asked = {queue for slot in slots for queue in slot.queues or ()}
-    rows: Iterable[Any] = act.rows("draw_batches")
+    rows: Iterable[Any] = act.rows("batch_draw_open")
     open_rows = [row for row in rows if everything or row[1] in asked]
     more, drawn, pending = False, 0, 0
     for batch, group in groupby(open_rows, key=lambda row: row[0]):
@@ -136,7 +136,7 @@ def draw(act: Act, slots: Sequence[Slot]) -> bool:
 
 
 def _first_items(act: Act, batch: BatchId, queues: Iterable[str], limit: int) -> list[_Undrawn]:
-    found = [one for queue in queues for one in act.decoded("draw_items", _undrawn, batch, queue, limit)]
+    found = [one for queue in queues for one in act.decoded("batch_draw_items", _undrawn, batch, queue, limit)]
     return sorted(found, key=lambda one: (one.priority, one.id))[:limit]
 
 

@@ -41,7 +41,7 @@ class Lane:
             return
         most = max(wanted, _DUE_AT_ONCE)
         items: list[Any] = list(act.rows("claim_due_items", self.name, act.now, most)) if batches else []
-        n = act.run("claim_promote", self.name, act.now, most)
+        n = act.run("claim_due", self.name, act.now, most)
         act.moved(self.name, "scheduled", "pending", n - sum(count for _, count in items))
         for batch, count in items:
             act.moved(self.name, "scheduled", "pending", count, batch)
@@ -65,8 +65,8 @@ class Lane:
     def started(self, act: Act, n: int) -> None:
         """Count starts, and forget those that no window looks back to."""
         if self.rate:
-            act.run("starts_forget", self.name, act.now - horizon(self.rate))
-            act.run("starts_add", self.name, act.now, n)
+            act.run("start_forget", self.name, act.now - horizon(self.rate))
+            act.run("start_add", self.name, act.now, n)
 
     def next_moment(self, act: Act) -> Moment | None:
         """When it may give something without a ring; not later than now if it could at once."""
@@ -76,11 +76,11 @@ class Lane:
         return min(moments, default=None)
 
     def next_scheduled(self, act: Act) -> Moment | None:
-        row: Any = act.one("claim_next_due", self.name)
+        row: Any = act.one("claim_due_at", self.name)
         return None if row is None else row[0]
 
     def _starts_since(self, act: Act, moment: Moment) -> int:
-        row: Any = act.one("starts_since", self.name, moment)
+        row: Any = act.one("start_count", self.name, moment)
         return 0 if row is None else row[0]
 
     def _opens_at(self, act: Act) -> Moment:
@@ -89,7 +89,7 @@ class Lane:
     def _window_opens(self, act: Act, window: Window) -> Moment:
         """When the start that is `count` starts back leaves the window."""
         back = 0
-        for at, n in act.rows("starts_newest_first", self.name):
+        for at, n in act.rows("start_list", self.name):
             back += n
             if back >= window.count:
                 return int(at) + window.per
@@ -101,7 +101,7 @@ def open_lanes(act: Act, slots: Iterable[Slot]) -> dict[str, Lane]:
     names: dict[str, None] = {}
     for slot in slots:
         if slot.queues is None:
-            return {row[0]: Lane(*row) for row in act.rows("claim_lanes")}
+            return {row[0]: Lane(*row) for row in act.rows("claim_queues")}
         names.update(dict.fromkeys(slot.queues))
-    rows: Iterable[Any] = (act.one("claim_lane", name) for name in names)
+    rows: Iterable[Any] = (act.one("claim_queue", name) for name in names)
     return {row[0]: Lane(*row) for row in rows if row is not None}

@@ -14,7 +14,7 @@ def campaign(act: Act, session: int) -> Lead:
     """As the contract says."""
     if not act.one("session_alive", session, act.now):
         raise SessionLost(session)
-    row: Any = act.one("leader", act.now) or act.one("leader_elect", session)
+    row: Any = act.one("leader_get", act.now) or act.one("leader_elect", session)
     lead = lead_of(row)
     return msgspec.structs.replace(lead, mine=lead.session == session)
 
@@ -25,6 +25,6 @@ def resign(act: Act, session: int) -> None:
 
 def check_term(act: Act, term: int) -> None:
     """Refuse whoever does not lead under this term now; nobody else writes before this act is over."""
-    row: Any = act.one("leader", act.now)
+    row: Any = act.one("leader_get", act.now)
     if row is None or lead_of(row).term != term:
         raise NotLeader(term)

@@ -78,7 +78,7 @@ def use(act: Act, holder: Token | str, task: TaskId | None, instead: Moment | No
 
 def end_overdue(act: Act, limit: int) -> int:
     """Give back what is past its time; how many leases that were."""
-    over: list[Any] = list(act.rows("leases_over", act.now, limit))
+    over: list[Any] = list(act.rows("lease_list_over", act.now, limit))
     returns = Returns(act)
     for lease, pool, number in over:
         act.run("lease_end", lease)
@@ -88,7 +88,7 @@ def end_overdue(act: Act, limit: int) -> int:
 
 
 def _lease(act: Act, lease: str) -> _Held | None:
-    row: Any = act.one("lease", lease)
+    row: Any = act.one("lease_get", lease)
     return None if row is None else _Held(*row)
 
 

@@ -37,7 +37,7 @@ class Reader:
         self._connection, self._sql, self.now = connection, sql, now
 
     def get(self, ids: Sequence[str]) -> list[Task | None]:
-        rows = self.rows("get", json_list(ids)) if ids else []
+        rows = self.rows("task_get", json_list(ids)) if ids else []
         found = {task.id: task for task in map(task_of, rows)}
         return [found.get(task) for task in ids]
 
@@ -55,39 +55,40 @@ class Reader:
 
     def count(self, wanted: Filter) -> int:
         if not wanted.terms:
-            return self._number("count_all")
+            return self._number("count_total")
         chosen = matching(wanted, self.now)
         text = f"SELECT count(*) FROM pitboss_tasks {self._within_state(wanted, chosen.sql)}"
         n: int = self._connection.execute(text, chosen.values).fetchone()[0]
         return n
 
     def attempts(self, task: str) -> list[Attempt]:
-        history = [attempt_of(row) for row in self.rows("attempts", task)]
+        history = [attempt_of(row) for row in self.rows("attempt_list", task)]
         known = self.get([task])[0]
         last = last_run(known) if known is not None else None
         return [*history, *([last] if last else [])][-_KEPT:]
 
     def queues(self) -> list[Queue]:
         counts: dict[str, dict[State, int]] = {}
-        for queue, state, n in self.rows("counts"):
+        for queue, state, n in self.rows("count_list"):
             counts.setdefault(queue, {})[STATES[state]] = n
-        return [queue_of(row, counts.get(row[0], {})) for row in self.rows("queues")]
+        return [queue_of(row, counts.get(row[0], {})) for row in self.rows("queue_list")]
 
     def handlers(self) -> list[HandlerInfo]:
         return [
             HandlerInfo(name=name, queue=queue, policy=policy, schema=schema, resources=resources)
-            for name, queue, policy, schema, resources in self.rows("handlers")
+            for name, queue, policy, schema, resources in self.rows("handler_list")
         ]
 
     def sessions(self) -> list[Session]:
-        return [session_of(row) for row in self.rows("sessions", self.now - HOUR)]
+        return [session_of(row) for row in self.rows("session_list", self.now - HOUR)]
 
     def leader(self) -> Lead | None:
-        return next((lead_of(row) for row in self.rows("leader", self.now)), None)
+        return next((lead_of(row) for row in self.rows("leader_get", self.now)), None)
 
     def wishes(self, since: int) -> list[Wish]:
         return [
-            Wish(key=key, value=value, version=version, by=by) for key, value, version, by in self.rows("wishes", since)
+            Wish(key=key, value=value, version=version, by=by)
+            for key, value, version, by in self.rows("wish_list", since)
         ]
 
     def schema_version(self) -> int:

@@ -73,7 +73,7 @@ class Lending:
         self._bound: dict[str, str | None] = {}
         self._bindings: dict[str, tuple[object, ...]] = {}
         self._enabled: dict[tuple[str, ...], int] = {}
-        shelf.act.run("member_return", shelf.pool, shelf.act.now)
+        shelf.act.run("member_wake", shelf.pool, shelf.act.now)
 
     def lend(self, want: Want | None, tried: Sequence[str]) -> int | None:
         """The number of the member that a task with this want has from now on; None: it waits."""
@@ -120,7 +120,7 @@ class Lending:
         if key is None:
             return None
         if key not in self._bound:
-            row: Any = self.shelf.act.one("binding", self.shelf.pool, key, self.shelf.act.now)
+            row: Any = self.shelf.act.one("binding_get", self.shelf.pool, key, self.shelf.act.now)
             self._bound[key] = None if row is None else row[0]
         name = self._bound[key]
         number = None if name is None else self.shelf.named(name)

@@ -21,7 +21,7 @@ def declare(act: Act, name: str, rules: PoolRules) -> None:
     if act.one("pool_rules", name) is None or shelf.rules != rules:
         act.run("pool_put", name, rules_text(rules))
         shelf.rules = rules
-        shelf.keep(act.decoded("member_all", stored_members, name))
+        shelf.keep(act.decoded("member_read_all", stored_members, name))
         _recall(shelf)
         for number, member in list(shelf.members.items()):
             shelf.change(number, restated(member, rules, shelf.uses.nth(number, member), act.now))
@@ -35,7 +35,7 @@ def add(act: Act, pool: str, members: Sequence[NewResource]) -> list[bool]:
     if act.one("pool_rules", pool) is None:
         act.run("pool_put", pool, rules_text(shelf.rules))
     wanted = {new.name: new for new in members}
-    shelf.keep(act.decoded("member_names", stored_members, pool, json_list(wanted)))
+    shelf.keep(act.decoded("member_read_named", stored_members, pool, json_list(wanted)))
     _recall(shelf)
     lowest: Any = act.one("member_lowest_turn", pool)
     rows = [whole(_added(shelf, new, lowest[0])) for new in wanted.values()]
@@ -48,9 +48,9 @@ def change(act: Act, pool: str, names: Sequence[str] | None, wanted: ResourceCha
     """As the contract says."""
     shelf = Shelf(act, pool)
     if names is None:
-        shelf.keep(act.decoded("member_all", stored_members, pool))
+        shelf.keep(act.decoded("member_read_all", stored_members, pool))
     else:
-        shelf.keep(act.decoded("member_names", stored_members, pool, json_list(names)))
+        shelf.keep(act.decoded("member_read_named", stored_members, pool, json_list(names)))
     if wanted is None:
         gone = json_list(shelf.members)
         act.run("member_remove", gone)
@@ -76,14 +76,14 @@ def pools(rows: Rows, now: Moment) -> list[ResourcePool]:
             next_at[pool] = moment
     return [
         ResourcePool(name=name, rules=rules_of(rules), stages=stages.get(name, {}), next_at=next_at.get(name))
-        for name, rules in rows("pools")
+        for name, rules in rows("pool_list")
     ]
 
 
 def resources(rows: Rows, pool: str, names: Sequence[str] | None, now: Moment) -> list[Resource]:
     """Members by name, as they stand now."""
     rules = next((rules_of(row[0]) for row in rows("pool_rules", pool)), PoolRules())
-    found = rows("members", pool) if names is None else rows("members_named", pool, json_list(names))
+    found = rows("member_list", pool) if names is None else rows("member_list_named", pool, json_list(names))
     return [placed(member_from(pool, row), rules, now) for row in found]
 
 

@@ -47,11 +47,11 @@ def change_queue(act: Act, name: str, change: QueueChange) -> Queue:
         by, at = (change.by, act.now) if change.paused else (None, None)
         act.run("queue_pause", name, int(change.paused), by, at)
     if change.capacity is not msgspec.UNSET:
-        act.run("queue_bound", name, change.capacity)
+        act.run("queue_set_capacity", name, change.capacity)
     if change.rate is not msgspec.UNSET:
-        act.run("queue_rate", name, rate_text(change.rate))
+        act.run("queue_set_rate", name, rate_text(change.rate))
     act.rings.add(name)
-    row: Any = act.one("queue_settings", name)
+    row: Any = act.one("queue_get", name)
     counts: Iterable[Any] = act.rows("queue_counts", name)
     return queue_of(row, {STATES[state]: n for state, n in counts})
 
@@ -67,7 +67,7 @@ def register(act: Act, handlers: Iterable[HandlerInfo], release_limit: int) -> i
 
 def forget(act: Act, names: Iterable[str]) -> None:
     before = _bindings(act)
-    act.run("handler_forget", json_list(names))
+    act.run("handler_remove", json_list(names))
     _ring_bound(act, before)
 
 
@@ -82,7 +82,7 @@ def wish(act: Act, key: str, value: str | None, by: str | None) -> int:
 
 def _bindings(act: Act) -> set[tuple[object, ...]]:
     """Queues and the pools that they are bound to."""
-    return {(queue, pool) for queue, pool, _ in act.rows("bound_queues")}
+    return {(queue, pool) for queue, pool, _ in act.rows("handler_bindings")}
 
 
 def _ring_bound(act: Act, before: set[tuple[object, ...]]) -> None:

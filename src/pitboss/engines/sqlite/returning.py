@@ -89,7 +89,7 @@ class _PoolReturns:
         known = self._strikers.get(destination)
         if known is None:
             since = self.shelf.act.now - STRIKES_KEPT
-            rows: Iterable[Any] = self.shelf.act.rows("strikers", self.shelf.pool, destination, since)
+            rows: Iterable[Any] = self.shelf.act.rows("strike_list", self.shelf.pool, destination, since)
             known = self._strikers[destination] = {row[0] for row in rows}
         return known
 
@@ -97,7 +97,7 @@ class _PoolReturns:
         strikers, act = self._strikers_of(destination), self.shelf.act
         if failed:
             strikers.add(name)
-            act.run("strike", self.shelf.pool, destination, name, act.now)
+            act.run("strike_add", self.shelf.pool, destination, name, act.now)
         elif strikers:
             strikers.clear()
             act.run("strike_forget", self.shelf.pool, destination)

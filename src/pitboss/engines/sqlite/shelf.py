@@ -27,7 +27,7 @@ class Shelf:
         """Read these, as far as they are there and not known yet."""
         missing = [number for number in numbers if number not in self.members]
         if missing:
-            self.keep(self.act.decoded("member_numbers", stored_members, json_list(missing)))
+            self.keep(self.act.decoded("member_read", stored_members, json_list(missing)))
 
     def keep(self, rows: list[Stored]) -> list[int]:
         """Take in rows of members that are not known yet; their numbers."""
@@ -44,7 +44,7 @@ class Shelf:
 
     def named(self, name: str) -> int | None:
         if name not in self.numbers:
-            self.keep(self.act.decoded("member_names", stored_members, self.pool, json_list([name])))
+            self.keep(self.act.decoded("member_read_named", stored_members, self.pool, json_list([name])))
         return self.numbers.get(name)
 
     def limits(self, member: Resource) -> Limits:
@@ -83,7 +83,7 @@ class Shelf:
 
     def shortage(self) -> Shortage:
         """Why none could be given, as they stand in the store: write first."""
-        row: Any = self.act.one("pool_want", self.pool, self.act.now)
+        row: Any = self.act.one("pool_shortage", self.pool, self.act.now)
         stage, until = row
         return shortage(self.pool, {} if stage is None else {STAGES[stage]: 1}, until)
 

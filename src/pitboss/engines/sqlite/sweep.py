@@ -32,7 +32,7 @@ def reclaim(act: Act, limit: int) -> Reclaimed:
     found = orphans[:limit]
     _give_back(act, found)
     cancelled = _lose(act, found)
-    names = (str(row[0]) for row in act.rows("handlers_served", act.now))
+    names = (str(row[0]) for row in act.rows("handler_list_served", act.now))
     released = release(act, names, limit)
     leases = end_overdue(act, limit)
     called_off, more = cancel_on(act, limit)
@@ -48,7 +48,7 @@ def reclaim(act: Act, limit: int) -> Reclaimed:
 
 def release(act: Act, handlers: Iterable[str], limit: int) -> int:
     """Held tasks of these handlers may run, as far as their batches do; how many, at most `limit`."""
-    held = act.decoded("held_of_handlers", _released, json_list(handlers), act.now, limit)
+    held = act.decoded("held_list", _released, json_list(handlers), act.now, limit)
     free = [row for row, _, state, _ in held if state != "held"]
     gated = [row for row, _, state, _ in held if state == "held"]
     if free:
@@ -101,5 +101,5 @@ def _tidy(act: Act) -> None:
     act.run("session_forget", act.now - HOUR)
     act.run("binding_forget", act.now)
     act.run("strike_forget_old", act.now - STRIKES_KEPT)
-    rows: Iterable[Any] = act.rows("lanes_queued")
+    rows: Iterable[Any] = act.rows("lane_list_queued")
     act.lanes.update(row[0] for row in rows)

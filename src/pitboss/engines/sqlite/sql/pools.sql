@@ -1,1 +1,59 @@
+-- name: pool_put
+INSERT INTO pitboss_pools (name, rules) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET rules = excluded.rules
+
+-- name: pool_rules
+SELECT rules FROM pitboss_pools WHERE name = ?
+
+-- name: pool_list
 SELECT name, rules FROM pitboss_pools ORDER BY name
+
+-- name: pool_stages
+-- As members stand at this moment: whose time has come is ready, and away again if the clock was set back.
+SELECT
+    pool,
+    CASE WHEN stage IN ('ready', 'away') THEN CASE WHEN available_at > ?1 THEN 'away' ELSE 'ready' END ELSE stage END AS stands,
+    count(*) AS n,
+    min(CASE WHEN stage IN ('ready', 'away') AND available_at > ?1 THEN available_at END) AS next_at
+FROM pitboss_resources
+GROUP BY pool, stands
+
+-- name: pool_queues
+-- SQLite takes `resources` from the row of the minimum.
+SELECT queue
+FROM (SELECT queue, resources, min(name) AS handler FROM pitboss_handlers WHERE resources IS NOT NULL GROUP BY queue)
+WHERE resources = ?
+
+-- name: pool_shortage
+-- The first stage in which a member stands, of those that say why none could be given, and the earliest moment of those
+-- that are away. After a clock was set back, some that were ready are away again.
+WITH stands (ready, away) AS (
+    SELECT
+        EXISTS (SELECT 1 FROM pitboss_resources WHERE pool = ?1 AND stage = 'ready' AND available_at <= ?2),
+        (SELECT min(available_at) FROM pitboss_resources WHERE pool = ?1 AND stage = 'away')
+),
+
+seen (ready, until) AS (
+    SELECT
+        ready,
+        (
+            SELECT min(moment)
+            FROM (
+                SELECT away AS moment
+                UNION ALL
+                SELECT min(available_at)
+                FROM pitboss_resources
+                WHERE pool = ?1 AND stage = 'ready' AND available_at > ?2
+            )
+        )
+    FROM stands
+)
+
+SELECT
+    CASE
+        WHEN ready THEN 'ready'
+        WHEN until IS NOT NULL THEN 'away'
+        WHEN EXISTS (SELECT 1 FROM pitboss_resources WHERE pool = ?1 AND stage = 'busy') THEN 'busy'
+        WHEN EXISTS (SELECT 1 FROM pitboss_resources WHERE pool = ?1) THEN 'out'
+    END AS stage,
+    until
+FROM seen

@@ -1,3 +1,37 @@
+-- name: queue_create
+INSERT INTO pitboss_queues (name) VALUES (?) ON CONFLICT DO NOTHING
+
+-- name: queue_pause
+UPDATE pitboss_queues SET paused = ?2, paused_by = ?3, paused_at = ?4 WHERE name = ?1
+
+-- name: queue_set_capacity
+UPDATE pitboss_queues SET capacity = ?2 WHERE name = ?1
+
+-- name: queue_set_rate
+UPDATE pitboss_queues SET rate = ?2 WHERE name = ?1
+
+-- name: queue_capacity
+SELECT capacity FROM pitboss_queues WHERE name = ?
+
+-- name: queue_get
+SELECT
+    name,
+    paused,
+    paused_by,
+    paused_at,
+    capacity,
+    rate,
+    (
+        SELECT resources
+        FROM pitboss_handlers AS bound
+        WHERE bound.queue = pitboss_queues.name AND bound.resources IS NOT NULL
+        ORDER BY bound.name
+        LIMIT 1
+    ) AS resources
+FROM pitboss_queues
+WHERE name = ?
+
+-- name: queue_list
 SELECT
     name,
     paused,
@@ -14,3 +48,35 @@ SELECT
     ) AS resources
 FROM pitboss_queues
 ORDER BY name
+
+-- name: queue_waiting
+SELECT coalesce(sum(n), 0) FROM pitboss_counts WHERE queue = ? AND state IN ('held', 'scheduled', 'pending')
+
+-- name: queue_counts
+SELECT state, n FROM pitboss_counts WHERE queue = ? AND n > 0
+
+-- name: count_add
+INSERT INTO pitboss_counts (queue, state, n)
+VALUES (?, ?, ?)
+ON CONFLICT (queue, state) DO UPDATE SET n = n + excluded.n
+
+-- name: count_list
+SELECT queue, state, n FROM pitboss_counts WHERE n > 0
+
+-- name: count_total
+SELECT coalesce(sum(n), 0) FROM pitboss_counts
+
+-- name: count_state
+SELECT coalesce(sum(n), 0) FROM pitboss_counts WHERE state = ?
+
+-- name: start_add
+INSERT INTO pitboss_starts (queue, at, n) VALUES (?, ?, ?) ON CONFLICT (queue, at) DO UPDATE SET n = n + excluded.n
+
+-- name: start_forget
+DELETE FROM pitboss_starts WHERE queue = ? AND at <= ?
+
+-- name: start_count
+SELECT coalesce(sum(n), 0) FROM pitboss_starts WHERE queue = ? AND at > ?
+
+-- name: start_list
+SELECT at, n FROM pitboss_starts WHERE queue = ? ORDER BY at DESC

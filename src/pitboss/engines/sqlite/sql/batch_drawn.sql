@@ -1,1 +1,0 @@
-SELECT queue, count(*) AS n FROM pitboss_tasks WHERE batch = ? AND state = ? GROUP BY queue

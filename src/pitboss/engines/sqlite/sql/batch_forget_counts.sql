@@ -1,1 +1,0 @@
-DELETE FROM pitboss_batch_counts WHERE batch = ?

@@ -1,1 +1,0 @@
-UPDATE pitboss_tasks SET state = 'held', reason = 'batch' WHERE batch = ? AND state = ?

@@ -1,1 +1,0 @@
-SELECT queue, state, n FROM pitboss_batch_counts WHERE batch = ? AND n > 0

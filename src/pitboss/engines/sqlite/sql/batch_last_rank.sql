@@ -1,1 +1,0 @@
-SELECT max(rank) FROM pitboss_batches WHERE finished_at IS NULL AND lane = ?

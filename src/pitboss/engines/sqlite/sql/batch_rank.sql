@@ -1,1 +1,0 @@
-UPDATE pitboss_batches SET rank = ?2 WHERE id = ?1

@@ -1,1 +1,0 @@
-SELECT resource FROM pitboss_bindings WHERE pool = ? AND key = ? AND until > ?

@@ -1,1 +1,0 @@
-DELETE FROM pitboss_bindings WHERE until <= ?

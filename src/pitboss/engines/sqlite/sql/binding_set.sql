@@ -1,1 +1,0 @@
-INSERT OR REPLACE INTO pitboss_bindings (pool, key, resource, until) VALUES (?, ?, ?, ?)

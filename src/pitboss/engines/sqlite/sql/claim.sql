@@ -1,0 +1,157 @@
+-- name: claim_begin
+-- Whether batches run, if the session is alive.
+SELECT EXISTS (SELECT 1 FROM pitboss_batches WHERE status = 'running')
+FROM pitboss_sessions
+WHERE number = ? AND ended = 0 AND expires_at > ?
+
+-- name: claim_queue
+SELECT
+    name,
+    rate,
+    (
+        SELECT resources
+        FROM pitboss_handlers AS bound
+        WHERE bound.queue = pitboss_queues.name AND bound.resources IS NOT NULL
+        ORDER BY bound.name
+        LIMIT 1
+    ) AS pool,
+    coalesce((SELECT n FROM pitboss_counts WHERE queue = name AND state = 'pending'), 0) AS pending,
+    coalesce((SELECT n FROM pitboss_counts WHERE queue = name AND state = 'scheduled'), 0) AS scheduled
+FROM pitboss_queues
+WHERE name = ? AND paused = 0
+
+-- name: claim_queues
+SELECT
+    name,
+    rate,
+    (
+        SELECT resources
+        FROM pitboss_handlers AS bound
+        WHERE bound.queue = pitboss_queues.name AND bound.resources IS NOT NULL
+        ORDER BY bound.name
+        LIMIT 1
+    ) AS pool,
+    sum(CASE state WHEN 'pending' THEN n ELSE 0 END) AS pending,
+    sum(CASE state WHEN 'scheduled' THEN n ELSE 0 END) AS scheduled
+FROM pitboss_queues
+JOIN pitboss_counts ON pitboss_counts.queue = pitboss_queues.name AND pitboss_counts.state IN ('pending', 'scheduled') AND pitboss_counts.n > 0
+WHERE paused = 0
+GROUP BY name
+
+-- name: claim_due_at
+SELECT min(run_at) FROM pitboss_tasks WHERE state = 'scheduled' AND queue = ?
+
+-- name: claim_due_items
+SELECT batch, count(*)
+FROM (
+    SELECT batch FROM pitboss_tasks WHERE state = 'scheduled' AND queue = ? AND run_at <= ? ORDER BY run_at LIMIT ?
+)
+WHERE batch IS NOT NULL
+GROUP BY batch
+
+-- name: claim_due
+UPDATE pitboss_tasks
+SET state = 'pending'
+WHERE rowid IN (
+    SELECT rowid FROM pitboss_tasks WHERE state = 'scheduled' AND queue = ? AND run_at <= ? ORDER BY run_at LIMIT ?
+)
+
+-- name: claim_next
+SELECT json_group_array(json_array(
+    priority, id, rowid, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
+    created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations
+))
+FROM (
+    SELECT
+        priority, id, rowid, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
+        created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations
+    FROM pitboss_tasks
+    WHERE state = 'pending' AND queue = ?
+    ORDER BY priority, id
+    LIMIT ?
+)
+
+-- name: claim_sift
+SELECT
+    priority, id, rowid, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
+    created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations
+FROM pitboss_tasks
+WHERE
+    state = 'pending'
+    AND queue = ?1
+    AND (handler NOT IN (SELECT value FROM json_each(?2)) OR expires_at <= ?3)
+ORDER BY priority, id
+
+-- name: claim_bound
+-- A portion of the pending tasks of a queue that is bound to a pool, behind a place in its order.
+SELECT json_group_array(json_array(
+    priority, id, task, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
+    created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations
+))
+FROM (
+    SELECT
+        priority, id, rowid AS task, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
+        created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations
+    FROM pitboss_tasks
+    WHERE
+        state = 'pending'
+        AND queue = ?1
+        AND (priority, id) > (?4, ?5)
+        AND (handler NOT IN (SELECT value FROM json_each(?2)) OR expires_at <= ?3)
+    ORDER BY priority, id
+    LIMIT ?6
+)
+
+-- name: claim_take
+UPDATE pitboss_tasks
+SET
+    state = 'running',
+    session = ?,
+    claim = claim + 1,
+    started_at = ?,
+    worker = NULL,
+    reason = NULL,
+    progress = NULL,
+    note = NULL,
+    resource = NULL,
+    member = NULL
+WHERE rowid IN (SELECT value FROM json_each(?))
+
+-- name: claim_take_bound
+-- Taken together with members of resource pools.
+UPDATE pitboss_tasks
+SET
+    state = 'running',
+    session = told.column2,
+    claim = claim + 1,
+    started_at = told.column3,
+    worker = NULL,
+    reason = NULL,
+    progress = NULL,
+    note = NULL,
+    resource = told.column4,
+    member = told.column5
+FROM (
+    VALUES (?, ?, ?, ?, ?)
+) AS told
+WHERE pitboss_tasks.rowid = told.column1
+
+-- name: claim_expire
+UPDATE pitboss_tasks
+SET state = 'cancelled', reason = 'expired', finished_at = ?
+WHERE rowid IN (SELECT value FROM json_each(?))
+
+-- name: claim_hold
+UPDATE pitboss_tasks SET state = 'held', reason = 'handler' WHERE rowid IN (SELECT value FROM json_each(?))
+
+-- name: claim_held
+SELECT pitboss_tasks.resource, pitboss_tasks.member
+FROM pitboss_tasks
+JOIN pitboss_sessions ON pitboss_sessions.number = pitboss_tasks.session
+WHERE
+    pitboss_tasks.id = ?1
+    AND pitboss_tasks.state = 'running'
+    AND pitboss_tasks.session = ?2
+    AND pitboss_tasks.claim = ?3
+    AND pitboss_sessions.ended = 0
+    AND pitboss_sessions.expires_at > ?4

@@ -1,3 +1,0 @@
-UPDATE pitboss_tasks
-SET state = 'cancelled', reason = 'expired', finished_at = ?
-WHERE rowid IN (SELECT value FROM json_each(?))

@@ -1,1 +1,0 @@
-SELECT coalesce(sum(n), 0) FROM pitboss_counts WHERE state = ?

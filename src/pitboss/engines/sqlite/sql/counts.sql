@@ -1,1 +1,0 @@
-SELECT queue, state, n FROM pitboss_counts WHERE n > 0

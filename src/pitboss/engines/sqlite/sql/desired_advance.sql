@@ -1,1 +1,0 @@
-UPDATE pitboss_meta SET value = value + 1 WHERE name = 'desired' RETURNING value

@@ -1,1 +1,0 @@
-SELECT value FROM pitboss_meta WHERE name = 'desired'

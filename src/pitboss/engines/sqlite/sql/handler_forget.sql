@@ -1,1 +1,0 @@
-DELETE FROM pitboss_handlers WHERE name IN (SELECT value FROM json_each(?))

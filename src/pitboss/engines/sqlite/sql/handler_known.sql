@@ -1,1 +1,0 @@
-SELECT 1 FROM pitboss_handlers WHERE name = ?

@@ -1,6 +1,0 @@
-DELETE FROM pitboss_uniques
-WHERE
-    until IS NULL
-    AND (task, key) IN (
-        VALUES (?, ?)
-    )

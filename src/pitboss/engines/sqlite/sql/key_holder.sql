@@ -1,1 +1,0 @@
-SELECT task FROM pitboss_uniques WHERE key = ? AND (until IS NULL OR until > ?)

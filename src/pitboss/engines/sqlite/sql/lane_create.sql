@@ -1,1 +1,0 @@
-INSERT INTO pitboss_lanes (name, max_running) VALUES (?, 1) ON CONFLICT DO NOTHING

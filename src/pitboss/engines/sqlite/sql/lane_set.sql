@@ -1,1 +1,0 @@
-INSERT OR REPLACE INTO pitboss_lanes (name, max_running) VALUES (?, ?)

@@ -1,1 +1,0 @@
-SELECT name, max_running FROM pitboss_lanes ORDER BY name

@@ -1,1 +1,0 @@
-SELECT DISTINCT lane FROM pitboss_batches WHERE status = 'queued'

@@ -1,1 +1,0 @@
-UPDATE pitboss_leader SET session = NULL WHERE session = ?

@@ -1,1 +1,0 @@
-SELECT pool, member, until, leased FROM pitboss_leases WHERE name = ?

@@ -1,1 +1,0 @@
-INSERT OR REPLACE INTO pitboss_leases (name, pool, member, until, leased) VALUES (?, ?, ?, ?, ?)

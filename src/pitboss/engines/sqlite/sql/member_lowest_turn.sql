@@ -1,1 +1,0 @@
-SELECT coalesce(min(coalesce(record ->> '$.turn', 0)), 0) FROM pitboss_resources WHERE pool = ?

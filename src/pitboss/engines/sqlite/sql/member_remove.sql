@@ -1,1 +1,0 @@
-DELETE FROM pitboss_resources WHERE number IN (SELECT value FROM json_each(?))

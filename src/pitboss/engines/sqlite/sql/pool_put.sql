@@ -1,1 +1,0 @@
-INSERT INTO pitboss_pools (name, rules) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET rules = excluded.rules

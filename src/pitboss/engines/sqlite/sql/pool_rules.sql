@@ -1,1 +1,0 @@
-SELECT rules FROM pitboss_pools WHERE name = ?

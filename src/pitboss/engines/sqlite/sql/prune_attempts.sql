@@ -1,1 +1,0 @@
-DELETE FROM pitboss_attempts WHERE task IN (SELECT value FROM json_each(?))

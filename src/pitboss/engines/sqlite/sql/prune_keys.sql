@@ -1,2 +1,0 @@
-DELETE FROM pitboss_uniques
-WHERE key IN (SELECT value FROM json_each(?2)) AND task IN (SELECT value FROM json_each(?1))

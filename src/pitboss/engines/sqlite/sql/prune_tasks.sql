@@ -1,1 +1,0 @@
-DELETE FROM pitboss_tasks WHERE id IN (SELECT value FROM json_each(?))

@@ -1,0 +1,19 @@
+-- name: put_plain
+INSERT INTO pitboss_tasks (id, handler, queue, priority, created_at, params, state)
+VALUES (?, ?, ?, ?, ?, ?, 'pending')
+
+-- name: put_full
+INSERT INTO pitboss_tasks (
+    id, handler, queue, priority, created_at, params,
+    state, reason, run_at, max_attempts, timeout, expires_at, unique_key, tags, parent, batch, want
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: put_met_ids
+SELECT json_group_array(json_array(id, state, reason)) FROM pitboss_tasks WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: put_met_keys
+SELECT json_group_array(json_array(pitboss_uniques.key, pitboss_tasks.id, pitboss_tasks.state, pitboss_tasks.reason))
+FROM pitboss_uniques
+JOIN pitboss_tasks ON pitboss_tasks.id = pitboss_uniques.task
+WHERE pitboss_uniques.key IN (SELECT value FROM json_each(?1)) AND (pitboss_uniques.until IS NULL OR pitboss_uniques.until > ?2)

@@ -1,1 +1,0 @@
-UPDATE pitboss_queues SET capacity = ?2 WHERE name = ?1

@@ -1,1 +1,0 @@
-SELECT capacity FROM pitboss_queues WHERE name = ?

@@ -1,1 +1,0 @@
-SELECT state, n FROM pitboss_counts WHERE queue = ? AND n > 0

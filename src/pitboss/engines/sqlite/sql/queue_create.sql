@@ -1,1 +1,0 @@
-INSERT INTO pitboss_queues (name) VALUES (?) ON CONFLICT DO NOTHING

@@ -1,1 +1,0 @@
-UPDATE pitboss_queues SET rate = ?2 WHERE name = ?1

@@ -1,1 +1,0 @@
-SELECT 1 FROM pitboss_sessions WHERE number = ? AND ended = 0 AND expires_at > ?

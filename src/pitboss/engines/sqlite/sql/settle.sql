@@ -1,0 +1,91 @@
+-- name: settle_plainly
+-- ?1 is the moment, ?2 the session; a row is an id, a claim's number, a result, a worker and how long it ran.
+-- The session stays as it is: its number stands before the rows so that theirs come after it.
+UPDATE pitboss_tasks
+SET
+    state = 'completed',
+    outcome = 'completed',
+    session = ?2,
+    attempts = attempts + 1,
+    result = told.column3,
+    error = NULL,
+    fingerprint = NULL,
+    reason = NULL,
+    worker = told.column4,
+    started_at = coalesce(?1 - told.column5, started_at),
+    finished_at = ?1,
+    cancel_asked = 0,
+    tried = NULL,
+    rotations = 0
+FROM (
+    VALUES (?, ?, ?, ?, ?)
+) AS told
+WHERE
+    id = told.column1
+    AND state = 'running'
+    AND session = ?2
+    AND claim = told.column2
+    AND unique_key IS NULL
+    AND batch IS NULL
+    AND member IS NULL
+
+-- name: settle_read
+SELECT json_group_array(json_array(
+    state, session, claim, attempts, losses, crashes, cancel_asked, outcome, reason, run_at, started_at,
+    resource, json(coalesce(tried, '[]')), rotations, rowid, id, queue, unique_key, batch, member
+))
+FROM pitboss_tasks
+WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: settle_completed
+UPDATE pitboss_tasks
+SET
+    state = 'completed',
+    outcome = told.column2,
+    attempts = attempts + 1,
+    result = told.column3,
+    error = NULL,
+    fingerprint = NULL,
+    reason = NULL,
+    worker = told.column4,
+    started_at = told.column5,
+    finished_at = told.column6,
+    cancel_asked = 0,
+    tried = NULL,
+    rotations = 0
+FROM (
+    VALUES (?, ?, ?, ?, ?, ?)
+) AS told
+WHERE pitboss_tasks.rowid = told.column1
+
+-- name: settle_end
+UPDATE pitboss_tasks
+SET
+    state = told.column2,
+    outcome = told.column3,
+    attempts = told.column4,
+    losses = told.column5,
+    crashes = told.column6,
+    result = told.column7,
+    error = CASE told.column8 WHEN 1 THEN told.column9 ELSE error END,
+    fingerprint = CASE told.column8 WHEN 1 THEN told.column10 ELSE fingerprint END,
+    reason = told.column11,
+    run_at = told.column12,
+    worker = told.column13,
+    started_at = told.column14,
+    finished_at = told.column15,
+    cancel_asked = 0,
+    tried = told.column16,
+    rotations = told.column17
+FROM (
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+) AS told
+WHERE pitboss_tasks.rowid = told.column1
+
+-- name: settle_progress
+UPDATE pitboss_tasks
+SET progress = told.column2, note = told.column3
+FROM (
+    VALUES (?, ?, ?)
+) AS told
+WHERE pitboss_tasks.rowid = told.column1

@@ -1,1 +1,0 @@
-DELETE FROM pitboss_starts WHERE queue = ? AND at <= ?

@@ -1,1 +1,0 @@
-SELECT at, n FROM pitboss_starts WHERE queue = ? ORDER BY at DESC

@@ -1,1 +1,0 @@
-SELECT coalesce(sum(n), 0) FROM pitboss_starts WHERE queue = ? AND at > ?

@@ -1,1 +1,0 @@
-INSERT OR REPLACE INTO pitboss_strikes (pool, destination, resource, at) VALUES (?, ?, ?, ?)

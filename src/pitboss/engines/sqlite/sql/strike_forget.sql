@@ -1,1 +1,0 @@
-DELETE FROM pitboss_strikes WHERE pool = ? AND destination = ?

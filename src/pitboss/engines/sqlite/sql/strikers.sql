@@ -1,1 +1,0 @@
-SELECT resource FROM pitboss_strikes WHERE pool = ? AND destination = ? AND at > ? ORDER BY resource

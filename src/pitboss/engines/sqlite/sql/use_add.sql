@@ -1,1 +1,0 @@
-INSERT OR REPLACE INTO pitboss_uses (resource, seq, at) VALUES (?, ?, ?)

@@ -1,1 +1,0 @@
-DELETE FROM pitboss_uses WHERE resource IN (SELECT value FROM json_each(?))

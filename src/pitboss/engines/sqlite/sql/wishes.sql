@@ -1,1 +1,0 @@
-SELECT key, value, version, wished_by FROM pitboss_wishes WHERE version > ? ORDER BY version
