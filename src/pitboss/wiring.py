@@ -59,9 +59,9 @@ def schema_script(engine: str, *, schema: str = "pitboss", since: int = 0) -> st
     """The SQL that brings a store of version `since` to the current one. Needs no connection."""
     match engine:
         case "sqlite":
-            from pitboss.engines.sqlite import printed as sqlite_printed
+            from pitboss.engines.sqlite import schema as sqlite_schema
 
-            return sqlite_printed.script(since)
+            return sqlite_schema.script(since)
         case "postgres" | "postgresql":
             try:
                 from pitboss.engines.postgres import printed as postgres_printed

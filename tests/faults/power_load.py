@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
-from pitboss.engines.sqlite import SqliteEngine, connection, engine, writer
+from pitboss.engines.sqlite import SqliteEngine, connection, open_store, writer
 from pitboss.model.duration import SECOND
 from pitboss.model.filter import by
 from pitboss.model.ids import IdMaker
@@ -163,7 +163,7 @@ def weaken(how: str) -> None:
         case "":
             pass
         case "synchronous-normal":
-            for module in (engine, writer):
+            for module in (open_store, writer):
                 mock.patch.object(module, "connect_writer", sloppy).start()
         case "answer-before-commit":
             mock.patch.object(writer.Writer, "_attempt", hasty).start()

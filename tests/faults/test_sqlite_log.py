@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pitboss.engines.sqlite import SqliteEngine
-from pitboss.engines.sqlite import engine as engine_module
-from pitboss.engines.sqlite.ledger import Reader
+from pitboss.engines.sqlite import SqliteEngine, open_store
+from pitboss.engines.sqlite.readers import Reader
 from pitboss.model.errors import StoreUnavailable
 from pitboss.model.filter import EVERYTHING, Filter
-from tests.engines.sqlite.desk import new, opened
+from tests.engines.sqlite.store import new, opened
 
 pytestmark = pytest.mark.fresh_loop(limit=60)
 # 4,000 pages of 4 KiB with their headers, and what one more commit adds before the log is emptied.
@@ -37,7 +36,7 @@ async def test_a_read_of_ours_that_stays_is_ended(tmp_path: Path, monkeypatch: p
         found: int = self._connection.execute(text).fetchone()[0]
         return found
 
-    monkeypatch.setattr(engine_module, "_READ_LIMIT", 0.3)
+    monkeypatch.setattr(open_store, "_READ_LIMIT", 0.3)
     monkeypatch.setattr(Reader, "count", endless)
     async with opened(tmp_path / "s.db") as engine:
         await engine.put([new()])

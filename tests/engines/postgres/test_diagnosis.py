@@ -11,7 +11,7 @@ from pitboss.model.duration import SECOND
 from pitboss.model.finding import Finding, Grade
 from pitboss.testing.clock import FakeClock
 from tests.engines.postgres.yard import Yard
-from tests.engines.sqlite.desk import WallClock
+from tests.engines.sqlite.store import WallClock
 
 WELL = Server("17.7 (Debian)", 170_007, "on", "on", "on", "on", 100, False, 5, 0)
 

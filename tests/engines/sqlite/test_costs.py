@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pitboss.engines.sqlite import batches, pools, registry
+from pitboss.engines.sqlite import batches, registry, resource_pools
 from pitboss.engines.sqlite.act import Act, Statements
+from pitboss.engines.sqlite.batch_lifecycle import conclude
 from pitboss.engines.sqlite.claim import claim
-from pitboss.engines.sqlite.gates import conclude
 from pitboss.engines.sqlite.put import put
 from pitboss.engines.sqlite.schema import upgrade
 from pitboss.engines.sqlite.settle import plain, settle
@@ -103,8 +103,8 @@ def cost_of_a_turn(count: int) -> tuple[int, int]:
     """Steps of a claim and of its end, in a pool of so many members that all but twenty have used up their hour."""
     store = Store()
     session = store.begin("proxies")
-    store.do(lambda act: pools.declare(act, "proxies", ONCE_AN_HOUR))
-    store.do(lambda act: pools.add(act, "proxies", members(count)))
+    store.do(lambda act: resource_pools.declare(act, "proxies", ONCE_AN_HOUR))
+    store.do(lambda act: resource_pools.add(act, "proxies", members(count)))
     store.put(count)
     store.settle(store.claim(session, count - 20), OK)
     store.put(30)
@@ -125,8 +125,8 @@ def test_ten_thousand_members_cost_no_more_than_twice_a_hundred() -> None:
 def cost_of_a_vain_claim(count: int) -> int:
     store = Store()
     session = store.begin("proxies")
-    store.do(lambda act: pools.declare(act, "proxies", ONCE_AN_HOUR))
-    store.do(lambda act: pools.add(act, "proxies", members(count)))
+    store.do(lambda act: resource_pools.declare(act, "proxies", ONCE_AN_HOUR))
+    store.do(lambda act: resource_pools.add(act, "proxies", members(count)))
     store.put(count + 10)
     store.settle(store.claim(session, count), OK)
     claimed = store.claim(session, 10)
@@ -155,8 +155,8 @@ def test_a_plain_turn_takes_no_more_statements_than_before_there_were_resources(
 
 def test_a_turn_with_resources_takes_few_statements_however_many_tasks_it_is(store: Store) -> None:
     session = store.begin("proxies")
-    store.do(lambda act: pools.declare(act, "proxies", PoolRules(limits=Limits(windows=(Window(5, SECOND),)))))
-    store.do(lambda act: pools.add(act, "proxies", members(256)))
+    store.do(lambda act: resource_pools.declare(act, "proxies", PoolRules(limits=Limits(windows=(Window(5, SECOND),)))))
+    store.do(lambda act: resource_pools.add(act, "proxies", members(256)))
     store.put(256)
     claimed = store.claim(session, 256)
     assert (len(claimed.claims), store.said <= 20) == (256, True), store.said
@@ -185,8 +185,8 @@ def test_starting_and_pausing_a_batch_costs_the_same_with_many_items() -> None:
 
 def test_a_rare_label_is_found_behind_a_thousand_others(store: Store) -> None:
     session = store.begin("proxies")
-    store.do(lambda act: pools.add(act, "proxies", members(1000)))
-    store.do(lambda act: pools.add(act, "proxies", members(1, first=5000, labels=("eu", "fast"))))
+    store.do(lambda act: resource_pools.add(act, "proxies", members(1000)))
+    store.do(lambda act: resource_pools.add(act, "proxies", members(1, first=5000, labels=("eu", "fast"))))
     store.put(2)
     store.put(1, want=Want(labels=("fast",)))
     store.put(1, want=Want(labels=("fast", "us")))
@@ -196,8 +196,8 @@ def test_a_rare_label_is_found_behind_a_thousand_others(store: Store) -> None:
 
 def test_members_are_given_in_their_order_over_many_portions(store: Store) -> None:
     session = store.begin("proxies")
-    store.do(lambda act: pools.declare(act, "proxies", PoolRules(limits=Limits(concurrency=2))))
-    store.do(lambda act: pools.add(act, "proxies", members(300)))
+    store.do(lambda act: resource_pools.declare(act, "proxies", PoolRules(limits=Limits(concurrency=2))))
+    store.do(lambda act: resource_pools.add(act, "proxies", members(300)))
     store.put(601)
     claimed = store.claim(session, 601)
     names = [one.leased.name for one in claimed.claims if one.leased]
@@ -208,8 +208,8 @@ def test_members_are_given_in_their_order_over_many_portions(store: Store) -> No
 def test_no_more_uses_are_remembered_than_windows_look_at(store: Store) -> None:
     session = store.begin("proxies")
     rules = PoolRules(limits=Limits(windows=(Window(3, SECOND), Window(2, 10))))
-    store.do(lambda act: pools.declare(act, "proxies", rules))
-    store.do(lambda act: pools.add(act, "proxies", members(2)))
+    store.do(lambda act: resource_pools.declare(act, "proxies", rules))
+    store.do(lambda act: resource_pools.add(act, "proxies", members(2)))
     for _ in range(20):
         store.put(2)
         store.now += SECOND
@@ -219,8 +219,8 @@ def test_no_more_uses_are_remembered_than_windows_look_at(store: Store) -> None:
 
 def test_a_clock_that_is_set_back_gives_nobody_before_its_time(store: Store) -> None:
     session = store.begin("proxies")
-    store.do(lambda act: pools.declare(act, "proxies", ONCE_AN_HOUR))
-    store.do(lambda act: pools.add(act, "proxies", members(1)))
+    store.do(lambda act: resource_pools.declare(act, "proxies", ONCE_AN_HOUR))
+    store.do(lambda act: resource_pools.add(act, "proxies", members(1)))
     store.put(2)
     store.settle(store.claim(session), OK)
     again = NOW + 3600 * SECOND

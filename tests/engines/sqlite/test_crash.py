@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from pitboss.model.filter import EVERYTHING
-from tests.engines.sqlite.desk import opened
+from tests.engines.sqlite.store import opened
 
 pytestmark = pytest.mark.fresh_loop
 
 _WRITE = """
 import asyncio, sys
 from pathlib import Path
-from tests.engines.sqlite.desk import asking, new, opened, session_of
+from tests.engines.sqlite.store import asking, new, opened, session_of
 
 async def main():
     async with opened(Path(sys.argv[1])) as engine:

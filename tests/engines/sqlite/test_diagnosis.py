@@ -7,7 +7,7 @@ import pytest
 from pitboss.engines.protocol import Diagnosis
 from pitboss.engines.sqlite import diagnosis
 from pitboss.model.finding import Grade
-from tests.engines.sqlite.desk import WallClock, opened
+from tests.engines.sqlite.store import WallClock, opened
 
 MOUNTS = """\
 /dev/sda1 / ext4 rw 0 0

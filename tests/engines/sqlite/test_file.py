@@ -10,7 +10,7 @@ import pytest
 from pitboss.engines.sqlite import SqliteEngine, connection
 from pitboss.engines.sqlite.faults import translated
 from pitboss.model.errors import InvalidInput, PitbossError, StoreUnavailable, Unsupported
-from tests.engines.sqlite.desk import WallClock, new, opened
+from tests.engines.sqlite.store import WallClock, new, opened
 
 pytestmark = pytest.mark.fresh_loop
 

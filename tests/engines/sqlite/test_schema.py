@@ -12,7 +12,7 @@ from pitboss.engines.sqlite import schema
 from pitboss.model.errors import SchemaMismatch
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import NewResource
-from tests.engines.sqlite.desk import asking, new, opened, session_of
+from tests.engines.sqlite.store import asking, new, opened, session_of
 
 pytestmark = pytest.mark.fresh_loop
 

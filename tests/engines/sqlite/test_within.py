@@ -13,7 +13,7 @@ from pitboss.model.filter import EVERYTHING
 from pitboss.model.queue import QueueChange
 from pitboss.model.states import State
 from pitboss.model.task import Placed, Unique
-from tests.engines.sqlite.desk import new, opened, session_of
+from tests.engines.sqlite.store import new, opened, session_of
 
 pytestmark = pytest.mark.fresh_loop
 

@@ -14,7 +14,7 @@ from pitboss.model.filter import EVERYTHING
 from pitboss.model.queue import QueueChange
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Placed, Unique
-from tests.engines.sqlite.desk import WallClock, new, opened
+from tests.engines.sqlite.store import WallClock, new, opened
 
 pytestmark = pytest.mark.fresh_loop
 

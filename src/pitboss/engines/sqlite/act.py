@@ -1,4 +1,4 @@
-"""One write request at work inside the writer's transaction: its moment, its statements, and what it leaves behind."""
+"""One write request inside the writer's transaction: its moment, its statements, and what follows from it."""
 
 import sqlite3
 from collections import defaultdict
@@ -7,21 +7,24 @@ from typing import TypeVar
 
 import msgspec
 
+from pitboss.engines.sqlite.rows import attempt_row
 from pitboss.engines.statements import load
 from pitboss.model.duration import Moment
 from pitboss.model.states import FINISHED, State
+from pitboss.model.task import Attempt
 
 T = TypeVar("T")
 Row = Sequence[object]
-# Rows go in by one statement for many: every step of a statement gives up the interpreter lock, and behind a busy event
-# loop each step may wait for a whole switch interval. It is also about twice as fast.
+# Rows are written by one statement for many: every step of a statement releases the interpreter lock, and behind a busy
+# event loop each step may wait for a whole switch interval. It is also about twice as fast.
 _BULKS = (256, 64, 16, 4, 2, 1)
 _ENDED = frozenset(state.value for state in FINISHED)
 _RUNNING = State.RUNNING.value
+_KEPT_RUNS = 100
 
 
 class Statements:
-    """The SQL by name, and the texts for many rows made from it. Shared by all that one engine does."""
+    """The SQL by name, and the texts for many rows made from it. One for each engine."""
 
     def __init__(self) -> None:
         self.by_name = load("pitboss.engines.sqlite.sql")
@@ -39,9 +42,9 @@ class Statements:
 
 
 class Act:
-    """Handed to what changes the store. `moved` keeps the counts exact; `rings` are queues to wake after the commit.
+    """Passed to everything that changes the store. `rings` are queues to wake after the commit.
 
-    `touched` are batches of which an item has ended or stopped running, `lanes` those where the next may have a slot.
+    `touched` are batches of which an item has ended or stopped running, `lanes` those that may promote a batch.
     """
 
     __slots__ = ("_connection", "_items", "_moves", "_sql", "_statements", "lanes", "now", "rings", "touched")
@@ -70,7 +73,7 @@ class Act:
         return self._cursor().execute(text, tuple(values))
 
     def decoded(self, name: str, decoder: msgspec.json.Decoder[T], *values: object) -> T:
-        """The one JSON text that the statement answers with, as typed rows: one step, however many rows."""
+        """The rows of a statement that answers with one JSON text: one step, however many rows."""
         return decoder.decode(self._cursor().execute(self._sql[name], values).fetchone()[0])
 
     def bulk(self, name: str, rows: Sequence[Row]) -> int:
@@ -79,7 +82,7 @@ class Act:
         return self.bulk_values(name, (), values, len(rows[0]) if rows else 1)
 
     def bulk_values(self, name: str, shared: tuple[object, ...], values: list[object], width: int) -> int:
-        """The same for rows of so many values, one after the other; `shared` are those of ?1, ?2 and so on."""
+        """The same for rows of this width, all values in one list; `shared` are the values of ?1, ?2 and so on."""
         start, changed = 0, 0
         for size in _BULKS:
             while len(values) - start >= size * width:
@@ -89,7 +92,7 @@ class Act:
         return changed
 
     def moved(self, queue: str, source: str | None, target: str | None, n: int = 1, batch: str | None = None) -> None:
-        """Tasks of the queue left one state and came to another; None is outside the store."""
+        """Count tasks of the queue that went from one state to another; None is outside the store."""
         if source is not None:
             self._moves[queue, source] -= n
         if target is not None:
@@ -97,8 +100,8 @@ class Act:
         if batch is not None:
             self._moved_item(batch, queue, source, target, n)
 
-    def counted(self) -> None:
-        """Write the counts. Last, because nothing in an act reads what it has itself moved."""
+    def write_counts(self) -> None:
+        """Last, because nothing in an act reads the counts that it has itself changed."""
         rows = [(queue, state, n) for (queue, state), n in self._moves.items() if n]
         self._moves.clear()
         if rows:
@@ -108,13 +111,22 @@ class Act:
             self._items.clear()
             self.bulk("batch_count_add", items)
 
-    def mark(self) -> None:
+    def record(self, runs: Sequence[tuple[str, Attempt]]) -> None:
+        """Add runs that did not finish their tasks to the tasks' histories."""
+        self.bulk("attempt_record", [attempt_row(task, run) for task, run in runs])
+        for task, run in runs:
+            # A claim is recorded at most once, so only a high claim number can mean a long history.
+            if run.claim > _KEPT_RUNS:
+                self.run("attempt_forget", task, _KEPT_RUNS)
+
+    def savepoint(self) -> None:
         self._connection.execute("SAVEPOINT attempt")
 
-    def unmark(self) -> None:
+    def release_savepoint(self) -> None:
         self._connection.execute("RELEASE attempt")
 
-    def back_to_mark(self) -> None:
+    def roll_back(self) -> None:
+        """To the savepoint."""
         self._connection.execute("ROLLBACK TO attempt")
         self._connection.execute("RELEASE attempt")
 

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pitboss.engines.sqlite.act import Act, Row, json_list
+from pitboss.engines.sqlite.batch_lifecycle import back_in_line, batch_of, stored
 from pitboss.engines.sqlite.filters import STATE_INDEXES, matching, names_batches, names_ids
-from pitboss.engines.sqlite.gates import back_in_line, batch_of, stored
-from pitboss.engines.sqlite.history import record
-from pitboss.engines.sqlite.lead import check_term
+from pitboss.engines.sqlite.registry import check_term
 from pitboss.engines.sqlite.rows import TASK_COLUMNS, last_run, task_of
 from pitboss.model.batch import OVER, Batch, BatchId, BatchStatus
 from pitboss.model.batching import waits
@@ -83,7 +82,7 @@ def revive(act: Act, tasks: Sequence[Task], keep_attempts: bool) -> tuple[TaskId
     revived = [task for task in tasks if task.id not in refused]
     runs = [(task.id, run) for task in revived if (run := last_run(task)) is not None]
     if runs:
-        record(act, runs)
+        act.record(runs)
     known = {name for name in {task.handler for task in revived} if act.one("handler_known", name)}
     gates = _reopened(act, dict.fromkeys(task.batch for task in revived if task.batch is not None))
     for task in revived:

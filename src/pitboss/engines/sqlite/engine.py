@@ -1,38 +1,62 @@
-"""The six verbs over one SQLite file, and its opening and closing."""
+"""The SQLite engine: every protocol, as one request to the writer or to a reader."""
 
 import asyncio
 import os
 import sqlite3
-import weakref
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from pitboss.engines.protocol import Clock, Failpoint
-from pitboss.engines.sqlite import claim, diagnosis, registry, schema, settle, sweep
+from pitboss.engines.protocol import Clock, Failpoint, Page
+from pitboss.engines.sqlite import (
+    batches,
+    claim,
+    control,
+    diagnosis,
+    leases,
+    reclaim,
+    registry,
+    resource_pools,
+    schema,
+    settle,
+)
 from pitboss.engines.sqlite.act import Act, Statements
-from pitboss.engines.sqlite.bells import Bells
-from pitboss.engines.sqlite.connection import checked_path, connect_writer, create_file
-from pitboss.engines.sqlite.desk import Desk
-from pitboss.engines.sqlite.faults import closed, translated
-from pitboss.engines.sqlite.ledger import Reader
-from pitboss.engines.sqlite.lock import WriterLock
-from pitboss.engines.sqlite.readers import Readers
-from pitboss.engines.sqlite.within import put_within
-from pitboss.engines.sqlite.writer import Job, Writer
+from pitboss.engines.sqlite.connection import checked_path
+from pitboss.engines.sqlite.doorbell import Doorbell
+from pitboss.engines.sqlite.faults import closed
+from pitboss.engines.sqlite.open_store import OpenStore, side_folder, upgrade
+from pitboss.engines.sqlite.put import put_within
+from pitboss.engines.sqlite.readers import Reader
+from pitboss.engines.sqlite.writer import Job
+from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
+from pitboss.model.duration import Moment, Span
+from pitboss.model.filter import Filter
 from pitboss.model.finding import Finding
-from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal
+from pitboss.model.ids import TaskId
+from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
+from pitboss.model.resource import (
+    Leased,
+    NewResource,
+    PoolRules,
+    Report,
+    Resource,
+    ResourceChange,
+    ResourcePool,
+    Shortage,
+    Want,
+)
+from pitboss.model.session import Claimed, ClaimRequest, Lead, Reclaimed, Renewal, Session, SessionInfo
 from pitboss.model.settlement import SettleAnswer, Settlement
-from pitboss.model.task import NewTask, Placed
+from pitboss.model.task import Attempt, NewTask, Placed, Task, Token
 
 T = TypeVar("T")
-_READ_LIMIT = 30.0
+# A million held tasks are released in many short transactions, so that other writers get in between.
+_RELEASED_AT_ONCE = 2000
 
 
-class SqliteEngine(Desk):
+class SqliteEngine:
     """A store in one file, shared by every process that opens it. Usable from any thread and any event loop.
 
-    Beside the file stands a folder of the same name with `-pitboss` behind it: the writers' line and the doorbells.
+    Beside the file is a folder of the same name with `-pitboss` appended: the lock of the writers and the doorbells.
     """
 
     name = "sqlite"
@@ -48,24 +72,24 @@ class SqliteEngine(Desk):
         self.path = checked_path(path)
         self._clock, self._failpoint, self._lock_timeout = clock, failpoint, lock_timeout
         self._statements = Statements()
-        self._bells = Bells(self._side_folder)
-        self._open: _Opened | None = None
+        self._doorbell = Doorbell(side_folder(self.path))
+        self._store: OpenStore | None = None
 
     async def open(self) -> None:
-        if self._open is None:
-            self._open = await asyncio.to_thread(self._opened)
+        if self._store is None:
+            self._store = await asyncio.to_thread(self._opened)
 
     async def close(self) -> None:
-        opened, self._open = self._open, None
-        if opened is not None:
-            await asyncio.to_thread(opened.close, self._lock_timeout)
+        store, self._store = self._store, None
+        if store is not None:
+            await asyncio.to_thread(store.close)
 
     async def put(self, tasks: Sequence[NewTask]) -> list[Placed]:
         return cast("list[Placed]", await self._awaited(Job.putting(tasks)))
 
     async def claim(self, request: ClaimRequest) -> Claimed:
         self._opened_here()
-        self._bells.listen()
+        self._doorbell.listen()
         weight = sum(slot.free + slot.ahead for slot in request.slots)
         return (await self._write("claim", lambda act: claim.claim(act, request), weight)).claimed()
 
@@ -77,11 +101,11 @@ class SqliteEngine(Desk):
         return await self._write("settle", lambda act: settle.settle(act, settlements, plain), len(settlements))
 
     async def reclaim(self, limit: int = 1000) -> Reclaimed:
-        return await self._write("reclaim", lambda act: sweep.reclaim(act, limit), limit)
+        return await self._write("reclaim", lambda act: reclaim.reclaim(act, limit), limit)
 
     async def wait(self, queues: Sequence[str] | None, timeout: float) -> bool:
         self._opened_here()
-        return await self._bells.wait(queues, timeout)
+        return await self._doorbell.wait(queues, timeout)
 
     def put_sync(self, tasks: Sequence[NewTask]) -> list[Placed]:
         """`put` from a plain thread, without an event loop in between."""
@@ -92,25 +116,156 @@ class SqliteEngine(Desk):
         return cast("T", self._waited(Job(name, call, weight)))
 
     def put_within(self, connection: sqlite3.Connection, tasks: Sequence[NewTask]) -> list[Placed]:
-        """As `put`, inside the transaction that is open on the caller's connection. Nobody is rung: nothing is there
-        to be found before the caller's commit. `ring` the queues after it, or leave it to the poll."""
+        """As `put`, inside the transaction that is open on the caller's connection. Rings nothing: the tasks cannot be
+        found before the caller's commit. Call `ring` after it, or leave it to the poll."""
         return put_within(connection, tasks, path=self.path, clock=self._clock, statements=self._statements)
 
     def ring(self, queues: Iterable[str]) -> None:
-        """Wake who waits for these queues."""
-        self._bells.ring(queues)
+        """Wake those that wait for these queues."""
+        self._doorbell.ring(queues)
+
+    async def open_session(self, info: SessionInfo) -> Session:
+        session, released = await self._write(
+            "open_session", lambda act: registry.open_session(act, info, _RELEASED_AT_ONCE)
+        )
+        if released == _RELEASED_AT_ONCE:
+            known = {one.name for one in await self.handlers()}
+            await self._release_rest(known.intersection(info.handlers))
+        return session
+
+    async def end_session(self, session: int) -> None:
+        await self._write("end_session", lambda act: registry.end_session(act, session))
+
+    async def sessions(self) -> list[Session]:
+        return await self._read(lambda reader: reader.sessions())
+
+    async def campaign(self, session: int) -> Lead:
+        return await self._write("campaign", lambda act: registry.campaign(act, session))
+
+    async def leader(self) -> Lead | None:
+        return await self._read(lambda reader: reader.leader())
+
+    async def resign(self, session: int) -> None:
+        await self._write("resign", lambda act: registry.resign(act, session))
+
+    async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
+        return await self._read(lambda reader: reader.get(ids))
+
+    async def find(
+        self, wanted: Filter, *, limit: int = 50, after: str | None = None, oldest_first: bool = False
+    ) -> Page:
+        return await self._read(lambda reader: reader.find(wanted, limit, after, oldest_first))
+
+    async def count(self, wanted: Filter) -> int:
+        return await self._read(lambda reader: reader.count(wanted))
+
+    async def attempts(self, task: TaskId) -> list[Attempt]:
+        return await self._read(lambda reader: reader.attempts(task))
+
+    async def cancel(self, wanted: Filter, *, reason: str = "", limit: int = 1000) -> Changed:
+        return await self._write("cancel", lambda act: control.cancel(act, wanted, reason, limit))
+
+    async def retry(self, wanted: Filter, *, keep_attempts: bool = False, limit: int = 1000) -> Changed:
+        return await self._write("retry", lambda act: control.retry(act, wanted, keep_attempts, limit))
+
+    async def prune(
+        self, wanted: Filter, *, before: Moment | None = None, limit: int = 1000, term: int | None = None
+    ) -> Changed:
+        return await self._write("prune", lambda act: control.prune(act, wanted, before, limit, term))
+
+    async def queues(self) -> list[Queue]:
+        return await self._read(lambda reader: reader.queues())
+
+    async def change_queue(self, name: str, change: QueueChange) -> Queue:
+        return await self._write("change_queue", lambda act: registry.change_queue(act, name, change))
+
+    async def register(self, handlers: Iterable[HandlerInfo]) -> None:
+        added = tuple(handlers)
+        released = await self._write("register", lambda act: registry.register(act, added, _RELEASED_AT_ONCE))
+        if released == _RELEASED_AT_ONCE:
+            await self._release_rest({one.name for one in added})
+
+    async def handlers(self) -> list[HandlerInfo]:
+        return await self._read(lambda reader: reader.handlers())
+
+    async def forget(self, names: Iterable[str]) -> None:
+        gone = tuple(names)
+        await self._write("forget", lambda act: registry.forget(act, gone))
+
+    async def wish(self, key: str, value: str | None, *, by: str | None = None) -> int:
+        return await self._write("wish", lambda act: registry.wish(act, key, value, by))
+
+    async def wishes(self, since: int = 0) -> list[Wish]:
+        return await self._read(lambda reader: reader.wishes(since))
+
+    async def declare_pool(self, name: str, rules: PoolRules) -> None:
+        await self._write("declare_pool", lambda act: resource_pools.declare(act, name, rules))
+
+    async def resource_pools(self) -> list[ResourcePool]:
+        return await self._read(lambda reader: resource_pools.pools(reader.rows, reader.now))
+
+    async def add_resources(self, pool: str, members: Sequence[NewResource]) -> list[bool]:
+        return await self._write("add_resources", lambda act: resource_pools.add(act, pool, members), len(members))
+
+    async def change_resources(
+        self, pool: str, names: Sequence[str] | None, change: ResourceChange | None
+    ) -> list[str]:
+        return await self._write("change_resources", lambda act: resource_pools.change(act, pool, names, change))
+
+    async def resources(self, pool: str, names: Sequence[str] | None = None) -> list[Resource]:
+        return await self._read(lambda reader: resource_pools.resources(reader.rows, pool, names, reader.now))
+
+    async def acquire(self, pool: str, want: Want, hold: Span, *, lease: str) -> Leased | Shortage:
+        return await self._write("acquire", lambda act: leases.acquire(act, pool, want, hold, lease))
+
+    async def release(self, lease: str, report: Report | None) -> bool:
+        return await self._write("release", lambda act: leases.release(act, lease, report))
+
+    async def extend(self, lease: str, hold: Span) -> Moment | None:
+        return await self._write("extend", lambda act: leases.extend(act, lease, hold))
+
+    async def use(
+        self, holder: Token | str, task: TaskId | None = None, *, instead: Moment | None = None
+    ) -> Moment | Shortage:
+        return await self._write("use", lambda act: leases.use(act, holder, task, instead))
+
+    async def create_batch(self, batch: NewBatch, items: Sequence[NewTask]) -> Batch:
+        return await self._write("create_batch", lambda act: batches.create(act, batch, items), len(items))
+
+    async def act_on_batch(self, batch: BatchId, act: BatchAct, *, limit: int = 1000) -> BatchChanged:
+        return await self._write("act_on_batch", lambda writing: batches.change(writing, batch, act, limit), limit)
+
+    async def batches(
+        self, ids: Sequence[BatchId] | None = None, *, statuses: Sequence[BatchStatus] = (), limit: int = 100
+    ) -> list[Batch]:
+        if ids is not None:
+            return await self._read(lambda reader: batches.get(reader.rows, reader.now, ids))
+        return await self._read(lambda reader: batches.find(reader.rows, reader.now, statuses, limit))
+
+    async def lanes(self) -> list[Lane]:
+        return await self._read(lambda reader: batches.lanes(reader.rows))
+
+    async def change_lane(self, name: str, max_running: int) -> Lane:
+        return await self._write("change_lane", lambda act: batches.change_lane(act, name, max_running))
 
     async def schema_version(self) -> tuple[int, int]:
         return await self._read(lambda reader: reader.schema_version()), schema.wanted_version()
 
     async def upgrade(self) -> list[str]:
         """Opening has upgraded the store already, so nothing is missing unless another process replaced the file."""
-        return await asyncio.to_thread(self._upgraded)
+        return await asyncio.to_thread(upgrade, self.path, self._lock_timeout)
 
     async def diagnose(self, clock: Clock) -> list[Finding]:
-        """Through the writer's line, so that a store which cannot be written is found, too."""
+        """Asks the writer, so that a store that cannot be written is found, too."""
         modes = await self._write("diagnose", diagnosis.modes)
         return [diagnosis.of_modes(*modes), *await asyncio.to_thread(diagnosis.of_file, self.path)]
+
+    async def _release_rest(self, handlers: set[str]) -> None:
+        released = _RELEASED_AT_ONCE
+        while released == _RELEASED_AT_ONCE:
+            released = await self._write(
+                "release_held", lambda act: registry.release_held(act, handlers, _RELEASED_AT_ONCE)
+            )
 
     async def _write(self, name: str, call: Callable[[Act], T], weight: int = 1) -> T:
         return cast("T", await self._awaited(Job(name, call, weight)))
@@ -133,83 +288,18 @@ class SqliteEngine(Desk):
             raise job.error
         return job.result
 
-    def _opened_here(self) -> "_Opened":
-        opened = self._open
-        if opened is None or opened.process != os.getpid():
-            raise closed(self.path)
-        return opened
-
-    @property
-    def _side_folder(self) -> Path:
-        return self.path.with_name(self.path.name + "-pitboss")
-
-    def _opened(self) -> "_Opened":
-        try:
-            create_file(self.path)
-            self._side_folder.mkdir(mode=0o700, exist_ok=True)
-            lock = WriterLock(self._side_folder, self._lock_timeout)
-            connection = self._migrated(lock)[0]
-        except (sqlite3.Error, OSError) as error:
-            raise translated(error, str(self.path)) from error
-        self._bells.open()
-        writer = Writer(
+    def _opened(self) -> OpenStore:
+        return OpenStore(
             self.path,
             clock=self._clock,
             statements=self._statements,
-            lock=lock,
-            bells=self._bells,
+            doorbell=self._doorbell,
             failpoint=self._failpoint,
+            lock_timeout=self._lock_timeout,
         )
-        writer.start(connection)
-        readers = Readers(self.path, self._statements.by_name, self._clock, _READ_LIMIT)
-        return _Opened(writer, readers, lock, self._bells)
 
-    def _migrated(self, lock: WriterLock) -> tuple[sqlite3.Connection, list[str]]:
-        """In line like every writer: switching to WAL and creating tables want the file for themselves."""
-        lock.acquire()
-        try:
-            connection = connect_writer(self.path)
-            try:
-                return connection, schema.upgrade(connection)
-            except BaseException:
-                connection.close()
-                raise
-        finally:
-            lock.release()
-
-    def _upgraded(self) -> list[str]:
-        lock = WriterLock(self._side_folder, self._lock_timeout)
-        try:
-            connection, names = self._migrated(lock)
-            connection.close()
-        except (sqlite3.Error, OSError) as error:
-            raise translated(error, str(self.path)) from error
-        finally:
-            lock.close()
-        return names
-
-
-class _Opened:
-    """What an open engine owns. Belongs to the process that opened it."""
-
-    def __init__(self, writer: Writer, readers: Readers, lock: WriterLock, bells: Bells) -> None:
-        self.writer, self.readers, self.process = writer, readers, os.getpid()
-        self._lock, self._bells = lock, bells
-        forget = weakref.WeakMethod(self._forked)
-        os.register_at_fork(after_in_child=lambda: _call(forget))
-
-    def close(self, timeout: float) -> None:
-        ended = self.writer.stop(timeout)
-        self.readers.close()
-        self._bells.close()
-        if ended:
-            self._lock.close()
-
-    def _forked(self) -> None:
-        self._lock.abandon()
-
-
-def _call(method: "weakref.WeakMethod[Any]") -> None:
-    alive = method()
-    if alive is not None:
-        alive()
+    def _opened_here(self) -> OpenStore:
+        store = self._store
+        if store is None or store.process != os.getpid():
+            raise closed(self.path)
+        return store

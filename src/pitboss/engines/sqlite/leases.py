@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 
 from pitboss.engines.sqlite.act import Act
-from pitboss.engines.sqlite.lending import Lending
-from pitboss.engines.sqlite.returning import Returns, pool_of
-from pitboss.engines.sqlite.shelf import Shelf
+from pitboss.engines.sqlite.grants import PoolGrants
+from pitboss.engines.sqlite.pool_members import PoolMembers
+from pitboss.engines.sqlite.returns import Returns, pool_of
 from pitboss.model.duration import Moment, Span
 from pitboss.model.errors import StaleLease
 from pitboss.model.ids import TaskId
@@ -19,7 +19,7 @@ _leased = msgspec.json.Decoder(Leased)
 
 
 class _Held(msgspec.Struct, array_like=True):
-    """A lease's row."""
+    """The row of a lease."""
 
     pool: str
     member: int
@@ -34,14 +34,14 @@ def acquire(act: Act, pool: str, want: Want, hold: Span, lease: str) -> Leased |
         return msgspec.structs.replace(_leased.decode(held.leased), expires_at=held.until)
     if held is not None:
         _end(act, lease, held.pool, held.member, None)
-    shelf = Shelf(act, pool)
-    lending = Lending(shelf, 1)
-    number = lending.lend(want, ())
-    lending.write()
+    members = PoolMembers(act, pool)
+    grants = PoolGrants(members, 1)
+    number = grants.grant(want, ())
+    grants.write()
     if number is None:
-        return shelf.shortage()
+        return members.shortage()
     until = act.now + hold
-    given = leased(shelf.members[number], shelf.rules, act.now, lease=lease, expires_at=until)
+    given = leased(members.known[number], members.rules, act.now, lease=lease, expires_at=until)
     act.run("lease_put", lease, pool, number, until, msgspec.json.encode(given).decode())
     return given
 
@@ -67,17 +67,16 @@ def extend(act: Act, lease: str, hold: Span) -> Moment | None:
 def use(act: Act, holder: Token | str, task: TaskId | None, instead: Moment | None) -> Moment | Shortage:
     """As the contract says."""
     pool, number = _held_by(act, holder, task)
-    shelf = Shelf(act, pool)
-    member = shelf.member(number)
-    if member is None:
-        raise StaleLease(_said(holder, task))
-    until = shelf.use(number, instead)
-    shelf.write()
+    members = PoolMembers(act, pool)
+    if members.member(number) is None:
+        raise StaleLease(_spoken(holder, task))
+    until = members.use(number, instead)
+    members.write()
     return Shortage(pool=pool, why="all away", until=until) if until is not None else act.now
 
 
 def end_overdue(act: Act, limit: int) -> int:
-    """Give back what is past its time; how many leases that were."""
+    """Give back what is held past its time; how many leases ended."""
     over: list[Any] = list(act.rows("lease_list_over", act.now, limit))
     returns = Returns(act)
     for lease, pool, number in over:
@@ -100,7 +99,7 @@ def _end(act: Act, lease: str, pool: str, number: int, report: Report | None) ->
 
 
 def _held_by(act: Act, holder: Token | str, task: TaskId | None) -> tuple[str, int]:
-    """The pool and the number of what is held."""
+    """The pool and the number of the member that is held."""
     if isinstance(holder, Token):
         row: Any = act.one("claim_held", task, holder.session, holder.claim, act.now)
         if row is not None and row[1] is not None:
@@ -109,8 +108,8 @@ def _held_by(act: Act, holder: Token | str, task: TaskId | None) -> tuple[str, i
         held = _lease(act, holder)
         if held is not None and held.until > act.now:
             return held.pool, held.member
-    raise StaleLease(_said(holder, task))
+    raise StaleLease(_spoken(holder, task))
 
 
-def _said(holder: Token | str, task: TaskId | None) -> str:
+def _spoken(holder: Token | str, task: TaskId | None) -> str:
     return str(holder) if task is None else f"{holder} of task {task}"

@@ -2,15 +2,19 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from pitboss.engines.sqlite.act import Act, json_list
+from pitboss.engines.protocol import Clock
+from pitboss.engines.sqlite.act import Act, Statements, json_list
+from pitboss.engines.sqlite.faults import translated
 from pitboss.engines.sqlite.rows import STATES, tags_text, want_text
 from pitboss.model.batch import BatchId
-from pitboss.model.errors import QueueFull
+from pitboss.model.errors import InvalidInput, QueueFull
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Placed
 
@@ -32,6 +36,29 @@ def put_items(act: Act, tasks: Sequence[NewTask], batch: BatchId) -> None:
 def put_follow_ups(act: Act, tasks: Sequence[NewTask]) -> None:
     """As `put`, but a queue may be overfilled: what a finished task leaves behind must not be lost."""
     _put(act, tasks, bounded=False)
+
+
+def put_within(
+    connection: sqlite3.Connection, tasks: Sequence[NewTask], *, path: Path, clock: Clock, statements: Statements
+) -> list[Placed]:
+    """Put in the caller's open transaction; if it fails, that transaction is as it was before."""
+    with _our_way(connection):
+        try:
+            _check_same_file(connection, path)
+            _check_open(connection)
+            connection.execute("SAVEPOINT pitboss_put")
+            try:
+                act = Act(connection, statements, clock.now())
+                placed = put(act, tasks)
+                act.write_counts()
+            except BaseException:
+                connection.execute("ROLLBACK TO pitboss_put")
+                raise
+            finally:
+                connection.execute("RELEASE pitboss_put")
+        except sqlite3.Error as error:
+            raise translated(error, str(path)) from error
+    return placed
 
 
 class _Surroundings(NamedTuple):
@@ -72,15 +99,15 @@ def _insert_unseen(act: Act, tasks: Sequence[NewTask], around: _Surroundings) ->
     placed = [_created(new, act, around) for new in tasks]
     many = len(tasks) > 1
     if many:
-        act.mark()
+        act.savepoint()
     try:
         _insert(act, tasks, placed, around.batch)
     except sqlite3.IntegrityError:
         if many:
-            act.back_to_mark()
+            act.roll_back()
         return None
     if many:
-        act.unmark()
+        act.release_savepoint()
     _account(act, tasks, placed, around)
     return placed
 
@@ -201,3 +228,35 @@ def _take_keys(act: Act, fresh: Sequence[NewTask]) -> None:
         if new.unique
     ]
     act.bulk("key_take", rows)
+
+
+@contextmanager
+def _our_way(connection: sqlite3.Connection) -> Iterator[None]:
+    """Plain rows and text, whatever the caller has set for himself."""
+    rows, text = connection.row_factory, connection.text_factory
+    connection.row_factory, connection.text_factory = None, str
+    try:
+        yield
+    finally:
+        connection.row_factory, connection.text_factory = rows, text
+
+
+def _check_same_file(connection: sqlite3.Connection, path: Path) -> None:
+    files = {name: file for _, name, file in connection.execute("PRAGMA database_list")}
+    main = files.get("main")
+    if not main or not path.samefile(main):
+        raise InvalidInput(
+            f"the connection is open on {main or 'no file'}, not on {path}",
+            why="tasks can join a transaction only in the database that holds them",
+            fix="open the connection on the store's file, or enqueue without a connection after your commit",
+        )
+
+
+def _check_open(connection: sqlite3.Connection) -> None:
+    if not connection.in_transaction:
+        raise InvalidInput(
+            "the connection has no open transaction",
+            why="the task would be stored at once, whatever comes of your own writes; Python's sqlite3 begins a "
+            "transaction by itself only before INSERT, UPDATE, DELETE and REPLACE",
+            fix='execute "BEGIN IMMEDIATE" first',
+        )

@@ -1,27 +1,29 @@
-"""Sessions, queues' settings, handlers and wishes: the small tables."""
+"""Sessions, the leader, queues' settings, handlers and desired state: the small tables."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from pitboss.engines.sqlite.act import Act, json_list
-from pitboss.engines.sqlite.rows import STATES, queue_of, rate_text
-from pitboss.engines.sqlite.sweep import release
+from pitboss.engines.sqlite.rows import STATES, lead_of, queue_of, rate_text
+from pitboss.model.errors import NotLeader, SessionLost
 from pitboss.model.queue import HandlerInfo, Queue, QueueChange
-from pitboss.model.session import Renewal, Session, SessionInfo
+from pitboss.model.session import Lead, Renewal, Session, SessionInfo
 from pitboss.model.task import Token
 
 _cancels = msgspec.json.Decoder(list[tuple[str, int]])
+_held_rows = msgspec.json.Decoder(list[tuple[int, str, str, str | None]])
 
 
 def open_session(act: Act, info: SessionInfo, release_limit: int) -> tuple[Session, int]:
-    """The new session, and how many held tasks it set free."""
+    """The new session, and how many held tasks it released."""
     expires_at = act.now + info.ttl
     who = (info.host, info.boot_id, info.pid, info.kind, json_list(info.handlers), info.ttl)
     row: Any = act.one("session_open", *who, act.now, expires_at)
     known = [name for name in info.handlers if act.one("handler_known", name)]
-    released = release(act, known, release_limit) if known else 0
+    released = release_held(act, known, release_limit) if known else 0
     return Session(number=row[0], info=info, opened_at=act.now, expires_at=expires_at), released
 
 
@@ -38,6 +40,26 @@ def renew(act: Act, session: int, snapshot: str | None) -> Renewal:
 
 def end_session(act: Act, session: int) -> None:
     act.run("session_end", session, act.now)
+
+
+def campaign(act: Act, session: int) -> Lead:
+    """As the contract says."""
+    if not act.one("session_alive", session, act.now):
+        raise SessionLost(session)
+    row: Any = act.one("leader_get", act.now) or act.one("leader_elect", session)
+    lead = lead_of(row)
+    return msgspec.structs.replace(lead, mine=lead.session == session)
+
+
+def resign(act: Act, session: int) -> None:
+    act.run("leader_resign", session)
+
+
+def check_term(act: Act, term: int) -> None:
+    """Refuse a term that is over; no other writer comes in between before this act is over."""
+    row: Any = act.one("leader_get", act.now)
+    if row is None or lead_of(row).term != term:
+        raise NotLeader(term)
 
 
 def change_queue(act: Act, name: str, change: QueueChange) -> Queue:
@@ -57,18 +79,33 @@ def change_queue(act: Act, name: str, change: QueueChange) -> Queue:
 
 
 def register(act: Act, handlers: Iterable[HandlerInfo], release_limit: int) -> int:
-    """Add or replace; how many held tasks were set free."""
+    """Add or replace; how many held tasks were released."""
     added = {handler.name: handler for handler in handlers}
     before = _bindings(act)
     act.bulk("handler_add", [(one.name, one.queue, one.policy, one.schema, one.resources) for one in added.values()])
     _ring_bound(act, before)
-    return release(act, added, release_limit)
+    return release_held(act, added, release_limit)
 
 
 def forget(act: Act, names: Iterable[str]) -> None:
     before = _bindings(act)
     act.run("handler_remove", json_list(names))
     _ring_bound(act, before)
+
+
+def release_held(act: Act, handlers: Iterable[str], limit: int) -> int:
+    """Let held tasks of these handlers run, unless their batch does not; how many, at most `limit`."""
+    held = act.decoded("held_list", _held_rows, json_list(handlers), act.now, limit)
+    free = [row for row, _, state, _ in held if state != "held"]
+    gated = [row for row, _, state, _ in held if state == "held"]
+    if free:
+        act.run("held_release", act.now, json_list(free))
+    if gated:
+        act.run("held_for_batch", json_list(gated))
+    for (queue, state, batch), n in Counter((queue, state, batch) for _, queue, state, batch in held).items():
+        act.moved(queue, "held", state, n, batch)
+        act.rings.add(queue)
+    return len(held)
 
 
 def wish(act: Act, key: str, value: str | None, by: str | None) -> int:

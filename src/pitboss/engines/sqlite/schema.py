@@ -52,6 +52,15 @@ def upgrade(connection: sqlite3.Connection) -> list[str]:
     return [name for name, _ in missing]
 
 
+def script(since: int = 0) -> str:
+    """The migrations after version `since` as one script, for a person to read and run instead of `upgrade`."""
+    parts = [f"-- {name}\n{text.strip()}\n" for number, name, text in migrations() if number > since]
+    if not parts:
+        return ""
+    version = f"INSERT OR REPLACE INTO pitboss_meta (name, value) VALUES ('schema', {wanted_version()});\n"
+    return "\n".join(["BEGIN IMMEDIATE;\n", *parts, version, "COMMIT;\n"])
+
+
 def statements(script: str) -> Iterator[str]:
     """The single statements of a script: `executescript` would commit behind our back."""
     buffer = ""

@@ -8,10 +8,9 @@ from typing import NamedTuple
 import msgspec
 
 from pitboss.engines.sqlite.act import Act, Row, json_list
-from pitboss.engines.sqlite.gates import conclude, statuses
-from pitboss.engines.sqlite.history import record
+from pitboss.engines.sqlite.batch_lifecycle import conclude, statuses
 from pitboss.engines.sqlite.put import put_follow_ups
-from pitboss.engines.sqlite.returning import Returns, pool_of
+from pitboss.engines.sqlite.returns import Returns, pool_of
 from pitboss.engines.sqlite.rows import error_text, names_text
 from pitboss.model.batch import BatchStatus
 from pitboss.model.outcome import Transition
@@ -84,11 +83,11 @@ def _settled_plainly(act: Act, plain: Plain) -> bool:
     """
     if act.one("session_alive", plain.session, act.now) is None:
         return False
-    act.mark()
+    act.savepoint()
     if act.bulk_values("settle_plainly", (act.now, plain.session), plain.values, _WIDTH) * _WIDTH != len(plain.values):
-        act.back_to_mark()
+        act.roll_back()
         return False
-    act.unmark()
+    act.release_savepoint()
     for queue, count in plain.queues.items():
         act.moved(queue, "running", "completed", count)
     return True
@@ -128,7 +127,7 @@ class _Group:
         ids = json_list({settlement.id for settlement in settlements})
         tasks = self.act.decoded("settle_read", claim_rows, ids)
         self.tasks = {task.id: task for task in tasks}
-        self.returns.expect(
+        self.returns.prefetch(
             (pool_of(task.resource), task.member)
             for task in tasks
             if task.resource is not None and task.member is not None and task.state is State.RUNNING
@@ -156,7 +155,7 @@ class _Group:
                 self.act.bulk(name, rows)
                 rows.clear()
         if self.runs:
-            record(self.act, self.runs)
+            self.act.record(self.runs)
             self.runs.clear()
         self.returns.write()
 

@@ -1,4 +1,4 @@
-"""The one thread that writes. It takes whatever requests are waiting and commits them together."""
+"""The one thread that writes. It takes all requests that are waiting and commits them together."""
 
 import asyncio
 import contextlib
@@ -13,29 +13,29 @@ from typing import Any
 
 from pitboss.engines.protocol import Clock, Failpoint
 from pitboss.engines.sqlite.act import Act, Statements
-from pitboss.engines.sqlite.bells import Bells
+from pitboss.engines.sqlite.batch_lifecycle import conclude
 from pitboss.engines.sqlite.connection import connect_writer
+from pitboss.engines.sqlite.doorbell import Doorbell
 from pitboss.engines.sqlite.faults import closed, is_fatal, translated
-from pitboss.engines.sqlite.gates import conclude
 from pitboss.engines.sqlite.lock import WriterLock
 from pitboss.engines.sqlite.put import put
 from pitboss.model.task import NewTask
 
-# A group is bounded so that a turn at the file stays short for the other processes in line.
+# A group is bounded so that other processes do not wait long for the lock.
 _MOST_JOBS = 256
 _MOST_WEIGHT = 2000
 
 
 class Job:
-    """One request on its way: what to do, who waits for the answer, and the answer."""
+    """One request: what to do, who waits for the answer, and the answer."""
 
-    __slots__ = ("_bell", "call", "error", "future", "loop", "name", "result", "rings", "tasks", "weight")
+    __slots__ = ("_done", "call", "error", "future", "loop", "name", "result", "rings", "tasks", "weight")
 
     def __init__(self, name: str, call: Callable[[Act], Any], weight: int = 1) -> None:
         self.name, self.call, self.weight = name, call, weight
         self.loop: asyncio.AbstractEventLoop | None = None
         self.future: asyncio.Future[Any] | None = None
-        self._bell: threading.Lock | None = None
+        self._done: threading.Lock | None = None
         self.result: Any = None
         self.error: BaseException | None = None
         self.rings: set[str] = set()
@@ -43,7 +43,7 @@ class Job:
 
     @classmethod
     def putting(cls, tasks: Sequence[NewTask]) -> "Job":
-        """A put: it may be done together with others."""
+        """A put: the writer may join it with others."""
         job = cls("put", lambda act: put(act, tasks), len(tasks))
         job.tasks = tasks
         return job
@@ -56,18 +56,18 @@ class Job:
 
     def expected(self) -> threading.Lock:
         """A lock that is free when the answer is there, for a plain thread."""
-        self._bell = threading.Lock()
-        self._bell.acquire()
-        return self._bell
+        self._done = threading.Lock()
+        self._done.acquire()
+        return self._done
 
     @property
     def dropped(self) -> bool:
-        """Nobody waits any more, so it need not be begun."""
+        """The caller has gone, so it need not be begun."""
         return self.future is not None and self.future.cancelled()
 
     def answered(self) -> None:
-        if self._bell is not None:
-            self._bell.release()
+        if self._done is not None:
+            self._done.release()
         if self.future is None or self.future.done():
             return
         if self.error is not None:
@@ -77,9 +77,9 @@ class Job:
 
 
 class Writer:
-    """Owns the writing connection, the place in line and the thread. Answers are given only after the commit.
+    """Owns the writing connection, the lock and the thread. Answers are given only after the commit.
 
-    Who holds the `pen` writes: the thread, or a plain thread of the caller's that finds nobody writing.
+    `_writing` is held by the thread that writes: its own, or a caller's plain thread that finds it idle.
     """
 
     def __init__(
@@ -89,15 +89,15 @@ class Writer:
         clock: Clock,
         statements: Statements,
         lock: WriterLock,
-        bells: Bells,
+        doorbell: Doorbell,
         failpoint: Failpoint | None,
     ) -> None:
         self._path, self._clock, self._statements = path, clock, statements
-        self._lock, self._bells, self._failpoint = lock, bells, failpoint
+        self._lock, self._doorbell, self._failpoint = lock, doorbell, failpoint
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._connection: sqlite3.Connection | None = None
-        self._gate = threading.Lock()
-        self._pen = threading.Lock()
+        self._mutex = threading.Lock()
+        self._writing = threading.Lock()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="pitboss-sqlite-writer", daemon=True)
 
@@ -106,30 +106,30 @@ class Writer:
         self._thread.start()
 
     def submit(self, job: Job) -> None:
-        with self._gate:
+        with self._mutex:
             if self._closed:
                 raise closed(self._path)
             self._jobs.put(job)
 
     def serve_here(self, job: Job) -> bool:
-        """Do it in the calling thread, unless somebody else is writing: False then, and it must be submitted.
+        """Do it in the calling thread; False if the writer is busy, and it must be submitted.
 
-        Two changes of thread less, which is a third of what a single put costs.
+        Saves two changes of thread, a third of what a single put costs.
         """
-        if not self._jobs.empty() or not self._pen.acquire(blocking=False):
+        if not self._jobs.empty() or not self._writing.acquire(blocking=False):
             return False
         try:
-            with self._gate:
+            with self._mutex:
                 if self._closed:
                     raise closed(self._path)
             self._serve([job])
         finally:
-            self._pen.release()
+            self._writing.release()
         return True
 
     def stop(self, timeout: float) -> bool:
-        """Finish what was submitted before, then end; False if that takes too long."""
-        with self._gate:
+        """Finish all submitted requests, then end; False if that takes too long."""
+        with self._mutex:
             if not self._closed:
                 self._closed = True
                 self._jobs.put(None)
@@ -142,13 +142,13 @@ class Writer:
             first = self._jobs.get()
             if first is None:
                 break
-            with self._pen:
+            with self._writing:
                 more = self._serve([first], joined=True)
-        with self._pen:
+        with self._writing:
             self._disconnect()
 
     def _serve(self, group: list[Job], *, joined: bool = False) -> bool:
-        """One group, from its place in line to its answers; False if the engine is closing."""
+        """One group, from taking the lock to its answers; False if the engine is closing."""
         more = True
         try:
             self._lock.acquire()
@@ -160,11 +160,13 @@ class Writer:
         except BaseException as error:
             self._spoil(group, error)
         self._answer(group)
-        self._bells.ring({queue for job in group for queue in job.rings})
+        rings = {queue for job in group for queue in job.rings}
+        if rings:
+            self._doorbell.ring(rings)
         return more
 
     def _join(self, group: list[Job]) -> bool:
-        """Let in who came while we stood in line."""
+        """Add the requests that came while we waited for the lock."""
         weight = group[0].weight
         while len(group) < _MOST_JOBS and weight < _MOST_WEIGHT:
             try:
@@ -198,7 +200,7 @@ class Writer:
         try:
             act = Act(connection, self._statements, self._clock.now())
             placed = iter(put(act, [task for job in jobs for task in job.tasks]))
-            act.counted()
+            act.write_counts()
         except Exception:
             if not connection.in_transaction:
                 raise
@@ -235,7 +237,9 @@ class Writer:
         if self._failpoint is not None:
             self._failpoint(f"{job.name}.before")
         job.result = job.call(act)
-        conclude(act)
+        act.write_counts()
+        if act.touched or act.lanes:
+            conclude(act)
         job.rings = act.rings
         if self._failpoint is not None:
             self._failpoint(f"{job.name}.commit")
@@ -248,10 +252,10 @@ class Writer:
                 job.error = error
 
     def _spoil(self, group: list[Job], error: BaseException) -> None:
-        """The transaction as a whole failed: nobody's request was written."""
-        told = translated(error, str(self._path))
+        """The transaction as a whole failed: no request was written."""
+        cause = translated(error, str(self._path))
         for job in group:
-            job.error = job.error or told
+            job.error = job.error or cause
             job.rings = set()
         connection = self._connection
         if is_fatal(error):
@@ -273,7 +277,7 @@ class Writer:
             try:
                 loop.call_soon_threadsafe(_tell, jobs)
             except RuntimeError:
-                continue  # that loop is closed: nobody waits there any more
+                continue  # that loop is closed
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:

@@ -1,6 +1,6 @@
-"""What batches do to their items, and items to their batches: drawing, ending, promoting."""
+"""How batches move on: items are drawn, batches end with their last item, and the next of a lane is promoted."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -16,7 +16,6 @@ from pitboss.model.session import Slot
 from pitboss.model.states import State
 from pitboss.model.task import NewTask
 
-Rows = Callable[..., Iterable[Any]]
 STATUSES = {status.value: status for status in BatchStatus}
 _new_task = msgspec.json.Decoder(NewTask)
 
@@ -35,8 +34,8 @@ _undrawn = msgspec.json.Decoder(list[_Undrawn])
 
 
 def conclude(act: Act) -> None:
-    """The end of every act: counts are written, batches whose items are done end, and the next have their slots."""
-    act.counted()
+    """The end of an act that changed items of batches: write the counts, end what is done, promote what is next."""
+    act.write_counts()
     while act.touched or act.lanes:
         touched, act.touched = list(act.touched), {}
         for name in touched:
@@ -45,7 +44,7 @@ def conclude(act: Act) -> None:
                 enter(act, batch, status_with(batch.status, item_counts(act, name)))
                 _promote(act)
         _promote(act)
-        act.counted()
+        act.write_counts()
 
 
 def enter(act: Act, batch: Batch, status: BatchStatus, reason: str | None = None) -> None:
@@ -62,7 +61,7 @@ def enter(act: Act, batch: Batch, status: BatchStatus, reason: str | None = None
 
 
 def back_in_line(act: Act, batch: Batch) -> None:
-    """An ended batch has something to do again."""
+    """Queue an ended batch again, at the end of its lane."""
     _write(act, requeued(batch, end_of_line(act, batch.lane)))
     act.lanes.add(batch.lane)
 
@@ -74,13 +73,13 @@ def end_of_line(act: Act, lane: str) -> int:
 
 
 def stored(act: Act, batch: BatchId) -> Batch | None:
-    """The batch without what is counted from its items."""
+    """The batch without the counts of its items."""
     row = act.one("batch_get", batch)
     return None if row is None else batch_of(row)
 
 
 def statuses(act: Act, batches: Iterable[BatchId | None]) -> dict[str | None, BatchStatus]:
-    """Of these batches; None is no batch."""
+    """The statuses of these batches; None is no batch."""
     names = {batch for batch in batches if batch is not None}
     if not names:
         return {}
@@ -114,7 +113,7 @@ def batch_of(row: Sequence[Any]) -> Batch:
 
 def draw(act: Act, slots: Sequence[Slot]) -> bool:
     """Make items of running batches pending for these slots; True if there may be more at once."""
-    act.counted()
+    act.write_counts()
     wanted = sum(slot.free + slot.ahead for slot in slots)
     everything = any(slot.queues is None for slot in slots)
     asked = {queue for slot in slots for queue in slot.queues or ()}
@@ -122,16 +121,16 @@ def draw(act: Act, slots: Sequence[Slot]) -> bool:
     open_rows = [row for row in rows if everything or row[1] in asked]
     more, drawn, pending = False, 0, 0
     for batch, group in groupby(open_rows, key=lambda row: row[0]):
-        lanes = list(group)
-        queues = {queue: waiting for _, queue, _, waiting, _ in lanes}
-        beyond = PASSED_BY if any(held and bound for _, _, held, _, bound in lanes) else 0
+        counts = list(group)
+        queues = {queue: waiting for _, queue, _, waiting, _ in counts}
+        beyond = PASSED_BY if any(held and bound for _, _, held, _, bound in counts) else 0
         missing = max(0, wanted + beyond - sum(queues.values()))
         found = _first_items(act, batch, queues, missing + 1) if missing else []
         more = more or len(found) > missing
         pending += _draw(act, batch, found[:missing])
         drawn += len(found[:missing])
     if drawn:
-        act.counted()
+        act.write_counts()
     return more and drawn > 0 and not pending
 
 
@@ -141,7 +140,7 @@ def _first_items(act: Act, batch: BatchId, queues: Iterable[str], limit: int) ->
 
 
 def _draw(act: Act, batch: BatchId, items: list[_Undrawn]) -> int:
-    """How many of them are pending now."""
+    """Release these items; how many of them are pending now."""
     if not items:
         return 0
     act.run("held_release", act.now, json_list(one.row for one in items))

@@ -1,8 +1,8 @@
-"""Doorbells: who put work in tells who waits for it, in this process and in others. A lost ring costs only time.
+"""Doorbells: a process that put work wakes those that wait for it, in every process. A lost ring costs only time.
 
 Every engine that claims or waits has a datagram socket in the store's side folder; a ring is one datagram of queue
-names to each of them. Nobody reads the socket while nobody waits: a busy engine is not disturbed, and its full socket
-makes further rings cost one refused system call.
+names to each of them. An engine reads its socket only while it waits: a busy engine is not disturbed, and once its
+socket is full, further rings cost one refused system call.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from pathlib import Path
 _SUFFIX = ".bell"
 _LONGEST_ADDRESS = 100
 _LONGEST_RING = 4096
-# As many datagrams as Linux keeps by default: after so many, others may have been refused, whatever queue they named.
+# As many datagrams as Linux keeps by default: from then on others may have been refused, for any queue.
 _PERHAPS_FULL = 10
 _Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Event]
 
 
-class Bells:
-    """The bells of one engine: rings of its own and of others arrive here. Any loop, any thread."""
+class Doorbell:
+    """The doorbell of one engine: its own rings and those of others arrive here. Any loop, any thread."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -33,38 +33,38 @@ class Bells:
         self._rung_all = False
         self._waiters: set[_Waiter] = set()
         self._readers: dict[asyncio.AbstractEventLoop, int] = {}
-        self._place: int | None = None
+        self._folder_fd: int | None = None
         self._name = ""
-        self._ear: socket.socket | None = None
-        self._mouth: socket.socket | None = None
+        self._receiver: socket.socket | None = None
+        self._sender: socket.socket | None = None
 
     def open(self) -> None:
-        self._place = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._mouth = _datagrams()
+        self._folder_fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._sender = _datagrams()
 
     def close(self) -> None:
         self.ring_here((), everywhere=True)
         with self._mutex:
-            mouth, self._mouth = self._mouth, None
-            place, self._place = self._place, None
-            if self._ear is not None:
+            sender, self._sender = self._sender, None
+            folder_fd, self._folder_fd = self._folder_fd, None
+            if self._receiver is not None:
                 (self._folder / self._name).unlink(missing_ok=True)
-            self._close_unused_ear()
-        if mouth is not None:
-            mouth.close()
-        if place is not None:
-            os.close(place)
+            self._close_unused_receiver()
+        if sender is not None:
+            sender.close()
+        if folder_fd is not None:
+            os.close(folder_fd)
 
     def listen(self) -> None:
         """From now on rings of other engines reach this one."""
-        if self._ear is not None:
+        if self._receiver is not None:
             return
         with self._mutex:
-            if self._ear is None and self._place is not None:
-                self._ear = self._bound(self._place)
+            if self._receiver is None and self._folder_fd is not None:
+                self._receiver = self._bound(self._folder_fd)
 
     def ring(self, queues: Iterable[str]) -> None:
-        """Wake who waits for these queues, here and elsewhere."""
+        """Wake those that wait for these queues, in this process and in others."""
         names = set(queues)
         if names:
             self.ring_here(names)
@@ -83,10 +83,10 @@ class Bells:
         loop, event = asyncio.get_running_loop(), asyncio.Event()
         with self._mutex:
             self._waiters.add((loop, event))
-        self._attend(loop)
+        self._add_reader(loop)
         try:
             async with asyncio.timeout(timeout):
-                self._drain()
+                self._receive()
                 while not self._heard(queues):
                     event.clear()
                     await event.wait()
@@ -94,7 +94,7 @@ class Bells:
         except TimeoutError:
             return False
         finally:
-            self._leave(loop)
+            self._remove_reader(loop)
             with self._mutex:
                 self._waiters.discard((loop, event))
 
@@ -105,33 +105,33 @@ class Bells:
             everywhere, self._rung_all = self._rung_all, False
             return everywhere or bool(heard)
 
-    def _attend(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _add_reader(self, loop: asyncio.AbstractEventLoop) -> None:
         with self._mutex:
             waiting = self._readers.get(loop, 0)
             self._readers[loop] = waiting + 1
-            if waiting == 0 and self._ear is not None:
-                loop.add_reader(self._ear.fileno(), self._drain)
+            if waiting == 0 and self._receiver is not None:
+                loop.add_reader(self._receiver.fileno(), self._receive)
 
-    def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _remove_reader(self, loop: asyncio.AbstractEventLoop) -> None:
         with self._mutex:
             self._readers[loop] -= 1
             if self._readers[loop] == 0:
                 del self._readers[loop]
-                if self._ear is not None:
-                    loop.remove_reader(self._ear.fileno())
-            self._close_unused_ear()
+                if self._receiver is not None:
+                    loop.remove_reader(self._receiver.fileno())
+            self._close_unused_receiver()
 
-    def _close_unused_ear(self) -> None:
-        """After closing, by whoever leaves last: a loop must not watch a descriptor that may be another's by then."""
-        if self._place is None and self._ear is not None and not self._readers:
-            self._ear.close()
-            self._ear = None
+    def _close_unused_receiver(self) -> None:
+        """After closing, when the last waiter leaves: a loop must not watch a descriptor that was closed and reused."""
+        if self._folder_fd is None and self._receiver is not None and not self._readers:
+            self._receiver.close()
+            self._receiver = None
 
-    def _drain(self) -> None:
-        ear, names, seen = self._ear, set[str](), 0
-        while ear is not None:
+    def _receive(self) -> None:
+        receiver, names, seen = self._receiver, set[str](), 0
+        while receiver is not None:
             try:
-                data = ear.recv(_LONGEST_RING)
+                data = receiver.recv(_LONGEST_RING)
             except OSError:
                 break
             seen += 1
@@ -143,51 +143,51 @@ class Bells:
         text = "\n".join(sorted(names)).encode()
         data = text if len(text) <= _LONGEST_RING else b""
         with self._mutex:
-            place, mouth = self._place, self._mouth
-            if place is None or mouth is None:
+            folder_fd, sender = self._folder_fd, self._sender
+            if folder_fd is None or sender is None:
                 return
             with contextlib.suppress(OSError):
-                for entry in os.scandir(place):
+                for entry in os.scandir(folder_fd):
                     if entry.name.endswith(_SUFFIX) and entry.name != self._name:
-                        self._send(mouth, place, entry.name, data)
+                        self._send(sender, folder_fd, entry.name, data)
 
-    def _send(self, mouth: socket.socket, place: int, entry: str, data: bytes) -> None:
+    def _send(self, sender: socket.socket, folder_fd: int, entry: str, data: bytes) -> None:
         try:
-            mouth.sendto(data, self._address(place, entry))
+            sender.sendto(data, self._address(folder_fd, entry))
         except ConnectionRefusedError:
             (self._folder / entry).unlink(missing_ok=True)
         except OSError:
-            return  # full, or gone in this moment
+            return  # full, or removed just now
 
-    def _bound(self, place: int) -> socket.socket | None:
-        ear = _datagrams()
+    def _bound(self, folder_fd: int) -> socket.socket | None:
+        receiver = _datagrams()
         for number in count():
             name = f"{os.getpid()}-{number}{_SUFFIX}"
             try:
-                ear.bind(self._address(place, name))
+                receiver.bind(self._address(folder_fd, name))
             except FileExistsError:
                 continue
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
                     continue
-                ear.close()
-                return None  # no bell on this file system: the poll behind it finds the work
+                receiver.close()
+                return None  # no sockets on this file system: the poll finds the work
             self._name = name
-            return ear
+            return receiver
         return None
 
-    def _address(self, place: int, name: str) -> str:
-        """Socket paths are short by law of the system; a long folder is reached through its descriptor."""
+    def _address(self, folder_fd: int, name: str) -> str:
+        """The system limits the length of socket paths; a long folder is reached through its descriptor."""
         path = str(self._folder / name)
-        return path if len(os.fsencode(path)) <= _LONGEST_ADDRESS else f"/proc/self/fd/{place}/{name}"
+        return path if len(os.fsencode(path)) <= _LONGEST_ADDRESS else f"/proc/self/fd/{folder_fd}/{name}"
 
 
 def _datagrams() -> socket.socket:
-    ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-    ear.setblocking(False)
-    return ear
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    made.setblocking(False)
+    return made
 
 
 def _wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
-    with contextlib.suppress(RuntimeError):  # a closed loop: nobody waits there any more
+    with contextlib.suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(event.set)

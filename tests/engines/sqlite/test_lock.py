@@ -10,14 +10,14 @@ import pytest
 
 from pitboss.engines.sqlite.lock import WriterLock
 from pitboss.model.errors import StoreUnavailable
-from tests.engines.sqlite.desk import new, opened
+from tests.engines.sqlite.store import new, opened
 
 _PROCESSES = 4
 _SECONDS = 4.0
 _BUSY = """
 import asyncio, json, sys, time
 from pathlib import Path
-from tests.engines.sqlite.desk import new, opened
+from tests.engines.sqlite.store import new, opened
 
 async def main():
     waits = []

@@ -4,14 +4,12 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
 from pitboss.engines.sqlite.act import Act, json_list
+from pitboss.engines.sqlite.batch_lifecycle import statuses
 from pitboss.engines.sqlite.control import cancel_on
-from pitboss.engines.sqlite.gates import statuses
-from pitboss.engines.sqlite.history import record
 from pitboss.engines.sqlite.leases import end_overdue
-from pitboss.engines.sqlite.returning import Returns, pool_of
+from pitboss.engines.sqlite.registry import release_held
+from pitboss.engines.sqlite.returns import Returns, pool_of
 from pitboss.engines.sqlite.settle import ClaimRow, claim_rows
 from pitboss.model.batching import Waiting
 from pitboss.model.duration import SECOND
@@ -23,9 +21,6 @@ from pitboss.model.states import State
 HOUR = 3600 * SECOND
 
 
-_released = msgspec.json.Decoder(list[tuple[int, str, str, str | None]])
-
-
 def reclaim(act: Act, limit: int) -> Reclaimed:
     """As the contract says."""
     orphans = act.decoded("reclaim_orphans", claim_rows, act.now, limit + 1)
@@ -33,7 +28,7 @@ def reclaim(act: Act, limit: int) -> Reclaimed:
     _give_back(act, found)
     cancelled = _lose(act, found)
     names = (str(row[0]) for row in act.rows("handler_list_served", act.now))
-    released = release(act, names, limit)
+    released = release_held(act, names, limit)
     leases = end_overdue(act, limit)
     called_off, more = cancel_on(act, limit)
     _tidy(act)
@@ -46,27 +41,12 @@ def reclaim(act: Act, limit: int) -> Reclaimed:
     )
 
 
-def release(act: Act, handlers: Iterable[str], limit: int) -> int:
-    """Held tasks of these handlers may run, as far as their batches do; how many, at most `limit`."""
-    held = act.decoded("held_list", _released, json_list(handlers), act.now, limit)
-    free = [row for row, _, state, _ in held if state != "held"]
-    gated = [row for row, _, state, _ in held if state == "held"]
-    if free:
-        act.run("held_release", act.now, json_list(free))
-    if gated:
-        act.run("held_for_batch", json_list(gated))
-    for (queue, state, batch), n in Counter((queue, state, batch) for _, queue, state, batch in held).items():
-        act.moved(queue, "held", state, n, batch)
-        act.rings.add(queue)
-    return len(held)
-
-
 def _give_back(act: Act, orphans: list[ClaimRow]) -> None:
     held = [
         (pool_of(one.resource), one.member) for one in orphans if one.resource is not None and one.member is not None
     ]
     returns = Returns(act)
-    returns.expect(held)
+    returns.prefetch(held)
     for pool, member in held:
         returns.take_back(pool, member, None)
     returns.write()
@@ -78,7 +58,7 @@ def _lose(act: Act, orphans: list[ClaimRow]) -> int:
     ends = [(one, lost(one, batch=batches.get(one.batch), now=act.now)) for one in orphans]
     runs = [(one.id, end.run) for one, end in ends if end.run is not None]
     if runs:
-        record(act, runs)
+        act.record(runs)
     places: dict[Waiting, list[int]] = {}
     for one, end in ends:
         places.setdefault(Waiting(end.state, end.reason), []).append(one.row)

@@ -10,7 +10,7 @@ from pitboss.model.duration import Moment
 from pitboss.model.resource import Limits, PoolRules, Record, Resource, Sealed, Stage
 
 
-class Stored(msgspec.Struct, array_like=True):
+class MemberRow(msgspec.Struct, array_like=True):
     """A member's row."""
 
     number: int
@@ -27,7 +27,7 @@ class Stored(msgspec.Struct, array_like=True):
 
 
 class _About(msgspec.Struct, omit_defaults=True):
-    """What changes only when somebody changes the member."""
+    """The part that only a change of the member changes."""
 
     fields: Json = "{}"
     secrets: dict[str, Sealed] = {}
@@ -39,7 +39,7 @@ class _About(msgspec.Struct, omit_defaults=True):
 
 
 STAGES: Final = {stage.value: stage for stage in Stage}
-stored_members: Final = msgspec.json.Decoder(list[Stored])
+member_rows: Final = msgspec.json.Decoder(list[MemberRow])
 _record = msgspec.json.Decoder(Record)
 _labels = msgspec.json.Decoder(tuple[str, ...])
 _about = msgspec.json.Decoder(_About)
@@ -55,7 +55,7 @@ def rules_text(rules: PoolRules) -> str:
     return _encode(rules).decode()
 
 
-def member_of(pool: str, row: Stored) -> Resource:
+def member_of(pool: str, row: MemberRow) -> Resource:
     about = _about.decode(row.about)
     return Resource(
         pool=pool,
@@ -79,12 +79,12 @@ def member_of(pool: str, row: Stored) -> Resource:
 
 
 def member_from(pool: str, row: Sequence[Any]) -> Resource:
-    """A member of columns in the order of `Stored`."""
-    return member_of(pool, Stored(*row))
+    """A member of columns in the order of `MemberRow`."""
+    return member_of(pool, MemberRow(*row))
 
 
 def standing(number: int, member: Resource) -> tuple[object, ...]:
-    """What a use or the end of one changes, as `member_write` takes it."""
+    """The fields that a use, or its end, changes, as `member_write` takes them."""
     return (
         number,
         member.stage.value,
@@ -98,7 +98,7 @@ def standing(number: int, member: Resource) -> tuple[object, ...]:
 
 
 def whole(member: Resource) -> tuple[object, ...]:
-    """All of it, as `member_put` takes it."""
+    """All fields, as `member_put` takes them."""
     about = _About(
         fields=member.fields,
         secrets=member.secrets,

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.sqlite.desk import asking, new, opened, session_of
+from tests.engines.sqlite.store import asking, new, opened, session_of
 
 pytestmark = pytest.mark.fresh_loop
 
 _PUT = """
 import asyncio, sys
 from pathlib import Path
-from tests.engines.sqlite.desk import new, opened
+from tests.engines.sqlite.store import new, opened
 
 async def main():
     async with opened(Path(sys.argv[1])) as engine:

@@ -1,10 +1,10 @@
-"""Members given back, with what their use came to."""
+"""Members that are given back in one act."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pitboss.engines.sqlite.act import Act
-from pitboss.engines.sqlite.shelf import Shelf
+from pitboss.engines.sqlite.pool_members import PoolMembers
 from pitboss.model.leasing import STRIKES_KEPT, forgiven, given_back, may_eject, room_on_blacklist
 from pitboss.model.resource import Report
 
@@ -23,13 +23,13 @@ class Returns:
         self._act = act
         self._pools: dict[str, _PoolReturns] = {}
 
-    def expect(self, held: Iterable[tuple[str, int]]) -> None:
-        """Read these members (pool, number) at once."""
+    def prefetch(self, held: Iterable[tuple[str, int]]) -> None:
+        """Read these members (pool, number) in one step per pool."""
         by_pool: dict[str, list[int]] = {}
         for pool, number in held:
             by_pool.setdefault(pool, []).append(number)
         for pool, numbers in by_pool.items():
-            self._pool(pool).shelf.fetch(numbers)
+            self._pool(pool).members.fetch(numbers)
 
     def take_back(self, pool: str, number: int, report: Report | None, tried: Sequence[str] = ()) -> None:
         self._pool(pool).take_back(number, report, tried)
@@ -41,63 +41,63 @@ class Returns:
     def _pool(self, name: str) -> "_PoolReturns":
         known = self._pools.get(name)
         if known is None:
-            known = self._pools[name] = _PoolReturns(Shelf(self._act, name))
+            known = self._pools[name] = _PoolReturns(PoolMembers(self._act, name))
         return known
 
 
 class _PoolReturns:
-    def __init__(self, shelf: Shelf) -> None:
-        self.shelf, self._given_back = shelf, False
+    def __init__(self, members: PoolMembers) -> None:
+        self.members, self._given_back = members, False
         self._strikers: dict[str, set[str]] = {}
 
     def take_back(self, number: int, report: Report | None, tried: Sequence[str]) -> None:
-        member = self.shelf.member(number)
+        members, destination = self.members, None if report is None else report.destination
+        member = members.member(number)
         if member is None:
             return
         self._given_back = True
-        now, rules, destination = self.shelf.act.now, self.shelf.rules, None if report is None else report.destination
-        strikers = self._strikers_of(destination)
-        room = report is None or not may_eject(member, rules, report) or self._has_room(number)
-        back = given_back(member, rules, report, now, tried=tried, strikers=sorted(strikers), room=room)
-        self.shelf.change(number, back.member)
+        strikers = sorted(self._strikers_of(destination))
+        room = report is None or not may_eject(member, members.rules, report) or self._has_room(number)
+        back = given_back(member, members.rules, report, members.act.now, tried=tried, strikers=strikers, room=room)
+        members.change(number, back.member)
         for name in back.forgiven:
             self._forgive(name)
         if destination is not None and back.strike is not None:
             self._strike(destination, member.name, back.strike)
 
     def write(self) -> None:
-        self.shelf.write()
+        self.members.write()
         if self._given_back:
-            self.shelf.ring()
+            self.members.ring()
             self._given_back = False
 
     def _has_room(self, number: int) -> bool:
-        shelf = self.shelf
-        shelf.write()
-        enabled: Any = shelf.act.one("member_enabled", shelf.pool, "[]", _ALL)
-        ejected: Any = shelf.act.one("member_blacklisted", shelf.pool, shelf.act.now, number)
-        return room_on_blacklist(shelf.rules, enabled[0], ejected[0])
+        members = self.members
+        members.write()
+        enabled: Any = members.act.one("member_enabled", members.pool, "[]", _ALL)
+        ejected: Any = members.act.one("member_blacklisted", members.pool, members.act.now, number)
+        return room_on_blacklist(members.rules, enabled[0], ejected[0])
 
     def _forgive(self, name: str) -> None:
-        number = self.shelf.named(name)
+        number = self.members.named(name)
         if number is not None:
-            self.shelf.change(number, forgiven(self.shelf.members[number]))
+            self.members.change(number, forgiven(self.members.known[number]))
 
     def _strikers_of(self, destination: str | None) -> set[str]:
         if destination is None:
             return set()
         known = self._strikers.get(destination)
         if known is None:
-            since = self.shelf.act.now - STRIKES_KEPT
-            rows: Iterable[Any] = self.shelf.act.rows("strike_list", self.shelf.pool, destination, since)
+            act, since = self.members.act, self.members.act.now - STRIKES_KEPT
+            rows: Iterable[Any] = act.rows("strike_list", self.members.pool, destination, since)
             known = self._strikers[destination] = {row[0] for row in rows}
         return known
 
     def _strike(self, destination: str, name: str, failed: bool) -> None:
-        strikers, act = self._strikers_of(destination), self.shelf.act
+        strikers, act = self._strikers_of(destination), self.members.act
         if failed:
             strikers.add(name)
-            act.run("strike_add", self.shelf.pool, destination, name, act.now)
+            act.run("strike_add", self.members.pool, destination, name, act.now)
         elif strikers:
             strikers.clear()
-            act.run("strike_forget", self.shelf.pool, destination)
+            act.run("strike_forget", self.members.pool, destination)

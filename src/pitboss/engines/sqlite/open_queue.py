@@ -1,4 +1,4 @@
-"""The queues that a claim looks at: what waits in them, and what their rates still allow."""
+"""The queues that a claim looks at: the tasks that wait in them, and the starts that their rates still allow."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,28 +12,28 @@ from pitboss.model.session import Slot
 
 # Tasks that fall due together become pending in portions, so that no claim holds up the other writers for long.
 _DUE_AT_ONCE = 1000
-# So many tasks that cannot be given are passed by in one lane: for want of a rate, or of a member that fits.
+# How many tasks that cannot start a claim looks past in a queue whose rate is used up.
 _PASSED = 100
 
 
-class Lane:
-    """One open queue during one claim. `room` is what its windows still allow; None is without limit.
+class OpenQueue:
+    """A queue that is not paused, during one claim. `room` is what its rate still allows; None is without limit.
 
-    `pool` is the resource pool that it is bound to; `dry` says that no member of it is left.
+    `pool` is the resource pool that it is bound to; `no_members`: none of its members is ready any more.
     """
 
-    __slots__ = ("dry", "due", "most_passed", "name", "passed", "pending", "pool", "rate", "room", "scheduled")
+    __slots__ = ("due", "max_passed", "name", "no_members", "passed", "pending", "pool", "rate", "room", "scheduled")
 
     def __init__(self, name: str, rate: str | None, pool: str | None, pending: int, scheduled: int) -> None:
         self.name, self.pool, self.pending, self.scheduled = name, pool, pending, scheduled
-        self.rate: tuple[Window, ...] = rate_of(rate)
+        self.rate: tuple[Window, ...] = () if rate is None else rate_of(rate)
         self.room: int | None = None
         self.due: Moment | None = None
-        self.dry = False
-        self.passed, self.most_passed = 0, _PASSED if pool is None else PASSED_BY
+        self.no_members = False
+        self.passed, self.max_passed = 0, _PASSED if pool is None else PASSED_BY
 
-    def promote(self, act: Act, wanted: int, *, batches: bool) -> None:
-        """Make pending what is due, and find the moment of the next. `batches`: items of batches may be among it."""
+    def release_due(self, act: Act, wanted: int, *, batches: bool) -> None:
+        """Make due tasks pending, and find out when the next one is due. `batches`: some may be items of batches."""
         if not self.scheduled:
             return
         self.due = self.next_scheduled(act)
@@ -49,15 +49,14 @@ class Lane:
         self.due = self.next_scheduled(act)
 
     @property
-    def gives(self) -> bool:
-        return self.pending > 0 and not self.dry
+    def may_give(self) -> bool:
+        return self.pending > 0 and not self.no_members
 
-    def close(self) -> None:
-        """It has nothing more to give for this slot."""
-        self.passed = self.most_passed
+    def skip_rest(self) -> None:
+        """It can give nothing more for this slot."""
+        self.passed = self.max_passed
 
-    def measure(self, act: Act) -> None:
-        """How many more may start at this moment."""
+    def measure_room(self, act: Act) -> None:
         if self.rate:
             used = [self._starts_since(act, act.now - window.per) for window in self.rate]
             self.room = max(0, min(window.count - n for window, n in zip(self.rate, used, strict=True)))
@@ -96,12 +95,12 @@ class Lane:
         return 0
 
 
-def open_lanes(act: Act, slots: Iterable[Slot]) -> dict[str, Lane]:
-    """By name, the queues of these slots that are not paused and have anything waiting."""
+def open_queues(act: Act, slots: Iterable[Slot]) -> dict[str, OpenQueue]:
+    """By name, the queues of these slots that are not paused and have tasks waiting."""
     names: dict[str, None] = {}
     for slot in slots:
         if slot.queues is None:
-            return {row[0]: Lane(*row) for row in act.rows("claim_queues")}
+            return {row[0]: OpenQueue(*row) for row in act.rows("claim_queues")}
         names.update(dict.fromkeys(slot.queues))
     rows: Iterable[Any] = (act.one("claim_queue", name) for name in names)
-    return {row[0]: Lane(*row) for row in rows if row is not None}
+    return {row[0]: OpenQueue(*row) for row in rows if row is not None}
