@@ -17,7 +17,7 @@ from pitboss.model.resource import NewResource, PoolRules, Report, ResourceOutco
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
 from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
-from pitboss.model.task import NewTask, TaskError, Token
+from pitboss.model.task import NewTask, TaskError, Token, Unique
 from pitboss.testing.clock import FakeClock
 from pitboss.testing.conformance import Store
 
@@ -78,6 +78,9 @@ class Case(NamedTuple):
     cancel: bool = False
     batch: str | None = None
     history: bool = False
+    # The settlement does not say what its claim has.
+    silent: bool = False
+    keyed: bool = False
 
     @property
     def holder(self) -> str:
@@ -101,6 +104,9 @@ def settle_cases() -> Iterator[Case]:
         for found, session in product(FOUND, (LIVE, EXPIRED, ENDED, UNKNOWN)):
             if (found, session) != (RUNNING, LIVE):
                 yield Case(transition, found, session, bound)
+    for transition, bound, batch in product(("completed", "failed", "released"), (False, True), (None, *BATCHES)):
+        yield Case(transition, bound=bound, batch=batch, silent=True)
+        yield Case(transition, bound=bound, batch=batch, keyed=True)
 
 
 def lost_cases() -> Iterator[Case]:
@@ -205,7 +211,13 @@ class Table:
 
     def _new(self, case: Case, task: TaskId | None = None) -> NewTask:
         self._tasks[case] = task or self._ids()
-        return NewTask(id=self._tasks[case], handler=case.handler, queue=case.queue)
+        key = Unique(self._tasks[case]) if case.keyed else None
+        return NewTask(id=self._tasks[case], handler=case.handler, queue=case.queue, unique=key)
+
+    async def key_is_free(self, task: TaskId) -> bool:
+        """Whether another task may have the key of this one; its key is its id."""
+        (placed,) = await self.store.put([NewTask(id=self._ids(), handler="job", queue="spare", unique=Unique(task))])
+        return placed.created
 
     def _spare(self) -> NewTask:
         return NewTask(id=self._ids(), handler="job", queue="spare")
@@ -224,7 +236,7 @@ class Table:
             worker="w1" if long else None,
             ran=7 if long else None,
             queue=case.queue,
-            batch=None if case.batch is None else self._batches[case.batch],
-            resource=claim.leased.id if case.bound and claim is not None else None,
-            report=REPORTS.get(case.transition) if case.bound else None,
+            batch=None if case.batch is None or case.silent else self._batches[case.batch],
+            resource=claim.leased.id if case.bound and claim is not None and not case.silent else None,
+            report=REPORTS.get(case.transition) if case.bound and not case.silent else None,
         )
