@@ -26,7 +26,7 @@ def test_a_pool_is_kept_under_its_name() -> None:
     assert (pool.name, pool.queues, pool.min_workers, pool.max_workers) == ("download", ("download",), 2, 2)
     assert (pool.memory, pool.restart) == (512 * 1024**2, RestartPolicy.ON_FAILURE)
     assert app.pools["rest"].queues is None
-    assert app.pools["rest"].said == ()
+    assert app.pools["rest"].named == ()
 
 
 def test_bad_pools_are_refused_where_they_are_declared() -> None:
@@ -50,4 +50,4 @@ def test_pools_are_part_of_an_app_s_description(tmp_path: Path) -> None:
     assert found.error is None
     (pool,) = found.pools
     assert (pool.name, pool.max_workers, pool.env) == ("download", 4, {"A": "1"})
-    assert set(pool.said) == {"queues", "workers", "memory", "env"}
+    assert set(pool.named) == {"queues", "workers", "memory", "env"}

@@ -4,7 +4,7 @@ import asyncio
 from itertools import pairwise
 
 from pitboss.model.duration import SECOND
-from pitboss.model.placement import Room
+from pitboss.model.placement import MemoryBudget
 from pitboss.model.states import State
 from pitboss.model.task import Claim
 from pitboss.testing.virtual import run_virtual
@@ -14,7 +14,7 @@ GIGABYTE = 2**30
 
 
 def test_two_heavy_tasks_do_not_run_on_a_host_that_has_room_for_one() -> None:
-    stage, room = Stage(), Room(10 * GIGABYTE)
+    stage, room = Stage(), MemoryBudget(10 * GIGABYTE)
     room.learn("work", 6 * GIGABYTE)
 
     async def main() -> int:

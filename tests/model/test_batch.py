@@ -149,7 +149,7 @@ def test_acts_that_a_status_does_not_allow_are_refused(act: BatchAct, status: Ba
 
 
 def test_what_runs_is_not_deleted_even_by_force() -> None:
-    with pytest.raises(InvalidInput, match="items of it run"):
+    with pytest.raises(InvalidInput, match="some of its items are running"):
         check_act(batch(RUNNING, counts={State.RUNNING: 1}), Delete(force=True))
     check_act(batch(RUNNING, counts={State.HELD: 1}), Delete(force=True))
 

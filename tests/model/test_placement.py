@@ -1,9 +1,9 @@
-"""Room on a host: tasks of known size do not outgrow it, and none waits for ever."""
+"""The memory of a host: tasks of known size do not exceed it, and none waits for ever."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pitboss.model.placement import Room, admits
+from pitboss.model.placement import MemoryBudget, admits
 
 GIB = 1 << 30
 handlers = st.sampled_from("abcdefg")
@@ -11,14 +11,14 @@ sizes = st.dictionaries(handlers, st.integers(1, 100), max_size=7)
 tasks = st.lists(handlers, max_size=20)
 
 
-def room(budget: int | None, sizes: dict[str, int]) -> Room:
-    made = Room(budget)
+def room(budget: int | None, sizes: dict[str, int]) -> MemoryBudget:
+    made = MemoryBudget(budget)
     for handler, size in sizes.items():
         made.learn(handler, size)
     return made
 
 
-def needed(made: Room, tasks: list[str]) -> int:
+def needed(made: MemoryBudget, tasks: list[str]) -> int:
     return sum(made.expected(task) or 0 for task in tasks)
 
 
@@ -38,7 +38,7 @@ def test_a_task_larger_than_the_host_runs_alone() -> None:
 
 
 def test_a_new_handler_may_start_and_is_known_after_its_first_task() -> None:
-    made = Room(3 * GIB)
+    made = MemoryBudget(3 * GIB)
     assert made.expected("render") is None
     assert made.admits("render", ["render"])
     made.learn("render", 2 * GIB)
@@ -52,7 +52,7 @@ def test_without_a_budget_everything_is_admitted() -> None:
 
 
 def test_what_a_handler_needs_follows_what_its_tasks_use() -> None:
-    made = Room(10 * GIB)
+    made = MemoryBudget(10 * GIB)
     for _ in range(500):
         made.learn("grow", GIB)
     assert (made.expected("grow") or 0) < 1.1 * GIB
@@ -92,7 +92,7 @@ def test_the_rule(expected: int, in_use: int, budget: int) -> None:
     assert admits(expected, in_use, budget) == (in_use == 0 or in_use + expected <= budget)
 
 
-def turns_until(made: Room, large: str, running: list[str], small: str, *, ahead: bool) -> int | None:
+def turns_until(made: MemoryBudget, large: str, running: list[str], small: str, *, ahead: bool) -> int | None:
     """Each turn a small task asks, then the oldest running one ends; after how many the large one may start."""
     for turn in range(50):
         if made.admits(large, running):

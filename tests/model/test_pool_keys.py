@@ -19,7 +19,7 @@ from pitboss.model.pool_keys import (
     checked,
     checked_pool_name,
     declared,
-    said_fields,
+    named_fields,
     same_pool,
 )
 
@@ -143,7 +143,7 @@ def test_the_types_for_code_name_every_key() -> None:
 def test_a_declared_pool_knows_what_was_said() -> None:
     pool = declared("download", {"workers": "1-3", "concurrency": 16})
     assert (pool.min_workers, pool.max_workers) == (1, 3)
-    assert said_fields(pool) == {"min_workers": 1, "max_workers": 3, "concurrency": 16}
+    assert named_fields(pool) == {"min_workers": 1, "max_workers": 3, "concurrency": 16}
     assert msgspec.json.decode(msgspec.json.encode(pool), type=DeclaredPool) == pool
 
 

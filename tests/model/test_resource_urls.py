@@ -35,7 +35,7 @@ def test_a_url_is_taken_apart(url: str, kept: str, secrets: dict[str, str]) -> N
     ["http://anna:hunter@22/x@h:1", "http://anna:hunter22@", "http://anna:hunter22@h:port", "http://a:hunter22@:1"],
 )
 def test_what_is_unclear_is_refused_without_a_word_of_it(url: str) -> None:
-    with pytest.raises(InvalidInput, match="cannot be taken apart") as caught:
+    with pytest.raises(InvalidInput, match="cannot be split") as caught:
         parted({"url": url}, {}, "proxies/p1")
     assert "hunter" not in str(caught.value)
 
@@ -67,7 +67,7 @@ def test_credentials_that_are_told_twice_must_agree() -> None:
     found = parted(fields, {"password": "hunter22"}, "proxies/p1")
     assert found.fields == {"url": "http://h:1", "user": "anna"}
     assert found.secrets == {"password": "hunter22"}
-    with pytest.raises(InvalidInput, match="the password of proxies/p1 is told twice"):
+    with pytest.raises(InvalidInput, match="the password of proxies/p1 is given twice"):
         parted(fields, {"password": "hunter33"}, "proxies/p1")
-    with pytest.raises(InvalidInput, match="the user of proxies/p1 is told twice"):
+    with pytest.raises(InvalidInput, match="the user of proxies/p1 is given twice"):
         parted({**fields, "user": "bob"}, {}, "proxies/p1")

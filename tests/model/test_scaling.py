@@ -372,9 +372,13 @@ def test_a_wait_that_stays_over_its_target_is_believed_more_than_the_formula() -
         (
             PoolLoad(pending=480, mean=SECOND, running=1, ready=3, free=11),
             3,
-            "held at 3: slots are free, so tasks wait for something else than workers",
+            "held at 3: slots are free, so tasks do not wait for workers",
         ),
-        (PoolLoad(pending=480, mean=SECOND, running=4, ready=1), 3, "held at 3: those asked for have to start first"),
+        (
+            PoolLoad(pending=480, mean=SECOND, running=4, ready=1),
+            3,
+            "held at 3: the workers already requested have to start first",
+        ),
         (
             PoolLoad(pending=480, oldest_wait=90 * SECOND, mean=SECOND, running=4, ready=3, rate=2.0),
             3,

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 from pitboss.config.settings import Settings
 from pitboss.model.errors import InvalidInput
 from pitboss.model.pool import PoolSpec
-from pitboss.model.pool_keys import DeclaredPool, checked, checked_env, consistent, fields, said_fields, same_pool
+from pitboss.model.pool_keys import DeclaredPool, checked, checked_env, consistent, fields, named_fields, same_pool
 
 Refuse = Callable[[str, Any, InvalidInput], NoReturn]
 
@@ -27,7 +27,7 @@ def pools(settings: Settings, declared: Sequence[DeclaredPool] = ()) -> tuple[Po
 
 def _joined(settings: Settings, code: DeclaredPool | None, outside: tuple[str, Mapping[str, Any]] | None) -> PoolSpec:
     name, said = outside or ("", {})
-    values = _shared(settings) | (said_fields(code) if code else {}) | fields(said)
+    values = _shared(settings) | (named_fields(code) if code else {}) | fields(said)
     values["env"] = (code.env if code else {}) | said.get("env", {})
     return consistent(PoolSpec(name=code.name if code else name, **values))
 

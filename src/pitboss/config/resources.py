@@ -17,7 +17,7 @@ _KEYS = "keys"
 
 def resource_rules(settings: Settings, declared: DeclaredResources) -> PoolRules:
     """What code says of a pool, with the settings on top key by key."""
-    said = dict(declared.said)
+    said = dict(declared.values)
     for name, keys in settings.resources.items():
         if same_pool(name) == same_pool(declared.name):
             said |= keys

@@ -13,7 +13,7 @@ from pitboss.model.errors import InvalidInput
 from pitboss.model.pool import size
 from pitboss.model.pool_keys import MOST_CONCURRENCY, MOST_WORKERS, NO_LIMIT, checked_pool_name
 from pitboss.model.queue import checked_name
-from pitboss.model.resource_keys import Said, checked_keys
+from pitboss.model.resource_keys import KeyValue, checked_keys
 from pitboss.model.retention import Retention
 
 DEFAULT_STORE = "sqlite:///pitboss.db"
@@ -66,7 +66,7 @@ def _level(value: Any) -> str:
     return str(level)
 
 
-def _resources(value: Any) -> dict[str, dict[str, Said]]:
+def _resources(value: Any) -> dict[str, dict[str, KeyValue]]:
     """Checked values by pool and key."""
     tables = value if isinstance(value, Mapping) else {}
     if not isinstance(value, Mapping) or not all(isinstance(keys, Mapping) for keys in tables.values()):

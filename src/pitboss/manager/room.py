@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from pitboss.manager.vitals import host_memory
-from pitboss.model.placement import Room
+from pitboss.model.placement import MemoryBudget
 from pitboss.model.task import Claim
 
 _SHARE = 0.8
@@ -15,7 +15,7 @@ class HostRoom:
     """Learns from the workers. As long as no handler is heavy, everything may start and nothing is counted."""
 
     def __init__(self, budget: int | None, running: Callable[[], Iterable[Claim]]) -> None:
-        self._room = Room(budget or round(host_memory() * _SHARE) or None)
+        self._room = MemoryBudget(budget or round(host_memory() * _SHARE) or None)
         self._running = running
         self.tight = False
 

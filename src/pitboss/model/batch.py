@@ -13,14 +13,14 @@ from pitboss.model.states import FINISHED, State
 from pitboss.model.task import NewTask
 
 BatchId = str
-# Between the ranks of two neighbours, so that a batch can be moved between them and only its own row changes.
+# The gap between two ranks, so that a batch can move between two others and only its own row changes.
 STEP: Final = 1 << 20
-# The span over which the recent speed of a batch is measured.
+# The recent speed of a batch is measured over this span.
 RECENT: Final[Span] = 300 * SECOND
 
 
 class BatchStatus(StrEnum):
-    """`pausing` and `cancelling` last as long as items of it still run."""
+    """A batch is `pausing` or `cancelling` while some of its items still run."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -38,9 +38,9 @@ IN_SLOT: Final = frozenset({BatchStatus.RUNNING, BatchStatus.PAUSING, BatchStatu
 
 
 class NewBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch on its way into the store. `data` is the user's own; `on_complete` is put when it has ended.
+    """A batch to be stored. `data` is the user's own; `on_complete` is put when it has ended.
 
-    `paused`: it waits for somebody to resume it instead of for its turn.
+    `paused`: it waits to be resumed, and not for its turn.
     """
 
     id: BatchId
@@ -53,7 +53,7 @@ class NewBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch as the store has it. Its progress is the number of its items by state, and nothing else.
+    """A stored batch. Its progress is the number of its items by state, and nothing else.
 
     `position` is 0 while it has a slot, its place in line while it is queued (1 is next), None otherwise. `recent`
     items ended in the last `RECENT`, or since it was started if that is less. `queues` are those of its items.
@@ -90,7 +90,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
-    """Where batches queue up: at most `max_running` of them have a slot at a time."""
+    """The line in which batches wait: at most `max_running` of them have a slot at a time."""
 
     name: str
     max_running: int = 1
@@ -99,11 +99,11 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pause(msgspec.Struct, frozen=True, tag="pause"):
-    """Nothing more starts; what runs may end, results are kept, and so is its place in line. Then its slot is free."""
+    """No more items start, and running ones may end. It keeps its results and its place in line, and frees its slot."""
 
 
 class Resume(msgspec.Struct, frozen=True, tag="resume"):
-    """Back in line at its old place, or at an end of the line; it goes on with what is left."""
+    """Queue it again at its old place, or at an end of the line; it continues with its unfinished items."""
 
     at: Literal["place", "top", "bottom"] = "place"
 
@@ -113,21 +113,21 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
-    """What waits is cancelled, what runs is asked to stop; results are kept. Nothing more of it starts from the first
-    call on, however many more it takes."""
+    """Waiting items are cancelled, running ones are asked to stop; results are kept. No item starts after the first
+    call, however many calls it takes."""
 
     reason: str = ""
 
 
 class Move(msgspec.Struct, frozen=True, tag="move"):
-    """Another place in line. Never touches one that has a slot."""
+    """Change its place in line. Batches that have a slot do not move."""
 
     to: Literal["top", "up", "down", "bottom", "before"]
     before: BatchId | None = None
 
 
 class Requeue(msgspec.Struct, frozen=True, tag="requeue"):
-    """What failed (or was cancelled with it) waits again, and an ended batch goes back in line, at its end.
+    """Failed items (or cancelled ones too) wait again, and an ended batch is queued again, at the end of its lane.
 
     `error`: only failures whose category, exception type or fingerprint is this.
     """
@@ -138,8 +138,8 @@ class Requeue(msgspec.Struct, frozen=True, tag="requeue"):
 
 
 class Delete(msgspec.Struct, frozen=True, tag="delete"):
-    """Forget it and its items. Only when it has ended, or when nothing of it runs and `force` is said; that one is
-    paused first, so that nothing of it starts between two portions."""
+    """Remove it and its items. Only if it has ended, or if none of its items runs and `force` is set; then it is paused
+    first, so that no item starts between two portions."""
 
     force: bool = False
 
@@ -157,7 +157,7 @@ class BatchChanged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _LIVE: Final = frozenset(BatchStatus) - OVER - {BatchStatus.CANCELLING}
-# What was done already may be asked for again: whoever got no answer repeats.
+# Asking again for what is already done is allowed: a caller that got no answer repeats.
 _ALLOWED: Final[dict[type[BatchAct], frozenset[BatchStatus]]] = {
     Pause: _LIVE,
     Resume: _LIVE,
@@ -170,22 +170,22 @@ _ALLOWED: Final[dict[type[BatchAct], frozenset[BatchStatus]]] = {
 
 
 def check_act(batch: Batch, act: BatchAct) -> None:
-    """Refuse what the batch's status does not allow; every engine asks here, so that all refuse the same."""
+    """Refuse an act that the batch's status does not allow. Every engine calls this, so that all refuse the same."""
     if batch.status not in _ALLOWED[type(act)]:
-        raise _refused(batch, act, f"its status would have to be {_either(_ALLOWED[type(act)])}")
+        raise _refused(batch, act, f"only possible while it is {_either(_ALLOWED[type(act)])}")
     if isinstance(act, Delete) and batch.status not in OVER:
         if not act.force:
-            raise _refused(batch, act, "it has not ended; cancel it first, or say force")
+            raise _refused(batch, act, "it has not ended; cancel it first, or use force")
         if batch.counts.get(State.RUNNING):
-            raise _refused(batch, act, "items of it run; cancel or pause it first, and wait for them")
+            raise _refused(batch, act, "some of its items are running; cancel or pause it first, and wait for them")
 
 
 def check_before(batch: Batch, other: Batch | None) -> None:
-    """Refuse a move before one that does not stand in the same line."""
+    """Refuse a move before a batch that does not wait in the same lane."""
     if other is None or other.lane != batch.lane or other.status not in _ALLOWED[Move] or other.id == batch.id:
         raise InvalidInput(
             f"batch {batch.id} cannot be moved before {'nothing' if other is None else other.id}",
-            why="only another batch that waits in the same lane has a place before it",
+            why="a batch can only move before another one that waits in the same lane",
             fix="name a queued or paused batch of its lane, or move it to the top or to the bottom",
         )
 
@@ -202,7 +202,7 @@ def _refused(batch: Batch, act: BatchAct, why: str) -> InvalidInput:
     return InvalidInput(
         f"batch {batch.id} is {batch.status}: {type(act).__name__.lower()} is not possible",
         why=why,
-        fix="look at its status and its items, and do first what is missing",
+        fix="look at its status and its items first",
     )
 
 

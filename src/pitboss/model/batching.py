@@ -1,4 +1,4 @@
-"""How a batch stands after what happens to it or its items. Pure: engines read, ask here, and write the answer."""
+"""The rules of batches and lanes. Pure: engines read, call these functions, and write the result."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -30,7 +30,7 @@ from pitboss.model.task import NewTask, Task, TaskError
 
 
 class Place(NamedTuple):
-    """A batch of a lane that has not ended, with its place in line; sorts as the line does."""
+    """A batch that has not ended, with its place in the line of its lane. Sorts in the order of the line."""
 
     rank: int
     id: BatchId
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Where a task waits, and why there."""
+    """The state in which a task waits, and the reason."""
 
     state: State
     reason: str | None = None
@@ -46,14 +46,14 @@ class Waiting(NamedTuple):
 
 HELD_BY_BATCH = Waiting(State.HELD, "batch")
 HELD_FOR_HANDLER = Waiting(State.HELD, "handler")
-# So many tasks that no member of their pool fits are looked past; drawn ahead of need, they cannot hide the others.
+# A claim looks past this many tasks that fit no member. As many more items are drawn, so that these hide no others.
 PASSED_BY = 1000
 
 
 def waits(batch: BatchStatus | None, *, known: bool, run_at: Moment | None, now: Moment) -> Waiting:
-    """Where a task goes that goes back to waiting: settled, lost, retried, drawn, or released.
+    """The state of a task that goes back to waiting: settled, lost, retried, drawn, or released.
 
-    `batch` is the status of its batch (None: it has none), `known` whether its handler is, as far as that matters here.
+    `batch` is the status of its batch, None if it has none. `known`: its handler is registered, or need not be.
     """
     if batch is not None and batch is not BatchStatus.RUNNING:
         return HELD_BY_BATCH
@@ -63,7 +63,7 @@ def waits(batch: BatchStatus | None, *, known: bool, run_at: Moment | None, now:
 
 
 def status_with(status: BatchStatus, counts: Mapping[State, int]) -> BatchStatus:
-    """The status that follows from its items, whatever happened to them."""
+    """The status that follows from the states of its items."""
     if status in OVER:
         return status
     if not unfinished(counts):
@@ -105,9 +105,9 @@ def requeued(batch: Batch, rank: int) -> Batch:
 
 
 def status_wanted(act: BatchAct, status: BatchStatus, counts: Mapping[State, int]) -> BatchStatus:
-    """The status that an act which `check_act` allows leads to at once; what its items add comes from `status_with`.
+    """The status that an operator's act leads to at once. `check_act` has allowed it; `status_with` comes after it.
 
-    A requeue is not decided here: only one that changed an item brings an ended batch back (`QUEUED`).
+    A requeue changes nothing here: it queues an ended batch again only if it changed an item.
     """
     match act:
         case Pause() if status is BatchStatus.RUNNING:
@@ -132,7 +132,7 @@ def unfinished(counts: Mapping[State, int]) -> int:
 
 
 def promotable(line: Iterable[Place], max_running: int) -> list[BatchId]:
-    """The queued batches of a lane that have a slot now, in their order."""
+    """The queued batches of a lane that get a slot now, in their order."""
     places = sorted(line)
     free = max_running - sum(place.status in IN_SLOT for place in places)
     queued = [place.id for place in places if place.status is BatchStatus.QUEUED]
@@ -145,10 +145,10 @@ def end_of_line(line: Iterable[Place]) -> int:
 
 
 def ranks_after(act: Move | Resume, batch: BatchId, line: Iterable[Place]) -> dict[BatchId, int]:
-    """The ranks that change if a batch takes another place: its own, or all of the line where no rank is free between.
+    """The ranks that change if a batch moves: its own, or all ranks of the line if none is free between the neighbours.
 
-    `line` are the batches of its lane that have not ended. Up and down pass the next queued one. `before` names one of
-    them (`batch.check_before`).
+    `line` are the batches of its lane that have not ended. "up" and "down" pass the next queued batch. "before" names a
+    batch of the line (`batch.check_before`).
     """
     places = sorted(line)
     own = next(place for place in places if place.id == batch)
@@ -164,7 +164,7 @@ def ranks_after(act: Move | Resume, batch: BatchId, line: Iterable[Place]) -> di
 
 
 def positions(line: Iterable[Place]) -> dict[BatchId, int]:
-    """Place in line by batch: 0 with a slot, 1 is next; who is paused has none."""
+    """Place in line by batch: 0 with a slot, 1 is next; a paused batch has none."""
     places = sorted(line)
     queued = [place.id for place in places if place.status is BatchStatus.QUEUED]
     slots = dict.fromkeys((place.id for place in places if place.status in IN_SLOT), 0)
@@ -172,7 +172,7 @@ def positions(line: Iterable[Place]) -> dict[BatchId, int]:
 
 
 def listed(batches: Iterable[Batch]) -> list[Batch]:
-    """As they are shown: who has a slot, the queued, the paused, by lane and rank; then the ended, newest first."""
+    """In the order of lists: with a slot, queued, paused, each by lane and rank; then ended ones, newest first."""
     batches = list(batches)
     ended = [batch for batch in batches if batch.status in OVER]
     rest = [batch for batch in batches if batch.status not in OVER]
@@ -182,20 +182,20 @@ def listed(batches: Iterable[Batch]) -> list[Batch]:
 
 
 def completion(on_complete: NewTask, batch: BatchId, status: BatchStatus) -> NewTask:
-    """The task that is put when a batch has ended, told which one and how."""
+    """The task that is put when a batch has ended; its params name the batch and its status."""
     params = {**from_json(on_complete.params), "batch": batch, "status": status}
     return msgspec.structs.replace(on_complete, params=to_json(params))
 
 
 def wants_back(act: Requeue, task: Task) -> bool:
-    """Whether a requeue means this item."""
+    """Whether a requeue includes this item."""
     if task.state is State.CANCELLED:
         return act.cancelled
     return task.state is State.FAILED and (act.error is None or act.error in _names(task.error))
 
 
 def recent_since(started_at: Moment | None, now: Moment) -> Moment:
-    """Items that ended at this moment or later are recent ones."""
+    """Items that ended at this moment or later count as recent."""
     return max(now - RECENT, started_at or 0)
 
 
@@ -203,7 +203,7 @@ def checked_lane(max_running: int) -> int:
     if max_running < 0:
         raise InvalidInput(
             f"max_running={max_running} is not a number of batches",
-            why="a lane runs so many batches at a time; 0 lets none begin",
+            why="it is the number of batches that a lane runs at a time; 0 starts none",
             fix="use 0 or more",
         )
     return max_running
@@ -214,7 +214,7 @@ def _names(error: TaskError | None) -> Collection[str]:
 
 
 def _index(act: Move | Resume, own: Place, others: Sequence[Place]) -> int | None:
-    """Before which of the others it goes; None: it stays."""
+    """The place among the others that it goes before; None: it stays."""
     before = sum(place < own for place in others)
     queued = [index for index, place in enumerate(others) if place.status is BatchStatus.QUEUED]
     match act:

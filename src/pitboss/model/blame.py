@@ -1,6 +1,6 @@
-"""Who is to blame for an exception: the resource that a task holds, the far side's limits, or the task itself.
+"""What is to blame for an exception: the resource that a task holds, the far side's limits, or the task itself.
 
-Errors of HTTP clients are known by what they carry, not by their class, so that none of those libraries is needed.
+Errors of HTTP clients are recognised by their attributes, not by their class: none of these libraries is needed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,9 +19,9 @@ TOO_MANY = 429
 UNAVAILABLE = 503
 FORBIDDEN = 403
 _NOT_LET_IN = (401, 407)
-# Whoever does not get through to a proxy, or to a host, hears one of these.
+# Raised if a proxy or a host cannot be reached.
 _NOT_REACHED = frozenset({"ConnectError", "ConnectTimeout", "ConnectionRefusedError", "ClientConnectorError"})
-# The far end was reached, and its certificate or its manners are wrong.
+# The far end was reached, but its certificate or its protocol is wrong.
 _REACHED = frozenset({"SSLError"})
 _LONGEST_CHAIN = 5
 _LONGEST_TEXT = 500
@@ -36,7 +36,7 @@ CATEGORIES = {
 def blame(error: BaseException, now: Moment, *, has_address: bool = False) -> Report:
     """What an exception says about the resource. `now` is only used for a Retry-After that is a date.
 
-    If the resource has an address, it is what requests go to, and that nothing answers there is its own fault. A dead
+    If the resource has an address, requests go there, and a connection that cannot be made is its own fault. A dead
     site behind it looks the same to some clients; failures of many members on one destination are forgiven later.
     """
     match error:
@@ -47,7 +47,7 @@ def blame(error: BaseException, now: Moment, *, has_address: bool = False) -> Re
         case ResourceFailed():
             return Report(outcome=ResourceOutcome.RESOURCE_ERROR, error=_text(error))
     for one in _chain(error):
-        outcome, pause = _verdict(one, now)
+        outcome, pause = _judged(one, now)
         if outcome is not None:
             return Report(outcome=outcome, retry_after=pause, error=_text(one), destination=_destination(one))
     found = next((place for one in _chain(error) if (place := _destination(one))), None)
@@ -67,11 +67,11 @@ def retry_after(value: str, sent_at: str | None, now: Moment) -> Span | None:
     return min(max(0, then - (now if began is None else began)), _LONGEST_PAUSE)
 
 
-def _verdict(error: BaseException, now: Moment) -> tuple[ResourceOutcome | None, Span | None]:
+def _judged(error: BaseException, now: Moment) -> tuple[ResourceOutcome | None, Span | None]:
     status, headers = _answer(error)
-    told = _header(headers, "Retry-After")
-    if status == TOO_MANY or (status == UNAVAILABLE and told is not None):
-        return ResourceOutcome.RATE_LIMITED, retry_after(told, _header(headers, "Date"), now) if told else None
+    pause = _header(headers, "Retry-After")
+    if status == TOO_MANY or (status == UNAVAILABLE and pause is not None):
+        return ResourceOutcome.RATE_LIMITED, retry_after(pause, _header(headers, "Date"), now) if pause else None
     if any("proxy" in kind.__name__.lower() for kind in type(error).__mro__) or status in _NOT_LET_IN:
         return ResourceOutcome.RESOURCE_ERROR, None
     return (ResourceOutcome.BLOCKED, None) if status == FORBIDDEN else (None, None)
@@ -79,7 +79,7 @@ def _verdict(error: BaseException, now: Moment) -> tuple[ResourceOutcome | None,
 
 def _is_unreached(error: BaseException) -> bool:
     """Whether a connection could not be made, by what httpx, requests, aiohttp, urllib and sockets say."""
-    # urllib keeps what it met as the reason.
+    # urllib keeps the original error as the reason.
     met = [one for link in _chain(error) for one in (link, _of(link, "reason"))]
     names = {kind.__name__ for one in met for kind in type(one).__mro__}
     return not names.isdisjoint(_NOT_REACHED) and names.isdisjoint(_REACHED)
@@ -110,7 +110,7 @@ def _header(headers: Any, name: str) -> str | None:
         return None
     try:
         found = next((value for key, value in headers.items() if str(key).lower() == name.lower()), None)
-    except Exception:  # an object of somebody else's, which may do anything
+    except Exception:  # a foreign object, which may raise anything
         return None
     return None if found is None else str(found)
 
@@ -141,12 +141,12 @@ def _moment(text: str) -> Moment | None:
 
 def _text(error: BaseException) -> str:
     try:
-        told = str(error)
+        message = str(error)
     except Exception:
-        told = ""
-    return printable(f"{type(error).__name__}: {told}", _LONGEST_TEXT) if told else type(error).__name__
+        message = ""
+    return printable(f"{type(error).__name__}: {message}", _LONGEST_TEXT) if message else type(error).__name__
 
 
 def at(report: Report, destination: str | None) -> Report:
-    """The report with whom the resource was used on, if somebody said so."""
+    """The report with the destination that the handler named, if it did."""
     return msgspec.structs.replace(report, destination=destination) if destination else report

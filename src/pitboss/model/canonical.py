@@ -1,7 +1,8 @@
 """Canonical JSON: the one form in which params, results and errors are stored, the same on every engine.
 
-UTF-8, no white space, keys sorted. What some store could not hold or would change silently (NaN, infinity, NUL,
-lone surrogates, integers over 64 bits, input that is too deep or too long) is refused here, before any engine sees it.
+UTF-8, no white space, keys sorted. Values that some store cannot hold or would change silently (NaN, infinity, NUL,
+lone surrogates, integers over 64 bits, input that is too deep or too long) are refused here, before they reach an
+engine.
 """
 
 import re
@@ -19,7 +20,7 @@ MAX_BYTES: Final = 1_048_576
 MAX_DEPTH: Final = 64
 _LONG_NUMBER: Final = re.compile(rb"[:,\[]-?\d{19}")
 _CONTAINERS: Final = b'{["'
-# Every digit as 0 and every opening bracket as [, so that two searches find what a pattern would find slowly.
+# Every digit as 0 and every opening bracket as [: two searches in that text are faster than a pattern.
 _OUTLINE: Final = bytes.maketrans(b"123456789{", b"000000000[")
 _NINETEEN: Final = b"0" * 19
 
@@ -27,7 +28,7 @@ _NINETEEN: Final = b"0" * 19
 def to_json(value: object, *, what: str = "value", max_bytes: int = MAX_BYTES, plain: Plain | None = None) -> Json:
     """The canonical text of a value, or `InvalidInput` that names the place inside it.
 
-    `plain` turns a value of a class that is not known here into plain data, or raises TypeError.
+    `plain` turns a value of an unknown class into plain data, or raises TypeError.
     """
     try:
         data = _encoder(plain).encode(value)
@@ -79,7 +80,7 @@ def _encoder(plain: Plain | None) -> msgspec.json.Encoder:
 
 def _suspicious(data: bytes) -> bool:
     # The encoder writes NaN and infinity as null, NUL as \u0000, integers of any length, and shows depth as opening
-    # brackets. Text without these signs needs no walk in Python; that is nearly all text there is.
+    # brackets. Text without these signs, which is nearly all text, needs no walk in Python.
     outline = data.translate(_OUTLINE)
     return (
         b"null" in data

@@ -1,4 +1,4 @@
-"""Times are whole microseconds: since the epoch for moments, as such for spans. People write "90s", "2m", "1h30m"."""
+"""Times are whole microseconds: a moment since the epoch, or a span. People write "90s", "2m", "1h30m"."""
 
 import re
 from datetime import timedelta

@@ -16,7 +16,7 @@ class PitbossError(Exception):
 
 
 class InvalidInput(PitbossError, ValueError):
-    """Something handed in cannot be accepted; nothing was written."""
+    """An argument cannot be accepted; nothing was written."""
 
     code = "invalid-input"
 
@@ -114,13 +114,13 @@ class NotFound(PitbossError, LookupError):
 
 
 class TimedOutWaiting(PitbossError, TimeoutError):
-    """A call that waits reached its time limit. What it waited for goes on."""
+    """A call reached its time limit while waiting. The awaited work goes on."""
 
     code = "timed-out"
 
 
 class BudgetSpent(TimedOutWaiting):
-    """The limits of a held resource allowed no further use in time. In a handler, its task goes to another member."""
+    """The limits of a held resource allowed no further use in time. In a handler, the task goes to another member."""
 
 
 class TaskFailed(PitbossError):

@@ -1,4 +1,4 @@
-"""Error fingerprints: two failures with the same cause get the same one, whatever ids and numbers they mention."""
+"""Error fingerprints: failures with the same cause get the same one, whatever ids and numbers they mention."""
 
 import re
 from hashlib import blake2b

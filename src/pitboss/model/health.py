@@ -1,4 +1,4 @@
-"""Is a worker fit? Liveness is progress: it must answer, take the work that it is given, and stay within its limits."""
+"""Whether a worker is healthy: it must answer, begin the tasks that it is given, and stay within its limits."""
 
 from enum import StrEnum
 
@@ -13,7 +13,7 @@ DEAF_BEATS = 4
 
 
 class Remedy(StrEnum):
-    """What to do with a worker: only tell, replace it after its tasks, or end it now."""
+    """What to do with a worker: only report it, replace it after its tasks, or kill it now."""
 
     TELL = "tell"
     REPLACE = "replace"
@@ -21,9 +21,9 @@ class Remedy(StrEnum):
 
 
 class Vital(msgspec.Struct, frozen=True, kw_only=True):
-    """What a manager knows of a worker. `silent` is since it was last heard, `memory` with its child processes,
-    `fresh` what it had before its first task, `deaf_beats` how often in a row it said that it has nothing to do while
-    it had been given tasks."""
+    """What a manager knows of a worker. `silent` is the time since its last message, `memory` includes its child
+    processes, `fresh` is its memory before its first task, `deaf_beats` how often in a row it reported that it is idle
+    although it had been given tasks."""
 
     age: Span
     ready: bool = True
@@ -36,7 +36,7 @@ class Vital(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What is wrong with it, in one word and in a sentence without its subject."""
+    """What is wrong with it: one word, and a sentence that begins after its subject."""
 
     kind: str
     remedy: Remedy
@@ -44,7 +44,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def judge(vital: Vital, spec: PoolSpec) -> Finding | None:
-    """The worst that is wrong with a worker of this pool; None if it is fit."""
+    """The worst problem of a worker of this pool; None if it is healthy."""
     if spec.memory is not None and vital.memory > spec.memory:
         limit = f"{spoken_size(vital.memory)} of memory, more than its limit of {spoken_size(spec.memory)}"
         return Finding("memory", Remedy.KILL, f"used {limit}")
@@ -73,7 +73,7 @@ def _silent(vital: Vital, spec: PoolSpec) -> Finding:
 
 
 def _worn(vital: Vital, spec: PoolSpec) -> Finding | None:
-    # Where a fresh one is beyond it already, the next one would be, too.
+    # If a fresh worker exceeds the limit already, its replacement would, too.
     if spec.soft is not None and vital.fresh <= spec.soft < vital.memory:
         return Finding("memory_soft", Remedy.REPLACE, f"uses {spoken_size(vital.memory)} of memory")
     if spec.max_tasks_per_worker is not None and vital.processed >= spec.max_tasks_per_worker:

@@ -1,4 +1,4 @@
-"""Task ids: UUID version 7, made by whoever enqueues, so that a repeated put after a lost reply is harmless.
+"""Task ids: UUID version 7, made by the client, so that a repeated put after a lost reply is harmless.
 
 The id is also the task's age: within one priority, a smaller id runs first.
 """
@@ -11,7 +11,7 @@ from pitboss.model.errors import InvalidInput
 TaskId = str
 _UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
 _SEQUENCE = 1 << 12
-# Half as long as any other way to write it, and every task has one.
+# Takes half as long as other ways to format it, and every task has one.
 _TEXT = "%08x-%04x-7%03x-%04x-%012x"
 
 
@@ -37,7 +37,7 @@ def checked_id(text: str) -> TaskId:
 
 
 class IdMaker:
-    """Makes ids that only grow, whatever the clock does. One per process; not shared between threads."""
+    """Makes ids that only grow, even if the clock is set back. One per process; not shared between threads."""
 
     def __init__(self, now: Callable[[], int], randbits: Callable[[int], int]) -> None:
         self._now, self._randbits = now, randbits
@@ -51,6 +51,6 @@ class IdMaker:
         elif self._sequence + 1 < _SEQUENCE:
             self._sequence += 1
         else:
-            # More than 4,096 ids in a millisecond, or a clock that stands still: borrow from the next one.
+            # More than 4,096 ids in a millisecond, or a clock that does not move: use the next millisecond.
             self._millis, self._sequence = self._millis + 1, 0
         return make_id(self._millis, self._sequence, self._randbits(62))

@@ -1,7 +1,7 @@
-"""How a resource stands after each thing that happens to it. Pure: engines read a member, ask here, write the answer.
+"""The rules of a resource: uses, limits, health. Pure: engines read a member, call these functions, write the result.
 
 `nth` gives the moment of the n-th newest use of the member before this act (1 is the newest), or None if there were
-not so many. After a clock was set back, newest may mean by the clock or by the order of uses: no window is passed.
+fewer. After a clock was set back, "newest" may go by the clock or by the order of uses: no window is exceeded then.
 """
 
 from bisect import insort
@@ -28,10 +28,10 @@ from pitboss.model.resource import (
 
 Nth = Callable[[int], Moment | None]
 STRIDE = 100_000_000
-# So many different members that fail on one task, or on one destination, and it is not the members.
+# If this many different members fail on one task, or on one destination, the members are not to blame.
 NOT_THE_MEMBERS = 3
 KEPT_TRIED = 16
-# How long a failure on a destination is remembered, if no use of it is ok before.
+# How long a failure on a destination is remembered, unless a use of it succeeds before.
 STRIKES_KEPT: Span = 600 * SECOND
 _FAULTS = (ResourceOutcome.BLOCKED, ResourceOutcome.RESOURCE_ERROR)
 _TURNS = (Strategy.ROUND_ROBIN, Strategy.WEIGHTED)
@@ -42,12 +42,12 @@ def limits_of(resource: Resource, rules: PoolRules) -> Limits:
 
 
 def fits(resource: Resource, want: Want, avoided: Iterable[str] = ()) -> bool:
-    """Whether a task that wants this may have the member; its key is the engine's to look up."""
+    """Whether a task with this want may have the member. Its key is not looked at."""
     return set(want.labels) <= set(resource.labels) and resource.name not in avoided
 
 
 def avoided(tried: Sequence[str], members: int) -> frozenset[str]:
-    """Of the members that failed a task, those that it does not get again, of `members` that carry its labels.
+    """The members that a task does not get again because they failed it. `members` is how many carry its labels.
 
     One is always left, so that a task never waits for a member that does not exist.
     """
@@ -55,12 +55,12 @@ def avoided(tried: Sequence[str], members: int) -> frozenset[str]:
 
 
 def granted(resource: Resource, rules: PoolRules, nth: Nth, now: Moment) -> Resource:
-    """Given to a lease, which is a use."""
+    """Given to a task or a lease, which is a use."""
     return _used(resource, rules, nth, now, in_use=resource.in_use + 1)
 
 
 def used(resource: Resource, rules: PoolRules, nth: Nth, now: Moment) -> Resource:
-    """Used once more by a lease that has it. Only asked when `available_at` has come."""
+    """Used once more by its holder. Only called when `available_at` has come."""
     return _used(resource, rules, nth, now, in_use=resource.in_use)
 
 
@@ -74,10 +74,10 @@ class Moved(NamedTuple):
 def moved(
     resource: Resource, rules: PoolRules, uses: Sequence[Moment], at: Moment, now: Moment
 ) -> Moved | Moment | None:
-    """The use that was granted at `at`, and has not been made yet, counts from now on.
+    """Count a use that was granted at `at`, and has not been made yet, from now on.
 
-    `uses` are all that are remembered. The moment from which it may be moved, if that is not yet so
-    because others have used the member since; None if nothing is known of such a use.
+    `uses` are all that are remembered. Answers the moment to wait for if others have used the member since; None if no
+    use at `at` is remembered.
     """
     limits = limits_of(resource, rules)
     seen, uses = most_remembered(limits), sorted(uses)
@@ -86,7 +86,7 @@ def moved(
         return None
     if seen:
         others.remove(at)
-    # Its own gap was waited for when it was granted, unless others came later.
+    # Its own gap was kept when it was granted, unless others used the member later.
     newest = resource.last_used_at == at and limits.delay_from == "start"
     rested = 0 if newest else _rested(limits, resource)
     until = max(_known(resource, limits, others), rested)
@@ -102,7 +102,7 @@ def moved(
 def released(
     resource: Resource, rules: PoolRules, report: Report | None, now: Moment, *, ejectable: bool = True
 ) -> Resource:
-    """Given back, with what the use came to; None: nobody knows. `ejectable`: the blacklist has room for it."""
+    """Given back. The report says how the use went; None: unknown. `ejectable`: the blacklist has room for it."""
     record = resource.record if report is None else _judged(resource, rules, report, now, ejectable)
     record = msgspec.structs.replace(record, ended_at=now)
     limits = limits_of(resource, rules)
@@ -121,18 +121,18 @@ def may_eject(resource: Resource, rules: PoolRules, report: Report) -> bool:
 
 
 def room_on_blacklist(rules: PoolRules, enabled: int, ejected: int) -> bool:
-    """Whether one more of so many enabled members may go on it; `ejected` does not count the one in question."""
+    """Whether one more of the enabled members may go on it; `ejected` does not count the one in question."""
     return ejected + 1 <= min(int(rules.max_ejected * enabled), enabled - 1)
 
 
 def forgiven(resource: Resource) -> Resource:
-    """A failure was not this member's: it counts no more. What it already led to stays."""
+    """Take back a failure that was not this member's fault. A cooldown or blacklisting that it caused stays."""
     record = msgspec.structs.replace(resource.record, failures=max(0, resource.record.failures - 1))
     return msgspec.structs.replace(resource, record=record)
 
 
 def restated(resource: Resource, rules: PoolRules, nth: Nth, now: Moment) -> Resource:
-    """As it stands after its rules or its own settings have changed, from what is known of its uses."""
+    """After a change of its rules or settings: when it may be used again, from its remembered uses."""
     limits, record = limits_of(resource, rules), resource.record
     windows = [at + window.per + limits.guard for window in limits.windows if (at := nth(window.count)) is not None]
     rested = _rested(limits, resource) if record.uses else 0
@@ -141,14 +141,14 @@ def restated(resource: Resource, rules: PoolRules, nth: Nth, now: Moment) -> Res
 
 
 def without_faults(record: Record) -> Record:
-    """What an operator's reset leaves."""
+    """The record after an operator's reset."""
     return msgspec.structs.replace(
         record, failures=0, cooldowns=0, cooldown_until=0, blacklistings=0, blacklisted_until=0
     )
 
 
 def placed(resource: Resource, rules: PoolRules, now: Moment) -> Resource:
-    """With its stage and rank as they follow from the rest."""
+    """With its stage and rank computed from its other fields."""
     return msgspec.structs.replace(resource, stage=stage(resource, rules, now), rank=_rank(resource, rules))
 
 
@@ -162,7 +162,7 @@ def stage(resource: Resource, rules: PoolRules, now: Moment) -> Stage:
 
 
 def condition(resource: Resource, rules: PoolRules, now: Moment) -> tuple[Condition, Moment | None]:
-    """How it stands in a person's words, and until when."""
+    """Its condition in words for people, and until when."""
     record = resource.record
     if not resource.enabled:
         return Condition.DISABLED, None
@@ -177,9 +177,9 @@ def condition(resource: Resource, rules: PoolRules, now: Moment) -> tuple[Condit
 
 
 def shortage(pool: str, stages: Mapping[Stage, int], until: Moment | None) -> Shortage:
-    """Why no member could be given, by how many stand in each stage at this moment.
+    """Why no member could be given, from the number of members in each stage at this moment.
 
-    `until` is the earliest `available_at` of those that are away, whatever the others do.
+    `until` is the earliest `available_at` of those that are away.
     """
     if not sum(stages.values()):
         return Shortage(pool=pool, why="no members")
@@ -191,16 +191,16 @@ def shortage(pool: str, stages: Mapping[Stage, int], until: Moment | None) -> Sh
 
 
 class Judgement(NamedTuple):
-    """A report as it counts, and the members whose earlier failures count no more."""
+    """A report as it counts, and the members whose earlier failures are taken back."""
 
     report: Report
     forgiven: tuple[str, ...] = ()
 
 
 def judge(report: Report, name: str, tried: Sequence[str], strikers: Sequence[str]) -> Judgement:
-    """Who is to blame: the member, or the task or destination that others have failed on too.
+    """What is to blame: the member, or the task or destination that other members have failed on too.
 
-    `tried` failed this task before, `strikers` failed on this destination since it last answered anybody.
+    `tried` failed this task before, `strikers` failed on this destination since a use of it last succeeded.
     """
     if report.outcome not in _FAULTS:
         return Judgement(report)
@@ -215,7 +215,7 @@ def judge(report: Report, name: str, tried: Sequence[str], strikers: Sequence[st
 class GivenBack(NamedTuple):
     """A member after it was given back, and what else that changes.
 
-    `forgiven` names members whose last failure counts no more (see `forgiven`). `strike` True adds this member to those
+    `forgiven` names members whose last failure is taken back (see `forgiven`). `strike` True adds this member to those
     that failed on the report's destination, False forgets all of them, None leaves them as they are.
     """
 
@@ -250,19 +250,19 @@ def given_back(
 
 
 def is_fault(outcome: ResourceOutcome) -> bool:
-    """Whether a report says that the member did not work; on a destination, that is a strike."""
+    """Whether a report says that the member did not work; with a destination, that is a strike."""
     return outcome in _FAULTS
 
 
 def tried_after(tried: Sequence[str], name: str, outcome: ResourceOutcome) -> tuple[str, ...]:
-    """The members that a task should not get again, after one more use; as it was reported, not as it was judged."""
+    """The members that a task should not get again, after one more use: by the report, not by the judgement."""
     if outcome in (ResourceOutcome.OK, ResourceOutcome.TASK_ERROR):
         return tuple(tried)
     return (*(one for one in tried if one != name), name)[-KEPT_TRIED:]
 
 
 def grew_old(took: float, guard: Span) -> bool:
-    """Whether a use was so many seconds on its way to who makes it that the limits may not hold at the far side."""
+    """Whether the answer took so long to arrive that the limits may not hold at the far side; `took` is in seconds."""
     return guard > 0 and took * SECOND * 2 > guard
 
 
@@ -284,18 +284,18 @@ def _used(resource: Resource, rules: PoolRules, nth: Nth, now: Moment, *, in_use
     changed = msgspec.structs.replace(resource, in_use=in_use, last_used_at=now, record=record)
     moments = [changed.available_at]
     for window in limits.windows:
-        # With this use, the n-th newest is the one that was the (n-1)-th before; what the clock, set back since, calls
-        # later than now was before now too.
+        # With this use, the n-th newest is the one that was the (n-1)-th before. If the clock was set back, its moment
+        # may be later than now: then it counts as now.
         at = now if window.count == 1 else nth(window.count - 1)
         moments += [] if at is None else [min(at, now) + window.per + limits.guard]
-    # Without a gap nothing is to be waited for, not even the moment itself: the clock may be set back.
+    # Without a gap there is nothing to wait for, not even this moment: the clock may be set back.
     if limits.delay_from == "start" and (gap := _start_gap(limits, changed)):
         moments.append(now + gap)
     return placed(msgspec.structs.replace(changed, available_at=max(moments)), rules, now)
 
 
 def _known(resource: Resource, limits: Limits, uses: Sequence[Moment]) -> Moment:
-    """Until when its windows, with these uses in rising order, and its record keep it away."""
+    """Until when its windows, with these uses in rising order, and its record keep it from being used."""
     full = [window for window in limits.windows if window.count <= len(uses)]
     windows = [uses[-window.count] + window.per + limits.guard for window in full]
     return max([resource.record.cooldown_until, resource.record.blacklisted_until, *windows])
@@ -320,8 +320,8 @@ def _start_gap(limits: Limits, resource: Resource) -> Span:
 
 
 def _gap(limits: Limits, lot: str) -> Span:
-    """Between two uses. Which part of the jitter it is, the member and the number of its uses (or the end that it
-    counts from) decide: the same on every engine, however often it is asked, and nothing to recognise a member by."""
+    """The gap between two uses. The part of the jitter is a hash of the member and its number of uses (or the end that
+    the gap counts from): the same on every engine and at every call, but not recognisable from outside."""
     return limits.min_delay + round(limits.jitter * crc32(lot.encode()) / 2**32)
 
 
@@ -351,7 +351,7 @@ def _judged(resource: Resource, rules: PoolRules, report: Report, now: Moment, e
             return _cooled(msgspec.structs.replace(record, refused=record.refused + 1), rules, report, now)
         case ResourceOutcome.TASK_ERROR:
             return record
-    # Whoever has it while it is on the blacklist had it before: that is no probe, and no new failure.
+    # A holder that has it while it is on the blacklist got it before: that is no probe, and no new failure.
     fresh = record.blacklisted_until <= now
     record = msgspec.structs.replace(record, failed=record.failed + 1, failures=record.failures + fresh)
     due = fresh and may_eject(resource, rules, report)
@@ -362,12 +362,12 @@ def _judged(resource: Resource, rules: PoolRules, report: Report, now: Moment, e
 
 
 def _cooled(record: Record, rules: PoolRules, report: Report, now: Moment) -> Record:
-    """Left alone for a while: as long as it was told, or longer each time. Never shorter than it already is."""
-    told, cooling = report.retry_after, record.cooldown_until > now
-    if cooling and told is None:
-        # Several had it at once, and were refused together: that is one refusal.
+    """Not used for a while: as long as the far side asked, or longer each time. Never shorter than it already is."""
+    asked, cooling = report.retry_after, record.cooldown_until > now
+    if cooling and asked is None:
+        # Several holders were refused at the same time: that is one refusal.
         return record
-    pause = min(rules.cooldown * 2 ** min(record.cooldowns, 30) if told is None else told, rules.cooldown_cap)
+    pause = min(rules.cooldown * 2 ** min(record.cooldowns, 30) if asked is None else asked, rules.cooldown_cap)
     until = max(record.cooldown_until, now + pause)
     return msgspec.structs.replace(record, cooldowns=record.cooldowns + (not cooling), cooldown_until=until)
 

@@ -33,7 +33,7 @@ def rate(text: str) -> tuple[Window, ...]:
 
 
 def allowed(windows: Iterable[Window], starts: Sequence[Moment], now: Moment) -> int | None:
-    """How many may start now, given the past starts in rising order; None is without limit."""
+    """How many may start now, from the past starts in rising order; None is without limit."""
     rooms = [window.count - _newer_than(starts, now - window.per) for window in windows]
     return max(0, min(rooms)) if rooms else None
 

@@ -1,4 +1,4 @@
-"""What came of a claim, and the pure rule that turns it into the task's next state."""
+"""The outcome of a claim, and the pure rule that turns it into the task's next state."""
 
 import msgspec
 
@@ -17,7 +17,7 @@ class Completed(msgspec.Struct, frozen=True, gc=False, tag="completed"):
 
 
 class Failed(msgspec.Struct, frozen=True, gc=False, tag="failed"):
-    """The handler raised. Whether it is tried again, the error and the policy say."""
+    """The handler raised. The error and the policy decide whether it is tried again."""
 
     error: TaskError
     follow_ups: tuple[NewTask, ...] = ()
@@ -38,7 +38,7 @@ class Snooze(msgspec.Struct, frozen=True, gc=False, tag="snooze"):
 
 
 class Rotated(msgspec.Struct, frozen=True, gc=False, tag="rotated"):
-    """Its resource could not be used now, through no fault of the task: again with another one. Costs no attempt."""
+    """Its resource could not be used now, and the task is not to blame: try another one. Costs no attempt."""
 
     error: TaskError
 
@@ -56,7 +56,7 @@ class Released(msgspec.Struct, frozen=True, gc=False, tag="released"):
 
 
 class Crashed(msgspec.Struct, frozen=True, gc=False, tag="crashed"):
-    """The worker died under it. Only a crash while the task was alone in its worker counts against the task."""
+    """Its worker died. Only a crash while the task was alone in its worker counts against the task."""
 
     alone: bool
     error: TaskError | None = None
@@ -72,7 +72,7 @@ Outcome = Completed | Failed | Retry | Snooze | Rotated | Cancelled | Released |
 
 
 class Transition(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What settling writes. `state` running means: stays claimed, only its progress changes.
+    """What settling writes. `state` running: the task stays claimed, only its progress changes.
 
     A transition to a finished state always counts as an attempt; one back to waiting only if it is `charged`.
     """

@@ -1,4 +1,4 @@
-"""Which member a task is given: the first by the pool's order that fits, or the one that its key is bound to."""
+"""Which member a task gets: the first that fits in the pool's order, or the one that its key is bound to."""
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Container, Iterable
@@ -24,7 +24,7 @@ ANY = Want()
 
 
 class ReadyMembers:
-    """Ready members in the order in which they are given. Holds as many as an engine has read."""
+    """Ready members in the order in which they are given. Holds those that an engine has read."""
 
     def __init__(self, members: Iterable[Resource] = ()) -> None:
         self._members: dict[str, Resource] = {}
@@ -36,7 +36,7 @@ class ReadyMembers:
         return len(self._order)
 
     def put(self, member: Resource) -> None:
-        """At the place that it has now: after a grant too. One that is not ready has none."""
+        """Add or move a member to its place; also after a grant. Removes one that is not ready."""
         self.remove(member.name)
         if member.stage is Stage.READY:
             self._members[member.name] = member
@@ -51,14 +51,14 @@ class ReadyMembers:
         return self._members.get(name)
 
     def first(self, want: Want, avoided: Container[str] = ()) -> Resource | None:
-        """The first that a task may have; it stays where it is until it is put again or removed."""
+        """The first that a task may have. It stays in place until it is put again or removed."""
         return next((self._members[name] for _, _, name in self._order if self._may_have(name, want, avoided)), None)
 
     def choose(self, want: Want, avoided: Container[str], bound: Resource | None, rules: PoolRules) -> Resource | None:
-        """The member for a task, or None: it is passed by.
+        """The member for a task; None: it waits.
 
-        `bound` is the member that its key is bound to, as it is now; None if it has no key, the binding is past its
-        time, or that member is gone. Whoever has a key is bound to what it gets.
+        `bound` is the member that its key is bound to; None if it has no key, the binding has expired, or that member
+        is gone. A key is bound to the member that its task gets.
         """
         if bound is not None and bound.enabled and fits(bound, want):
             kept = self.get(bound.name)
@@ -80,13 +80,13 @@ def added(pool: str, new: NewResource, rules: PoolRules, lowest_turn: int, now: 
 
 
 def added_again(member: Resource, new: NewResource, rules: PoolRules, nth: Nth, now: Moment) -> Resource:
-    """A member of that name is there: it is as was said just now, and keeps what its uses taught."""
+    """Replace the declaration of a member; keep its usage history."""
     new = checked_resource(new)
     return restated(msgspec.structs.replace(member, **msgspec.structs.asdict(new)), rules, nth, now)
 
 
 def changed(member: Resource, change: ResourceChange, rules: PoolRules, nth: Nth, now: Moment) -> Resource:
-    """As an operator wants it."""
+    """The member after an operator's change."""
     wanted = {
         name: value
         for name in ("enabled", "labels", "weight", "limits", "fields", "secrets", "valid_until")
@@ -104,7 +104,7 @@ def changed(member: Resource, change: ResourceChange, rules: PoolRules, nth: Nth
 def leased(
     member: Resource, rules: PoolRules, now: Moment, *, lease: str | None = None, expires_at: Moment | None = None
 ) -> Leased:
-    """A member as its holder sees it."""
+    """The member as its holder sees it."""
     return Leased(
         pool=member.pool,
         name=member.name,
@@ -120,7 +120,7 @@ def leased(
 
 
 def same_member(member: Resource, leased_at: Moment) -> bool:
-    """Whether this is still the one that was leased then, and not another one of its name."""
+    """Whether this is the member that was leased then, and not a newer one of the same name."""
     return (member.record.since or member.added_at) <= leased_at
 
 

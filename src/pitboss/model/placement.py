@@ -1,35 +1,35 @@
-"""Whether a host has the memory for one more task, from what its handler's tasks have needed so far."""
+"""Whether a host has the memory for one more task, from the memory that its handler's tasks have used so far."""
 
 from collections.abc import Iterable
 
 from pitboss.model.quantiles import Quantiles
 
 SHARE = 0.95
-# A handler's figure is read again after an eighth more values: reading sorts the buckets, and tasks come fast.
+# A handler's figure is computed again after an eighth more values: that sorts the buckets, and tasks come fast.
 _READ_AGAIN = 8
-# Nobody knows what a new handler needs. Next to nothing lets it start; nothing would let a giant start beside it.
+# The need of a new handler is unknown. One byte lets it start; zero would let a huge task start beside it.
 _UNKNOWN = 1
 
 
 def admits(expected: int, in_use: int, budget: int) -> bool:
-    """A task that is larger than the whole budget runs when it is alone; it would never run otherwise."""
+    """A task that is larger than the whole budget runs alone; otherwise it would never run."""
     return in_use <= 0 or in_use + expected <= budget
 
 
-class Room:
-    """The memory that tasks may use together, `budget` bytes (None is without limit), and what each handler needs."""
+class MemoryBudget:
+    """The memory for all tasks together, `budget` bytes (None is without limit), and the need of each handler."""
 
     def __init__(self, budget: int | None) -> None:
         self.budget = budget
         self._known: dict[str, _Known] = {}
 
     def expected(self, handler: str) -> int | None:
-        """What 95 of 100 of its tasks do not exceed; None before the first was measured."""
+        """The memory that 95 % of its tasks do not exceed; None before the first was measured."""
         known = self._known.get(handler)
         return known.expected if known else None
 
     def learn(self, handler: str, size: int) -> None:
-        """A task of this handler has needed so many bytes."""
+        """Record the memory, in bytes, that a task of this handler has used."""
         if handler not in self._known:
             self._known[handler] = _Known()
         self._known[handler].learn(size)
@@ -37,8 +37,8 @@ class Room:
     def admits(self, handler: str, running: Iterable[str], ahead: Iterable[str] = ()) -> bool:
         """Whether a task may start beside the running ones; all are given by their handlers.
 
-        `ahead` are tasks that were refused and have waited too long to be passed: their room is kept free, or small
-        tasks without end would keep a large one out.
+        `ahead` are tasks that were refused and have waited too long to be passed: their memory is kept free, or an
+        endless stream of small tasks would keep a large one out.
         """
         if self.budget is None:
             return True

@@ -56,7 +56,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """A handler's policy. A task may override `max_attempts` and `timeout` for itself.
 
-    So often as `max_rotations` it is handed on to another resource without spending an attempt; then it spends one.
+    A task is handed on to another resource `max_rotations` times without spending an attempt; after that it spends one.
     """
 
     max_attempts: int = 5

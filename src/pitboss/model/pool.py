@@ -1,4 +1,4 @@
-"""A worker pool as declared: which queues its workers serve, how many there are, and within what limits they live."""
+"""A worker pool as declared: the queues that its workers serve, their number, and their limits."""
 
 import re
 from enum import StrEnum
@@ -18,7 +18,7 @@ SOFT_SHARE = 0.8
 
 
 class RestartPolicy(StrEnum):
-    """Which ends of a worker, other than those that the manager asked for, call for a new one."""
+    """Which ends of a worker, other than those that the manager asked for, lead to a new one."""
 
     ALWAYS = "always"
     ON_FAILURE = "on-failure"
@@ -59,7 +59,7 @@ class PoolSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def soft(self) -> int | None:
-        """From how much memory on a worker is replaced after its tasks."""
+        """The memory above which a worker is replaced after its tasks."""
         if self.memory_soft is not None or self.memory is None:
             return self.memory_soft
         return round(self.memory * SOFT_SHARE)
@@ -88,7 +88,7 @@ def spoken_size(value: int) -> str:
 
 
 def span_range(value: Any, *, what: str = "time") -> Range:
-    """The least and the most of one time or of two, such as "5s" or "8-20s"; a pair of times as well."""
+    """The least and the most of a time or a range, such as "5s" or "8-20s", or of a pair of times."""
     if isinstance(value, list | tuple) and value:
         low, *_, high = (span(one, what=what) for one in (value[0], value[-1]))
     elif isinstance(value, str) and "-" in value:
@@ -108,6 +108,6 @@ def span_range(value: Any, *, what: str = "time") -> Range:
 
 
 def _number(value: Any) -> Any:
-    """Bare text as in the environment is a number of seconds."""
+    """A number as text, as in the environment, is a number of seconds."""
     text = value.strip() if isinstance(value, str) else value
     return float(text) if isinstance(text, str) and text.replace(".", "", 1).isdigit() else text

@@ -1,4 +1,4 @@
-"""The keys of a worker pool as people write them, in code, in a file or in the environment, and what each becomes."""
+"""The keys of a worker pool as people write them in code, in a file or in the environment, and their checked values."""
 
 import difflib
 import math
@@ -31,7 +31,7 @@ P = TypeVar("P", bound=PoolSpec)
 
 
 class PoolKeys(TypedDict, total=False):
-    """What can be said of a pool; all of it can be left out."""
+    """The keys of a pool; all are optional."""
 
     queues: Sequence[str] | str | None
     workers: Count | tuple[int, int] | Mapping[str, int]
@@ -53,13 +53,13 @@ class PoolKeys(TypedDict, total=False):
 
 
 class DeclaredPool(PoolSpec, frozen=True, kw_only=True):
-    """A pool as code declares it. `said` are the keys that it names; the others are left to whoever runs it."""
+    """A pool as code declares it. `named` are the keys that code sets; the operator may set the others."""
 
-    said: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
 
 
 def declared(name: str, keys: Mapping[str, Any]) -> DeclaredPool:
-    """The pool of what code says about it."""
+    """The pool that code declares with these keys."""
     checked_pool_name(name)
     values = {}
     for key, value in keys.items():
@@ -67,11 +67,11 @@ def declared(name: str, keys: Mapping[str, Any]) -> DeclaredPool:
             values[key] = checked(key, value)
         except InvalidInput as error:
             raise InvalidInput(f'pool "{name}", {key}: {error.what}', why=error.why, fix=error.fix) from error
-    return consistent(DeclaredPool(name=name, **fields(values), said=tuple(values)))
+    return consistent(DeclaredPool(name=name, **fields(values), named=tuple(values)))
 
 
 def checked_pool_name(name: Any) -> str:
-    """The name itself if it may name a pool."""
+    """The name itself; refuses one that cannot name a pool."""
     if not isinstance(name, str) or not _NAME.match(name) or len(name) > _LONGEST_NAME:
         raise InvalidInput(
             f"{name!r:.80} cannot name a pool",
@@ -82,12 +82,12 @@ def checked_pool_name(name: Any) -> str:
 
 
 def same_pool(name: str) -> str:
-    """Equal for two spellings of one pool: the environment knows neither small letters nor the hyphen."""
+    """Equal for two spellings of one pool: names in the environment have no small letters and no hyphen."""
     return name.lower().replace("-", "_")
 
 
 def checked(key: str, value: Any) -> Any:
-    """What the value of a key becomes, or `InvalidInput` with what is wrong with it."""
+    """The checked value of a key; `InvalidInput` says what is wrong with it."""
     reader = _READERS.get(key)
     if reader is None:
         close = difflib.get_close_matches(key, KEYS, n=1)
@@ -107,14 +107,14 @@ def fields(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def said_fields(pool: DeclaredPool) -> dict[str, Any]:
-    """What code says of a pool, under the names of `PoolSpec`."""
-    names = (name for key in pool.said for name in (_WORKERS if key == "workers" else (key,)))
+def named_fields(pool: DeclaredPool) -> dict[str, Any]:
+    """The values that code sets, under the names of `PoolSpec`."""
+    names = (name for key in pool.named for name in (_WORKERS if key == "workers" else (key,)))
     return {name: getattr(pool, name) for name in names}
 
 
 def consistent(pool: P) -> P:
-    """The pool itself if its keys go together."""
+    """The pool itself; refuses keys that contradict each other."""
     if pool.memory is not None and pool.memory_soft is not None and pool.memory_soft > pool.memory:
         raise InvalidInput(
             f'memory_soft of pool "{pool.name}" is more than its memory',
@@ -256,7 +256,7 @@ def _times(value: Any) -> tuple[Span, Span]:
 
 
 def _limit(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A limit that can also be lifted, so that a file can take away what code says."""
+    """A limit that can also be removed, so that a file can lift a limit that code sets."""
     return lambda value: None if value is None or value == NO_LIMIT else read(value)
 
 

@@ -17,9 +17,9 @@ _FORGOTTEN = 2.0**-10
 class Quantiles(msgspec.Struct):
     """Counts by size, in buckets whose bounds grow by a tenth: each value is known to 5 %, values below 1 count as 1.
 
-    Each new value weighs a little more than the one before, so `HALF_LIFE` values later it counts half: what a
-    handler used to need fades with the tasks that it runs, not with the time that it rests. `weight` is that of the
-    next value; `total` and `mass` are the sums of the weights, and of the weighted values.
+    Each new value weighs a little more than the one before, so that a value counts half after `HALF_LIFE` more: old
+    values fade with the number of tasks, not with time. `weight` is that of the next value; `total` and `mass` are the
+    sums of the weights, and of the weighted values.
     """
 
     buckets: dict[int, float] = {}
@@ -38,7 +38,7 @@ class Quantiles(msgspec.Struct):
             self._lighten()
 
     def merge(self, other: "Quantiles") -> None:
-        """Add what somebody else saw at the same time."""
+        """Add values that another process counted at the same time."""
         factor = self.weight / other.weight
         for place, held in other.buckets.items():
             self.buckets[place] = self.buckets.get(place, 0.0) + held * factor
@@ -46,7 +46,7 @@ class Quantiles(msgspec.Struct):
         self.mass += other.mass * factor
 
     def quantile(self, share: float) -> int | None:
-        """The value that this share of the values does not exceed; None as long as there are none."""
+        """The value that this share of the values does not exceed; None if there are no values."""
         if not self.buckets:
             return None
         left, place = share * self.total, 0
@@ -62,11 +62,11 @@ class Quantiles(msgspec.Struct):
 
     @property
     def heard(self) -> float:
-        """How many values of full weight this rests on: 289 at most, for a stream that was not merged."""
+        """How many values of full weight are counted: 289 at most, for a stream that was not merged."""
         return self.total / self.weight * _GROWTH
 
     def _lighten(self) -> None:
-        """Weights grow without end; divide them all before they are too large, and drop what no longer counts."""
+        """Weights grow without end: divide them before they are too large, and drop buckets that no longer count."""
         least, weight = _FORGOTTEN * self.weight, self.weight
         self.buckets = {place: held / weight for place, held in self.buckets.items() if held >= least}
         self.total = sum(self.buckets.values())

@@ -1,4 +1,4 @@
-"""Keeps secrets that were opened out of everything that a process says: errors, notes, logs."""
+"""Keeps opened secrets out of all text that a process writes: errors, notes, logs."""
 
 from base64 import b64encode
 from itertools import count
@@ -7,15 +7,15 @@ from urllib.parse import quote
 import msgspec
 
 MASK = "***"
-# Shorter ones are in half of all words: masking them would tell more than it hides.
+# Shorter values occur in many words: masking them would reveal more than it hides.
 SHORTEST = 4
 _MOST = 2000
 
 
 class Redactor:
-    """Knows the values that must not be seen, in the forms in which they travel. The last two thousand are kept.
+    """Holds the values to mask, in all forms in which they may appear. The last two thousand are kept.
 
-    Threads may add and hide at the same time: what was added is hidden from then on.
+    Threads may add and mask at the same time: a value is masked from the moment it was added.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Redactor:
         """Mask this text from now on."""
         if len(value) < SHORTEST or (value in self._forms and len(self._forms) < _MOST // 2):
             return
-        # One that is opened again becomes the newest, before the oldest have to go.
+        # A value that is opened again becomes the newest, before the oldest are dropped.
         self._forms.pop(value, None)
         self._forms[value] = _forms(value)
         for old in list(self._forms)[: max(0, len(self._forms) - _MOST)]:
@@ -39,11 +39,11 @@ class Redactor:
         self._version = next(self._counter)
 
     def add_pair(self, user: str, password: str) -> None:
-        """Also as the header of basic authentication carries them."""
+        """Mask both also in the form of a basic authentication header."""
         self.add(b64encode(f"{user}:{password}".encode()).decode())
 
     def hidden(self, text: str) -> str:
-        """The text without them."""
+        """The text with all these values masked."""
         for form in self._longest_first():
             if form in text:
                 text = text.replace(form, MASK)
@@ -57,7 +57,7 @@ class Redactor:
     def _longest_first(self) -> tuple[str, ...]:
         version, found = self._sorted
         if version != self._version:
-            # The version is read before the values: what comes in meanwhile has another one.
+            # The version is read before the values: a value that is added meanwhile changes it.
             version = self._version
             forms = {form for one in list(self._forms.values()) for form in one}
             found = tuple(sorted(forms, key=len, reverse=True))

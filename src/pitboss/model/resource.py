@@ -1,6 +1,6 @@
 """Scarce things that tasks hold while they run: proxies, accounts, API keys. Limits and health belong to each member.
 
-Plain values; what changes them stands in `model.leasing`.
+Plain values; `model.leasing` has the rules that change them.
 """
 
 from enum import StrEnum
@@ -33,7 +33,7 @@ class Strategy(StrEnum):
 
 
 class ResourceOutcome(StrEnum):
-    """What a use says about the resource. `task_error` blames the task, and leaves the resource as it was."""
+    """What a use says about the resource. `task_error` blames the task, and leaves the resource unchanged."""
 
     OK = "ok"
     RATE_LIMITED = "rate_limited"
@@ -43,7 +43,7 @@ class ResourceOutcome(StrEnum):
 
 
 class Stage(StrEnum):
-    """Where a member stands for the next claim. An index keeps the ready ones in order, so that others cost nothing."""
+    """Whether the next claim can give a member. An index keeps the ready ones in order, so others cost nothing."""
 
     READY = "ready"
     AWAY = "away"
@@ -52,7 +52,7 @@ class Stage(StrEnum):
 
 
 class Condition(StrEnum):
-    """Where a member stands, in a person's words."""
+    """The state of a member in words for people."""
 
     READY = "ready"
     BUSY = "busy"
@@ -63,11 +63,11 @@ class Condition(StrEnum):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How often and how many at a time. Any number of windows, each exact wherever it begins.
+    """How often, and how many at a time, a member may be used. Windows are exact wherever they begin.
 
-    The gap counts from the start of a use, or from its end; a part of up to `jitter` is added, another one each time.
-    `guard` is the longest way from the lease to the far side: windows and gaps from the start are kept longer by it,
-    so that they hold there too. `concurrency` None is without limit.
+    The gap counts from the start of a use, or from its end; a random part of up to `jitter` is added each time. `guard`
+    is the longest delay between the lease and the far side: windows and gaps from the start are longer by it, so that
+    they hold there too. `concurrency` None is without limit.
     """
 
     windows: tuple[Window, ...] = ()
@@ -82,18 +82,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidInput(
                 f"min_delay={self.min_delay}, jitter={self.jitter}, guard={self.guard}, "
                 f"concurrency={self.concurrency} cannot limit a resource",
-                why="spans are not negative, and a resource that nobody may use is disabled, not limited",
+                why="spans are not negative, and a resource that no task may use is disabled, not limited",
                 fix="use spans of zero or more and a concurrency of at least 1, or None for no limit",
             )
 
 
 class PoolRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for every member of a pool.
+    """The rules for every member of a pool.
 
     `cooldown` follows a refusal (rate limited without a Retry-After, or blocked), and doubles while they go on;
     `max_failures` failures in a row put a member on the blacklist for `blacklist`, doubling each time it fails its
-    probe. At most the share `max_ejected` of the enabled members is on the blacklist, and one always stays. A sticky
-    key keeps its member for `bound_for` after its last use; `away` says what it does while that one is away.
+    probe. At most the share `max_ejected` of the enabled members is on the blacklist, and one always stays off it. A
+    sticky key keeps its member for `bound_for` after its last use; `away` says whether it waits while that member
+    cannot be used, or is bound to another one.
     """
 
     limits: Limits = Limits()
@@ -125,9 +126,9 @@ class PoolRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewResource(msgspec.Struct, frozen=True, kw_only=True):
-    """A member on its way into a pool. `fields` are open, `secrets` are sealed before they come here.
+    """A member to be added to a pool. `fields` are readable by all, `secrets` are sealed before they come here.
 
-    `limits` None: the pool's. `valid_until` is when its secrets must be made anew; None is never.
+    `limits` None: the pool's. `valid_until` is when its secrets must be renewed; None is never.
     """
 
     name: str
@@ -140,11 +141,11 @@ class NewResource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is known of a member from its uses.
+    """The usage history of a member.
 
     `turn` counts uses by weight, for strategies that take turns. `failures` and `cooldowns` are in a row;
-    `blacklistings` too, and while there are any, the member is on probation: one use at a time, and what comes of it
-    counts. `ended_at` is when it was last given back, for gaps that count from there.
+    `blacklistings` too, and while there are any, the member is on probation: one use at a time, and the next failure
+    blacklists it again. `ended_at` is when it was last given back, for gaps that count from there.
     """
 
     turn: int = 0
@@ -166,7 +167,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
-    """A member as the store has it. `available_at` is the earliest moment at which another use may start.
+    """A stored member. `available_at` is the earliest moment at which another use may start.
 
     `rank` orders the ready members for the pool's strategy (lowest first, then `last_used_at`, then `name`).
     """
@@ -195,9 +196,9 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What to change of members; what is UNSET stays as it is.
+    """Changes to members; UNSET fields stay as they are.
 
-    `enabled` False needs no reason but shows it. `reset` forgets failures, cooldown and blacklist, never the uses that
+    `reason` is shown while `enabled` is False. `reset` clears failures, cooldown and blacklist, but not the uses that
     windows count.
     """
 
@@ -213,7 +214,7 @@ class ResourceChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourcePool(msgspec.Struct, frozen=True, kw_only=True):
-    """A pool with its rules and how its members stand. `next_at` is when the next member that is away may be used."""
+    """A pool with its rules and the number of members in each stage. `next_at` is when the next one becomes ready."""
 
     name: str
     rules: PoolRules = PoolRules()
@@ -226,17 +227,17 @@ class ResourcePool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Want(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a task asks of its resource: all these labels, and the member that its key already has, if any."""
+    """What a task needs: a member with all these labels, and the one that its key is bound to, if any."""
 
     labels: tuple[str, ...] = ()
     key: str | None = None
 
 
 class Leased(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A resource in somebody's hand. `lease` names a lease without a task; with one, the claim is the lease.
+    """A resource as its holder has it. `lease` names a lease without a task; with one, the claim is the lease.
 
-    `asked` is when whoever asked for it did so, by the steady clock of his host: it is not older than that, whatever
-    the clocks of host and store say.
+    `asked` is when the holder asked for it, by its host's monotonic clock: the lease is not older than that, whatever
+    the clocks of host and store show.
     """
 
     pool: str
@@ -257,7 +258,7 @@ class Leased(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """What a use came to, for the resource. `destination` is whom it was used on: failures there may not be its own."""
+    """How a use went. `destination` is the host that it was used on: failures there may not be the resource's fault."""
 
     outcome: ResourceOutcome
     retry_after: Span | None = None
@@ -266,7 +267,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class Shortage(msgspec.Struct, frozen=True, kw_only=True):
-    """Why nothing was given, and until when that will stay so unless somebody rings; None: nobody can say."""
+    """Why no member was given, and until when that will not change without a ring; None: unknown."""
 
     pool: str
     why: Literal["no members", "all disabled", "all busy", "all away", "none fits"]
@@ -274,7 +275,7 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def checked_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
-    """The labels, without repetition and in order, if each can be one."""
+    """The labels, sorted and without repetition; refuses one that is no valid name."""
     if len(labels) > MAX_LABELS:
         raise InvalidInput(
             f"{len(labels)} labels are too many", why=f"a resource has at most {MAX_LABELS}", fix="use fewer"
@@ -283,7 +284,7 @@ def checked_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def checked_resource(new: NewResource) -> NewResource:
-    """The member itself if the store may take it, with its labels in order."""
+    """The member with its labels in order; refuses one that cannot be stored."""
     checked_name(new.name, "resource")
     if not 0 < new.weight < inf:
         raise InvalidInput(

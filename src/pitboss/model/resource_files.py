@@ -1,6 +1,6 @@
 """Files with members of a pool: lines of `host:port:user:password`, URLs, or CSV with a header.
 
-Refusals name the line and never what stands in it: it may be a password.
+Refusals name the line and never quote it: it may hold a password.
 """
 
 import csv
@@ -23,7 +23,7 @@ _LONGEST_NAME = 128
 
 
 class Row(NamedTuple):
-    """A member as a file has it. Its text does not show the secrets."""
+    """A member as the file describes it. Its repr does not show the secrets."""
 
     name: str
     fields: dict[str, Any]
@@ -37,7 +37,7 @@ class Row(NamedTuple):
 
 
 def read_rows(text: str, where: str = "the file") -> list[Row]:
-    """Every member of a file. All of it is read, or none."""
+    """Every member of a file; refuses the whole file if one line is wrong."""
     lines = [(number, line.strip()) for number, line in enumerate(text.lstrip("\ufeff").splitlines(), start=1)]
     lines = [(number, line) for number, line in lines if line and not line.startswith("#")]
     if not lines:
@@ -53,7 +53,7 @@ def _is_header(line: str) -> bool:
 
 def _from_line(numbered: tuple[int, str], where: str) -> Row:
     number, line = numbered
-    # A comment may stand behind a space; a password may hold the sign itself.
+    # A comment begins after a space; a password may contain the sign itself.
     line = re.split(r"\s+#", line, maxsplit=1)[0].strip()
     if "://" in line:
         return _from_url(line, number, where)
@@ -67,7 +67,7 @@ def _from_line(numbered: tuple[int, str], where: str) -> Row:
 
 def _from_url(url: str, number: int, where: str) -> Row:
     scheme, _, rest = url.partition("://")
-    # By hand: a password may hold signs that a strict parser takes for the end of the authority.
+    # Parsed here: a password may contain signs that a strict parser takes for the end of the authority.
     credentials, _, place = rest.rpartition("@")
     try:
         parts = urlsplit(f"//{place}")
@@ -86,7 +86,7 @@ def _row(host: str, port: str, user: str, password: str, fields: Mapping[str, An
     if user and password:
         found["user"] = user
     elif user:
-        # Alone, it is the key itself.
+        # Without a password it is a secret key.
         secrets["user"] = user
     return Row(_name(found), found, secrets, line=number)
 
@@ -120,7 +120,7 @@ def _from_cells(cells: dict[str, str], number: int, where: str) -> Row:
 
 
 def _address(cells: dict[str, str], number: int, where: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """The fields and secrets of url, or of host and port; what was used is taken out of the cells."""
+    """The fields and secrets of url, or of host and port; removes these from the cells."""
     url = cells.pop("url", "")
     if url:
         row = _from_line((number, url), where)
@@ -170,7 +170,7 @@ def _checked_host(host: str, number: int, where: str) -> str:
 
 def _checked_port(port: str, number: int, where: str) -> int:
     if not port.isdecimal() or not 0 < int(port) <= _MOST_PORTS:
-        raise _refused(number, where, "what should be its port is not a number from 1 to 65535")
+        raise _refused(number, where, "its port is not a number from 1 to 65535")
     return int(port)
 
 

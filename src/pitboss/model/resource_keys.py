@@ -1,4 +1,4 @@
-"""The keys of a resource pool as people write them, in code, in a file or in the environment, and what each becomes."""
+"""The keys of a resource pool as people write them in code, in a file or in the environment, and checked values."""
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +17,7 @@ from pitboss.model.resource import HOUR, MINUTE, Limits, PoolRules, Strategy
 NO_LIMIT = "none"
 _MANY = 1_000_000_000
 _PER: dict[str, Span] = {"per_second": SECOND, "per_minute": MINUTE, "per_hour": HOUR, "per_day": 24 * HOUR}
-Said = int | float | str | None
+KeyValue = int | float | str | None
 
 
 class LimitKeys(TypedDict, total=False):
@@ -36,7 +36,7 @@ class LimitKeys(TypedDict, total=False):
 
 
 class ResourceKeys(LimitKeys, total=False):
-    """What can be said of a resource pool; all of it can be left out."""
+    """The keys of a resource pool; all are optional."""
 
     strategy: Strategy | str
     away: Literal["wait", "rebind"]
@@ -50,36 +50,36 @@ class ResourceKeys(LimitKeys, total=False):
 
 
 class DeclaredResources(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource pool as code declares it. `said` has checked values of the keys that it names, as plain data."""
+    """A resource pool as code declares it. `values` are the checked values of the keys that code sets."""
 
     name: str
-    said: dict[str, Said] = {}
+    values: dict[str, KeyValue] = {}
 
     @property
     def rules(self) -> PoolRules:
-        return rules_of(self.said)
+        return rules_of(self.values)
 
 
 def declared_resources(name: str, keys: Mapping[str, Any], others: Iterable[str]) -> DeclaredResources:
-    """A pool as code declares it, beside those that it has declared."""
+    """The pool that code declares with these keys; `others` are declared already."""
     if any(same_pool(checked_pool_name(name)) == same_pool(other) for other in others):
         raise InvalidInput(
             f'there are two resource pools named "{name}"',
             why="names that differ only in capitals, or in - and _, are the same in the environment",
             fix="declare it once, with all its keys",
         )
-    pool = DeclaredResources(name=name, said=checked_keys(keys))
-    rules_of(pool.said)
+    pool = DeclaredResources(name=name, values=checked_keys(keys))
+    rules_of(pool.values)
     return pool
 
 
-def checked_keys(values: Mapping[str, Any], *, whose: str = "a resource pool") -> dict[str, Said]:
-    """Every value as plain data, or `InvalidInput` with what is wrong with one."""
+def checked_keys(values: Mapping[str, Any], *, whose: str = "a resource pool") -> dict[str, KeyValue]:
+    """Every value as plain data; `InvalidInput` says what is wrong with one."""
     return {key: checked(key, value, whose=whose) for key, value in values.items()}
 
 
-def checked(key: str, value: Any, *, whose: str = "a resource pool") -> Said:
-    """What the value of a key becomes: times in microseconds, no limit as "none"."""
+def checked(key: str, value: Any, *, whose: str = "a resource pool") -> KeyValue:
+    """The checked value of a key: times in microseconds, no limit as "none"."""
     known = LIMIT_KEYS if whose == "a member" else KEYS
     if key not in known:
         close = difflib.get_close_matches(key, known, n=1)
@@ -91,31 +91,33 @@ def checked(key: str, value: Any, *, whose: str = "a resource pool") -> Said:
     return _READERS[key](key, value)
 
 
-def rules_of(said: Mapping[str, Said]) -> PoolRules:
-    """The rules that checked keys make; a cap that nobody named is never below its time."""
-    own: dict[str, Any] = {key: value for key, value in said.items() if key not in LIMIT_KEYS}
+def rules_of(values: Mapping[str, KeyValue]) -> PoolRules:
+    """The rules of checked keys; a cap that is not set is never below its time."""
+    own: dict[str, Any] = {key: value for key, value in values.items() if key not in LIMIT_KEYS}
     usual = PoolRules()
     for key, cap in (("cooldown", usual.cooldown_cap), ("blacklist", usual.blacklist_cap)):
         own.setdefault(f"{key}_cap", max(cap, own.get(key, 0)))
     if "strategy" in own:
         own["strategy"] = Strategy(own["strategy"])
-    return PoolRules(limits=limits_of(said), **own)
+    return PoolRules(limits=limits_of(values), **own)
 
 
-def limits_of(said: Mapping[str, Said]) -> Limits:
+def limits_of(values: Mapping[str, KeyValue]) -> Limits:
     """The limits among checked keys."""
-    windows = [Window(int(count), _PER[key]) for key, count in said.items() if key in _PER and isinstance(count, int)]
-    rate = said.get("rate")
+    windows = [Window(int(count), _PER[key]) for key, count in values.items() if key in _PER and isinstance(count, int)]
+    rate = values.get("rate")
     if isinstance(rate, str) and rate != NO_LIMIT:
         windows += windows_of(rate)
-    others: dict[str, Any] = {key: said[key] for key in ("min_delay", "jitter", "delay_from", "guard") if key in said}
-    if "concurrency" in said:
-        others["concurrency"] = None if said["concurrency"] == NO_LIMIT else said["concurrency"]
+    others: dict[str, Any] = {
+        key: values[key] for key in ("min_delay", "jitter", "delay_from", "guard") if key in values
+    }
+    if "concurrency" in values:
+        others["concurrency"] = None if values["concurrency"] == NO_LIMIT else values["concurrency"]
     unique = sorted(set(windows), key=lambda window: (window.per, window.count))
     return Limits(windows=tuple(unique), **others)
 
 
-def _count(key: str, value: Any) -> Said:
+def _count(key: str, value: Any) -> KeyValue:
     number = int(value) if isinstance(value, str) and value.strip().isdecimal() else value
     if isinstance(number, bool) or not isinstance(number, int) or not 0 < number <= _MANY:
         raise InvalidInput(
@@ -126,11 +128,11 @@ def _count(key: str, value: Any) -> Said:
     return number
 
 
-def _window(key: str, value: Any) -> Said:
+def _window(key: str, value: Any) -> KeyValue:
     return NO_LIMIT if value is None or value == NO_LIMIT else _count(key, value)
 
 
-def _rate(key: str, value: Any) -> Said:
+def _rate(key: str, value: Any) -> KeyValue:
     if value is None or value == NO_LIMIT:
         return NO_LIMIT
     if not isinstance(value, str):
@@ -141,13 +143,13 @@ def _rate(key: str, value: Any) -> Said:
     return value
 
 
-def _time(key: str, value: Any) -> Said:
+def _time(key: str, value: Any) -> KeyValue:
     # The environment has only text: there, too, a bare number is a number of seconds.
     bare = isinstance(value, str) and value.strip().replace(".", "", 1).isdigit()
     return span(float(value) if bare else value, what=key)
 
 
-def _share(key: str, value: Any) -> Said:
+def _share(key: str, value: Any) -> KeyValue:
     try:
         share = float(value)
     except (TypeError, ValueError):
@@ -161,10 +163,10 @@ def _share(key: str, value: Any) -> Said:
     return share
 
 
-def _one_of(words: type[StrEnum] | tuple[str, ...]) -> Callable[[str, Any], Said]:
+def _one_of(words: type[StrEnum] | tuple[str, ...]) -> Callable[[str, Any], KeyValue]:
     known = tuple(str(word) for word in words)
 
-    def read(key: str, value: Any) -> Said:
+    def read(key: str, value: Any) -> KeyValue:
         if value not in known:
             raise InvalidInput(
                 f"{key}={value!r:.60} cannot be used", why=f"it is one of {', '.join(known)}", fix="write one of them"
@@ -174,7 +176,7 @@ def _one_of(words: type[StrEnum] | tuple[str, ...]) -> Callable[[str, Any], Said
     return read
 
 
-_READERS: dict[str, Callable[[str, Any], Said]] = {
+_READERS: dict[str, Callable[[str, Any], KeyValue]] = {
     **dict.fromkeys(_PER, _window),
     "rate": _rate,
     "min_delay": _time,

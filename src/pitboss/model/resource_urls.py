@@ -1,6 +1,6 @@
-"""Credentials that stand in the URLs of a member's fields: fields are open to everybody, so they must not stay there.
+"""Credentials in the URLs of a member's fields: fields are shown to all users, so credentials must not stay there.
 
-Refusals never say what stands in a field: it may be a password.
+Refusals never quote a field: it may hold a password.
 """
 
 import re
@@ -10,13 +10,13 @@ from urllib.parse import unquote, urlsplit
 
 from pitboss.model.errors import InvalidInput
 
-# User and password before an @. Digits up to a slash are a port, and the @ behind them is part of the path.
+# User and password before an @. Digits up to a slash are a port, and an @ after that is part of the path.
 _WITH_PASSWORD = re.compile(r"://[^\s/?#@:\[]*:(?!\d+[/?#])[^\s@]+@")
 _END_OF_AUTHORITY = re.compile(r"[/?#]")
 
 
 class Parted(NamedTuple):
-    """Fields that may be open, and the secrets that stood in them or beside them. Its text shows neither."""
+    """Fields without credentials, and the secrets that were found in them or given. Its repr shows neither."""
 
     fields: dict[str, Any]
     secrets: dict[str, str]
@@ -26,14 +26,14 @@ class Parted(NamedTuple):
 
 
 def parted(fields: Mapping[str, Any], secrets: Mapping[str, str], whose: str) -> Parted:
-    """User and password of the field `url` as secrets; a password in the URL of any other field is refused."""
+    """Move user and password of the field `url` to the secrets; refuse a password in the URL of any other field."""
     kept, closed = dict(fields), dict(secrets)
     url = kept.get("url")
     if isinstance(url, str) and "@" in url:
         kept["url"], found = _without_credentials(url, whose)
         for name, value in found.items():
             if str(closed.get(name, kept.get(name, value))) != value:
-                raise _told_twice(name, whose)
+                raise _given_twice(name, whose)
             if name not in kept:
                 closed[name] = value
     for name, value in kept.items():
@@ -47,7 +47,7 @@ def _without_credentials(url: str, whose: str) -> tuple[str, dict[str, str]]:
     authority = _END_OF_AUTHORITY.split(rest, maxsplit=1)[0]
     if "@" not in authority and not _WITH_PASSWORD.search(f"://{rest}"):
         return url, {}
-    # By hand: a password may hold signs that a strict parser takes for the end of the authority.
+    # Parsed here: a password may contain signs that a strict parser takes for the end of the authority.
     credentials, _, place = rest.rpartition("@")
     if not _is_place(place) or ("@" in authority and len(credentials) >= len(authority)):
         raise _unclear(whose)
@@ -77,15 +77,15 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _unclear(whose: str) -> InvalidInput:
     return InvalidInput(
-        f'the field "url" of {whose} cannot be taken apart',
+        f'the field "url" of {whose} cannot be split into address and password',
         why="it is not clear where its password ends and its address begins",
-        fix='write @, / and : of the password as %40, %2F and %3A, or hand it over apart: secrets={"password": …}',
+        fix='write @, / and : of the password as %40, %2F and %3A, or pass it separately: secrets={"password": …}',
     )
 
 
-def _told_twice(name: str, whose: str) -> InvalidInput:
+def _given_twice(name: str, whose: str) -> InvalidInput:
     return InvalidInput(
-        f"the {name} of {whose} is told twice",
+        f"the {name} of {whose} is given twice",
         why="the one in its url differs from the one beside it",
         fix="leave one of them out",
     )
@@ -95,5 +95,5 @@ def _open_password(name: str, whose: str) -> InvalidInput:
     return InvalidInput(
         f'the field "{name}" of {whose} is a URL with a password',
         why="fields are stored and shown in the clear",
-        fix='hand the whole URL over as a secret: secrets={"…": …}; only the field "url" is taken apart by itself',
+        fix='pass the whole URL as a secret: secrets={"…": …}; only the field "url" is split automatically',
     )

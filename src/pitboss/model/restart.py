@@ -1,4 +1,4 @@
-"""When a worker that died is started again, and when that is given up."""
+"""When a worker that died is started again, and when no more."""
 
 import msgspec
 
@@ -10,14 +10,14 @@ QUIET: Span = 60 * SECOND
 
 
 class Record(msgspec.Struct, frozen=True):
-    """The crashes of one place that still count: `recent` within the window, `streak` without a quiet time between."""
+    """The crashes of one worker slot that count: `recent` within the window, `streak` without a quiet time between."""
 
     recent: tuple[Moment, ...] = ()
     streak: int = 0
 
 
 class RestartDecision(msgspec.Struct, frozen=True):
-    """Start again after `delay`; None is never, until somebody says so."""
+    """Start again after `delay`; None: not until an operator asks for it."""
 
     delay: Span | None
     record: Record
@@ -27,11 +27,11 @@ class RestartDecision(msgspec.Struct, frozen=True):
 def after_end(
     record: Record, spec: PoolSpec, *, started_at: Moment, now: Moment, clean: bool, critical: bool
 ) -> RestartDecision:
-    """What follows an end that nobody asked for. `clean` is exit code 0; `critical` was ended by the manager, as unfit.
+    """What follows an unplanned end. `clean`: exit code 0; `critical`: the manager killed it because it was unhealthy.
 
-    The first crash waits for the pool's delay, each further one twice as long, until one has lived quietly for a
-    minute. A worker that was unfit is replaced at once, the first time. More crashes than `max_restarts` within the
-    window end it: a worker that cannot live is a fact for people, not a loop.
+    After the first crash the restart waits for the pool's delay, after each further one twice as long, until a worker
+    has run for a minute. An unhealthy worker is replaced at once, the first time. After more than `max_restarts`
+    crashes within the window there are no more restarts: a person has to look.
     """
     if clean and spec.restart is RestartPolicy.ON_FAILURE:
         return RestartDecision(
@@ -48,5 +48,5 @@ def after_end(
 
 
 def backoff(first: Span, streak: int) -> Span:
-    """How long to wait after so many failures in a row."""
+    """How long to wait after this many failures in a row."""
     return min(LONGEST_DELAY, first << min(streak - 1, 30))

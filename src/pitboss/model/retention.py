@@ -1,4 +1,4 @@
-"""How long finished tasks are kept when nobody says otherwise."""
+"""How long finished tasks are kept by default."""
 
 import msgspec
 

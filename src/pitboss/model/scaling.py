@@ -1,4 +1,4 @@
-"""How many workers a pool should have now. The manager asks every two seconds, and keeps the state between."""
+"""How many workers a pool should have now. The manager asks every two seconds, and keeps the state between calls."""
 
 from collections.abc import Iterator
 from math import ceil, sqrt
@@ -15,26 +15,26 @@ FRESH: Span = 45 * SECOND
 IDLE: Span = 300 * SECOND
 LATE: Span = 30 * SECOND
 SMOOTHED: Span = 10 * SECOND
-# More free slots than this share, and it is not workers that are missing.
+# If more than this share of the slots is free, tasks wait for something else than workers.
 SPARE = 0.25
-# A cut must save this share of the workers; a smaller one is soon taken back.
+# A cut must save this share of the workers; a smaller one would soon be reversed.
 WORTH = 1 / 6
-# So much of the target wait may pass before workers that were just let go are missed.
+# This share of the target wait may pass before workers that were just ended are started again.
 MISSED = 0.75
-# What a product of floats may be beside a whole number, and is still that number.
+# Rounding error of a product of floats that is a whole number.
 _DUST = 1e-9
 
 
 class PoolLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pool has to do, and what it can do it with. None is "not known"; `rate` None is "without limit".
+    """The work of a pool, and its means. None is "not known"; `rate` None is "without limit".
 
-    Of the queues, whoever works on them: `pending` tasks that could start now (none of a paused queue), of which the
-    oldest waits for `oldest_wait`; `coming` ones that the next batch will bring; `arrivals` and what their `rate`
-    limits let start, both per second. `managers` run this pool now; this one has place `rank` among them, from 0.
+    Of the queues, for all managers: `pending` tasks that could start now (none of a paused queue), of which the oldest
+    has waited for `oldest_wait`; `coming` ones that the next batch will bring; `arrivals`, and the starts that `rate`
+    limits allow, both per second. `managers` run this pool now; this one has place `rank` among them, from 0.
 
     Of this manager: `running` tasks; `ready` workers, with `free` slots that could start a task at once (a worker that
     pauses between tasks, or has one that runs alone, has none). `mean` and `p90` are how long a task takes;
-    `worker_memory` is what a worker needs, `free_memory` what the host can still give.
+    `worker_memory` is the need of a worker, `free_memory` what the host has left.
 
     `feed` is how many tasks can hold a resource at a time, on all managers together, if all that wait need one.
     """
@@ -58,7 +58,7 @@ class PoolLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScalingState(msgspec.Struct, frozen=True, kw_only=True):
-    """What is remembered from one decision to the next.
+    """Remembered from one decision to the next.
 
     `direction` is that of the last change (-1, 0, 1), at `changed_at`; a raise is not followed by a cut before
     `quiet_until`. Since `below_since` fewer than `size` were needed, `peak` at most, first at `peak_at`. Since
@@ -79,7 +79,7 @@ class ScalingState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """So many workers, and why, in a sentence for people. `state` goes into the next decision."""
+    """The number of workers, and why, in a sentence for people. `state` goes into the next decision."""
 
     size: int
     why: str
@@ -87,13 +87,13 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Arrivals(msgspec.Struct):
-    """Tasks per second as they come in, smoothed: what came `SMOOTHED` ago counts half."""
+    """Arriving tasks per second, smoothed: one that came `SMOOTHED` ago counts half."""
 
     rate: float = 0.0
     at: Moment | None = None
 
     def count(self, arrived: int, now: Moment) -> float:
-        """The rate, now that so many have arrived since the last call."""
+        """The rate, after this number of arrivals since the last call."""
         if self.at is not None and now > self.at:
             elapsed = now - self.at
             fresh = max(0, arrived) * SECOND / elapsed
@@ -103,7 +103,7 @@ class Arrivals(msgspec.Struct):
 
 
 def decide(load: PoolLoad, spec: PoolSpec, state: ScalingState, now: Moment) -> Decision:
-    """Raise at once, in steps; lower after a cool-down in which less was needed all the time."""
+    """Raise at once, in steps; lower after a cool-down during which fewer workers were needed all the time."""
     most = _most(load, spec)
     state = _noted(load, spec, state, most, now)
     called = _called(load, spec, state, now)
@@ -117,11 +117,11 @@ def decide(load: PoolLoad, spec: PoolSpec, state: ScalingState, now: Moment) -> 
 
 
 def workers_for(load: PoolLoad, spec: PoolSpec) -> int | None:
-    """How many workers the load calls for, on all managers together; None if nobody knows how long a task takes.
+    """How many workers the load needs, on all managers together; None if it is unknown how long a task takes.
 
-    Little's law: what arrives keeps `arrivals` × service slots busy, and what waits is to be gone after the target
-    wait, which takes backlog × service ÷ target more. No task fills two slots, so those that are there, and that
-    come before the next look, are the most that can be used.
+    Little's law: arriving tasks keep `arrivals` × service slots busy, and the backlog should be done after the target
+    wait, which takes backlog × service ÷ target more. No task fills two slots, so no more slots are useful than there
+    are tasks now and before the next decision.
     """
     if load.mean is None:
         return None
@@ -133,36 +133,36 @@ def workers_for(load: PoolLoad, spec: PoolSpec) -> int | None:
 
 
 def _called(load: PoolLoad, spec: PoolSpec, state: ScalingState, now: Moment) -> int:
-    """How many workers this manager should have, if nothing limits it."""
+    """How many workers this manager needs, before any limit."""
     if state.idle_since is not None and now - state.idle_since >= IDLE:
         return 0
     total = workers_for(load, spec)
-    workers = _groped(load, spec, state.size) if total is None else _share(total, load)
+    workers = _guessed(load, spec, state.size) if total is None else _share(total, load)
     if state.late_since is not None:
-        # The formula may be wrong about this load; a wait that stays over its target is a fact.
+        # The formula may be wrong about this load; a wait that stays above its target is measured.
         workers = max(workers, state.size + (now - state.late_since >= LATE))
     if state.size == 0:
         return min(workers, load.pending + load.coming)
     return max(1, workers if state.idle_since is None else min(workers, state.size))
 
 
-def _groped(load: PoolLoad, spec: PoolSpec, size: int) -> int:
-    """While no task has ended yet: one more as long as tasks wait too long."""
+def _guessed(load: PoolLoad, spec: PoolSpec, size: int) -> int:
+    """While no task has ended yet: one more worker as long as tasks wait too long."""
     if not load.pending + load.coming:
         return min(size, ceil(load.running / spec.concurrency))
     return size + 1 if _overdue(load, spec) else max(size, _share(1, load))
 
 
 def _share(workers: int, load: PoolLoad) -> int:
-    """This manager's part; what does not divide goes to the first ones."""
+    """This manager's part; the remainder goes to the first managers."""
     return max(0, -((load.rank - workers) // max(1, load.managers)))
 
 
 def _fed(load: PoolLoad, spec: PoolSpec, called: int) -> int:
-    """How many of the workers that are called for can be kept busy under the rate limits and with the resources.
+    """How many of the needed workers can be kept busy under the rate limits and with the resources.
 
-    Tasks do not take turns: without a reserve of the square root, the slots are now too many and now too few, and
-    part of the rate goes unused. One worker works, even if it waits most of the time.
+    Tasks do not arrive evenly: without a reserve of the square root, there are at times too few slots, and part of the
+    rate stays unused. One worker is always allowed, even if it waits most of the time.
     """
     if load.feed is not None:
         called = min(called, max(1, _share(ceil(load.feed / spec.concurrency), load)))
@@ -173,7 +173,7 @@ def _fed(load: PoolLoad, spec: PoolSpec, called: int) -> int:
 
 
 def _held(load: PoolLoad, spec: PoolSpec, state: ScalingState) -> int:
-    """Workers that are not given up because of their tasks: a long task would only have its worker wait for its end."""
+    """Workers that are kept because of their tasks: ending one that runs a long task would not free it soon."""
     longest = load.mean if load.p90 is None else load.p90
     if longest is not None and longest < spec.target_wait:
         return 0
@@ -181,7 +181,7 @@ def _held(load: PoolLoad, spec: PoolSpec, state: ScalingState) -> int:
 
 
 def _most(load: PoolLoad, spec: PoolSpec) -> int:
-    """The upper bound: as declared, and no more than the cores carry."""
+    """The upper bound: as declared, and no more than the cores allow."""
     most = spec.max_workers
     if spec.cpu and load.cores:
         most = min(most, max(1, int(load.cores / spec.cpu + _DUST)))
@@ -198,14 +198,14 @@ def _overdue(load: PoolLoad, spec: PoolSpec) -> bool:
 
 
 def _spare(load: PoolLoad, spec: PoolSpec) -> bool:
-    """A good part of the slots is free: whatever tasks wait for, it is not a worker."""
+    """Enough slots are free: tasks do not wait for a worker."""
     return load.ready is not None and load.free > load.ready * spec.concurrency * SPARE
 
 
 def _noted(load: PoolLoad, spec: PoolSpec, state: ScalingState, most: int, now: Moment) -> ScalingState:
-    """The state with what the load says about time: since when tasks are late, since when there is nothing to do."""
+    """The state with the times that follow from the load: since when tasks are late, since when the pool is idle."""
     overdue, spare = _overdue(load, spec), _spare(load, spec)
-    # A rate that is known explains it, and is over as soon as somebody lifts it.
+    # A known rate or resource limit explains the wait, and ends as soon as it is lifted.
     hindered = _since(state.hindered_since, overdue and spare and load.rate is None and load.feed is None, now)
     idle = not (load.pending or load.coming or load.running)
     return msgspec.structs.replace(
@@ -214,7 +214,7 @@ def _noted(load: PoolLoad, spec: PoolSpec, state: ScalingState, most: int, now: 
         late_since=_since(state.late_since, overdue and not spare, now),
         idle_since=_since(state.idle_since, idle, now),
         hindered_since=hindered,
-        # Workers that have just started are empty for a moment, and that says nothing.
+        # Workers that have just started are idle for a moment; that does not count.
         hindered_at=now if hindered is not None and now - hindered >= STEP else state.hindered_at,
     )
 
@@ -236,25 +236,25 @@ def _raised(load: PoolLoad, spec: PoolSpec, state: ScalingState, needed: int, no
 
 
 def _brakes(load: PoolLoad, spec: PoolSpec, state: ScalingState, now: Moment) -> Iterator[tuple[int, str]]:
-    """How many workers there may be at this moment, and why not more."""
+    """How many workers are allowed at this moment, and why not more."""
     size = state.size
     if size == 0:
         yield 1, "more follow in a moment"
         return
     if load.ready is not None and load.ready * 2 < size:
-        # Workers that do not come up are not helped by twice as many.
-        yield size, "those asked for have to start first"
+        # If workers do not come up, starting twice as many does not help.
+        yield size, "the workers already requested have to start first"
     hindered = state.hindered_at is not None and now - state.hindered_at < COOL_DOWN
     if (hindered or _spare(load, spec)) and not load.coming:
-        yield size, "slots are free, so tasks wait for something else than workers"
+        yield size, "slots are free, so tasks do not wait for workers"
     if load.worker_memory and load.free_memory is not None:
         there = size if load.ready is None else load.ready
         fitting = there + max(0, load.free_memory) // load.worker_memory
         yield max(1, fitting), "the host has no memory for more"
     since = now - state.changed_at
     if state.direction < 0 and since < COOL_DOWN and load.oldest_wait < spec.target_wait * MISSED:
-        # A need that trembles would have workers end and start all the time.
-        yield size, "some were let go a moment ago, and no task waits for long"
+        # Otherwise a need that goes up and down would end and start workers all the time.
+        yield size, "some were ended a moment ago, and no task waits for long"
     if state.direction > 0 and since < STEP:
         yield size, "more follow in a moment"
     yield 2 * size + 1, "more follow in a moment"
@@ -285,7 +285,7 @@ def _parting(load: PoolLoad, spec: PoolSpec, state: ScalingState, size: int, now
 
 
 def _enough(state: ScalingState, needed: int, now: Moment) -> int:
-    """What to keep: a fifth more than the peak while less was needed; one that is fresh is on its way up, so twice."""
+    """How many to keep: a fifth more than the peak since fewer were needed; twice a recent peak, as it may rise."""
     if needed == 0:
         return 0
     more = state.peak // 5 if now - state.peak_at >= FRESH else state.peak
@@ -293,7 +293,7 @@ def _enough(state: ScalingState, needed: int, now: Moment) -> int:
 
 
 def _watched(state: ScalingState, needed: int, now: Moment) -> ScalingState:
-    """The state with the time in which less was needed, and the most that was needed in it."""
+    """The state with the time in which fewer workers were needed, and the peak of the need in that time."""
     if needed >= state.size:
         return msgspec.structs.replace(state, below_since=None, peak=0, peak_at=0)
     if state.below_since is None:
@@ -304,7 +304,7 @@ def _watched(state: ScalingState, needed: int, now: Moment) -> ScalingState:
 
 
 def _turned(state: ScalingState, size: int, direction: int, needed: int, now: Moment) -> ScalingState:
-    """The state after a change. Each turn costs a cool-down of quiet; a raise may borrow it, a cut has to wait."""
+    """The state after a change. Each change of direction adds a cool-down; a raise need not wait for it, a cut must."""
     turn = direction == -state.direction
     after = msgspec.structs.replace(
         state,

@@ -1,4 +1,4 @@
-"""A manager's (or remote worker's) life in the store, and what the store tells it."""
+"""A manager's (or remote worker's) life in the store, and the store's answers to it."""
 
 import msgspec
 
@@ -12,7 +12,7 @@ DEFAULT_TTL: Span = 15_000_000
 
 
 class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Who opens a session. Host, boot id and pid let a successor on the same host prove it dead at once."""
+    """The process that opens a session. Host, boot id and pid let a successor on the host prove it dead at once."""
 
     host: str
     boot_id: str = ""
@@ -23,7 +23,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """A session as the store has it. `number` grows and is never used again."""
+    """A stored session. `number` grows and is never used again."""
 
     number: int
     info: SessionInfo
@@ -34,7 +34,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Renewal(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a heartbeat. Not alive: stop everything, the session is over."""
+    """The answer to a heartbeat. If it is not alive, the session is over: stop everything."""
 
     alive: bool
     expires_at: Moment = 0
@@ -43,7 +43,7 @@ class Renewal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lead(msgspec.Struct, frozen=True, kw_only=True):
-    """Who leads: a session and its host, under a term that was never used before. `mine`: the session that asked."""
+    """The session that leads, and its host, under a term that was never used before. `mine`: it asked itself."""
 
     term: int
     session: int
@@ -63,7 +63,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session can start. `handlers` None stands for every handler."""
+    """What a session can start. `handlers` None: every handler."""
 
     session: int
     slots: tuple[Slot, ...]
@@ -73,7 +73,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
 class Claimed(msgspec.Struct, frozen=True):
     """The claims, in the order in which they should start, and when there may be more without a ring.
 
-    `shortages` says of which pools no member could be had for tasks that wait.
+    `shortages` names the pools that had no member for a waiting task.
     """
 
     claims: list[Claim]
@@ -82,7 +82,7 @@ class Claimed(msgspec.Struct, frozen=True):
 
 
 class Reclaimed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sweep repaired. `more` says that the limit cut it short."""
+    """What a sweep repaired. `more`: the limit cut it short."""
 
     lost: int = 0
     cancelled: int = 0

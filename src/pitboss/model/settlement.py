@@ -1,4 +1,4 @@
-"""The end of a claim: what is asked of the store, and the pure rule that says what it answers and writes.
+"""Settling: the request, the store's answer, and the pure rules that decide the answer and what is written.
 
 The memory and SQLite engines call `effect` and `lost`. PostgreSQL, and SQLite for plain completions, have the same rule
 in SQL; `tests/conformance/test_settle_rule.py` proves each copy equal to it.
@@ -120,7 +120,7 @@ def effect(
     """What a settlement does to its task. `task` is None if it does not exist, `batch` if it belongs to none.
 
     `alive`: the session of the settlement's token is alive. Follow-up tasks, and giving the resource back, are the
-    engine's to do in the same act, if a `ClaimEnd` comes of it.
+    engine's to do in the same act, if the change is a `ClaimEnd`.
     """
     token, transition = settlement.token, settlement.transition
     if task is None:
@@ -210,7 +210,7 @@ def _run(
     worker: str | None = None,
     error: TaskError | None = None,
 ) -> Attempt:
-    """The run that ends now without finishing the task; one that finishes it stands in the task's own fields."""
+    """A run that ends now without finishing the task; the run that finishes it is in the task's own fields."""
     return Attempt(
         claim=task.claim,
         attempt=task.attempts + 1,

@@ -1,4 +1,4 @@
-"""What a handler raises to say something other than "it worked" or "it broke". Signals are not errors."""
+"""What a handler raises to say something other than success or failure. Signals are not errors."""
 
 from pitboss.model.duration import Span, Time, span
 
@@ -42,7 +42,7 @@ class Fail(Signal):
 
 
 class ResourceSignal(Signal):
-    """Base of what a handler says about the resource that it holds."""
+    """Base of the signals about the resource that a handler holds."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
@@ -58,7 +58,7 @@ class RateLimited(ResourceSignal):
 
 
 class Blocked(ResourceSignal):
-    """The far side refuses this member: it cools down and is a step nearer to the blacklist. Costs an attempt."""
+    """The far side refuses this member: it cools down and comes closer to the blacklist. Costs an attempt."""
 
 
 class ResourceFailed(ResourceSignal):

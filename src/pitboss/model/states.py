@@ -1,10 +1,10 @@
-"""The states of a task and the legal moves between them; `docs/states.md` draws exactly this table."""
+"""The states of a task and the legal moves between them; `docs/states.md` shows exactly this table."""
 
 from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where a task is. Each word is the same in code, SQL, HTTP, CLI and dashboard."""
+    """The state of a task, by the same word in code, SQL, HTTP, CLI and dashboard."""
 
     HELD = "held"
     SCHEDULED = "scheduled"
@@ -26,7 +26,7 @@ class State(StrEnum):
 FINISHED = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})
 WAITING = frozenset({State.HELD, State.SCHEDULED, State.PENDING})
 
-# (from, to) -> the causes that may move a task so. None is "does not exist yet".
+# (from, to) -> the causes of this move. None is "does not exist yet".
 MOVES: dict[tuple[State | None, State], tuple[str, ...]] = {
     (None, State.HELD): ("put",),
     (None, State.SCHEDULED): ("put",),

@@ -1,4 +1,4 @@
-"""A task as it is put, as it is claimed and as it is read back. All values are frozen."""
+"""A task as it is put, claimed and read back. All values are frozen."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ from pitboss.model.states import State
 
 
 class Token(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The right to speak for a task: who claimed it, and which claim of that task it was.
+    """The right to write about a task: the session that claimed it, and the number of that claim.
 
-    The claim number grows with every claim and never repeats, so a writer that was replaced is known by its token
-    even where a release or a loss left the attempt number as it was.
+    The claim number grows with every claim and never repeats, so a writer that was replaced is recognised by its token
+    even if a release or a loss left the attempt number unchanged.
     """
 
     session: int
@@ -33,7 +33,7 @@ class Unique(msgspec.Struct, frozen=True, gc=False):
 
 
 class NewTask(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A task on its way into the store. A delay counts from the store's clock; a moment is taken as it is."""
+    """A task to be stored. A delay counts from the store's clock; a moment is taken as it is."""
 
     id: TaskId
     handler: str
@@ -61,7 +61,7 @@ class NewTask(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
-    """What a put came to: the task itself, or the task that was met (same id or same unique key)."""
+    """The answer to a put: the new task, or the existing one that it met (same id or same unique key)."""
 
     id: TaskId
     created: bool
@@ -70,7 +70,7 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
 
 
 class TaskError(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Why an attempt failed. `category` is what retry rules look at; `fingerprint` groups like failures."""
+    """Why an attempt failed. Retry rules go by `category`; `fingerprint` groups failures of the same cause."""
 
     category: str
     message: str
@@ -81,7 +81,7 @@ class TaskError(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_like=True):
-    """A task handed to a session. Carries what is needed to run it and to decide what comes of it."""
+    """A task given to a session, with everything needed to run it and to decide its next state."""
 
     id: TaskId
     token: Token
@@ -106,15 +106,15 @@ class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_like=True
 
     @property
     def alone(self) -> bool:
-        """A task that was lost before runs by itself, so that a crash condemns nobody else."""
+        """A task that was lost before runs by itself, so that a crash blames no other task."""
         return self.losses > 0
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A task as the ledger shows it.
+    """A stored task.
 
-    `resource` is the member ("pool/name") that its last claim held or holds. `tried` are the names of those that were
-    reported unusable for it, `rotations` how often it was handed on for that without an attempt spent.
+    `resource` is the member ("pool/name") that its last claim held or holds. `tried` are the names of members that were
+    reported unusable for it, `rotations` how often it was handed on because of that without spending an attempt.
     """
 
     id: TaskId
@@ -158,7 +158,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a task, in the order of claims: who, when, and what came of it."""
+    """One run of a task: the session and worker, when it ran, and its outcome. Listed in the order of claims."""
 
     claim: int
     attempt: int
