@@ -19,7 +19,7 @@ from pitboss.model.leasing import given_back
 from pitboss.model.resource import Report, Resource
 from pitboss.model.settlement import ClaimEnd, Effect, Progress, Settlement, effect, lost
 from pitboss.model.states import FINISHED, State
-from pitboss.model.task import Attempt, Task
+from pitboss.model.task import Attempt, Task, last_run
 from pitboss.testing.clock import FakeClock
 from pitboss.testing.conformance import Store
 from tests.conformance.contestants import Open, open_memory, open_sqlite, postgres_opener
@@ -65,29 +65,13 @@ class Seen:
             self.tasks[task.id] = msgspec.structs.replace(task, progress=change.progress, note=change.note)
             return
         self.tasks[task.id] = after = change.applied_to(task)
-        run = change.run if change.run is not None else _finishing_run(after)
+        run = change.run if change.run is not None else last_run(after)
         self.runs[task.id] = [*self.runs[task.id], *([run] if run is not None else [])]
         if task.batch is not None:
             self.counts[task.batch].update({task.state: -1, after.state: +1})
         if task.resource is not None:
             member = self.members[task.resource]
             self.members[task.resource] = given_back(member, RULES, report, now, tried=task.tried).member
-
-
-def _finishing_run(task: Task) -> Attempt | None:
-    """The run that finished the task stands in the task itself."""
-    if task.state not in FINISHED or task.started_at is None or task.finished_at is None:
-        return None
-    return Attempt(
-        claim=task.claim,
-        attempt=task.attempts,
-        outcome=task.outcome or "",
-        started_at=task.started_at,
-        ended_at=task.finished_at,
-        session=task.session,
-        worker=task.worker,
-        error=task.error,
-    )
 
 
 class Judge:

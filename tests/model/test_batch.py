@@ -1,4 +1,4 @@
-"""The line of a lane, and how a batch stands after what happens to it and to its items."""
+"""The line of a lane, and the status of a batch after each change of it and of its items."""
 
 import msgspec
 import pytest
@@ -229,7 +229,7 @@ def test_a_move_changes_one_row_until_no_rank_is_free_between() -> None:
     assert ranks_after(Move(to="before", before="b"), "c", tight) == {"a": STEP, "c": 2 * STEP, "b": 3 * STEP}
 
 
-def test_whoever_is_there_already_stays_as_he_is() -> None:
+def test_a_batch_that_is_there_already_does_not_change() -> None:
     line = [Place(1, "a", QUEUED), Place(9, "b", QUEUED)]
     for act, one in ((Move(to="top"), "a"), (Move(to="up"), "a"), (Move(to="down"), "b"), (Move(to="bottom"), "b")):
         assert ranks_after(act, one, line) == {}

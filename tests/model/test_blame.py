@@ -1,4 +1,4 @@
-"""Whose fault an exception is, by what it carries."""
+"""What is to blame for an exception, by its attributes."""
 
 import ssl
 from email.message import Message
@@ -45,7 +45,7 @@ class Socks5ProxyTimeout(ProxyError):
 
 
 class Awkward(Exception):
-    """Some objects answer questions with errors."""
+    """An object whose attributes raise errors."""
 
     @property
     def request(self) -> Any:

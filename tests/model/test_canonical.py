@@ -1,4 +1,4 @@
-"""Canonical JSON: one text per value, nothing that a store could not keep, and never a crash."""
+"""Canonical JSON: one text per value, no value that a store could not hold, and never a crash."""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Failures with one cause are one group, over deploys and over values; others are not."""
+"""Failures with the same cause are one group, across deploys and values; others are not."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What is wrong with a worker, and what is to be done about it."""
+"""The problems of a worker, and the remedy for each."""
 
 from pitboss.model.duration import SECOND
 from pitboss.model.health import DEAF_BEATS, SILENCE, START_LIMIT, Remedy, Vital, judge
@@ -34,7 +34,7 @@ def test_memory_beyond_the_hard_limit_kills_and_beyond_the_soft_one_replaces() -
     assert found(Vital(age=0, memory=500 * MB), only_soft) == ("memory_soft", Remedy.REPLACE)
 
 
-def test_a_soft_limit_below_what_a_fresh_worker_uses_replaces_nobody() -> None:
+def test_a_soft_limit_below_the_memory_of_a_fresh_worker_replaces_none() -> None:
     only_soft = PoolSpec(memory_soft=50 * MB)
     assert judge(Vital(age=0, memory=60 * MB, fresh=51 * MB), only_soft) is None
     assert found(Vital(age=0, memory=60 * MB, fresh=50 * MB), only_soft) == ("memory_soft", Remedy.REPLACE)
@@ -54,7 +54,7 @@ def test_silence_is_told_first_and_ends_at_the_pools_limit() -> None:
 
 def test_a_silent_worker_with_a_task_past_its_time_limit_is_ended_sooner() -> None:
     assert found(Vital(age=60 * SECOND, silent=SILENCE, overdue=1)) == ("timeout", Remedy.KILL)
-    # One that answers ends its tasks itself.
+    # A worker that answers ends its tasks itself.
     assert judge(Vital(age=60 * SECOND, silent=SILENCE - 1, overdue=1), LIMITED) is None
 
 

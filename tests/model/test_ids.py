@@ -1,4 +1,4 @@
-"""Ids only grow, whatever the clock does, and are UUIDs of version 7."""
+"""Ids only grow, even if the clock is set back, and are UUIDs of version 7."""
 
 from collections.abc import Iterator
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""A member's life against the words of its limits, counted from the uses that it was given."""
+"""A member's limits, checked against the uses that it was given."""
 
 from itertools import pairwise
 
@@ -78,7 +78,7 @@ all_rules = st.builds(
 
 
 class Life:
-    """One member that is used as often as it lets itself be used; notes when uses began and ended."""
+    """One member that is used as often as its limits allow; records when uses began and ended."""
 
     def __init__(self, rules: PoolRules, now: Moment = 1_000) -> None:
         self.rules, self.now = rules, now
@@ -173,7 +173,7 @@ def test_never_more_at_once_than_allowed(rules: PoolRules, acts: list[tuple[str,
 
 @given(all_rules, steps)
 def test_no_state_is_for_ever(rules: PoolRules, acts: list[tuple[str, object]]) -> None:
-    """Whatever happened, a member that is given back can be used again, within what limits and caps allow."""
+    """After any history, a member that is given back can be used again, within its limits and caps."""
     life = lived(rules, acts)
     while life.member.in_use:
         life.end(None)
@@ -188,7 +188,7 @@ def test_no_state_is_for_ever(rules: PoolRules, acts: list[tuple[str, object]]) 
 
 @given(all_rules, steps)
 def test_it_waits_no_longer_than_its_limits_say(rules: PoolRules, acts: list[tuple[str, object]]) -> None:
-    """Without faults, the next use comes at exactly the greedy moment: window, or gap with its jitter."""
+    """Without faults, the next use is allowed at exactly the earliest moment: window, or gap with its jitter."""
     life = lived(rules, [(act, None if act == "end" else argument) for act, argument in acts])
     rule = rules.limits
     reasons = [
@@ -208,7 +208,7 @@ def test_changing_nothing_of_the_rules_changes_nothing(rules: PoolRules, acts: l
     life = lived(rules, acts)
     again = restated(life.member, rules, nth_of(life.starts), life.now)
     before, after = max(life.member.available_at, life.now), max(again.available_at, life.now)
-    # Of several ends only the last is remembered, and an earlier one may have been given more of the jitter.
+    # Of several ends only the last is remembered, and an earlier one may have had a larger jitter.
     slack = rules.limits.jitter if rules.limits.delay_from == "end" else 0
     assert before - slack <= after <= before
     assert again.rank == life.member.rank
@@ -407,7 +407,7 @@ def test_an_operators_reset_brings_it_back_but_forgets_no_use() -> None:
     assert clean.record.uses == 1
 
 
-def test_whoever_fails_on_a_task_that_two_others_failed_on_is_excused() -> None:
+def test_a_member_that_fails_on_a_task_that_two_others_failed_on_is_excused() -> None:
     assert judge(ERROR, "c", ("a",), ()).report is ERROR
     third = judge(ERROR, "c", ("a", "b"), ())
     assert third.report.outcome is ResourceOutcome.TASK_ERROR
@@ -431,7 +431,7 @@ def test_only_faults_are_judged(tried: list[str], strikers: list[str]) -> None:
 
 @given(st.permutations("abcdef"))
 def test_a_bad_task_costs_no_member_its_record(order: list[str]) -> None:
-    """However many members it runs on, each ends with the failures that it had before."""
+    """However many members the task runs on, each keeps the failures that it had before."""
     rules = PoolRules(max_failures=3)
     members = {name: Resource(pool="p", name=name, record=Record(failures=1)) for name in order}
     tried: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What a change of its rules leaves of a member's rests, and how one refusal counts once."""
+"""When a member may be used again after a change of its rules, and that one refusal counts once."""
 
 import msgspec
 
@@ -52,7 +52,7 @@ def test_a_block_that_finds_no_room_on_the_blacklist_is_one_refusal() -> None:
     assert (record.cooldowns, record.cooldown_until) == (1, NOW + 60 * SECOND)
 
 
-def test_without_a_gap_a_clock_that_is_set_back_keeps_nobody_waiting() -> None:
+def test_without_a_gap_a_clock_that_is_set_back_delays_no_use() -> None:
     earlier = NOW - 3600 * SECOND
     for limits in (Limits(), Limits(delay_from="end")):
         free = PoolRules(limits=limits)

@@ -1,4 +1,4 @@
-"""Rates against brute force: the words of the promise, counted."""
+"""Rates, compared with counting by brute force."""
 
 import pytest
 from hypothesis import given

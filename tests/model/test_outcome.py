@@ -1,4 +1,4 @@
-"""`decide`: for every outcome and every policy a legal move, within the limits that were set."""
+"""`decide` makes a legal move for every outcome and every policy, within the limits."""
 
 import msgspec
 from hypothesis import given
@@ -117,7 +117,7 @@ def test_a_delay_of_the_handler_s_own_choice_is_kept(claim: Claim, after: int, p
 
 
 @given(claims, policies, lucks, spans, st.booleans())
-def test_what_is_nobody_s_fault_costs_no_attempt(
+def test_what_the_handler_did_not_cause_costs_no_attempt(
     claim: Claim, policy: Policy, luck: float, delay: int, flag: bool
 ) -> None:
     for outcome in (Snooze(delay), Released(flag), Crashed(alone=False)):
@@ -140,7 +140,7 @@ def test_the_last_crash_alone_is_poison_whatever_the_policy(
 
 
 @given(claims, policies)
-def test_one_bomb_condemns_no_neighbour_and_three_lost_hosts_condemn_nobody(claim: Claim, policy: Policy) -> None:
+def test_a_task_that_kills_workers_blames_no_other_task_and_lost_hosts_blame_none(claim: Claim, policy: Policy) -> None:
     claim = msgspec.structs.replace(claim, losses=100)
     assert decide(claim, Crashed(alone=False), policy, NOW, 0.5).state is State.PENDING
 

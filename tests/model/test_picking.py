@@ -1,4 +1,4 @@
-"""Which member is chosen, and how one comes into a pool, changes, and is known again."""
+"""Which member is chosen, and how members are added, changed and recognised."""
 
 import msgspec
 import pytest

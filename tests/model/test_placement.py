@@ -93,7 +93,7 @@ def test_the_rule(expected: int, in_use: int, budget: int) -> None:
 
 
 def turns_until(made: MemoryBudget, large: str, running: list[str], small: str, *, ahead: bool) -> int | None:
-    """Each turn a small task asks, then the oldest running one ends; after how many the large one may start."""
+    """Each turn a small task asks, then the oldest running one ends; after how many turns the large one may start."""
     for turn in range(50):
         if made.admits(large, running):
             return turn
@@ -116,7 +116,7 @@ def test_a_task_that_is_ahead_starts_when_those_that_run_have_ended(
     assert turns <= len(running)
 
 
-def test_small_tasks_without_end_keep_a_large_one_out_if_nobody_says_that_it_is_ahead() -> None:
+def test_an_endless_stream_of_small_tasks_keeps_a_large_one_out_unless_it_is_ahead() -> None:
     made = room(100, {"large": 90, "small": 20})
     assert turns_until(made, "large", ["small"] * 3, "small", ahead=False) is None
     assert turns_until(made, "large", ["small"] * 3, "small", ahead=True) == 3

@@ -1,4 +1,4 @@
-"""Policies that could not be followed are refused when they are written."""
+"""Impossible policies are refused when they are declared."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Quantiles beside the exact ones of the same values."""
+"""Quantiles, compared with the exact ones of the same values."""
 
 import msgspec
 import pytest
@@ -106,7 +106,7 @@ def test_old_behaviour_fades_with_newer_values() -> None:
 
 
 def test_a_long_stream_stays_small_exact_and_bounded_in_weight() -> None:
-    """Weights are divided every four thousand values; nothing that counts may change by it."""
+    """Weights are divided every four thousand values; that must not change the result."""
     stream = [1 + (n * n * 7919) % 10**9 for n in range(30_000)]
     made = Quantiles()
     for number, value in enumerate(stream, start=1):

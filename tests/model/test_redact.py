@@ -1,4 +1,4 @@
-"""What was opened is not seen again."""
+"""Opened secrets are masked."""
 
 import json
 from base64 import b64encode

@@ -1,4 +1,4 @@
-"""What people write about a resource pool, and what it becomes."""
+"""The keys of a resource pool as people write them."""
 
 from datetime import timedelta
 from typing import Any
@@ -43,12 +43,12 @@ def test_text_of_the_environment_means_the_same() -> None:
     assert (rules.limits.min_delay, rules.max_ejected, rules.limits.concurrency) == (2 * SECOND, 0.25, None)
 
 
-def test_a_limit_can_be_lifted_by_whoever_runs_it() -> None:
+def test_an_operator_can_lift_a_limit() -> None:
     said = checked_keys({"per_hour": 50, "rate": "1/s"}) | checked_keys({"per_hour": "none", "rate": "none"})
     assert limits_of(said).windows == ()
 
 
-def test_a_cap_that_nobody_named_is_not_below_its_time() -> None:
+def test_a_cap_that_is_not_set_is_not_below_its_time() -> None:
     rules = rules_of(checked_keys({"cooldown": "8h", "blacklist": timedelta(days=2)}))
     assert rules.cooldown_cap == 8 * HOUR
     assert rules.blacklist_cap == 48 * HOUR

@@ -1,4 +1,4 @@
-"""When a worker that died is started again, and when it is given up."""
+"""When a worker that died is started again, and when no more."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,17 +15,17 @@ START = 1_000_000 * SECOND
 def crashes(
     spec: PoolSpec, *lives: Span, critical: bool = False, clean: bool = False, record: Record | None = None
 ) -> list[RestartDecision]:
-    """The verdicts over a place whose workers live so long, each started when the last verdict said so."""
-    verdicts, record, now = [], record or Record(), START
+    """The decisions for a slot whose workers live this long, each started when the last decision said so."""
+    decisions, record, now = [], record or Record(), START
     for life in lives:
-        verdict = after_end(record, spec, started_at=now, now=now + life, clean=clean, critical=critical)
-        verdicts.append(verdict)
-        record, now = verdict.record, now + life + (verdict.delay or 0)
-    return verdicts
+        decision = after_end(record, spec, started_at=now, now=now + life, clean=clean, critical=critical)
+        decisions.append(decision)
+        record, now = decision.record, now + life + (decision.delay or 0)
+    return decisions
 
 
-def delays(verdicts: list[RestartDecision]) -> list[float | None]:
-    return [None if verdict.delay is None else verdict.delay / SECOND for verdict in verdicts]
+def delays(decisions: list[RestartDecision]) -> list[float | None]:
+    return [None if decision.delay is None else decision.delay / SECOND for decision in decisions]
 
 
 def test_the_first_crash_waits_for_the_delay_and_each_further_one_twice_as_long() -> None:
@@ -52,10 +52,10 @@ def test_a_worker_that_was_unfit_is_replaced_at_once_but_only_the_first_time() -
 
 
 def test_more_crashes_than_allowed_within_the_window_end_it_with_a_reason() -> None:
-    verdicts = crashes(SPEC, *[SECOND] * 6)
-    assert delays(verdicts) == [5, 10, 20, 40, 80, None]
-    assert verdicts[-1].why == "it crashed 6 times; 5 restarts are allowed"
-    assert not any(verdict.why for verdict in verdicts[:-1])
+    decisions = crashes(SPEC, *[SECOND] * 6)
+    assert delays(decisions) == [5, 10, 20, 40, 80, None]
+    assert decisions[-1].why == "it crashed 6 times; 5 restarts are allowed"
+    assert not any(decision.why for decision in decisions[:-1])
 
 
 def test_crashes_before_the_window_are_forgotten() -> None:
@@ -89,11 +89,11 @@ def test_it_is_never_restarted_more_often_than_allowed(
     spec = PoolSpec(restart_delay=delay, max_restarts=allowed)
     record, now, starts = Record(), START, list[Span]()
     for life in lives:
-        verdict = after_end(record, spec, started_at=now, now=now + life, clean=False, critical=critical)
-        record, now = verdict.record, now + life
-        if verdict.delay is None:
+        decision = after_end(record, spec, started_at=now, now=now + life, clean=False, critical=critical)
+        record, now = decision.record, now + life
+        if decision.delay is None:
             break
-        assert 0 <= verdict.delay <= max(LONGEST_DELAY, delay)
+        assert 0 <= decision.delay <= max(LONGEST_DELAY, delay)
         starts.append(now)
         assert sum(now - one < spec.restart_window for one in starts) <= allowed
-        now += verdict.delay
+        now += decision.delay

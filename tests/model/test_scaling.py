@@ -1,4 +1,4 @@
-"""The scaling decision: bounds that always hold, and what each limit says."""
+"""The scaling decision: bounds that always hold, and the reason that each limit gives."""
 
 from math import ceil, sqrt
 
@@ -73,7 +73,7 @@ def changed(load: PoolLoad, **changes: object) -> PoolLoad:
 
 
 def course(load: PoolLoad, spec: PoolSpec, state: ScalingState, seconds: int) -> list[Decision]:
-    """What is decided under a load that stays the same."""
+    """The decisions under a constant load."""
     taken = []
     for now in range(NOW, NOW + seconds * SECOND, TICK):
         taken.append(decide(load, spec, state, now))
@@ -144,7 +144,7 @@ def test_a_raise_at_most_doubles_and_adds_one_and_takes_its_time(
 def test_whatever_comes_a_cut_keeps_its_distance_and_turns_are_few(
     phases: list[tuple[PoolLoad, int]], spec: PoolSpec
 ) -> None:
-    """Loads that jump at random, each for some looks: no cut within a cool-down after a raise, one turn in each."""
+    """Random loads, each for some decisions: no cut within a cool-down after a raise, one turn in each."""
     now, state, raised, turns, way = NOW, ScalingState(), -COOL_DOWN, 0, 0
     for load, looks in phases:
         for _ in range(looks):
@@ -177,7 +177,7 @@ def test_the_first_task_wakes_the_first_manager(
 
 @given(loads, specs())
 def test_managers_share_without_one_too_many(load: PoolLoad, spec: PoolSpec) -> None:
-    """Each manager with as many as it can want gets to its part of the same total."""
+    """Every manager reaches its share of the same total."""
     roomy = PoolSpec(min_workers=0, max_workers=10**9, concurrency=spec.concurrency, target_wait=spec.target_wait)
     load = changed(load, mean=load.mean or 1, rate=None, running=40, p90=0, oldest_wait=0, ready=None)
     load = changed(load, pending=load.pending + 1, cores=None, free_memory=None)
@@ -188,13 +188,13 @@ def test_managers_share_without_one_too_many(load: PoolLoad, spec: PoolSpec) -> 
 
 
 def test_littles_law_in_figures() -> None:
-    """10 a second for 2 s each keep 20 slots busy; 50 that wait want 20 more to be gone in 5 s."""
+    """10 a second for 2 s each keep 20 slots busy; a backlog of 50 needs 20 more to be done in 5 s."""
     assert workers_for(PoolLoad(arrivals=10, mean=2 * SECOND, running=20), SPEC) == 5
     assert workers_for(PoolLoad(arrivals=10, mean=2 * SECOND, running=20, pending=50), SPEC) == 10
 
 
 def test_a_few_long_tasks_get_a_slot_each_and_no_more() -> None:
-    """Three tasks of ten minutes within a minute: the rate of arrival says 30 slots, but there are three tasks."""
+    """Three tasks of ten minutes within a minute: the arrival rate asks for 30 slots, but there are three tasks."""
     spec = PoolSpec(min_workers=0, max_workers=64, concurrency=1)
     load = PoolLoad(pending=3, arrivals=3 / 60, mean=600 * SECOND)
     assert workers_for(load, spec) == 4
@@ -295,7 +295,7 @@ def test_bounds_that_were_changed_hold_at_once() -> None:
 
 
 def test_tasks_that_are_late_beside_free_slots_are_remembered() -> None:
-    """One full look among many with free slots is chance, not a lack of workers."""
+    """One moment without free slots among many with some is chance, not a lack of workers."""
     stuck = PoolLoad(pending=900, oldest_wait=60 * SECOND, mean=SECOND, running=5, ready=3, free=7)
     state = course(stuck, SPEC, ScalingState(size=3), 10)[-1].state
     full = changed(stuck, running=12, free=0)
@@ -327,7 +327,7 @@ def test_unknown_service_time_adds_one_at_a_time_while_tasks_are_late() -> None:
 
 
 def test_a_wait_that_stays_over_its_target_is_believed_more_than_the_formula() -> None:
-    """The mean says that one worker is plenty; the tasks that wait say otherwise."""
+    """By the mean one worker is enough; the waiting tasks show that it is not."""
     load = PoolLoad(pending=3, oldest_wait=40 * SECOND, mean=1000, running=4, ready=None)
     taken = course(load, SPEC, ScalingState(size=1), 60)
     assert [found.size for found in taken[: LATE // TICK]] == [1] * (LATE // TICK)

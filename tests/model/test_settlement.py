@@ -1,4 +1,4 @@
-"""The rule of settling, over everything that a task, a session and a batch can be."""
+"""The rules of settling, over all states of a task, a session and a batch."""
 
 import msgspec
 from hypothesis import given

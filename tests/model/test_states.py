@@ -1,4 +1,4 @@
-"""The table of moves, its drawing, and the engine that makes the moves: all three are one."""
+"""The table of moves, its drawing, and the moves of the engine are the same."""
 
 import re
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_every_state_can_be_reached_and_only_completed_is_for_ever() -> None:
 
 
 class RecordingBook(book.Book):
-    """Notes every move that is written."""
+    """Records every move that is written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class RecordingBook(book.Book):
 
 @pytest.fixture
 def moves() -> set[Move]:
-    """All moves that the memory engine makes in a life that has everything in it."""
+    """All moves that the memory engine makes in a run that has every kind of act."""
     recording = RecordingBook()
 
     async def make(clock: object) -> MemoryEngine:

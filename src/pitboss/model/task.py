@@ -8,7 +8,7 @@ from pitboss.model.canonical import Json, from_json
 from pitboss.model.duration import Moment, Span
 from pitboss.model.ids import TaskId
 from pitboss.model.resource import Leased, Want
-from pitboss.model.states import State
+from pitboss.model.states import FINISHED, State
 
 
 class Token(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -168,3 +168,19 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     session: int | None = None
     worker: str | None = None
     error: TaskError | None = None
+
+
+def last_run(task: Task) -> Attempt | None:
+    """The run that finished the task, which is not in its history but in its own fields."""
+    if task.state not in FINISHED or task.started_at is None or task.finished_at is None:
+        return None
+    return Attempt(
+        claim=task.claim,
+        attempt=task.attempts,
+        outcome=task.outcome or "",
+        started_at=task.started_at,
+        ended_at=task.finished_at,
+        session=task.session,
+        worker=task.worker,
+        error=task.error,
+    )

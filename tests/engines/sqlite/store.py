@@ -1,4 +1,4 @@
-"""What the tests of this room share: a real clock, tasks, and an engine that is closed after use."""
+"""Shared by the tests of the SQLite engine: a real clock, tasks, and an engine that is closed after use."""
 
 import time
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What SQLite decides about lanes in SQL is what `model.batching` decides: every short line of batches."""
+"""The SQL for lanes decides as `model.batching` does, for every short line of batches."""
 
 import sqlite3
 from collections.abc import Iterator

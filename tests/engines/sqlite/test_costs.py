@@ -1,4 +1,4 @@
-"""What a claim costs does not depend on how many members, items and finished tasks there are.
+"""The cost of a claim does not depend on the number of members, items and finished tasks.
 
 Counted in steps of SQLite's machine and in statements, so that a busy computer cannot change the result.
 """
@@ -35,19 +35,19 @@ Do = Callable[[Act], Any]
 
 
 class Store:
-    """A store in memory, and what each act on it cost."""
+    """A store in memory that measures the cost of each act."""
 
     def __init__(self) -> None:
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
         upgrade(self.connection)
         self.statements, self.now = Statements(), NOW
-        self.steps, self.said = 0, 0
+        self.steps, self.executed = 0, 0
         self.connection.set_progress_handler(self._step, 1)
-        self.connection.set_trace_callback(self._say)
+        self.connection.set_trace_callback(self._execute)
         self.ids = iter(range(10**9))
 
     def do(self, call: Do) -> Any:
-        self.steps = self.said = 0
+        self.steps = self.executed = 0
         act = Act(self.connection, self.statements, self.now)
         answer = call(act)
         conclude(act)
@@ -77,15 +77,15 @@ class Store:
             Settlement(id=one.id, token=one.token, transition=DONE, queue=one.queue, report=report)
             for one in claimed.claims
         ]
-        verdicts = self.do(lambda act: settle(act, done, plain(done)))
-        assert all(verdict.applied for verdict in verdicts)
+        answers = self.do(lambda act: settle(act, done, plain(done)))
+        assert all(answer.applied for answer in answers)
 
     def _step(self) -> int:
         self.steps += 1
         return 0
 
-    def _say(self, _: str) -> None:
-        self.said += 1
+    def _execute(self, _: str) -> None:
+        self.executed += 1
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def members(count: int, first: int = 0, **options: Any) -> list[NewResource]:
 
 
 def cost_of_a_turn(count: int) -> tuple[int, int]:
-    """Steps of a claim and of its end, in a pool of so many members that all but twenty have used up their hour."""
+    """Steps of a claim and of its end, in a pool of this many members of which twenty may still be used this hour."""
     store = Store()
     session = store.begin("proxies")
     store.do(lambda act: resource_pools.declare(act, "proxies", ONCE_AN_HOUR))
@@ -122,7 +122,7 @@ def test_ten_thousand_members_cost_no_more_than_twice_a_hundred() -> None:
     assert many[1] < 2 * few[1]
 
 
-def cost_of_a_vain_claim(count: int) -> int:
+def cost_of_an_empty_claim(count: int) -> int:
     store = Store()
     session = store.begin("proxies")
     store.do(lambda act: resource_pools.declare(act, "proxies", ONCE_AN_HOUR))
@@ -136,21 +136,21 @@ def cost_of_a_vain_claim(count: int) -> int:
     return store.steps
 
 
-def test_to_be_told_that_all_are_away_costs_the_same_with_many() -> None:
-    assert cost_of_a_vain_claim(5000) < 1.2 * cost_of_a_vain_claim(50)
+def test_a_claim_that_finds_all_members_away_costs_the_same_with_many() -> None:
+    assert cost_of_an_empty_claim(5000) < 1.2 * cost_of_an_empty_claim(50)
 
 
 def test_a_plain_turn_takes_no_more_statements_than_before_there_were_resources(store: Store) -> None:
     session = store.begin()
     store.put(64)
-    # The handler, the queue, a mark, the tasks, the mark's end, the new queue, the counts.
-    assert store.said == 7
+    # The handler, the queue, a savepoint, the tasks, its release, the new queue, the counts.
+    assert store.executed == 7
     claimed = store.claim(session, 64)
-    # Who asks, the lane, the tasks, their taking, the counts.
-    assert (len(claimed.claims), store.said) == (64, 5)
+    # The session, the queue, the tasks, taking them, the counts.
+    assert (len(claimed.claims), store.executed) == (64, 5)
     store.settle(claimed)
-    # Who asks, a mark, the ends, the mark's end, the counts.
-    assert store.said == 5
+    # The session, a savepoint, the ends, its release, the counts.
+    assert store.executed == 5
 
 
 def test_a_turn_with_resources_takes_few_statements_however_many_tasks_it_is(store: Store) -> None:
@@ -159,13 +159,13 @@ def test_a_turn_with_resources_takes_few_statements_however_many_tasks_it_is(sto
     store.do(lambda act: resource_pools.add(act, "proxies", members(256)))
     store.put(256)
     claimed = store.claim(session, 256)
-    assert (len(claimed.claims), store.said <= 20) == (256, True), store.said
+    assert (len(claimed.claims), store.executed <= 20) == (256, True), store.executed
     store.settle(claimed, OK)
-    assert store.said <= 12
+    assert store.executed <= 12
 
 
 def steps_of_starting(count: int) -> tuple[int, int, int]:
-    """Of starting a batch, of the first claim from it, and of pausing it."""
+    """Steps of starting a batch, of the first claim from it, and of pausing it."""
     store = Store()
     session = store.begin()
     store.do(lambda act: batches.create(act, NewBatch(id="b", paused=True), store.tasks(count)))
@@ -217,7 +217,7 @@ def test_no_more_uses_are_remembered_than_windows_look_at(store: Store) -> None:
     assert store.connection.execute("SELECT count(*) FROM pitboss_uses").fetchone() == (6,)
 
 
-def test_a_clock_that_is_set_back_gives_nobody_before_its_time(store: Store) -> None:
+def test_no_member_is_given_before_its_time_after_the_clock_was_set_back(store: Store) -> None:
     session = store.begin("proxies")
     store.do(lambda act: resource_pools.declare(act, "proxies", ONCE_AN_HOUR))
     store.do(lambda act: resource_pools.add(act, "proxies", members(1)))

@@ -1,4 +1,4 @@
-"""kill -9 of a writer: what was acknowledged is there, and the file is sound."""
+"""kill -9 of a writer: acknowledged tasks are stored, and the file is not damaged."""
 
 import sqlite3
 import subprocess
@@ -38,7 +38,7 @@ def _acknowledged_until_killed(path: Path) -> list[str]:
     seen = [writer.stdout.readline() for _ in range(_ACKNOWLEDGED)]
     writer.kill()
     rest, _ = writer.communicate()
-    # The last line may have been cut off in the middle of being written.
+    # The last line may be incomplete.
     complete = [line for line in (*seen, *rest.splitlines(keepends=True)) if line.endswith("\n")]
     return " ".join(complete).split()
 

@@ -1,4 +1,4 @@
-"""What the engine says about its file."""
+"""What the engine reports about its file."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ overlay /container overlay rw 0 0
 """
 
 
-async def test_an_engine_knows_its_modes_and_its_room(tmp_path: Path) -> None:
+async def test_an_engine_reports_its_modes_and_its_free_space(tmp_path: Path) -> None:
     async with opened(tmp_path / "store.db") as engine:
         assert isinstance(engine, Diagnosis)
         found = {finding.check: finding for finding in await engine.diagnose(WallClock())}
@@ -52,7 +52,7 @@ def test_the_file_system_that_a_file_is_on(path: str, kind: str, grade: Grade, t
     assert finding.grade is grade
 
 
-def test_a_system_that_does_not_tell(tmp_path: Path) -> None:
+def test_a_system_that_does_not_report_its_mounts(tmp_path: Path) -> None:
     assert diagnosis.file_system(Path("/x"), tmp_path / "none") is None
     assert diagnosis.of_file_system(Path("/x"), None) is None
 

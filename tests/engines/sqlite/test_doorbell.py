@@ -66,7 +66,7 @@ async def test_other_queues_do_not_ring(tmp_path: Path) -> None:
         assert await engine.wait(["b"], 5)
 
 
-async def test_after_many_rings_everybody_is_woken(tmp_path: Path) -> None:
+async def test_after_many_rings_all_waiters_are_woken(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with opened(path) as engine, opened(path) as other:
         await session_of(engine)
@@ -91,7 +91,7 @@ async def test_dead_bells_are_swept_away_and_living_ones_stay(tmp_path: Path) ->
     assert list(folder.glob("*.bell")) == []
 
 
-async def test_closing_wakes_who_waits(tmp_path: Path) -> None:
+async def test_closing_wakes_all_waiters(tmp_path: Path) -> None:
     async with opened(tmp_path / "s.db") as engine:
         waiting = asyncio.create_task(engine.wait(None, 20))
         await asyncio.sleep(0)

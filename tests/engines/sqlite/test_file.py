@@ -1,4 +1,4 @@
-"""The file itself: its mode, its durability, and what is said when it cannot be used."""
+"""The file itself: its mode, its durability, and the errors if it cannot be used."""
 
 import os
 import sqlite3
@@ -35,7 +35,7 @@ async def test_a_new_store_belongs_to_its_owner_only(tmp_path: Path) -> None:
     assert names == {"s.db": 0o600, "s.db-wal": 0o600, "s.db-shm": 0o600, "s.db-pitboss": 0o700}
 
 
-async def test_the_mode_of_a_file_that_is_there_stays(tmp_path: Path) -> None:
+async def test_the_mode_of_an_existing_file_stays(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     path.touch(0o640)
     path.chmod(0o640)

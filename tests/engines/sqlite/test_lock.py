@@ -1,4 +1,4 @@
-"""Standing in line: writers of several processes get equal turns, and nobody waits for ever."""
+"""The lock: writers of several processes get equal turns, and none waits for ever."""
 
 import fcntl
 import json
@@ -70,7 +70,7 @@ def test_the_lock_goes_with_a_killed_process(tmp_path: Path) -> None:
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
     impatient = WriterLock(tmp_path, 0.05)
-    with pytest.raises(StoreUnavailable, match="no turn to write"):
+    with pytest.raises(StoreUnavailable, match="could not get the write lock"):
         impatient.acquire()
     holder.kill()
     holder.communicate()
@@ -96,10 +96,10 @@ def test_a_lock_that_came_too_late_is_given_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.fresh_loop
-async def test_a_line_that_does_not_move_is_an_error_in_time(tmp_path: Path) -> None:
+async def test_a_lock_that_is_never_released_is_an_error_in_time(tmp_path: Path) -> None:
     async with opened(tmp_path / "s.db", lock_timeout=0.05) as engine:
         with (tmp_path / "s.db-pitboss" / "lock").open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            with pytest.raises(StoreUnavailable, match="no turn"):
+            with pytest.raises(StoreUnavailable, match="could not get the write lock"):
                 await engine.put([new()])
         await engine.put([new()])

@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def mine(path: Path) -> Iterator[sqlite3.Connection]:
-    """The caller's connection, with a table of his own."""
+    """The caller's connection, with a table of the caller."""
     with closing(sqlite3.connect(path)) as connection:
         connection.row_factory = sqlite3.Row
         yield connection

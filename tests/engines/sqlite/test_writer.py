@@ -1,4 +1,4 @@
-"""Group commit: who waits is written together, and each request stands or falls by itself."""
+"""Group commit: waiting requests are written together, and each succeeds or fails by itself."""
 
 import asyncio
 import sqlite3
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.fresh_loop
 
 
 class Gate:
-    """A failpoint that notes where the writer comes by, stops it at one place, and fails at others."""
+    """A failpoint that records the places that the writer passes, stops it at one, and fails at others."""
 
     def __init__(self, stop_at: str = "", fail_at: str = "") -> None:
         self.seen: list[str] = []
@@ -69,7 +69,7 @@ async def test_a_refused_request_leaves_the_others_of_its_group_alone(tmp_path: 
 
 
 async def _put_at_once(engine: SqliteEngine, *groups: list[NewTask]) -> list[list[Placed] | BaseException]:
-    """The puts meet in one group, because the writer is busy until all of them wait."""
+    """The puts are in one group, because the writer is busy until all of them wait."""
     busy, go_on = threading.Event(), threading.Event()
 
     def hold(act: Act) -> None:
@@ -127,7 +127,7 @@ async def test_a_failure_after_the_commit_leaves_it_written(tmp_path: Path) -> N
         assert await engine.count(EVERYTHING) == 1
 
 
-async def test_a_request_nobody_waits_for_is_not_begun(tmp_path: Path) -> None:
+async def test_a_request_whose_caller_has_gone_is_not_begun(tmp_path: Path) -> None:
     gate = Gate(stop_at="wish.before")
     async with opened(tmp_path / "s.db", failpoint=gate) as engine:
         first = asyncio.create_task(engine.wish("a", "1"))

@@ -207,19 +207,3 @@ def _add(counts: dict[State, int], state: State, change: int) -> None:
     counts[state] = counts.get(state, 0) + change
     if not counts[state]:
         del counts[state]
-
-
-def last_run(task: Task) -> Attempt | None:
-    """The run that finished the task, which its own row tells; earlier ones stand in the history."""
-    if task.state not in FINISHED or task.started_at is None or task.finished_at is None:
-        return None
-    return Attempt(
-        claim=task.claim,
-        attempt=task.attempts,
-        outcome=task.outcome or "",
-        started_at=task.started_at,
-        ended_at=task.finished_at,
-        session=task.session,
-        worker=task.worker,
-        error=task.error,
-    )

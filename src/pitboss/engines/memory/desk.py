@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from pitboss.engines.memory.book import last_run
 from pitboss.engines.memory.gates import Gates
 from pitboss.engines.protocol import Clock, Page
 from pitboss.model.batch import OVER
@@ -16,7 +15,7 @@ from pitboss.model.ids import TaskId
 from pitboss.model.matching import matches
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
 from pitboss.model.states import FINISHED, State
-from pitboss.model.task import Attempt, Task
+from pitboss.model.task import Attempt, Task, last_run
 
 _RETRYABLE = (State.FAILED, State.CANCELLED)
 

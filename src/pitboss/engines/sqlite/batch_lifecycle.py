@@ -34,7 +34,7 @@ _undrawn = msgspec.json.Decoder(list[_Undrawn])
 
 
 def conclude(act: Act) -> None:
-    """The end of an act that changed items of batches: write the counts, end what is done, promote what is next."""
+    """The end of an act that changed items of batches: write the counts, end batches, promote the next ones."""
     act.write_counts()
     while act.touched or act.lanes:
         touched, act.touched = list(act.touched), {}
@@ -48,7 +48,7 @@ def conclude(act: Act) -> None:
 
 
 def enter(act: Act, batch: Batch, status: BatchStatus, reason: str | None = None) -> None:
-    """Give the batch another status, with all that follows from that."""
+    """Give the batch another status, with all its consequences."""
     if status is batch.status:
         return
     changed, on_complete = entered(batch, status, act.now, reason)

@@ -75,7 +75,7 @@ def create(act: Act, new: NewBatch, tasks: Sequence[NewTask]) -> Batch:
         place = (new.lane, status.value, end_of_line(act, new.lane))
         act.run("batch_create", new.id, new.name, *place, new.by, act.now, new.data, on_complete)
         put_items(act, tasks, new.id)
-        # One without items is over at once, and never has a slot.
+        # A batch without items ends at once, and never gets a slot.
         act.touched[new.id] = None
         act.lanes.add(new.lane)
         conclude(act)
@@ -155,7 +155,7 @@ def _do(act: Act, batch: Batch, wanted: BatchAct, limit: int) -> _Done:
 
 
 def _stop(act: Act, batch: Batch, wanted: BatchAct, reason: str | None = None) -> int:
-    """Into a status in which nothing of it starts; how many items had been drawn."""
+    """Change to a status in which no item starts; how many items had been drawn."""
     status = status_wanted(wanted, batch.status, item_counts(act, batch.id))
     if status is batch.status:
         return 0
@@ -202,7 +202,7 @@ def _requeue(act: Act, batch: Batch, wanted: Requeue, limit: int) -> _Done:
 
 
 def _delete(act: Act, batch: Batch, limit: int) -> _Done:
-    """Finished items first: as long as any item is left, the batch is what its items say."""
+    """Finished items first: while items are left, the status of the batch must follow from them."""
     found: list[Task] = items(act, batch.id, sorted(FINISHED), limit + 1)
     if len(found) <= limit:
         found += items(act, batch.id, sorted(WAITING), limit + 1 - len(found))

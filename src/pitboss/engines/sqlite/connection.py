@@ -1,4 +1,4 @@
-"""Connections to the one file: a writer's and readers'. Python's own transaction handling is switched off."""
+"""Connections to the file, for writing and for reading. Python's own transaction handling is switched off."""
 
 import contextlib
 import os
@@ -11,12 +11,12 @@ OLDEST = (3, 38, 0)
 # 16 MiB of write-ahead log between checkpoints: each costs two more syncs, so more often would cost throughput.
 _CHECKPOINT_PAGES = 4000
 _CACHE_KIB = 65_536
-# Foreign programs may have the file open too; our own writers stand in line elsewhere (`lock.py`).
+# For foreign programs that have the file open; our own writers take the lock in `lock.py` first.
 _BUSY_MILLIS = 10_000
 
 
 def checked_path(path: str | os.PathLike[str]) -> Path:
-    """The absolute path, if this SQLite and this path can be a store."""
+    """The absolute path; refuses a path that cannot be a store, and an SQLite that is too old."""
     if sqlite3.sqlite_version_info < OLDEST:
         raise Unsupported(
             f"SQLite {sqlite3.sqlite_version} is too old",
@@ -42,7 +42,7 @@ def create_file(path: Path) -> None:
             fix="create the folder, or correct the path",
         )
     # Only if it is not there: closing a file drops every lock that this process has on it, SQLite's included. Another
-    # process would then take itself for the last one, and remove the write-ahead log under our feet.
+    # process would then believe that it is the last one, and remove the write-ahead log while we use it.
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
@@ -64,6 +64,6 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_MILLIS}")
     connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-    # Savepoints keep the pages that they may have to restore in a temporary file otherwise: one for every request.
+    # Otherwise every savepoint, and so every request, would use a temporary file.
     connection.execute("PRAGMA temp_store = MEMORY")
     return connection

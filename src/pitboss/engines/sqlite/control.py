@@ -1,4 +1,4 @@
-"""What operators do to many tasks at once. A filter picks them; each act is bounded."""
+"""Cancelling, retrying and pruning tasks that a filter selects, a bounded number at a time."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from pitboss.engines.sqlite.act import Act, Row, json_list
 from pitboss.engines.sqlite.batch_lifecycle import back_in_line, batch_of, stored
 from pitboss.engines.sqlite.filters import STATE_INDEXES, matching, names_batches, names_ids
 from pitboss.engines.sqlite.registry import check_term
-from pitboss.engines.sqlite.rows import TASK_COLUMNS, last_run, task_of
+from pitboss.engines.sqlite.rows import TASK_COLUMNS, task_of
 from pitboss.model.batch import OVER, Batch, BatchId, BatchStatus
 from pitboss.model.batching import waits
 from pitboss.model.duration import Moment
@@ -15,11 +15,11 @@ from pitboss.model.filter import Filter
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import Changed
 from pitboss.model.states import State
-from pitboss.model.task import Task
+from pitboss.model.task import Task, last_run
 
 _CANCELLABLE = (State.HELD, State.SCHEDULED, State.PENDING, State.RUNNING)
 _RETRYABLE = (State.FAILED, State.CANCELLED)
-# The first line is the condition of the index on the end of tasks, word for word: only so does SQLite see that it fits.
+# The first line repeats the condition of the index pitboss_tasks_finished word for word, or SQLite would not use it.
 _PRUNABLE = """
     state IN ('completed', 'failed', 'cancelled') AND batch IS NULL
     AND finished_at < ?
@@ -32,14 +32,14 @@ _NEVER: Moment = 2**62
 
 
 def cancel(act: Act, wanted: Filter, reason: str, limit: int) -> Changed:
-    """Waiting tasks end; running ones are marked."""
+    """Cancel waiting tasks; mark running ones."""
     found = _picked(act, wanted, _CANCELLABLE, limit + 1, "AND cancel_asked = 0")
-    asked = call_off(act, found[:limit], reason or "cancelled")
+    asked = cancel_tasks(act, found[:limit], reason or "cancelled")
     return Changed(changed=len(found[:limit]) - asked, asked=asked, more=len(found) > limit)
 
 
-def call_off(act: Act, tasks: Sequence[Task], reason: str) -> int:
-    """End what waits and ask what runs to stop; how many were asked."""
+def cancel_tasks(act: Act, tasks: Sequence[Task], reason: str) -> int:
+    """Cancel the waiting tasks, and mark the running ones; how many were marked."""
     running = [task for task in tasks if task.state is State.RUNNING]
     waiting = [task for task in tasks if task.state is not State.RUNNING]
     if running:
@@ -53,14 +53,14 @@ def call_off(act: Act, tasks: Sequence[Task], reason: str) -> int:
 
 
 def cancel_items(act: Act, batch: Batch, limit: int) -> tuple[int, bool]:
-    """Call off what is left of a batch: how many items, and whether more are left."""
+    """Cancel the unfinished items of a batch: how many, and whether more are left."""
     found = items(act, batch.id, _CANCELLABLE, limit + 1, "AND cancel_asked = 0")
-    call_off(act, found[:limit], batch.reason or "cancelled")
+    cancel_tasks(act, found[:limit], batch.reason or "cancelled")
     return len(found[:limit]), len(found) > limit
 
 
-def cancel_on(act: Act, limit: int) -> tuple[int, bool]:
-    """Go on where batches are being cancelled: how many items, and whether more are left."""
+def continue_cancelling(act: Act, limit: int) -> tuple[int, bool]:
+    """Cancel items of batches that are being cancelled: how many, and whether more are left."""
     cancelled, more = 0, False
     rows: list[Any] = list(act.rows("batch_list_cancelling"))
     for row in rows:
@@ -70,23 +70,23 @@ def cancel_on(act: Act, limit: int) -> tuple[int, bool]:
 
 
 def retry(act: Act, wanted: Filter, keep_attempts: bool, limit: int) -> Changed:
-    """Failed and cancelled tasks live again, unless another task has their key by now."""
+    """Failed and cancelled tasks wait again, unless another task has their key by now."""
     found = _picked(act, wanted, _RETRYABLE, limit + 1)
     refused = revive(act, found[:limit], keep_attempts)
     return Changed(changed=len(found[:limit]) - len(refused), refused=refused, more=len(found) > limit)
 
 
 def revive(act: Act, tasks: Sequence[Task], keep_attempts: bool) -> tuple[TaskId, ...]:
-    """Let ended tasks wait again; those that cannot, because another one has their key."""
+    """Let ended tasks wait again; the ids of those that cannot, because another task has their key."""
     refused = tuple(task.id for task in tasks if task.unique_key is not None and not _retaken(act, task))
     revived = [task for task in tasks if task.id not in refused]
     runs = [(task.id, run) for task in revived if (run := last_run(task)) is not None]
     if runs:
         act.record(runs)
     known = {name for name in {task.handler for task in revived} if act.one("handler_known", name)}
-    gates = _reopened(act, dict.fromkeys(task.batch for task in revived if task.batch is not None))
+    statuses = _reopened(act, dict.fromkeys(task.batch for task in revived if task.batch is not None))
     for task in revived:
-        place = waits(gates.get(task.batch), known=task.handler in known, run_at=None, now=act.now)
+        place = waits(statuses.get(task.batch), known=task.handler in known, run_at=None, now=act.now)
         act.run("task_retry", task.id, place.state.value, place.reason, int(keep_attempts))
         act.moved(task.queue, task.state.value, place.state.value, batch=task.batch)
         act.rings.add(task.queue)
@@ -94,20 +94,20 @@ def revive(act: Act, tasks: Sequence[Task], keep_attempts: bool) -> tuple[TaskId
 
 
 def _reopened(act: Act, names: Iterable[BatchId]) -> dict[str | None, BatchStatus]:
-    """The batches' statuses, after the ended ones have gone back in line, in the order of their oldest items."""
-    gates: dict[str | None, BatchStatus] = {}
+    """Queue ended batches again, in the order of their oldest items; the statuses of all these batches."""
+    statuses: dict[str | None, BatchStatus] = {}
     for name in names:
         batch = stored(act, name)
         if batch is not None:
             over = batch.status in OVER
             if over:
                 back_in_line(act, batch)
-            gates[name] = BatchStatus.QUEUED if over else batch.status
-    return gates
+            statuses[name] = BatchStatus.QUEUED if over else batch.status
+    return statuses
 
 
 def prune(act: Act, wanted: Filter, before: Moment | None, limit: int, term: int | None) -> Changed:
-    """Delete finished tasks, their history and what is left of their keys; with a term, as its leader only."""
+    """Delete finished tasks with their history and keys; with a term, only as its leader."""
     if term is not None:
         check_term(act, term)
     chosen = matching(wanted, act.now)
@@ -121,7 +121,7 @@ def prune(act: Act, wanted: Filter, before: Moment | None, limit: int, term: int
 
 
 def erase(act: Act, tasks: Sequence[Task]) -> None:
-    """Forget tasks, their history and what is left of their keys."""
+    """Delete tasks with their history and keys."""
     if tasks:
         ids = json_list(task.id for task in tasks)
         act.run("attempt_remove", ids)
@@ -143,7 +143,7 @@ def items(
 
 
 def _picked(act: Act, wanted: Filter, states: Iterable[State], limit: int, extra: str = "") -> list[Task]:
-    """The oldest matching tasks of these states, through the states' own indexes: finished tasks cost nothing."""
+    """The oldest matching tasks of these states, by the index of each state: other tasks cost nothing."""
     chosen, free = matching(wanted, act.now), names_ids(wanted) or names_batches(wanted)
     found: list[Task] = []
     for state in wanted.states().intersection(states):
@@ -158,7 +158,7 @@ def _selected(act: Act, where: str, values: list[object]) -> list[Task]:
 
 
 def _retaken(act: Act, task: Task) -> bool:
-    """The task has its key, still or again."""
+    """Take the key for the task, unless another task has it."""
     holder = act.one("key_holder", task.unique_key, act.now)
     if holder is None:
         act.run("key_take", task.unique_key, task.id, None)

@@ -1,4 +1,4 @@
-"""Whether a file is set up to keep what is written to it: its modes, its file system, its room."""
+"""Whether the store is durable: the modes of its file, its file system, its free space."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from pitboss.model.checkup import room
 from pitboss.model.finding import Finding, fine, problem, warning
 from pitboss.model.pool import spoken_size
 
-# Locks and shared memory between hosts are not what SQLite's log needs; several of these have none at all.
+# File systems whose locks and shared memory do not work between hosts as SQLite's log needs them.
 _SHARED = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "glusterfs", "vboxsf", "fuse.")
 _FORGETFUL = {"tmpfs": "memory", "ramfs": "memory", "overlay": "a container's own layer", "aufs": "a container's layer"}
 _SYNCHRONOUS = ("off", "normal", "full", "extra")
@@ -19,7 +19,7 @@ _LONG_LOG = 1024**3
 
 
 def modes(act: Act) -> tuple[str, int]:
-    """How the writer's own connection works: the journal's mode, and how far a commit is forced to disk."""
+    """The modes of the writer's connection: of the journal, and how a commit is forced to disk."""
     journal = act.query("PRAGMA journal_mode", ()).fetchone()[0]
     synchronous = act.query("PRAGMA synchronous", ()).fetchone()[0]
     return str(journal), int(synchronous)
@@ -38,7 +38,7 @@ def of_modes(journal: str, synchronous: int) -> Finding:
 
 
 def of_file(path: Path) -> list[Finding]:
-    """The file's surroundings. What the system does not tell is left out."""
+    """File system, free space and log. Leaves out what the system does not report."""
     found = [of_file_system(path, file_system(path))]
     with suppress(OSError):
         usage = shutil.disk_usage(path.parent)
@@ -69,7 +69,7 @@ def of_file_system(path: Path, kind: str | None) -> Finding | None:
 
 
 def file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> str | None:
-    """The kind of the file system that a path is on; None where the system does not tell."""
+    """The kind of the file system that a path is on; None if the system does not report it."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -91,6 +91,6 @@ def _of_log(size: int) -> Finding:
     return warning(
         "journal",
         said,
-        why="it can be used again only when nobody reads from its beginning: some program keeps a read open",
+        why="it cannot be reused while a program keeps a read open from before",
         fix="end long reads on the file (shells, backups, viewers)",
     )

@@ -1,4 +1,4 @@
-"""What SQLite and the file system complain about, said so that a person can act on it."""
+"""Errors of SQLite and the file system, with a cause and a fix for people."""
 
 import sqlite3
 
@@ -52,10 +52,10 @@ def translated(error: BaseException, path: str) -> BaseException:
     for code, (what, why, fix) in _CAUSES.items():
         if name.startswith(code):
             return _caused(StoreUnavailable(f"{what.format(path=path)} ({error})", why=why, fix=fix), error)
-    told = StoreUnavailable(
+    unavailable = StoreUnavailable(
         f"the store {path} does not work: {error}", why=_UNKNOWN, fix="check the file, its folder and its disk"
     )
-    return _caused(told, error)
+    return _caused(unavailable, error)
 
 
 def closed(path: object) -> StoreUnavailable:
@@ -67,11 +67,11 @@ def closed(path: object) -> StoreUnavailable:
 
 
 def is_fatal(error: BaseException) -> bool:
-    """After these the connection must not be trusted: what it believes to be on disk may not be there."""
+    """After these errors the connection must be closed: its cache may differ from the disk."""
     name = getattr(error, "sqlite_errorname", "") or ""
     return name.startswith(("SQLITE_IOERR", "SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_CANTOPEN"))
 
 
-def _caused(told: StoreUnavailable, cause: BaseException) -> StoreUnavailable:
-    told.__cause__ = cause
-    return told
+def _caused(error: StoreUnavailable, cause: BaseException) -> StoreUnavailable:
+    error.__cause__ = cause
+    return error

@@ -1,4 +1,4 @@
-"""Filters in SQLite's words."""
+"""Filters as SQL for SQLite."""
 
 import re
 
@@ -7,9 +7,9 @@ from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter
 from pitboss.model.states import State
 
-# Keys that stand in a quoted path as they are.
-_SAYABLE = re.compile(r'[^"\\\x00-\x1f\x7f]*')
-# The index that holds exactly the tasks of a state. Completed tasks have none: they are nearly all there are.
+# Keys that need no escaping in a quoted path.
+_PLAIN_KEY = re.compile(r'[^"\\\x00-\x1f\x7f]*')
+# The index that holds exactly the tasks of a state. Completed tasks have none: nearly all tasks are completed.
 STATE_INDEXES = {
     State.HELD: "pitboss_tasks_held",
     State.SCHEDULED: "pitboss_tasks_scheduled",
@@ -26,12 +26,12 @@ def matching(wanted: Filter, now: Moment) -> Condition:
 
 
 def names_ids(wanted: Filter) -> bool:
-    """The filter lists ids: then the primary key finds its tasks, and no other index can do better."""
+    """The filter lists ids: the primary key finds its tasks best."""
     return any(term.field == "id" and not term.negated and "*" not in "".join(term.values) for term in wanted.terms)
 
 
 def names_batches(wanted: Filter) -> bool:
-    """The filter lists batches: their own index finds the items of each."""
+    """The filter lists batches: the index of items finds them best."""
     return any(term.field == "batch" and not term.negated and "*" not in "".join(term.values) for term in wanted.terms)
 
 
@@ -41,13 +41,13 @@ def _pattern(glob: str) -> str:
 
 
 def _json_at(column: str, path: tuple[str, ...]) -> tuple[str, list[str]]:
-    if all(_SAYABLE.fullmatch(key) for key in path):
+    if all(_PLAIN_KEY.fullmatch(key) for key in path):
         return f"({column} -> ?)", ["$" + "".join(f'."{key}"' for key in path)]
     return _json_at_odd_keys(column, path)
 
 
 def _json_at_odd_keys(column: str, path: tuple[str, ...]) -> tuple[str, list[str]]:
-    """SQLite's paths cannot say every key, so these are looked up one by one."""
+    """SQLite's paths cannot express every key, so these are looked up one by one."""
     inside = column
     for _ in path[:-1]:
         inside = f"(SELECT CASE type WHEN 'object' THEN value END FROM json_each({inside}) WHERE key = ?)"

@@ -1,4 +1,4 @@
-"""Leases without a task, and further uses of what is held."""
+"""Leases without a task, and further uses of a member that is held."""
 
 from typing import Any
 

@@ -1,11 +1,11 @@
-"""Standing in line: every writer of a file, in whatever process, takes this lock before its transaction.
+"""The lock of the writers: every writer of a store, in any process, takes it before its transaction.
 
-SQLite's own waiting is a poll with growing sleeps: who sleeps longest loses, and one busy writer starves the rest. Here
-the kernel wakes who waits. Two locks make a turnstile: to get `lock` one must hold `turn`, and lets go of `turn` only
-then. So whoever has just released `lock` and wants it again finds the next one already standing in the turnstile.
+SQLite's own waiting is a poll with growing sleeps: the writer that sleeps longest loses, and one busy writer starves
+the rest. Here the kernel wakes the next waiter. There are two files: a writer must hold `turn` to take `lock`, and
+releases `turn` only then. So a writer that wants `lock` again at once finds the next one already holding `turn`.
 
 `flock` and not POSIX record locks: those belong to the process, so two engines of one process would not exclude each
-other, and closing any descriptor of the file would drop them. Both vanish with the process, however it dies.
+other, and closing any descriptor of the file would drop them. Both kinds end with the process, however it dies.
 The lock is about fairness only; correctness rests on SQLite's locks, which foreign programs respect too.
 """
 
@@ -18,42 +18,42 @@ from pitboss.model.errors import StoreUnavailable
 
 
 class WriterLock:
-    """One engine's place in line. Used by one thread."""
+    """The lock of one engine. Used by one thread at a time."""
 
     def __init__(self, folder: Path, timeout: float) -> None:
         self._folder, self._timeout = folder, timeout
         self._turn = self._opened("turn")
         self._lock = self._opened("lock")
-        self._usher: _Usher | None = None
+        self._waiter: _LockWaiter | None = None
 
     def acquire(self) -> None:
         """Returns holding the lock, or raises `StoreUnavailable` after the time limit."""
-        if self._usher is None or not self._usher.busy:
+        if self._waiter is None or not self._waiter.busy:
             if _taken(self._turn):
                 got = _taken(self._lock)
                 if got:
                     fcntl.flock(self._turn, fcntl.LOCK_UN)
                     return
-            self._usher = self._usher or _Usher(self._turn, self._lock)
-        if not self._usher.wait(self._timeout):
+            self._waiter = self._waiter or _LockWaiter(self._turn, self._lock)
+        if not self._waiter.wait(self._timeout):
             raise StoreUnavailable(
-                f"no turn to write within {self._timeout:g} s",
+                f"could not get the write lock within {self._timeout:g} s",
                 why=f"another process holds {self._folder / 'lock'} all the time: it is stopped, or its disk hangs",
-                fix="find it (fuser, lsof) and end it; the lock goes with the process",
+                fix="find it (fuser, lsof) and end it; its lock ends with the process",
             )
 
     def release(self) -> None:
         fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        if self._usher is not None and self._usher.busy:
-            return  # its thread is inside a system call on these descriptors; they go with the process
-        if self._usher is not None:
-            self._usher.dismiss()
+        if self._waiter is not None and self._waiter.busy:
+            return  # its thread is in a system call on these descriptors; they are closed when the process ends
+        if self._waiter is not None:
+            self._waiter.stop()
         self.abandon()
 
     def abandon(self) -> None:
-        """In a forked child: a copy of the descriptors would keep the lock taken after the parent died."""
+        """In a forked child: its copy of the descriptors would hold the lock after the parent died."""
         for descriptor in (self._turn, self._lock):
             os.close(descriptor)
 
@@ -61,8 +61,8 @@ class WriterLock:
         return os.open(self._folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-class _Usher:
-    """Waits in the kernel, which knows no time limit, so that the writer can wait with one."""
+class _LockWaiter:
+    """A thread that waits in the kernel without a time limit, so that the writer can wait with one."""
 
     def __init__(self, turn: int, lock: int) -> None:
         self._turn, self._lock = turn, lock
@@ -70,9 +70,9 @@ class _Usher:
         self._got = threading.Semaphore(0)
         self._mutex = threading.Lock()
         self._wanted = False
-        self._over = False
+        self._stopped = False
         self.busy = False
-        threading.Thread(target=self._run, name="pitboss-sqlite-usher", daemon=True).start()
+        threading.Thread(target=self._run, name="pitboss-sqlite-lock", daemon=True).start()
 
     def wait(self, timeout: float) -> bool:
         with self._mutex:
@@ -88,14 +88,14 @@ class _Usher:
                 return False
         return self._got.acquire()
 
-    def dismiss(self) -> None:
-        self._over = True
+    def stop(self) -> None:
+        self._stopped = True
         self._begin.release()
 
     def _run(self) -> None:
         while True:
             self._begin.acquire()
-            if self._over:
+            if self._stopped:
                 return
             fcntl.flock(self._turn, fcntl.LOCK_EX)
             fcntl.flock(self._lock, fcntl.LOCK_EX)

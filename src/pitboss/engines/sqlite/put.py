@@ -1,4 +1,4 @@
-"""Storing tasks. Nearly every put is of tasks nobody has seen: those are inserted without a look, in one statement."""
+"""Storing tasks. Nearly all tasks of a put are new: they are inserted in one statement, without reading first."""
 
 import sqlite3
 from collections import Counter
@@ -34,15 +34,15 @@ def put_items(act: Act, tasks: Sequence[NewTask], batch: BatchId) -> None:
 
 
 def put_follow_ups(act: Act, tasks: Sequence[NewTask]) -> None:
-    """As `put`, but a queue may be overfilled: what a finished task leaves behind must not be lost."""
+    """As `put`, but a queue may be overfilled: follow-ups of a finished task must not be lost."""
     _put(act, tasks, bounded=False)
 
 
 def put_within(
     connection: sqlite3.Connection, tasks: Sequence[NewTask], *, path: Path, clock: Clock, statements: Statements
 ) -> list[Placed]:
-    """Put in the caller's open transaction; if it fails, that transaction is as it was before."""
-    with _our_way(connection):
+    """Put in the caller's open transaction; if it fails, that transaction is unchanged."""
+    with _default_factories(connection):
         try:
             _check_same_file(connection, path)
             _check_open(connection)
@@ -61,8 +61,8 @@ def put_within(
     return placed
 
 
-class _Surroundings(NamedTuple):
-    """What a put finds: which of its handlers are registered, which queues are new, and capacities that bind it.
+class _Context(NamedTuple):
+    """What a put depends on: registered handlers, new queues, and capacities that limit it.
 
     `batch` is the one whose items are put.
     """
@@ -76,44 +76,44 @@ class _Surroundings(NamedTuple):
 def _put(act: Act, tasks: Sequence[NewTask], *, bounded: bool, batch: BatchId | None = None) -> list[Placed]:
     if not tasks:
         return []
-    around = _look_around(act, tasks, bounded, batch)
-    simple = not around.capacities and not any(new.unique for new in tasks)
-    placed = _insert_unseen(act, tasks, around) if simple else None
-    return _place_each(act, tasks, around) if placed is None else placed
+    context = _context(act, tasks, bounded, batch)
+    simple = not context.capacities and not any(new.unique for new in tasks)
+    placed = _insert_unseen(act, tasks, context) if simple else None
+    return _place_each(act, tasks, context) if placed is None else placed
 
 
-def _look_around(act: Act, tasks: Sequence[NewTask], bounded: bool, batch: BatchId | None) -> _Surroundings:
+def _context(act: Act, tasks: Sequence[NewTask], bounded: bool, batch: BatchId | None) -> _Context:
     known = {name for name in {new.handler for new in tasks} if act.one("handler_known", name)}
-    around = _Surroundings(known, set(), {}, batch)
+    context = _Context(known, set(), {}, batch)
     for name in {new.queue for new in tasks}:
         row: Any = act.one("queue_capacity", name)
         if row is None:
-            around.new_queues.add(name)
+            context.new_queues.add(name)
         elif row[0] is not None and bounded:
-            around.capacities[name] = row[0]
-    return around
+            context.capacities[name] = row[0]
+    return context
 
 
-def _insert_unseen(act: Act, tasks: Sequence[NewTask], around: _Surroundings) -> list[Placed] | None:
-    """Insert them all, or nothing and None if one of the ids is there already."""
-    placed = [_created(new, act, around) for new in tasks]
+def _insert_unseen(act: Act, tasks: Sequence[NewTask], context: _Context) -> list[Placed] | None:
+    """Insert them all; None, with nothing inserted, if one of the ids exists already."""
+    placed = [_created(new, act, context) for new in tasks]
     many = len(tasks) > 1
     if many:
         act.savepoint()
     try:
-        _insert(act, tasks, placed, around.batch)
+        _insert(act, tasks, placed, context.batch)
     except sqlite3.IntegrityError:
         if many:
             act.roll_back()
         return None
     if many:
         act.release_savepoint()
-    _account(act, tasks, placed, around)
+    _account(act, tasks, placed, context)
     return placed
 
 
-def _place_each(act: Act, tasks: Sequence[NewTask], around: _Surroundings) -> list[Placed]:
-    """Look who is there first; tasks of one call may meet each other."""
+def _place_each(act: Act, tasks: Sequence[NewTask], context: _Context) -> list[Placed]:
+    """Read existing tasks first; tasks of one call may meet each other."""
     tasks_met, keys_met = _look(act, tasks)
     fresh: list[NewTask] = []
     created: list[Placed] = []
@@ -122,7 +122,7 @@ def _place_each(act: Act, tasks: Sequence[NewTask], around: _Surroundings) -> li
         key = new.unique.key if new.unique else None
         there = tasks_met.get(new.id) or (keys_met.get(key) if key is not None else None)
         if there is None:
-            one = _created(new, act, around)
+            one = _created(new, act, context)
             fresh.append(new)
             created.append(one)
             placed.append(one)
@@ -131,9 +131,9 @@ def _place_each(act: Act, tasks: Sequence[NewTask], around: _Surroundings) -> li
                 keys_met[key] = tasks_met[new.id]
         else:
             placed.append(there)
-    _check_room(act, Counter(new.queue for new in fresh), around.capacities)
-    _insert(act, fresh, created, around.batch)
-    _account(act, fresh, created, around)
+    _check_room(act, Counter(new.queue for new in fresh), context.capacities)
+    _insert(act, fresh, created, context.batch)
+    _account(act, fresh, created, context)
     _take_keys(act, fresh)
     return placed
 
@@ -157,10 +157,10 @@ def _check_room(act: Act, asked: Mapping[str, int], bounds: Mapping[str, int]) -
                 raise QueueFull(name, bounds[name], row[0], asked[name])
 
 
-def _created(new: NewTask, act: Act, around: _Surroundings) -> Placed:
-    if around.batch is not None:
+def _created(new: NewTask, act: Act, context: _Context) -> Placed:
+    if context.batch is not None:
         return Placed(new.id, True, State.HELD, "batch")
-    if new.handler not in around.known:
+    if new.handler not in context.known:
         return Placed(new.id, True, State.HELD, "handler")
     return Placed(new.id, True, State.PENDING if new.due(act.now) is None else State.SCHEDULED)
 
@@ -182,7 +182,7 @@ def _insert(act: Act, tasks: Sequence[NewTask], placed: Sequence[Placed], batch:
 
 
 def _is_plain(new: NewTask) -> bool:
-    """Nothing beyond what every task has: half as many values to hand over."""
+    """Without optional fields: half as many values to bind."""
     return (
         new.max_attempts is None
         and new.timeout is None
@@ -211,11 +211,11 @@ def _rest(new: NewTask, one: Placed, batch: BatchId | None, now: int) -> tuple[o
     )
 
 
-def _account(act: Act, tasks: Sequence[NewTask], placed: Sequence[Placed], around: _Surroundings) -> None:
+def _account(act: Act, tasks: Sequence[NewTask], placed: Sequence[Placed], context: _Context) -> None:
     moves = Counter((new.queue, one.state) for new, one in zip(tasks, placed, strict=True))
     for (queue, state), n in moves.items():
-        act.moved(queue, None, state.value, n, around.batch)
-        if queue in around.new_queues:
+        act.moved(queue, None, state.value, n, context.batch)
+        if queue in context.new_queues:
             act.run("queue_create", queue)
         if state is State.PENDING:
             act.rings.add(queue)
@@ -231,8 +231,8 @@ def _take_keys(act: Act, fresh: Sequence[NewTask]) -> None:
 
 
 @contextmanager
-def _our_way(connection: sqlite3.Connection) -> Iterator[None]:
-    """Plain rows and text, whatever the caller has set for himself."""
+def _default_factories(connection: sqlite3.Connection) -> Iterator[None]:
+    """Plain rows and text, whatever the caller's connection is set to."""
     rows, text = connection.row_factory, connection.text_factory
     connection.row_factory, connection.text_factory = None, str
     try:
@@ -256,7 +256,7 @@ def _check_open(connection: sqlite3.Connection) -> None:
     if not connection.in_transaction:
         raise InvalidInput(
             "the connection has no open transaction",
-            why="the task would be stored at once, whatever comes of your own writes; Python's sqlite3 begins a "
+            why="the task would be stored at once, even if your own writes fail; Python's sqlite3 begins a "
             "transaction by itself only before INSERT, UPDATE, DELETE and REPLACE",
             fix='execute "BEGIN IMMEDIATE" first',
         )

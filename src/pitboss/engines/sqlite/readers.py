@@ -23,7 +23,6 @@ from pitboss.engines.sqlite.rows import (
     STATES,
     TASK_COLUMNS,
     attempt_of,
-    last_run,
     lead_of,
     queue_of,
     session_of,
@@ -35,7 +34,7 @@ from pitboss.model.filter import Filter
 from pitboss.model.queue import HandlerInfo, Queue, Wish
 from pitboss.model.session import Lead, Session
 from pitboss.model.states import State
-from pitboss.model.task import Attempt, Task
+from pitboss.model.task import Attempt, Task, last_run
 
 T = TypeVar("T")
 _THREADS = 2
@@ -108,7 +107,7 @@ class Reader:
         return stored_version(self._connection)
 
     def _within_state(self, wanted: Filter, where: str) -> str:
-        """Point SQLite to the index of the only possible state, if it holds few tasks: the counts are exact."""
+        """Name the index of the only possible state, if it holds few tasks; the counts are exact."""
         states = wanted.states()
         if len(states) != 1 or names_ids(wanted) or names_batches(wanted):
             return f"WHERE {where}"

@@ -1,4 +1,4 @@
-"""Repairing: tasks of dead sessions, held tasks whose handler has come, sessions that nobody needs to remember."""
+"""The sweep: tasks of dead sessions go back, held tasks whose handler is known are released, old rows are removed."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from typing import Any
 
 from pitboss.engines.sqlite.act import Act, json_list
 from pitboss.engines.sqlite.batch_lifecycle import statuses
-from pitboss.engines.sqlite.control import cancel_on
+from pitboss.engines.sqlite.control import continue_cancelling
 from pitboss.engines.sqlite.leases import end_overdue
 from pitboss.engines.sqlite.registry import release_held
 from pitboss.engines.sqlite.returns import Returns, pool_of
@@ -30,11 +30,11 @@ def reclaim(act: Act, limit: int) -> Reclaimed:
     names = (str(row[0]) for row in act.rows("handler_list_served", act.now))
     released = release_held(act, names, limit)
     leases = end_overdue(act, limit)
-    called_off, more = cancel_on(act, limit)
+    cancelled_items, more = continue_cancelling(act, limit)
     _tidy(act)
     return Reclaimed(
         lost=len(found) - cancelled,
-        cancelled=cancelled + called_off,
+        cancelled=cancelled + cancelled_items,
         released=released,
         leases=leases,
         more=more or len(orphans) > limit or limit in (released, leases),
@@ -53,7 +53,7 @@ def _give_back(act: Act, orphans: list[ClaimRow]) -> None:
 
 
 def _lose(act: Act, orphans: list[ClaimRow]) -> int:
-    """End the claims of dead sessions; how many of the tasks were cancelled by that."""
+    """End the claims of dead sessions; how many tasks were cancelled."""
     batches = statuses(act, {one.batch for one in orphans})
     ends = [(one, lost(one, batch=batches.get(one.batch), now=act.now)) for one in orphans]
     runs = [(one.id, end.run) for one, end in ends if end.run is not None]
@@ -77,7 +77,7 @@ def _lose(act: Act, orphans: list[ClaimRow]) -> int:
 
 
 def _tidy(act: Act) -> None:
-    """What nobody needs to remember, and lanes that nobody else has looked at."""
+    """Remove old rows, and look at all lanes again: a promotion must not depend on a single act."""
     act.run("session_forget", act.now - HOUR)
     act.run("binding_forget", act.now)
     act.run("strike_forget_old", act.now - STRIKES_KEPT)

@@ -56,7 +56,7 @@ def resign(act: Act, session: int) -> None:
 
 
 def check_term(act: Act, term: int) -> None:
-    """Refuse a term that is over; no other writer comes in between before this act is over."""
+    """Refuse a term that is over. No other writer can start a term before this act is committed."""
     row: Any = act.one("leader_get", act.now)
     if row is None or lead_of(row).term != term:
         raise NotLeader(term)
@@ -123,5 +123,5 @@ def _bindings(act: Act) -> set[tuple[object, ...]]:
 
 
 def _ring_bound(act: Act, before: set[tuple[object, ...]]) -> None:
-    """A queue that is bound no more, or anew, may give more."""
+    """Ring the queues whose binding has changed: they may give more."""
     act.rings.update(str(queue) for queue, _ in before ^ _bindings(act))

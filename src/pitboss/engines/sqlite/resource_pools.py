@@ -67,7 +67,7 @@ def change(act: Act, pool: str, names: Sequence[str] | None, wanted: ResourceCha
 
 
 def pools(rows: Rows, now: Moment) -> list[ResourcePool]:
-    """Every pool by name, as it stands now."""
+    """Every pool by name, with its number of members in each stage at this moment."""
     stages: dict[str, dict[Stage, int]] = {}
     next_at: dict[str, Moment] = {}
     for pool, stage, n, moment in rows("pool_stages", now):
@@ -81,7 +81,7 @@ def pools(rows: Rows, now: Moment) -> list[ResourcePool]:
 
 
 def resources(rows: Rows, pool: str, names: Sequence[str] | None, now: Moment) -> list[Resource]:
-    """Members by name, as they stand now."""
+    """Members by name, each with its stage at this moment."""
     rules = next((rules_of(row[0]) for row in rows("pool_rules", pool)), PoolRules())
     listed = rows("member_list", pool) if names is None else rows("member_list_named", pool, json_list(names))
     return [placed(member_from(pool, row), rules, now) for row in listed]

@@ -16,7 +16,7 @@ STATES: Final = {state.value: state for state in State}
 FINISHED_TEXT: Final = frozenset(state.value for state in FINISHED)
 WAITING_TEXT: Final = frozenset(state.value for state in WAITING)
 TASK_COLUMNS: Final = ", ".join(Task.__struct_fields__)
-# The task's own fields are its columns, in this order; some of them are not stored as they are.
+# The fields of `Task` are the columns, in this order; some of them need converting.
 _FIELDS: Final = Task.__struct_fields__
 _STATE, _TAGS, _ERROR, _CANCEL_ASKED, _WANT, _TRIED = map(
     _FIELDS.index, ("state", "tags", "error", "cancel_asked", "want", "tried")
@@ -96,24 +96,8 @@ def attempt_of(row: Sequence[Any]) -> Attempt:
     )
 
 
-def last_run(task: Task) -> Attempt | None:
-    """The run that finished the task, which its own row tells."""
-    if task.state not in FINISHED or task.started_at is None or task.finished_at is None:
-        return None
-    return Attempt(
-        claim=task.claim,
-        attempt=task.attempts,
-        outcome=task.outcome or "",
-        started_at=task.started_at,
-        ended_at=task.finished_at,
-        session=task.session,
-        worker=task.worker,
-        error=task.error,
-    )
-
-
 def attempt_row(task: str, run: Attempt) -> tuple[object, ...]:
-    """A run as `record_attempt` takes it."""
+    """A run as `attempt_record` takes it."""
     return (
         task,
         run.claim,

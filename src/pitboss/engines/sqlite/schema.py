@@ -1,7 +1,7 @@
 """The tables and their version.
 
 The file may hold the user's own tables too, so that tasks can be put in the same transaction: every name of ours begins
-with `pitboss_`, and the number of the last migration stands in a table, not in the file's one `user_version`.
+with `pitboss_`, and the number of the last migration is in a table, not in the file's one `user_version`.
 """
 
 import sqlite3
@@ -30,7 +30,7 @@ def wanted_version() -> int:
 
 
 def upgrade(connection: sqlite3.Connection) -> list[str]:
-    """Apply what is missing, in one transaction; of many openers one does it and the others find it done."""
+    """Apply the missing migrations in one transaction. If several processes open the file, one does it."""
     wanted = wanted_version()
     if _checked(stored_version(connection), wanted) == wanted:
         return []
@@ -62,7 +62,7 @@ def script(since: int = 0) -> str:
 
 
 def statements(script: str) -> Iterator[str]:
-    """The single statements of a script: `executescript` would commit behind our back."""
+    """The single statements of a script; `executescript` would commit the open transaction."""
     buffer = ""
     for line in script.splitlines(keepends=True):
         buffer += line

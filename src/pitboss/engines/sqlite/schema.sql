@@ -2,7 +2,7 @@
 -- Times are whole microseconds since the epoch. JSON is canonical text.
 
 -- One row per task, with the columns of model.task.Task. `tags` is NULL when there are none, and `fingerprint` repeats
--- what the error says, for grouping. The run that finished a task stands in its own row; earlier runs in `attempts`.
+-- that of the error, for grouping. The run that finished a task is in its own row; earlier runs are in `attempts`.
 -- `member` is the number of what a running task holds; `resource` says its name, and stays. `want` and `tried` are JSON.
 CREATE TABLE pitboss_tasks (
     id TEXT PRIMARY KEY,
@@ -142,7 +142,7 @@ CREATE TABLE pitboss_wishes (
 
 CREATE INDEX pitboss_wishes_by_version ON pitboss_wishes (version);
 
--- Which session leads, and under which term. One row; `term` stays when nobody leads, so that none is used twice.
+-- Which session leads, and under which term. One row; `term` stays when no session leads, so that none is used twice.
 CREATE TABLE pitboss_leader (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     term INTEGER NOT NULL,
@@ -156,8 +156,8 @@ CREATE TABLE pitboss_pools (
     rules TEXT NOT NULL
 ) WITHOUT ROWID;
 
--- Members. What claims look at stands in columns, the rest in two JSON texts: `record` changes with every use, `about`
--- only when somebody changes the member. AUTOINCREMENT: a member that was removed and added again is another one.
+-- Members. Claims read the columns; the rest is in two JSON texts: `record` changes with every use, `about` only when an
+-- operator changes the member. AUTOINCREMENT: a member that was removed and added again is another one.
 CREATE TABLE pitboss_resources (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     pool TEXT NOT NULL,
@@ -199,7 +199,7 @@ CREATE TABLE pitboss_bindings (
 
 CREATE INDEX pitboss_bindings_by_end ON pitboss_bindings (until);
 
--- Which members, by name, failed on a destination since it last answered anybody.
+-- Which members, by name, failed on a destination since a use of it last succeeded.
 CREATE TABLE pitboss_strikes (
     pool TEXT NOT NULL,
     destination TEXT NOT NULL,

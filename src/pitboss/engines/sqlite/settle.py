@@ -39,7 +39,7 @@ _WIDTH = 5
 
 
 class Plain(NamedTuple):
-    """A group of plain successes, ready to be written: the values of its rows, and how many there are of each queue."""
+    """A group of plain completions, ready to be written: the values of its rows, and their number in each queue."""
 
     session: int
     values: list[object]
@@ -47,9 +47,9 @@ class Plain(NamedTuple):
 
 
 def plain(settlements: Sequence[Settlement]) -> Plain | None:
-    """Nearly every group there is; None if one of them needs a closer look.
+    """The group as `Plain`, which nearly every group is; None if one settlement is not plain.
 
-    For the thread that asks: the one that writes has more to do than any other.
+    Called in the thread that asks, because the writing thread is the busiest one.
     """
     session = settlements[0].token.session if settlements else 0
     if not all(_is_usual(one, session) for one in settlements) or len({one.id for one in settlements}) < len(
@@ -77,10 +77,7 @@ def settle(act: Act, settlements: Sequence[Settlement], plain: Plain | None) -> 
 
 
 def _settled_plainly(act: Act, plain: Plain) -> bool:
-    """Write them without reading them first; False, with nothing written, if one is not as expected.
-
-    Whether all rows were, the number of changed rows tells.
-    """
+    """Write the group without reading it first; False, with nothing written, if it changed fewer rows than expected."""
     if act.one("session_alive", plain.session, act.now) is None:
         return False
     act.savepoint()
@@ -109,7 +106,7 @@ def _is_usual(settlement: Settlement, session: int) -> bool:
 
 
 class _Group:
-    """The settlements of one call. Writes are gathered by kind; a task is settled for good at most once in a call."""
+    """The settlements of one call. Collects the writes by kind; a task ends at most once in a call."""
 
     def __init__(self, act: Act) -> None:
         self.act = act
@@ -199,7 +196,7 @@ def _is_plain(transition: Transition) -> bool:
 
 
 def _end_row(row: int, end: ClaimEnd) -> Row:
-    """As `settle_end` takes it; an error that stays is told by a 0."""
+    """As `settle_end` takes it; the 0 or 1 before the error says whether it changes."""
     changed = end.error is not msgspec.UNSET
     error = end.error if isinstance(end.error, TaskError) else None
     return (

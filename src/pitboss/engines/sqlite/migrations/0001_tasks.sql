@@ -1,7 +1,7 @@
 -- The first schema: tasks, their history, queues, handlers, sessions and wishes.
 
 -- One row per task, with the columns of model.task.Task. `tags` is NULL when there are none, and `fingerprint` repeats
--- what the error says, for grouping. The run that finished a task stands in its own row; earlier runs in `attempts`.
+-- that of the error, for grouping. The run that finished a task is in its own row; earlier runs are in `attempts`.
 CREATE TABLE pitboss_tasks (
     id TEXT PRIMARY KEY,
     handler TEXT NOT NULL,

@@ -1,4 +1,4 @@
--- Which session leads, and under which term. One row; `term` stays when nobody leads, so that none is used twice.
+-- Which session leads, and under which term. One row; `term` stays when no session leads, so that none is used twice.
 CREATE TABLE pitboss_leader (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     term INTEGER NOT NULL,

@@ -29,8 +29,8 @@ CREATE TABLE pitboss_pools (
     rules TEXT NOT NULL
 ) WITHOUT ROWID;
 
--- Members. What claims look at stands in columns, the rest in two JSON texts: `record` changes with every use, `about`
--- only when somebody changes the member. AUTOINCREMENT: a member that was removed and added again is another one.
+-- Members. Claims read the columns; the rest is in two JSON texts: `record` changes with every use, `about` only when an
+-- operator changes the member. AUTOINCREMENT: a member that was removed and added again is another one.
 CREATE TABLE pitboss_resources (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     pool TEXT NOT NULL,
@@ -72,7 +72,7 @@ CREATE TABLE pitboss_bindings (
 
 CREATE INDEX pitboss_bindings_by_end ON pitboss_bindings (until);
 
--- Which members, by name, failed on a destination since it last answered anybody.
+-- Which members, by name, failed on a destination since a use of it last succeeded.
 CREATE TABLE pitboss_strikes (
     pool TEXT NOT NULL,
     destination TEXT NOT NULL,

@@ -83,7 +83,7 @@ WHERE
 ORDER BY priority, id
 
 -- name: claim_bound
--- A portion of the pending tasks of a queue that is bound to a pool, behind a place in its order.
+-- A portion of the pending tasks of a queue that is bound to a pool, after the rank (?4, ?5).
 SELECT json_group_array(json_array(
     priority, id, task, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
     created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations

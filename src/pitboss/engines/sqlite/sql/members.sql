@@ -88,7 +88,7 @@ FROM (
 )
 
 -- name: member_enabled
--- At most so many as anybody asks about: `limit`, the last value.
+-- Counts to ?3 at most: a higher number makes no difference.
 SELECT count(*)
 FROM (
     SELECT 1

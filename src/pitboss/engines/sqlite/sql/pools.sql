@@ -8,14 +8,14 @@ SELECT rules FROM pitboss_pools WHERE name = ?
 SELECT name, rules FROM pitboss_pools ORDER BY name
 
 -- name: pool_stages
--- As members stand at this moment: whose time has come is ready, and away again if the clock was set back.
+-- The stages at this moment: an away member whose time has come counts as ready, and the other way round if the clock was set back.
 SELECT
     pool,
-    CASE WHEN stage IN ('ready', 'away') THEN CASE WHEN available_at > ?1 THEN 'away' ELSE 'ready' END ELSE stage END AS stands,
+    CASE WHEN stage IN ('ready', 'away') THEN CASE WHEN available_at > ?1 THEN 'away' ELSE 'ready' END ELSE stage END AS stage_now,
     count(*) AS n,
     min(CASE WHEN stage IN ('ready', 'away') AND available_at > ?1 THEN available_at END) AS next_at
 FROM pitboss_resources
-GROUP BY pool, stands
+GROUP BY pool, stage_now
 
 -- name: pool_queues
 -- SQLite takes `resources` from the row of the minimum.
@@ -24,9 +24,9 @@ FROM (SELECT queue, resources, min(name) AS handler FROM pitboss_handlers WHERE 
 WHERE resources = ?
 
 -- name: pool_shortage
--- The first stage in which a member stands, of those that say why none could be given, and the earliest moment of those
--- that are away. After a clock was set back, some that were ready are away again.
-WITH stands (ready, away) AS (
+-- The first stage, of those that explain a shortage, that a member is in, and the earliest moment of the away ones. After
+-- a clock was set back, some ready members count as away again.
+WITH found (ready, away) AS (
     SELECT
         EXISTS (SELECT 1 FROM pitboss_resources WHERE pool = ?1 AND stage = 'ready' AND available_at <= ?2),
         (SELECT min(available_at) FROM pitboss_resources WHERE pool = ?1 AND stage = 'away')
@@ -45,7 +45,7 @@ seen (ready, until) AS (
                 WHERE pool = ?1 AND stage = 'ready' AND available_at > ?2
             )
         )
-    FROM stands
+    FROM found
 )
 
 SELECT

@@ -1,6 +1,6 @@
 -- name: settle_plainly
 -- ?1 is the moment, ?2 the session; a row is an id, a claim's number, a result, a worker and how long it ran.
--- The session stays as it is: its number stands before the rows so that theirs come after it.
+-- The session does not change: it is assigned so that ?2 occurs before the rows, and their values are numbered after it.
 UPDATE pitboss_tasks
 SET
     state = 'completed',
