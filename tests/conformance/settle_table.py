@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pitboss.engines.protocol import FullStore
 from pitboss.model.batch import Cancel, NewBatch, Pause
 from pitboss.model.duration import SECOND
 from pitboss.model.filter import by
@@ -19,7 +20,6 @@ from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, TaskError, Token, Unique
 from pitboss.testing.clock import FakeClock
-from pitboss.testing.conformance import Store
 
 POOL, RULES = "pool", PoolRules(max_failures=1, max_ejected=1.0)
 UNKNOWN_SESSION = 987_654
@@ -119,7 +119,7 @@ def lost_cases() -> Iterator[Case]:
 class Table:
     """A store in which every case has been brought about, and the settlement that each one asks for."""
 
-    def __init__(self, store: Store, clock: FakeClock, cases: Iterable[Case]) -> None:
+    def __init__(self, store: FullStore, clock: FakeClock, cases: Iterable[Case]) -> None:
         self.store, self.clock = store, clock
         self.settlements: dict[Case, Settlement] = {}
         self._ids = IdMaker(clock.now, Random(5).getrandbits)

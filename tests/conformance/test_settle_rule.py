@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from pitboss.engines.protocol import FullStore
 from pitboss.model.batch import BatchStatus
 from pitboss.model.ids import TaskId
 from pitboss.model.leasing import given_back
@@ -21,7 +22,6 @@ from pitboss.model.settlement import ClaimEnd, Effect, Progress, Settlement, eff
 from pitboss.model.states import FINISHED, State
 from pitboss.model.task import Attempt, Task, last_run
 from pitboss.testing.clock import FakeClock
-from pitboss.testing.conformance import Store
 from tests.conformance.contestants import Open, open_memory, open_sqlite, postgres_opener
 from tests.conformance.settle_table import (
     POOL,
@@ -46,7 +46,7 @@ class Seen:
         self.counts: dict[str, Counter[State]] = {}
 
     @classmethod
-    async def of(cls, store: Store, ids: list[TaskId]) -> "Seen":
+    async def of(cls, store: FullStore, ids: list[TaskId]) -> "Seen":
         seen = cls()
         seen.tasks = {task.id: task for task in await store.get(ids) if task is not None}
         seen.runs = {task: await store.attempts(task) for task in seen.tasks}
@@ -159,7 +159,7 @@ def judging(opening: Open, folder: Path, cases: Iterable[Case]) -> Iterator[Judg
             runner.run(table.store.close())
 
 
-async def _opened(opening: Open, clock: FakeClock, folder: Path) -> Store:
+async def _opened(opening: Open, clock: FakeClock, folder: Path) -> FullStore:
     return await opening(clock, folder)
 
 

@@ -9,12 +9,10 @@ from pitboss.model.limits import Window
 from pitboss.model.queue import Queue
 from pitboss.model.resource import Want
 from pitboss.model.session import Lead, Session, SessionInfo
-from pitboss.model.states import FINISHED, WAITING, State
+from pitboss.model.states import State
 from pitboss.model.task import Attempt, Task, TaskError
 
 STATES: Final = {state.value: state for state in State}
-FINISHED_TEXT: Final = frozenset(state.value for state in FINISHED)
-WAITING_TEXT: Final = frozenset(state.value for state in WAITING)
 TASK_COLUMNS: Final = ", ".join(Task.__struct_fields__)
 # The fields of `Task` are the columns, in this order; some of them need converting.
 _FIELDS: Final = Task.__struct_fields__
