@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from pitboss.dispatch.dispatcher import Dispatcher
+from pitboss.engines.memory.tables import Doorbell
 from pitboss.model.duration import SECOND
 from pitboss.model.outcome import Completed, Failed, Outcome, Rotated
 from pitboss.model.queue import HandlerInfo
@@ -199,7 +200,7 @@ def test_a_task_that_ends_is_no_reason_to_ask_before_its_member_is_back() -> Non
 
 def test_whoever_gave_a_member_back_has_it_again_before_others_ask() -> None:
     stage = Stage()
-    _heard_by_all(stage)
+    stage.engine.tables.doorbell = _HeardByAll()
     _Counting(stage)
 
     async def main() -> None:
@@ -222,32 +223,32 @@ def test_whoever_gave_a_member_back_has_it_again_before_others_ask() -> None:
     assert all(one != other for one, other in pairwise(workers)), "each keeps the member that it has"
 
 
-def _heard_by_all(stage: Stage) -> None:
-    """Several dispatchers have one engine here, whose rings only one of them would hear."""
-    waiting: list[asyncio.Event] = []
+class _HeardByAll(Doorbell):
+    """Several dispatchers have one engine here: every one of them must hear each ring."""
 
-    def ring(_: Iterable[str]) -> None:
-        for event in waiting:
+    def __init__(self) -> None:
+        super().__init__()
+        self._events: list[asyncio.Event] = []
+
+    def ring(self, queues: Iterable[str]) -> None:
+        for event in self._events:
             event.set()
 
-    async def wait(_: Sequence[str] | None, timeout: float) -> bool:
+    async def wait(self, queues: Sequence[str] | None, timeout: float) -> bool:
         event = asyncio.Event()
-        waiting.append(event)
+        self._events.append(event)
         try:
             async with asyncio.timeout(timeout):
                 return await event.wait()
         except TimeoutError:
             return False
         finally:
-            waiting.remove(event)
-
-    stage.engine.ring = ring  # type: ignore[assignment, method-assign]
-    stage.engine.wait = wait  # type: ignore[assignment, method-assign]
+            self._events.remove(event)
 
 
 def test_a_member_that_is_given_back_elsewhere_is_taken_by_whoever_has_room() -> None:
     stage = Stage()
-    _heard_by_all(stage)
+    stage.engine.tables.doorbell = _HeardByAll()
 
     async def main() -> None:
         await _pool(stage, 1)
@@ -292,7 +293,7 @@ def test_a_plain_task_is_not_kept_waiting_by_others_that_lack_a_member() -> None
 
 def test_courtesy_does_not_starve_whoever_serves_other_queues_of_the_pool() -> None:
     stage = Stage()
-    _heard_by_all(stage)
+    stage.engine.tables.doorbell = _HeardByAll()
     _Counting(stage)
 
     async def main() -> None:

@@ -105,14 +105,14 @@ async def test_what_is_wrong_with_a_batch_is_seen(wrong: str) -> None:
         await store.create_batch(*batch_load.made(number))
     await store.claim(batch_load.request(await batch_load.open_session(store, "one")))
     assert await batch_load.complaints(store) == []
-    second = store.book.batches[batch_load.ids([2])[0]]
+    second = store.tables.batches[batch_load.ids([2])[0]]
     if wrong == "in_use":
-        members = store.book.pools[batch_load.POOL]
+        members = store.tables.pools[batch_load.POOL]
         members.write(msgspec.structs.replace(members.all["m2"], in_use=1))
     elif wrong == "status":
-        store.book.write_batch(msgspec.structs.replace(second, status=BatchStatus.RUNNING))
+        store.tables.write_batch(msgspec.structs.replace(second, status=BatchStatus.RUNNING))
     else:
-        store.book.items[second.id][batch_load.POOL][State.HELD] -= 1
+        store.tables.items[second.id][batch_load.POOL][State.HELD] -= 1
     assert await batch_load.complaints(store)
 
 

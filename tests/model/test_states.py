@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pitboss.engines.memory import MemoryEngine, book
+from pitboss.engines.memory import MemoryEngine
+from pitboss.engines.memory.tables import Tables
 from pitboss.model.batch import Pause
 from pitboss.model.filter import by
 from pitboss.model.outcome import Cancelled, Completed, Failed, Released, Retry
@@ -52,7 +53,7 @@ def test_every_state_can_be_reached_and_only_completed_is_for_ever() -> None:
     assert not may_move(State.COMPLETED, State.PENDING)
 
 
-class RecordingBook(book.Book):
+class RecordingTables(Tables):
     """Records every move that is written."""
 
     def __init__(self) -> None:
@@ -68,12 +69,10 @@ class RecordingBook(book.Book):
 @pytest.fixture
 def moves() -> set[Move]:
     """All moves that the memory engine makes in a run that has every kind of act."""
-    recording = RecordingBook()
+    recording = RecordingTables()
 
     async def make(clock: object) -> MemoryEngine:
-        engine = MemoryEngine(clock=bench.clock)
-        engine.book = recording
-        return engine
+        return MemoryEngine(clock=bench.clock, tables=recording)
 
     bench = Bench(make)
     run_test(_live, {"bench": bench})

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
+from pitboss.engines import scan
 from pitboss.engines.memory import MemoryEngine
-from pitboss.engines.memory.book import Book
+from pitboss.engines.memory.tables import Tables
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.limits import allowed
 from pitboss.model.resource import Report
@@ -22,9 +23,10 @@ class Planted(MemoryEngine):
     """An engine with a bug. `breaks` is a word of the promise that the checker must find broken."""
 
     breaks = ""
+    tables_type: ClassVar[type[Tables]] = Tables
 
     def __init__(self, clock: FakeClock) -> None:
-        super().__init__(clock=clock)
+        super().__init__(clock=clock, tables=self.tables_type())
 
 
 def _progress(settlement: Settlement) -> bool:
@@ -37,7 +39,7 @@ class NoFence(Planted):
     breaks = "newest claim"
 
     def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
-        task = self.book.tasks.get(settlement.id)
+        task = self.tables.tasks.get(settlement.id)
         if task is None or task.state is not State.RUNNING or _progress(settlement):
             return super()._settle(settlement, now)
         token = Token(task.session or 0, task.claim)
@@ -50,9 +52,9 @@ class NoFenceOnProgress(Planted):
     breaks = "newest claim"
 
     def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
-        task = self.book.tasks.get(settlement.id)
+        task = self.tables.tasks.get(settlement.id)
         if task is not None and task.state is State.RUNNING and _progress(settlement):
-            self.book.move(task, State.RUNNING, progress=settlement.transition.progress)
+            self.tables.move(task, State.RUNNING, progress=settlement.transition.progress)
             return APPLIED
         return super()._settle(settlement, now)
 
@@ -63,11 +65,11 @@ class EndsTwice(Planted):
     breaks = "exactly once"
 
     def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
-        task = self.book.tasks.get(settlement.id)
+        task = self.tables.tasks.get(settlement.id)
         token = settlement.token
         ours = task is not None and (task.session, task.claim) == (token.session, token.claim)
         if task is not None and ours and task.state in FINISHED and not _progress(settlement):
-            self.book.move(task, State.RUNNING, finished_at=None, started_at=now)
+            self.tables.move(task, State.RUNNING, finished_at=None, started_at=now)
         return super()._settle(settlement, now)
 
 
@@ -77,9 +79,9 @@ class LateWriteReopens(Planted):
     breaks = "accepted after a refusal|accepted after|exactly once"
 
     def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
-        task = self.book.tasks.get(settlement.id)
+        task = self.tables.tasks.get(settlement.id)
         if task is not None and task.state is State.COMPLETED and settlement.transition.state in WAITING:
-            self.book.move(task, State.PENDING, finished_at=None, started_at=None, result=None)
+            self.tables.move(task, State.PENDING, finished_at=None, started_at=None, result=None)
             return APPLIED
         return super()._settle(settlement, now)
 
@@ -90,7 +92,7 @@ class DeadSessionsWrite(Planted):
     breaks = "live session"
 
     def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
-        known = self.book.sessions.get(settlement.token.session)
+        known = self.tables.sessions.get(settlement.token.session)
         if known is None or known.ended:
             return super()._settle(settlement, now)
         return super()._settle(settlement, min(now, known.expires_at - 1))
@@ -102,13 +104,13 @@ class EndedSessionsWrite(Planted):
     breaks = "live session"
 
     def _alive(self, session: int, now: Moment) -> bool:
-        known = self.book.sessions.get(session)
+        known = self.tables.sessions.get(session)
         return known is not None and known.info.ttl + known.opened_at > now
 
     async def end_session(self, session: int) -> None:
-        known = self.book.sessions.get(session)
+        known = self.tables.sessions.get(session)
         if known is not None:
-            self.book.sessions[session] = msgspec.structs.replace(known, ended=True)
+            self.tables.sessions[session] = msgspec.structs.replace(known, ended=True)
 
 
 class ClaimNumberReused(Planted):
@@ -117,8 +119,8 @@ class ClaimNumberReused(Planted):
     breaks = "one live claim"
 
     def _lose(self, task: Task, now: Moment) -> bool:
-        self.book.write(msgspec.structs.replace(task, claim=task.claim - 1))
-        return super()._lose(self.book.tasks[task.id], now)
+        self.tables.write(msgspec.structs.replace(task, claim=task.claim - 1))
+        return super()._lose(self.tables.tasks[task.id], now)
 
 
 class ClaimRace(Planted):
@@ -127,11 +129,11 @@ class ClaimRace(Planted):
     breaks = "one live claim"
 
     async def claim(self, request: ClaimRequest) -> Claimed:
-        looked = {task.id: task for task in self.book.in_state(State.PENDING)}
+        looked = {task.id: task for task in self.tables.in_state(State.PENDING)}
         await asyncio.sleep(0)
-        for task in self.book.in_state(State.RUNNING):
+        for task in self.tables.in_state(State.RUNNING):
             if task.id in looked and task.started_at == self.clock.now():
-                self.book.write(looked[task.id])
+                self.tables.write(looked[task.id])
         return await super().claim(request)
 
 
@@ -145,8 +147,8 @@ class PutDropped(Planted):
         placed = await super().put(tasks)
         self._count += 1
         if self._count % 5 == 0 and placed[0].created:
-            self.book.write(msgspec.structs.replace(self.book.tasks[placed[0].id], state=State.CANCELLED))
-            self.book.remove(self.book.tasks[placed[0].id])
+            self.tables.write(msgspec.structs.replace(self.tables.tasks[placed[0].id], state=State.CANCELLED))
+            self.tables.remove(self.tables.tasks[placed[0].id])
         return placed
 
 
@@ -157,9 +159,9 @@ class PutAgainResets(Planted):
 
     async def put(self, tasks: Sequence[NewTask]) -> list[Placed]:
         for new in tasks:
-            known = self.book.tasks.get(new.id)
+            known = self.tables.tasks.get(new.id)
             if known is not None and known.state in FINISHED:
-                self.book.move(known, State.PENDING, finished_at=None, started_at=None, result=None)
+                self.tables.move(known, State.PENDING, finished_at=None, started_at=None, result=None)
         return await super().put(tasks)
 
 
@@ -169,10 +171,10 @@ class UniqueRace(Planted):
     breaks = "unique key"
 
     async def put(self, tasks: Sequence[NewTask]) -> list[Placed]:
-        free = [new.unique.key for new in tasks if new.unique and not self.book.key_holder(new.unique.key, 0)]
+        free = [new.unique.key for new in tasks if new.unique and not self.tables.key_holder(new.unique.key, 0)]
         await asyncio.sleep(0)
         for key in free:
-            self.book.keys.pop(key, None)
+            self.tables.keys.pop(key, None)
         return await super().put(tasks)
 
 
@@ -184,7 +186,7 @@ class KeyFreedByRetry(Planted):
     def _end_claim(self, task: Task, end: ClaimEnd, report: Report | None, now: Moment) -> None:
         super()._end_claim(task, end, report, now)
         if task.unique_key is not None and end.state in WAITING and end.outcome != "lost":
-            self.book.keys.pop(task.unique_key, None)
+            self.tables.keys.pop(task.unique_key, None)
 
 
 class KeyNeverFreed(Planted):
@@ -194,7 +196,7 @@ class KeyNeverFreed(Planted):
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__(clock)
-        self.book._free_key = lambda task: None  # type: ignore[method-assign]
+        self.tables._free_key = lambda task: None  # type: ignore[method-assign]
 
 
 class WindowOffByOne(Planted):
@@ -203,11 +205,11 @@ class WindowOffByOne(Planted):
     breaks = "rate window"
 
     def _may_take(self, task: Task, now: Moment, *, ahead: bool) -> bool:
-        windows = self.book.queues[task.queue].rate
+        windows = self.tables.queues[task.queue].rate
         if not windows or ahead:
             return super()._may_take(task, now, ahead=ahead)
         wider = [msgspec.structs.replace(window, count=window.count + 1) for window in windows]
-        return allowed(wider, self.book.starts[task.queue], now) != 0
+        return allowed(wider, self.tables.starts[task.queue], now) != 0
 
 
 class FixedWindow(Planted):
@@ -216,10 +218,10 @@ class FixedWindow(Planted):
     breaks = "rate window"
 
     def _may_take(self, task: Task, now: Moment, *, ahead: bool) -> bool:
-        windows = self.book.queues[task.queue].rate
+        windows = self.tables.queues[task.queue].rate
         if not windows or ahead:
             return super()._may_take(task, now, ahead=ahead)
-        starts = self.book.starts[task.queue]
+        starts = self.tables.starts[task.queue]
         return all(
             sum(start // window.per == now // window.per for start in starts) < window.count for window in windows
         )
@@ -231,8 +233,8 @@ class WindowForgetsTheLost(Planted):
     breaks = "rate window"
 
     def _lose(self, task: Task, now: Moment) -> bool:
-        if self.book.starts[task.queue]:
-            self.book.starts[task.queue].pop()
+        if self.tables.starts[task.queue]:
+            self.tables.starts[task.queue].pop()
         return super()._lose(task, now)
 
 
@@ -242,7 +244,7 @@ class LossCharges(Planted):
     breaks = "cost an attempt"
 
     def _lose(self, task: Task, now: Moment) -> bool:
-        return super()._lose(self.book.move(task, State.RUNNING, attempts=task.attempts + 1), now)
+        return super()._lose(self.tables.move(task, State.RUNNING, attempts=task.attempts + 1), now)
 
 
 class SnoozeCharges(Planted):
@@ -271,9 +273,9 @@ class LossUnrecorded(Planted):
     breaks = "stands in the record"
 
     def _lose(self, task: Task, now: Moment) -> bool:
-        before = list(self.book.history[task.id])
+        before = list(self.tables.history[task.id])
         over = super()._lose(task, now)
-        self.book.history[task.id] = before
+        self.tables.history[task.id] = before
         return over
 
 
@@ -284,7 +286,7 @@ class FollowUpThoughRefused(Planted):
 
     def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
         for new in settlement.transition.follow_ups:
-            self.book.place(new, now)
+            self.tables.place(new, now)
         return super()._settle(settlement, now)
 
 
@@ -306,13 +308,13 @@ class SettlementForgotten(Planted):
     _forgot = False
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
-        tasks = [self.book.tasks.get(one.id) for one in settlements]
+        tasks = [self.tables.tasks.get(one.id) for one in settlements]
         verdicts = await super().settle(settlements)
         if len(settlements) > 1 and not self._forgot:
             self._forgot = True
             for task in tasks:
                 if task is not None and task.state is State.RUNNING:
-                    self.book.write(task)
+                    self.tables.write(task)
         return verdicts
 
 
@@ -322,14 +324,14 @@ class ReclaimsTheLiving(Planted):
     breaks = "one live claim"
 
     async def reclaim(self, limit: int = 1000) -> Any:
-        sessions = dict(self.book.sessions)
+        sessions = dict(self.tables.sessions)
         for number, session in sessions.items():
             early = msgspec.structs.replace(session, expires_at=session.expires_at - 2 * SECOND)
-            self.book.sessions[number] = early
+            self.tables.sessions[number] = early
         try:
             return await super().reclaim(limit)
         finally:
-            self.book.sessions.update(sessions)
+            self.tables.sessions.update(sessions)
 
 
 class RenewalRevives(Planted):
@@ -338,10 +340,10 @@ class RenewalRevives(Planted):
     breaks = "live session"
 
     async def renew(self, session: int, snapshot: str | None = None) -> Renewal:
-        known = self.book.sessions.get(session)
+        known = self.tables.sessions.get(session)
         if known is not None and not known.ended:
             later = msgspec.structs.replace(known, expires_at=self.clock.now() + 1)
-            self.book.sessions[session] = later
+            self.tables.sessions[session] = later
         return await super().renew(session, snapshot)
 
 
@@ -351,43 +353,37 @@ class SessionNumberReused(Planted):
     breaks = "live session|newest claim"
 
     async def open_session(self, info: SessionInfo) -> Session:
-        for number, session in list(self.book.sessions.items()):
+        for number, session in list(self.tables.sessions.items()):
             if session.ended:
-                del self.book.sessions[number]
+                del self.tables.sessions[number]
         return await super().open_session(info)
+
+
+class _AgeOnly(Tables):
+    def pending(self, queues: Any, closed: Any = ()) -> Any:
+        return iter(sorted(super().pending(queues, closed), key=lambda task: task.id))
 
 
 class PriorityIgnored(Planted):
     """First come, first served, whatever the priority."""
 
     breaks = "lowest priority"
-
-    def __init__(self, clock: FakeClock) -> None:
-        super().__init__(clock)
-        self.book = _AgeOnly()
+    tables_type = _AgeOnly
 
 
-class _AgeOnly(Book):
+class _Youngest(Tables):
     def pending(self, queues: Any, closed: Any = ()) -> Any:
-        return iter(sorted(super().pending(queues, closed), key=lambda task: task.id))
+        return iter(sorted(super().pending(queues, closed), key=lambda task: task.id, reverse=True))
 
 
 class YoungestFirst(Planted):
     """Each single claim is in order, but the newest task goes first."""
 
     breaks = "lowest priority"
-
-    def __init__(self, clock: FakeClock) -> None:
-        super().__init__(clock)
-        self.book = _Youngest()
+    tables_type = _Youngest
 
     def _fill(self, *args: Any) -> list[Claim]:
         return sorted(super()._fill(*args), key=lambda claim: (claim.priority, claim.id))
-
-
-class _Youngest(Book):
-    def pending(self, queues: Any, closed: Any = ()) -> Any:
-        return iter(sorted(super().pending(queues, closed), key=lambda task: task.id, reverse=True))
 
 
 class RetryErasesTheRecord(Planted):
@@ -398,7 +394,7 @@ class RetryErasesTheRecord(Planted):
     def _revive(self, task: Task, keep_attempts: bool) -> bool:
         revived = super()._revive(task, keep_attempts)
         if revived:
-            self.book.history[task.id] = []
+            self.tables.history[task.id] = []
         return revived
 
 
@@ -408,9 +404,8 @@ class RetryReopensTheCompleted(Planted):
     breaks = "exactly once"
 
     async def retry(self, wanted: Any, **options: Any) -> Any:
-        for task in self._matching(wanted):
-            if task.state is State.COMPLETED:
-                self.book.move(task, State.CANCELLED)
+        for task in scan.matching(self.tables.in_state(State.COMPLETED), wanted, self.clock.now()):
+            self.tables.move(task, State.CANCELLED)
         return await super().retry(wanted, **options)
 
 
@@ -420,14 +415,14 @@ class CapacityOffByOne(Planted):
     breaks = "capacity"
 
     async def put(self, tasks: Sequence[NewTask]) -> list[Placed]:
-        real = dict(self.book.queues)
+        real = dict(self.tables.queues)
         for name, queue in real.items():
             if queue.capacity is not None:
-                self.book.queues[name] = msgspec.structs.replace(queue, capacity=queue.capacity + 1)
+                self.tables.queues[name] = msgspec.structs.replace(queue, capacity=queue.capacity + 1)
         try:
             return await super().put(tasks)
         finally:
-            self.book.queues.update(real)
+            self.tables.queues.update(real)
 
 
 class CapacityRace(Planted):
@@ -437,9 +432,9 @@ class CapacityRace(Planted):
 
     async def put(self, tasks: Sequence[NewTask]) -> list[Placed]:
         now = self.clock.now()
-        self.book.check_room(tasks, now)
+        self.tables.check_room(tasks, now)
         await asyncio.sleep(0)
-        return [self.book.place(new, now) for new in tasks]
+        return [self.tables.place(new, now) for new in tasks]
 
 
 class FiguresDrift(Planted):
@@ -448,10 +443,10 @@ class FiguresDrift(Planted):
     breaks = "figures"
 
     async def cancel(self, wanted: Any, **options: Any) -> Any:
-        before = {name: dict(counts) for name, counts in self.book.counts.items()}
+        before = {name: dict(counts) for name, counts in self.tables.counts.items()}
         changed = await super().cancel(wanted, **options)
         if changed.changed:
-            self.book.counts.update(before)
+            self.tables.counts.update(before)
         return changed
 
 
@@ -461,11 +456,11 @@ class RefusedButWritten(Planted):
     breaks = "exactly once"
 
     def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
-        task = self.book.tasks.get(settlement.id)
+        task = self.tables.tasks.get(settlement.id)
         if task is None:
             return STALE_TASK
         if task.state is State.COMPLETED and settlement.transition.state is State.FAILED:
-            self.book.move(task, State.FAILED, outcome=settlement.transition.outcome, result=None)
+            self.tables.move(task, State.FAILED, outcome=settlement.transition.outcome, result=None)
             return STALE_CLAIM
         return super()._settle(settlement, now)
 

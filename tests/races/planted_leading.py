@@ -23,10 +23,10 @@ class LeadRace(PlantedLead):
 
     async def campaign(self, session: int) -> Lead:
         now = self.clock.now()
-        free, term = self._lead(now) is None and self._alive(session, now), self.book.term
+        free, term = self._lead(now) is None and self._alive(session, now), self.tables.term
         await asyncio.sleep(0)
         if free:
-            self.book.leader, self.book.term = None, term
+            self.tables.leader, self.tables.term = None, term
         return await super().campaign(session)
 
 
@@ -37,7 +37,7 @@ class TermReused(PlantedLead):
 
     def _elect(self, session: int) -> Lead:
         lead = super()._elect(session)
-        self.book.term = 1
+        self.tables.term = 1
         return msgspec.structs.replace(lead, term=1)
 
 
@@ -47,8 +47,8 @@ class LastCampaignerLeads(PlantedLead):
     breaks = _LEADS
 
     async def campaign(self, session: int) -> Lead:
-        if self.book.leader != session:
-            self.book.leader = None
+        if self.tables.leader != session:
+            self.tables.leader = None
         return await super().campaign(session)
 
 
@@ -58,8 +58,8 @@ class TheDeadLead(PlantedLead):
     breaks = _LEADS
 
     def _lead(self, now: Moment) -> Lead | None:
-        leader = self.book.leader
-        known = None if leader is None else self.book.sessions.get(leader)
+        leader = self.tables.leader
+        known = None if leader is None else self.tables.sessions.get(leader)
         return super()._lead(now if known is None or known.ended else min(now, known.expires_at - 1))
 
 
@@ -87,7 +87,7 @@ class FenceLooksAtTheNumberOnly(PlantedLead):
     breaks = _FENCED
 
     def check_term(self, term: int, now: Moment) -> None:
-        if term != self.book.term:
+        if term != self.tables.term:
             raise NotLeader(term)
 
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from pitboss.engines.memory.members import Members
+from pitboss.engines.memory.members import PoolMembers
 from pitboss.model.duration import Moment, Span
 from pitboss.model.leasing import placed
 from pitboss.model.resource import Leased, Report, Resource, Shortage, Stage, Want
@@ -19,14 +19,14 @@ _LIMITS, _AWAY, _GIVEN_BACK = "limit of a member", "cooling or disabled", "given
 class PlantedPool(Planted):
     """A bug in the pools. `members` are the pools of this engine."""
 
-    members: ClassVar[type[Members]] = Members
+    members: ClassVar[type[PoolMembers]] = PoolMembers
 
-    def _founded(self, name: str) -> Members:
-        self.book.pools.setdefault(name, self.members(name))
-        return self.pool(name)
+    def _created_pool(self, name: str) -> PoolMembers:
+        self.tables.pools.setdefault(name, self.members(name))
+        return self._pool(name)
 
 
-class _Forgetful(Members):
+class _Forgetful(PoolMembers):
     def nth(self, name: str) -> Callable[[int], Moment | None]:
         return lambda n: None
 
@@ -38,7 +38,7 @@ class WindowsForgotten(PlantedPool):
     members = _Forgetful
 
 
-class _Gapless(Members):
+class _Gapless(PoolMembers):
     def grant(self, member: Resource, want: Want, now: Moment) -> Resource:
         rules = self.rules
         self.rules = replace(rules, limits=replace(rules.limits, min_delay=0))
@@ -55,9 +55,9 @@ class GapForgotten(PlantedPool):
     members = _Gapless
 
 
-class _Shared(Members):
+class _Shared(PoolMembers):
     def write(self, member: Resource) -> Resource:
-        return super().write(placed(replace(member, in_use=0), self.rules, self._looked_at))
+        return super().write(placed(replace(member, in_use=0), self.rules, self._woken_at))
 
 
 class NeverBusy(PlantedPool):
@@ -67,7 +67,7 @@ class NeverBusy(PlantedPool):
     members = _Shared
 
 
-class _Unreported(Members):
+class _Unreported(PoolMembers):
     def hand_back(self, member: Resource, report: Report | None, tried: Sequence[str], now: Moment) -> None:
         super().hand_back(member, None, tried, now)
 
@@ -79,7 +79,7 @@ class RefusalsUnheard(PlantedPool):
     members = _Unreported
 
 
-class _Shortening(Members):
+class _Shortening(PoolMembers):
     def hand_back(self, member: Resource, report: Report | None, tried: Sequence[str], now: Moment) -> None:
         record = replace(member.record, cooldown_until=0)
         super().hand_back(replace(member, record=record, available_at=0), report, tried, now)
@@ -92,7 +92,7 @@ class CooldownShortened(PlantedPool):
     members = _Shortening
 
 
-class _Hiring(Members):
+class _Hiring(PoolMembers):
     def write(self, member: Resource) -> Resource:
         return super().write(replace(member, stage=Stage.READY) if member.stage is Stage.OUT else member)
 
@@ -104,7 +104,7 @@ class DisabledButReady(PlantedPool):
     members = _Hiring
 
 
-class _Greedy(Members):
+class _Greedy(PoolMembers):
     def hand_back(self, member: Resource, report: Report | None, tried: Sequence[str], now: Moment) -> None:
         super().hand_back(replace(member, in_use=member.in_use + 1), report, tried, now)
 
@@ -131,7 +131,7 @@ class GivenBackTwice(PlantedPool):
     breaks = _LIMITS
 
     def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
-        task = self.book.tasks.get(settlement.id)
+        task = self.tables.tasks.get(settlement.id)
         ours = task is not None and (task.session, task.claim) == (settlement.token.session, settlement.token.claim)
         over = ours and task is not None and task.finished_at is not None
         verdict = super()._settle(settlement, now)
@@ -146,14 +146,14 @@ class TheStaleGiveBack(PlantedPool):
     breaks = _LIMITS
 
     def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
-        task = self.book.tasks.get(settlement.id)
+        task = self.tables.tasks.get(settlement.id)
         verdict = super()._settle(settlement, now)
         if task is not None and not verdict.applied:
             self.hand_back(task, None, now)
         return verdict
 
 
-class _Uncounted(Members):
+class _Uncounted(PoolMembers):
     def use(self, member: Resource, instead: Moment | None, now: Moment) -> Moment | None:
         return None if instead is None else super().use(member, instead, now)
 
@@ -165,7 +165,7 @@ class FurtherUsesUncounted(PlantedPool):
     members = _Uncounted
 
 
-class _Unmoved(Members):
+class _Unmoved(PoolMembers):
     def use(self, member: Resource, instead: Moment | None, now: Moment) -> Moment | None:
         return super().use(member, instead, now) if instead is None else None
 
@@ -192,7 +192,7 @@ class AskingAgainTakesAnother(PlantedPool):
     breaks = _GIVEN_BACK
 
     async def acquire(self, pool: str, want: Want, hold: Span, *, lease: str) -> Leased | Shortage:
-        self.book.leases.pop(lease, None)
+        self.tables.leases.pop(lease, None)
         return await super().acquire(pool, want, hold, lease=lease)
 
 

@@ -291,7 +291,7 @@ class Scene:
         last = await self._new_manager()
         for _ in range(400):
             await self.client.reclaim()
-            if all(task.state.finished for task in self.engine.book.tasks.values()):
+            if all(task.state.finished for task in self.engine.tables.tasks.values()):
                 break
             await asyncio.sleep(0.5)
         await last.stop()

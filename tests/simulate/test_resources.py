@@ -90,7 +90,7 @@ PLANTED: dict[str, tuple[str, Any]] = {
     "no blacklist": (f"{LEASING}._ejected", lambda record, rules, now: record),
     "rests that a change ends": (f"{LEASING}._rested", lambda limits, resource: 0),
     "room on every blacklist": (f"{MEMORY}.members.room_on_blacklist", lambda rules, enabled, ejected: True),
-    "nobody is told when to come back": (f"{MEMORY}.taking.Taking._next_due", lambda *_: None),
+    "nobody is told when to come back": (f"{MEMORY}.claim.ClaimVerb._next_due", lambda *_: None),
 }
 
 

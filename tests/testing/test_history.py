@@ -108,15 +108,15 @@ async def test_a_put_without_an_answer_may_be_there_or_not(place: str, stored: i
     bench.points.plan(f"put.{place}", "lost")
     with pytest.raises(StoreUnavailable):
         await bench.store.put([bench.new()])
-    assert len(bench.engine.book.tasks) == stored
+    assert len(bench.engine.tables.tasks) == stored
     assert await bench.judged() == []
 
 
 async def test_a_put_that_was_acknowledged_must_be_there() -> None:
     bench = Bench()
     await bench.store.put([bench.new()])
-    bench.engine.book.tasks.clear()
-    bench.engine.book.counts.clear()
+    bench.engine.tables.tasks.clear()
+    bench.engine.tables.counts.clear()
     assert set(await bench.judged()) == {"no acknowledged put is lost, and nothing appears unasked"}
 
 

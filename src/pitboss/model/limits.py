@@ -46,6 +46,12 @@ def opens_at(windows: Iterable[Window], starts: Sequence[Moment]) -> Moment:
     )
 
 
+def with_start(windows: Iterable[Window], starts: Iterable[Moment], now: Moment) -> list[Moment]:
+    """The starts to remember after one more: only those that still count in some window."""
+    oldest = now - horizon(windows)
+    return [*(start for start in starts if start > oldest), now]
+
+
 def horizon(windows: Iterable[Window]) -> Span:
     """How far back starts must be remembered."""
     return max((window.per for window in windows), default=0)

@@ -5,7 +5,7 @@ import re
 import msgspec
 
 from pitboss.model.duration import Moment
-from pitboss.model.errors import InvalidInput
+from pitboss.model.errors import InvalidInput, QueueFull
 from pitboss.model.limits import Window
 from pitboss.model.states import WAITING, State
 
@@ -70,6 +70,24 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     value: str | None
     version: int
     by: str | None = None
+
+
+def changed_queue(queue: Queue, change: QueueChange, now: Moment) -> Queue:
+    """The queue with that change. Pausing it again replaces who paused it, and when."""
+    if change.paused is not msgspec.UNSET:
+        by, at = (change.by, now) if change.paused else (None, None)
+        queue = msgspec.structs.replace(queue, paused=change.paused, paused_by=by, paused_at=at)
+    if change.capacity is not msgspec.UNSET:
+        queue = msgspec.structs.replace(queue, capacity=change.capacity)
+    if change.rate is not msgspec.UNSET:
+        queue = msgspec.structs.replace(queue, rate=change.rate)
+    return queue
+
+
+def check_capacity(queue: Queue, waiting: int, new: int) -> None:
+    """Refuse new tasks that do not fit beside those that wait."""
+    if queue.capacity is not None and waiting + new > queue.capacity:
+        raise QueueFull(queue.name, queue.capacity, waiting, new)
 
 
 def checked_name(name: str, what: str) -> str:

@@ -1,14 +1,18 @@
 """A manager's (or remote worker's) life in the store, and the store's answers to it."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from pitboss.model.canonical import Json
-from pitboss.model.duration import Moment, Span
+from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.ids import TaskId
 from pitboss.model.resource import Shortage
 from pitboss.model.task import Claim, Token
 
 DEFAULT_TTL: Span = 15_000_000
+# How long a dead session is still shown.
+SHOWN_FOR: Span = 3600 * SECOND
 
 
 class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +36,21 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     ended: bool = False
     snapshot: Json | None = None
 
+    def alive(self, now: Moment) -> bool:
+        return not self.ended and self.expires_at > now
+
+    def shown(self, now: Moment) -> bool:
+        return self.expires_at + SHOWN_FOR > now
+
+    def renewed(self, now: Moment, snapshot: Json | None) -> "Session":
+        """Alive for its time to live from now on. None keeps the snapshot."""
+        kept = self.snapshot if snapshot is None else snapshot
+        return msgspec.structs.replace(self, expires_at=now + self.info.ttl, snapshot=kept)
+
+    def closed(self, now: Moment) -> "Session":
+        """Over from now on, unless it was over before."""
+        return msgspec.structs.replace(self, ended=True, expires_at=min(self.expires_at, now))
+
 
 class Renewal(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a heartbeat. If it is not alive, the session is over: stop everything."""
@@ -49,6 +68,18 @@ class Lead(msgspec.Struct, frozen=True, kw_only=True):
     session: int
     host: str
     mine: bool = False
+
+
+def lead_of(leader: Session | None, term: int, now: Moment) -> Lead | None:
+    """Who leads now: the session that took the lead under the newest term, while it is alive."""
+    if leader is None or not leader.alive(now):
+        return None
+    return Lead(term=term, session=leader.number, host=leader.info.host)
+
+
+def known_handlers(sessions: Iterable[Session], now: Moment) -> set[str]:
+    """The handlers that some live session can run."""
+    return {handler for session in sessions if session.alive(now) for handler in session.info.handlers}
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pitboss.engines.memory import MemoryEngine
-from pitboss.engines.memory.members import Members
-from pitboss.engines.memory.shelves import Shelves
+from pitboss.engines.memory.indexes import TaskIndexes
+from pitboss.engines.memory.members import PoolMembers
 from pitboss.model.leasing import placed
 from pitboss.model.limits import Window
 from pitboss.model.picking import ANY, added
@@ -35,45 +35,45 @@ tasks = st.builds(
 )
 
 
-def shelved(writes: list[Task]) -> tuple[Shelves, list[Task]]:
-    shelves = Shelves()
+def indexed(writes: list[Task]) -> tuple[TaskIndexes, list[Task]]:
+    indexes = TaskIndexes()
     known: dict[str, Task] = {}
     for task in writes:
         if task.id in known:
-            shelves.leave(known[task.id])
+            indexes.remove(known[task.id])
         known[task.id] = task
-        shelves.enter(task)
-    return shelves, list(known.values())
+        indexes.add(task)
+    return indexes, list(known.values())
 
 
 @given(st.lists(tasks, max_size=30))
-def test_shelves_hold_what_a_recount_finds(writes: list[Task]) -> None:
-    shelves, known = shelved(writes)
+def test_indexes_hold_what_a_recount_finds(writes: list[Task]) -> None:
+    indexes, known = indexed(writes)
     held = [task for task in known if task.state is State.HELD]
     for state in State:
-        assert shelves.in_state(state) == sorted(task.id for task in known if task.state is state)
-    assert list(shelves.pending("pq")) == [
+        assert indexes.in_state(state) == sorted(task.id for task in known if task.state is state)
+    assert list(indexes.pending("pq")) == [
         task.id for task in sorted(known, key=lambda task: (task.priority, task.id)) if task.state is State.PENDING
     ]
-    assert shelves.held_for(["h"], None) == sorted(
+    assert indexes.held_for(["h"], None) == sorted(
         task.id for task in held if task.reason == "handler" and task.handler == "h"
     )
-    assert set(shelves.undrawn("b", "p", 99)) == {
+    assert set(indexes.undrawn("b", "p", 99)) == {
         task.id for task in held if task.reason == "batch" and task.queue == "p"
     }
-    assert sorted(shelves.due("p", 3)) == sorted(
+    assert sorted(indexes.due("p", 3)) == sorted(
         task.id for task in known if task.state is State.SCHEDULED and task.queue == "p" and (task.run_at or 0) <= 3
     )
-    assert shelves.ended_since("b", 3) == sum(task.state in FINISHED and (task.finished_at or 0) >= 3 for task in known)
+    assert indexes.ended_since("b", 3) == sum(task.state in FINISHED and (task.finished_at or 0) >= 3 for task in known)
 
 
 @given(st.lists(tasks, max_size=20), queues)
 def test_a_queue_that_is_closed_on_the_way_gives_no_more(writes: list[Task], closing: str) -> None:
-    shelves, known = shelved(writes)
+    indexes, known = indexed(writes)
     closed: set[str] = set()
     given_out = []
     by_id = {task.id: task for task in known}
-    for task in shelves.pending("pq", closed):
+    for task in indexes.pending("pq", closed):
         given_out.append(by_id[task].queue)
         if by_id[task].queue == closing:
             closed.add(closing)
@@ -83,8 +83,8 @@ def test_a_queue_that_is_closed_on_the_way_gives_no_more(writes: list[Task], clo
     )
 
 
-def members(*names: str, **limits: Any) -> Members:
-    pool = Members("p")
+def members(*names: str, **limits: Any) -> PoolMembers:
+    pool = PoolMembers("p")
     pool.rules = PoolRules(limits=Limits(**limits))
     for name in names:
         pool.write(added("p", NewResource(name=name), pool.rules, 0, 100))
@@ -117,7 +117,7 @@ def _count(members: list[Resource], stage: Stage) -> int:
     return sum(one.stage is stage for one in members)
 
 
-class CountingShelves(Shelves):
+class CountingIndexes(TaskIndexes):
     """Counts how many tasks are looked at."""
 
     looked = 0
@@ -128,28 +128,28 @@ class CountingShelves(Shelves):
             yield task
 
 
-async def _waiting(count: int, want: Want | None) -> tuple[MemoryEngine, CountingShelves, ClaimRequest]:
+async def _waiting(count: int, want: Want | None) -> tuple[MemoryEngine, CountingIndexes, ClaimRequest]:
     engine = MemoryEngine(clock=FakeClock())
-    engine.book.shelves = shelves = CountingShelves()
+    engine.tables.indexes = indexes = CountingIndexes()
     await engine.register([HandlerInfo(name="h", queue="q", resources="p")])
     session = await engine.open_session(SessionInfo(host="here", handlers=("h",)))
     await engine.put([NewTask(id=f"{number:05}", handler="h", queue="q", want=want) for number in range(count)])
-    return engine, shelves, ClaimRequest(session=session.number, slots=(Slot(free=5, ahead=5),))
+    return engine, indexes, ClaimRequest(session=session.number, slots=(Slot(free=5, ahead=5),))
 
 
 async def test_a_claim_without_a_ready_member_looks_at_next_to_none() -> None:
-    engine, shelves, request = await _waiting(2_000, None)
+    engine, indexes, request = await _waiting(2_000, None)
     claimed = await engine.claim(request)
     assert (len(claimed.claims), len(claimed.shortages)) == (0, 1)
-    assert shelves.looked <= 2
+    assert indexes.looked <= 2
 
 
 async def test_a_claim_that_has_what_it_may_have_now_looks_no_further() -> None:
-    engine, shelves, request = await _waiting(2_000, None)
+    engine, indexes, request = await _waiting(2_000, None)
     await engine.add_resources("p", [NewResource(name=f"m{number}") for number in range(9)])
     claimed = await engine.claim(request)
     assert (len(claimed.claims), claimed.shortages) == (5, ())
-    assert shelves.looked <= 6, "of queues with a resource nothing is given ahead"
+    assert indexes.looked <= 6, "of queues with a resource nothing is given ahead"
 
 
 async def test_tasks_that_nobody_fits_are_passed_by_however_many_they_are() -> None:

@@ -1,10 +1,10 @@
-"""Batches as operators see and change them."""
+"""Batches: creating, reading and changing them."""
 
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from pitboss.engines.memory.desk import Desk
+from pitboss.engines.memory.verbs import Verbs
 from pitboss.model.batch import (
     IN_SLOT,
     Batch,
@@ -42,21 +42,21 @@ from pitboss.model.task import NewTask
 
 
 class _Done(msgspec.Struct):
-    """What an act did to items."""
+    """What an act did to the items."""
 
     changed: int = 0
     more: bool = False
     refused: tuple[TaskId, ...] = ()
 
 
-class BatchDesk(Desk):
+class BatchVerbs(Verbs):
     """The protocol `Batches`."""
 
     async def create_batch(self, batch: NewBatch, items: Sequence[NewTask]) -> Batch:
         self._reach("create_batch.before")
         now = self.clock.now()
-        if batch.id not in self.book.batches:
-            self.book.check_room(items, now)
+        if batch.id not in self.tables.batches:
+            self.tables.check_room(items, now)
             self._create(batch, items, now)
         self._reach("create_batch.after")
         return self._view(batch.id, now)
@@ -64,36 +64,36 @@ class BatchDesk(Desk):
     async def act_on_batch(self, batch: BatchId, act: BatchAct, *, limit: int = 1000) -> BatchChanged:
         self._reach("act_on_batch.before")
         now = self.clock.now()
-        known = self.book.batches.get(batch)
+        known = self.tables.batches.get(batch)
         if known is None:
             raise no_such_batch(batch)
         check_act(self._view(batch, now), act)
         done = self._act(known, act, limit, now)
-        self.close_batches(now)
-        left = self._view(batch, now) if batch in self.book.batches else None
+        self.batch_lifecycle.update_batches(now)
+        left = self._view(batch, now) if batch in self.tables.batches else None
         self._reach("act_on_batch.after")
         return BatchChanged(batch=left, changed=done.changed, refused=done.refused, more=done.more)
 
     async def batches(
         self, ids: Sequence[BatchId] | None = None, *, statuses: Sequence[BatchStatus] = (), limit: int = 100
     ) -> list[Batch]:
-        now, known = self.clock.now(), self.book.batches
+        now, known = self.clock.now(), self.tables.batches
         if ids is not None:
             return listed(self._view(batch, now) for batch in dict.fromkeys(ids) if batch in known)
         wanted = listed(batch for batch in known.values() if not statuses or batch.status in statuses)[:limit]
-        places = {lane: positions(self.line(lane)) for lane in {batch.lane for batch in wanted}}
+        places = {lane: positions(self.batch_lifecycle.line(lane)) for lane in {batch.lane for batch in wanted}}
         return [self._view(batch.id, now, places[batch.lane]) for batch in wanted]
 
     async def lanes(self) -> list[Lane]:
-        return [self._lane(name) for name in sorted(self.book.lanes)]
+        return [self._lane(name) for name in sorted(self.tables.lanes)]
 
     async def change_lane(self, name: str, max_running: int) -> Lane:
-        self.book.lanes[name] = checked_lane(max_running)
-        self.promote(name, self.clock.now())
+        self.tables.lanes[name] = checked_lane(max_running)
+        self.batch_lifecycle.promote(name, self.clock.now())
         return self._lane(name)
 
     def _create(self, new: NewBatch, items: Sequence[NewTask], now: Moment) -> None:
-        self.book.write_batch(
+        self.tables.write_batch(
             Batch(
                 id=new.id,
                 name=new.name,
@@ -101,17 +101,17 @@ class BatchDesk(Desk):
                 status=BatchStatus.PAUSED if new.paused else BatchStatus.QUEUED,
                 data=new.data,
                 by=new.by,
-                rank=end_of_line(self.line(new.lane)),
+                rank=end_of_line(self.batch_lifecycle.line(new.lane)),
                 created_at=now,
                 on_complete=new.on_complete,
             )
         )
         for item in items:
-            self.book.place(item, now, new.id)
+            self.tables.place(item, now, new.id)
         # One without items is over at once, and never has a slot.
-        self.book.touched[new.id] = None
-        self.close_batches(now)
-        self.promote(new.lane, now)
+        self.tables.touched[new.id] = None
+        self.batch_lifecycle.update_batches(now)
+        self.batch_lifecycle.promote(new.lane, now)
 
     def _act(self, batch: Batch, act: BatchAct, limit: int, now: Moment) -> _Done:
         match act:
@@ -123,70 +123,70 @@ class BatchDesk(Desk):
                 self._move(batch, act)
             case Cancel():
                 self._stop(batch, act, now, reason=batch.reason or act.reason or None)
-                return _Done(*self.cancel_items(self.book.batches[batch.id], limit, now))
+                return _Done(*self.batch_lifecycle.cancel_items(self.tables.batches[batch.id], limit, now))
             case Requeue():
                 return self._requeue(batch, act, limit, now)
             case Delete():
                 self._stop(batch, act, now)
-                return self._delete(self.book.batches[batch.id], limit)
+                return self._delete(self.tables.batches[batch.id], limit)
         return _Done()
 
     def _stop(self, batch: Batch, act: BatchAct, now: Moment, reason: str | None = None) -> int:
         """Into a status in which nothing of it starts; how many items had been drawn."""
-        status = status_wanted(act, batch.status, self.counts(batch.id))
+        status = status_wanted(act, batch.status, self.batch_lifecycle.counts(batch.id))
         if status is batch.status:
             return 0
-        held = self.hold_drawn(batch.id)
-        self.enter(batch, status, now, reason)
+        held = self.batch_lifecycle.hold_drawn(batch.id)
+        self.batch_lifecycle.set_status(batch, status, now, reason)
         return held
 
     def _go(self, batch: Batch, act: Resume | Start, now: Moment) -> None:
         if isinstance(act, Resume) and batch.status is BatchStatus.PAUSED:
-            self._write_ranks(ranks_after(act, batch.id, self.line(batch.lane)))
-        status = status_wanted(act, batch.status, self.counts(batch.id))
-        self.enter(self.book.batches[batch.id], status, now)
+            self._write_ranks(ranks_after(act, batch.id, self.batch_lifecycle.line(batch.lane)))
+        status = status_wanted(act, batch.status, self.batch_lifecycle.counts(batch.id))
+        self.batch_lifecycle.set_status(self.tables.batches[batch.id], status, now)
 
     def _move(self, batch: Batch, act: Move) -> None:
         if act.to == "before":
-            check_before(batch, self.book.batches.get(act.before or ""))
-        self._write_ranks(ranks_after(act, batch.id, self.line(batch.lane)))
+            check_before(batch, self.tables.batches.get(act.before or ""))
+        self._write_ranks(ranks_after(act, batch.id, self.batch_lifecycle.line(batch.lane)))
 
     def _write_ranks(self, ranks: Mapping[BatchId, int]) -> None:
         for batch, rank in ranks.items():
-            self.book.write_batch(msgspec.structs.replace(self.book.batches[batch], rank=rank))
+            self.tables.write_batch(msgspec.structs.replace(self.tables.batches[batch], rank=rank))
 
     def _requeue(self, batch: Batch, act: Requeue, limit: int, now: Moment) -> _Done:
-        found = [task for task in self.items(batch.id) if wants_back(act, task)]
+        found = [task for task in self.batch_lifecycle.items(batch.id) if wants_back(act, task)]
         refused = tuple(task.id for task in found[:limit] if not self._revive(task, act.keep_attempts))
-        self.promote(batch.lane, now)
+        self.batch_lifecycle.promote(batch.lane, now)
         return _Done(len(found[:limit]) - len(refused), len(found) > limit, refused)
 
     def _delete(self, batch: Batch, limit: int) -> _Done:
         """Finished items first: as long as any item is left, the batch is what its items say."""
-        items = sorted(self.items(batch.id), key=lambda task: (task.state not in FINISHED, task.id))
+        items = sorted(self.batch_lifecycle.items(batch.id), key=lambda task: (task.state not in FINISHED, task.id))
         for task in items[:limit]:
-            self.book.remove(task)
+            self.tables.remove(task)
         if len(items) <= limit:
-            self.book.remove_batch(batch)
+            self.tables.remove_batch(batch)
         return _Done(len(items[:limit]), len(items) > limit)
 
     def _view(self, batch: BatchId, now: Moment, places: Mapping[BatchId, int] | None = None) -> Batch:
-        known = self.book.batches[batch]
-        places = positions(self.line(known.lane)) if places is None else places
-        queues = (queue for queue, counts in self.book.items[batch].items() if counts)
+        known = self.tables.batches[batch]
+        places = positions(self.batch_lifecycle.line(known.lane)) if places is None else places
+        queues = (queue for queue, counts in self.tables.items[batch].items() if counts)
         return msgspec.structs.replace(
             known,
             position=places.get(batch),
-            counts=self.counts(batch),
+            counts=self.batch_lifecycle.counts(batch),
             queues=tuple(sorted(queues)),
-            recent=self.book.shelves.ended_since(batch, recent_since(known.started_at, now)),
+            recent=self.tables.indexes.ended_since(batch, recent_since(known.started_at, now)),
         )
 
     def _lane(self, name: str) -> Lane:
-        statuses = [batch.status for batch in self.book.lines[name].values()]
+        statuses = [batch.status for batch in self.tables.lines[name].values()]
         return Lane(
             name=name,
-            max_running=self.book.lanes[name],
+            max_running=self.tables.lanes[name],
             running=sum(status in IN_SLOT for status in statuses),
             queued=statuses.count(BatchStatus.QUEUED),
         )

@@ -1,4 +1,4 @@
-"""One resource pool: its members and what is derived from them. Every change goes through `write`."""
+"""One resource pool: its members, and what is derived from them. Every change goes through `write`."""
 
 from bisect import bisect_left, insort
 from collections import defaultdict
@@ -27,8 +27,8 @@ from pitboss.model.picking import ReadyMembers, nth_of
 from pitboss.model.resource import PoolRules, Report, Resource, ResourcePool, Shortage, Stage, Want
 
 
-class Members:
-    """A pool as the book has it. No clock in here: moments are handed in, and `wake` comes before every look."""
+class PoolMembers:
+    """A pool with its members. It has no clock: callers pass the moment, and call `wake` before they read."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -38,15 +38,15 @@ class Members:
         self._away: list[tuple[Moment, str]] = []
         self._stages: dict[Stage, int] = {}
         self._uses: dict[str, list[Moment]] = defaultdict(list)
-        # Key -> the member that it is bound to, and until when.
+        # Key -> the member that the key is bound to, and until when.
         self._bound: dict[str, tuple[str, Moment]] = {}
         # Destination -> the members that failed there, and when.
         self._strikes: dict[str, dict[str, Moment]] = {}
         self._carrying: dict[tuple[str, ...], int] = {}
-        self._looked_at: Moment = 0
+        self._woken_at: Moment = 0
 
     def write(self, member: Resource) -> Resource:
-        """Store a member as it is now, and bring what is derived along."""
+        """Store the member, and update everything derived from it."""
         old = self.all.get(member.name)
         if old is not None:
             self._leave(old)
@@ -65,11 +65,11 @@ class Members:
         self._carrying.clear()
 
     def wake(self, now: Moment) -> None:
-        """Whose moment has come is ready again. A clock that was set back sends some away again."""
-        if now < self._looked_at:
+        """Make members ready whose time has come. A clock that was set back sends some away again."""
+        if now < self._woken_at:
             for member in list(self.all.values()):
                 self.write(placed(member, self.rules, now))
-        self._looked_at = now
+        self._woken_at = now
         while self._away and self._away[0][0] <= now:
             self.write(placed(self.all[self._away[0][1]], self.rules, now))
 
@@ -92,14 +92,13 @@ class Members:
 
     def choose(self, want: Want, tried: Sequence[str], now: Moment) -> Resource | None:
         """The member for a task, or None if it must wait for one."""
-        shunned = self.avoided(want, tried)
-        return self.ready.choose(want, shunned, self._bound_to(want.key, now), self.rules)
+        return self.ready.choose(want, self.avoided(want, tried), self._bound_to(want.key, now), self.rules)
 
     def avoided(self, want: Want, tried: Sequence[str]) -> frozenset[str]:
         return avoided(tried, self._carrying_all(want.labels)) if tried else frozenset()
 
     def grant(self, member: Resource, want: Want, now: Moment) -> Resource:
-        """Give it: a use, and a binding if there is a key."""
+        """Give the member to a task or lease: this is a use, and binds the key if the want has one."""
         given = self.write(granted(member, self.rules, self.nth(member.name), now))
         self._remember(given, now)
         if want.key is not None:
@@ -107,7 +106,7 @@ class Members:
         return given
 
     def use(self, member: Resource, instead: Moment | None, now: Moment) -> Moment | None:
-        """One more use by who has it, or instead of one. From when on that is allowed, if it is not yet."""
+        """Count one more use by the holder, or move an earlier one. If not allowed yet: the moment when it is."""
         change = None if instead is None else moved(member, self.rules, self._uses[member.name], instead, now)
         if isinstance(change, Moved):
             self._uses[member.name] = change.uses
@@ -119,7 +118,7 @@ class Members:
         return None
 
     def hand_back(self, member: Resource, report: Report | None, tried: Sequence[str], now: Moment) -> None:
-        """The hold on a member is over; the report says how the use went."""
+        """Take the member back from its holder, together with the holder's report."""
         destination = None if report is None else report.destination
         strikers = [] if destination is None else self._strikers(destination, now)
         room = report is None or not may_eject(member, self.rules, report) or self._room_on_blacklist(member, now)

@@ -1,11 +1,11 @@
-"""Resource pools over a `Book`: members, the leases on them, and what comes back."""
+"""Resource pools: their members, the leases on them, and how members are given back."""
 
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from pitboss.engines.memory.lives import Lives
-from pitboss.engines.memory.members import Members
+from pitboss.engines.memory.members import PoolMembers
+from pitboss.engines.memory.verbs import Verbs
 from pitboss.model.duration import Moment, Span
 from pitboss.model.errors import StaleLease
 from pitboss.model.ids import TaskId
@@ -26,24 +26,24 @@ from pitboss.model.states import State
 from pitboss.model.task import Task, Token
 
 
-class Pools(Lives):
+class ResourceVerbs(Verbs):
     """The protocols `Resources` and `Leases`."""
 
     async def declare_pool(self, name: str, rules: PoolRules) -> None:
         self._reach("declare_pool.before")
-        pool = self._founded(name)
+        pool = self._created_pool(name)
         if pool.rules != rules:
             pool.set_rules(rules, self.clock.now())
-        self.ring(self.book.queues_of(name))
+        self.ring(self.tables.queues_of(name))
         self._reach("declare_pool.after")
 
     async def resource_pools(self) -> list[ResourcePool]:
-        return [self.pool(name).view() for name in sorted(self.book.pools)]
+        return [self._pool(name).view() for name in sorted(self.tables.pools)]
 
     async def add_resources(self, pool: str, members: Sequence[NewResource]) -> list[bool]:
         self._reach("add_resources.before")
         asked = [checked_resource(new) for new in members]
-        known, now = self._founded(pool), self.clock.now()
+        known, now = self._created_pool(pool), self.clock.now()
         fresh = {new.name for new in asked if new.name not in known.all}
         turn = known.lowest_turn()
         for new in {new.name: new for new in asked}.values():
@@ -51,7 +51,7 @@ class Pools(Lives):
                 known.write(added(pool, new, known.rules, turn, now))
             else:
                 known.write(added_again(known.all[new.name], new, known.rules, known.nth(new.name), now))
-        self.ring(self.book.queues_of(pool))
+        self.ring(self.tables.queues_of(pool))
         self._reach("add_resources.after")
         return [new.name in fresh for new in asked]
 
@@ -61,12 +61,12 @@ class Pools(Lives):
         self._reach("change_resources.before")
         found, now = self._named(pool, names), self.clock.now()
         for member in found:
-            known = self.book.pools[pool]
+            known = self.tables.pools[pool]
             if change is None:
                 known.remove(member.name)
             else:
                 known.write(changed(member, change, known.rules, known.nth(member.name), now))
-        self.ring(self.book.queues_of(pool))
+        self.ring(self.tables.queues_of(pool))
         self._reach("change_resources.after")
         return [member.name for member in found]
 
@@ -82,8 +82,8 @@ class Pools(Lives):
     async def release(self, lease: str, report: Report | None) -> bool:
         self._reach("release.before")
         now = self.clock.now()
-        held = self.book.leases.get(lease)
-        if held is None or not _lasts(held, now):
+        held = self.tables.leases.get(lease)
+        if held is None or not _is_held(held, now):
             return False
         self._end_lease(held, report, now)
         self._reach("release.after")
@@ -91,10 +91,10 @@ class Pools(Lives):
 
     async def extend(self, lease: str, hold: Span) -> Moment | None:
         now = self.clock.now()
-        held = self.book.leases.get(lease)
-        if held is None or not _lasts(held, now):
+        held = self.tables.leases.get(lease)
+        if held is None or not _is_held(held, now):
             return None
-        self.book.leases[lease] = msgspec.structs.replace(held, expires_at=now + hold)
+        self.tables.leases[lease] = msgspec.structs.replace(held, expires_at=now + hold)
         return now + hold
 
     async def use(
@@ -105,81 +105,78 @@ class Pools(Lives):
         member = self._held_by_lease(holder, now) if isinstance(holder, str) else self._held_by_claim(holder, task, now)
         if member is None:
             raise StaleLease(str(holder) if task is None else f"{holder} of task {task}")
-        until = self.pool(member.pool).use(member, instead, now)
+        until = self._pool(member.pool).use(member, instead, now)
         self._reach("use.after")
         return Shortage(pool=member.pool, why="all away", until=until) if until is not None else now
 
-    def pool(self, name: str) -> Members:
-        """The pool as it is now; an unknown one has no members, and does not come into being by asking."""
-        members = self.book.pools.get(name) or Members(name)
-        members.wake(self.clock.now())
-        return members
-
     def hand_back(self, task: Task, report: Report | None, now: Moment) -> None:
-        """The claim is over, and so is its hold on a resource."""
+        """Give back the member that an ended claim held."""
         if task.resource is not None:
             pool, name = task.resource.split("/", 1)
             self._give_back(pool, name, task.started_at or 0, report, task.tried, now)
 
     def end_old_leases(self, limit: int, now: Moment) -> int:
-        """Give back what was held past its time."""
-        over = [held for held in self.book.leases.values() if not _lasts(held, now)][:limit]
+        """Give back the members of leases that are past their time."""
+        over = [held for held in self.tables.leases.values() if not _is_held(held, now)][:limit]
         for held in over:
             self._end_lease(held, None, now)
         return len(over)
 
     def _acquire(self, pool: str, want: Want, hold: Span, lease: str, now: Moment) -> Leased | Shortage:
-        held = self.book.leases.get(lease)
-        if held is not None and _lasts(held, now):
+        held = self.tables.leases.get(lease)
+        if held is not None and _is_held(held, now):
             return held
         if held is not None:
             self._end_lease(held, None, now)
-        members = self.pool(pool)
+        members = self._pool(pool)
         member = members.choose(want, (), now)
         if member is None:
             return members.shortage()
         given = members.grant(member, want, now)
-        self.book.leases[lease] = leased(given, members.rules, now, lease=lease, expires_at=now + hold)
-        return self.book.leases[lease]
+        self.tables.leases[lease] = leased(given, members.rules, now, lease=lease, expires_at=now + hold)
+        return self.tables.leases[lease]
 
     def _end_lease(self, held: Leased, report: Report | None, now: Moment) -> None:
-        del self.book.leases[held.lease or ""]
+        del self.tables.leases[held.lease or ""]
         self._give_back(held.pool, held.name, held.leased_at, report, (), now)
 
     def _give_back(
         self, pool: str, name: str, leased_at: Moment, report: Report | None, tried: Sequence[str], now: Moment
     ) -> None:
-        member = self._same(pool, name, leased_at)
+        member = self._leased_member(pool, name, leased_at)
         if member is not None:
-            self.pool(pool).hand_back(member, report, tried, now)
-            self.ring(self.book.queues_of(pool))
+            self._pool(pool).hand_back(member, report, tried, now)
+            self.ring(self.tables.queues_of(pool))
 
     def _held_by_lease(self, lease: str, now: Moment) -> Resource | None:
-        held = self.book.leases.get(lease)
-        return self._same(held.pool, held.name, held.leased_at) if held and _lasts(held, now) else None
+        held = self.tables.leases.get(lease)
+        return self._leased_member(held.pool, held.name, held.leased_at) if held and _is_held(held, now) else None
 
     def _held_by_claim(self, token: Token, task: TaskId | None, now: Moment) -> Resource | None:
-        known = self.book.tasks.get(task or "")
+        known = self.tables.tasks.get(task or "")
         if known is None or known.resource is None or known.state is not State.RUNNING:
             return None
         if (known.session, known.claim) != (token.session, token.claim) or not self._alive(token.session, now):
             return None
         pool, name = known.resource.split("/", 1)
-        return self._same(pool, name, known.started_at or 0)
+        return self._leased_member(pool, name, known.started_at or 0)
 
-    def _founded(self, name: str) -> Members:
-        self.book.pools.setdefault(name, Members(name))
-        return self.pool(name)
+    def _pool(self, name: str) -> PoolMembers:
+        return self.tables.pool(name, self.clock.now())
 
-    def _same(self, pool: str, name: str, leased_at: Moment) -> Resource | None:
-        """The member that was leased then, if it is still there."""
-        member = self.pool(pool).all.get(name)
+    def _created_pool(self, name: str) -> PoolMembers:
+        self.tables.pools.setdefault(name, PoolMembers(name))
+        return self._pool(name)
+
+    def _leased_member(self, pool: str, name: str, leased_at: Moment) -> Resource | None:
+        """The member that was leased at that moment; None if it was removed since."""
+        member = self._pool(pool).all.get(name)
         return member if member is not None and same_member(member, leased_at) else None
 
     def _named(self, pool: str, names: Iterable[str] | None) -> list[Resource]:
-        known = self.pool(pool).all
+        known = self._pool(pool).all
         return [known[name] for name in sorted(known if names is None else {*names} & known.keys())]
 
 
-def _lasts(held: Leased, now: Moment) -> bool:
+def _is_held(held: Leased, now: Moment) -> bool:
     return held.expires_at is None or held.expires_at > now

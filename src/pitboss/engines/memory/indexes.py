@@ -1,4 +1,4 @@
-"""Which tasks are where: lists in the order in which they are looked for, so that the others cost nothing."""
+"""Sorted lists of task ids, so that a verb reads the tasks it needs and no others."""
 
 from bisect import bisect_left, insort
 from collections import defaultdict
@@ -12,44 +12,45 @@ from pitboss.model.ids import TaskId
 from pitboss.model.states import FINISHED, State
 from pitboss.model.task import Task
 
-Rank = tuple[int, TaskId]
-_Shelf = list[Rank]
+# A number to sort by (priority or a moment), then the id.
+Entry = tuple[int, TaskId]
+_Index = list[Entry]
 
 
-class Shelves:
-    """Follows every task that the book writes."""
+class TaskIndexes:
+    """`Tables` adds and removes every task that it writes."""
 
     def __init__(self) -> None:
         self._states: dict[State, dict[TaskId, None]] = {state: {} for state in State}
-        self._pending: dict[str, _Shelf] = defaultdict(list)
-        self._scheduled: dict[str, _Shelf] = defaultdict(list)
-        self._held_for: dict[str, _Shelf] = defaultdict(list)
-        self._undrawn: dict[tuple[BatchId, str], _Shelf] = defaultdict(list)
-        self._ended: dict[BatchId, _Shelf] = defaultdict(list)
+        self._pending: dict[str, _Index] = defaultdict(list)
+        self._scheduled: dict[str, _Index] = defaultdict(list)
+        self._held_for: dict[str, _Index] = defaultdict(list)
+        self._undrawn: dict[tuple[BatchId, str], _Index] = defaultdict(list)
+        self._ended: dict[BatchId, _Index] = defaultdict(list)
         self._items: dict[BatchId, dict[TaskId, None]] = defaultdict(dict)
 
-    def enter(self, task: Task) -> None:
+    def add(self, task: Task) -> None:
         self._states[task.state][task.id] = None
         if task.batch is not None:
             self._items[task.batch][task.id] = None
-        shelf, rank = self._place(task)
-        if shelf is not None:
-            insort(shelf, rank)
+        index, entry = self._entry(task)
+        if index is not None:
+            insort(index, entry)
 
-    def leave(self, task: Task) -> None:
+    def remove(self, task: Task) -> None:
         del self._states[task.state][task.id]
         if task.batch is not None:
             del self._items[task.batch][task.id]
-        shelf, rank = self._place(task)
-        if shelf is not None:
-            del shelf[bisect_left(shelf, rank)]
+        index, entry = self._entry(task)
+        if index is not None:
+            del index[bisect_left(index, entry)]
 
     def in_state(self, state: State) -> list[TaskId]:
         """Oldest first."""
         return sorted(self._states[state])
 
     def pending(self, queues: Iterable[str], closed: Container[str] = ()) -> Iterator[TaskId]:
-        """As they should run: priority, then age. A queue that is closed on the way gives no more."""
+        """By priority, then age. The caller may add a queue to `closed` on the way: it gives no more then."""
         lines = [(iter(list(self._pending[queue])), queue) for queue in sorted(set(queues))]
         heads = [(head, number) for number, (line, _) in enumerate(lines) if (head := next(line, None))]
         heapify(heads)
@@ -70,19 +71,19 @@ class Shelves:
 
     def due(self, queue: str, now: Moment) -> list[TaskId]:
         """The scheduled tasks of a queue whose time has come."""
-        shelf = self._scheduled[queue]
-        return [task for _, task in shelf[: bisect_left(shelf, (now + 1, ""))]]
+        index = self._scheduled[queue]
+        return [task for _, task in index[: bisect_left(index, (now + 1, ""))]]
 
     def next_due(self, queue: str) -> Moment | None:
-        shelf = self._scheduled[queue]
-        return shelf[0][0] if shelf else None
+        index = self._scheduled[queue]
+        return index[0][0] if index else None
 
     def held_for(self, handlers: Iterable[str], limit: int | None) -> list[TaskId]:
-        """Tasks that are held because of these handlers, oldest first."""
+        """Tasks that are held for one of these handlers, oldest first."""
         return sorted(task for name in set(handlers) for _, task in self._held_for[name])[:limit]
 
     def undrawn(self, batch: BatchId, queues: Iterable[str], limit: int) -> list[TaskId]:
-        """The next items of a batch."""
+        """The next items of a batch to draw."""
         return [task for _, task in islice(merge(*(self._undrawn[batch, queue] for queue in queues)), limit)]
 
     def items(self, batch: BatchId) -> list[TaskId]:
@@ -90,10 +91,10 @@ class Shelves:
         return sorted(self._items.get(batch, ()))
 
     def ended_since(self, batch: BatchId, moment: Moment) -> int:
-        shelf = self._ended.get(batch, [])
-        return len(shelf) - bisect_left(shelf, (moment, ""))
+        index = self._ended.get(batch, [])
+        return len(index) - bisect_left(index, (moment, ""))
 
-    def _place(self, task: Task) -> tuple[_Shelf | None, Rank]:
+    def _entry(self, task: Task) -> tuple[_Index | None, Entry]:
         if task.state is State.PENDING:
             return self._pending[task.queue], (task.priority, task.id)
         if task.state is State.SCHEDULED:

@@ -1,0 +1,117 @@
+"""Claiming: which tasks a session gets, and which members with them."""
+
+from collections.abc import Iterable
+
+from pitboss.engines.memory.verbs import Verbs
+from pitboss.model.batching import HELD_FOR_HANDLER
+from pitboss.model.duration import Moment
+from pitboss.model.errors import SessionLost
+from pitboss.model.lifecycle import cancelled, claim_on, claimed, is_expired, moved
+from pitboss.model.limits import allowed, opens_at, with_start
+from pitboss.model.picking import ANY, leased
+from pitboss.model.resource import Leased, Shortage
+from pitboss.model.session import Claimed, ClaimRequest, Slot
+from pitboss.model.states import State
+from pitboss.model.task import Claim, Task
+
+
+class _Progress:
+    """One call of `claim`: the request, the moment, and which queues and wants need no second look."""
+
+    def __init__(self, request: ClaimRequest, now: Moment) -> None:
+        self.request, self.now = request, now
+        self.short_pools: set[str] = set()
+        self.dry_queues: set[str] = set()
+        # Ready members only become fewer during a claim: a want that no member fitted needs no second look.
+        self.unmet: set[object] = set()
+
+
+class ClaimVerb(Verbs):
+    """The verb `claim`."""
+
+    async def claim(self, request: ClaimRequest) -> Claimed:
+        self._reach("claim.before")
+        now = self.clock.now()
+        if not self._alive(request.session, now):
+            raise SessionLost(request.session)
+        names = {name for slot in request.slots for name in self._open_queues(slot)}
+        self._fall_due(names, now)
+        again = self.batch_lifecycle.draw(names, sum(slot.free + slot.ahead for slot in request.slots), now)
+        claims: list[Claim] = []
+        progress = _Progress(request, now)
+        for index, slot in enumerate(request.slots):
+            claims += self._fill(slot, index, progress)
+        self.batch_lifecycle.update_batches(now)
+        shortages = tuple(self.tables.pool(pool, now).shortage() for pool in sorted(progress.short_pools))
+        next_due = now if again else self._next_due(names, shortages, now)
+        self._reach("claim.after")
+        return Claimed(claims, next_due, shortages)
+
+    def _open_queues(self, slot: Slot) -> list[str]:
+        names = list(self.tables.queues) if slot.queues is None else slot.queues
+        return [name for name in names if name in self.tables.queues and not self.tables.queues[name].paused]
+
+    def _fall_due(self, names: Iterable[str], now: Moment) -> None:
+        for name in names:
+            for task in self.tables.indexes.due(name, now):
+                self.tables.move(self.tables.tasks[task], State.PENDING)
+
+    def _fill(self, slot: Slot, index: int, progress: _Progress) -> list[Claim]:
+        claims: list[Claim] = []
+        handlers, now = progress.request.handlers, progress.now
+        for task in self.tables.pending(self._open_queues(slot), closed := {*progress.dry_queues}):
+            if len(claims) >= slot.free + slot.ahead:
+                break
+            ahead = len(claims) >= slot.free
+            if is_expired(task, now):
+                self.tables.write(cancelled(task, "expired", now))
+            elif handlers is not None and task.handler not in handlers:
+                self._pass_by(task, now)
+            elif task.queue in self.tables.bound and (ahead or task.queue in progress.dry_queues):
+                closed.add(task.queue)
+            elif self._may_take(task, now, ahead=ahead):
+                claims += self._take_with_resource(task, index, progress)
+        return claims
+
+    def _take_with_resource(self, task: Task, index: int, progress: _Progress) -> list[Claim]:
+        """The task together with the member that it needs; nothing if no member fits."""
+        session, now = progress.request.session, progress.now
+        pool = self.tables.bound.get(task.queue)
+        if pool is None:
+            return [self._take(task, session, index, now)]
+        members, want = self.tables.pool(pool, now), task.want or ANY
+        sought = (pool, want, members.avoided(want, task.tried))
+        member = None if sought in progress.unmet else members.choose(want, task.tried, now)
+        if member is not None:
+            given = leased(members.grant(member, want, now), members.rules, now)
+            return [self._take(task, session, index, now, given)]
+        progress.unmet.add(sought)
+        progress.short_pools.add(pool)
+        progress.dry_queues |= set() if members.ready else {task.queue}
+        return []
+
+    def _pass_by(self, task: Task, now: Moment) -> None:
+        if task.handler not in self._known_alive(now):
+            self.tables.write(moved(task, HELD_FOR_HANDLER))
+
+    def _may_take(self, task: Task, now: Moment, *, ahead: bool) -> bool:
+        rate = self.tables.queues[task.queue].rate
+        if ahead and (rate or task.losses):
+            return False
+        return allowed(rate, self.tables.starts[task.queue], now) != 0
+
+    def _take(self, task: Task, session: int, index: int, now: Moment, given: Leased | None = None) -> Claim:
+        rate = self.tables.queues[task.queue].rate
+        if rate:
+            self.tables.starts[task.queue] = with_start(rate, self.tables.starts[task.queue], now)
+        task = self.tables.write(claimed(task, session, now, given))
+        return claim_on(task, session, index, given)
+
+    def _next_due(self, names: Iterable[str], shortages: Iterable[Shortage], now: Moment) -> Moment | None:
+        moments = [short.until for short in shortages]
+        for name in names:
+            moments.append(self.tables.indexes.next_due(name))
+            rate = self.tables.queues[name].rate
+            if rate and self.tables.indexes.has_pending(name):
+                moments.append(opens_at(rate, self.tables.starts[name]))
+        return min((moment for moment in moments if moment is not None and moment > now), default=None)

@@ -1,0 +1,133 @@
+"""Reading and control: ledger, queues, handlers, desired state."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from msgspec.structs import replace
+
+from pitboss.engines import scan
+from pitboss.engines.memory.verbs import Verbs
+from pitboss.engines.protocol import Clock, Page
+from pitboss.model.duration import Moment
+from pitboss.model.filter import Filter
+from pitboss.model.finding import Finding, warning
+from pitboss.model.ids import TaskId
+from pitboss.model.lifecycle import MAX_RECORDED_RUNS, cancelled
+from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish, changed_queue
+from pitboss.model.states import State
+from pitboss.model.task import Attempt, Task, last_run
+
+
+class ControlVerbs(Verbs):
+    """The protocols `Ledger`, `Control`, `Queues`, `Handlers`, `Desired` and `Diagnosis`."""
+
+    async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
+        return [self.tables.tasks.get(task) for task in ids]
+
+    async def find(
+        self, wanted: Filter, *, limit: int = 50, after: str | None = None, oldest_first: bool = False
+    ) -> Page:
+        tasks = self._candidates(wanted, newest_first=not oldest_first)
+        return scan.find(tasks, wanted, self.clock.now(), limit=limit, after=after, oldest_first=oldest_first)
+
+    async def count(self, wanted: Filter) -> int:
+        return scan.count(self._candidates(wanted), wanted, self.clock.now())
+
+    async def attempts(self, task: TaskId) -> list[Attempt]:
+        known = self.tables.tasks.get(task)
+        last = last_run(known) if known else None
+        return [*self.tables.history.get(task, []), *([last] if last else [])][-MAX_RECORDED_RUNS:]
+
+    async def cancel(self, wanted: Filter, *, reason: str = "", limit: int = 1000) -> Changed:
+        now = self.clock.now()
+        chosen = scan.to_cancel(self._candidates(wanted), wanted, now, limit)
+        for task in chosen.tasks:
+            self.tables.write(cancelled(task, reason or "cancelled", now))
+        self.batch_lifecycle.update_batches(now)
+        return chosen.answer()
+
+    async def retry(self, wanted: Filter, *, keep_attempts: bool = False, limit: int = 1000) -> Changed:
+        now = self.clock.now()
+        chosen = scan.to_retry(self._candidates(wanted), wanted, now, limit)
+        refused = [task.id for task in chosen.tasks if not self._revive(task, keep_attempts)]
+        for lane in {self.tables.batches[task.batch].lane: None for task in chosen.tasks if task.batch is not None}:
+            self.batch_lifecycle.promote(lane, now)
+        self.batch_lifecycle.update_batches(now)
+        return chosen.answer(refused)
+
+    async def prune(
+        self, wanted: Filter, *, before: Moment | None = None, limit: int = 1000, term: int | None = None
+    ) -> Changed:
+        now = self.clock.now()
+        if term is not None:
+            self.check_term(term, now)
+        chosen = scan.to_prune(
+            self._candidates(wanted), wanted, now, limit, before=before, has_key=lambda task: self._has_key(task, now)
+        )
+        for task in chosen.tasks:
+            self.tables.remove(task)
+        return chosen.answer()
+
+    async def queues(self) -> list[Queue]:
+        return [self._queue(name) for name in sorted(self.tables.queues)]
+
+    async def change_queue(self, name: str, change: QueueChange) -> Queue:
+        self.tables.queues[name] = changed_queue(self.tables.queue(name), change, self.clock.now())
+        self.ring([name])
+        return self._queue(name)
+
+    async def register(self, handlers: Iterable[HandlerInfo]) -> None:
+        added = {handler.name: handler for handler in handlers}
+        self.tables.handlers.update(added)
+        self._bind_queues()
+        self.tables.release_held(added, self.clock.now())
+
+    async def handlers(self) -> list[HandlerInfo]:
+        return [self.tables.handlers[name] for name in sorted(self.tables.handlers)]
+
+    async def forget(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.tables.handlers.pop(name, None)
+        self._bind_queues()
+
+    async def wish(self, key: str, value: str | None, *, by: str | None = None) -> int:
+        self.tables.version += 1
+        self.tables.wishes[key] = Wish(key=key, value=value, version=self.tables.version, by=by)
+        self.ring(["*"])
+        return self.tables.version
+
+    async def wishes(self, since: int = 0) -> list[Wish]:
+        newer = (wish for wish in self.tables.wishes.values() if wish.version > since)
+        return sorted(newer, key=lambda wish: wish.version)
+
+    async def diagnose(self, clock: Clock) -> list[Finding]:
+        return [
+            warning(
+                "durability",
+                "everything is in the memory of one process",
+                why="it is forgotten when the process ends",
+                fix="name a SQLite file or a PostgreSQL server as the store",
+            )
+        ]
+
+    def _queue(self, name: str) -> Queue:
+        return replace(
+            self.tables.queues[name], counts=dict(self.tables.counts[name]), resources=self.tables.bound.get(name)
+        )
+
+    def _bind_queues(self) -> None:
+        """The handlers changed, so queues may be bound to other pools; those may give more now."""
+        before = self.tables.bound
+        self.tables.bind_queues()
+        changed = before.items() ^ self.tables.bound.items()
+        self.ring(sorted({queue for queue, _ in changed}))
+
+    def _has_key(self, task: Task, now: Moment) -> bool:
+        return task.unique_key is not None and self.tables.key_holder(task.unique_key, now) == task.id
+
+    def _candidates(self, wanted: Filter, *, newest_first: bool = False) -> Iterator[Task]:
+        """The tasks in the states that the filter allows, in order of age."""
+        states = wanted.states()
+        narrow = states != set(State)
+        ids = chain(*map(self.tables.indexes.in_state, states)) if narrow else self.tables.tasks
+        return (self.tables.tasks[task] for task in sorted(ids, reverse=newest_first))

@@ -1,0 +1,73 @@
+"""What the verbs of the memory engine share."""
+
+from collections.abc import Iterable
+
+from pitboss.engines.memory.batch_lifecycle import BatchLifecycle
+from pitboss.engines.memory.tables import Tables
+from pitboss.engines.protocol import Clock, Failpoint
+from pitboss.model.batch import OVER
+from pitboss.model.batching import waits
+from pitboss.model.duration import Moment
+from pitboss.model.errors import NotLeader
+from pitboss.model.lifecycle import KeyHold, retried
+from pitboss.model.session import Lead, known_handlers, lead_of
+from pitboss.model.task import Task, last_run
+
+
+class Verbs:
+    """The base of each group of verbs. `_alive` and `_lead` decide who may call the fenced ones."""
+
+    def __init__(self, tables: Tables, clock: Clock, failpoint: Failpoint | None) -> None:
+        self.tables, self.clock = tables, clock
+        self.batch_lifecycle = BatchLifecycle(tables)
+        self._failpoint = failpoint
+
+    def ring(self, queues: Iterable[str]) -> None:
+        self.tables.doorbell.ring(queues)
+
+    def check_term(self, term: int, now: Moment) -> None:
+        """Raise `NotLeader` unless this very term lasts."""
+        lead = self._lead(now)
+        if lead is None or lead.term != term:
+            raise NotLeader(term)
+
+    def _lead(self, now: Moment) -> Lead | None:
+        leader = self.tables.leader
+        return lead_of(None if leader is None else self.tables.sessions.get(leader), self.tables.term, now)
+
+    def _alive(self, session: int, now: Moment) -> bool:
+        known = self.tables.sessions.get(session)
+        return known is not None and known.alive(now)
+
+    def _known_alive(self, now: Moment) -> set[str]:
+        """The handlers that a live session can run."""
+        return known_handlers(self.tables.sessions.values(), now)
+
+    def _revive(self, task: Task, keep_attempts: bool) -> bool:
+        """Let a finished task wait again; False if another task has its key."""
+        now = self.clock.now()
+        if not self._retake_key(task, now):
+            return False
+        last = last_run(task)
+        if last:
+            self.tables.record(task.id, last)
+        batch = None if task.batch is None else self.tables.batches[task.batch]
+        if batch is not None and batch.status in OVER:
+            batch = self.batch_lifecycle.back_in_line(batch)
+        known = task.handler in self.tables.handlers
+        place = waits(None if batch is None else batch.status, known=known, run_at=None, now=now)
+        self.tables.write(retried(task, place, keep_attempts=keep_attempts))
+        self.ring([task.queue])
+        return True
+
+    def _retake_key(self, task: Task, now: Moment) -> bool:
+        if task.unique_key is None:
+            return True
+        holder = self.tables.key_holder(task.unique_key, now)
+        if holder is None:
+            self.tables.keys[task.unique_key] = KeyHold(task.id)
+        return holder is None or holder == task.id
+
+    def _reach(self, name: str) -> None:
+        if self._failpoint is not None:
+            self._failpoint(name)

@@ -1,0 +1,138 @@
+"""What each act makes of a task: the task before, the task after. `model.settlement` does the same for settling.
+
+An engine that stores whole tasks writes what these functions return. SQL engines say the same in SQL.
+"""
+
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from pitboss.model.batching import HELD_BY_BATCH, Waiting, waits
+from pitboss.model.duration import Moment
+from pitboss.model.ids import TaskId
+from pitboss.model.resource import Leased
+from pitboss.model.states import State
+from pitboss.model.task import Claim, NewTask, Task, Token
+
+MAX_RECORDED_RUNS = 100
+
+
+class KeyHold(NamedTuple):
+    """The task that has a unique key: until a moment, or until the task is finished (None)."""
+
+    task: TaskId
+    until: Moment | None = None
+
+    def lasts(self, now: Moment) -> bool:
+        return self.until is None or self.until > now
+
+    def ends_with(self, task: Task) -> bool:
+        """True if the end of this task frees the key."""
+        return self == (task.id, None)
+
+
+def key_hold(new: NewTask, now: Moment) -> KeyHold:
+    """How a new task with a unique key holds that key."""
+    period = new.unique.period if new.unique else None
+    return KeyHold(new.id, None if period is None else now + period)
+
+
+def created(new: NewTask, now: Moment, *, known: bool, batch: str | None = None) -> Task:
+    """The task as it is first stored. `known`: its handler is registered. An item of a batch is held until drawn."""
+    due = new.due(now)
+    place = waits(None, known=known, run_at=due, now=now) if batch is None else HELD_BY_BATCH
+    return Task(
+        id=new.id,
+        handler=new.handler,
+        queue=new.queue,
+        state=place.state,
+        params=new.params,
+        priority=new.priority,
+        created_at=now,
+        run_at=due,
+        max_attempts=new.max_attempts,
+        timeout=new.timeout,
+        expires_at=new.expiry(now),
+        unique_key=new.unique.key if new.unique else None,
+        tags=new.tags,
+        parent=new.parent,
+        reason=place.reason,
+        batch=batch,
+        want=new.want,
+    )
+
+
+def moved(task: Task, place: Waiting) -> Task:
+    """Waiting elsewhere: released, drawn, due, or held."""
+    return replace(task, state=place.state, reason=place.reason)
+
+
+def claimed(task: Task, session: int, now: Moment, leased: Leased | None = None) -> Task:
+    """Running under the next claim number of this task."""
+    return replace(
+        task,
+        state=State.RUNNING,
+        session=session,
+        claim=task.claim + 1,
+        started_at=now,
+        worker=None,
+        reason=None,
+        progress=None,
+        note=None,
+        resource=None if leased is None else leased.id,
+    )
+
+
+def claim_on(task: Task, session: int, slot: int, leased: Leased | None = None) -> Claim:
+    """The claim on a task that `claimed` returned. `slot` is the position of its slot in the request."""
+    return Claim(
+        id=task.id,
+        token=Token(session, task.claim),
+        handler=task.handler,
+        queue=task.queue,
+        params=task.params,
+        attempt=task.attempts + 1,
+        priority=task.priority,
+        max_attempts=task.max_attempts,
+        timeout=task.timeout,
+        losses=task.losses,
+        crashes=task.crashes,
+        created_at=task.created_at,
+        claimed_at=task.started_at or 0,
+        expires_at=task.expires_at,
+        parent=task.parent,
+        tags=task.tags,
+        slot=slot,
+        leased=leased,
+        batch=task.batch,
+        rotations=task.rotations,
+    )
+
+
+def is_expired(task: Task, now: Moment) -> bool:
+    return task.expires_at is not None and task.expires_at <= now
+
+
+def cancelled(task: Task, reason: str, now: Moment) -> Task:
+    """A waiting task is over; a running one is marked, so that its session learns of it."""
+    if task.state is State.RUNNING:
+        return replace(task, cancel_asked=True, reason=reason)
+    return replace(task, state=State.CANCELLED, reason=reason, finished_at=now)
+
+
+def retried(task: Task, place: Waiting, *, keep_attempts: bool) -> Task:
+    """A finished task waits again, due at once. It keeps its history and its last error."""
+    counters = {} if keep_attempts else {"attempts": 0, "losses": 0, "crashes": 0}
+    return replace(
+        task,
+        state=place.state,
+        reason=place.reason,
+        run_at=None,
+        expires_at=None,
+        started_at=None,
+        finished_at=None,
+        result=None,
+        tried=(),
+        rotations=0,
+        **counters,
+    )
