@@ -23,7 +23,7 @@ Act = Callable[[FullStore], Awaitable[Any]]
 
 
 class Arena:
-    """Runs acts on all engines and compares. The first engine's answer is handed back."""
+    """Runs acts on all engines, compares the answers, and returns the first engine's."""
 
     def __init__(self, engines: dict[str, Open]) -> None:
         self.clock = FakeClock()
@@ -43,7 +43,7 @@ class Arena:
         return self._runner.run(self._act(what, revived))
 
     def compare_the_rest(self) -> None:
-        """What changes seldom, and so is not looked at after each act."""
+        """Compare what changes too seldom to compare after each act."""
         self._runner.run(self._compare_the_rest())
 
     async def _open(self, engines: dict[str, Open]) -> None:
@@ -88,7 +88,7 @@ class Arena:
 
 
 def _difference(expected: Any, found: Any) -> str:
-    """The first place where two answers part, as short as it can be told."""
+    """The first difference between two answers, as short as possible."""
     if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
         for mine, other in zip(expected, found, strict=True):
             if mine != other:

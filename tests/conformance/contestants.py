@@ -1,4 +1,4 @@
-"""The engines that are driven side by side, each with an empty store of its own."""
+"""The engines that run side by side, each with an empty store of its own."""
 
 import itertools
 from collections.abc import Awaitable, Callable
@@ -10,7 +10,7 @@ from pitboss.engines.protocol import FullStore
 from pitboss.engines.sqlite import SqliteEngine
 from pitboss.testing.clock import FakeClock
 
-# Takes the shared clock and an empty folder; answers an open engine.
+# Takes the shared clock and an empty folder; returns an open engine.
 Open = Callable[[FakeClock, Path], Awaitable[FullStore]]
 
 
@@ -25,7 +25,7 @@ async def open_sqlite(clock: FakeClock, folder: Path) -> FullStore:
 
 
 def postgres_opener(dsn: str) -> Open:
-    """Each store a schema of its own: much quicker than a database of its own."""
+    """Each store gets its own schema: much quicker than its own database."""
     numbers = itertools.count(1)
 
     async def open_postgres(clock: FakeClock, folder: Path) -> FullStore:

@@ -13,7 +13,7 @@ class TestMemory(Conformance):
         opened: list[MemoryEngine] = []
 
         async def make(clock: FakeClock) -> MemoryEngine:
-            # Its store is the object itself.
+            # The store is the object itself.
             if not opened:
                 opened.append(MemoryEngine(clock=clock))
             return opened[0]

@@ -1,4 +1,4 @@
-"""The suite itself: no subject hides a test of another, and no engine of ours leaves one out."""
+"""The suite itself: no subject hides a test of another, and none of our engines leaves one out."""
 
 import pytest
 

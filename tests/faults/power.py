@@ -7,7 +7,7 @@ from shutil import rmtree
 
 import msgspec
 
-from pitboss.testing.history import Event
+from pitboss.testing.history import Entry
 from tests.faults.disk import Disk, Image, Note, Op, SyncDone
 from tests.faults.recording import record
 from tests.faults.survival import examine
@@ -20,7 +20,7 @@ class Start:
     """Where a recording begins: the files, and what was seen of the store before."""
 
     image: Image = field(default_factory=dict)
-    events: list[Event] = field(default_factory=list)
+    events: list[Entry] = field(default_factory=list)
 
 
 @dataclass
@@ -51,7 +51,7 @@ def lose_power(folder: Path, rng: Random, times: int, *load: str, start: Start |
 
 
 def _crashed(folder: Path, ops: list[Op], chosen: list[int], start: Start, rng: Random) -> Losses:
-    disk, events, decoder = Disk(start.image), list(start.events), msgspec.json.Decoder(Event)
+    disk, events, decoder = Disk(start.image), list(start.events), msgspec.json.Decoder(Entry)
     losses, done, kept = Losses(), 0, rng.choice(chosen)
     for place in chosen:
         for op in ops[done:place]:

@@ -23,7 +23,7 @@ from pitboss.testing import history as told
 from pitboss.testing.checker import check
 from pitboss.testing.checker.evidence import Final
 from pitboss.testing.clock import FakeClock
-from pitboss.testing.history import Call, Event, History
+from pitboss.testing.history import Call, Entry, History
 from pitboss.testing.recorded import Recorded, recorded
 
 HANDLER = "job"
@@ -32,7 +32,7 @@ _RESTART = 10 * SECOND
 _JUDGED_TWICE = 0.2
 
 
-def examine(path: Path, events: list[Event], rng: Random) -> list[str]:
+def examine(path: Path, events: list[Entry], rng: Random) -> list[str]:
     """Everything that is wrong with the store at `path`, of which these events were seen before the power went.
 
     The file itself, sessions and claims are looked at here; puts, ends, keys and figures are the checker's.
@@ -40,12 +40,12 @@ def examine(path: Path, events: list[Event], rng: Random) -> list[str]:
     return asyncio.run(_examined(path, events, rng))
 
 
-async def _examined(path: Path, events: list[Event], rng: Random) -> list[str]:
+async def _examined(path: Path, events: list[Entry], rng: Random) -> list[str]:
     # A machine starts again later than anything that it wrote, also what it did not live to tell: with its clock set
     # back, a task put again would seem to have been created before the one that had its key was finished.
     clock = FakeClock((max([event.at or 0 for event in events], default=0) or FakeClock().now()) + _RESTART)
     history = History(order=count(max([event.order for event in events], default=0) + 1).__next__)
-    history.events = sorted(events, key=lambda event: event.order)
+    history.entries = sorted(events, key=lambda event: event.order)
     engine = SqliteEngine(path, clock=clock)
     try:
         await engine.open()

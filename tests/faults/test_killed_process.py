@@ -90,7 +90,7 @@ async def test_promises_hold_when_a_process_is_killed(
         await store.close()
         history.close()
     both = History.read(child, parent)
-    last = [event for event in both.events if event.process == "child"][-1]
+    last = [event for event in both.entries if event.process == "child"][-1]
     assert last.phase == "invoke", "the last call of a killed process has no end"
     assert all(task.state in (State.COMPLETED, State.FAILED) for task in end.tasks)
     found = check(both, end)

@@ -270,7 +270,7 @@ class FailureIsFree(Planted):
 class LossUnrecorded(Planted):
     """A lost run leaves no trace in the record."""
 
-    breaks = "stands in the record"
+    breaks = "is in the record"
 
     def _lose(self, task: Task, now: Moment) -> bool:
         before = list(self.tables.history[task.id])
@@ -389,7 +389,7 @@ class YoungestFirst(Planted):
 class RetryErasesTheRecord(Planted):
     """A task that an operator revives has no past."""
 
-    breaks = "stands in the record"
+    breaks = "is in the record"
 
     def _revive(self, task: Task, keep_attempts: bool) -> bool:
         revived = super()._revive(task, keep_attempts)

@@ -186,8 +186,8 @@ class Scene:
 
     def refusals(self) -> int:
         """How many writes came too late."""
-        settles = (event.act for event in self.history.events if event.phase == "ok" and isinstance(event.act, Settle))
-        return sum(not verdict.applied for act in settles for verdict in act.verdicts)
+        settles = (entry.act for entry in self.history.entries if entry.phase == "ok" and isinstance(entry.act, Settle))
+        return sum(not answer.applied for act in settles for answer in act.answers)
 
     async def _run(self) -> list[Violation]:
         await self.client.register([HandlerInfo(name="job")])

@@ -30,4 +30,4 @@ def test_a_seed_is_the_same_history_every_time() -> None:
     first, second = Scene(7), Scene(7)
     first.run()
     second.run()
-    assert first.history.events == second.history.events
+    assert first.history.entries == second.history.entries

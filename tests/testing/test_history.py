@@ -56,7 +56,7 @@ async def test_a_history_on_disk_is_the_history(tmp_path: Path) -> None:
     await bench.work()
     bench.history.close()
     read = History.read(tmp_path / "one")
-    assert read.events == bench.history.events
+    assert read.entries == bench.history.entries
     assert read.calls() == bench.history.calls()
 
 
@@ -65,7 +65,7 @@ async def test_a_line_that_was_being_written_is_left_out(tmp_path: Path) -> None
     bench = Bench(History(file=file))
     await bench.work()
     file.write_bytes(file.read_bytes()[:-5])
-    assert History.read(file).events == bench.history.events[:-1]
+    assert History.read(file).entries == bench.history.entries[:-1]
 
 
 async def test_histories_of_several_processes_become_one(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_histories_of_several_processes_become_one(tmp_path: Path) -> None
         bench.store.process = name
         await bench.store.put([bench.new()])
     merged = History.read(tmp_path / "two", tmp_path / "one")
-    assert [(event.process, event.phase) for event in merged.events] == [
+    assert [(event.process, event.phase) for event in merged.entries] == [
         ("one", "invoke"),
         ("one", "ok"),
         ("two", "invoke"),
@@ -162,12 +162,12 @@ async def test_the_dead_ask_nothing_more() -> None:
     bench.points.plan("put.after", "kill")
     with pytest.raises(Killed):
         await bench.store.put([bench.new()])
-    asked = len(bench.history.events)
+    asked = len(bench.history.entries)
     with pytest.raises(Killed):
         await bench.store.reclaim()
     with pytest.raises(Killed):
         await bench.store.get([])
-    assert len(bench.history.events) == asked
+    assert len(bench.history.entries) == asked
 
 
 def test_a_fault_bites_once_at_the_hit_it_was_planned_for() -> None:

@@ -1,4 +1,4 @@
-"""A filter as an SQL condition. What is the same for SQL engines stands here; a dialect says what differs."""
+"""A filter as an SQL condition. The SQL engines share this; a `Dialect` says what differs between them."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,7 +14,7 @@ _WAITED = (
 
 
 class Dialect(NamedTuple):
-    """How one database writes what SQL leaves open. `like(column)` and `contains(column)` take one parameter."""
+    """How one database writes what differs. `like(column)` and `contains(column)` take one parameter."""
 
     param: str
     like: Callable[[str], str]
@@ -34,7 +34,7 @@ class Condition(NamedTuple):
 
 
 def condition(wanted: Filter, now: Moment, dialect: Dialect) -> Condition:
-    """The condition that holds for exactly the tasks that `model.matching` says match."""
+    """The condition that is true for exactly the tasks that `model.matching` says match."""
     parts = [_term(term, now, dialect) for term in wanted.terms]
     sql = " AND ".join(part.sql for part in parts) or "1 = 1"
     return Condition(sql, [value for part in parts for value in part.values])
@@ -44,7 +44,7 @@ def _term(term: Term, now: Moment, dialect: Dialect) -> Condition:
     if term.op != "in":
         return _compared(term, now, dialect)
     plain = _membership(term, dialect)
-    # Unknown counts as no. Where nothing is negated it does so by itself, and a bare condition can use an index.
+    # NULL counts as false. Without negation SQL does that itself, and the bare condition can use an index.
     sql = f"NOT coalesce(({plain.sql}), 1 = 0)" if term.negated else f"({plain.sql})"
     return Condition(sql, plain.values)
 
@@ -67,7 +67,7 @@ def _membership(term: Term, dialect: Dialect) -> Condition:
 
 
 def _text(term: Term, dialect: Dialect) -> Condition:
-    """Plain values as one list, which may be long; globs one by one."""
+    """Plain values become one list, which may be long; globs are tested one by one."""
     plain = [value for value in term.values if "*" not in value]
     globs = [dialect.pattern(value) for value in term.values if "*" in value]
     places = ", ".join([dialect.param] * len(plain))
@@ -91,7 +91,7 @@ def _columns(field: str, dialect: Dialect) -> list[str]:
 
 
 def _any(parts: list[Condition]) -> Condition:
-    """Joined by halves: databases bound the depth of an expression, and a plain chain is as deep as it is long."""
+    """Join by halves: databases limit the depth of an expression, and a plain chain is as deep as it is long."""
     if len(parts) == 1:
         return parts[0]
     middle = len(parts) // 2

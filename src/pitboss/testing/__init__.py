@@ -1,6 +1,6 @@
-"""For those who test with Pitboss, or write an engine for it. Import from the modules: each says what it needs.
+"""Tools for tests of your handlers, and for writing an engine. Import the modules by name; each says what it needs.
 
-`clock` a clock under the test's hand · `virtual` an event loop whose time costs nothing · `plugin` async tests in
-pytest · `conformance` the suite that every engine passes · `recorded` an engine that keeps a `history` of what it is
-asked · `checker` judges such a history · `failpoints` faults at named places in an engine.
+`sandbox` your app on a store in memory · `clock` a clock that the test moves · `virtual` an event loop in virtual
+time · `plugin` async tests in pytest · `conformance` the suite that every engine passes · `recorded` an engine that
+keeps a `history` of its calls · `checker` checks such a history · `failpoints` faults at named places in an engine.
 """

@@ -1,4 +1,4 @@
-"""A clock that moves only when it is told to."""
+"""A clock that moves only when the test moves it."""
 
 from pitboss.simulate.clock import START, FakeClock
 

@@ -1,9 +1,9 @@
 """Faults at named places in an engine: death, a lost answer, a pause. Only a fault that was hit counts as tested.
 
-Give it to an engine as `failpoint=`. A name is a verb and a place in it:
+Pass a `Failpoints` to an engine as `failpoint=`. A name is a verb and a place in it:
 
-`before`  nothing has been done yet · `commit`  everything is written but not committed (SQL engines) ·
-`after`  it is durable, but the caller has not been told.
+`before`  nothing is done yet · `commit`  everything is written but not committed (SQL engines) ·
+`after`  everything is durable, but the caller has no answer yet.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from pitboss.model.errors import InvalidInput, StoreUnavailable
 
 Action = Literal["kill", "lost", "delay"]
 VERBS = ("put", "claim", "renew", "settle", "reclaim", "campaign")
-# The verbs of the protocols that not every engine has.
+# Verbs of protocols that an engine may lack.
 SCARCE_VERBS = (
     "declare_pool",
     "add_resources",
@@ -30,14 +30,14 @@ SQL_PLACES = ("before", "commit", "after")
 
 
 class Killed(BaseException):
-    """Stands for the death of this process: whoever catches it must drop the engine and everything that it knew.
+    """Stands for the death of this process: code that catches it must drop the engine and all of its state.
 
-    Outside `Exception`, so that nothing on the way mistakes it for an error and carries on.
+    It is no `Exception`, so that no handler on the way takes it for an error and carries on.
     """
 
 
 def names(*, sql: bool, verbs: Iterable[str] = (*VERBS, *SCARCE_VERBS)) -> list[str]:
-    """Every failpoint that an engine reaches in these verbs."""
+    """Every failpoint that an engine has in these verbs."""
     return [f"{verb}.{place}" for verb in verbs for place in (SQL_PLACES if sql else PLACES)]
 
 
@@ -46,8 +46,8 @@ def _die() -> None:
 
 
 class Failpoints:
-    """One program of faults. `die` ends the process: by default it only raises `Killed`; a child process of a test may
-    pass `lambda: os.kill(os.getpid(), signal.SIGKILL)`. `pause` is called for a delay, with real or fake sleep."""
+    """Planned faults. `die` ends the process: by default it only raises `Killed`; a child process of a test may pass
+    `lambda: os.kill(os.getpid(), signal.SIGKILL)`. `pause` sleeps for a delay, really or not."""
 
     def __init__(
         self, *, die: Callable[[], None] = _die, pause: Callable[[float], object] = lambda seconds: None
@@ -58,17 +58,17 @@ class Failpoints:
         self.bitten: list[tuple[str, Action]] = []
 
     def plan(self, name: str, action: Action, *, nth: int = 1, seconds: float = 0.0) -> None:
-        """Do this at the nth hit of the name, counted from now; once."""
+        """Do this once, at the nth hit of the name from now on."""
         if name not in names(sql=True):
             raise InvalidInput(
                 f"there is no failpoint {name!r:.80}",
-                why="a fault at a place that no engine reaches would never bite, and the test would prove nothing",
+                why="a fault at a place that no engine reaches never happens, so the test would prove nothing",
                 fix=f"use one of {', '.join(names(sql=True))}",
             )
         self._plans[name] = (action, self.hits[name] + nth, seconds)
 
     def heal(self) -> None:
-        """No more faults; what was hit stays known."""
+        """Drop the planned faults; keep the hits."""
         self._plans.clear()
 
     def __call__(self, name: str) -> None:

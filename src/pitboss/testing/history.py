@@ -1,7 +1,7 @@
-"""What was asked of a store and what it answered, in order: the evidence that `pitboss.testing.checker` judges.
+"""The calls to a store and their answers, in order: what `pitboss.testing.checker` checks.
 
-Every call leaves an `invoke` event before it begins and at most one more when it ends: `ok` with the answer, `fail` if
-it surely did not happen, `info` if nobody knows. A process that is killed leaves its last call without an end; that
+Every call leaves an `invoke` entry when it begins, and at most one more when it ends: `ok` with the answer, `fail` if
+it surely did not happen, `info` if that is unknown. A process that is killed leaves its last call without an end; that
 means the same as `info`.
 """
 
@@ -28,7 +28,7 @@ FOREVER = 1 << 62
 
 
 class _Act(msgspec.Struct, frozen=True, kw_only=True, tag=str.lower):
-    """A question to the store; with its answer in the event that ends the call."""
+    """A call to the store. The entry that ends the call has the answer too."""
 
 
 class Put(_Act, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class Renew(_Act, frozen=True, kw_only=True):
 
 class Settle(_Act, frozen=True, kw_only=True):
     settlements: tuple[Settlement, ...]
-    verdicts: tuple[SettleAnswer, ...] = ()
+    answers: tuple[SettleAnswer, ...] = ()
 
 
 class Reclaim(_Act, frozen=True, kw_only=True):
@@ -107,7 +107,7 @@ class AddResources(_Act, frozen=True, kw_only=True):
 
 
 class ChangeResources(_Act, frozen=True, kw_only=True):
-    """`names` None are all members; `change` None removes them."""
+    """`names` None stands for all members; `change` None removes them."""
 
     pool: str
     names: tuple[str, ...] | None
@@ -136,7 +136,7 @@ class Extend(_Act, frozen=True, kw_only=True):
 
 
 class Use(_Act, frozen=True, kw_only=True):
-    """`used` is the moment of the use, None if there was none; `instead` that of the one whose place it takes."""
+    """`used` is the moment of the use, None if there was none; `instead` is the moment of the use that it replaces."""
 
     holder: Token | str
     task: TaskId | None
@@ -163,7 +163,7 @@ class ChangeLane(_Act, frozen=True, kw_only=True):
 
 
 class ReadBatches(_Act, frozen=True, kw_only=True):
-    """Reading changes nothing, but all batches of one moment prove something about each other."""
+    """A read of all batches at one moment: it proves which of them run together."""
 
     batches: tuple[Batch, ...] = ()
 
@@ -196,8 +196,8 @@ Act = (
 )
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of a history. `at` is the store's time, as far as the recorder knows it."""
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The beginning or the end of a call. `at` is the store's time, if the recorder knows it."""
 
     order: int
     process: str
@@ -209,7 +209,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Call(NamedTuple):
-    """A call from its beginning to its end. One without a known end may take effect at any time after it began."""
+    """A call from its beginning to its end. A call without a known end may take effect at any time after it began."""
 
     process: str
     begun: int
@@ -230,14 +230,14 @@ class Call(NamedTuple):
 
 
 class History:
-    """Events in memory and, with a file, also on disk: one write per event, so that a killed process loses none.
+    """Entries in memory and, with a file, also on disk: one write per entry, so that a killed process loses none.
 
-    `order` numbers the events. One process may count, the default; several on one host need a clock that they share
-    and that never goes back, such as `time.monotonic_ns`, and a file each; `read` merges the files.
+    `order` numbers the entries. The default counts, which is enough for one process. Several processes on one host need
+    a shared clock that never goes back, such as `time.monotonic_ns`, and a file each; `read` merges the files.
     """
 
     def __init__(self, *, order: Callable[[], int] | None = None, file: Path | None = None) -> None:
-        self.events: list[Event] = []
+        self.entries: list[Entry] = []
         self._order: Callable[[], int] = order or count(1).__next__
         self._last = 0
         self._calls = count(1)
@@ -248,29 +248,29 @@ class History:
     def read(cls, *files: Path) -> Self:
         """The histories of several processes as one."""
         history = cls()
-        decoder = msgspec.json.Decoder(Event)
+        decoder = msgspec.json.Decoder(Entry)
         for file in files:
-            # What follows the last line's end was being written when the process died.
-            history.events += [decoder.decode(line) for line in file.read_bytes().split(b"\n")[:-1]]
-        history.events.sort(key=lambda event: event.order)
-        history._last = max((event.order for event in history.events), default=0)
+            # Drop what follows the last line end: the process died while writing it.
+            history.entries += [decoder.decode(line) for line in file.read_bytes().split(b"\n")[:-1]]
+        history.entries.sort(key=lambda entry: entry.order)
+        history._last = max((entry.order for entry in history.entries), default=0)
         history._order = count(history._last + 1).__next__
         return history
 
     def begin(self, process: str, act: Act, at: Moment | None = None) -> int:
-        """Note that a call begins; the number under which to note its end."""
+        """Note that a call begins. Returns the number to pass to `end`."""
         call = next(self._calls)
-        self._add(Event(order=self._next(), process=process, call=call, phase="invoke", act=act, at=at))
+        self._add(Entry(order=self._next(), process=process, call=call, phase="invoke", act=act, at=at))
         return call
 
     def end(
         self, process: str, call: int, phase: Phase, act: Act, at: Moment | None = None, error: str | None = None
     ) -> None:
-        self._add(Event(order=self._next(), process=process, call=call, phase=phase, act=act, at=at, error=error))
+        self._add(Entry(order=self._next(), process=process, call=call, phase=phase, act=act, at=at, error=error))
 
     def calls(self) -> list[Call]:
         """The calls in the order in which they began."""
-        return _paired(self.events)
+        return _paired(self.entries)
 
     def close(self) -> None:
         if self._fd is not None:
@@ -281,21 +281,21 @@ class History:
         self._last = max(self._last + 1, self._order())
         return self._last
 
-    def _add(self, event: Event) -> None:
-        self.events.append(event)
+    def _add(self, entry: Entry) -> None:
+        self.entries.append(entry)
         if self._fd is not None:
-            os.write(self._fd, self._encoder.encode(event) + b"\n")
+            os.write(self._fd, self._encoder.encode(entry) + b"\n")
 
 
-def _paired(events: Iterable[Event]) -> list[Call]:
-    begun: dict[tuple[str, int], Event] = {}
-    ended: dict[tuple[str, int], Event] = {}
-    for event in events:
-        (begun if event.phase == "invoke" else ended)[event.process, event.call] = event
-    return [_call(event, ended.get(key)) for key, event in begun.items()]
+def _paired(entries: Iterable[Entry]) -> list[Call]:
+    begun: dict[tuple[str, int], Entry] = {}
+    ended: dict[tuple[str, int], Entry] = {}
+    for entry in entries:
+        (begun if entry.phase == "invoke" else ended)[entry.process, entry.call] = entry
+    return [_call(entry, ended.get(key)) for key, entry in begun.items()]
 
 
-def _call(begun: Event, ended: Event | None) -> Call:
+def _call(begun: Entry, ended: Entry | None) -> Call:
     sure = ended is not None and ended.phase != "info"
     return Call(
         process=begun.process,
@@ -309,4 +309,4 @@ def _call(begun: Event, ended: Event | None) -> Call:
     )
 
 
-__all__ = ["FOREVER", "Act", "Call", "Event", "History"]
+__all__ = ["FOREVER", "Act", "Call", "Entry", "History"]

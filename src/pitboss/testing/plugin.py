@@ -1,7 +1,7 @@
-"""pytest plugin: `async def` tests run in an event loop of their own, within a time limit, and leave nothing behind.
+"""pytest plugin: `async def` tests run in an event loop of their own, within a time limit, and leave no tasks behind.
 
-Only tests that ask for it are touched, so that it lives beside other async plugins: mark a test, class or module
-with `pytest.mark.fresh_loop` (or `fresh_loop(limit=5)`), or set `fresh_loop = true` in pytest's configuration for all.
+It runs only tests that are marked, so that it works beside other async plugins: mark a test, class or module with
+`pytest.mark.fresh_loop` (or `fresh_loop(limit=5)`), or set `fresh_loop = true` in pytest's configuration for all.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ _LAST_TURNS = 3
 
 
 class InLoop(AbstractAsyncContextManager["InLoop"]):
-    """An argument that needs the test's loop: entered there before the test, left there after it.
+    """An argument that needs the test's loop: the plugin enters it there before the test, and leaves it after.
 
-    A plain fixture may return one; that takes the place of async fixtures.
+    A plain fixture may return one, so no async fixtures are needed.
     """
 
     async def __aenter__(self) -> Self:
@@ -35,9 +35,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    line = f"fresh_loop(limit={SECONDS:g}): run an async test in an event loop of its own, for so many seconds at most"
+    line = f"fresh_loop(limit={SECONDS:g}): run an async test in its own event loop, for at most that many seconds"
     config.addinivalue_line("markers", line)
-    # Before anybody imports it: the suite stands in the package, where pytest would not explain a failed assert.
+    # Must come before the first import: in a package, pytest does not explain a failed assert unless asked to.
     pytest.register_assert_rewrite("pitboss.testing.conformance")
 
 
@@ -54,7 +54,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def run_test(test: Callable[..., Awaitable[None]], arguments: dict[str, Any], limit: float = SECONDS) -> None:
-    """Run one async test function; fails if it exceeds the limit or leaves tasks behind."""
+    """Run one async test function. It fails if it exceeds the limit or leaves tasks behind."""
     with asyncio.Runner() as runner:
         left = runner.run(_run(test, arguments, limit))
     if left:
@@ -77,7 +77,7 @@ async def _run(test: Callable[..., Awaitable[None]], arguments: dict[str, Any], 
 
 
 async def _left_behind() -> list[str]:
-    # A task that was cancelled on the way out deserves the turns that it needs to end.
+    # A task that was cancelled at the end needs a few turns of the loop to finish.
     for _ in range(_LAST_TURNS):
         await asyncio.sleep(0)
     me = asyncio.current_task()

@@ -1,4 +1,4 @@
-"""What the memory engine derives equals a recount, and what a claim does not need costs it nothing."""
+"""The indexes of the memory engine equal a recount, and a claim reads only the tasks that it needs."""
 
 from collections.abc import Container, Iterable, Iterator
 from typing import Any
@@ -118,13 +118,13 @@ def _count(members: list[Resource], stage: Stage) -> int:
 
 
 class CountingIndexes(TaskIndexes):
-    """Counts how many tasks are looked at."""
+    """Counts how many tasks are read."""
 
-    looked = 0
+    read = 0
 
     def pending(self, queues: Iterable[str], closed: Container[str] = ()) -> Iterator[str]:
         for task in super().pending(queues, closed):
-            self.looked += 1
+            self.read += 1
             yield task
 
 
@@ -137,22 +137,22 @@ async def _waiting(count: int, want: Want | None) -> tuple[MemoryEngine, Countin
     return engine, indexes, ClaimRequest(session=session.number, slots=(Slot(free=5, ahead=5),))
 
 
-async def test_a_claim_without_a_ready_member_looks_at_next_to_none() -> None:
+async def test_a_claim_without_a_ready_member_reads_next_to_no_tasks() -> None:
     engine, indexes, request = await _waiting(2_000, None)
     claimed = await engine.claim(request)
     assert (len(claimed.claims), len(claimed.shortages)) == (0, 1)
-    assert indexes.looked <= 2
+    assert indexes.read <= 2
 
 
-async def test_a_claim_that_has_what_it_may_have_now_looks_no_further() -> None:
+async def test_a_claim_that_is_filled_reads_no_further() -> None:
     engine, indexes, request = await _waiting(2_000, None)
     await engine.add_resources("p", [NewResource(name=f"m{number}") for number in range(9)])
     claimed = await engine.claim(request)
     assert (len(claimed.claims), claimed.shortages) == (5, ())
-    assert indexes.looked <= 6, "of queues with a resource nothing is given ahead"
+    assert indexes.read <= 6, "a queue with a resource gives nothing ahead"
 
 
-async def test_tasks_that_nobody_fits_are_passed_by_however_many_they_are() -> None:
+async def test_tasks_that_no_member_fits_are_passed_by_however_many_they_are() -> None:
     engine, _, request = await _waiting(2_000, Want(labels=("eu",)))
     await engine.add_resources("p", [NewResource(name="m")])
     await engine.put([NewTask(id="99999", handler="h", queue="q")])

@@ -1,4 +1,4 @@
-"""Everything in this process's memory: the oracle of the tests and the simulator's store. Nothing survives."""
+"""A store in the memory of one process: the reference for the other engines, and the simulator's store."""
 
 from pitboss.engines.memory.engine import MemoryEngine
 

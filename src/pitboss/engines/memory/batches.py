@@ -108,7 +108,7 @@ class BatchVerbs(Verbs):
         )
         for item in items:
             self.tables.place(item, now, new.id)
-        # One without items is over at once, and never has a slot.
+        # A batch without items is over at once, before it gets a slot.
         self.tables.touched[new.id] = None
         self.batch_lifecycle.update_batches(now)
         self.batch_lifecycle.promote(new.lane, now)
@@ -132,7 +132,7 @@ class BatchVerbs(Verbs):
         return _Done()
 
     def _stop(self, batch: Batch, act: BatchAct, now: Moment, reason: str | None = None) -> int:
-        """Into a status in which nothing of it starts; how many items had been drawn."""
+        """Enter a status in which no item starts, and hold the drawn items; how many."""
         status = status_wanted(act, batch.status, self.batch_lifecycle.counts(batch.id))
         if status is batch.status:
             return 0
@@ -162,7 +162,7 @@ class BatchVerbs(Verbs):
         return _Done(len(found[:limit]) - len(refused), len(found) > limit, refused)
 
     def _delete(self, batch: Batch, limit: int) -> _Done:
-        """Finished items first: as long as any item is left, the batch is what its items say."""
+        """Delete finished items first: the status of the batch follows from the items that are left."""
         items = sorted(self.batch_lifecycle.items(batch.id), key=lambda task: (task.state not in FINISHED, task.id))
         for task in items[:limit]:
             self.tables.remove(task)

@@ -58,12 +58,12 @@ class MemoryEngine(ClaimVerb, ControlVerbs, BatchVerbs, ResourceVerbs, SessionVe
     async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         self._reach("settle.before")
         now = self.clock.now()
-        verdicts = []
+        answers = []
         for settlement in settlements:
-            verdicts.append(self._settle(settlement, now))
+            answers.append(self._settle(settlement, now))
             self.batch_lifecycle.update_batches(now)
         self._reach("settle.after")
-        return verdicts
+        return answers
 
     async def reclaim(self, limit: int = 1000) -> Reclaimed:
         self._reach("reclaim.before")

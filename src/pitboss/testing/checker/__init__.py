@@ -1,11 +1,11 @@
-"""Judges a recorded history: did the store keep its promises, whatever happened meanwhile?
+"""Checks a recorded history: did the store keep its promises, whatever went wrong meanwhile?
 
     history = History()
     engine = recorded(store, history, clock=clock)
     ...  # put, claim, settle, kill, heal, drain
     assert not check(history, await final(store))
 
-The checker says only what the events prove. A call without an answer may have happened, at any time after it began;
+The checker reports only what the history proves. A call without an answer may have happened at any time after it began;
 calls that overlap may have happened in either order. Every client of the store must be recorded.
 """
 
@@ -18,14 +18,14 @@ from pitboss.model.ids import TaskId
 from pitboss.model.resource import Resource
 from pitboss.model.task import Attempt, Task
 from pitboss.testing.checker.batches import check_batches
-from pitboss.testing.checker.births import check_births
 from pitboss.testing.checker.claims import check_claims
+from pitboss.testing.checker.creations import check_creations
 from pitboss.testing.checker.endings import check_endings
 from pitboss.testing.checker.evidence import Evidence, Final
 from pitboss.testing.checker.keys import check_keys
-from pitboss.testing.checker.lanes import check_lanes
 from pitboss.testing.checker.leading import check_leading
 from pitboss.testing.checker.members import check_members
+from pitboss.testing.checker.queues import check_queues
 from pitboss.testing.checker.violation import Violation
 from pitboss.testing.history import History
 
@@ -34,14 +34,14 @@ _ALL = 100_000
 
 
 def check(history: History, final: Final) -> list[Violation]:
-    """Everything that the history and the final state of the store prove to be wrong."""
+    """Every broken promise that the history and the final state of the store prove."""
     seen = Evidence(history, final)
     checks = (
-        check_births,
+        check_creations,
         check_claims,
         check_endings,
         check_keys,
-        check_lanes,
+        check_queues,
         check_leading,
         check_members,
         check_batches,
@@ -50,7 +50,7 @@ def check(history: History, final: Final) -> list[Violation]:
 
 
 async def final(store: Store) -> Final:
-    """The whole store as it is now; nothing else should be going on."""
+    """The whole store as it is now. No other call should be running."""
     tasks = await _all_tasks(store)
     attempts: dict[TaskId, tuple[Attempt, ...]] = {task.id: tuple(await store.attempts(task.id)) for task in tasks}
     return Final(
@@ -63,7 +63,7 @@ async def final(store: Store) -> Final:
 
 
 async def _all_members(store: object) -> list[Resource]:
-    """An engine without pools has no members; a recorded one is as its engine."""
+    """An engine without pools has no members. A recorder has every verb, so ask the engine behind it."""
     if not isinstance(getattr(store, "engine", store), Resources) or not isinstance(store, Resources):
         return []
     return [member for pool in await store.resource_pools() for member in await store.resources(pool.name)]

@@ -1,4 +1,4 @@
-"""What holds of batches: their figures are their items, lanes are not overfull, and each ends once."""
+"""Promises about batches: figures equal a recount, lanes are not overfull, and each batch ends once."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pitboss.model.batch import OVER, Batch, BatchId, BatchStatus, Pause, Requeue, Resume, Start
 from pitboss.model.batch import Delete as Deletion
 from pitboss.model.states import State
-from pitboss.testing import history as told
+from pitboss.testing import history as acts
 from pitboss.testing.checker.evidence import Evidence
 from pitboss.testing.checker.violation import Violation, shown
 from pitboss.testing.history import FOREVER, Call
@@ -14,13 +14,13 @@ from pitboss.testing.history import FOREVER, Call
 COUNTS = "a batch's figures equal a recount of its items"
 LANES = "a lane runs no more batches than it may"
 ENDS_ONCE = "a batch ends once, when its last item has ended"
-STOPPED = "nothing of a batch starts that is paused"
-# One that is being cancelled may never have had a slot.
+STOPPED = "no item starts of a batch that is paused"
+# A batch that is being cancelled may never have had a slot.
 _RUNNING = (BatchStatus.RUNNING, BatchStatus.PAUSING)
 
 
 def check_batches(seen: Evidence) -> Iterator[Violation]:
-    # Who creates a batch that is there is told of the one that is there.
+    # Creating a batch that exists answers with the existing one, whose lane counts.
     lanes = {act.created.id: act.created.lane for _, act in _creations(seen) if act.created is not None}
     yield from _check_counts(seen)
     yield from _check_items(seen)
@@ -30,9 +30,9 @@ def check_batches(seen: Evidence) -> Iterator[Violation]:
     yield from _check_pauses(seen)
 
 
-def _creations(seen: Evidence) -> Iterator[tuple[Call, told.CreateBatch]]:
+def _creations(seen: Evidence) -> Iterator[tuple[Call, acts.CreateBatch]]:
     for call in seen.calls:
-        if isinstance(call.act, told.CreateBatch):
+        if isinstance(call.act, acts.CreateBatch):
             yield call, call.act
 
 
@@ -48,11 +48,11 @@ def _check_counts(seen: Evidence) -> Iterator[Violation]:
         if (batch.status in OVER) != (batch.left == 0):
             yield _fault(seen, ENDS_ONCE, batch.id, f"it is {batch.status} with {batch.left} items left")
     for left in recount:
-        yield _fault(seen, COUNTS, left, "its items are there, and it is not")
+        yield _fault(seen, COUNTS, left, "its items exist, but the batch does not")
 
 
 def _check_items(seen: Evidence) -> Iterator[Violation]:
-    """What was created with a batch is there as long as the batch is."""
+    """The items that were created with a batch exist as long as the batch does."""
     there = Counter(task.batch for task in seen.final.tasks)
     known = {batch.id for batch in seen.final.batches}
     for _, act in _creations(seen):
@@ -60,27 +60,27 @@ def _check_items(seen: Evidence) -> Iterator[Violation]:
         if created is None or _acts(seen, created.id, Deletion):
             continue
         if created.id not in known:
-            yield _fault(seen, COUNTS, created.id, "it was acknowledged, but is not there")
+            yield _fault(seen, COUNTS, created.id, "it was acknowledged, but does not exist")
         elif there[created.id] != created.total or created.total < _surely_new(seen, act):
-            what = f"{len(act.items)} items were asked for, {created.total} acknowledged, {there[created.id]} are there"
+            what = f"{len(act.items)} items were put, {created.total} acknowledged, {there[created.id]} exist"
             yield _fault(seen, COUNTS, created.id, what)
 
 
-def _surely_new(seen: Evidence, act: told.CreateBatch) -> int:
-    """How many of the items can have met nobody."""
+def _surely_new(seen: Evidence, act: acts.CreateBatch) -> int:
+    """How many of the items cannot have met another task."""
     if sum(other.batch.id == act.batch.id for _, other in _creations(seen)) > 1:
         return 0
-    return len({new.id for new in act.items if new.unique is None and len(seen.births[new.id]) == 1})
+    return len({new.id for new in act.items if new.unique is None and len(seen.creations[new.id]) == 1})
 
 
 def _check_slots(seen: Evidence, lanes: dict[BatchId, str]) -> Iterator[Violation]:
-    """Whoever is given items of several batches in one call sees them run together; so does who reads them all."""
+    """Batches run together if one claim got items of each, or if one read shows them all running."""
     for call in seen.calls:
         running: set[BatchId] = set()
         match call.act:
-            case told.Claim(claimed=claimed) if claimed is not None:
+            case acts.Claim(claimed=claimed) if claimed is not None:
                 running = {claim.batch for claim in claimed.claims if claim.batch is not None}
-            case told.ReadBatches(batches=batches):
+            case acts.ReadBatches(batches=batches):
                 running = {batch.id for batch in batches if batch.status in _RUNNING}
             case _:
                 continue
@@ -89,20 +89,20 @@ def _check_slots(seen: Evidence, lanes: dict[BatchId, str]) -> Iterator[Violatio
             most = _most_running(seen, lane, call, lanes)
             if most is not None and count > most:
                 lines = tuple(f"{batch} of lane {lanes[batch]}" for batch in sorted(running))
-                what = f"{count} batches of lane {lane} run at once, allowed are {most}"
-                yield Violation(invariant=LANES, what=what, events=(shown(call, "all of them at once:"), *lines))
+                what = f"{count} batches of lane {lane} run at once, but only {most} may"
+                yield Violation(invariant=LANES, what=what, lines=(shown(call, "all of them at once:"), *lines))
                 return
 
 
 def _most_running(seen: Evidence, lane: str, during: Call, lanes: dict[BatchId, str]) -> int | None:
-    """The most that the lane may have run; None after somebody started a batch by force, or while it changes."""
+    """The most that the lane may have run; None after an operator started a batch by force."""
     most = 1
     for call in seen.calls:
         match call.act:
-            case told.ActOnBatch(batch=batch, act=Start()) if lanes.get(batch) == lane and call.begun < during.ended:
+            case acts.ActOnBatch(batch=batch, act=Start()) if lanes.get(batch) == lane and call.begun < during.ended:
                 return None
-            case told.ChangeLane(name=name, max_running=wanted) if name == lane and call.begun < during.ended:
-                # Less room lets run what runs.
+            case acts.ChangeLane(name=name, max_running=wanted) if name == lane and call.begun < during.ended:
+                # A lower number stops no running batch.
                 most = max(most, wanted)
             case _:
                 continue
@@ -112,11 +112,11 @@ def _most_running(seen: Evidence, lane: str, during: Call, lanes: dict[BatchId, 
 def _seen_statuses(seen: Evidence) -> Iterator[tuple[Call, Batch]]:
     for call in seen.calls:
         match call.act:
-            case told.CreateBatch(created=batch) if batch is not None:
+            case acts.CreateBatch(created=batch) if batch is not None:
                 yield call, batch
-            case told.ActOnBatch(changed=changed) if changed is not None and changed.batch is not None:
+            case acts.ActOnBatch(changed=changed) if changed is not None and changed.batch is not None:
                 yield call, changed.batch
-            case told.ReadBatches(batches=batches):
+            case acts.ReadBatches(batches=batches):
                 for batch in batches:
                     yield call, batch
             case _:
@@ -124,9 +124,9 @@ def _seen_statuses(seen: Evidence) -> Iterator[tuple[Call, Batch]]:
 
 
 def _check_ends(seen: Evidence) -> Iterator[Violation]:
-    """What has ended stays as it ended, unless somebody requeues or retries its items."""
+    """An ended batch stays as it ended, unless an operator requeues or retries its items."""
     ended: dict[BatchId, tuple[Call, Batch]] = {}
-    last = Call("", FOREVER, FOREVER, "ok", told.ReadBatches(), None, None, None)
+    last = Call("", FOREVER, FOREVER, "ok", acts.ReadBatches(), None, None, None)
     for call, batch in [*_seen_statuses(seen), *((last, batch) for batch in seen.final.batches)]:
         before = ended.get(batch.id)
         if before is not None and before[0].ended < call.begun and not _may_reopen(seen, batch.id, before[0], call):
@@ -148,7 +148,7 @@ def _may_reopen(seen: Evidence, batch: BatchId, after: Call, before: Call) -> bo
 
 
 def _check_notices(seen: Evidence) -> Iterator[Violation]:
-    """A batch that has ended has put its notice; one that cannot have ended has not."""
+    """A batch that has ended has put its notice; a batch that cannot have ended has not."""
     for call, act in _creations(seen):
         notice = act.batch.on_complete
         batch = next((one for one in seen.final.batches if one.id == act.batch.id), None)
@@ -166,18 +166,18 @@ def _check_pauses(seen: Evidence) -> Iterator[Violation]:
     stopped = (BatchStatus.PAUSED, BatchStatus.PAUSING)
     for call in seen.calls:
         act = call.act
-        if not isinstance(act, told.ActOnBatch) or not isinstance(act.act, Pause) or act.changed is None:
+        if not isinstance(act, acts.ActOnBatch) or not isinstance(act.act, Pause) or act.changed is None:
             continue
         if act.changed.batch is None or act.changed.batch.status not in stopped:
             continue
-        acts = [one for one in _acts(seen, act.batch, Resume, Start, Requeue) if one.ended > call.begun]
-        until = min([one.begun for one in acts], default=FOREVER)
+        restarts = [one for one in _acts(seen, act.batch, Resume, Start, Requeue) if one.ended > call.begun]
+        until = min([one.begun for one in restarts], default=FOREVER)
         for other in seen.calls:
-            if isinstance(other.act, told.Claim) and call.ended < other.begun and other.ended < until:
+            if isinstance(other.act, acts.Claim) and call.ended < other.begun and other.ended < until:
                 given = other.act.claimed.claims if other.act.claimed else []
-                # A retried item may have ended its batch and taken it back in line meanwhile.
+                # A retried item may have ended the batch and put it back in line meanwhile.
                 if any(claim.batch == act.batch for claim in given) and not _may_reopen(seen, act.batch, call, other):
-                    yield _fault(seen, STOPPED, act.batch, "an item of it was given after it was paused")
+                    yield _fault(seen, STOPPED, act.batch, "one of its items was claimed after it was paused")
                     return
 
 
@@ -185,7 +185,7 @@ def _acts(seen: Evidence, batch: BatchId, *kinds: type) -> list[Call]:
     return [
         call
         for call in seen.calls
-        if isinstance(call.act, told.ActOnBatch)
+        if isinstance(call.act, acts.ActOnBatch)
         and call.act.batch == batch
         and isinstance(call.act.act, kinds)
         and call.phase != "fail"
@@ -194,17 +194,17 @@ def _acts(seen: Evidence, batch: BatchId, *kinds: type) -> list[Call]:
 
 def _fault(seen: Evidence, invariant: str, batch: BatchId, what: str) -> Violation:
     lines = [line for call in seen.calls for line in _lines(call, batch)]
-    return Violation(invariant=invariant, what=f"batch {batch}: {what}", events=tuple(lines[-40:]))
+    return Violation(invariant=invariant, what=f"batch {batch}: {what}", lines=tuple(lines[-40:]))
 
 
 def _lines(call: Call, batch: BatchId) -> Iterator[str]:
     match call.act:
-        case told.CreateBatch(batch=new, items=items) if new.id == batch:
+        case acts.CreateBatch(batch=new, items=items) if new.id == batch:
             yield shown(call, f"create {batch} in lane {new.lane} with {len(items)} items")
-        case told.ActOnBatch(batch=named, act=act, changed=changed) if named == batch:
+        case acts.ActOnBatch(batch=named, act=act, changed=changed) if named == batch:
             status = changed.batch.status if changed and changed.batch else "?"
             yield shown(call, f"{act} → {status}")
-        case told.ReadBatches(batches=batches):
+        case acts.ReadBatches(batches=batches):
             for one in batches:
                 if one.id == batch:
                     yield shown(call, f"read {one.status} {dict(one.counts)} finished at {one.finished_at}")

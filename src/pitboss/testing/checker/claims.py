@@ -1,10 +1,10 @@
-"""One live claim per task, and nobody but its holder writes."""
+"""At most one claim per task is live, and only its holder writes."""
 
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 
 from pitboss.model.ids import TaskId
-from pitboss.testing.checker.evidence import Evidence, Given, Written
+from pitboss.testing.checker.evidence import Evidence, GivenClaim, SettleCall
 from pitboss.testing.checker.violation import Violation, session_story, story
 from pitboss.testing.history import FOREVER
 
@@ -16,7 +16,7 @@ ANSWERS = "a settlement is refused only for a reason, and a refusal is final"
 def check_claims(seen: Evidence) -> Iterator[Violation]:
     for task in seen.ids:
         for invariant, what in _faults(seen, task):
-            yield Violation(invariant=invariant, what=f"task {task}: {what}", task=task, events=story(seen.calls, task))
+            yield Violation(invariant=invariant, what=f"task {task}: {what}", task=task, lines=story(seen.calls, task))
     yield from _check_sessions(seen)
 
 
@@ -32,7 +32,7 @@ def _faults(seen: Evidence, task: TaskId) -> Iterator[tuple[str, str]]:
     yield from _lost_while_alive(seen, task)
 
 
-def _numbers(given: list[Given]) -> Iterator[tuple[str, str]]:
+def _numbers(given: list[GivenClaim]) -> Iterator[tuple[str, str]]:
     for one, other in pairwise(given):
         if one.claim.token.claim == other.claim.token.claim:
             yield ONE_CLAIM, f"claim number {one.claim.token.claim} was given twice"
@@ -43,13 +43,13 @@ def _numbers(given: list[Given]) -> Iterator[tuple[str, str]]:
         latest = max(latest, one.call.begun)
 
 
-def _overlaps(seen: Evidence, task: TaskId, given: list[Given]) -> Iterator[tuple[str, str]]:
+def _overlaps(seen: Evidence, task: TaskId, given: list[GivenClaim]) -> Iterator[tuple[str, str]]:
     for one, other in pairwise(given):
         if one.claim.token.claim != other.claim.token.claim and not _may_be_over(seen, task, one, other):
             yield ONE_CLAIM, f"claim {other.claim.token} was given while {one.claim.token} was live"
 
 
-def _may_be_over(seen: Evidence, task: TaskId, one: Given, other: Given) -> bool:
+def _may_be_over(seen: Evidence, task: TaskId, one: GivenClaim, other: GivenClaim) -> bool:
     before = other.call.ended
     for written in seen.written.get(task, ()):
         same = written.settlement.token == one.claim.token
@@ -59,13 +59,13 @@ def _may_be_over(seen: Evidence, task: TaskId, one: Given, other: Given) -> bool
     return life.may_be_dead(other.claim.claimed_at, before) and seen.reclaims.may_have(one.call.begun, before)
 
 
-def _check_writes(seen: Evidence, task: TaskId, given: list[Given]) -> Iterator[tuple[str, str]]:
+def _check_writes(seen: Evidence, task: TaskId, given: list[GivenClaim]) -> Iterator[tuple[str, str]]:
     by_number = {one.claim.token.claim: one for one in given}
     numbers = sorted(by_number)
     ends = [by_number[number].call.ended for number in reversed(numbers)]
-    # For each claim number: when the first of the later claims was surely given.
+    # For each claim number: by when a later claim was surely given.
     later = dict(zip(numbers, [*list(accumulate(ends, min))[-2::-1], FOREVER], strict=True)) if numbers else {}
-    earlier: list[Written] = []
+    earlier: list[SettleCall] = []
     for written in seen.written.get(task, ()):
         if written.applied and not _repeats(written, earlier):
             yield from _fence(seen, written, by_number, later)
@@ -75,8 +75,8 @@ def _check_writes(seen: Evidence, task: TaskId, given: list[Given]) -> Iterator[
         earlier.append(written)
 
 
-def _repeats(written: Written, earlier: list[Written]) -> bool:
-    """Whether this may be the second time that the same thing was said."""
+def _repeats(written: SettleCall, earlier: list[SettleCall]) -> bool:
+    """Whether this may repeat an earlier settlement."""
     return not written.is_progress and any(
         one.settlement.token == written.settlement.token and one.outcome == written.outcome and not one.refused
         for one in earlier
@@ -84,13 +84,13 @@ def _repeats(written: Written, earlier: list[Written]) -> bool:
 
 
 def _fence(
-    seen: Evidence, written: Written, by_number: dict[int, Given], later: dict[int, int]
+    seen: Evidence, written: SettleCall, by_number: dict[int, GivenClaim], later: dict[int, int]
 ) -> Iterator[tuple[str, str]]:
     token, call = written.settlement.token, written.call
     one = by_number.get(token.claim)
     if one is None or one.claim.token != token:
         if not seen.unknown_claims.may_have(0, call.ended):
-            yield FENCED, f"a write under {token} was accepted, which was never given"
+            yield FENCED, f"a write under {token} was accepted, but that claim was never given"
         return
     if later[token.claim] < call.begun:
         yield FENCED, f"a write under {token} ({written.outcome}) was accepted after a newer claim"
@@ -98,7 +98,7 @@ def _fence(
         yield FENCED, f"a write under {token} ({written.outcome}) was accepted though its session was over"
 
 
-def _late(written: Written, earlier: list[Written]) -> Iterator[tuple[str, str]]:
+def _late(written: SettleCall, earlier: list[SettleCall]) -> Iterator[tuple[str, str]]:
     for one in earlier:
         if one.settlement.token != written.settlement.token or one.call.ended > written.call.begun:
             continue
@@ -111,7 +111,7 @@ def _late(written: Written, earlier: list[Written]) -> Iterator[tuple[str, str]]
 
 
 def _refused_without_cause(
-    seen: Evidence, task: TaskId, written: Written, by_number: dict[int, Given], earlier: list[Written]
+    seen: Evidence, task: TaskId, written: SettleCall, by_number: dict[int, GivenClaim], earlier: list[SettleCall]
 ) -> Iterator[tuple[str, str]]:
     token, call = written.settlement.token, written.call
     one = by_number.get(token.claim)
@@ -121,9 +121,9 @@ def _refused_without_cause(
     mine = [other for other in seen.written[task] if other.settlement.token == token and not other.is_progress]
     if any(other.call.begun < call.ended and not other.refused for other in mine):
         return
-    # Another claim, an unseen one too, would need this session's death or settlement first.
+    # A later claim, recorded or not, is only possible after this session died or settled.
     if one.call.ended < call.begun and not any(other.refused for other in earlier if other in mine):
-        yield ANSWERS, f"{written.outcome} under {token} was refused though the claim was live: {written.verdict}"
+        yield ANSWERS, f"{written.outcome} under {token} was refused though the claim was live: {written.answer}"
 
 
 def _lost_while_alive(seen: Evidence, task: TaskId) -> Iterator[tuple[str, str]]:
@@ -147,4 +147,4 @@ def _check_sessions(seen: Evidence) -> Iterator[Violation]:
 
 def _session_fault(seen: Evidence, number: int, what: str) -> Violation:
     lines = session_story(seen.calls, number)
-    return Violation(invariant=FENCED, what=f"session number {number} {what}", events=lines)
+    return Violation(invariant=FENCED, what=f"session number {number} {what}", lines=lines)

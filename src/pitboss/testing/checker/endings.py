@@ -1,4 +1,4 @@
-"""A task ends once, as its accepted outcome says; its record shows every run, and only what must cost is charged."""
+"""A task ends once, with its accepted outcome; its record shows every run, and only charged outcomes cost attempts."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -6,21 +6,21 @@ from typing import NamedTuple
 from pitboss.model.ids import TaskId
 from pitboss.model.states import FINISHED, MOVES, WAITING, State
 from pitboss.model.task import Attempt, Task
-from pitboss.testing.checker.evidence import FULL_RECORD, Evidence, Written
+from pitboss.testing.checker.evidence import FULL_RECORD, Evidence, SettleCall
 from pitboss.testing.checker.violation import Violation, story
 from pitboss.testing.history import FOREVER
 
-ENDS_ONCE = "a task ends exactly once, as its accepted outcome says"
-RECORDED = "every ended run stands in the record, and nothing else"
+ENDS_ONCE = "a task ends exactly once, with its accepted outcome"
+RECORDED = "every ended run is in the record, and nothing else"
 CHARGED = "only charged outcomes cost an attempt, and only losses count as lost"
 
 
 class Ending(NamedTuple):
-    """What is known of how one claim ended. `sure` None: nobody was told; then `maybe` holds what was tried."""
+    """What is known of how one claim ended. If no settlement was surely applied (`sure` None), `maybe` has them all."""
 
     claim: int
-    sure: Written | None
-    maybe: tuple[Written, ...]
+    sure: SettleCall | None
+    maybe: tuple[SettleCall, ...]
     given: bool
 
     @property
@@ -39,7 +39,7 @@ class Range(NamedTuple):
 def check_endings(seen: Evidence) -> Iterator[Violation]:
     for task in seen.ids:
         for invariant, what in _faults(seen, task):
-            yield Violation(invariant=invariant, what=f"task {task}: {what}", task=task, events=story(seen.calls, task))
+            yield Violation(invariant=invariant, what=f"task {task}: {what}", task=task, lines=story(seen.calls, task))
 
 
 def _faults(seen: Evidence, task: TaskId) -> Iterator[tuple[str, str]]:
@@ -57,10 +57,10 @@ def _faults(seen: Evidence, task: TaskId) -> Iterator[tuple[str, str]]:
 
 
 def _endings(seen: Evidence, task: TaskId, known: Task | None) -> tuple[dict[int, Ending], list[tuple[str, str]]]:
-    """How each claim ended, and what contradicts itself there."""
+    """How each claim ended, and contradictions in that."""
     faults: list[tuple[str, str]] = []
     given = {one.claim.token.claim for one in seen.given.get(task, ())}
-    written: dict[int, list[Written]] = {}
+    written: dict[int, list[SettleCall]] = {}
     for one in seen.written.get(task, ()):
         if not one.is_progress:
             written.setdefault(one.settlement.token.claim, []).append(one)
@@ -77,7 +77,7 @@ def _endings(seen: Evidence, task: TaskId, known: Task | None) -> tuple[dict[int
 
 
 def _reopened(seen: Evidence, task: TaskId, endings: dict[int, Ending]) -> Iterator[tuple[str, str]]:
-    """A claim behind a final outcome needs an operator's retry in between."""
+    """After a final outcome, the next claim needs an operator's retry in between."""
     given = {one.claim.token.claim: one.call for one in seen.given.get(task, ())}
     for claim, ending in endings.items():
         sure = ending.sure
@@ -94,17 +94,16 @@ def _last_claim(seen: Evidence, known: Task, endings: dict[int, Ending]) -> Iter
         yield RECORDED, f"the ledger shows claim {known.claim}, but claim {max(endings)} was given or written"
     unseen = [claim for claim, ending in endings.items() if not ending.given]
     if unseen and not seen.unknown_claims.may_have(0):
-        yield RECORDED, f"claims {unseen} were given to nobody"
+        yield RECORDED, f"claims {unseen} were never given to a session"
 
 
 def _final_state(seen: Evidence, known: Task, ending: Ending | None) -> Iterator[tuple[str, str]]:
-    """The ledger's state must be one to which the last claim can have led."""
+    """The ledger's state must be a possible result of the last claim. `ending` is None if there was no claim."""
     if ending is None:
-        # Never claimed.
         if known.state not in WAITING and known.state is not State.CANCELLED:
             yield ENDS_ONCE, f"the ledger shows it {known.state}, but it was never claimed"
         elif known.state is State.CANCELLED and not seen.may_be_cancelled(known.id, 0):
-            yield ENDS_ONCE, "the ledger shows it cancelled, but nobody cancelled it"
+            yield ENDS_ONCE, "the ledger shows it cancelled, but no call cancelled it"
         return
     possible = _possible(seen, known, ending)
     if known.state not in possible:
@@ -115,12 +114,12 @@ def _final_state(seen: Evidence, known: Task, ending: Ending | None) -> Iterator
         yield from _same_result(known, sure)
 
 
-def _same_result(known: Task, sure: Written) -> Iterator[tuple[str, str]]:
+def _same_result(known: Task, sure: SettleCall) -> Iterator[tuple[str, str]]:
     wanted = sure.settlement.transition
     if known.outcome != wanted.outcome or (known.state is State.COMPLETED and known.result != wanted.result):
         yield (
             ENDS_ONCE,
-            f"accepted was {wanted.outcome} with {wanted.result}, stored is {known.outcome} with {known.result}",
+            f"{wanted.outcome} with {wanted.result} was accepted, {known.outcome} with {known.result} is stored",
         )
 
 
@@ -133,8 +132,8 @@ def _possible(seen: Evidence, known: Task, ending: Ending) -> set[State]:
     return possible
 
 
-def _after(seen: Evidence, known: Task, written: Written) -> set[State]:
-    """The states in which a task may be found after a settlement was applied."""
+def _after(seen: Evidence, known: Task, written: SettleCall) -> set[State]:
+    """The possible states of a task after a settlement was applied."""
     state = written.settlement.transition.state
     if state in WAITING:
         return _waiting(seen, known, 0)
@@ -150,14 +149,17 @@ def _record(seen: Evidence, known: Task, endings: dict[int, Ending]) -> Iterator
     runs: dict[int, Attempt] = {}
     for run in seen.record(known.id):
         if run.claim in runs:
-            yield RECORDED, f"claim {run.claim} stands in the record twice"
+            yield RECORDED, f"claim {run.claim} is in the record twice"
         runs[run.claim] = run
         allowed = _recordable(endings.get(run.claim))
         if run.outcome not in allowed:
-            yield RECORDED, f"the record shows {run.outcome} for claim {run.claim}, possible is {sorted(allowed)}"
+            yield (
+                RECORDED,
+                f"the record shows {run.outcome} for claim {run.claim}, but only {sorted(allowed)} is possible",
+            )
     for claim, ending in endings.items():
         if claim not in runs and _must_be_recorded(known, ending):
-            yield RECORDED, f"the run of claim {claim} ended but does not stand in the record"
+            yield RECORDED, f"the run of claim {claim} ended, but is not in the record"
 
 
 def _recordable(ending: Ending | None) -> set[str]:
@@ -178,7 +180,7 @@ def _must_be_recorded(known: Task, ending: Ending) -> bool:
 
 
 def _charges(seen: Evidence, known: Task, endings: dict[int, Ending]) -> Iterator[tuple[str, str]]:
-    """From each claim to the next, and to the ledger, attempts and losses grow by what lies between."""
+    """From each claim to the next, and to the ledger, attempts and losses grow by what the runs between cost."""
     given = seen.given.get(known.id, [])
     points = [(one.claim.token.claim, one.claim.attempt - 1, one.claim.losses, one.call.ended) for one in given]
     running = known.state is State.RUNNING
@@ -189,9 +191,9 @@ def _charges(seen: Evidence, known: Task, endings: dict[int, Ending]) -> Iterato
         cost, loss = _cost(seen, known, between), _loss(between)
         forgiven = seen.retries.may_have(known.id, begun, ended)
         if not _fits(attempts, next_attempts, cost, forgiven):
-            yield CHARGED, f"attempts went from {attempts} to {next_attempts} before claim {claim}, due were {cost}"
+            yield CHARGED, f"attempts went from {attempts} to {next_attempts} before claim {claim}, expected {cost}"
         if not _fits(losses, next_losses, loss, forgiven):
-            yield CHARGED, f"losses went from {losses} to {next_losses} before claim {claim}, due were {loss}"
+            yield CHARGED, f"losses went from {losses} to {next_losses} before claim {claim}, expected {loss}"
         at, attempts, losses, begun = claim, next_attempts, next_losses, max(begun, ended)
 
 

@@ -1,4 +1,4 @@
-"""A history sorted by what it speaks of: tasks, sessions, queues, batches, operators."""
+"""A history sorted by subject: tasks, sessions, queues, batches, operators."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pitboss.model import batch as acts
-from pitboss.model.batch import Batch, BatchId
+from pitboss.model.batch import Batch, BatchId, Cancel, Requeue
 from pitboss.model.filter import Filter, by
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import Queue
@@ -17,16 +16,15 @@ from pitboss.model.resource import Resource
 from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, Claim, NewTask, Placed, Task
-from pitboss.testing import history as told
-from pitboss.testing.checker.lives import Lives
+from pitboss.testing import history as acts
+from pitboss.testing.checker.sessions import SessionLives
 from pitboss.testing.history import FOREVER, Call, History
 
 FULL_RECORD = 100
 
 
 class Final(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store holds at the end: every task, the runs that each one's record shows, the queues, and what there is
-    of members and batches."""
+    """What the store holds at the end: tasks, their recorded runs, queues, members and batches."""
 
     tasks: tuple[Task, ...]
     attempts: dict[TaskId, tuple[Attempt, ...]]
@@ -35,23 +33,23 @@ class Final(msgspec.Struct, frozen=True, kw_only=True):
     batches: tuple[Batch, ...] = ()
 
 
-class Given(NamedTuple):
-    """A claim and the call that answered with it."""
+class GivenClaim(NamedTuple):
+    """A claim, and the call that returned it."""
 
     claim: Claim
     call: Call
 
 
-class Birth(NamedTuple):
-    """A task on its way in, by a put, with a batch, or as somebody's follow-up; `placed` is the answer to a put.
+class Creation(NamedTuple):
+    """One call that may have created a task: a put, a batch, or a settlement with follow-ups (`follows`).
 
-    A `notice` is put when its batch has ended, with more params than it was made with.
+    `placed` is the answer to a put. A `notice` is put when its batch has ended, with added params.
     """
 
     new: NewTask
     call: Call
     placed: Placed | None
-    follows: "Written | None" = None
+    follows: "SettleCall | None" = None
     notice: bool = False
 
     @property
@@ -59,24 +57,24 @@ class Birth(NamedTuple):
         return self.placed is not None and self.placed.created
 
 
-class Written(NamedTuple):
-    """A settlement and its verdict, None if nobody knows it."""
+class SettleCall(NamedTuple):
+    """A settlement and its answer; None if the answer was lost."""
 
     settlement: Settlement
-    verdict: SettleAnswer | None
+    answer: SettleAnswer | None
     call: Call
 
     @property
     def applied(self) -> bool:
-        return self.verdict is not None and self.verdict.applied
+        return self.answer is not None and self.answer.applied
 
     @property
     def refused(self) -> bool:
-        return self.verdict is not None and not self.verdict.applied
+        return self.answer is not None and not self.answer.applied
 
     @property
     def unknown(self) -> bool:
-        return self.verdict is None
+        return self.answer is None
 
     @property
     def is_progress(self) -> bool:
@@ -87,8 +85,8 @@ class Written(NamedTuple):
         return self.settlement.transition.outcome
 
 
-class Spans:
-    """Calls of which it is asked whether one of them may have happened within a window, and which is the first."""
+class CallSpans:
+    """Calls by time: which is the first after a place in the order, and may one have happened in a window?"""
 
     def __init__(self, calls: Iterable[Call]) -> None:
         ordered = sorted(calls, key=lambda call: call.begun)
@@ -104,8 +102,8 @@ class Spans:
         return self.first(after) < before
 
 
-class Meddling:
-    """Calls of one kind by operators; whether one of them may have touched a task within a window."""
+class OperatorCalls:
+    """Operators' calls of one kind: may one of them have changed a task within a window?"""
 
     def __init__(self, calls: Iterable[tuple[Call, Filter]]) -> None:
         by_id: dict[TaskId, list[Call]] = defaultdict(list)
@@ -117,8 +115,8 @@ class Meddling:
                     by_id[task].append(call)
             else:
                 broad.append(call)
-        self._by_id = {task: Spans(calls) for task, calls in by_id.items()}
-        self._broad = Spans(broad)
+        self._by_id = {task: CallSpans(calls) for task, calls in by_id.items()}
+        self._broad = CallSpans(broad)
 
     def first(self, task: TaskId, after: int) -> int:
         named = self._by_id.get(task)
@@ -129,70 +127,70 @@ class Meddling:
 
 
 class Evidence:
-    """Everything known, by subject. Within a list, in the order in which the calls began."""
+    """Everything known, by subject. Each list is in the order in which the calls began."""
 
     def __init__(self, history: History, final: Final) -> None:
         self.calls = history.calls()
         self.final = final
         self.tasks = {task.id: task for task in final.tasks}
-        self.births: dict[TaskId, list[Birth]] = defaultdict(list)
-        self.met: list[Birth] = []
-        self.given: dict[TaskId, list[Given]] = defaultdict(list)
-        self.written: dict[TaskId, list[Written]] = defaultdict(list)
-        unknown_claims = [call for call in self.calls if isinstance(call.act, told.Claim) and call.unknown]
-        self.unknown_claims = Spans(unknown_claims)
-        self.reclaims = Spans(
-            call for call in self.calls if isinstance(call.act, told.Reclaim) and call.phase != "fail"
+        self.creations: dict[TaskId, list[Creation]] = defaultdict(list)
+        self.met: list[Creation] = []
+        self.given: dict[TaskId, list[GivenClaim]] = defaultdict(list)
+        self.written: dict[TaskId, list[SettleCall]] = defaultdict(list)
+        unknown_claims = [call for call in self.calls if isinstance(call.act, acts.Claim) and call.unknown]
+        self.unknown_claims = CallSpans(unknown_claims)
+        self.reclaims = CallSpans(
+            call for call in self.calls if isinstance(call.act, acts.Reclaim) and call.phase != "fail"
         )
         self.changes: dict[str, list[Call]] = defaultdict(list)
         self.items: dict[BatchId, list[TaskId]] = defaultdict(list)
         for call in self.calls:
             self._file(call)
-        self.lives = Lives(self.calls)
-        # A batch that is being cancelled may have its items cancelled by any sweep from then on.
-        called_off = ((call._replace(ended=FOREVER), items) for call, items in self._acted(acts.Cancel))
-        self.cancels = Meddling([*_effective(self.calls, told.Cancel), *called_off])
-        self.retries = Meddling([*_effective(self.calls, told.Retry), *self._acted(acts.Requeue)])
-        self.prunes = Meddling(_effective(self.calls, told.Prune))
+        self.lives = SessionLives(self.calls)
+        # Once an operator cancels a batch, any later sweep may cancel its items.
+        called_off = ((call._replace(ended=FOREVER), items) for call, items in self._acted(Cancel))
+        self.cancels = OperatorCalls([*_effective(self.calls, acts.Cancel), *called_off])
+        self.retries = OperatorCalls([*_effective(self.calls, acts.Retry), *self._acted(Requeue)])
+        self.prunes = OperatorCalls(_effective(self.calls, acts.Prune))
         for claims in self.given.values():
             claims.sort(key=lambda given: given.claim.token.claim)
 
     @property
     def ids(self) -> list[TaskId]:
-        return sorted({*self.births, *self.given, *self.written, *self.tasks})
+        return sorted({*self.creations, *self.given, *self.written, *self.tasks})
 
     def record(self, task: TaskId) -> Sequence[Attempt]:
         return self.final.attempts.get(task, ())
 
     def may_expire(self, task: TaskId) -> bool:
-        """Whether the task has an expiry, so that it may end by itself while it waits."""
-        births = self.births.get(task, ())
-        return any(birth.new.expires_at is not None or birth.new.expires_in is not None for birth in births)
+        """Whether the task has an expiry, and so may end by itself while it waits."""
+        creations = self.creations.get(task, ())
+        return any(creation.new.expires_at is not None or creation.new.expires_in is not None for creation in creations)
 
     def may_be_cancelled(self, task: TaskId, after: int, before: int = FOREVER) -> bool:
         return self.may_expire(task) or self.cancels.may_have(task, after, before)
 
-    def _acted(self, kind: type[acts.Cancel] | type[acts.Requeue]) -> Iterable[tuple[Call, Filter]]:
-        """What operators did to the items of whole batches."""
+    def _acted(self, kind: type[Cancel] | type[Requeue]) -> Iterable[tuple[Call, Filter]]:
+        """Operators' acts of one kind on whole batches, as calls on their items."""
         for call in self.calls:
             act = call.act
-            if not isinstance(act, told.ActOnBatch) or not isinstance(act.act, kind) or call.phase == "fail":
+            if not isinstance(act, acts.ActOnBatch) or not isinstance(act.act, kind) or call.phase == "fail":
                 continue
             if items := self.items[act.batch]:
                 yield call, by(id=items)
 
     def _file(self, call: Call) -> None:
         match call.act:
-            case told.Put(tasks=tasks, placed=placed):
+            case acts.Put(tasks=tasks, placed=placed):
                 self._file_put(call, tasks, placed)
-            case told.Claim(claimed=claimed):
+            case acts.Claim(claimed=claimed):
                 for claim in claimed.claims if claimed else ():
-                    self.given[claim.id].append(Given(claim, call))
-            case told.Settle(settlements=settlements, verdicts=verdicts):
-                self._file_settlements(call, settlements, verdicts)
-            case told.CreateBatch():
+                    self.given[claim.id].append(GivenClaim(claim, call))
+            case acts.Settle(settlements=settlements, answers=answers):
+                self._file_settlements(call, settlements, answers)
+            case acts.CreateBatch():
                 self._file_batch(call, call.act)
-            case told.ChangeQueue(name=name):
+            case acts.ChangeQueue(name=name):
                 self.changes[name].append(call)
             case _:
                 pass
@@ -200,36 +198,34 @@ class Evidence:
     def _file_put(self, call: Call, tasks: Sequence[NewTask], placed: Sequence[Placed]) -> None:
         answers: Sequence[Placed | None] = placed or [None] * len(tasks)
         for new, answer in zip(tasks, answers, strict=True):
-            birth = Birth(new, call, answer)
+            creation = Creation(new, call, answer)
             if answer is not None and answer.id != new.id:
-                self.met.append(birth)
+                self.met.append(creation)
             else:
-                self.births[new.id].append(birth)
+                self.creations[new.id].append(creation)
 
-    def _file_batch(self, call: Call, act: told.CreateBatch) -> None:
-        """Which of the items met other tasks, nobody is told; its notice may come at any time, or never."""
+    def _file_batch(self, call: Call, act: acts.CreateBatch) -> None:
+        """The answer does not say which items met other tasks. The notice may be put at any time, or never."""
         self.items[act.batch.id] += [new.id for new in act.items]
         notice = act.batch.on_complete
         for new in act.items:
-            self.births[new.id].append(Birth(new, call, None))
+            self.creations[new.id].append(Creation(new, call, None))
         if notice is not None:
-            self.births[notice.id].append(Birth(notice, call._replace(ended=FOREVER), None, notice=True))
+            self.creations[notice.id].append(Creation(notice, call._replace(ended=FOREVER), None, notice=True))
 
-    def _file_settlements(
-        self, call: Call, settlements: Sequence[Settlement], verdicts: Sequence[SettleAnswer]
-    ) -> None:
-        answers: Sequence[SettleAnswer | None] = verdicts or [None] * len(settlements)
-        for settlement, verdict in zip(settlements, answers, strict=True):
+    def _file_settlements(self, call: Call, settlements: Sequence[Settlement], answers: Sequence[SettleAnswer]) -> None:
+        known: Sequence[SettleAnswer | None] = answers or [None] * len(settlements)
+        for settlement, answer in zip(settlements, known, strict=True):
             if call.phase == "fail":
-                verdict = SettleAnswer(False, call.error)
-            written = Written(settlement, verdict, call)
+                answer = SettleAnswer(False, call.error)
+            written = SettleCall(settlement, answer, call)
             self.written[settlement.id].append(written)
             for new in settlement.transition.follow_ups:
-                self.births[new.id].append(Birth(new, call, None, written))
+                self.creations[new.id].append(Creation(new, call, None, written))
 
 
 def _effective(
-    calls: Iterable[Call], kind: type[told.Cancel] | type[told.Retry] | type[told.Prune]
+    calls: Iterable[Call], kind: type[acts.Cancel] | type[acts.Retry] | type[acts.Prune]
 ) -> Iterable[tuple[Call, Filter]]:
     for call in calls:
         if isinstance(call.act, kind) and call.phase != "fail":

@@ -1,4 +1,4 @@
-"""Who had which member when, as far as a history proves it, and by which limits."""
+"""Which task or lease held which member when, as far as a history proves it, and under which limits."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -9,14 +9,14 @@ import msgspec
 from pitboss.model.duration import Moment
 from pitboss.model.resource import Leased, Limits, NewResource, PoolRules
 from pitboss.model.task import Claim, Token
-from pitboss.testing import history as told
+from pitboss.testing import history as acts
 from pitboss.testing.checker.evidence import Evidence
 from pitboss.testing.history import FOREVER, Call
 
 
 class Grant(NamedTuple):
-    """One use of a member. `held_until` is the first place in the order at which it may have been given back;
-    a further use of what is held anyway has none."""
+    """One use of a member. `held_until` is the first place in the order at which it may have been given back; None for
+    a further use of a member that is held already."""
 
     member: str
     at: Moment
@@ -30,8 +30,8 @@ class Grant(NamedTuple):
         return self.held_until is not None and self.call.ended < other.begun and self.held_until > other.ended
 
 
-class Regime(NamedTuple):
-    """What held for a member between two places in the order; None if nobody knows."""
+class LimitsInForce(NamedTuple):
+    """The limits of a member between two places in the order; None if the history does not prove them."""
 
     begin: int
     end: int
@@ -59,50 +59,50 @@ class Holdings:
         for grants in self.grants.values():
             grants.sort(key=lambda grant: (grant.at, grant.call.begun))
 
-    def regimes(self, member: str) -> list[Regime]:
+    def limits_in_force(self, member: str) -> list[LimitsInForce]:
         """The limits of a member from one change to the next."""
         pool, _, name = member.partition("/")
         rules: PoolRules | None = None
         own: Limits | None = None
-        known, regimes, begin = False, [], 0
+        known, limits_in_force, begin = False, [], 0
         for call in self._seen.calls:
             if call.phase == "fail" or not touches(call, pool, name):
                 continue
-            regimes.append(Regime(begin, call.begun, _limits(rules, own) if known else None, rules))
+            limits_in_force.append(LimitsInForce(begin, call.begun, _limits(rules, own) if known else None, rules))
             rules, own, known = _after(call, name, rules, own)
             begin = call.ended
-        return [*regimes, Regime(begin, FOREVER, _limits(rules, own) if known else None, rules)]
+        return [*limits_in_force, LimitsInForce(begin, FOREVER, _limits(rules, own) if known else None, rules)]
 
     def _file_lease(self, call: Call) -> None:
         match call.act:
-            case told.Acquire(lease=lease):
+            case acts.Acquire(lease=lease):
                 self.leases[lease].append(call)
-            case told.Release(lease=lease, released=released) if released is not False and call.phase != "fail":
+            case acts.Release(lease=lease, released=released) if released is not False and call.phase != "fail":
                 self._releases[lease].append(call)
             case _:
                 pass
 
     def _granted(self, call: Call) -> Iterator[Grant]:
         match call.act:
-            case told.Claim(claimed=claimed) if claimed is not None:
+            case acts.Claim(claimed=claimed) if claimed is not None:
                 for claim in claimed.claims:
                     if claim.leased is not None:
                         until = self._claim_ends(claim, call)
                         yield Grant(
                             claim.leased.id, claim.leased.leased_at, call, claim.token, f"task {claim.id}", until
                         )
-            case told.Acquire(leased=leased, lease=lease) if leased is not None and self._is_first(lease, leased, call):
+            case acts.Acquire(leased=leased, lease=lease) if leased is not None and self._is_first(lease, leased, call):
                 until = self._lease_ends(leased, call)
                 yield Grant(leased.id, leased.leased_at, call, lease, f"lease {lease}", until)
-            case told.Use(holder=holder, task=task, used=used) if used is not None:
+            case acts.Use(holder=holder, task=task, used=used) if used is not None:
                 member = self._held_by(holder, task, call)
                 if member is not None:
                     yield Grant(member, used, call, holder, f"a further use by {holder}", None)
 
     def _moves(self, grant: Grant) -> bool:
-        """Whether it takes the place of an earlier use, which counts from its moment on then."""
+        """Whether this use replaces an earlier one, which then counts from the new moment."""
         act = grant.call.act
-        if not isinstance(act, told.Use) or act.instead is None:
+        if not isinstance(act, acts.Use) or act.instead is None:
             return False
         grants = self.grants[grant.member]
         place = next((n for n, one in enumerate(grants) if (one.at, one.holder) == (act.instead, grant.holder)), None)
@@ -111,9 +111,9 @@ class Holdings:
         return place is not None
 
     def _is_first(self, lease: str, leased: Leased, call: Call) -> bool:
-        """Who asks again is told of the same lease: that is no further use."""
+        """Asking again under the same name returns the same lease: that is no further use."""
         earlier = (other.act for other in self.leases[lease] if other.begun < call.begun)
-        return not any(isinstance(act, told.Acquire) and _same_lease(act.leased, leased) for act in earlier)
+        return not any(isinstance(act, acts.Acquire) and _same_lease(act.leased, leased) for act in earlier)
 
     def _claim_ends(self, claim: Claim, call: Call) -> int:
         ends = [
@@ -125,20 +125,20 @@ class Holdings:
         swept = (
             other.begun
             for other in self._seen.calls
-            if isinstance(other.act, told.Reclaim)
+            if isinstance(other.act, acts.Reclaim)
             and other.ended > call.begun
             and life.may_be_dead(other.answered_at, other.ended)
         )
         return min([*ends, next(swept, FOREVER), self._removed(claim.leased, call)])
 
     def _lease_ends(self, leased: Leased, call: Call) -> int:
-        """Released, or past its time: from the first sweep or the next call under its name that may have seen it so."""
+        """When it was released; or, past its time, the first sweep or call under its name that may have ended it."""
         ends = [other.begun for other in self._releases[leased.lease or ""] if other.ended > call.begun]
         over = leased.expires_at or 0
         swept = [
             other.begun
             for other in self._seen.calls
-            if isinstance(other.act, told.Reclaim | told.Acquire)
+            if isinstance(other.act, acts.Reclaim | acts.Acquire)
             and other.ended > call.begun
             and other is not call
             and (other.answered_at is None or other.answered_at >= over)
@@ -151,7 +151,7 @@ class Holdings:
         removals = (
             other.begun
             for other in self._seen.calls
-            if isinstance(other.act, told.ChangeResources)
+            if isinstance(other.act, acts.ChangeResources)
             and other.act.change is None
             and other.ended > call.begun
             and touches(other, leased.pool, leased.name)
@@ -160,8 +160,8 @@ class Holdings:
 
     def _held_by(self, holder: Token | str, task: str | None, call: Call) -> str | None:
         if isinstance(holder, str):
-            acts = [other.act for other in self.leases[holder] if other.begun < call.begun]
-            known = [act.leased for act in acts if isinstance(act, told.Acquire) and act.leased is not None]
+            earlier = [other.act for other in self.leases[holder] if other.begun < call.begun]
+            known = [act.leased for act in earlier if isinstance(act, acts.Acquire) and act.leased is not None]
             return known[-1].id if known else None
         given = [one.claim for one in self._seen.given.get(task or "", ()) if one.claim.token == holder]
         return given[0].leased.id if given and given[0].leased is not None else None
@@ -170,11 +170,11 @@ class Holdings:
 def touches(call: Call, pool: str, name: str) -> bool:
     """Whether a call may have changed the limits of this member."""
     match call.act:
-        case told.DeclarePool(name=declared):
+        case acts.DeclarePool(name=declared):
             return declared == pool
-        case told.AddResources(pool=into, members=members):
+        case acts.AddResources(pool=into, members=members):
             return into == pool and name in [member.name for member in members]
-        case told.ChangeResources(pool=of, names=names, change=change):
+        case acts.ChangeResources(pool=of, names=names, change=change):
             limits = change is None or change.limits is not msgspec.UNSET
             return of == pool and limits and (names is None or name in names)
     return False
@@ -185,11 +185,11 @@ def _after(
 ) -> tuple[PoolRules | None, Limits | None, bool]:
     """The pool's rules and the member's own limits after a call, and whether they are known."""
     match call.act:
-        case told.DeclarePool(rules=declared):
+        case acts.DeclarePool(rules=declared):
             rules = declared
-        case told.AddResources(members=members):
+        case acts.AddResources(members=members):
             own, rules = _named(members, name).limits, rules or PoolRules()
-        case told.ChangeResources(change=change):
+        case acts.ChangeResources(change=change):
             own = None if change is None or isinstance(change.limits, msgspec.UnsetType) else change.limits
     return rules, own, not call.unknown
 

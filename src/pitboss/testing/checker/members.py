@@ -1,4 +1,4 @@
-"""What holds of members: no limit is passed, nobody gets one that is away, and what is given is given back."""
+"""Promises about members: no limit is exceeded, no member is given while away, and each is given back."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,19 +9,19 @@ import msgspec
 from pitboss.model.duration import Moment
 from pitboss.model.resource import Limits, Report, ResourceOutcome
 from pitboss.model.states import State
-from pitboss.testing import history as told
+from pitboss.testing import history as acts
 from pitboss.testing.checker.evidence import Evidence
-from pitboss.testing.checker.holdings import Grant, Holdings, Regime
+from pitboss.testing.checker.holdings import Grant, Holdings, LimitsInForce
 from pitboss.testing.checker.violation import Violation, shown
 from pitboss.testing.history import FOREVER, Call
 
-LIMITS = "no limit of a member is ever passed"
-AWAY = "nobody is given a member that is cooling or disabled"
-GIVEN_BACK = "what is given is given back, once"
+LIMITS = "no limit of a member is ever exceeded"
+AWAY = "no member is given that is cooling or disabled"
+GIVEN_BACK = "a member that was given is given back, once"
 
 
 class Refusal(NamedTuple):
-    """A report that surely counted, after which the member must rest at least until a moment."""
+    """A report that surely counted, and until when the member must rest after it."""
 
     call: Call
     until: Moment
@@ -30,12 +30,12 @@ class Refusal(NamedTuple):
 def check_members(seen: Evidence) -> Iterator[Violation]:
     holdings = Holdings(seen)
     for member, grants in holdings.grants.items():
-        regimes = holdings.regimes(member)
-        for regime in regimes:
-            within = [grant for grant in grants if regime.governs(grant.call)]
-            if regime.limits is not None:
-                yield from _check_limits(member, regime.limits, within)
-        yield from _check_away(seen, member, grants, regimes)
+        limits_in_force = holdings.limits_in_force(member)
+        for in_force in limits_in_force:
+            within = [grant for grant in grants if in_force.governs(grant.call)]
+            if in_force.limits is not None:
+                yield from _check_limits(member, in_force.limits, within)
+        yield from _check_away(seen, member, grants, limits_in_force)
         yield from _check_disabled(seen, member, grants)
     yield from _check_given_back(seen, holdings)
 
@@ -53,7 +53,9 @@ def _check_spans(member: str, grants: list[Grant], count: int, span: int) -> Ite
     for index in range(len(grants) - count):
         few = grants[index : index + count + 1]
         if few[-1].at - few[0].at < span:
-            yield _fault(LIMITS, f"member {member}: {len(few)} uses within {span} µs, allowed are {count}", few)
+            yield _fault(
+                LIMITS, f"member {member}: {len(few)} uses within {span} µs, but only {count} are allowed", few
+            )
             return
 
 
@@ -62,12 +64,14 @@ def _check_at_once(member: str, grants: list[Grant], most: int) -> Iterator[Viol
     for grant in held:
         together = [other for other in held if other.call is grant.call or other.covers(grant.call)]
         if len(together) > most:
-            yield _fault(LIMITS, f"member {member}: {len(together)} have it at once, allowed are {most}", together)
+            yield _fault(LIMITS, f"member {member}: {len(together)} hold it at once, but only {most} may", together)
             return
 
 
-def _check_away(seen: Evidence, member: str, grants: list[Grant], regimes: list[Regime]) -> Iterator[Violation]:
-    for refusal in _refusals(seen, member, grants, regimes):
+def _check_away(
+    seen: Evidence, member: str, grants: list[Grant], limits_in_force: list[LimitsInForce]
+) -> Iterator[Violation]:
+    for refusal in _refusals(seen, member, grants, limits_in_force):
         forgotten = _first_reset(seen, member, refusal.call)
         for grant in grants:
             after = grant.call.begun > refusal.call.ended and grant.call.ended < forgotten
@@ -77,20 +81,22 @@ def _check_away(seen: Evidence, member: str, grants: list[Grant], regimes: list[
                 return
 
 
-def _refusals(seen: Evidence, member: str, grants: list[Grant], regimes: list[Regime]) -> Iterator[Refusal]:
-    """Refusals that say for how long: they cool a member whoever else is to blame, and however it cools already."""
+def _refusals(
+    seen: Evidence, member: str, grants: list[Grant], limits_in_force: list[LimitsInForce]
+) -> Iterator[Refusal]:
+    """Refusals that say for how long. They cool a member whatever caused them, even if it is cooling already."""
     for grant in grants:
         kind, _, whom = grant.whom.partition(" ")
         for call, report in _reports(seen, grant, whom) if kind == "task" else _lease_reports(seen, grant, whom):
-            regime = next((one for one in regimes if one.governs(call)), None)
-            if regime is None or regime.rules is None or report is None or call.asked_at is None:
+            in_force = next((one for one in limits_in_force if one.governs(call)), None)
+            if in_force is None or in_force.rules is None or report is None or call.asked_at is None:
                 continue
             if report.outcome is ResourceOutcome.RATE_LIMITED and report.retry_after is not None:
-                yield Refusal(call, call.asked_at + min(report.retry_after, regime.rules.cooldown_cap))
+                yield Refusal(call, call.asked_at + min(report.retry_after, in_force.rules.cooldown_cap))
 
 
 def _reports(seen: Evidence, grant: Grant, task: str) -> Iterator[tuple[Call, Report | None]]:
-    """The first settlement of the claim, if it was surely the one that was written."""
+    """The first settlement of the claim, if it was surely the one that was applied."""
     given = [one.claim for one in seen.given.get(task, ()) if one.call is grant.call]
     tokens = [claim.token for claim in given]
     said = [one for one in seen.written.get(task, ()) if one.settlement.token in tokens and not one.is_progress]
@@ -99,42 +105,42 @@ def _reports(seen: Evidence, grant: Grant, task: str) -> Iterator[tuple[Call, Re
 
 
 def _lease_reports(seen: Evidence, grant: Grant, lease: str) -> Iterator[tuple[Call, Report | None]]:
-    """What was said when the lease was given back, unless somebody may have had another one of its name by then."""
+    """The report with which the lease was released, unless its name may have been used for another lease by then."""
     for call in (call for call in seen.calls if call.begun > grant.call.ended):
         match call.act:
-            case told.Acquire(lease=name) if name == lease:
+            case acts.Acquire(lease=name) if name == lease:
                 return
-            case told.Release(lease=name, released=released, report=report) if name == lease:
+            case acts.Release(lease=name, released=released, report=report) if name == lease:
                 if released:
                     yield call, report
                 return
 
 
 def _first_reset(seen: Evidence, member: str, after: Call) -> int:
-    """When somebody may first have made the member forget its faults, or brought another one in its place."""
+    """When an operator may first have reset the member, or removed it so that another took its name."""
     return next((call.begun for call in _changes(seen, member) if call.ended > after.begun and _resets(call)), FOREVER)
 
 
 def _resets(call: Call) -> bool:
-    return isinstance(call.act, told.ChangeResources) and (call.act.change is None or call.act.change.reset)
+    return isinstance(call.act, acts.ChangeResources) and (call.act.change is None or call.act.change.reset)
 
 
 def _changes(seen: Evidence, member: str) -> Iterator[Call]:
     pool, _, name = member.partition("/")
     for call in seen.calls:
         act = call.act
-        if not isinstance(act, told.ChangeResources) or act.pool != pool or call.phase == "fail":
+        if not isinstance(act, acts.ChangeResources) or act.pool != pool or call.phase == "fail":
             continue
         if act.names is None or name in act.names:
             yield call
 
 
 def _check_disabled(seen: Evidence, member: str, grants: list[Grant]) -> Iterator[Violation]:
-    """From an answered disabling on, until the next call that may have changed that."""
+    """No grant from an answered disabling until the next call that may have enabled the member."""
     switched = [call for call in _changes(seen, member) if _switches(call)]
     for index, call in enumerate(switched):
         act = call.act
-        if not isinstance(act, told.ChangeResources) or act.change is None or act.change.enabled is not False:
+        if not isinstance(act, acts.ChangeResources) or act.change is None or act.change.enabled is not False:
             continue
         until = switched[index + 1].begun if index + 1 < len(switched) else FOREVER
         for grant in grants:
@@ -147,13 +153,13 @@ def _check_disabled(seen: Evidence, member: str, grants: list[Grant]) -> Iterato
 
 def _switches(call: Call) -> bool:
     act = call.act
-    return isinstance(act, told.ChangeResources) and (
+    return isinstance(act, acts.ChangeResources) and (
         act.change is None or not isinstance(act.change.enabled, msgspec.UnsetType)
     )
 
 
 def _check_given_back(seen: Evidence, holdings: Holdings) -> Iterator[Violation]:
-    """At the end a member is in use by those who run with it, and by leases that may still be held."""
+    """At the end only running tasks, and leases that may still be held, use members."""
     running = Counter(task.resource for task in seen.final.tasks if task.state is State.RUNNING)
     unknown = any(call.unknown for calls in holdings.leases.values() for call in calls)
     for member in seen.final.resources:
@@ -165,18 +171,18 @@ def _check_given_back(seen: Evidence, holdings: Holdings) -> Iterator[Violation]
 
 
 def _may_be_held(seen: Evidence, grant: Grant) -> bool:
-    """A lease that nobody surely gave back, and that no sweep after its time has taken."""
+    """Whether the lease was neither surely released, nor ended by a sweep after its time."""
     lease = grant.whom.removeprefix("lease ")
     act, over = grant.call.act, 0
-    if isinstance(act, told.Acquire) and act.leased is not None:
+    if isinstance(act, acts.Acquire) and act.leased is not None:
         over = act.leased.expires_at or 0
     for call in seen.calls:
         match call.act:
-            case told.Extend(lease=name, until=until) if name == lease and call.begun > grant.call.ended:
+            case acts.Extend(lease=name, until=until) if name == lease and call.begun > grant.call.ended:
                 over = max(over, until or 0) if call.answered else FOREVER
-            case told.Release(lease=name, released=True) if name == lease and call.begun > grant.call.ended:
+            case acts.Release(lease=name, released=True) if name == lease and call.begun > grant.call.ended:
                 return False
-            case told.Reclaim(reclaimed=done) if done is not None and not done.more and call.begun > grant.call.ended:
+            case acts.Reclaim(reclaimed=done) if done is not None and not done.more and call.begun > grant.call.ended:
                 if call.asked_at is not None and call.asked_at >= over:
                     return False
             case _:
@@ -186,4 +192,4 @@ def _may_be_held(seen: Evidence, grant: Grant) -> bool:
 
 def _fault(invariant: str, what: str, grants: list[Grant], *lines: str) -> Violation:
     told_of = [shown(grant.call, f"{grant.member} to {grant.whom} at {grant.at}") for grant in grants]
-    return Violation(invariant=invariant, what=what, events=(*lines, *told_of))
+    return Violation(invariant=invariant, what=what, lines=(*lines, *told_of))

@@ -1,47 +1,46 @@
-"""A violation, told with the events that show it."""
+"""A broken promise, and the calls that show it."""
 
 from collections.abc import Iterable
 
 import msgspec
 
 from pitboss.model.ids import TaskId
-from pitboss.testing import history as told
+from pitboss.testing import history as acts
 from pitboss.testing.history import FOREVER, Call
 
 MOST_LINES = 60
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
-    """A promise that the history shows to be broken. `events` is the shortest story that shows it."""
+    """A promise that the history shows to be broken. `lines` are the calls that show it."""
 
     invariant: str
     what: str
     task: TaskId | None = None
     queue: str | None = None
-    events: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join([f"{self.invariant}: {self.what}", *(f"    {line}" for line in self.events)])
+        return "\n".join([f"{self.invariant}: {self.what}", *(f"    {line}" for line in self.lines)])
 
 
 def story(calls: Iterable[Call], task: TaskId) -> tuple[str, ...]:
-    """The calls that speak of a task or may have touched it, one line each."""
+    """The calls that name a task or may have changed it, one line each."""
     calls = list(calls)
     sessions = {session for call in calls for session in _sessions(call, task)}
     lines = [line for call in calls for line in _lines(call, task, sessions)]
     if len(lines) > MOST_LINES:
-        lines = [f"… {len(lines) - MOST_LINES} earlier events left out …", *lines[-MOST_LINES:]]
+        lines = [f"… {len(lines) - MOST_LINES} earlier calls left out …", *lines[-MOST_LINES:]]
     return tuple(lines)
 
 
 def session_story(calls: Iterable[Call], session: int) -> tuple[str, ...]:
-    """The calls that speak of a session's life."""
-    acts = ((call, call.act) for call in calls)
+    """The calls that open, renew and end a session."""
     return tuple(
         line
-        for call, act in acts
-        if isinstance(act, told.OpenSession | told.Renew | told.EndSession)
-        for line in _session_lines(call, act, {session})
+        for call in calls
+        if isinstance(call.act, acts.OpenSession | acts.Renew | acts.EndSession)
+        for line in _session_lines(call, call.act, {session})
     )
 
 
@@ -53,50 +52,50 @@ def shown(call: Call, text: str) -> str:
 
 def _sessions(call: Call, task: TaskId) -> Iterable[int]:
     match call.act:
-        case told.Claim(claimed=claimed) if claimed is not None:
+        case acts.Claim(claimed=claimed) if claimed is not None:
             return [claim.token.session for claim in claimed.claims if claim.id == task]
-        case told.Settle(settlements=settlements):
+        case acts.Settle(settlements=settlements):
             return [one.token.session for one in settlements if one.id == task]
     return []
 
 
 def _lines(call: Call, task: TaskId, sessions: set[int]) -> Iterable[str]:
     match call.act:
-        case told.Put():
+        case acts.Put():
             return _put_lines(call, call.act, task)
-        case told.Claim():
+        case acts.Claim():
             return _claim_lines(call, call.act, task)
-        case told.Settle():
+        case acts.Settle():
             return _settle_lines(call, call.act, task)
-        case told.Cancel() | told.Retry() | told.Prune():
-            return _meddling_lines(call, call.act, task)
-        case told.OpenSession() | told.Renew() | told.EndSession():
+        case acts.Cancel() | acts.Retry() | acts.Prune():
+            return _operator_lines(call, call.act, task)
+        case acts.OpenSession() | acts.Renew() | acts.EndSession():
             return _session_lines(call, call.act, sessions)
-        case told.Reclaim(reclaimed=done):
+        case acts.Reclaim(reclaimed=done):
             return [shown(call, f"reclaim → {done}")] if done is None or done.lost or done.cancelled else []
     return []
 
 
 def _session_lines(
-    call: Call, act: told.OpenSession | told.Renew | told.EndSession, sessions: set[int]
+    call: Call, act: acts.OpenSession | acts.Renew | acts.EndSession, sessions: set[int]
 ) -> Iterable[str]:
     match act:
-        case told.OpenSession(session=session) if session is not None and session.number in sessions:
+        case acts.OpenSession(session=session) if session is not None and session.number in sessions:
             yield shown(call, f"open session {session.number} until {session.expires_at}")
-        case told.Renew(session=number, renewal=renewal) if number in sessions:
+        case acts.Renew(session=number, renewal=renewal) if number in sessions:
             yield shown(call, f"renew session {number} → {renewal.expires_at if renewal else '?'}")
-        case told.EndSession(session=number) if number in sessions:
+        case acts.EndSession(session=number) if number in sessions:
             yield shown(call, f"end session {number}")
 
 
-def _put_lines(call: Call, act: told.Put, task: TaskId) -> Iterable[str]:
+def _put_lines(call: Call, act: acts.Put, task: TaskId) -> Iterable[str]:
     for index, new in enumerate(act.tasks):
         placed = act.placed[index] if act.placed else None
         if task in (new.id, placed.id if placed else None):
             yield shown(call, f"put {new.id} key={new.unique} → {placed or '?'}")
 
 
-def _claim_lines(call: Call, act: told.Claim, task: TaskId) -> Iterable[str]:
+def _claim_lines(call: Call, act: acts.Claim, task: TaskId) -> Iterable[str]:
     if act.claimed is None and call.unknown:
         yield shown(call, f"claim for session {act.request.session}")
     for claim in act.claimed.claims if act.claimed else ():
@@ -105,14 +104,14 @@ def _claim_lines(call: Call, act: told.Claim, task: TaskId) -> Iterable[str]:
             yield shown(call, f"claim {claim.token} {figures}")
 
 
-def _settle_lines(call: Call, act: told.Settle, task: TaskId) -> Iterable[str]:
+def _settle_lines(call: Call, act: acts.Settle, task: TaskId) -> Iterable[str]:
     for index, one in enumerate(act.settlements):
         if one.id == task or task in [new.id for new in one.transition.follow_ups]:
-            answer = act.verdicts[index] if act.verdicts else "?"
+            answer = act.answers[index] if act.answers else "?"
             yield shown(call, f"settle {one.token} {one.transition.outcome} to {one.transition.state} → {answer}")
 
 
-def _meddling_lines(call: Call, act: told.Cancel | told.Retry | told.Prune, task: TaskId) -> Iterable[str]:
+def _operator_lines(call: Call, act: acts.Cancel | acts.Retry | acts.Prune, task: TaskId) -> Iterable[str]:
     if act.changed is not None and not (act.changed.changed or act.changed.asked):
         return
     ids = [value for term in act.wanted.terms if term.field == "id" for value in term.values]

@@ -1,4 +1,4 @@
-"""One suite for every engine. To prove an engine, subclass it in a test module:
+"""One suite for every engine. To prove an engine, write a subclass in a test module:
 
     class TestMine(DurableConformance):
         @pytest.fixture
@@ -10,8 +10,8 @@
             return make
 
 Every call of `make` within one test opens the same store, which is empty at first. The bench closes the engines.
-An engine that has not all protocols takes what it has: `class TestMine(CoreConformance, BatchConformance)`, or single
-subjects: `class TestMine(Subject, Putting, Claiming)`.
+An engine without some of the protocols combines what it has: `class TestMine(CoreConformance, BatchConformance)`. While
+you write one, take single subjects: `class TestMine(Subject, Putting, Claiming)`.
 """
 
 import pytest
@@ -58,7 +58,7 @@ from pitboss.testing.conformance.waiting import Waiting
 
 
 class Subject:
-    """What the tests of every subject stand on."""
+    """What every test class of the suite needs: the fixture `bench`."""
 
     pytestmark = pytest.mark.fresh_loop
 
@@ -75,7 +75,6 @@ class CoreConformance(
     Pruning,
     Retrying,
     DesiredState,
-    Diagnosing,
     Fencing,
     Filtering,
     HandlerRegistry,
@@ -93,7 +92,7 @@ class CoreConformance(
     Values,
     Waiting,
 ):
-    """What every engine passes."""
+    """For every engine: `pitboss.engines.protocol.Store` names the core protocols."""
 
 
 class ResourceConformance(
@@ -117,7 +116,7 @@ class ResourceConformance(
     MovedUses,
     UsesAtOnce,
 ):
-    """What an engine passes that has `Resources` and `Leases`."""
+    """For an engine with `Resources` and `Leases`."""
 
 
 class BatchConformance(
@@ -137,15 +136,15 @@ class BatchConformance(
     Requeueing,
     DeletingBatches,
 ):
-    """What an engine passes that has `Batches`."""
+    """For an engine with `Batches`."""
 
 
-class Conformance(CoreConformance, ResourceConformance, BatchConformance):
-    """What an engine passes that has all protocols."""
+class Conformance(CoreConformance, ResourceConformance, BatchConformance, Diagnosing):
+    """For an engine with all of these protocols, and `Diagnosis`."""
 
 
 class DurableConformance(Conformance, Reopening, SchemaKeeping):
-    """What an engine passes whose store outlives it."""
+    """For an engine with all protocols whose store outlives the process; it has `Schema` too."""
 
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Leases without tasks: for whoever has a loop of his own, and further uses of what is held."""
+"""Leases outside tasks, and further uses of a member that is held."""
 
 import pytest
 
@@ -11,9 +11,9 @@ from pitboss.testing.conformance.bench import Bench
 from pitboss.testing.conformance.scarcity import (
     BLOCKED,
     FAULTY,
-    LANE,
     OK,
     POOL,
+    QUEUE,
     UNLIMITED,
     asked,
     contested,
@@ -33,17 +33,17 @@ MINUTE = span("1m")
 
 
 async def got(bench: Bench, lease: str = "l1", want: Want | None = None, hold: int = MINUTE) -> Leased:
-    """A lease that must be had at once."""
+    """A lease, which must be granted at once."""
     leased = await bench.store.acquire(POOL, want or Want(), hold, lease=lease)
     await bench.look()
-    assert isinstance(leased, Leased), f"there was nothing to be had: {leased}"
+    assert isinstance(leased, Leased), f"no member was granted: {leased}"
     return leased
 
 
 async def none(bench: Bench, lease: str = "l9", want: Want | None = None) -> Shortage:
     shortage = await bench.store.acquire(POOL, want or Want(), MINUTE, lease=lease)
     await bench.look()
-    assert isinstance(shortage, Shortage), f"something was to be had: {shortage}"
+    assert isinstance(shortage, Shortage), f"a member was granted: {shortage}"
     return shortage
 
 
@@ -151,7 +151,7 @@ class Acquiring:
         await line_up(bench, 1)
         await silence(bench.store)
         await gave_back(bench)
-        assert await bench.store.wait([LANE], SOON)
+        assert await bench.store.wait([QUEUE], SOON)
 
     async def test_a_lease_on_a_member_that_was_removed_ends_quietly(self, bench: Bench) -> None:
         await pool(bench, "a", "b")
@@ -173,7 +173,7 @@ class LeaseTimes:
         assert (shown.in_use, shown.stage, shown.record.last_outcome) == (0, Stage.READY, None)
         assert await bench.reclaim() == Reclaimed()
 
-    async def test_a_lease_past_its_time_is_nobody_s(self, bench: Bench) -> None:
+    async def test_a_lease_past_its_time_is_not_held(self, bench: Bench) -> None:
         await pool(bench, "a")
         await got(bench)
         bench.clock.advance("1m")
@@ -202,7 +202,7 @@ class LeaseTimes:
         assert await bench.store.extend("l1", MINUTE) == bench.now + MINUTE
         assert (await got(bench)).expires_at == bench.now + MINUTE
 
-    async def test_nobody_extends_what_is_not_held(self, bench: Bench) -> None:
+    async def test_a_lease_that_is_not_held_cannot_be_extended(self, bench: Bench) -> None:
         await pool(bench, "a")
         assert await bench.store.extend("l1", MINUTE) is None
         await got(bench)
@@ -225,7 +225,7 @@ class LeaseTimes:
         bench.clock.advance("1m")
         await silence(bench.store)
         await bench.reclaim()
-        assert await bench.store.wait([LANE], SOON)
+        assert await bench.store.wait([QUEUE], SOON)
         assert given((await asked(bench)).claims) == ["a"]
 
 

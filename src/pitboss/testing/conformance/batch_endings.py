@@ -1,4 +1,4 @@
-"""How batches end: once, in the act that ends their last item; and how they are cancelled, requeued and deleted."""
+"""How batches end (once, in the act that ends their last item), and how they are cancelled, requeued and deleted."""
 
 import pytest
 
@@ -21,7 +21,7 @@ LOST = TaskError(category="net", message="gone", type="OSError", fingerprint="00
 
 
 async def _failed(bench: Bench, *errors: TaskError | None, **options: object) -> Batch:
-    """A batch that has ended, with an item for each error; None is one that completed."""
+    """An ended batch with an item for each error; None stands for an item that completed."""
     batch = await of(bench, len(errors), **options)
     for claim, error in zip(await bench.claim(len(errors)), errors, strict=True):
         await bench.report(claim, Completed('"r"') if error is None else Failed(error))
@@ -189,7 +189,7 @@ class CancellingBatches:
 
     async def test_nothing_of_it_starts_between_two_portions(self, bench: Bench) -> None:
         batch = await of(bench, 5)
-        await bench.ask(Slot(free=3), handlers=["nobody"])
+        await bench.ask(Slot(free=3), handlers=["unknown"])
         await bench.act(batch, Cancel(), limit=1)
         assert await bench.claim(5) == []
 

@@ -1,4 +1,4 @@
-"""Batches: created with their items in one act, and drawn from as they are needed."""
+"""Batches: created with their items in one act; claims draw the items as they need them."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from pitboss.model.session import Slot
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Unique
 from pitboss.testing.conformance.bench import BROKEN, Bench
-from pitboss.testing.conformance.scarcity import FETCH, LANE, asked, pool
+from pitboss.testing.conformance.scarcity import FETCH, QUEUE, asked, pool
 from pitboss.testing.conformance.waiting import SOON, silence
 
 MANY = 100_000
@@ -22,7 +22,7 @@ def items(bench: Bench, count: int, **options: object) -> list[NewTask]:
 
 
 async def of(bench: Bench, count: int, **options: object) -> Batch:
-    """A batch of so many plain items."""
+    """A batch with that many plain items."""
     return await bench.create(*items(bench, count), **options)
 
 
@@ -110,7 +110,7 @@ class CreatingBatches:
 
     async def test_unknown_batches_are_left_out(self, bench: Bench) -> None:
         batch = await of(bench, 1)
-        assert [one.id for one in await bench.store.batches(["nobody", batch.id])] == [batch.id]
+        assert [one.id for one in await bench.store.batches(["unknown", batch.id])] == [batch.id]
         assert await bench.store.batches([]) == []
 
 
@@ -132,14 +132,14 @@ class DrawingItems:
         claims = (await bench.ask(Slot(free=2), Slot(free=1, ahead=2))).claims
         assert len(claims) == 5
 
-    async def test_items_of_queues_that_nobody_asked_for_stay_held(self, bench: Bench) -> None:
+    async def test_items_of_queues_that_were_not_requested_stay_held(self, bench: Bench) -> None:
         batch = await bench.create(*items(bench, 2, queue="a"), *items(bench, 2, queue="b"))
         assert [claim.queue for claim in await bench.claim(9, "b")] == ["b", "b"]
         assert (await bench.batch(batch)).counts == {State.RUNNING: 2, State.HELD: 2}
 
     async def test_items_that_wait_in_another_queue_do_not_stop_the_drawing(self, bench: Bench) -> None:
         await bench.create(*items(bench, 2, queue="a"), *items(bench, 2, queue="b"))
-        await bench.ask(Slot(free=1, queues=("a",)), handlers=["nobody"])
+        await bench.ask(Slot(free=1, queues=("a",)), handlers=["unknown"])
         assert [claim.queue for claim in await bench.claim(1, "b")] == ["b"]
 
     async def test_items_of_a_paused_queue_stay_held(self, bench: Bench) -> None:
@@ -162,8 +162,8 @@ class DrawingItems:
 
     async def test_items_that_no_member_fits_do_not_stop_the_drawing(self, bench: Bench) -> None:
         await pool(bench, "a", NewResource(name="b", labels=("eu",)))
-        stuck = items(bench, 3, handler=FETCH, queue=LANE, want=Want(labels=("us",)))
-        fit = items(bench, 2, handler=FETCH, queue=LANE, want=Want(labels=("eu",)))
+        stuck = items(bench, 3, handler=FETCH, queue=QUEUE, want=Want(labels=("us",)))
+        fit = items(bench, 2, handler=FETCH, queue=QUEUE, want=Want(labels=("eu",)))
         batch = await bench.create(*stuck, *fit)
         assert [claim.id for claim in (await asked(bench)).claims] == [fit[0].id]
         assert (await bench.batch(batch)).counts == {State.RUNNING: 1, State.PENDING: 4}
@@ -181,7 +181,7 @@ class DrawingItems:
         bench.clock.advance(5)
         assert (await bench.take()).batch == batch.id
 
-    async def test_who_drew_only_items_that_are_due_later_asks_again_at_once(self, bench: Bench) -> None:
+    async def test_a_claim_that_drew_only_items_due_later_is_repeated_at_once(self, bench: Bench) -> None:
         tasks = [*items(bench, 2, delay=60 * SECOND), bench.new(priority=1)]
         await bench.create(*tasks)
         begin = bench.now
@@ -279,7 +279,7 @@ class BatchFigures:
 
 
 class LargeBatches:
-    # One large batch for all that is to be shown: what costs is storing it.
+    # One large batch for all of it: storing one is slow.
     @pytest.mark.timeout(300)
     @pytest.mark.fresh_loop(limit=240)
     async def test_a_hundred_thousand_items_are_one_batch(self, bench: Bench) -> None:

@@ -1,7 +1,7 @@
-"""The bench that the conformance tests work at: an engine, a clock under our hand, and words to write sentences with.
+"""What every conformance test works with: an engine, a clock that the test moves, and short calls for the verbs.
 
-After every act the bench looks at the whole store: the queues' figures must equal a recount, every task must be sound
-in itself, and must have come to its state by a legal move; what `inspection` says of members and batches must hold.
+After every call the bench checks the whole store: the queues' figures must equal a recount, every task must be
+consistent and must have reached its state by a legal move, and members and batches must pass `inspection`.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ from pitboss.testing.conformance.inspection import assert_batches_sound, assert_
 from pitboss.testing.conformance.soundness import assert_sound
 from pitboss.testing.plugin import InLoop
 
-# No jitter: a test can say when a retry falls due.
+# Without jitter a test knows when a retry falls due.
 STEADY = Policy(backoff=Backoff(base=5_000_000, factor=3.0, jitter=0.0))
 BROKEN = TaskError(category="net", message="connection reset", type="ConnectionError", fingerprint="0123456789ab")
 PAGE = 1000
@@ -38,7 +38,7 @@ MakeEngine = Callable[[FakeClock], Awaitable[Any]]
 
 
 class Bench(InLoop):
-    """One store for one test. `me` is a live session that knows the handler "job", which is registered."""
+    """One store for one test. `me` is a live session that knows the handler "job"; that handler is registered."""
 
     store: FullStore
     me: Session
@@ -47,7 +47,7 @@ class Bench(InLoop):
         self.clock = FakeClock()
         self.ids = IdMaker(self.clock.now, Random(7).getrandbits)
         self.watching = True
-        # Set by whoever starts a batch by force, or makes a lane narrower: it may be overfull from then on.
+        # A test sets this when it starts a batch by force or narrows a lane: the lane may be overfull from then on.
         self.forced = False
         self._make = make
         self._opened: list[FullStore] = []
@@ -64,7 +64,7 @@ class Bench(InLoop):
             await store.close()
 
     async def open_engine(self) -> FullStore:
-        """One more engine on the same store, as another process would open it."""
+        """Open one more engine on the same store, as another process would."""
         store: FullStore = await self._make(self.clock)
         self._opened.append(store)
         return store
@@ -74,7 +74,7 @@ class Bench(InLoop):
         return self.clock.now()
 
     def new(self, **options: Any) -> NewTask:
-        """A task that runs "job", unless told otherwise, with an id that was never used."""
+        """A task with an unused id; its handler is "job" by default."""
         return NewTask(**{"id": self.ids(), "handler": "job"} | options)
 
     async def put(self, *tasks: NewTask) -> list[Placed]:
@@ -83,7 +83,7 @@ class Bench(InLoop):
         return placed
 
     async def add(self, **options: Any) -> Task:
-        """Put one task that must be new; answers it as the ledger has it."""
+        """Put one task, which must be new. Returns it as the ledger has it."""
         new = self.new(**options)
         (placed,) = await self.put(new)
         task = await self.task(new.id)
@@ -105,7 +105,7 @@ class Bench(InLoop):
         return renewal
 
     async def ask(self, *slots: Slot, session: Session | None = None, handlers: Sequence[str] | None = None) -> Claimed:
-        """A claim for these slots, or for one task of any queue."""
+        """Claim for these slots, or one task of any queue."""
         request = ClaimRequest(
             session=(session or self.me).number,
             slots=slots or (Slot(free=1),),
@@ -119,7 +119,7 @@ class Bench(InLoop):
         return (await self.ask(Slot(free=free, queues=queues or None), session=session)).claims
 
     async def take(self, *queues: str, session: Session | None = None) -> Claim:
-        """Claim one task, which must be there."""
+        """Claim one task; there must be one."""
         claims = await self.claim(1, *queues, session=session)
         assert len(claims) == 1, "there was nothing to claim"
         return claims[0]
@@ -132,18 +132,18 @@ class Bench(InLoop):
         return claim
 
     async def write(self, claim: Claim, transition: Transition, **options: Any) -> SettleAnswer:
-        """Settle as the transition says, whoever decided it."""
+        """Settle with this transition."""
         settlement = Settlement(id=claim.id, token=claim.token, transition=transition, **options)
-        (verdict,) = await self.settle(settlement)
-        return verdict
+        (answer,) = await self.settle(settlement)
+        return answer
 
     async def settle(self, *settlements: Settlement) -> list[SettleAnswer]:
-        verdicts = await self.store.settle(settlements)
+        answers = await self.store.settle(settlements)
         await self.look()
-        return verdicts
+        return answers
 
     async def report(self, claim: Claim, outcome: Outcome, policy: Policy = STEADY, **options: Any) -> SettleAnswer:
-        """Settle what came of the claim, as the policy decides."""
+        """Settle the claim with this outcome, as the policy decides."""
         return await self.write(claim, decide(claim, outcome, policy, self.now, 0.5), **options)
 
     async def complete(self, claim: Claim, result: str | None = None, *follow_ups: NewTask) -> SettleAnswer:
@@ -182,7 +182,7 @@ class Bench(InLoop):
         await self.look()
 
     async def create(self, *items: NewTask, **options: Any) -> Batch:
-        """A batch of these items, in the default lane unless told otherwise."""
+        """Create a batch of these items, in the default lane by default."""
         batch = await self.store.create_batch(NewBatch(**{"id": self.ids()} | options), items)
         await self.look()
         return batch
@@ -218,7 +218,7 @@ class Bench(InLoop):
         return next(queue for queue in await self.store.queues() if queue.name == name)
 
     async def became(self, before: Task, **changes: Any) -> Task:
-        """The task as it is now, which must differ from what it was in exactly these fields."""
+        """The task as it is now. It must differ from `before` in exactly these fields."""
         after = await self.task(before.id)
         assert after == msgspec.structs.replace(before, **changes)
         return after
@@ -235,13 +235,13 @@ class Bench(InLoop):
                 return tasks
 
     async def look(self, *, revived: bool = False, pruned: bool = False, deleted: bool = False) -> None:
-        """Prove that the store is sound and that it came here by legal moves."""
+        """Check that the store is consistent, and that it got there by legal moves."""
         if not self.watching:
             return
         tasks = {task.id: task for task in await self.every_task()}
         recount: Counter[tuple[str, State]] = Counter((task.queue, task.state) for task in tasks.values())
         figures = {(queue.name, state): n for queue in await self.store.queues() for state, n in queue.counts.items()}
-        assert figures == dict(recount), "the queues' figures are not what the ledger shows"
+        assert figures == dict(recount), "the queues' figures do not equal a recount of the ledger"
         for task in tasks.values():
             assert_sound(task, self._last.get(task.id), revived=revived)
         gone = [task for task in self._last.values() if task.id not in tasks]

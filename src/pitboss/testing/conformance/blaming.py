@@ -1,4 +1,4 @@
-"""What a use says about its member: refusals cool it, failures in a row put it on the blacklist; who is forgiven."""
+"""Reports on members: refusals cool them, failures in a row put them on the blacklist, some failures are forgiven."""
 
 import pytest
 
@@ -244,7 +244,7 @@ class Forgiveness:
             await failed(bench, await _given(bench, name), _at("shop", ResourceOutcome.RESOURCE_ERROR))
         assert await _failures(bench) == [2, 1]
 
-    async def test_a_destination_that_answers_somebody_is_not_to_blame(self, bench: Bench) -> None:
+    async def test_a_destination_that_answers_one_member_is_not_to_blame(self, bench: Bench) -> None:
         await pool(bench, "a", "b", "c", "d", cooldown=MINUTE)
         for name, outcome in (("a", "blocked"), ("b", "blocked"), ("d", "ok"), ("c", "blocked")):
             await failed(bench, await _given(bench, name), _at("shop", ResourceOutcome(outcome)))
@@ -267,17 +267,17 @@ class Forgiveness:
 
 
 async def _given(bench: Bench, name: str) -> Claim:
-    """A new task with this member: whoever gets another one gives it back without a word."""
+    """A claim that holds this member. Claims with other members end without a report."""
     for _ in range(9):
         claim = await served(bench)
         if given([claim]) == [name]:
             return claim
         bench.clock.advance("1us")
         await failed(bench, claim, None)
-    raise AssertionError(f"{name} was not to be had")
+    raise AssertionError(f"member {name} was never given")
 
 
 async def _ruined(bench: Bench, name: str, failures: int) -> None:
-    """The member fails so often in a row."""
+    """Let the member fail that often in a row."""
     for _ in range(failures):
         await failed(bench, await _given(bench, name), FAULTY)

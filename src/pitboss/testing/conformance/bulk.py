@@ -57,13 +57,13 @@ class Bulk:
         await bench.put(*tasks)
         claims = (await bench.ask(Slot(free=2_000))).claims
         assert [claim.id for claim in claims] == [task.id for task in tasks]
-        verdicts = await bench.settle(
+        answers = await bench.settle(
             *(
                 Settlement(id=claim.id, token=claim.token, transition=decide(claim, Completed(), STEADY, 0, 0.5))
                 for claim in claims
             )
         )
-        assert verdicts == [APPLIED] * 2_000
+        assert answers == [APPLIED] * 2_000
         assert (await bench.queue()).counts == {State.COMPLETED: 2_000}
 
     async def test_one_call_means_what_many_calls_mean(self, bench: Bench) -> None:
@@ -114,6 +114,6 @@ def _with_key(option: dict[str, object], queue: str) -> dict[str, object]:
 
 
 async def _shape(bench: Bench, tasks: list[NewTask]) -> list[Task | None]:
-    """The tasks without what must differ."""
+    """The tasks without the fields that must differ."""
     found = await bench.store.get([task.id for task in tasks])
     return [task and msgspec.structs.replace(task, id="", queue="", unique_key=None) for task in found]

@@ -1,4 +1,4 @@
-"""Which member a task gets: the pool's strategy, labels, members that failed it, and keys that keep theirs."""
+"""Which member a task gets: the pool's strategy, labels, members that it has tried, and keys that are bound."""
 
 import pytest
 
@@ -32,7 +32,7 @@ ANN = Want(key="ann")
 
 
 async def _turns(bench: Bench, count: int) -> str:
-    """The members that one task after another gets and gives back, a second apart."""
+    """The members that successive tasks get, a second apart; each gives its member back."""
     names = ""
     for _ in range(count):
         claim = await served(bench)

@@ -1,4 +1,4 @@
-"""Claiming: who is given which tasks, in which order."""
+"""Claiming: which tasks a session gets, in which order."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from pitboss.testing.conformance.bench import Bench
 class Claiming:
     async def test_a_claim_carries_what_is_needed_to_run_the_task(self, bench: Bench) -> None:
         task = await bench.add(
-            queue="lane",
+            queue="post",
             params='{"n":1}',
             priority=3,
             max_attempts=4,
@@ -31,7 +31,7 @@ class Claiming:
                 id=task.id,
                 token=Token(bench.me.number, 1),
                 handler="job",
-                queue="lane",
+                queue="post",
                 params='{"n":1}',
                 attempt=1,
                 priority=3,
@@ -238,7 +238,7 @@ class Claiming:
             claims = await bench.claim(2)
             given += [claim.id for claim in claims]
             running = {task.id for task in tasks if (await bench.task(task.id)).state is State.RUNNING}
-            assert running == set(given), "running under nobody who was told"
+            assert running == set(given), "a task runs that no claim returned"
         assert given == [task.id for task in sorted(tasks, key=lambda task: (task.priority, task.id))]
 
     async def test_a_claim_clears_reason_progress_and_note(self, bench: Bench) -> None:

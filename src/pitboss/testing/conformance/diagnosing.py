@@ -1,4 +1,4 @@
-"""What an engine says about its own store."""
+"""Diagnosis: what an engine reports about its own store."""
 
 from pitboss.engines.protocol import Diagnosis
 from pitboss.model.finding import Grade
@@ -6,7 +6,7 @@ from pitboss.testing.conformance.bench import Bench
 
 
 class Diagnosing:
-    async def test_what_is_wrong_is_told_with_why_and_fix(self, bench: Bench) -> None:
+    async def test_every_problem_comes_with_why_and_fix(self, bench: Bench) -> None:
         assert isinstance(bench.store, Diagnosis)
         found = await bench.store.diagnose(bench.clock)
         assert "durability" in {finding.check for finding in found}

@@ -1,4 +1,4 @@
-"""Fencing: a writer whose token is stale is refused, told so, and writes nothing, whatever it wanted to write."""
+"""Fencing: a settlement with a stale token is refused with the reason, and writes nothing."""
 
 from collections.abc import Awaitable, Callable
 
@@ -11,7 +11,7 @@ from pitboss.model.task import Claim, Token
 from pitboss.testing.conformance.bench import Bench
 from pitboss.testing.conformance.outcomes import OUTCOMES, transition_for
 
-# Each makes a claim and then a reason to refuse it; answers the claim as its writer still has it.
+# Each makes a claim and then a reason to refuse it; returns the claim as its writer still has it.
 Stale = Callable[[Bench], Awaitable[Claim]]
 
 
@@ -129,12 +129,12 @@ class Fencing:
     @pytest.mark.parametrize("name", OUTCOMES)
     @pytest.mark.parametrize("why", _STALE)
     async def test_a_stale_token_is_refused(self, bench: Bench, why: str, name: str) -> None:
-        make_stale, verdict = _STALE[why]
+        make_stale, answer = _STALE[why]
         claim = await make_stale(bench)
         follow_up = bench.new()
         transition = transition_for(name, claim, bench.now, follow_ups=(follow_up,))
         tasks, runs = await bench.every_task(), await bench.history(claim)
-        assert await bench.write(claim, transition, worker="late") == verdict
+        assert await bench.write(claim, transition, worker="late") == answer
         assert await bench.every_task() == tasks
         assert await bench.history(claim) == runs
 
@@ -169,14 +169,14 @@ class Fencing:
         bench.clock.advance_to(bench.me.expires_at - 1)
         assert await bench.complete(claim) == APPLIED
 
-    async def test_a_cancel_that_is_only_asked_refuses_nobody(self, bench: Bench) -> None:
+    async def test_a_cancel_that_is_only_asked_refuses_no_settlement(self, bench: Bench) -> None:
         claim = await bench.started()
         await bench.cancel(claim.id)
         assert await bench.progress(claim, 99) == APPLIED
         assert await bench.complete(claim, '"still"') == APPLIED
         assert (await bench.task(claim.id)).state is State.COMPLETED
 
-    async def test_a_session_that_expired_stays_dead_though_nobody_reclaimed(self, bench: Bench) -> None:
+    async def test_a_session_that_expired_stays_dead_before_any_reclaim(self, bench: Bench) -> None:
         claim = await bench.started()
         bench.clock.advance_to(bench.me.expires_at)
         assert not (await bench.renew(bench.me)).alive

@@ -124,7 +124,7 @@ TEXTS = [
 
 
 async def _mixture(bench: Bench) -> None:
-    """One task of every kind that a term could tell apart."""
+    """One task of every kind that some term tells from the others."""
     await bench.register("mail.send")
     await bench.put(
         bench.new(params='{"n":1}', priority=-5),

@@ -1,4 +1,4 @@
-"""Whatever ends a claim gives its member back, once; who is stale changes nothing at it."""
+"""The end of a claim gives its member back, once, whatever ends it; a stale writer changes nothing."""
 
 import pytest
 
@@ -14,10 +14,10 @@ from pitboss.testing.conformance.scarcity import (
     BLOCKED,
     FAULTY,
     FETCH,
-    LANE,
     LIMITED,
     OK,
     POOL,
+    QUEUE,
     asked,
     contested,
     done,
@@ -59,7 +59,7 @@ class GivingBack:
     async def test_a_settlement_that_names_its_member_and_queue_comes_to_the_same(self, bench: Bench) -> None:
         await pool(bench, "a", "b")
         one, other = (await contested(bench, 2)).claims
-        hints = {"queue": LANE, "resource": f"{POOL}/a"}
+        hints = {"queue": QUEUE, "resource": f"{POOL}/a"}
         transition = decide(one, Completed(), STEADY, bench.now, 0.5)
         await bench.write(one, transition, report=OK, **hints)
         await done(bench, other)
@@ -70,7 +70,7 @@ class GivingBack:
         await pool(bench, "a", "b", "c")
         claims = (await contested(bench, 3)).claims
         reports = [OK, FAULTY, None]
-        verdicts = await bench.settle(
+        answers = await bench.settle(
             *(
                 Settlement(
                     id=claim.id,
@@ -81,7 +81,7 @@ class GivingBack:
                 for claim, report in zip(claims, reports, strict=True)
             )
         )
-        assert verdicts == [APPLIED] * 3
+        assert answers == [APPLIED] * 3
         assert [(one.in_use, one.record.ok, one.record.failures) for one in await members(bench)] == [
             (0, 1, 0),
             (0, 0, 1),
@@ -109,7 +109,7 @@ class GivingBack:
         assert await bench.states(claim) == [State.CANCELLED]
         assert (await member(bench, "a")).in_use == 0
 
-    async def test_asking_to_cancel_takes_nothing_from_who_runs(self, bench: Bench) -> None:
+    async def test_asking_to_cancel_takes_nothing_from_a_running_task(self, bench: Bench) -> None:
         await pool(bench, "a")
         claim = await served(bench)
         await bench.cancel(claim.id)
@@ -117,7 +117,7 @@ class GivingBack:
         await bench.report(claim, Cancelled("asked"))
         assert (await member(bench, "a")).in_use == 0
 
-    async def test_cancelling_who_waits_gives_nothing_back(self, bench: Bench) -> None:
+    async def test_cancelling_a_waiting_task_gives_nothing_back(self, bench: Bench) -> None:
         await pool(bench, "a")
         claim = await served(bench)
         waiting = (await line_up(bench, 1))[0]
@@ -164,7 +164,7 @@ class GivingBack:
         await bench.end(bench.me)
         await bench.reclaim()
         heir = await bench.session(FETCH)
-        claim = await bench.take(LANE, session=heir)
+        claim = await bench.take(QUEUE, session=heir)
         before = await members(bench)
         assert not (await done(bench, zombie, BLOCKED)).applied
         assert await members(bench) == before
@@ -201,7 +201,7 @@ class GivingBack:
     async def test_a_task_that_lost_its_queue_s_pool_still_gives_its_member_back(self, bench: Bench) -> None:
         await pool(bench, "a")
         claim = await served(bench)
-        await bench.store.register([HandlerInfo(name=FETCH, queue=LANE)])
+        await bench.store.register([HandlerInfo(name=FETCH, queue=QUEUE)])
         await done(bench, claim)
         assert (await member(bench, "a")).in_use == 0
 
@@ -209,7 +209,7 @@ class GivingBack:
         await pool(bench, "a")
         claim = await served(bench)
         await bench.report(claim, Released())
-        await bench.store.register([HandlerInfo(name=FETCH, queue=LANE)])
+        await bench.store.register([HandlerInfo(name=FETCH, queue=QUEUE)])
         (again,) = (await asked(bench)).claims
         assert again.leased is None
         await done(bench, again)

@@ -1,4 +1,4 @@
-"""Handlers: who is registered, and what waits for one that is not."""
+"""Handlers: the registry, and tasks that wait for an unknown handler."""
 
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.session import Reclaimed, Slot
@@ -96,7 +96,7 @@ class HandlerRegistry:
         assert await bench.reclaim() == Reclaimed()
 
     async def test_a_sweep_leaves_what_no_live_session_knows(self, bench: Bench) -> None:
-        """Or claims would hold it and sweeps release it, for ever."""
+        """Otherwise claims would hold it and sweeps release it, for ever."""
         await bench.register("other")
         task = await bench.add(handler="other")
         await bench.ask(handlers=["job"])

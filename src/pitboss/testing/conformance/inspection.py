@@ -1,7 +1,4 @@
-"""What holds of members and batches at every moment, whatever was done to the store.
-
-An engine without these protocols has nothing to look at.
-"""
+"""What is true of members and batches at every moment. An engine without these protocols passes."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -18,7 +15,7 @@ ALL = 10_000
 
 
 async def assert_members_sound(store: object, now: Moment, tasks: Iterable[Task]) -> None:
-    """Members that running tasks hold are in use, stages follow from the rest, and the pools' figures are a recount."""
+    """Members held by running tasks are in use, stages follow from the other fields, figures equal a recount."""
     if not isinstance(store, Resources):
         return
     held = Counter(task.resource for task in tasks if task.state is State.RUNNING and task.resource is not None)
@@ -27,23 +24,23 @@ async def assert_members_sound(store: object, now: Moment, tasks: Iterable[Task]
         assert [member.name for member in members] == sorted(member.name for member in members)
         for member in members:
             _assert_member_sound(member, pool.rules, now)
-            # Leases without a task hold members too; a member that was removed and added again is not held by old ones.
+            # Leases outside tasks hold members too. Old claims do not hold a member that was removed and added again.
             assert member.in_use or not held[member.id] or _is_newer(member, tasks), f"held, but not in use: {member}"
         counted = Counter(member.stage for member in members)
-        assert pool.stages == dict(counted), f"the figures of pool {pool.name} are not what its members show"
+        assert pool.stages == dict(counted), f"the figures of pool {pool.name} do not equal a recount of its members"
         away = [member.available_at for member in members if member.stage is Stage.AWAY]
-        assert pool.next_at == min(away, default=None), f"pool {pool.name} comes back at another moment"
+        assert pool.next_at == min(away, default=None), f"pool {pool.name} shows a wrong next_at"
 
 
 def _assert_member_sound(member: Resource, rules: PoolRules, now: Moment) -> None:
     assert member.in_use >= 0, f"given back more often than it was given: {member}"
-    assert member.stage is stage(member, rules, now), f"the stage does not follow from the rest: {member}"
+    assert member.stage is stage(member, rules, now), f"the stage does not follow from the other fields: {member}"
     record = member.record
-    assert member.available_at >= max(record.cooldown_until, record.blacklisted_until), f"back too early: {member}"
-    assert (member.disabled_reason is None) or not member.enabled, f"a reason without a cause: {member}"
+    assert member.available_at >= max(record.cooldown_until, record.blacklisted_until), f"available too early: {member}"
+    assert (member.disabled_reason is None) or not member.enabled, f"enabled, but it has a reason: {member}"
     most = (member.limits or rules.limits).concurrency
     if member.stage is Stage.READY and most is not None:
-        assert member.in_use < most, f"ready, but there is no room: {member}"
+        assert member.in_use < most, f"ready, but its concurrency is used up: {member}"
 
 
 def _is_newer(member: Resource, tasks: Iterable[Task]) -> bool:
@@ -52,7 +49,7 @@ def _is_newer(member: Resource, tasks: Iterable[Task]) -> bool:
 
 
 async def assert_batches_sound(store: object, tasks: Iterable[Task], *, forced: bool) -> None:
-    """Counts are a recount, an ended batch has nothing left, and no lane is overfull or has room in vain."""
+    """Counts equal a recount, ended batches have no unfinished items, and lanes are neither overfull nor idle."""
     if not isinstance(store, Batches):
         return
     batches = await store.batches(limit=ALL)
@@ -68,25 +65,25 @@ async def assert_batches_sound(store: object, tasks: Iterable[Task], *, forced: 
 
 
 def _assert_batch_sound(batch: Batch, items: Counter[State]) -> None:
-    assert batch.counts == dict(items), f"the figures of a batch are not what its items show: {batch} has {items}"
-    assert (batch.status in OVER) == (batch.left == 0), f"over and not over: {batch}"
+    assert batch.counts == dict(items), f"a batch's figures do not equal a recount: {batch} has {items}"
+    assert (batch.status in OVER) == (batch.left == 0), f"the status does not fit the items left: {batch}"
     assert (batch.finished_at is not None) == (batch.status in OVER), f"finished_at does not fit the status: {batch}"
     if batch.status is BatchStatus.PAUSING:
-        assert items[State.RUNNING], f"pausing, but nothing of it runs: {batch}"
+        assert items[State.RUNNING], f"pausing, but no item runs: {batch}"
     if batch.status is BatchStatus.DONE_WITH_ERRORS:
-        assert items[State.FAILED], f"done with errors, but without any: {batch}"
+        assert items[State.FAILED], f"done with errors, but no item failed: {batch}"
     if batch.status in (BatchStatus.QUEUED, BatchStatus.PAUSED):
-        assert not items[State.PENDING], f"its items may be claimed though it does not run: {batch}"
+        assert not items[State.PENDING], f"not running, but it has pending items: {batch}"
 
 
 def _assert_lane_sound(lane: Lane, batches: list[Batch], *, forced: bool) -> None:
     in_slot = [batch for batch in batches if batch.status in IN_SLOT]
     queued = [batch for batch in batches if batch.status is BatchStatus.QUEUED]
-    assert (lane.running, lane.queued) == (len(in_slot), len(queued)), f"the figures of {lane} are not a recount"
-    assert all(batch.position == 0 for batch in in_slot), f"a slot without position 0: {in_slot}"
+    assert (lane.running, lane.queued) == (len(in_slot), len(queued)), f"the figures of {lane} do not equal a recount"
+    assert all(batch.position == 0 for batch in in_slot), f"a batch has a slot, but its position is not 0: {in_slot}"
     assert [batch.position for batch in queued] == list(range(1, len(queued) + 1)), f"positions have gaps: {queued}"
     assert [(batch.rank, batch.id) for batch in queued] == sorted((batch.rank, batch.id) for batch in queued)
-    assert not queued or len(in_slot) >= lane.max_running, f"a slot of {lane} is free and nobody has it"
-    # One that is being cancelled may never have had a slot.
+    assert not queued or len(in_slot) >= lane.max_running, f"{lane} has a free slot, but batches wait: {queued}"
+    # A batch that is being cancelled may never have had a slot.
     running = [batch for batch in in_slot if batch.status is not BatchStatus.CANCELLING]
     assert forced or len(running) <= lane.max_running, f"{lane} is overfull: {running}"

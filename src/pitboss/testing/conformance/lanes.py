@@ -1,4 +1,4 @@
-"""Lanes: batches queue up, are promoted in the act that frees a slot, and change places."""
+"""Lanes: batches wait in line, change places, and are promoted in the act that frees a slot."""
 
 from typing import Literal
 
@@ -13,7 +13,7 @@ from pitboss.testing.conformance.bench import Bench
 from pitboss.testing.conformance.waiting import SOON, silence
 
 Place = Literal["top", "up", "down", "bottom"]
-# More than a call may nest.
+# More than the depth to which Python lets calls nest.
 MANY = 600
 
 
@@ -23,7 +23,7 @@ async def line(bench: Bench) -> str:
 
 
 async def lined_up(bench: Bench, names: str) -> dict[str, Batch]:
-    """The first of these runs, the others wait behind it."""
+    """Batches with these names: the first runs, the others wait in line."""
     return {name: await of(bench, 1, name=name) for name in names}
 
 
@@ -32,7 +32,7 @@ async def status(bench: Bench, *batches: Batch) -> list[BatchStatus]:
 
 
 class Lanes:
-    async def test_a_lane_comes_into_being_with_its_first_batch(self, bench: Bench) -> None:
+    async def test_a_lane_is_created_with_its_first_batch(self, bench: Bench) -> None:
         assert await bench.store.lanes() == []
         await of(bench, 1, lane="b")
         await of(bench, 1, lane="b")
@@ -46,7 +46,7 @@ class Lanes:
         await bench.widen("default", 2 * MANY)
         assert await bench.store.lanes() == [Lane(name="default", max_running=2 * MANY, running=MANY)]
 
-    async def test_a_lane_comes_into_being_by_its_settings(self, bench: Bench) -> None:
+    async def test_a_lane_is_created_by_its_settings(self, bench: Bench) -> None:
         assert await bench.widen("fast", 3) == Lane(name="fast", max_running=3)
         assert await bench.store.lanes() == [Lane(name="fast", max_running=3)]
 
@@ -100,7 +100,7 @@ class Lanes:
         await bench.complete(claim)
         assert await bench.store.wait(["next"], SOON)
 
-    async def test_a_batch_that_ends_without_having_run_promotes_nobody(self, bench: Bench) -> None:
+    async def test_a_batch_that_ends_without_having_run_promotes_none(self, bench: Bench) -> None:
         batches = await lined_up(bench, "abc")
         await bench.act(batches["b"], Cancel())
         assert await status(bench, *batches.values()) == [
@@ -166,10 +166,10 @@ class MovingBatches:
         with pytest.raises(InvalidInput):
             await bench.act(batches["b"], Move("before", batches["a"].id))
 
-    async def test_nobody_is_moved_before_a_batch_that_does_not_wait_there(self, bench: Bench) -> None:
+    async def test_no_batch_is_moved_before_one_that_does_not_wait_there(self, bench: Bench) -> None:
         batches = await lined_up(bench, "ab")
         elsewhere = await of(bench, 1, lane="other")
-        for other in (None, "nobody", elsewhere.id, batches["b"].id):
+        for other in (None, "unknown", elsewhere.id, batches["b"].id):
             with pytest.raises(InvalidInput):
                 await bench.act(batches["b"], Move("before", other))
         assert await line(bench) == "b"
@@ -198,7 +198,7 @@ class StartingBatches:
         assert {claim.batch for claim in await bench.claim(5)} == {batches["a"].id, batches["c"].id}
         assert await line(bench) == "b"
 
-    async def test_one_end_of_two_promotes_nobody_while_the_lane_is_full(self, bench: Bench) -> None:
+    async def test_one_end_of_two_promotes_none_while_the_lane_is_full(self, bench: Bench) -> None:
         batches = await lined_up(bench, "abc")
         bench.forced = True
         await bench.act(batches["c"], Start())

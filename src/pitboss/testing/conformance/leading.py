@@ -1,4 +1,4 @@
-"""Leading: one session at a time, under terms that only grow, and nobody else under its term."""
+"""Leading: one session at a time leads, under terms that only grow; no other session uses its term."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ CROWD = 8
 
 
 class Leading:
-    async def test_nobody_leads_a_new_store(self, bench: Bench) -> None:
+    async def test_a_new_store_has_no_leader(self, bench: Bench) -> None:
         assert isinstance(bench.store, Leader)
         assert await bench.store.leader() is None
 
@@ -26,7 +26,7 @@ class Leading:
         assert lead == Lead(term=1, session=session.number, host="höst-1", mine=True)
         assert await bench.store.leader() == Lead(term=1, session=session.number, host="höst-1")
 
-    async def test_the_second_is_told_who_leads(self, bench: Bench) -> None:
+    async def test_the_second_learns_which_session_leads(self, bench: Bench) -> None:
         other = await bench.store.open_session(SessionInfo(host="elsewhere"))
         await _led_by(bench, bench.me)
         told = await bench.store.campaign(other.number)
@@ -71,7 +71,7 @@ class Leading:
         assert lost.value.session == leader.number
         assert await bench.store.leader() == Lead(term=2, session=bench.me.number, host="here")
 
-    async def test_a_paused_leader_that_comes_back_as_a_new_session_is_told_who_leads(self, bench: Bench) -> None:
+    async def test_a_paused_leader_that_returns_as_a_new_session_learns_which_one_leads(self, bench: Bench) -> None:
         leader = await _brief(bench)
         await _led_by(bench, leader)
         bench.clock.advance_to(leader.expires_at)
@@ -95,7 +95,7 @@ class Leading:
         await bench.end(other)
         assert await bench.store.leader() == Lead(term=1, session=bench.me.number, host="here")
 
-    async def test_who_resigns_leads_no_more(self, bench: Bench) -> None:
+    async def test_a_session_that_resigns_leads_no_more(self, bench: Bench) -> None:
         other = await bench.session()
         await _led_by(bench, bench.me)
         await bench.store.resign(bench.me.number)
@@ -114,7 +114,7 @@ class Leading:
             await bench.store.resign(bench.me.number)
         assert await bench.store.leader() is None
 
-    async def test_who_resigned_may_lead_again_under_a_new_term(self, bench: Bench) -> None:
+    async def test_a_session_that_resigned_may_lead_again_under_a_new_term(self, bench: Bench) -> None:
         await _led_by(bench, bench.me)
         await bench.store.resign(bench.me.number)
         assert await bench.store.campaign(bench.me.number) == _mine(bench.me, term=2)
@@ -142,7 +142,7 @@ class Leading:
         assert await bench.store.leader() is None
         assert await bench.store.campaign(fresh.number) == _mine(fresh, term=2)
 
-    async def test_of_many_who_campaign_at_once_one_leads(self, bench: Bench) -> None:
+    async def test_of_many_sessions_that_campaign_at_once_one_leads(self, bench: Bench) -> None:
         engines = [await bench.open_engine() for _ in range(CROWD // 2)] * 2
         for term in range(1, 4):
             sessions = [await bench.session() for _ in range(CROWD)]
@@ -153,21 +153,21 @@ class Leading:
             assert leads[0].term == term
             await bench.store.end_session(leads[0].session)
 
-    async def test_who_leads_is_seen_by_every_engine(self, bench: Bench) -> None:
+    async def test_every_engine_sees_the_leader(self, bench: Bench) -> None:
         other = await bench.open_engine()
         await _led_by(bench, bench.me)
         assert await other.leader() == Lead(term=1, session=bench.me.number, host="here")
 
 
 class LeaderDuties:
-    """What only the leader does."""
+    """Writes that only the leader may do."""
 
     async def test_the_leader_prunes_under_its_term(self, bench: Bench) -> None:
         await _finished(bench)
         lead = await _led_by(bench, bench.me)
         assert await bench.prune(term=lead.term) == Changed(changed=1)
 
-    async def test_whoever_names_no_term_prunes(self, bench: Bench) -> None:
+    async def test_a_prune_without_a_term_needs_no_leader(self, bench: Bench) -> None:
         await _finished(bench)
         await _led_by(bench, await bench.session())
         assert await bench.prune() == Changed(changed=1)
@@ -181,12 +181,12 @@ class LeaderDuties:
             await _refused(bench, term)
         assert await bench.prune(term=second.term) == Changed(changed=1)
 
-    async def test_no_term_prunes_while_nobody_leads(self, bench: Bench) -> None:
+    async def test_no_term_prunes_while_no_session_leads(self, bench: Bench) -> None:
         await _finished(bench)
         for term in (0, 1):
             await _refused(bench, term)
 
-    async def test_a_leader_that_expired_prunes_nothing_though_nobody_follows(self, bench: Bench) -> None:
+    async def test_a_leader_that_expired_prunes_nothing_before_the_next_one_leads(self, bench: Bench) -> None:
         await _finished(bench)
         leader = await _brief(bench)
         lead = await _led_by(bench, leader)
@@ -212,7 +212,7 @@ class LeaderDuties:
         assert refused.value.fix
 
     async def test_one_term_at_most_prunes_while_the_lead_changes_hands(self, bench: Bench) -> None:
-        """Whoever is refused has deleted nothing, and who is not has led."""
+        """A prune that is refused deletes nothing; one that is not refused happened while its term lasted."""
         await _finished(bench)
         leader = await bench.session()
         lead = await _led_by(bench, leader)

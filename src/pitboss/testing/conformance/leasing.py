@@ -1,4 +1,4 @@
-"""Tasks that hold a member while they run: both are taken in one act, and no limit is passed."""
+"""Tasks that hold a member while they run: one act takes both, and no limit is exceeded."""
 
 import pytest
 
@@ -12,8 +12,8 @@ from pitboss.model.states import State
 from pitboss.testing.conformance.bench import Bench
 from pitboss.testing.conformance.scarcity import (
     FETCH,
-    LANE,
     POOL,
+    QUEUE,
     UNLIMITED,
     asked,
     change,
@@ -68,19 +68,19 @@ class Leasing:
     async def test_a_queue_shows_the_pool_that_it_is_bound_to(self, bench: Bench) -> None:
         await pool(bench, "a")
         await wait_for_one(bench)
-        assert (await bench.queue(LANE)).resources == POOL
+        assert (await bench.queue(QUEUE)).resources == POOL
 
     async def test_of_several_pools_the_first_handler_by_name_binds_the_queue(self, bench: Bench) -> None:
         await pool(bench, "a")
-        await bench.store.register([HandlerInfo(name="before", queue=LANE, resources="keys")])
+        await bench.store.register([HandlerInfo(name="before", queue=QUEUE, resources="keys")])
         await wait_for_one(bench)
-        assert (await bench.queue(LANE)).resources == "keys"
+        assert (await bench.queue(QUEUE)).resources == "keys"
 
-    async def test_a_queue_is_free_again_when_nobody_asks_for_the_pool(self, bench: Bench) -> None:
+    async def test_a_queue_is_free_again_when_no_handler_needs_the_pool(self, bench: Bench) -> None:
         await pool(bench)
         await wait_for_one(bench)
-        await bench.store.register([HandlerInfo(name=FETCH, queue=LANE)])
-        assert (await bench.queue(LANE)).resources is None
+        await bench.store.register([HandlerInfo(name=FETCH, queue=QUEUE)])
+        assert (await bench.queue(QUEUE)).resources is None
         assert given((await asked(bench)).claims) == [None]
 
     async def test_a_handler_that_moves_to_another_queue_takes_the_pool_along(self, bench: Bench) -> None:
@@ -115,7 +115,7 @@ class Leasing:
     async def test_slots_are_served_in_their_order(self, bench: Bench) -> None:
         await pool(bench, "a", "b")
         await line_up(bench, 3)
-        claims = (await bench.ask(Slot(free=1, queues=(LANE,)), Slot(free=2, queues=(LANE,)))).claims
+        claims = (await bench.ask(Slot(free=1, queues=(QUEUE,)), Slot(free=2, queues=(QUEUE,)))).claims
         assert [(claim.slot, name) for claim, name in zip(claims, given(claims), strict=True)] == [(0, "a"), (1, "b")]
 
     async def test_a_slot_takes_plain_tasks_where_no_member_is_left(self, bench: Bench) -> None:
@@ -148,8 +148,8 @@ class Leasing:
     async def test_nothing_is_given_ahead(self, bench: Bench) -> None:
         await pool(bench, "a", "b", "c")
         await line_up(bench, 3)
-        assert len((await bench.ask(Slot(free=1, ahead=2, queues=(LANE,)))).claims) == 1
-        assert (await bench.ask(Slot(free=0, ahead=2, queues=(LANE,)))).claims == []
+        assert len((await bench.ask(Slot(free=1, ahead=2, queues=(QUEUE,)))).claims) == 1
+        assert (await bench.ask(Slot(free=0, ahead=2, queues=(QUEUE,)))).claims == []
 
     async def test_plain_tasks_behind_are_still_given_ahead(self, bench: Bench) -> None:
         await pool(bench, "a", "b")
@@ -161,7 +161,7 @@ class Leasing:
     async def test_a_paused_queue_takes_no_member(self, bench: Bench) -> None:
         await pool(bench, "a")
         await line_up(bench, 1)
-        await bench.change(LANE, paused=True)
+        await bench.change(QUEUE, paused=True)
         claimed = await bench.ask(Slot(free=1))
         assert (claimed.claims, claimed.shortages, claimed.next_due) == ([], (), None)
         assert (await member(bench, "a")).record.uses == 0
@@ -177,7 +177,7 @@ class Leasing:
     async def test_a_task_of_an_unknown_handler_takes_no_member(self, bench: Bench) -> None:
         await pool(bench, "a")
         await line_up(bench, 1)
-        claimed = await bench.ask(Slot(free=1, queues=(LANE,)), handlers=["job"])
+        claimed = await bench.ask(Slot(free=1, queues=(QUEUE,)), handlers=["job"])
         assert (claimed.claims, (await member(bench, "a")).record.uses) == ([], 0)
 
 
@@ -289,7 +289,7 @@ class MemberLimits:
 
     async def test_the_queue_s_own_rate_holds_too(self, bench: Bench) -> None:
         await pool(bench, "a", "b", "c")
-        await bench.change(LANE, rate=rate("1/s"))
+        await bench.change(QUEUE, rate=rate("1/s"))
         claimed = await contested(bench, 3)
         assert given(claimed.claims) == ["a"]
         assert claimed.next_due == bench.now + SECOND
@@ -297,7 +297,7 @@ class MemberLimits:
 
     async def test_tasks_that_no_member_fits_take_none_of_the_rate(self, bench: Bench) -> None:
         await pool(bench, "a")
-        await bench.change(LANE, rate=rate("1/s"))
+        await bench.change(QUEUE, rate=rate("1/s"))
         for _ in range(30):
             await wait_for_one(bench, want=Want(labels=("eu",)), priority=-1)
         fits = await wait_for_one(bench)
@@ -306,7 +306,7 @@ class MemberLimits:
 
     async def test_a_task_without_a_member_is_no_start_of_its_queue(self, bench: Bench) -> None:
         await pool(bench)
-        await bench.change(LANE, rate=rate("1/s"))
+        await bench.change(QUEUE, rate=rate("1/s"))
         await line_up(bench, 1)
         await asked(bench)
         await bench.store.add_resources(POOL, [NewResource(name="a")])
@@ -319,8 +319,8 @@ class Shortages:
         claimed = await contested(bench, 1)
         assert (claimed.shortages, claimed.next_due) == ((Shortage(pool=POOL, why="no members"),), None)
 
-    async def test_a_pool_that_nobody_declared_has_no_members(self, bench: Bench) -> None:
-        await bench.store.register([HandlerInfo(name=FETCH, queue=LANE, resources="nowhere")])
+    async def test_a_pool_that_was_not_declared_has_no_members(self, bench: Bench) -> None:
+        await bench.store.register([HandlerInfo(name=FETCH, queue=QUEUE, resources="nowhere")])
         assert (await contested(bench, 1)).shortages == (Shortage(pool="nowhere", why="no members"),)
 
     async def test_members_that_are_all_disabled(self, bench: Bench) -> None:
@@ -359,12 +359,12 @@ class Shortages:
         assert claimed.shortages == (Shortage(pool=POOL, why="all away", until=bench.now + 60 * SECOND),)
         assert claimed.next_due == bench.now + 60 * SECOND
 
-    async def test_who_got_all_that_was_asked_for_lacks_nothing(self, bench: Bench) -> None:
+    async def test_a_claim_that_got_everything_has_no_shortage(self, bench: Bench) -> None:
         await pool(bench, "a")
         await line_up(bench, 2)
         assert (await asked(bench, 1)).shortages == ()
 
-    async def test_a_pool_that_nobody_waits_for_lacks_nothing(self, bench: Bench) -> None:
+    async def test_a_pool_that_no_task_waits_for_has_no_shortage(self, bench: Bench) -> None:
         await pool(bench)
         assert (await asked(bench)).shortages == ()
 

@@ -80,7 +80,7 @@ class LedgerReading:
         claim = await bench.started()
         assert await bench.history(claim) == []
 
-    async def test_history_is_told_oldest_first_with_who_and_when(self, bench: Bench) -> None:
+    async def test_history_is_oldest_first_with_worker_and_times(self, bench: Bench) -> None:
         claim = await bench.started()
         bench.clock.advance(1)
         await bench.report(claim, Failed(BROKEN), worker="w1")

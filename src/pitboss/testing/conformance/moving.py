@@ -1,4 +1,4 @@
-"""Uses that were granted and not made yet, and count from a later moment."""
+"""Uses that were granted but not made yet: they can be moved to a later moment."""
 
 from asyncio import gather
 
@@ -13,7 +13,7 @@ from pitboss.testing.conformance.scarcity import BLOCKED, POOL, UNLIMITED, done,
 
 
 class MovedUses:
-    """A use that was granted and not made yet counts from a later moment."""
+    """A use that was granted but not made yet is moved, and counts from the later moment."""
 
     async def test_a_moved_use_is_not_one_more(self, bench: Bench) -> None:
         await pool(bench, "a", limits=limits(windows=[(2, 60)]))
@@ -121,7 +121,7 @@ class MovedUses:
 
 
 class UsesAtOnce:
-    """Many who ask at the same moment are answered as if they had asked one after the other."""
+    """Calls at the same moment get the same answers as calls one after the other."""
 
     async def test_a_budget_is_shared_out_once(self, bench: Bench) -> None:
         await pool(bench, "a", limits=limits(windows=[(7, 60)]))
@@ -150,14 +150,14 @@ class UsesAtOnce:
         assert [one.until for one in answers if isinstance(one, Shortage)] == [bench.now + 60 * SECOND] * 2
         assert [(await member(bench, name)).record.uses for name in "ab"] == [3, 3]
 
-    async def test_who_holds_nothing_does_not_disturb_the_others(self, bench: Bench) -> None:
+    async def test_a_caller_that_holds_nothing_does_not_disturb_the_others(self, bench: Bench) -> None:
         await pool(bench, "a", "b", limits=UNLIMITED)
         claim = await served(bench)
         await got(bench, "l1")
         await got(bench, "over")
         await gave_back(bench, "over")
         use = bench.store.use
-        asked = (use("l1"), use("over"), use(claim.token, claim.id), use(claim.token, "no task"), use("nobody"))
-        first, over, of_task, no_task, nobody = await gather(*asked, return_exceptions=True)
+        asked = (use("l1"), use("over"), use(claim.token, claim.id), use(claim.token, "no task"), use("unknown"))
+        first, over, of_task, no_task, unknown = await gather(*asked, return_exceptions=True)
         assert (first, of_task) == (bench.now, bench.now)
-        assert [type(one) for one in (over, no_task, nobody)] == [StaleLease] * 3
+        assert [type(one) for one in (over, no_task, unknown)] == [StaleLease] * 3

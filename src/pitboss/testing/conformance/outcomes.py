@@ -1,4 +1,4 @@
-"""Every outcome that can be written, as the transition that `decide` makes of it for a first attempt."""
+"""Every outcome, as the transition that `decide` makes of it for a first attempt."""
 
 import msgspec
 
@@ -39,7 +39,7 @@ WAITING_AGAIN = ("retried", "snoozed", "rotated", "released", "crashed", "timed_
 
 
 def transition_for(name: str, claim: Claim, now: int, follow_ups: tuple[NewTask, ...] = ()) -> Transition:
-    """What a writer would write for this outcome; follow-ups go with outcomes that finish the task."""
+    """The transition for this outcome. Outcomes that finish the task have follow-ups."""
     if name == "progress":
         return progressed(50, "half")
     transition = decide(claim, _OUTCOMES[name], STEADY, now, 0.5)

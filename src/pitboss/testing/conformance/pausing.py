@@ -1,4 +1,4 @@
-"""Pausing and resuming batches: nothing more starts, what runs may end, and nothing is lost or repeated."""
+"""Pausing and resuming batches: no item starts, running items may end, and none is lost or repeated."""
 
 import pytest
 
@@ -36,7 +36,7 @@ class PausingBatches:
 
     async def test_items_that_were_drawn_are_held_again(self, bench: Bench) -> None:
         batch = await bench.create(bench.new(), bench.new(delay=9 * SECOND))
-        await bench.ask(Slot(free=2), handlers=["nobody"])
+        await bench.ask(Slot(free=2), handlers=["unknown"])
         assert (await bench.batch(batch)).counts == {State.PENDING: 1, State.SCHEDULED: 1}
         await bench.act(batch, Pause())
         assert [(task.state, task.reason) for task in await bench.every_task()] == [(State.HELD, "batch")] * 2
@@ -136,7 +136,7 @@ class PausingBatches:
     async def test_there_is_no_act_on_a_batch_that_there_is_not(self, bench: Bench) -> None:
         for act in (Pause(), Resume(), Start()):
             with pytest.raises(NotFound):
-                await bench.store.act_on_batch("nobody", act)
+                await bench.store.act_on_batch("unknown", act)
 
     async def test_items_cannot_be_slipped_past_a_pause(self, bench: Bench) -> None:
         batch = await of(bench, 2)

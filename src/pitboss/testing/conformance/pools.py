@@ -1,4 +1,4 @@
-"""Pools and their members: declaring, adding, changing, removing, and who is told."""
+"""Pools and their members: declaring, adding, changing and removing them, and the rings for that."""
 
 import pytest
 
@@ -17,8 +17,8 @@ from pitboss.model.resource import (
 from pitboss.testing.conformance.bench import Bench
 from pitboss.testing.conformance.scarcity import (
     FAULTY,
-    LANE,
     POOL,
+    QUEUE,
     UNLIMITED,
     add,
     asked,
@@ -120,7 +120,7 @@ class DeclaringPools:
         await pool(bench, "a")
         await silence(bench.store)
         await bench.store.declare_pool(POOL, PoolRules(limits=UNLIMITED))
-        assert await bench.store.wait([LANE], SOON)
+        assert await bench.store.wait([QUEUE], SOON)
 
 
 class PoolMembers:
@@ -153,7 +153,7 @@ class PoolMembers:
     async def test_members_are_read_by_name(self, bench: Bench) -> None:
         await pool(bench, "c", "a", "b")
         assert [one.name for one in await members(bench)] == ["a", "b", "c"]
-        assert [one.name for one in await bench.store.resources(POOL, ["c", "nobody", "a"])] == ["a", "c"]
+        assert [one.name for one in await bench.store.resources(POOL, ["c", "unknown", "a"])] == ["a", "c"]
         assert await bench.store.resources("elsewhere") == []
 
     async def test_a_member_that_is_there_is_changed_and_keeps_the_rest(self, bench: Bench) -> None:
@@ -199,11 +199,11 @@ class PoolMembers:
         await line_up(bench, 1)
         await silence(bench.store)
         await add(bench, "a")
-        assert await bench.store.wait([LANE], SOON)
+        assert await bench.store.wait([QUEUE], SOON)
 
 
 class ChangingMembers:
-    async def test_a_disabled_member_is_given_to_nobody(self, bench: Bench) -> None:
+    async def test_a_disabled_member_is_not_given(self, bench: Bench) -> None:
         await pool(bench, "a", "b")
         assert await change(bench, "a", enabled=False, reason="expired") == ["a"]
         assert given((await contested(bench, 2)).claims) == ["b"]
@@ -218,7 +218,7 @@ class ChangingMembers:
         assert (shown.enabled, shown.disabled_reason, shown.stage) == (True, None, Stage.READY)
         await served(bench)
 
-    async def test_disabling_takes_nothing_from_whoever_has_it(self, bench: Bench) -> None:
+    async def test_disabling_takes_nothing_from_its_holder(self, bench: Bench) -> None:
         await pool(bench, "a")
         claim = await served(bench)
         await change(bench, "a", enabled=False)
@@ -277,7 +277,7 @@ class ChangingMembers:
 
     async def test_only_members_that_there_are_are_answered(self, bench: Bench) -> None:
         await pool(bench, "a", "b")
-        assert await change(bench, "nobody", "b", weight=3) == ["b"]
+        assert await change(bench, "unknown", "b", weight=3) == ["b"]
         assert await bench.store.change_resources("elsewhere", None, None) == []
 
     async def test_a_removed_member_is_gone(self, bench: Bench) -> None:
@@ -311,7 +311,7 @@ class ChangingMembers:
         await change(bench, "a", enabled=False)
         await silence(bench.store)
         await change(bench, "a", **changes)
-        assert await bench.store.wait([LANE], SOON)
+        assert await bench.store.wait([QUEUE], SOON)
 
     async def test_labels_that_are_changed_count_for_the_next_claim(self, bench: Bench) -> None:
         await pool(bench, "a", "b")

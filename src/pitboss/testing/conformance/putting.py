@@ -1,4 +1,4 @@
-"""Putting tasks: what is stored, whom a new task meets, and when a queue is full."""
+"""Putting tasks: what is stored, which task a new one meets, and when a queue is full."""
 
 import pytest
 

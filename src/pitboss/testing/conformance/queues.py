@@ -1,4 +1,4 @@
-"""Queues: they come into being, are paused and limited, and count their tasks."""
+"""Queues: they are created, paused and limited, and count their tasks."""
 
 from pitboss.model.limits import Window, rate
 from pitboss.model.queue import Queue

@@ -1,4 +1,4 @@
-"""Rates: in no span of a window start more tasks than it allows, wherever the span begins."""
+"""Rates: no span as long as a window has more starts than the window allows, wherever the span begins."""
 
 import pytest
 

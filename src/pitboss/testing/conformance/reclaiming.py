@@ -1,4 +1,4 @@
-"""Reclaiming: what dead sessions held runs again, and costs no attempt."""
+"""Reclaiming: tasks of dead sessions run again, and it costs no attempt."""
 
 import pytest
 
@@ -134,6 +134,6 @@ async def _reclaim_all(bench: Bench, limit: int) -> int:
     while True:
         reclaimed = await bench.reclaim(limit)
         lost, calls = lost + reclaimed.lost, calls + 1
-        assert calls < 20, "it asks for more for ever"
+        assert calls < 20, "reclaim never stops saying that there is more"
         if not reclaimed.more:
             return lost

@@ -1,4 +1,4 @@
-"""Renewing: a session lives as long as it says so in time, and hears what is wanted of it."""
+"""Renewing: a session lives as long as it renews in time, and the answer tells it what operators want."""
 
 from pitboss.model.filter import by
 from pitboss.model.outcome import Released

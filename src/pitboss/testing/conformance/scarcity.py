@@ -1,4 +1,4 @@
-"""Words for tests of resources: a pool, a queue that is bound to it, and what became of its members."""
+"""Short calls for tests of resources: a pool, a queue that is bound to it, and its members."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from pitboss.model.settlement import SettleAnswer
 from pitboss.model.task import Claim, Task, TaskError
 from pitboss.testing.conformance.bench import BROKEN, STEADY, Bench
 
-POOL, LANE, FETCH = "proxies", "fetching", "fetch"
+POOL, QUEUE, FETCH = "proxies", "fetching", "fetch"
 REFUSED = TaskError(category="refused", message="too many requests")
 OK = Report(outcome=ResourceOutcome.OK)
 LIMITED = Report(outcome=ResourceOutcome.RATE_LIMITED)
@@ -32,15 +32,15 @@ UNLIMITED = Limits(concurrency=None)
 
 
 def limits(**options: Any) -> Limits:
-    """Without a limit on how many at a time, unless told otherwise; windows as pairs of count and seconds."""
+    """Limits, with no limit on concurrency by default; windows are pairs of count and seconds."""
     windows = tuple(Window(count, round(seconds * SECOND)) for count, seconds in options.pop("windows", ()))
     return Limits(**{"windows": windows, "concurrency": None} | options)
 
 
 async def pool(bench: Bench, *members: str | NewResource, **rules: Any) -> None:
-    """A pool of these members, and a queue whose tasks need one each."""
+    """A pool with these members, and a queue whose tasks each need one."""
     await bench.store.declare_pool(POOL, PoolRules(**rules))
-    await bench.store.register([HandlerInfo(name=FETCH, queue=LANE, resources=POOL)])
+    await bench.store.register([HandlerInfo(name=FETCH, queue=QUEUE, resources=POOL)])
     if members:
         await add(bench, *members)
 
@@ -67,7 +67,7 @@ async def remove(bench: Bench, *names: str) -> list[str]:
 
 async def wait_for_one(bench: Bench, **options: Any) -> Task:
     """A task that needs a member."""
-    return await bench.add(**{"handler": FETCH, "queue": LANE} | options)
+    return await bench.add(**{"handler": FETCH, "queue": QUEUE} | options)
 
 
 async def line_up(bench: Bench, count: int) -> list[Task]:
@@ -75,20 +75,20 @@ async def line_up(bench: Bench, count: int) -> list[Task]:
 
 
 async def asked(bench: Bench, free: int = 1) -> Claimed:
-    return await bench.ask(Slot(free=free, queues=(LANE,)))
+    return await bench.ask(Slot(free=free, queues=(QUEUE,)))
 
 
 async def contested(bench: Bench, count: int) -> Claimed:
-    """So many new tasks, and a claim for as many."""
+    """That many new tasks, and a claim for all of them."""
     await line_up(bench, count)
     return await asked(bench, count)
 
 
 async def served(bench: Bench, **options: Any) -> Claim:
-    """A new task that must get a member at once."""
+    """The claim on a new task, which must get a member at once."""
     task = await wait_for_one(bench, **options)
     claims = (await asked(bench)).claims
-    assert [claim.id for claim in claims] == [task.id], "the new task was not given"
+    assert [claim.id for claim in claims] == [task.id], "the new task was not claimed"
     return claims[0]
 
 
@@ -113,7 +113,7 @@ async def done(bench: Bench, claim: Claim, report: Report | None = OK) -> Settle
 async def handed_on(
     bench: Bench, claim: Claim, report: Report | None = LIMITED, policy: Policy = STEADY
 ) -> SettleAnswer:
-    """Its member was of no use: the task waits for another one."""
+    """The member did not work for the task, which waits for another one."""
     return await bench.report(claim, Rotated(REFUSED), policy, report=report)
 
 

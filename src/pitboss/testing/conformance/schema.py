@@ -1,4 +1,4 @@
-"""For engines whose store outlives them: the schema's version, and what is there after the store is opened again."""
+"""For engines whose store outlives the process: the schema's version, and what a reopened store still holds."""
 
 from pitboss.engines.protocol import Schema
 from pitboss.model.limits import rate

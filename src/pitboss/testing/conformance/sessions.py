@@ -1,4 +1,4 @@
-"""Sessions: numbers that grow, lives that end."""
+"""Sessions: their numbers only grow, and a session that is over stays over."""
 
 from pitboss.model.session import SessionInfo
 from pitboss.testing.conformance.bench import Bench

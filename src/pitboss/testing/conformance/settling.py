@@ -1,4 +1,4 @@
-"""Settling: what each outcome writes, all of it at once, and what a repeat writes (nothing)."""
+"""Settling: what each outcome writes, in one act; a repeat writes nothing."""
 
 import pytest
 
@@ -211,21 +211,21 @@ class Settling:
     async def test_answers_come_in_the_order_asked_and_a_refusal_touches_no_other(self, bench: Bench) -> None:
         claims = [await bench.started() for _ in range(3)]
         done = [decide(claim, Completed(f'"{n}"'), STEADY, bench.now, 0.5) for n, claim in enumerate(claims)]
-        verdicts = await bench.settle(
+        answers = await bench.settle(
             Settlement(id=claims[2].id, token=claims[2].token, transition=done[2]),
             Settlement(id=bench.ids(), token=claims[1].token, transition=done[1]),
             Settlement(id=claims[1].id, token=Token(bench.me.number, 9), transition=done[1]),
             Settlement(id=claims[0].id, token=claims[0].token, transition=done[0]),
         )
-        assert verdicts == [APPLIED, STALE_TASK, STALE_CLAIM, APPLIED]
+        assert answers == [APPLIED, STALE_TASK, STALE_CLAIM, APPLIED]
         assert await bench.states(*claims) == [State.COMPLETED, State.RUNNING, State.COMPLETED]
         assert [(await bench.task(claims[n].id)).value() for n in (0, 2)] == ["0", "2"]
 
     async def test_two_words_about_one_claim_in_one_call_take_effect_in_order(self, bench: Bench) -> None:
         claim = await bench.started()
         both = [transition_for(name, claim, bench.now) for name in ("progress", "completed", "failed")]
-        verdicts = await bench.settle(*(Settlement(id=claim.id, token=claim.token, transition=one) for one in both))
-        assert verdicts == [APPLIED, APPLIED, STALE_CLAIM]
+        answers = await bench.settle(*(Settlement(id=claim.id, token=claim.token, transition=one) for one in both))
+        assert answers == [APPLIED, APPLIED, STALE_CLAIM]
         task = await bench.task(claim.id)
         assert (task.state, task.progress, task.attempts) == (State.COMPLETED, 50, 1)
 
@@ -308,11 +308,11 @@ class Settling:
     @pytest.mark.parametrize("name", OUTCOMES)
     async def test_every_outcome_of_many_claims_at_once(self, bench: Bench, name: str) -> None:
         claims = [await bench.started(queue=f"q{number}") for number in range(3)]
-        verdicts = await bench.settle(
+        answers = await bench.settle(
             *(
                 Settlement(id=claim.id, token=claim.token, transition=transition_for(name, claim, bench.now))
                 for claim in claims
             )
         )
-        assert verdicts == [APPLIED] * 3
+        assert answers == [APPLIED] * 3
         assert len({(task.state, task.attempts, task.outcome) for task in await bench.every_task()}) == 1

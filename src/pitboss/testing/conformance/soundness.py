@@ -1,12 +1,12 @@
-"""What holds of every task at every moment, whatever was done to the store."""
+"""What is true of every task at every moment."""
 
 import msgspec
 
 from pitboss.model.states import MOVES, State
 from pitboss.model.task import Task
 
-# One claim may let a scheduled task fall due, or draw one that its batch held, and take, hold or cancel it; only the
-# ends are seen from outside.
+# One claim may make a scheduled task due, or draw a held item, and then take, hold or cancel it. From outside this
+# looks like one move.
 _SEEN_AS_ONE = {
     *((State.SCHEDULED, state) for state in (State.RUNNING, State.HELD, State.CANCELLED)),
     (State.HELD, State.RUNNING),
@@ -30,7 +30,7 @@ def assert_sound(task: Task, before: Task | None, *, revived: bool = False) -> N
     """The task's fields agree with its state, and with what it was before."""
     _assert_consistent(task)
     if before is None:
-        assert (None, task.state) in MOVES, f"a task came into being as {task.state}"
+        assert (None, task.state) in MOVES, f"a task was created as {task.state}"
         return
     move = (before.state, task.state)
     assert task.state is before.state or move in MOVES or move in _SEEN_AS_ONE, f"illegal move {move} of {task}"
@@ -48,11 +48,11 @@ def _assert_consistent(task: Task) -> None:
     shown = msgspec.to_builtins(task)
     assert (task.finished_at is not None) == task.state.finished, f"finished_at does not fit the state: {shown}"
     if task.state is State.RUNNING:
-        assert task.session is not None, f"running for nobody: {shown}"
-        assert task.started_at is not None, f"running since never: {shown}"
+        assert task.session is not None, f"running without a session: {shown}"
+        assert task.started_at is not None, f"running without a start: {shown}"
         assert task.claim > 0, f"running without a claim: {shown}"
     if task.state is State.SCHEDULED:
-        assert task.run_at is not None, f"scheduled for never: {shown}"
+        assert task.run_at is not None, f"scheduled without a time: {shown}"
     if task.state is State.HELD:
         assert task.reason, f"held without a reason: {shown}"
     assert not task.cancel_asked or task.state is State.RUNNING, f"asked to cancel, but not running: {shown}"

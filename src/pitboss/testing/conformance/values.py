@@ -1,4 +1,4 @@
-"""Values: what goes in comes out, to the byte."""
+"""Values: every value comes back as it was stored, to the byte."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Waiting: a hint that there may be work. Rings may be lost or false, but a healthy engine's are neither."""
+"""Waiting: a hint that there may be work. Rings may be lost or false, but not on a healthy engine."""
 
 import asyncio
 
@@ -70,7 +70,7 @@ class Waiting:
         await bench.change("default", paused=False)
         assert await bench.store.wait(["default"], SOON)
 
-    async def test_a_wish_rings_for_who_waits_for_all_queues(self, bench: Bench) -> None:
+    async def test_a_wish_rings_those_that_wait_for_all_queues(self, bench: Bench) -> None:
         await silence(bench.store)
         await bench.store.wish("pool/mail", "{}")
         assert await bench.store.wait(None, SOON)
@@ -100,6 +100,6 @@ class Waiting:
 
 
 async def silence(engine: Engine) -> None:
-    """Hear out all rings so far."""
+    """Consume all rings so far."""
     while await engine.wait(None, 0.01):
         pass

@@ -1,4 +1,4 @@
-"""What holds of queues: rates, capacity, priority, figures."""
+"""Promises about queues: rates, capacity, priority, figures."""
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
@@ -11,8 +11,8 @@ import msgspec
 from pitboss.model.ids import TaskId
 from pitboss.model.limits import Window
 from pitboss.model.states import WAITING, State
-from pitboss.testing import history as told
-from pitboss.testing.checker.evidence import Birth, Evidence, Given
+from pitboss.testing import history as acts
+from pitboss.testing.checker.evidence import Creation, Evidence, GivenClaim
 from pitboss.testing.checker.violation import Violation, shown
 from pitboss.testing.history import FOREVER, Call
 
@@ -25,8 +25,8 @@ FIGURES = "a queue's figures equal a recount of the ledger"
 _Waiting = tuple[int, TaskId, int, int]
 
 
-class Stint(NamedTuple):
-    """A stretch in which a task surely waited. `fresh`: from its put on."""
+class WaitSpan(NamedTuple):
+    """A span in which a task surely waited. `fresh`: it began with the put."""
 
     begin: int
     end: int
@@ -34,25 +34,25 @@ class Stint(NamedTuple):
     fresh: bool
 
 
-class Waiters:
-    """The stints of one queue, to count who surely waited."""
+class WaitSpans:
+    """The spans of one queue, to count the tasks that surely waited."""
 
-    def __init__(self, stints: list[Stint]) -> None:
-        self._begins = sorted(stint.begin for stint in stints)
-        self._ends = sorted(stint.end for stint in stints)
-        self._fresh_begins = sorted(stint.begin for stint in stints if stint.fresh)
-        self._fresh_ends = sorted(stint.end for stint in stints if stint.fresh)
+    def __init__(self, spans: list[WaitSpan]) -> None:
+        self._begins = sorted(span.begin for span in spans)
+        self._ends = sorted(span.end for span in spans)
+        self._fresh_begins = sorted(span.begin for span in spans if span.fresh)
+        self._fresh_ends = sorted(span.end for span in spans if span.fresh)
 
     def at_least(self, put: Call, created: int) -> int:
-        """How many surely wait after a put that created some."""
-        # Those who waited through the whole call; and those who came by puts, however these overlapped.
+        """How many tasks surely wait after a put that created some."""
+        # Tasks that waited through the whole call, and tasks that puts created, in whatever order those overlapped.
         through = bisect_left(self._begins, put.begun) - bisect_right(self._ends, put.ended) + created
         after = bisect_right(self._fresh_begins, put.ended) - bisect_right(self._fresh_ends, put.ended)
         return max(through, after)
 
 
-def check_lanes(seen: Evidence) -> Iterator[Violation]:
-    given: dict[str, list[Given]] = defaultdict(list)
+def check_queues(seen: Evidence) -> Iterator[Violation]:
+    given: dict[str, list[GivenClaim]] = defaultdict(list)
     for claims in seen.given.values():
         for one in claims:
             given[one.claim.queue].append(one)
@@ -64,11 +64,11 @@ def check_lanes(seen: Evidence) -> Iterator[Violation]:
     yield from _check_figures(seen)
 
 
-def _check_rate(seen: Evidence, queue: str, given: list[Given]) -> Iterator[Violation]:
-    """Starts are counted while the queue has that rate; a change begins a new count."""
+def _check_rate(seen: Evidence, queue: str, given: list[GivenClaim]) -> Iterator[Violation]:
+    """Count the starts while the queue has one rate; a change begins a new count."""
     changes = [call for call in seen.changes.get(queue, ()) if _sets(call, "rate") and call.phase != "fail"]
     for index, call in enumerate(changes):
-        if not isinstance(call.act, told.ChangeQueue) or isinstance(call.act.change.rate, msgspec.UnsetType):
+        if not isinstance(call.act, acts.ChangeQueue) or isinstance(call.act.change.rate, msgspec.UnsetType):
             continue
         until = changes[index + 1].begun if index + 1 < len(changes) else FOREVER
         within = [one for one in given if one.call.begun > call.ended and one.call.ended < until]
@@ -77,15 +77,15 @@ def _check_rate(seen: Evidence, queue: str, given: list[Given]) -> Iterator[Viol
             yield from _check_window(queue, window, within)
 
 
-def _check_window(queue: str, window: Window, given: list[Given]) -> Iterator[Violation]:
+def _check_window(queue: str, window: Window, given: list[GivenClaim]) -> Iterator[Violation]:
     for index in range(len(given) - window.count):
         few = given[index : index + window.count + 1]
         if few[-1].claim.claimed_at - few[0].claim.claimed_at < window.per:
             yield Violation(
                 invariant=RATE,
-                what=f"queue {queue}: {len(few)} starts within {window.per} µs, allowed are {window.count}",
+                what=f"queue {queue}: {len(few)} starts within {window.per} µs, but only {window.count} are allowed",
                 queue=queue,
-                events=tuple(
+                lines=tuple(
                     shown(one.call, f"claim {one.claim.id} {one.claim.token} at {one.claim.claimed_at}") for one in few
                 ),
             )
@@ -95,34 +95,34 @@ def _check_window(queue: str, window: Window, given: list[Given]) -> Iterator[Vi
 def _check_capacity(seen: Evidence) -> Iterator[Violation]:
     if not any(_sets(call, "capacity") for calls in seen.changes.values() for call in calls):
         return
-    waiters = {queue: Waiters(stints) for queue, stints in _stints(seen).items()}
+    waiters = {queue: WaitSpans(spans) for queue, spans in _wait_spans(seen).items()}
     for call in seen.calls:
         for queue, created in _created(call).items():
             capacity = _capacity(seen, queue, call)
             if capacity is None:
                 continue
-            waiting = waiters.get(queue, Waiters([])).at_least(call, created)
+            waiting = waiters.get(queue, WaitSpans([])).at_least(call, created)
             if waiting > capacity:
                 yield Violation(
                     invariant=CAPACITY,
                     what=f"queue {queue}: {waiting} tasks wait after a put, its capacity is {capacity}",
                     queue=queue,
-                    events=(shown(call, f"put of {created} tasks was accepted"),),
+                    lines=(shown(call, f"put of {created} tasks was accepted"),),
                 )
 
 
 def _created(call: Call) -> Counter[str]:
-    if not isinstance(call.act, told.Put) or not call.answered:
+    if not isinstance(call.act, acts.Put) or not call.answered:
         return Counter()
     pairs = zip(call.act.tasks, call.act.placed, strict=True)
     return Counter(new.queue for new, placed in pairs if placed.created)
 
 
 def _capacity(seen: Evidence, queue: str, during: Call) -> int | None:
-    """The capacity that was surely in force during a call; None if there was none or nobody knows."""
+    """The capacity that was surely in force during a call; None if there was none, or if it is not certain."""
     capacity: int | None = None
     for call in seen.changes.get(queue, ()):
-        if not isinstance(call.act, told.ChangeQueue) or not _sets(call, "capacity") or call.phase == "fail":
+        if not isinstance(call.act, acts.ChangeQueue) or not _sets(call, "capacity") or call.phase == "fail":
             continue
         value = call.act.change.capacity
         if call.ended < during.begun and not isinstance(value, msgspec.UnsetType):
@@ -133,17 +133,17 @@ def _capacity(seen: Evidence, queue: str, during: Call) -> int | None:
 
 
 def _sets(call: Call, field: str) -> bool:
-    return isinstance(call.act, told.ChangeQueue) and getattr(call.act.change, field) is not msgspec.UNSET
+    return isinstance(call.act, acts.ChangeQueue) and getattr(call.act.change, field) is not msgspec.UNSET
 
 
-def _stints(seen: Evidence) -> dict[str, list[Stint]]:
-    stints: dict[str, list[Stint]] = defaultdict(list)
-    for task, births in seen.births.items():
+def _wait_spans(seen: Evidence) -> dict[str, list[WaitSpan]]:
+    spans: dict[str, list[WaitSpan]] = defaultdict(list)
+    for task, creations in seen.creations.items():
         if seen.may_expire(task):
             continue
-        for birth in births:
-            if birth.created:
-                stints[birth.new.queue].append(_stint(seen, task, birth.call.ended, 0, fresh=True))
+        for creation in creations:
+            if creation.created:
+                spans[creation.new.queue].append(_wait_span(seen, task, creation.call.ended, 0, fresh=True))
         for one in seen.written.get(task, ()):
             repeated = any(
                 other is not one and other.settlement.token == one.settlement.token and not other.is_progress
@@ -152,20 +152,20 @@ def _stints(seen: Evidence) -> dict[str, list[Stint]]:
             waits = one.settlement.transition.state in WAITING and not repeated
             if one.applied and waits and not seen.cancels.may_have(task, 0, one.call.ended):
                 claim = one.settlement.token.claim
-                stints[births[0].new.queue].append(_stint(seen, task, one.call.ended, claim, fresh=False))
-    return stints
+                spans[creations[0].new.queue].append(_wait_span(seen, task, one.call.ended, claim, fresh=False))
+    return spans
 
 
-def _stint(seen: Evidence, task: TaskId, begin: int, claim: int, *, fresh: bool) -> Stint:
-    """From then on until a call that may have claimed or cancelled it."""
+def _wait_span(seen: Evidence, task: TaskId, begin: int, claim: int, *, fresh: bool) -> WaitSpan:
+    """The span from `begin` until the first call that may have claimed or cancelled the task."""
     taken = (one.call.begun for one in seen.given.get(task, ()) if one.claim.token.claim > claim)
     end = min([*taken, seen.cancels.first(task, begin), seen.unknown_claims.first(begin)])
-    return Stint(begin, max(begin, end), task, fresh)
+    return WaitSpan(begin, max(begin, end), task, fresh)
 
 
 def _check_slots(seen: Evidence) -> Iterator[Violation]:
     for call in seen.calls:
-        if not isinstance(call.act, told.Claim) or call.act.claimed is None:
+        if not isinstance(call.act, acts.Claim) or call.act.claimed is None:
             continue
         slots: dict[int, list[tuple[int, TaskId]]] = defaultdict(list)
         for claim in call.act.claimed.claims:
@@ -174,31 +174,31 @@ def _check_slots(seen: Evidence) -> Iterator[Violation]:
             if ranks != sorted(ranks):
                 lines = tuple(f"priority {priority} {task}" for priority, task in ranks)
                 yield Violation(
-                    invariant=PRIORITY, what="a claim's answer is out of order", events=(shown(call, "claim"), *lines)
+                    invariant=PRIORITY, what="a claim's answer is out of order", lines=(shown(call, "claim"), *lines)
                 )
 
 
 def _check_passed_over(seen: Evidence) -> Iterator[Violation]:
-    """No claim takes a task while one that goes before it in the same queue surely waits."""
+    """No claim takes a task while a task that goes first in the same queue surely waits."""
     arrivals = sorted(_arrivals(seen), key=lambda pair: pair[0].begin)
     waiting: dict[str, list[_Waiting]] = defaultdict(list)
-    births: list[Birth] = []
+    creations: list[Creation] = []
     position = 0
-    # Where tasks need a member, one that no member fits is passed by.
+    # In a queue that is bound to a pool, a task that no member fits is passed by.
     bound = {queue.name for queue in seen.final.queues if queue.resources is not None}
     arrivals = [pair for pair in arrivals if pair[1].new.queue not in bound]
     for call in _undisturbed_claims(seen):
         while position < len(arrivals) and arrivals[position][0].begin < call.begun:
-            stint, birth = arrivals[position]
-            heappush(waiting[birth.new.queue], (birth.new.priority, birth.new.id, stint.end, len(births)))
-            births.append(birth)
+            span, creation = arrivals[position]
+            heappush(waiting[creation.new.queue], (creation.new.priority, creation.new.id, span.end, len(creations)))
+            creations.append(creation)
             position += 1
-        yield from _passed_over(call, waiting, births)
+        yield from _passed_over(call, waiting, creations)
 
 
-def _passed_over(call: Call, waiting: dict[str, list[_Waiting]], births: list[Birth]) -> Iterator[Violation]:
+def _passed_over(call: Call, waiting: dict[str, list[_Waiting]], creations: list[Creation]) -> Iterator[Violation]:
     act = call.act
-    if not isinstance(act, told.Claim) or act.claimed is None:
+    if not isinstance(act, acts.Claim) or act.claimed is None:
         return
     ranked = sorted((claim.priority, claim.id, claim.queue) for claim in act.claimed.claims)
     worst = {queue: (priority, task) for priority, task, queue in ranked}
@@ -206,49 +206,49 @@ def _passed_over(call: Call, waiting: dict[str, list[_Waiting]], births: list[Bi
         heap = waiting[queue]
         while heap and heap[0][2] <= call.begun:
             heappop(heap)
-        if heap and heap[0][:2] < rank and heap[0][2] > call.ended and _wanted(act, births[heap[0][3]]):
+        if heap and heap[0][:2] < rank and heap[0][2] > call.ended and _wanted(act, creations[heap[0][3]]):
             first, last = heap[0][:2], rank
             yield Violation(
                 invariant=PRIORITY,
                 what=f"queue {queue}: {last[1]} (priority {last[0]}) was given before {first[1]} (priority {first[0]})",
                 task=first[1],
                 queue=queue,
-                events=(shown(births[heap[0][3]].call, f"put {first[1]}"), shown(call, f"claim {last[1]}")),
+                lines=(shown(creations[heap[0][3]].call, f"put {first[1]}"), shown(call, f"claim {last[1]}")),
             )
 
 
-def _wanted(act: told.Claim, birth: Birth) -> bool:
-    return act.request.handlers is None or birth.new.handler in act.request.handlers
+def _wanted(act: acts.Claim, creation: Creation) -> bool:
+    return act.request.handlers is None or creation.new.handler in act.request.handlers
 
 
-def _arrivals(seen: Evidence) -> Iterator[tuple[Stint, Birth]]:
+def _arrivals(seen: Evidence) -> Iterator[tuple[WaitSpan, Creation]]:
     lacking: dict[str, int] = {}
-    claims = [call for call in seen.calls if isinstance(call.act, told.Claim) and call.act.request.handlers is not None]
-    for task, births in seen.births.items():
-        for birth in births:
-            pending = birth.placed is not None and birth.created and birth.placed.state is State.PENDING
+    claims = [call for call in seen.calls if isinstance(call.act, acts.Claim) and call.act.request.handlers is not None]
+    for task, creations in seen.creations.items():
+        for creation in creations:
+            pending = creation.placed is not None and creation.created and creation.placed.state is State.PENDING
             if pending and not seen.may_expire(task):
-                handler = birth.new.handler
+                handler = creation.new.handler
                 if handler not in lacking:
                     lacking[handler] = _first_without(claims, handler)
-                stint = _stint(seen, task, birth.call.ended, 0, fresh=True)
-                yield stint._replace(end=max(stint.begin, min(stint.end, lacking[handler]))), birth
+                span = _wait_span(seen, task, creation.call.ended, 0, fresh=True)
+                yield span._replace(end=max(span.begin, min(span.end, lacking[handler]))), creation
 
 
 def _first_without(claims: list[Call], handler: str) -> int:
-    """When a claim first passed by this handler's tasks: from then on they may be held."""
+    """When a claim without this handler first began: from then on its tasks may be held."""
     for call in claims:
-        if isinstance(call.act, told.Claim) and handler not in (call.act.request.handlers or ()):
+        if isinstance(call.act, acts.Claim) and handler not in (call.act.request.handlers or ()):
             return call.begun
     return FOREVER
 
 
 def _undisturbed_claims(seen: Evidence) -> Iterator[Call]:
-    """Claims during which no other call was under way, so that nothing was locked or changed under them."""
+    """Claims during which no other call was running, so that no task was locked or changed meanwhile."""
     busy_until = 0
     for index, call in enumerate(seen.calls):
         following = seen.calls[index + 1].begun if index + 1 < len(seen.calls) else FOREVER
-        if isinstance(call.act, told.Claim) and busy_until < call.begun and call.ended < following:
+        if isinstance(call.act, acts.Claim) and busy_until < call.begun and call.ended < following:
             yield call
         busy_until = max(busy_until, call.ended)
 
@@ -263,5 +263,5 @@ def _check_figures(seen: Evidence) -> Iterator[Violation]:
                 invariant=FIGURES,
                 what=f"queue {queue} shows {shows} {state}, the ledger has {has}",
                 queue=queue,
-                events=tuple(f"{task.id} {task.state}" for task in seen.final.tasks if task.queue == queue)[:40],
+                lines=tuple(f"{task.id} {task.state}" for task in seen.final.tasks if task.queue == queue)[:40],
             )
