@@ -1,4 +1,4 @@
-"""What each act makes of a task: the task before, the task after. `model.settlement` does the same for settling.
+"""What each act makes of a task: the task before, the task after. The end of a claim is in `model.settlement`.
 
 An engine that stores whole tasks writes what these functions return. SQL engines say the same in SQL.
 """
