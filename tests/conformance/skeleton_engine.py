@@ -176,7 +176,7 @@ class Document(msgspec.Struct):
 def transaction(
     verb: Callable[Concatenate["SkeletonEngine", Document, Moment, Given], Answer],
 ) -> Callable[Concatenate["SkeletonEngine", Given], Coroutine[Any, Any, Answer]]:
-    """Turn a function that reads and changes the document into a verb."""
+    """Turn a function that reads and changes the document into a verb. It may run several times."""
 
     async def call(self: "SkeletonEngine", /, *args: Given.args, **options: Given.kwargs) -> Answer:
         while True:
@@ -468,8 +468,12 @@ class SkeletonEngine:
         document.ring(name)
         return document.view(name)
 
+    async def register(self, handlers: Iterable[HandlerInfo]) -> None:
+        # A transaction may run twice, an iterator only once.
+        await self._register(list(handlers))
+
     @transaction
-    def register(self, document: Document, now: Moment, handlers: Iterable[HandlerInfo]) -> None:
+    def _register(self, document: Document, now: Moment, handlers: Sequence[HandlerInfo]) -> None:
         added = {handler.name: handler for handler in handlers}
         document.handlers.update(added)
         document.release_held(added, now)
@@ -478,8 +482,11 @@ class SkeletonEngine:
     def handlers(self, document: Document, now: Moment) -> list[HandlerInfo]:
         return [document.handlers[name] for name in sorted(document.handlers)]
 
+    async def forget(self, names: Iterable[str]) -> None:
+        await self._forget(list(names))
+
     @transaction
-    def forget(self, document: Document, now: Moment, names: Iterable[str]) -> None:
+    def _forget(self, document: Document, now: Moment, names: Sequence[str]) -> None:
         for name in names:
             document.handlers.pop(name, None)
 

@@ -8,6 +8,7 @@ import pytest
 
 from pitboss.engines.protocol import Batches, Leases, Resources, Store
 from pitboss.model.filter import EVERYTHING
+from pitboss.model.queue import HandlerInfo
 from pitboss.model.task import NewTask
 from pitboss.testing.clock import FakeClock
 from pitboss.testing.conformance import CoreConformance, MakeEngine
@@ -94,3 +95,9 @@ async def test_a_transaction_that_was_overtaken_starts_again() -> None:
     assert store.refused == 3
     found = (await engine.find(EVERYTHING)).tasks
     assert sorted(task.id for task in found) == ["mine", "rival-0", "rival-1", "rival-2"]
+
+
+async def test_a_transaction_that_starts_again_reads_its_arguments_again() -> None:
+    engine = SkeletonEngine(Contested(rivals=1), clock=FakeClock())
+    await engine.register(HandlerInfo(name=name) for name in "ab")
+    assert [handler.name for handler in await engine.handlers()] == ["a", "b"]

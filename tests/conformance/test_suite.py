@@ -2,8 +2,14 @@
 
 import pytest
 
-from pitboss.testing.conformance import BatchConformance, Conformance, DurableConformance, ResourceConformance
-from tests.conformance import test_memory, test_postgres, test_sqlite
+from pitboss.testing.conformance import (
+    BatchConformance,
+    Conformance,
+    CoreConformance,
+    DurableConformance,
+    ResourceConformance,
+)
+from tests.conformance import test_memory, test_postgres, test_skeleton, test_sqlite
 
 MIN_CASES = 550
 
@@ -33,5 +39,9 @@ def test_every_engine_of_ours_proves_everything(suite: type) -> None:
     assert issubclass(suite, Conformance)
     assert issubclass(suite, ResourceConformance)
     assert issubclass(suite, BatchConformance)
-    hidden = [name for name in vars(suite) if name.startswith("test_")]
-    assert not hidden, "an engine's own module must not replace a case"
+    assert not names(suite), "an engine's own module must not replace a case"
+
+
+def test_the_skeleton_engine_proves_the_whole_core() -> None:
+    assert issubclass(test_skeleton.TestSkeleton, CoreConformance)
+    assert not names(test_skeleton.TestSkeleton), "an engine's own module must not replace a case"
