@@ -15,11 +15,11 @@ from pitboss.client.state import WorkerState
 from pitboss.model.duration import SECOND, Time, span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.ids import IdMaker
+from pitboss.model.new_task import new_task
 from pitboss.model.policy import Backoff, Policy, Rule
 from pitboss.model.policy import backoff as make_backoff
 from pitboss.model.queue import HandlerInfo, checked_name
 from pitboss.model.task import NewTask, Placed
-from pitboss.model.want_template import want_from_schema
 
 if TYPE_CHECKING:
     from pitboss.client.params import Params
@@ -261,11 +261,7 @@ class App(HookDecorators, BatchMethods):
 
         client = await self.introduced()
         known = await client.lookup(name) or HandlerInfo(name=checked_name(name, "task"))
-        queue = checked_name(options.pop("queue", known.queue), "queue")
+        queue = options.pop("queue", None)
         chosen_options = Options().changed(**options)
-        text = schema.checked(known, params)
-        want = want_from_schema(known.schema, text)
-        task = chosen_options.task(
-            task_id=self.new_id(), handler=name, queue=queue, params=text, parent=None, want=want
-        )
+        task = new_task(known, schema.checked(known, params), self.new_id(), chosen_options, queue=queue)
         return (await client.put([task], wait=chosen_options.wait))[0]

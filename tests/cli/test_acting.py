@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 import typer
 
-from pitboss.cli.exits import Exit
+from pitboss.cli.errors import Exit
 from pitboss.cli.screen import Screen
 from pitboss.model.filter import EVERYTHING, parsed
-from tests.cli.desk import GREET, new, pitboss, put, run_all, with_store
+from pitboss.model.queue import HandlerInfo
+from pitboss.model.want_template import WantTemplate, with_template
+from tests.cli.command_line import GREET, new, pitboss, put, run_all, with_store
 
 
 def counted(text: str = "") -> int:
@@ -41,6 +43,18 @@ def test_enqueue_takes_every_option() -> None:
         "greet/k",
         ["a", "b"],
     )
+
+
+def test_enqueue_and_batches_keep_the_labels_and_the_sticky_key_of_the_handler(folder: Path) -> None:
+    """Both stored tasks without them, while `app.send` kept them."""
+    template = WantTemplate(("eu",), "account")
+    schema = with_template('{"type":"object","properties":{"account":{"type":"string"}}}', template)
+    with_store(lambda store: store.register([HandlerInfo(name="check", schema=schema)]))
+    pitboss("tasks", "enqueue", "check", '{"account": "anna"}')
+    (folder / "items.jsonl").write_text('{"account": "bob"}')
+    pitboss("batches", "create", "check", "--file", "items.jsonl")
+    tasks = pitboss("tasks", "list", "--oldest", "--json").json()["tasks"]
+    assert [task["want"] for task in tasks] == [{"labels": ["eu"], "key": "anna"}, {"labels": ["eu"], "key": "bob"}]
 
 
 def test_enqueue_reads_stdin() -> None:
@@ -206,7 +220,7 @@ def test_queues_are_paused_and_resumed() -> None:
     assert queue["paused"] is True
     assert "@" in queue["paused_by"]
     assert "(paused)" in pitboss("queues", "list").out
-    assert "goes on with 2 waiting tasks" in pitboss("queues", "resume", "default").err
+    assert "is resumed with 2 waiting tasks" in pitboss("queues", "resume", "default").err
     assert pitboss("queues", "list", "--json").json()["queues"][0]["paused"] is False
 
 

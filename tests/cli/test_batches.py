@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import typer
 
-from pitboss.cli.exits import Exit
+from pitboss.cli.errors import Exit
 from pitboss.cli.screen import Screen
 from pitboss.model.batch import NewBatch
 from pitboss.model.queue import HandlerInfo
-from tests.cli.desk import GREET, new, pitboss, put, run_all, with_store
+from tests.cli.command_line import GREET, new, pitboss, put, run_all, with_store
 
 COUNT = HandlerInfo(
     name="count",
@@ -275,7 +275,7 @@ def test_lanes_are_listed_and_widened() -> None:
 
 @pytest.mark.parametrize(
     ("piece", "code", "said"),
-    [("xyz", Exit.USAGE, "is not a batch's id"), ("abcdef", Exit.NOT_FOUND, "there is no batch abcdef")],
+    [("xyz", Exit.USAGE, "is not the id of a batch"), ("abcdef", Exit.NOT_FOUND, "there is no batch abcdef")],
 )
 def test_ids_that_mean_nothing(piece: str, code: int, said: str) -> None:
     for command in ("show", "start", "pause", "resume", "cancel", "requeue", "delete"):
@@ -294,7 +294,7 @@ def test_an_id_may_be_cut_but_not_ambiguous() -> None:
     if common:
         answer = pitboss("batches", "show", common)
         assert answer.code == Exit.USAGE
-        assert "means several batches" in answer.err
+        assert "matches several batches" in answer.err
 
 
 def test_other_pages_mention_the_batch() -> None:
@@ -305,11 +305,11 @@ def test_other_pages_mention_the_batch() -> None:
     (task, *_) = pitboss("tasks", "list", f"batch:{batch}", "--json").json()["tasks"]
     page = pitboss("tasks", "show", task["id"]).out
     assert batch in page
-    assert "it waits to be drawn from its batch, which is running" in page
+    assert "it waits for its turn in its batch, which is running" in page
 
 
 def test_items_that_were_drawn_late_are_not_late() -> None:
-    """An item is as old as its batch, and that may have stood in line for hours."""
+    """An item is as old as its batch, which may have queued for hours."""
     made("a")
     run_all(stay=True)
     with sqlite3.connect("pitboss.db") as connection:
@@ -320,12 +320,12 @@ def test_items_that_were_drawn_late_are_not_late() -> None:
 
 
 def test_items_that_wait_in_a_batch_are_not_trouble() -> None:
-    """Held tasks of unknown handlers are; held items are as they should be."""
+    """Held tasks of unknown handlers are trouble; held items are normal."""
     made("a")
     run_all(stay=True)
     made("b")
     assert pitboss("status", "--json").json()["health"] == "healthy"
-    put(new("nobody", "{}"))
+    put(new("unknown", "{}"))
     assert pitboss("status", "--json").json()["cause"] == "held"
 
 

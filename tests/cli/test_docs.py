@@ -6,9 +6,9 @@ import pytest
 
 import pitboss as public
 from pitboss import config
-from pitboss.cli.exits import Exit
+from pitboss.cli.errors import Exit
 from pitboss.model.pool_keys import KEYS
-from tests.cli.desk import pitboss
+from tests.cli.command_line import pitboss
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 

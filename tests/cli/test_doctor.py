@@ -1,4 +1,4 @@
-"""`pitboss doctor`: each thing that can be wrong is found, with what to do; what is right is not complained about."""
+"""`pitboss doctor`: every problem is found, with a fix; a healthy store has none."""
 
 import asyncio
 import socket
@@ -7,16 +7,13 @@ from typing import Any
 
 import pytest
 
-from pitboss.cli import checks
-from pitboss.cli.exits import Exit
+from pitboss.cli import doctor
+from pitboss.cli.errors import Exit
 from pitboss.engines.sqlite import diagnosis
-from pitboss.model import checkup
-from pitboss.model.duration import SECOND
 from pitboss.model.queue import QueueChange
-from pitboss.model.session import Session, SessionInfo
 from pitboss.model.snapshot import WorkerState
-from tests.cli.desk import Answer, new, pitboss, put, with_store
-from tests.cli.fleet import crashed, manager, pool, snapshot, worker
+from tests.cli.command_line import Answer, new, pitboss, put, with_store
+from tests.cli.fake_managers import crashed, manager, pool, snapshot, worker
 
 APP = "from pitboss import App\napp = App({store})\n\n@app.task\ndef greet(name: str) -> str:\n    return name\n"
 
@@ -127,14 +124,14 @@ def test_a_store_that_hangs_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> 
         await asyncio.Event().wait()
 
     put(new())
-    monkeypatch.setattr(checks, "_of_store", hangs)
-    monkeypatch.setattr(checks, "_SECONDS", 0.01)
+    monkeypatch.setattr(doctor, "_store_checks", hangs)
+    monkeypatch.setattr(doctor, "_SECONDS", 0.01)
     assert "did not answer within" in found(pitboss("doctor", "--json"), "store", "problem")[0]["what"]
 
 
 @pytest.mark.parametrize(("have", "want", "said"), [(0, 2, "no tables"), (1, 2, "older"), (3, 2, "newer")])
 def test_a_schema_that_is_not_the_wanted_one(have: int, want: int, said: str) -> None:
-    finding = checks._schema(have, want)
+    finding = doctor._schema(have, want)
     assert finding.grade == "problem"
     assert said in finding.why
 
@@ -172,7 +169,7 @@ def test_a_worker_that_was_given_up() -> None:
     manager(snapshot(worker(), crashed("download-2", "exit code 3")))
     answer = pitboss("doctor", "--json")
     (one,) = found(answer, "workers", "problem")
-    assert (one["why"], one["fix"]) == ("exit code 3", "mend the cause, then pitboss pools restart download")
+    assert (one["why"], one["fix"]) == ("exit code 3", "fix the cause, then pitboss pools restart download")
     assert answer.code == Exit.UNHEALTHY
 
 
@@ -186,17 +183,17 @@ def test_a_queue_that_no_pool_serves() -> None:
     manager(snapshot(worker(), pools=(pool(wanted=1, queues=("mail", "default")),)))
     answer = pitboss("doctor", "--json")
     (one,) = found(answer, "queues", "problem")
-    assert 'no pool serves queue "other"; 1 task waits in it' in one["what"]
+    assert 'no worker pool serves queue "other"; 1 task waits in it' in one["what"]
 
 
-def test_handlers_that_nobody_knows() -> None:
-    put(new("nobody", "{}"))
+def test_handlers_that_no_worker_knows() -> None:
+    put(new("unknown", "{}"))
     manager(snapshot(worker()))
     (one,) = found(pitboss("doctor", "--json"), "handlers", "problem")
-    assert "1 task held: no live worker knows nobody" in one["what"]
+    assert "1 task held: no live worker knows unknown" in one["what"]
 
 
-def test_handlers_that_nobody_runs_any_more() -> None:
+def test_handlers_without_a_live_worker() -> None:
     put(new())
     manager(snapshot(worker()), handlers=("other",))
     (one,) = found(pitboss("doctor", "--json"), "handlers", "warning")
@@ -208,7 +205,11 @@ def test_pauses_and_drains() -> None:
     manager(snapshot(worker(), pools=(pool(wanted=1, paused=True),), draining=True))
     with_store(lambda store: store.change_queue("default", QueueChange(paused=True, by="ann")))
     what = " ".join(one["what"] for one in found(pitboss("doctor", "--json"), "paused", "warning"))
-    for said in ('queue "default" is paused by ann; 1 task', 'pool "download" is paused', "box1 (manager 1) drains"):
+    for said in (
+        'queue "default" is paused by ann; 1 task',
+        'worker pool "download" is paused',
+        "box1 (manager 1) is draining",
+    ):
         assert said in what
 
 
@@ -236,7 +237,7 @@ def test_pools_beyond_the_memory_or_without_a_queue(folder: Path) -> None:
     assert "9.0 GB of 8.0 GB" in one["what"]
     (folder / "pitboss.toml").write_text('app = "app.py"\n[pools.a]\nqueues = ["other"]\n')
     (one,) = found(pitboss("doctor", "--json"), "pools", "problem")
-    assert 'no pool serves the queue "default"' in one["what"]
+    assert 'no worker pool serves the queue "default"' in one["what"]
 
 
 def test_the_log_folder_of_this_hosts_managers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,12 +272,3 @@ def test_doctor_looks_at_a_server_without_upgrading_it(postgres_dsn: str) -> Non
     well = pitboss("doctor", "--json", "--store", postgres_dsn)
     assert well.json()["problems"] == 0
     assert {"durability", "server", "vacuum", "connections", "clock"} <= {one["check"] for one in well.json()["checks"]}
-
-
-def test_the_session_of_a_manager_that_missed_a_beat() -> None:
-    info = SessionInfo(host="box1", pid=1, ttl=15 * SECOND)
-    session = Session(number=1, info=info, opened_at=0, expires_at=15 * SECOND)
-    late = checkup.of_store(checkup.Scene(sessions=[session]), 9 * SECOND)
-    assert any("did not renew its session for 9s of 15s" in one.what for one in late)
-    punctual = checkup.of_store(checkup.Scene(sessions=[session]), 6 * SECOND)
-    assert not any("did not renew" in one.what for one in punctual)

@@ -13,14 +13,14 @@ import msgspec
 import pytest
 
 from pitboss.cli import logs as command
-from pitboss.cli.exits import Exit
+from pitboss.cli.errors import Exit
 from pitboss.engines.protocol import Store
 from pitboss.model.duration import SECOND
 from pitboss.model.session import SessionInfo
 from pitboss.model.snapshot import Snapshot
 from pitboss.telemetry.logs.files import Appender, manager_file, worker_file
 from pitboss.telemetry.logs.lines import encoded, stamp
-from tests.cli.desk import PITBOSS, Process, pitboss, put, with_store
+from tests.cli.command_line import PITBOSS, Process, pitboss, put, with_store
 from tests.cli.test_screen import on_terminal
 
 WHEN = re.compile(r"^(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\.\d{3} ")
@@ -122,13 +122,13 @@ def test_a_terminal_gets_colour_and_no_commands(logs: Logs) -> None:
     assert "evil \\x1b]0;title\\x07" in shown
 
 
-def test_nobody_of_that_name(logs: Logs) -> None:
+def test_unknown_names(logs: Logs) -> None:
     answer = pitboss("logs", "upload-1")
     assert answer.code == Exit.NOT_FOUND
     assert "download-1, download-2, mail-1, manager" in answer.err
     nothing = pitboss("logs", "abcdef123456")
     assert nothing.code == Exit.NOT_FOUND
-    assert "there is no line of task abcdef123456" in nothing.err
+    assert "there are no lines of task abcdef123456" in nothing.err
 
 
 def test_no_logs_and_no_store() -> None:

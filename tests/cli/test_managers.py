@@ -4,18 +4,18 @@ import time
 
 import pytest
 
-from pitboss.cli import awaiting
-from pitboss.cli.exits import Exit
+from pitboss.cli.errors import Exit
 from pitboss.cli.screen import Screen
-from pitboss.model.desired_state import Wishes, manager_key
+from pitboss.model.desired_state import DesiredState, manager_key
 from pitboss.model.snapshot import Snapshot
-from tests.cli.desk import new, pitboss, put, with_store
-from tests.cli.fleet import busy, manager, obeying, snapshot, wish, wishes, worker
+from pitboss.operate import desired_state
+from tests.cli.command_line import new, pitboss, put, with_store
+from tests.cli.fake_managers import busy, following, manager, snapshot, wish, wishes, worker
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(awaiting, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(desired_state, "_LOOK_SECONDS", 0.01)
 
 
 def test_the_only_manager_is_stopped_without_a_question() -> None:
@@ -80,7 +80,7 @@ def test_who_cannot_be_stopped(words: list[str], code: int, said: str) -> None:
     assert wishes() == {}
 
 
-def test_nobody_runs() -> None:
+def test_no_manager_runs() -> None:
     put(new())
     answer = pitboss("stop")
     assert answer.code == Exit.NOT_FOUND
@@ -92,14 +92,14 @@ def test_stop_waits_until_the_process_has_no_session() -> None:
 
     asked: list[float] = []
 
-    def react(known: Wishes) -> Snapshot | None:
+    def react(known: DesiredState) -> Snapshot | None:
         """Ends its task for a second before it stops, so that there is something to wait for."""
         if not known.manager(number).stop:
             return snapshot(busy())
         asked.append(time.monotonic())
         return None if asked[-1] - asked[0] > 1 else snapshot(busy())
 
-    with obeying(number, react):
+    with following(number, react):
         answer = pitboss("stop", "--wait", "--timeout", "30s")
     assert answer.code == 0
     assert "stopping: 0 of 1; waiting for box1 (manager 1): 1 × fetch" in answer.err
@@ -118,10 +118,10 @@ def test_a_manager_that_only_changed_its_session_has_not_stopped() -> None:
 def test_drain_waits_until_nothing_runs_and_can_be_undone() -> None:
     number = manager(snapshot(busy()))
 
-    def react(known: Wishes) -> Snapshot | None:
+    def react(known: DesiredState) -> Snapshot | None:
         return snapshot(worker(), draining=known.manager(number).drain)
 
-    with obeying(number, react):
+    with following(number, react):
         assert pitboss("drain", "--wait", "--timeout", "30s").code == 0
         assert pitboss("ps").out.splitlines()[1].split()[2] == "draining"
         answer = pitboss("drain", "--undo", "--wait", "--timeout", "30s")
@@ -158,7 +158,7 @@ def test_a_stop_cannot_be_taken_back() -> None:
         assert "asked to stop already" in answer.err
 
 
-def test_what_other_releases_wish_stays() -> None:
+def test_fields_of_other_releases_stay() -> None:
     number = manager(snapshot(worker()))
     wish(f"manager/{number}", colour="blue")
     pitboss("drain")
@@ -167,10 +167,10 @@ def test_what_other_releases_wish_stays() -> None:
     assert wishes()[f"manager/{number}"] == {"colour": "blue"}
 
 
-def test_the_wish_is_spelled_as_managers_read_it() -> None:
+def test_managers_can_read_what_is_written() -> None:
     number = manager(snapshot(worker()))
     pitboss("stop", "--now")
-    known = Wishes()
+    known = DesiredState()
     known.take(with_store(lambda store: store.wishes()))
     assert known.manager(number).stop
     assert known.manager(number).now

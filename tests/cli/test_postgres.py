@@ -5,7 +5,7 @@ from pathlib import Path
 
 import psycopg
 
-from tests.cli.desk import Process, pitboss
+from tests.cli.command_line import Process, pitboss
 
 APP = """
 from pitboss import App, Lease

@@ -1,4 +1,4 @@
-"""`pitboss ps` and `pitboss top`: what managers tell, on a page and live."""
+"""`pitboss ps` and `pitboss top`: managers and workers, on a page and live."""
 
 import os
 import pty
@@ -7,17 +7,16 @@ import time
 
 import pytest
 
-from pitboss.cli.exits import Exit
-from pitboss.cli.rates import Meter
-from pitboss.cli.top import Picture, picture
+from pitboss.cli.errors import Exit
+from pitboss.cli.top import Picture, RateMeter, picture
 from pitboss.model.duration import SECOND
-from pitboss.model.fleet import managed
+from pitboss.model.fleet import manager_view
 from pitboss.model.queue import Queue
 from pitboss.model.session import Session, SessionInfo
 from pitboss.model.snapshot import Snapshot, WorkerState
 from pitboss.model.states import State
-from tests.cli.desk import PITBOSS, new, pitboss, put, with_store
-from tests.cli.fleet import TASK, busy, crashed, encoded, manager, now, pool, snapshot, worker
+from tests.cli.command_line import PITBOSS, new, pitboss, put, with_store
+from tests.cli.fake_managers import TASK, busy, crashed, encoded, manager, now, pool, snapshot, worker
 from tests.cli.test_screen import BOLD, on_terminal
 
 
@@ -86,7 +85,7 @@ def test_ps_can_be_narrowed() -> None:
         (["--host", "bxo1"], "did you mean box1?"),
         (["--host", "elsewhere"], "managers are running on box1"),
         (["--pool", "downlaod"], "did you mean download?"),
-        (["--pool", "x"], "the pools are download"),
+        (["--pool", "x"], "the worker pools are download"),
     ],
 )
 def test_a_host_or_pool_that_is_not_there(words: list[str], said: str) -> None:
@@ -97,7 +96,7 @@ def test_a_host_or_pool_that_is_not_there(words: list[str], said: str) -> None:
     assert answer.out == ""
 
 
-def test_nobody_runs() -> None:
+def test_no_manager_runs() -> None:
     put(new())
     answer = pitboss("ps")
     assert (answer.code, answer.out) == (0, "")
@@ -145,34 +144,34 @@ def test_tables_fit_a_narrow_terminal() -> None:
 
 
 def test_rates_are_between_looks() -> None:
-    meter = Meter(horizon=5 * SECOND)
+    meter = RateMeter(over=5 * SECOND)
     assert meter.rate("a") is None
-    meter.note("a", 0, 100)
+    meter.add("a", 0, 100)
     assert meter.rate("a") is None
-    meter.note("a", SECOND, 110)
-    meter.note("a", SECOND, 999)  # the same moment says nothing new
+    meter.add("a", SECOND, 110)
+    meter.add("a", SECOND, 999)  # the same moment says nothing new
     assert meter.rate("a") == 10
     for second in range(2, 20):
-        meter.note("a", second * SECOND, 110)
+        meter.add("a", second * SECOND, 110)
     assert meter.rate("a") == 0
-    meter.note("a", 20 * SECOND, 3)  # pruned, or another process
+    meter.add("a", 20 * SECOND, 3)  # pruned, or another process
     assert meter.rate("a") is None
 
 
 def seen(at: int, processed: int) -> Session:
-    """A manager that told this at that moment."""
+    """A manager with this snapshot at that moment."""
     told = Snapshot(pools=(pool(wanted=1),), workers=(worker(processed=processed),))
     info = SessionInfo(host="box1", pid=1, ttl=15 * SECOND)
     return Session(number=1, info=info, opened_at=0, expires_at=at + info.ttl, snapshot=encoded(told))
 
 
 def test_top_counts_by_the_moment_at_which_it_was_told() -> None:
-    meter, start = Meter(), now()
+    meter, start = RateMeter(), now()
 
     def looked(second: int, processed: int) -> Picture:
         at = start + second * SECOND
         queue = Queue(name="mail", counts={State.PENDING: 3, State.COMPLETED: processed})
-        return picture([managed(seen(at, processed))], [queue], meter, at)
+        return picture([manager_view(seen(at, processed))], [queue], meter, at)
 
     looked(0, 1000)
     looked(0, 1000)
@@ -190,7 +189,7 @@ def test_top_puts_trouble_first() -> None:
     session = Session(
         number=1, info=SessionInfo(host="b"), opened_at=0, expires_at=now() + SECOND, snapshot=encoded(told)
     )
-    shown = picture([managed(session)], [], Meter(), now())
+    shown = picture([manager_view(session)], [], RateMeter(), now())
     assert [row[0] for row in shown.panels[-1].rows] == ["download-3", "download-2", "download-1"]
     assert shown.panels[0].rows[0][2] == WorkerState.CRASHED
 
@@ -230,7 +229,7 @@ def test_top_is_live_until_q_or_ctrl_c_and_leaves_the_terminal_as_it_was(end: by
     except OSError:
         pass
     os.close(ours)
-    assert b"q ends" in text
+    assert b"q quits" in text
     assert text.index(b"\x1b[?1049h") < text.index(b"\x1b[?1049l")  # the alternate screen, and back
     assert text.rindex(b"\x1b[?25h") > text.rindex(b"\x1b[?25l")  # the cursor is shown again
     assert b"Traceback" not in text

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pitboss.cli.exits import Exit
+from pitboss.cli.errors import Exit
 from pitboss.model.duration import SECOND
 from pitboss.model.queue import HandlerInfo, QueueChange
-from tests.cli.desk import GREET, new, pitboss, put, run_all, with_store
+from tests.cli.command_line import GREET, new, pitboss, put, run_all, with_store
 
 READERS = (
     ("status",),
@@ -90,13 +90,13 @@ def test_a_password_is_never_shown() -> None:
 
 
 def test_status_tells_the_worst_first() -> None:
-    put(new(), new("nobody", "{}"))
+    put(new(), new("unknown", "{}"))
     assert "No manager is running; 2 tasks wait." in pitboss("status").out
     run_all(stay=True)
     held = pitboss("status", "--json").json()
     assert (held["health"], held["cause"]) == ("unhealthy", "held")
-    assert "nobody" in held["sentence"]
-    pitboss("tasks", "cancel", "task:nobody", "--yes")
+    assert "unknown" in held["sentence"]
+    pitboss("tasks", "cancel", "task:unknown", "--yes")
     assert pitboss("status", "--json").json()["health"] == "healthy"
     put(new())
     pitboss("queues", "pause", "default")
@@ -175,11 +175,11 @@ def test_an_id_that_is_none(piece: str, code: int) -> None:
     assert pitboss("tasks", "show", piece).code == code
 
 
-def test_a_piece_that_means_several_tasks_is_refused() -> None:
+def test_a_piece_that_matches_several_tasks_is_refused() -> None:
     first, _ = put(new(), new())
     answer = pitboss("tasks", "show", first[:8])
     assert answer.code == Exit.USAGE
-    assert "means several tasks" in answer.err
+    assert "matches several tasks" in answer.err
 
 
 def test_tasks_show_says_why_it_waits() -> None:
@@ -193,8 +193,8 @@ def test_tasks_show_says_why_it_waits() -> None:
     assert why().startswith('queue "default" is paused by me')
     (later,) = put(new(delay=3600 * SECOND))
     assert "due in 59m" in pitboss("tasks", "show", later).out
-    (held,) = put(new("nobody", "{}"))
-    assert 'about a handler "nobody"' in pitboss("tasks", "show", held).out
+    (held,) = put(new("unknown", "{}"))
+    assert 'no worker knows the handler "unknown"' in pitboss("tasks", "show", held).out
 
 
 def test_what_a_store_says_cannot_command_the_terminal() -> None:
@@ -279,7 +279,7 @@ def test_every_command_has_an_example_before_its_options() -> None:
         assert text == pitboss(*command, "-h").out
 
 
-def test_nouns_may_be_said_in_the_singular() -> None:
+def test_nouns_may_be_singular() -> None:
     put(new())
     assert pitboss("task", "list").out == pitboss("tasks", "list").out
     assert pitboss("queue", "list").out == pitboss("queues", "list").out

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from pitboss.cli.exits import Exit
+from pitboss.cli.errors import Exit
 from pitboss.cli.screen import Screen
 from pitboss.engines.capabilities import resources_of
 from pitboss.model.duration import SECOND
@@ -22,7 +22,7 @@ from pitboss.model.resource import Limits, PoolRules, Report, ResourceOutcome, W
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
 from pitboss.model.settlement import Settlement
 from pitboss.model.task import TaskError
-from tests.cli.desk import Answer, new, pitboss, put, with_store
+from tests.cli.command_line import Answer, new, pitboss, put, with_store
 
 RULES = PoolRules(limits=Limits(windows=(Window(50, 3600 * SECOND), Window(6, 60 * SECOND)), min_delay=2 * SECOND))
 CHECK = HandlerInfo(name="check", queue="proxies", resources="proxies")
@@ -80,10 +80,10 @@ def test_secrets_come_from_the_environment_or_several_lines() -> None:
 def test_a_secret_on_the_command_line_is_taken_with_a_warning() -> None:
     answer = pitboss("resources", "add", "keys", "k1", "--secret", "token=abcdefgh")
     assert answer.code == 0
-    assert "can be read by other users" in answer.err
+    assert "other users of this host can read" in answer.err
     assert "abcdefgh" not in answer.err
     url = pitboss("resources", "add", "keys", "k2", "--url", "http://ann:abcdefgh@host:1")
-    assert "can be read by other users" in url.err
+    assert "other users of this host can read" in url.err
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_secret_on_the_command_line_is_taken_with_a_warning() -> None:
     [
         (["p 1"], "cannot name a resource"),
         (["p1", "--field", "user"], "has no value"),
-        (["p1", "--secret-env", "token=NOBODY_SET_THIS"], "is not set"),
+        (["p1", "--secret-env", "token=NOT_SET_ANYWHERE"], "is not set"),
         (["p1", "--secret", "password"], "was not given"),
         (["p1", "--label", "a b"], "cannot name a label"),
         (["p1", "--url", "http://"], "is not a member"),
@@ -109,7 +109,7 @@ def test_a_store_in_memory_would_forget_it_at_once() -> None:
     for command in (["add", "proxies", "p1"], ["import", "proxies", "-"]):
         answer = pitboss("resources", *command, "--store", "memory://", stdin="10.0.0.1:80\n")
         assert answer.code == Exit.USAGE
-        assert "lives and dies within one process" in answer.err
+        assert "exists within one process only" in answer.err
 
 
 def test_a_file_is_imported_whole_or_not_at_all(folder: Path) -> None:

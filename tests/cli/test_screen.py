@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from pitboss.cli import failures, status
-from pitboss.cli.exits import Exit
-from pitboss.cli.journal import Journal
+from pitboss.cli import errors, status
+from pitboss.cli.errors import Exit
+from pitboss.cli.formatting import age, ago, took
+from pitboss.cli.main import COMMANDS, loaded
 from pitboss.cli.screen import Column, Screen
-from pitboss.cli.tree import BRANCHES, loaded
-from pitboss.cli.words import age, ago, clean, masked, one_line, took
+from pitboss.cli.up_output import TaskLines
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import InvalidInput
 from pitboss.model.outcome import Transition
 from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Claim, TaskError, Token
-from tests.cli.desk import PITBOSS, new, pitboss, put, run_all
+from tests.cli.command_line import PITBOSS, new, pitboss, put, run_all
 
 BOLD = re.compile(r"\x1b\[[01]m")
 
@@ -114,7 +114,7 @@ def test_something_unexpected_is_a_short_message_and_a_kept_traceback(
     monkeypatch.setattr(status, "overview", broken)
     answer = pitboss(*(["--debug"] if debug else []))
     assert answer.code == Exit.FAILED
-    assert "something unexpected happened: ZeroDivisionError: a fault of ours" in answer.err
+    assert "unexpected error: ZeroDivisionError: a fault of ours" in answer.err
     if debug:
         assert "Traceback" in answer.err
         return
@@ -141,7 +141,7 @@ def test_a_closed_pipe_is_no_error() -> None:
 
 
 def test_an_error_is_three_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    code = failures.show(Screen(color=False), InvalidInput("what", why="why", fix="fix"))
+    code = errors.show(Screen(color=False), InvalidInput("what", why="why", fix="fix"))
     assert code == Exit.USAGE
     assert capsys.readouterr().err == "error: what\n  why: why\n  fix: fix\n"
 
@@ -153,79 +153,74 @@ def test_help_comes_at_once() -> None:
         "print(*(m for m in sys.modules if m.startswith('pitboss.') or m in ('rich', 'pydantic', 'asyncio', 'uvloop')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    parts = {f"pitboss.cli.{part}" for part in ("main", "tree", "screen", "failures", "exits", "words")}
+    parts = {f"pitboss.cli.{part}" for part in ("main", "screen", "errors")}
     assert set(done.stdout.splitlines()[-1].split()) <= parts | {
         "pitboss.cli",
         "pitboss.model",
         "pitboss.model.errors",
-        "pitboss.model.duration",
+        "pitboss.model.text",
     }
 
 
-@pytest.mark.parametrize("name", BRANCHES)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_of_commands_says_what_each_says_of_itself(name: str) -> None:
     command = loaded(name)
-    assert command.get_short_help_str(limit=200) == BRANCHES[name].line
+    assert command.get_short_help_str(limit=200) == COMMANDS[name].line
     assert command.name == name
-    alias = BRANCHES[name].alias
+    alias = COMMANDS[name].alias
     assert not alias or loaded(alias).name == name
 
 
-def test_words() -> None:
+def test_times() -> None:
     now = 1_800_000_000 * SECOND
     assert (ago(now - 90 * SECOND, now), ago(now + 90 * SECOND, now), ago(now, now)) == ("1m30s ago", "in 1m30s", "now")
     assert (age(None, now), age(now, now), age(now - 61 * SECOND, now)) == ("", "0s", "1m1s")
     assert (took(1500), took(2_500_000), took(90_000_000), took(None)) == ("2ms", "2.5s", "1m30s", "")
-    assert clean("a\x1b[31m\x00\u009b\tb\nc") == "a\\x1b[31m\\x00\\x9b\tb\nc"
-    assert one_line("first\nsecond") == "first"
-    assert one_line("x" * 30, 10) == "x" * 9 + "…"
-    assert masked("postgresql://me:secret@host/db?x=1") == "postgresql://me:***@host/db?x=1"
-    assert masked("sqlite:///pitboss.db") == "sqlite:///pitboss.db"
 
 
-class Told:
-    """A journal and what it told."""
+class Output:
+    """The lines of tasks, and what was shown."""
 
     def __init__(self, **options: bool) -> None:
         self.lines: list[str] = []
         self.time = 0.0
         options = {"quiet": False, "full": True} | options
-        self.journal = Journal(lambda text, _: self.lines.append(text), lambda: self.time, **options)
+        self.tasks = TaskLines(lambda text, _: self.lines.append(text), lambda: self.time, **options)
 
     def note(self, **change: object) -> None:
         claim = Claim(id=new().id, token=Token(1, 1), handler="greet", queue="default", params="{}", attempt=1)
         transition = Transition(**{"state": State.COMPLETED, "outcome": "completed", "charged": True} | change)  # type: ignore[arg-type]
-        self.journal.note(claim, Settlement(id=claim.id, token=claim.token, transition=transition, ran=12_000))
+        self.tasks.note(claim, Settlement(id=claim.id, token=claim.token, transition=transition, ran=12_000))
 
 
-def test_the_journal_tells_what_can_be_read() -> None:
-    told = Told()
+def test_no_more_lines_than_can_be_read() -> None:
+    output = Output()
     for _ in range(100):
-        told.note()
-    assert len(told.lines) == 20
-    told.time = 1.5
-    told.note()
-    assert told.lines[20:] == ["         … and 80 more tasks in between", "done     greet  12ms"]
-    assert told.journal.summary(2.5) == "stopped after 2.5s: 101 done, 0 failed"
+        output.note()
+    assert len(output.lines) == 20
+    output.time = 1.5
+    output.note()
+    assert output.lines[20:] == ["         … and 80 more tasks in between", "done     greet  12ms"]
+    assert output.tasks.summary(2.5) == "stopped after 2.5s: 101 done, 0 failed"
 
 
-def test_the_journal_tells_of_trouble_even_where_nobody_watches() -> None:
-    told = Told(full=False)
+def test_failures_and_retries_are_shown_without_a_terminal() -> None:
+    output = Output(full=False)
     error = TaskError(category="error", type="OSError", message="no route\nmore")
-    told.note()
-    told.note(state=State.FAILED, error=error)
-    told.note(state=State.SCHEDULED, error=error, delay=2 * SECOND)
-    told.note(state=State.CANCELLED, reason="enough", charged=False)
-    assert [line.split()[0] for line in told.lines] == ["failed", "again", "cancelled"]
-    assert "again in 2s" in told.lines[1]
-    assert told.journal.summary(1) == "stopped after 1.0s: 1 done, 1 failed, 1 tried again, 1 cancelled"
+    output.note()
+    output.note(state=State.FAILED, error=error)
+    output.note(state=State.SCHEDULED, error=error, delay=2 * SECOND)
+    output.note(state=State.CANCELLED, reason="enough", charged=False)
+    assert [line.split()[0] for line in output.lines] == ["failed", "again", "cancelled"]
+    assert "again in 2s" in output.lines[1]
+    assert output.tasks.summary(1) == "stopped after 1.0s: 1 done, 1 failed, 1 tried again, 1 cancelled"
 
 
-def test_a_quiet_journal_only_counts() -> None:
-    told = Told(quiet=True)
-    told.note()
-    assert told.lines == []
-    assert told.journal.ended[State.COMPLETED] == 1
+def test_quiet_output_only_counts() -> None:
+    output = Output(quiet=True)
+    output.note()
+    assert output.lines == []
+    assert output.tasks.ended[State.COMPLETED] == 1
 
 
 def test_watch_redraws_until_it_is_ended() -> None:

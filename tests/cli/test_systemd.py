@@ -1,4 +1,4 @@
-"""What systemd is told, over a real datagram socket."""
+"""Messages to systemd, over a real datagram socket."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from pitboss import config
 from pitboss.cli.systemd import Notifier
 from pitboss.config import ServiceManager
 from pitboss.model.duration import SECOND
-from tests.cli.desk import Process, pitboss
+from tests.cli.command_line import Process, pitboss
 
 
 class Listener:
@@ -90,14 +90,14 @@ async def test_without_a_watchdog_nothing_beats(listener: Listener) -> None:
 
 
 @pytest.mark.parametrize("address", [None, "", "vsock:2:1234", "/nowhere/at/all"])
-def test_where_nobody_listens_nothing_happens(address: str | None) -> None:
+def test_without_systemd_nothing_happens(address: str | None) -> None:
     notifier = Notifier(ServiceManager(address or None))
     notifier.ready("here")
     notifier.stopping()
     notifier.close()
 
 
-def test_a_listener_that_does_not_read_blocks_nobody(listener: Listener) -> None:
+def test_a_listener_that_does_not_read_does_not_block(listener: Listener) -> None:
     notifier = Notifier(ServiceManager(listener.address))
     for number in range(5000):
         notifier.status(f"{number} done")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pitboss.cli.exits import Exit
-from tests.cli.desk import PITBOSS, Process, pitboss
+from pitboss.cli.errors import Exit
+from tests.cli.command_line import PITBOSS, Process, pitboss
 
 APP = """
 import time
@@ -114,7 +114,7 @@ def test_status_sees_the_manager(folder: Path) -> None:
         assert document["managers"][0]["alive"] is True
         with Process("up", "app.py", "--workers", "1", cwd=folder) as second:
             second.until("is ready")
-            assert "on this host serves the store too" in second.said
+            assert "on this host serves this store" in second.said
         process.tell(signal.SIGTERM)
         assert process.ended() == 0
 
@@ -127,7 +127,7 @@ def test_settings_reach_the_manager(folder: Path) -> None:
     (folder / "deep" / "down").mkdir(parents=True)
     with Process("up", cwd=folder / "deep" / "down", env={"PITBOSS_CONCURRENCY": "3"}) as process:
         process.until("is ready")
-        for said in ("sqlite:///other.db", "pools    default  1 worker × 3 tasks, queues mail", "have 5s to end"):
+        for said in ("sqlite:///other.db", "pools    default  1 worker × 3 tasks, queues mail", "have 5s to finish"):
             assert said in process.said
         assert enqueue("quick", "{}", "--queue", "mail", "--wait", "--timeout", "30s") == '"hello you"'
         held_back = enqueue("quick")
@@ -199,7 +199,7 @@ def test_code_that_cannot_be_loaded_is_one_clear_message(folder: Path, code: str
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
-        ([], Exit.USAGE, "not said which app"),
+        ([], Exit.USAGE, "no app to run"),
         (["nothing.py"], Exit.USAGE, "there is no file"),
         (["nothing:app"], Exit.USAGE, 'there is no module "nothing"'),
         (["app:other"], Exit.USAGE, 'has no app named "other"'),
@@ -226,7 +226,7 @@ def test_reload_takes_new_code_and_outlives_bad_code(folder: Path) -> None:
     with Process("up", "app.py", "--workers", "1", "--reload", cwd=folder) as process:
         process.until("is ready")
         (folder / "app.py").write_text(good + "\nx = \n")
-        process.until("until then the code from before runs on")
+        process.until("until then the old code runs on")
         assert enqueue("quick", "{}", "--wait", "--timeout", "30s") == '"hello you"'
         (folder / "app.py").write_text(good.replace('f"hello', 'f"goodbye'))
         process.until("is ready", times=2)
@@ -243,7 +243,7 @@ def test_a_hangup_reads_settings_and_code_anew(folder: Path) -> None:
         (folder / "pitboss.toml").write_text("workers = 1\nconcurrency = 3\n")
         (folder / "app.py").write_text(good.replace('f"hello', 'f"goodbye'))
         process.tell(signal.SIGHUP)
-        process.until("settings and code are read anew")
+        process.until("settings and code were reloaded")
         process.until("goes from 2 to 1 worker")
         assert enqueue("quick", "{}", "--wait", "--timeout", "30s") in ('"hello you"', '"goodbye you"')
         process.until("is ready", times=3)

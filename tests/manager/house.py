@@ -17,7 +17,7 @@ import psutil
 from pitboss import wiring
 from pitboss.manager.manager import Plan
 from pitboss.model.canonical import to_json
-from pitboss.model.desired_state import PoolWish, pool_key
+from pitboss.model.desired_state import DesiredPool, pool_key
 from pitboss.model.duration import SECOND, span
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import IdMaker
@@ -157,7 +157,7 @@ class House:
 
     def wish(self, name: str, host: str | None = None, **wanted: Any) -> None:
         """What an operator wants of a pool, on every host or on one."""
-        self.do(self.engine.wish(pool_key(name, host), msgspec.json.encode(PoolWish(**wanted)).decode(), by="test"))
+        self.do(self.engine.wish(pool_key(name, host), msgspec.json.encode(DesiredPool(**wanted)).decode(), by="test"))
 
     def tasks(self) -> list[Task]:
         return list(self.do(self.engine.find(EVERYTHING, limit=1_000_000, oldest_first=True)).tasks)

@@ -13,7 +13,7 @@ from pitboss.manager import manager as manager_room
 from pitboss.manager import watch as watch_room
 from pitboss.manager.manager import Manager, Plan
 from pitboss.manager.watch import Watch
-from pitboss.model.desired_state import ManagerWish, manager_key
+from pitboss.model.desired_state import DesiredManager, manager_key
 from pitboss.model.duration import SECOND
 from pitboss.worker.describe import Description
 from tests.manager.house import TARGET
@@ -59,7 +59,7 @@ async def test_a_duty_that_breaks_is_told_and_begun_again(monkeypatch: pytest.Mo
     await engine.wish("pool/any", "{}", by="test")
     await until(lambda: sum("a fault of Pitboss itself (RuntimeError: bad mood)" in line for line in said) == 3)
     (session,) = (one.number for one in await engine.sessions())
-    await engine.wish(manager_key(session), msgspec.json.encode(ManagerWish(stop=True)).decode(), by="test")
+    await engine.wish(manager_key(session), msgspec.json.encode(DesiredManager(stop=True)).decode(), by="test")
     async with asyncio.timeout(10):
         await running
     assert "an operator asked this manager to stop" in said

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from pitboss.model.desired_state import ManagerWish, manager_key
+from pitboss.model.desired_state import DesiredManager, manager_key
 from pitboss.model.states import State
 from tests.manager.drills import ready
 from tests.manager.house import House, alive, pool
@@ -14,7 +14,7 @@ from tests.manager.house import House, alive, pool
 def ask(house: House, **wanted: bool) -> None:
     """What an operator wants of the one manager."""
     (session,) = (one.number for one in house.do(house.engine.sessions()) if not one.ended)
-    house.do(house.engine.wish(manager_key(session), msgspec.json.encode(ManagerWish(**wanted)).decode(), by="test"))
+    house.do(house.engine.wish(manager_key(session), msgspec.json.encode(DesiredManager(**wanted)).decode(), by="test"))
 
 
 def test_a_stop_waits_for_what_runs_and_gives_back_the_rest(troubled: House) -> None:

@@ -4,6 +4,7 @@ import heapq
 from bisect import bisect_right
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -95,7 +96,7 @@ def test_the_budget_bounds_what_a_burst_promises() -> None:
     supply = Supply(((Limits(windows=(Window(50, HOUR),)), 50),))
     found = ends(10_000, Pace(20, 25), supply)
     assert found == Range(3 * HOUR, 4 * HOUR)
-    exhausted = supply._replace(wait=HOUR // 2)
+    exhausted = msgspec.structs.replace(supply, wait=HOUR // 2)
     assert ends(2500, Pace(0.01, 0.02), exhausted) == Range(HOUR // 2, HOUR + HOUR // 2)
     assert ends(10_000, None, supply) == Range(3 * HOUR, None)
     assert ends(10_000, None, Supply(())) is None

@@ -1,12 +1,12 @@
-"""Managers, pools and workers as told, and how far they are with what was wished."""
+"""Managers, worker pools and workers as their snapshots show them, and the progress of rollouts."""
 
 from typing import Any
 
 import msgspec
 
-from pitboss.model import rollout_progress
+from pitboss.model import rollout_progress, snapshot
 from pitboss.model.duration import SECOND
-from pitboss.model.fleet import Managed, doing, managed, managers, places
+from pitboss.model.fleet import ManagerView, alive, doing, live_managers, manager_view, worker_pools
 from pitboss.model.session import Session, SessionInfo
 from pitboss.model.snapshot import CurrentTask, PoolFigures, Snapshot, WorkerFigures, WorkerState
 
@@ -22,10 +22,11 @@ def worker(number: int, state: WorkerState = WorkerState.IDLE, **changes: Any) -
     return WorkerFigures(name=f"a-{number}", pool="a", state=state, pid=number, **changes)
 
 
-def place(*workers: WorkerFigures, **figures: Any) -> Any:
+def pool(*workers: WorkerFigures, **figures: Any) -> Any:
     usual: dict[str, Any] = {"name": "a", "wanted": len(workers)}
-    pool = PoolFigures(**usual | figures)
-    (found,) = places([managed(session(told=Snapshot(pools=(pool,), workers=workers)))])
+    (found,) = worker_pools(
+        [manager_view(session(told=Snapshot(pools=(PoolFigures(**usual | figures),), workers=workers)))]
+    )
     return found
 
 
@@ -37,17 +38,30 @@ def test_only_live_managers_count_each_process_once() -> None:
         session(4, kind="remote", pid=10),
         msgspec.structs.replace(session(5, pid=11), ended=True),
     ]
-    assert [one.number for one in managers(sessions, 0)] == [2, 3]
-    assert managers(sessions, 15 * SECOND) == []
+    assert [one.number for one in live_managers(sessions, 0)] == [2, 3]
+    assert live_managers(sessions, 15 * SECOND) == []
+
+
+def test_only_live_sessions_count() -> None:
+    ended = msgspec.structs.replace(session(2), ended=True)
+    assert alive([session(1), ended], 0) == [session(1)]
+    assert alive([session(1)], 15 * SECOND) == []
+
+
+def test_a_snapshot_of_another_release_is_no_snapshot() -> None:
+    assert snapshot.read(None) is None
+    assert snapshot.read("{") is None
+    assert snapshot.read('{"workers": 3}') is None
+    assert snapshot.read('{"target": "app.py", "later": 1}') == Snapshot(target="app.py")
 
 
 def test_a_snapshot_was_told_when_the_session_was_renewed() -> None:
-    assert managed(session()).renewed_at == 0
+    assert manager_view(session()).renewed_at == 0
 
 
 def test_a_manager_that_tells_no_pools_has_those_of_its_workers() -> None:
     told = Snapshot(workers=(worker(1), worker(2), worker(3, WorkerState.STOPPED)), queues=("q",), concurrency=4)
-    (found,) = places([managed(session(told=told))])
+    (found,) = worker_pools([manager_view(session(told=told))])
     assert (found.pool.name, found.pool.wanted, found.pool.queues, len(found.workers)) == ("a", 2, ("q",), 3)
 
 
@@ -60,13 +74,13 @@ def test_what_workers_are_doing_is_told_by_handler() -> None:
 
 def test_a_new_generation_is_above_all_there_were() -> None:
     assert rollout_progress.next_generation([], []) == 1
-    assert rollout_progress.next_generation([place(worker(1, generation=4), generation=2)], [3]) == 5
-    assert rollout_progress.next_generation([place(generation=2)], [7, 3]) == 8
+    assert rollout_progress.next_generation([pool(worker(1, generation=4), generation=2)], [3]) == 5
+    assert rollout_progress.next_generation([pool(generation=2)], [7, 3]) == 8
 
 
 def test_a_restart_is_over_when_every_worker_is_new_and_ready() -> None:
     def restarted(*workers: WorkerFigures, heard: bool = True) -> rollout_progress.RolloutProgress:
-        return rollout_progress.restarted([place(*workers, generation=3 if heard else 2)], 3)
+        return rollout_progress.restarted([pool(*workers, generation=3 if heard else 2)], 3)
 
     assert restarted(worker(1, generation=3), worker(2, generation=4)).over
     assert restarted().over
@@ -82,16 +96,16 @@ def test_a_restart_is_over_when_every_worker_is_new_and_ready() -> None:
 
 def test_a_worker_that_stays_crashed_is_trouble_once_the_others_are_new() -> None:
     gone = worker(2, WorkerState.CRASHED, why="exit code 1")
-    assert not rollout_progress.restarted([place(worker(1, generation=2), gone, generation=3)], 3).trouble
-    assert not rollout_progress.restarted([place(gone, generation=2)], 3).trouble
-    found = rollout_progress.restarted([place(worker(1, generation=3), gone, generation=3)], 3)
+    assert not rollout_progress.restarted([pool(worker(1, generation=2), gone, generation=3)], 3).trouble
+    assert not rollout_progress.restarted([pool(gone, generation=2)], 3).trouble
+    found = rollout_progress.restarted([pool(worker(1, generation=3), gone, generation=3)], 3)
     assert not found.over
     assert found.trouble == "worker a-2 on box1 was given up (exit code 1)"
 
 
 def test_scaling_is_over_when_there_are_so_many_and_none_beyond() -> None:
     def scaled(*workers: WorkerFigures, wanted: int) -> rollout_progress.RolloutProgress:
-        return rollout_progress.scaled([place(*workers, wanted=wanted)], 2)
+        return rollout_progress.scaled([pool(*workers, wanted=wanted)], 2)
 
     assert scaled(worker(1), worker(2, WorkerState.PROCESSING), wanted=2).over
     assert not scaled(worker(1), worker(2), wanted=1).over
@@ -104,16 +118,16 @@ def test_scaling_is_over_when_there_are_so_many_and_none_beyond() -> None:
 
 
 def test_pausing_waits_for_what_runs() -> None:
-    assert rollout_progress.paused([place(worker(1), paused=True)]).over
-    assert not rollout_progress.paused([place(worker(1))]).over
-    assert not rollout_progress.paused([place(worker(1, running=1), paused=True)]).over
-    assert rollout_progress.resumed([place(worker(1))]).over
-    assert not rollout_progress.resumed([place(worker(1), paused=True)]).over
+    assert rollout_progress.paused([pool(worker(1), paused=True)]).over
+    assert not rollout_progress.paused([pool(worker(1))]).over
+    assert not rollout_progress.paused([pool(worker(1, running=1), paused=True)]).over
+    assert rollout_progress.resumed([pool(worker(1))]).over
+    assert not rollout_progress.resumed([pool(worker(1), paused=True)]).over
 
 
 def test_stopping_and_draining_follow_the_process_not_the_session() -> None:
-    def one(number: int = 1, **told: Any) -> Managed:
-        return managed(session(number, Snapshot(**told)))
+    def one(number: int = 1, **told: Any) -> ManagerView:
+        return manager_view(session(number, Snapshot(**told)))
 
     asked = [one()]
     assert rollout_progress.stopped(asked, []).over
@@ -126,5 +140,5 @@ def test_stopping_and_draining_follow_the_process_not_the_session() -> None:
 
 
 def test_what_is_left_is_not_told_at_length() -> None:
-    many = [managed(session(number, pid=number)) for number in range(1, 7)]
+    many = [manager_view(session(number, pid=number)) for number in range(1, 7)]
     assert rollout_progress.stopped(many, many).left.endswith("; and 3 more")

@@ -11,7 +11,7 @@ from pitboss.model.duration import SECOND
 from pitboss.model.leasing import granted, placed, released
 from pitboss.model.limits import Window
 from pitboss.model.resource import Limits, PoolRules, Record, Report, Resource, ResourceOutcome
-from pitboss.model.supply import PoolView, Supply, most, soonest, steady, together
+from pitboss.model.supply import ResourcePoolView, Supply, most, soonest, steady, together
 
 NOW = 1_800_000_000_000_000
 MINUTE = 60 * SECOND
@@ -106,7 +106,7 @@ def cooling(name: str, seconds: int) -> Resource:
 def test_a_pool_says_what_it_waits_for() -> None:
     rules = PoolRules()
     five = [cooling(f"p{number}", 252 + number) for number in range(5)]
-    assert PoolView("proxies", rules, five).shortage(NOW) == "5 proxies cooling, next in 4m12s"
+    assert ResourcePoolView("proxies", rules, five).shortage(NOW) == "5 proxies cooling, next in 4m12s"
     mixed = [
         *five[:3],
         member("busy", in_use=1),
@@ -114,16 +114,16 @@ def test_a_pool_says_what_it_waits_for() -> None:
         member("rest", available_at=NOW + 2 * SECOND),
     ]
     told = "proxies: 1 busy, 1 resting, 3 cooling, 1 disabled, next in 2s"
-    assert PoolView("proxies", rules, mixed).shortage(NOW) == told
-    assert PoolView("proxies", rules, [member("out", enabled=False)]).shortage(NOW) == "proxies: 1 disabled"
-    assert PoolView("proxies", rules).shortage(NOW) == "proxies has no members"
-    assert PoolView("proxies", rules, [*five, member("free")]).shortage(NOW) is None
+    assert ResourcePoolView("proxies", rules, mixed).shortage(NOW) == told
+    assert ResourcePoolView("proxies", rules, [member("out", enabled=False)]).shortage(NOW) == "proxies: 1 disabled"
+    assert ResourcePoolView("proxies", rules).shortage(NOW) == "proxies has no members"
+    assert ResourcePoolView("proxies", rules, [*five, member("free")]).shortage(NOW) is None
 
 
 def test_only_enabled_members_supply_and_the_first_that_is_back_ends_the_wait() -> None:
     rules = PoolRules(limits=Limits(windows=(Window(2, SECOND),)))
     away = [cooling("a", 10), cooling("b", 5), member("out", enabled=False)]
-    supply = PoolView("proxies", rules, away).supply(NOW)
+    supply = ResourcePoolView("proxies", rules, away).supply(NOW)
     assert (supply.members, supply.steady, supply.wait) == (2, 4.0, 5 * SECOND)
-    assert PoolView("proxies", rules, [*away, member("free")]).supply(NOW).wait == 0
-    assert PoolView("proxies", rules, [*away, member("busy", in_use=1)]).supply(NOW).wait == 0
+    assert ResourcePoolView("proxies", rules, [*away, member("free")]).supply(NOW).wait == 0
+    assert ResourcePoolView("proxies", rules, [*away, member("busy", in_use=1)]).supply(NOW).wait == 0

@@ -7,7 +7,7 @@ import pytest
 from pitboss.model.canonical import to_json
 from pitboss.model.errors import InvalidInput
 from pitboss.model.resource import Want
-from pitboss.model.want_template import WantTemplate, checked_template, want_from_schema, with_template
+from pitboss.model.want_template import WantTemplate, checked_template, template_in_schema, with_template
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ def test_a_want_follows_from_the_parameters(template: WantTemplate, params: dict
 def test_who_enqueues_by_name_makes_the_same_want() -> None:
     template = WantTemplate(("group-{worker}",), "account", {"worker": 2})
     schema = with_template('{"type":"object"}', template)
-    assert want_from_schema(schema, '{"account":"anna"}') == Want(("group-2",), "anna")
-    assert want_from_schema('{"type":"object"}', '{"account":"anna"}') is None
+    assert template_in_schema(schema) == template
+    assert template_in_schema('{"type":"object"}') is None
     assert with_template("{}", WantTemplate()) == "{}"
 
 

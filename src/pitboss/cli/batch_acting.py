@@ -1,25 +1,27 @@
-"""What operators do to batches: ask where much would be lost, do it in portions with a bar, and say what came of it."""
+"""Acts on batches: a question where much would be lost, the act in portions with a bar, and its result."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from pitboss.cli.bulk import confirm
+from pitboss.cli.command import ask, confirm
+from pitboss.cli.formatting import short
+from pitboss.cli.progress import counting
 from pitboss.cli.screen import Screen
-from pitboss.cli.store import ask
-from pitboss.cli.words import counted, short
 from pitboss.client.batch_handle import PORTION, act_in_portions
 from pitboss.engines.capabilities import batches_of
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchStatus
 from pitboss.model.states import State
+from pitboss.model.text import counted
+from pitboss.operate.lookup import find_batch
 
 if TYPE_CHECKING:
-    from pitboss.engines.protocol import Batches, Store
+    from pitboss.engines.protocol import Store
 
 _REFUSED_SHOWN = 5
 
 
-class Order(NamedTuple):
-    """An act in the words that are shown. `items` says what becomes of items; `asks`: a person has to say yes."""
+class Act(NamedTuple):
+    """An act in the words that are shown. `items` says what happens to items; `asks`: a person must confirm."""
 
     verb: str
     act: BatchAct
@@ -32,56 +34,47 @@ class Total(NamedTuple):
     refused: int = 0
 
 
-def carried_out(
+def run(
     screen: Screen,
     store: str | None,
     ids: Sequence[str],
-    order: "Order | Callable[[Store], Awaitable[Order]]",
+    act: "Act | Callable[[Store], Awaitable[Act]]",
     *,
     sure: bool = False,
 ) -> Total:
-    """Do it to each of the batches, which are all looked up first: a misspelt one stops it before anything is done."""
-
-    from pitboss.cli.batch_reading import found_batch
+    """Do it to each batch. All are looked up first, so that a wrong id stops it before anything is done."""
 
     async def work(opened: "Store") -> Total:
-        desk = batches_of(opened)
-        chosen = order if isinstance(order, Order) else await order(opened)
-        found = [await found_batch(desk, one) for one in ids]
+        chosen = act if isinstance(act, Act) else await act(opened)
+        found = [await find_batch(opened, one) for one in ids]
         if chosen.asks and not sure:
             confirm(screen, _question(chosen, found), otherwise="repeat with --yes")
-        done = [await _done(screen, desk, chosen, batch) for batch in found]
+        done = [await _done(screen, opened, chosen, batch) for batch in found]
         return Total(sum(one.changed for one in done), sum(len(one.refused) for one in done))
 
     return ask(screen, store, work)
 
 
-async def _done(screen: Screen, desk: "Batches", order: Order, batch: Batch) -> BatchChanged:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
-    hidden = not screen.err.is_terminal or not order.items or batch.total <= PORTION
-    with Progress(*columns, console=screen.err, transient=True, disable=hidden) as bar:
-        shown = bar.add_task(f"{order.verb} {_named(batch)}", total=batch.total)
-        changed = await act_in_portions(
-            desk, batch.id, order.act, lambda total: bar.update(shown, completed=total.changed)
-        )
-    _tell(screen, order, batch, changed)
+async def _done(screen: Screen, store: "Store", act: Act, batch: Batch) -> BatchChanged:
+    shown = bool(act.items) and batch.total > PORTION
+    with counting(screen, f"{act.verb} {_named(batch)}", batch.total, shown=shown) as done:
+        changed = await act_in_portions(batches_of(store), batch.id, act.act, lambda total: done(total.changed))
+    _tell(screen, act, batch, changed)
     return changed
 
 
-def _tell(screen: Screen, order: Order, was: Batch, changed: BatchChanged) -> None:
-    items = f"{counted(changed.changed, 'item')} {order.items}" if order.items else ""
+def _tell(screen: Screen, act: Act, was: Batch, changed: BatchChanged) -> None:
+    items = f"{counted(changed.changed, 'item')} {act.items}" if act.items else ""
     if changed.batch is None:
         screen.note(f"{_named(was)} is deleted with {counted(was.total, 'item')}")
         return
-    parts = [f"{_named(was)} is {_standing(changed.batch)}", items]
+    parts = [f"{_named(was)} is {_status(changed.batch)}", items]
     screen.note("; ".join(part for part in parts if part))
     for task in changed.refused[:_REFUSED_SHOWN]:
         screen.note(f"refused: {task} (another unfinished task has its unique key)")
 
 
-def _standing(batch: Batch) -> str:
+def _status(batch: Batch) -> str:
     running = batch.counts.get(State.RUNNING, 0)
     match batch.status:
         case BatchStatus.QUEUED:
@@ -95,11 +88,11 @@ def _standing(batch: Batch) -> str:
     return batch.status.replace("_", " ")
 
 
-def _question(order: Order, batches: Sequence[Batch]) -> str:
+def _question(act: Act, batches: Sequence[Batch]) -> str:
     if len(batches) == 1:
-        return f"{order.verb} {_named(batches[0])} with {counted(batches[0].total, 'item')}?"
+        return f"{act.verb} {_named(batches[0])} with {counted(batches[0].total, 'item')}?"
     total = sum(batch.total for batch in batches)
-    return f"{order.verb} {len(batches)} batches with {counted(total, 'item')}?"
+    return f"{act.verb} {len(batches)} batches with {counted(total, 'item')}?"
 
 
 def _named(batch: Batch) -> str:

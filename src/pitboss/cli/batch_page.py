@@ -1,20 +1,16 @@
-"""Batches as tables, as a page, and as documents."""
+"""Batches as tables and as a page."""
 
 from collections.abc import Sequence
-from typing import Any
 
-import msgspec
-
-from pitboss.cli.bars import percent, progress
-from pitboss.cli.batch_reading import Survey
-from pitboss.cli.groups import Group
+from pitboss.cli.formatting import age, ago, short, took, when
+from pitboss.cli.progress import bar
 from pitboss.cli.screen import Column, Screen
-from pitboss.cli.words import age, ago, local, short, took, utc
 from pitboss.model.batch import OVER, RECENT, Batch, BatchStatus, Lane
-from pitboss.model.canonical import from_json
 from pitboss.model.duration import SECOND, Moment, spoken
-from pitboss.model.eta import Forecast, Range, spoken_range
+from pitboss.model.eta import Range, spoken_range
 from pitboss.model.states import State
+from pitboss.operate.batches import BatchPage, BatchReading
+from pitboss.operate.failures import FailureGroups
 
 _COLUMNS = (
     Column("Id"),
@@ -45,99 +41,63 @@ _ERRORS = (
 _WIDE = 30
 
 
-def batch_document(survey: Survey, batch: Batch) -> dict[str, Any]:
-    found = survey.forecast(batch)
-    return {
-        "id": batch.id,
-        "name": batch.name,
-        "lane": batch.lane,
-        "status": batch.status,
-        "position": batch.position,
-        "total": batch.total,
-        "finished": batch.finished,
-        "left": batch.left,
-        "percent": percent(batch.finished, batch.total),
-        "counts": {state.value: count for state, count in batch.counts.items()},
-        "queues": list(batch.queues),
-        "recent": batch.recent,
-        "starts": _range_document(found.starts),
-        "ends": _range_document(found.ends),
-        "waiting": survey.waits.get(batch.id),
-        "created_at": utc(batch.created_at),
-        "started_at": utc(batch.started_at),
-        "finished_at": utc(batch.finished_at),
-        "by": batch.by,
-        "reason": batch.reason,
-        "data": from_json(batch.data),
-        "on_complete": None if batch.on_complete is None else batch.on_complete.handler,
-    }
-
-
-def lane_document(lane: Lane) -> dict[str, Any]:
-    return dict(msgspec.structs.asdict(lane))
-
-
-def draw_batches(screen: Screen, survey: Survey) -> None:
-    if not survey.batches:
+def draw_batches(screen: Screen, readings: Sequence[BatchReading], now: Moment) -> None:
+    if not readings:
         screen.note("there are no batches")
         return
-    screen.table(_COLUMNS, [_row(screen, survey, batch) for batch in survey.batches])
+    screen.table(_COLUMNS, [_row(screen, reading, now) for reading in readings])
 
 
 def draw_lanes(screen: Screen, lanes: Sequence[Lane]) -> None:
     if not lanes:
-        screen.note("there are no lanes yet: a lane comes into being with its first batch")
+        screen.note("there are no lanes yet: the first batch of a lane creates it")
         return
     rows = [[lane.name, str(lane.max_running), str(lane.running), str(lane.queued)] for lane in lanes]
     screen.table(_LANES, rows)
 
 
-def draw_batch(screen: Screen, survey: Survey, batch: Batch, errors: Sequence[Group], *, more: bool) -> None:
-    """Where it is, when it ends, what it waits for, and what went wrong."""
-    found, now = survey.forecast(batch), survey.now
-    screen.facts([("batch", batch.name or "(no name)"), ("id", batch.id), ("status", batch.status)])
-    bar = progress(screen, batch.finished, batch.total, width=_WIDE)
-    screen.facts([("progress", f"{bar}  {batch.finished:,} of {batch.total:,} items")])
-    screen.facts([("items", _counts(batch)), ("starts", _starts(batch, found)), ("ends", _ends(batch, found))])
-    screen.facts([("waiting", survey.waits.get(batch.id)), ("speed", _speed(batch, now)), ("reason", batch.reason)])
-    screen.facts([("lane", _lane(batch, survey.lanes)), ("queues", ", ".join(batch.queues)), ("by", batch.by)])
-    screen.facts([("data", None if batch.data == "{}" else batch.data)])
-    screen.facts([("then", None if batch.on_complete is None else batch.on_complete.handler)])
-    for label, moment in (
-        ("created", batch.created_at),
-        ("started", batch.started_at),
-        ("finished", batch.finished_at),
-    ):
-        screen.facts([(label, None if moment is None else f"{local(moment)} ({ago(moment, now)})")])
-    if errors:
-        _draw_errors(screen, errors, now, more=more)
+def draw_batch(screen: Screen, page: BatchPage, now: Moment) -> None:
+    """How far it is, when it ends, what it waits for, and its errors."""
+    reading, batch = page.reading, page.reading.batch
+    screen.fields([("batch", batch.name or "(no name)"), ("id", batch.id), ("status", batch.status)])
+    progress = f"{bar(screen, reading.percent, width=_WIDE)}  {batch.finished:,} of {batch.total:,} items"
+    screen.fields([("progress", progress), ("items", _counts(batch))])
+    screen.fields([("starts", _starts(reading)), ("ends", _ends(reading))])
+    screen.fields([("waiting", reading.waiting), ("speed", _speed(batch, now)), ("reason", batch.reason)])
+    screen.fields([("lane", _lane(reading)), ("queues", ", ".join(batch.queues)), ("by", batch.by)])
+    screen.fields([("data", None if batch.data == "{}" else batch.data)])
+    screen.fields([("then", None if batch.on_complete is None else batch.on_complete.handler)])
+    screen.fields([("created", when(batch.created_at, now)), ("started", when(batch.started_at, now))])
+    screen.fields([("finished", when(batch.finished_at, now))])
+    if page.errors.groups:
+        _draw_errors(screen, page.errors, now)
 
 
-def _draw_errors(screen: Screen, errors: Sequence[Group], now: Moment, *, more: bool) -> None:
+def _draw_errors(screen: Screen, errors: FailureGroups, now: Moment) -> None:
     screen.heading("Errors")
     rows = [
         [group.fingerprint or "-", f"{group.count:,}", group.error, ago(group.last, now), group.message]
-        for group in errors
+        for group in errors.groups
     ]
     screen.table(_ERRORS, rows)
-    if more:
+    if errors.more:
         screen.note("there are more failures; these are the newest ones")
 
 
-def _row(screen: Screen, survey: Survey, batch: Batch) -> list[str]:
-    waiting = survey.waits.get(batch.id) if batch.status is BatchStatus.RUNNING else None
+def _row(screen: Screen, reading: BatchReading, now: Moment) -> list[str]:
+    batch = reading.batch
     return [
         short(batch.id),
         batch.name,
         batch.status,
         "" if not batch.position else str(batch.position),
-        progress(screen, batch.finished, batch.total),
+        bar(screen, reading.percent),
         f"{batch.finished:,}/{batch.total:,}",
         f"{batch.counts.get(State.FAILED, 0):,}",
         batch.lane,
-        age(batch.created_at, survey.now),
-        _ends(batch, survey.forecast(batch)) or "",
-        waiting or "",
+        age(batch.created_at, now),
+        _ends(reading) or "",
+        (reading.waiting or "") if batch.status is BatchStatus.RUNNING else "",
     ]
 
 
@@ -146,14 +106,15 @@ def _counts(batch: Batch) -> str:
     return ", ".join(parts)
 
 
-def _starts(batch: Batch, found: Forecast) -> str | None:
-    return _ahead(found.starts) if batch.status is BatchStatus.QUEUED and found.starts else None
+def _starts(reading: BatchReading) -> str | None:
+    starts = reading.forecast.starts
+    return _ahead(starts) if reading.batch.status is BatchStatus.QUEUED and starts else None
 
 
-def _ends(batch: Batch, found: Forecast) -> str | None:
-    if batch.status not in (BatchStatus.RUNNING, BatchStatus.QUEUED):
+def _ends(reading: BatchReading) -> str | None:
+    if reading.batch.status not in (BatchStatus.RUNNING, BatchStatus.QUEUED):
         return None
-    return _ahead(found.ends)
+    return _ahead(reading.forecast.ends)
 
 
 def _ahead(found: Range | None) -> str:
@@ -172,17 +133,8 @@ def _speed(batch: Batch, now: Moment) -> str | None:
     return f"{batch.recent:,} items in the last {spoken(span)} ({batch.recent * SECOND / span:.2g} per second)"
 
 
-def _lane(batch: Batch, lanes: Sequence[Lane]) -> str:
-    lane = next((one for one in lanes if one.name == batch.lane), None)
-    return (
-        batch.lane
-        if lane is None
-        else f"{lane.name} ({lane.running} of {lane.max_running} running, {lane.queued} queued)"
-    )
-
-
-def _range_document(found: Range | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    latest = None if found.latest is None else found.latest / SECOND
-    return {"earliest": found.earliest / SECOND, "latest": latest, "text": spoken_range(found)}
+def _lane(reading: BatchReading) -> str:
+    lane = reading.lane
+    if lane is None:
+        return reading.batch.lane
+    return f"{lane.name} ({lane.running} of {lane.max_running} running, {lane.queued} queued)"

@@ -1,4 +1,4 @@
-"""`pitboss batches`: tasks that belong together; look at them, put them in order, pause, cancel and repeat them."""
+"""`pitboss batches`: list, create, order, pause, cancel and requeue batches of tasks."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -6,22 +6,38 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pitboss.cli import batch_creating
-from pitboss.cli.batch_acting import Order, carried_out
-from pitboss.cli.exits import Exit
-from pitboss.cli.options import JsonOption, LimitOption, StoreOption, WatchOption, YesOption, screen_of
-from pitboss.cli.store import Shown, ask, show
+from pitboss.cli.batch_acting import Act, run
+from pitboss.cli.batch_page import draw_batch, draw_batches, draw_lanes
+from pitboss.cli.command import (
+    JsonOption,
+    LimitOption,
+    Shown,
+    StoreOption,
+    WatchOption,
+    YesOption,
+    ask,
+    now,
+    screen_of,
+    show,
+)
+from pitboss.cli.errors import Exit
 from pitboss.client.batches import checked_max_running, status_of
 from pitboss.engines.capabilities import batches_of
 from pitboss.model.batch import Cancel, Delete, Move, Pause, Requeue, Resume, Start
 from pitboss.model.errors import InvalidInput
-from pitboss.model.filter import by
 from pitboss.model.queue import checked_name
+from pitboss.operate.batches import list_batches as read_list
+from pitboss.operate.batches import read_batch
+from pitboss.operate.documents import batch_document, batch_page_document, lane_document
+from pitboss.operate.lookup import find_batch
 
 if TYPE_CHECKING:
     from pitboss.engines.protocol import Store
 
 app = typer.Typer(
-    help="Look at batches of tasks; order, pause, cancel and repeat them.", no_args_is_help=True, rich_markup_mode=None
+    help="List, create, order, pause, cancel and requeue batches of tasks.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 app.command("create")(batch_creating.create)
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id, or six or more of its last characters.")]
@@ -41,23 +57,20 @@ def list_batches(
     as_json: JsonOption = False,
     watch: WatchOption = None,
 ) -> None:
-    """List batches: what runs, what is queued, what is paused, what has ended.
+    """List batches: the running, the queued, the paused, then those that have ended.
 
     \b
     Examples:
       pitboss batches list
       pitboss batches list running queued --watch 1s
     """
-    from pitboss.cli.batch_page import batch_document, draw_batches
-    from pitboss.cli.batch_reading import surveyed
-
     wanted = [status_of(status) for status in statuses or ()]
 
     async def read(opened: "Store") -> Shown:
-        listed = await batches_of(opened).batches(statuses=wanted, limit=limit)
-        survey = await surveyed(opened, listed)
-        document = {"batches": [batch_document(survey, batch) for batch in listed]}
-        return Shown(document, lambda screen: draw_batches(screen, survey))
+        moment = now()
+        found = await read_list(opened, moment, wanted, limit)
+        document = {"batches": [batch_document(reading) for reading in found]}
+        return Shown(document, lambda screen: draw_batches(screen, found, moment))
 
     show(screen_of(context), store, read, as_json=as_json, watch=watch)
 
@@ -70,7 +83,7 @@ def show_batch(
     as_json: JsonOption = False,
     watch: WatchOption = None,
 ) -> None:
-    """Show one batch: how far it is, what it waits for, its errors by cause.
+    """Show one batch: its progress, what it waits for, its errors by cause.
 
     \b
     Examples:
@@ -78,16 +91,10 @@ def show_batch(
       pitboss batches show 8b1f2c9e64a0 --watch 1s
     """
 
-    from pitboss.cli.batch_page import batch_document, draw_batch
-    from pitboss.cli.batch_reading import found_batch, surveyed
-    from pitboss.cli.groups import groups
-
     async def read(opened: "Store") -> Shown:
-        found = await found_batch(batches_of(opened), batch)
-        survey = await surveyed(opened, [found])
-        errors, more = await groups(opened, by(batch=found.id))
-        document = {"batch": batch_document(survey, found), "errors": [group.document() for group in errors]}
-        return Shown(document, lambda screen: draw_batch(screen, survey, found, errors, more=more))
+        moment = now()
+        page = await read_batch(opened, batch, moment)
+        return Shown(batch_page_document(page), lambda screen: draw_batch(screen, page, moment))
 
     show(screen_of(context), store, read, as_json=as_json, watch=watch)
 
@@ -100,18 +107,18 @@ def start(context: typer.Context, ids: IdsArgument, store: StoreOption = None) -
     Examples:
       pitboss batches start 8b1f2c9e64a0
     """
-    carried_out(screen_of(context), store, ids, Order("Start", Start()))
+    run(screen_of(context), store, ids, Act("Start", Start()))
 
 
 @app.command("pause")
 def pause(context: typer.Context, ids: IdsArgument, store: StoreOption = None) -> None:
-    """Start nothing more of these batches. What runs may end, and they keep their place in line.
+    """Start no more items of these batches. Running items finish, and the batches keep their place in line.
 
     \b
     Examples:
       pitboss batches pause 8b1f2c9e64a0
     """
-    carried_out(screen_of(context), store, ids, Order("Pause", Pause()))
+    run(screen_of(context), store, ids, Act("Pause", Pause()))
 
 
 @app.command("resume")
@@ -121,7 +128,7 @@ def resume(
     at: Annotated[str, typer.Option("--at", metavar="PLACE", help="place (its old one), top or bottom.")] = "place",
     store: StoreOption = None,
 ) -> None:
-    """Put paused batches back in line; they go on with what is left.
+    """Put paused batches back in line; they continue with the items that are left.
 
     \b
     Examples:
@@ -130,7 +137,7 @@ def resume(
     """
     match at:
         case "place" | "top" | "bottom":
-            carried_out(screen_of(context), store, ids, Order("Resume", Resume(at)))
+            run(screen_of(context), store, ids, Act("Resume", Resume(at)))
         case _:
             raise _no_place(at, _RESUMED, "--at")
 
@@ -143,15 +150,13 @@ def cancel(
     store: StoreOption = None,
     sure: YesOption = False,
 ) -> None:
-    """Cancel what waits of these batches, and ask what runs to stop. Results are kept.
+    """Cancel the waiting items of these batches, and ask running items to stop. Results are kept.
 
     \b
     Examples:
       pitboss batches cancel 8b1f2c9e64a0 --reason 'wrong list'
     """
-    carried_out(
-        screen_of(context), store, ids, Order("Cancel", Cancel(reason), items="cancelled", asks=True), sure=sure
-    )
+    run(screen_of(context), store, ids, Act("Cancel", Cancel(reason), items="cancelled", asks=True), sure=sure)
 
 
 @app.command("move")
@@ -159,10 +164,12 @@ def move(
     context: typer.Context,
     batch: IdArgument,
     to: Annotated[str, typer.Argument(metavar="PLACE", help="top, up, down, bottom, or before.")],
-    other: Annotated[str | None, typer.Argument(metavar="OTHER", help="With before: the batch behind it.")] = None,
+    other: Annotated[
+        str | None, typer.Argument(metavar="OTHER", help="With before: the batch that follows it.")
+    ] = None,
     store: StoreOption = None,
 ) -> None:
-    """Give a batch another place in the line of its lane. One that runs is not moved.
+    """Move a batch within its lane. A running batch is not moved.
 
     \b
     Examples:
@@ -172,21 +179,19 @@ def move(
     if (to == "before") is (other is None) and to in _PLACES:
         raise InvalidInput(
             "before needs another batch" if other is None else f"{to} takes no other batch",
-            why="only before is a place beside another one",
+            why="only before names another batch",
             fix="say pitboss batches move ID before OTHER, or one of top, up, down, bottom alone",
         )
 
-    async def order(opened: "Store") -> Order:
-        from pitboss.cli.batch_reading import found_batch
-
+    async def act(opened: "Store") -> Act:
         match to:
             case "top" | "up" | "down" | "bottom":
-                return Order("Move", Move(to))
+                return Act("Move", Move(to))
             case "before" if other is not None:
-                return Order("Move", Move(to, (await found_batch(batches_of(opened), other)).id))
+                return Act("Move", Move(to, (await find_batch(opened, other)).id))
         raise _no_place(to, _PLACES, "PLACE")
 
-    carried_out(screen_of(context), store, [batch], order)
+    run(screen_of(context), store, [batch], act)
 
 
 @app.command("requeue")
@@ -196,13 +201,13 @@ def requeue(
     error: Annotated[
         str | None, typer.Option("--error", help="Only failures of this exception type, category or group.")
     ] = None,
-    cancelled: Annotated[bool, typer.Option("--cancelled", help="Cancelled items too.")] = False,
+    cancelled: Annotated[bool, typer.Option("--cancelled", help="Also cancelled items.")] = False,
     keep_attempts: Annotated[
-        bool, typer.Option("--keep-attempts", help="Do not start to count attempts from zero.")
+        bool, typer.Option("--keep-attempts", help="Do not reset the number of attempts.")
     ] = False,
     store: StoreOption = None,
 ) -> None:
-    """Run failed items again. A batch that has ended goes back in line, at its end.
+    """Run failed items again. A batch that has ended goes to the end of the line.
 
     \b
     Examples:
@@ -210,7 +215,7 @@ def requeue(
       pitboss batches requeue 8b1f2c9e64a0 --error TimeoutError
     """
     act = Requeue(error, cancelled, keep_attempts)
-    total = carried_out(screen_of(context), store, ids, Order("Requeue", act, items="set to run again"))
+    total = run(screen_of(context), store, ids, Act("Requeue", act, items="set to run again"))
     if not total.changed and not total.refused:
         raise typer.Exit(Exit.NOT_FOUND)
     if total.refused:
@@ -221,18 +226,18 @@ def requeue(
 def delete(
     context: typer.Context,
     ids: IdsArgument,
-    force: Annotated[bool, typer.Option("--force", help="Also if it has not ended, but nothing of it runs.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also if it has not ended, as long as no item runs.")] = False,
     store: StoreOption = None,
     sure: YesOption = False,
 ) -> None:
-    """Forget batches with their items and results. This cannot be undone.
+    """Delete batches with their items and results. This cannot be undone.
 
     \b
     Examples:
       pitboss batches delete 8b1f2c9e64a0
       pitboss batches delete 8b1f2c9e64a0 --force --yes
     """
-    carried_out(screen_of(context), store, ids, Order("Delete", Delete(force), items="deleted", asks=True), sure=sure)
+    run(screen_of(context), store, ids, Act("Delete", Delete(force), items="deleted", asks=True), sure=sure)
 
 
 @app.command("lanes")
@@ -240,29 +245,27 @@ def lanes(
     context: typer.Context,
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="The lane.")] = None,
     max_running: Annotated[
-        int | None, typer.Option("--max-running", metavar="N", help="So many of its batches run at a time.")
+        int | None, typer.Option("--max-running", metavar="N", help="How many of its batches run at the same time.")
     ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
     watch: WatchOption = None,
 ) -> None:
-    """List the lanes in which batches queue up, or change how many of one run at a time.
+    """List the lanes in which batches queue, or change how many batches of one lane run at the same time.
 
     \b
     Examples:
       pitboss batches lanes
       pitboss batches lanes default --max-running 2
     """
-    from pitboss.cli.batch_page import draw_lanes, lane_document
-
     screen = screen_of(context)
     if max_running is not None:
         if name is None:
             raise InvalidInput(
-                "it is not said which lane is meant", why="--max-running changes one", fix="name it before the option"
+                "no lane was named", why="--max-running changes one lane", fix="name it before the option"
             )
-        lane_name, room = checked_name(name, "lane"), checked_max_running(max_running)
-        lane = ask(screen, store, lambda opened: batches_of(opened).change_lane(lane_name, room), create=True)
+        lane_name, most = checked_name(name, "lane"), checked_max_running(max_running)
+        lane = ask(screen, store, lambda opened: batches_of(opened).change_lane(lane_name, most), create=True)
         screen.note(f'lane "{lane.name}": at most {lane.max_running:,} at a time, {lane.running:,} running now')
         return
 

@@ -1,101 +1,106 @@
-"""Acts on many tasks: say how many and which, ask, then do it in steps with a bar."""
+"""Commands that act on many tasks: which ones, a question, the act with a bar, and its result."""
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from pitboss.cli.exits import Refused
+from pitboss.cli.command import ask, confirm, screen_of
+from pitboss.cli.errors import Exit
+from pitboss.cli.progress import counting
 from pitboss.cli.screen import Screen
-from pitboss.cli.words import counted, one_line
-from pitboss.model.filter import Filter
-from pitboss.model.queue import Changed
+from pitboss.model.errors import InvalidInput
+from pitboss.model.filter import EVERYTHING, Filter, by, parsed
 from pitboss.model.states import State
+from pitboss.model.text import counted, one_line
+from pitboss.operate.lookup import ID
+from pitboss.operate.tasks import PORTION, BulkResult, Progress, Selection, select_tasks
 
 if TYPE_CHECKING:
     from pitboss.engines.protocol import Store
 
-_STEP = 1000
+TasksArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ID|FILTER", help="Ids of tasks, or a filter. See: pitboss help filters."),
+]
 _SAMPLE = 5
 
 
 class Act(NamedTuple):
-    """What is done, in the words that are shown, to the tasks of the filter that are in one of these states."""
+    """An act in the words that are shown, on tasks in one of these states."""
 
     verb: str
     done: str
     states: tuple[State, ...]
-    step: "Callable[[Store, Filter, int], Awaitable[Changed]]"
+    run: "Callable[[Store, Selection, Progress], Awaitable[BulkResult]]"
 
 
-class Total(NamedTuple):
-    matched: int
-    changed: int = 0
-    asked: int = 0
-    refused: tuple[str, ...] = ()
+def filter_of(words: Sequence[str] | None) -> Filter:
+    """The filter that the words make together."""
+    return parsed(" ".join(words or ()))
 
 
-async def run(screen: Screen, store: "Store", act: Act, wanted: Filter, *, sure: bool, dry: bool) -> Total:
-    """Do it, unless the person says no. A single task is not asked about: it was named."""
-    wanted = wanted.also(state=act.states)
-    matched = await store.count(wanted)
-    named = matched == 1 and any(term.field == "id" for term in wanted.terms)
-    if matched and (dry or not (sure or named)):
-        await _sample(screen, store, act, wanted, matched)
-    if dry or not matched:
-        return Total(matched)
-    if not (sure or named):
-        confirm(screen, f"{act.verb} {counted(matched, 'task')}?")
-    return await _stepwise(screen, store, act, wanted, matched)
-
-
-def confirm(
-    screen: Screen, question: str, *, otherwise: str = "look at it with --dry-run, then repeat with --yes"
-) -> None:
-    """Go on only if a person says yes; where nobody can answer, only `--yes` goes on."""
-    if not screen.interactive:
-        raise Refused(
-            "this needs a yes, and nobody can be asked here",
-            why="stdin is not a terminal",
-            fix=otherwise,
+def selected(words: Sequence[str] | None, *, everything: bool) -> Filter:
+    """The tasks that ids or a filter select. No words at all are refused: all tasks are rarely meant."""
+    given = [word.strip() for word in words or ()]
+    if not given:
+        if everything:
+            return EVERYTHING
+        raise InvalidInput(
+            "no tasks selected",
+            why="without ids or a filter it would be all tasks",
+            fix="give ids, a filter such as queue:mail, or --all",
         )
-    if not typer.confirm(question, err=True):
-        raise Refused("nothing was done", why="the answer was no")
+    if all(ID.match(word) for word in given):
+        return by(id=[word.lower() for word in given])
+    if any(ID.match(word) for word in given):
+        raise InvalidInput(
+            "ids and a filter cannot be mixed",
+            why="all words of a filter must match, so only one of the ids could",
+            fix="give ids only, or write one filter such as id:A,B queue:mail",
+        )
+    return filter_of(given)
 
 
-def tell(screen: Screen, act: Act, total: Total, *, dry: bool) -> None:
-    """What came of it, for the person."""
+def run(context: typer.Context, store: str | None, act: Act, wanted: Filter, *, sure: bool, dry: bool) -> None:
+    """Do it, unless the person says no. A single task that was named by its id needs no question."""
+    screen = screen_of(context)
+
+    async def work(opened: "Store") -> tuple[Selection, BulkResult]:
+        selection = await select_tasks(opened, wanted, act.states)
+        asks = not (sure or selection.named)
+        if selection.matched and (dry or asks):
+            await _show_sample(screen, opened, act, selection)
+        if dry or not selection.matched:
+            return selection, BulkResult()
+        if asks:
+            confirm(screen, f"{act.verb} {counted(selection.matched, 'task')}?")
+        with counting(screen, act.verb, selection.matched, shown=selection.matched > PORTION) as done:
+            return selection, await act.run(opened, selection, lambda total: done(total.changed + total.asked))
+
+    selection, result = ask(screen, store, work)
+    _tell(screen, act, selection, result, dry=dry)
+    if result.refused:
+        raise typer.Exit(Exit.REFUSED)
+
+
+def _tell(screen: Screen, act: Act, selection: Selection, result: BulkResult, *, dry: bool) -> None:
+    if not selection.matched:
+        screen.note(f"no {' or '.join(act.states)} task matches; nothing was changed")
+        raise typer.Exit(Exit.NOT_FOUND)
     if dry:
-        screen.note(f"would {act.verb.lower()} {counted(total.matched, 'task')}; nothing was changed")
+        screen.note(f"would {act.verb.lower()} {counted(selection.matched, 'task')}; nothing was changed")
         return
-    asked = f"; {counted(total.asked, 'running task')} asked to stop" if total.asked else ""
-    screen.note(f"{counted(total.changed, 'task')} {act.done}{asked}")
-    for task in total.refused[:_SAMPLE]:
+    asked = f"; {counted(result.asked, 'running task')} asked to stop" if result.asked else ""
+    screen.note(f"{counted(result.changed, 'task')} {act.done}{asked}")
+    for task in result.refused[:_SAMPLE]:
         screen.note(f"refused: {task} (another unfinished task has its unique key)")
 
 
-async def _sample(screen: Screen, store: "Store", act: Act, wanted: Filter, matched: int) -> None:
-    page = await store.find(wanted, limit=_SAMPLE, oldest_first=True)
-    screen.note(f"{act.verb} {counted(matched, 'task')}:")
+async def _show_sample(screen: Screen, store: "Store", act: Act, selection: Selection) -> None:
+    page = await store.find(selection.wanted, limit=_SAMPLE, oldest_first=True)
+    screen.note(f"{act.verb} {counted(selection.matched, 'task')}:")
     for task in page.tasks:
         screen.note(f"  {task.id}  {task.state:<9}  {task.handler}  {one_line(task.params, 60)}")
-    if matched > len(page.tasks):
-        screen.note(f"  … and {matched - len(page.tasks):,} more")
-
-
-async def _stepwise(screen: Screen, store: "Store", act: Act, wanted: Filter, matched: int) -> Total:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    total = Total(matched)
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    hidden = not screen.err.is_terminal or matched <= _STEP
-    with Progress(*columns, console=screen.err, transient=True, disable=hidden) as bar:
-        shown = bar.add_task(act.verb, total=matched)
-        while True:
-            step = await act.step(store, wanted, _STEP)
-            refused = tuple(dict.fromkeys((*total.refused, *step.refused)))
-            total = Total(matched, total.changed + step.changed, total.asked + step.asked, refused)
-            bar.update(shown, completed=total.changed + total.asked)
-            # What is refused stays where it is: a step that moves nothing would be repeated for ever.
-            if not step.more or not step.changed + step.asked:
-                return total
+    if selection.matched > len(page.tasks):
+        screen.note(f"  … and {selection.matched - len(page.tasks):,} more")

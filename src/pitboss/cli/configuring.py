@@ -1,17 +1,16 @@
-"""`pitboss config`: what is set, and where each value comes from."""
+"""`pitboss config`: the settings, and where each value comes from."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from pitboss.cli.options import JsonOption, StoreOption, screen_of
+from pitboss.cli.command import JsonOption, StoreOption, screen_of, settings
 from pitboss.cli.screen import Column
-from pitboss.cli.store import settings
-from pitboss.cli.words import masked
 from pitboss.model.duration import SECOND, spoken
+from pitboss.model.text import HIDDEN, masked
 
-app = typer.Typer(help="Look at the settings.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Show the settings.", no_args_is_help=True, rich_markup_mode=None)
 _SPANS = ("drain", "log_age", "retention.completed", "retention.cancelled", "retention.failed")
 _SIZES = ("host_memory", "log_size")
 _POOL_SPANS = ("restart_delay", "restart_window", "max_age", "unresponsive", "target_wait")
@@ -27,19 +26,18 @@ _RESOURCE_SPANS = (
     "blacklist",
     "blacklist_cap",
 )
-_HIDDEN = "***"
 
 
 @app.callback()
 def _group() -> None:
-    """Look at the settings."""
+    """Show the settings."""
 
 
 @app.command("show")
 def show(
     context: typer.Context,
     store: StoreOption = None,
-    origin: Annotated[bool, typer.Option("--origin", help="Also say where each value comes from.")] = False,
+    origin: Annotated[bool, typer.Option("--origin", help="Also show where each value comes from.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print every setting.
@@ -49,8 +47,8 @@ def show(
       pitboss config show --origin
       PITBOSS_WORKERS=4 pitboss config show --origin
 
-    The command line beats the environment (PITBOSS_...), which beats the file (pitboss.toml, else pitboss.yaml, else
-    [tool.pitboss] in pyproject.toml), which beats what is said in code, which beats the default.
+    The command line overrides the environment (PITBOSS_...), which overrides the file (pitboss.toml, pitboss.yaml, or
+    [tool.pitboss] in pyproject.toml), which overrides the code, which overrides the default.
     """
     from pitboss.config import flat
 
@@ -64,12 +62,12 @@ def show(
     columns = [Column("Setting"), Column("Value", fills=True), Column("Origin")][: 3 if origin else 2]
     screen.table(
         columns,
-        [[key, _said(key, value), _near(found.origins[key])][: len(columns)] for key, value in values.items()],
+        [[key, _text(key, value), _near(found.origins[key])][: len(columns)] for key, value in values.items()],
     )
 
 
 def _kind(key: str) -> str:
-    """What a value is, whoever it belongs to."""
+    """The kind of a setting's value."""
     match key.split("."):
         case ["pools", _, "env", *_]:
             return "secret"
@@ -92,13 +90,13 @@ def _plain(key: str, value: Any) -> Any:
         case "workers", [least, most]:
             return {"min": least, "max": most}
         case "secret", str():
-            return _HIDDEN
+            return HIDDEN
         case "store", _:
             return masked(value)
     return value
 
 
-def _said(key: str, value: Any) -> str:
+def _text(key: str, value: Any) -> str:
     match _kind(key), value:
         case "span", None:
             return "none" if key.startswith("pools.") else "forever"
@@ -110,10 +108,10 @@ def _said(key: str, value: Any) -> str:
             return _time(value)
         case "range", [least, most]:
             return _time(least) if least == most else f"{_time(least)}-{_time(most)}"
-    return _said_plainly(_kind(key), value)
+    return _plain_text(_kind(key), value)
 
 
-def _said_plainly(kind: str, value: Any) -> str:
+def _plain_text(kind: str, value: Any) -> str:
     from pitboss.model.pool import spoken_size
 
     match kind, value:
@@ -122,7 +120,7 @@ def _said_plainly(kind: str, value: Any) -> str:
         case "workers", [least, most]:
             return str(least) if least == most else f"{least}-{most}"
         case "secret", _:
-            return _HIDDEN
+            return HIDDEN
         case "store", _:
             return masked(value)
         case _, tuple():
@@ -135,5 +133,5 @@ def _time(value: int) -> str:
 
 
 def _near(origin: str) -> str:
-    """The origin with its path as seen from here."""
+    """The origin with its path relative to the current folder."""
     return origin.replace(f"{Path.cwd()}/", "")

@@ -1,26 +1,25 @@
-"""`pitboss db`: the store's tables."""
+"""`pitboss db`: check, create and upgrade the store's tables."""
 
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
-from pitboss.cli.options import JsonOption, StoreOption, screen_of
+from pitboss.cli.command import JsonOption, StoreOption, opened, screen_of, settings
 from pitboss.cli.screen import Screen
-from pitboss.cli.store import opened, settings
-from pitboss.cli.words import masked
 from pitboss.model.errors import Unsupported
+from pitboss.model.text import masked
 
 if TYPE_CHECKING:
     from pitboss.engines.protocol import SqlStore
 
 T = TypeVar("T")
-app = typer.Typer(help="Look after the store's tables.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Check and upgrade the store's tables.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("status")
 def status(context: typer.Context, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Say which schema the store has, and which one this release wants.
+    """Show the schema version of the store, and the version that this release needs.
 
     \b
     Examples:
@@ -33,8 +32,8 @@ def status(context: typer.Context, store: StoreOption = None, as_json: JsonOptio
     if as_json:
         screen.document({"store": masked(url), "schema": have, "wanted": want, "current": have == want})
         return
-    verdict = "current" if have == want else "run: pitboss db upgrade"
-    screen.facts([("store", masked(url)), ("schema", f"{have} of {want} ({verdict})")])
+    state = "current" if have == want else "run: pitboss db upgrade"
+    screen.fields([("store", masked(url)), ("schema", f"{have} of {want} ({state})")])
 
 
 @app.command("upgrade")
@@ -46,7 +45,7 @@ def upgrade(context: typer.Context, store: StoreOption = None) -> None:
       pitboss db upgrade
       pitboss db upgrade --store postgresql://user@host/jobs
 
-    Harmless to repeat. A manager does the same when it starts; this is for those who want it done before.
+    Harmless to repeat. A manager does the same when it starts; this does it earlier, or with other rights.
     """
     screen = screen_of(context)
     url = _url(screen, store)
@@ -61,7 +60,7 @@ def sql(
     context: typer.Context,
     engine: Annotated[str | None, typer.Argument(metavar="ENGINE", help="sqlite or postgres.")] = None,
     schema: Annotated[str, typer.Option("--schema", help="PostgreSQL: the schema's name.")] = "pitboss",
-    since: Annotated[int, typer.Option("--from", min=0, help="Leave out what this version has already.")] = 0,
+    since: Annotated[int, typer.Option("--from", min=0, help="Only what is new since this version.")] = 0,
     store: StoreOption = None,
 ) -> None:
     """Print the SQL that creates or upgrades the tables, without connecting to anything.
@@ -107,7 +106,7 @@ async def _upgraded(url: str) -> tuple[list[str], int]:
 
 
 async def _sql_store(url: str, *, create: bool) -> "SqlStore":
-    """An engine with tables. A server is asked before it is opened, because opening upgrades it."""
+    """An engine with tables. A server is not opened, because opening would upgrade it."""
     from pitboss import wiring
     from pitboss.engines.capabilities import capabilities
 

@@ -7,33 +7,34 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pitboss.cli import bulk
-from pitboss.cli.documents import attempt_document, task_document
-from pitboss.cli.exits import Exit
-from pitboss.cli.groups import LOOKED_AT, Group, group_of, groups
-from pitboss.cli.options import (
+from pitboss.cli.command import (
     AllOption,
     DryRunOption,
     FilterArgument,
     JsonOption,
+    Shown,
     StoreOption,
     WatchOption,
     YesOption,
+    now,
     screen_of,
+    show,
 )
-from pitboss.cli.picking import filter_of, found, picked
+from pitboss.cli.formatting import ago, when
 from pitboss.cli.screen import Column, Screen
-from pitboss.cli.store import Shown, ask, show
 from pitboss.cli.task_page import draw_task
-from pitboss.cli.words import ago, local
 from pitboss.model.filter import Filter, by
-from pitboss.model.queue import Changed
 from pitboss.model.states import State
-from pitboss.model.waiting import why
+from pitboss.operate.documents import failure_group_document, task_page_document
+from pitboss.operate.failures import MOST_READ, FailureGroups, failure_groups, find_failure_group
+from pitboss.operate.tasks import BulkResult, Progress, Selection, delete_tasks, read_task, retry_tasks
 
 if TYPE_CHECKING:
     from pitboss.engines.protocol import Store
 
-app = typer.Typer(help="Look after tasks that failed for good.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="List, retry and delete tasks that failed for good.", no_args_is_help=True, rich_markup_mode=None
+)
 _COLUMNS = (
     Column("Group"),
     Column("Count", right=True),
@@ -45,7 +46,7 @@ _COLUMNS = (
     Column("Sample", drop=5),
 )
 _FINGERPRINT = re.compile(r"[0-9a-f]{4,12}\Z")
-PicksArgument = Annotated[
+FailuresArgument = Annotated[
     list[str] | None, typer.Argument(metavar="GROUP|ID|FILTER", help="Groups of dead list, ids, or a filter.")
 ]
 
@@ -65,12 +66,12 @@ def list_groups(
       pitboss dead list
       pitboss dead list queue:mail 'age:<1d'
     """
-    wanted = filter_of(terms)
+    wanted = bulk.filter_of(terms)
 
     async def read(opened: "Store") -> Shown:
-        listed, more = await groups(opened, wanted)
-        document = {"groups": [group.document() for group in listed], "more": more}
-        return Shown(document, lambda screen: _draw(screen, listed, more=more))
+        found = await failure_groups(opened, wanted)
+        document = {"groups": [failure_group_document(group) for group in found.groups], "more": found.more}
+        return Shown(document, lambda screen: _draw_groups(screen, found))
 
     show(screen_of(context), store, read, as_json=as_json, watch=watch)
 
@@ -78,11 +79,11 @@ def list_groups(
 @app.command("show")
 def show_group(
     context: typer.Context,
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="As in dead list; its beginning is enough.")],
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="A group of dead list, or the beginning of its name.")],
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one cause: how often, since when, and its newest task with the traceback.
+    """Show one cause: when it happened, and its newest task with the traceback.
 
     \b
     Examples:
@@ -98,7 +99,7 @@ def show_group(
 @app.command("retry")
 def retry(
     context: typer.Context,
-    picks: PicksArgument = None,
+    failures: FailuresArgument = None,
     everything: AllOption = False,
     store: StoreOption = None,
     sure: YesOption = False,
@@ -113,17 +114,17 @@ def retry(
       pitboss dead retry --all --yes
     """
 
-    async def step(opened: "Store", chosen: Filter, limit: int) -> Changed:
-        return await opened.retry(chosen, limit=limit)
+    async def act(opened: "Store", selection: Selection, progress: Progress) -> BulkResult:
+        return await retry_tasks(opened, selection, progress=progress)
 
-    act = bulk.Act("Retry", "set to run again", (State.FAILED,), step)
-    _act(context, store, act, _picked(picks, everything=everything), sure=sure, dry=dry)
+    chosen = bulk.Act("Retry", "set to run again", (State.FAILED,), act)
+    bulk.run(context, store, chosen, _selected(failures, everything=everything), sure=sure, dry=dry)
 
 
 @app.command("discard")
 def discard(
     context: typer.Context,
-    picks: PicksArgument = None,
+    failures: FailuresArgument = None,
     everything: AllOption = False,
     store: StoreOption = None,
     sure: YesOption = False,
@@ -137,74 +138,54 @@ def discard(
       pitboss dead discard queue:mail 'age:>7d' --yes
     """
 
-    async def step(opened: "Store", chosen: Filter, limit: int) -> Changed:
-        return await opened.prune(chosen, limit=limit)
+    async def act(opened: "Store", selection: Selection, progress: Progress) -> BulkResult:
+        return await delete_tasks(opened, selection, progress=progress)
 
-    act = bulk.Act("Delete", "deleted", (State.FAILED,), step)
-    _act(context, store, act, _picked(picks, everything=everything), sure=sure, dry=dry)
-
-
-def _act(context: typer.Context, store: str | None, act: bulk.Act, wanted: Filter, *, sure: bool, dry: bool) -> None:
-    screen = screen_of(context)
-    total = ask(screen, store, lambda opened: bulk.run(screen, opened, act, wanted, sure=sure, dry=dry))
-    if not total.matched:
-        screen.note("no failed task matches; nothing was changed")
-        raise typer.Exit(Exit.NOT_FOUND)
-    bulk.tell(screen, act, total, dry=dry)
-    if total.refused:
-        raise typer.Exit(Exit.REFUSED)
+    chosen = bulk.Act("Delete", "deleted", (State.FAILED,), act)
+    bulk.run(context, store, chosen, _selected(failures, everything=everything), sure=sure, dry=dry)
 
 
-def _picked(picks: Sequence[str] | None, *, everything: bool) -> Filter:
-    if picks and all(_FINGERPRINT.match(word) for word in picks):
-        return by(fingerprint=[f"{word}*" for word in picks])
-    return picked(picks, everything=everything)
+def _selected(words: Sequence[str] | None, *, everything: bool) -> Filter:
+    if words and all(_FINGERPRINT.match(word) for word in words):
+        return by(fingerprint=[f"{word}*" for word in words])
+    return bulk.selected(words, everything=everything)
 
 
-def _draw(screen: Screen, listed: list[Group], *, more: bool) -> None:
-    from pitboss import wiring
-
-    now = wiring.SystemClock().now()
-    if not listed:
+def _draw_groups(screen: Screen, found: FailureGroups) -> None:
+    if not found.groups:
         screen.note("no failed tasks")
         return
+    moment = now()
     rows = [
         [
             group.fingerprint or "-",
             f"{group.count:,}",
             group.handler,
             group.error,
-            ago(group.last, now),
-            ago(group.first, now),
+            ago(group.last, moment),
+            ago(group.first, moment),
             group.message,
             group.sample,
         ]
-        for group in listed
+        for group in found.groups
     ]
     screen.table(_COLUMNS, rows)
-    if more:
-        screen.note(f"there are more failures; these are the newest {LOOKED_AT:,}")
+    if found.more:
+        screen.note(f"there are more failures; these are the newest {MOST_READ:,}")
 
 
 async def _group_page(store: "Store", name: str) -> Shown:
-    from pitboss import wiring
-
-    group = await group_of(store, name)
-    task = await found(store, group.sample)
-    attempts = await store.attempts(task.id)
-    now = wiring.SystemClock().now()
-    document = {
-        "group": group.document(),
-        "task": task_document(task),
-        "attempts": [attempt_document(attempt) for attempt in attempts],
-    }
+    moment = now()
+    group = await find_failure_group(store, name)
+    page = await read_task(store, group.sample, moment)
+    newest = task_page_document(page)
+    document = {"group": failure_group_document(group), "task": newest["task"], "attempts": newest["attempts"]}
 
     def draw(screen: Screen) -> None:
-        screen.facts([("group", group.fingerprint), ("count", f"{group.count:,}")])
-        screen.facts([("first", f"{local(group.first)} ({ago(group.first, now)})")])
-        screen.facts([("last", f"{local(group.last)} ({ago(group.last, now)})")])
-        screen.facts([("next", f"pitboss dead retry {group.fingerprint}")])
-        screen.heading("The newest of them")
-        draw_task(screen, task, attempts, why(task, queue=None, sessions=(), now=now), now)
+        screen.fields([("group", group.fingerprint), ("count", f"{group.count:,}")])
+        screen.fields([("first", when(group.first, moment)), ("last", when(group.last, moment))])
+        screen.fields([("next", f"pitboss dead retry {group.fingerprint}")])
+        screen.heading("Newest task")
+        draw_task(screen, page, moment)
 
     return Shown(document, draw)

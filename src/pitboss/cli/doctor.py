@@ -1,23 +1,35 @@
-"""`pitboss doctor`: looks at settings, app, store, host and managers, and says what to mend."""
+"""`pitboss doctor`: checks settings, app, host, store and managers; a check that cannot run is itself a problem."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from pitboss.cli.exits import Exit
-from pitboss.cli.options import JsonOption, StoreOption, screen_of
+from pitboss.cli.command import JsonOption, StoreOption, now, opened, screen_of
+from pitboss.cli.errors import Exit
 from pitboss.cli.screen import Screen
-from pitboss.cli.words import counted
-from pitboss.model.finding import Finding, Grade
+from pitboss.model import host_findings
+from pitboss.model.errors import PitbossError
+from pitboss.model.finding import Finding, Grade, fine, problem, warning
+from pitboss.model.text import counted, masked
+
+if TYPE_CHECKING:
+    from pitboss.config import Loaded
+    from pitboss.engines.protocol import Store
+    from pitboss.model.fleet import ManagerView
+    from pitboss.worker.describe import Description
 
 _WIDTH = 12
 _STYLES = {Grade.OK: "green", Grade.WARNING: "yellow", Grade.PROBLEM: "bold red"}
+_SECONDS = 30.0
+_ENDLESS = 2**31
 
 
 def doctor(context: typer.Context, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Look for what is wrong, or about to be.
+    """Check for problems.
 
     \b
     Examples:
@@ -26,10 +38,12 @@ def doctor(context: typer.Context, store: StoreOption = None, as_json: JsonOptio
 
     Checks settings, app, store, host and managers. Exits with 6 if there is a problem; warnings alone do not.
     """
+    from pitboss.operate.documents import findings_document
+
     screen = screen_of(context)
     findings = _findings(store)
     if as_json:
-        screen.document(_document(findings))
+        screen.document(findings_document(findings))
     else:
         _draw(screen, findings)
     if any(finding.grade is Grade.PROBLEM for finding in findings):
@@ -37,28 +51,172 @@ def doctor(context: typer.Context, store: StoreOption = None, as_json: JsonOptio
 
 
 def _findings(store: str | None) -> list[Finding]:
-    import asyncio
     from importlib import metadata
 
-    from pitboss.cli import checks
-
-    found, findings = checks.of_settings(store)
+    found, findings = _of_settings(store)
     if found is None:
         return findings
-    inside = asyncio.run(checks.of_store(found, metadata.version("pitboss")))
-    description, about = checks.of_app(found)
-    return [*findings, *about, *checks.of_host(found, description), *inside]
+    inside = asyncio.run(_of_store(found, metadata.version("pitboss")))
+    description, about = _of_app(found)
+    return [*findings, *about, *_of_host(found, description), *inside]
 
 
-def _document(findings: Sequence[Finding]) -> dict[str, Any]:
-    import msgspec
+def _of_settings(store: str | None) -> "tuple[Loaded | None, list[Finding]]":
+    """The settings, if they can be used."""
+    from pitboss import config
 
-    counts = Counter(finding.grade for finding in findings)
-    return {
-        "problems": counts[Grade.PROBLEM],
-        "warnings": counts[Grade.WARNING],
-        "checks": [msgspec.to_builtins(finding) for finding in findings],
-    }
+    try:
+        found = config.loaded({"store": store})
+    except PitbossError as error:
+        return None, [_refused("settings", error)]
+    where = f"in {found.folder}" if found.folder else "none here: the defaults apply"
+    notes = [
+        warning("settings", note, why="it has no effect", fix="correct its name, or remove it") for note in found.notes
+    ]
+    return found, [fine("settings", f"settings {where}"), *notes]
+
+
+def _of_app(found: "Loaded") -> "tuple[Description | None, list[Finding]]":
+    """The app that the settings name, if it can be loaded."""
+    from pitboss.cli.app_description import described
+
+    target = found.settings.app
+    if target is None:
+        return None, [fine("app", "no app is named here; pitboss up needs one")]
+    folder = found.folder if found.origins["app"].startswith("file") else None
+    try:
+        description = described(target, folder=folder)
+    except PitbossError as error:
+        return None, [_refused("app", error)]
+    about = fine("app", f"{target.rsplit('/', 1)[-1]} has {counted(len(description.handlers), 'task')}")
+    if description.store is None or found.origins["store"] != "default":
+        return description, [about]
+    return description, [
+        about,
+        warning(
+            "app",
+            f"the store is named only in code: {masked(description.store)}",
+            why="only pitboss up loads the code; other commands use another store",
+            fix="put it into pitboss.toml as store = …",
+        ),
+    ]
+
+
+def _of_host(found: "Loaded", description: "Description | None") -> list[Finding]:
+    """Open files and memory for a manager with these settings."""
+    import resource
+
+    from pitboss import config
+    from pitboss.cli.up_pools import chosen_pools
+    from pitboss.manager.vitals import host_memory
+
+    try:
+        pools = chosen_pools(found, description) if description else config.pools(found.settings)
+    except PitbossError as error:
+        return [_refused("pools", error)]
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = soft if soft != resource.RLIM_INFINITY else _ENDLESS
+    workers = sum(pool.max_workers for pool in pools)
+    memory = found.settings.host_memory or host_memory()
+    return [host_findings.open_files(limit, workers), *host_findings.memory_limits(pools, memory)]
+
+
+async def _of_store(found: "Loaded", release: str) -> list[Finding]:
+    """Every check of the store, within a time limit."""
+    url = found.settings.store
+    try:
+        async with asyncio.timeout(_SECONDS):
+            return await _store_checks(found, release)
+    except PitbossError as error:
+        return [_refused("store", error)]
+    except TimeoutError:
+        return [
+            problem(
+                "store",
+                f"{masked(url)} did not answer within {_SECONDS:g} s",
+                why="it is overloaded, or another process locks it",
+                fix="look for long transactions and locks",
+            )
+        ]
+
+
+async def _store_checks(found: "Loaded", release: str) -> list[Finding]:
+    from pitboss import wiring
+    from pitboss.operate.status import check_store
+    from pitboss.operate.workers import read_managers
+
+    url = found.settings.store
+    schema = await _schema_before_opening(url)
+    if schema is not None and schema.grade is not Grade.OK:
+        return [schema]
+    engine = await opened(url, create=False)
+    try:
+        about = fine("store", f"{masked(url)} opens")
+        checked = await check_store(engine, wiring.SystemClock(), release)
+        managers = (await read_managers(engine, now())).living
+        schemas = [schema] if schema else await _own_schema(engine)
+        return [about, *schemas, *checked, *_logs(managers, found.settings.logs)]
+    finally:
+        await engine.close()
+
+
+async def _schema_before_opening(url: str) -> Finding | None:
+    """Opening a server would upgrade it, so its schema is read before. Every command upgrades a SQLite file."""
+    from pitboss import wiring
+    from pitboss.engines.capabilities import capabilities
+
+    engine = wiring.make_engine(url)
+    schema = capabilities(engine).schema
+    if engine.name == "sqlite" or schema is None:
+        return None
+    try:
+        have, want = await schema.schema_version()
+    finally:
+        await engine.close()
+    return _schema(have, want)
+
+
+async def _own_schema(engine: "Store") -> list[Finding]:
+    from pitboss.engines.capabilities import capabilities
+
+    schema = capabilities(engine).schema
+    return [] if schema is None else [_schema(*await schema.schema_version())]
+
+
+def _schema(have: int, want: int) -> Finding:
+    said = f"schema {have} of {want}"
+    if have == want:
+        return fine("schema", said)
+    if have > want:
+        return problem(
+            "schema", said, why="a newer release of Pitboss has upgraded the store", fix="upgrade Pitboss on this host"
+        )
+    why = "the store has no tables yet" if not have else "the store is of an older release"
+    return problem("schema", said, why=why, fix="pitboss db upgrade; a manager does the same when it starts")
+
+
+def _logs(managers: "Sequence[ManagerView]", usual: str) -> list[Finding]:
+    """Space in the log folders of this host's managers. Without managers here, in the folder that the settings name,
+    if it exists."""
+    import shutil
+    import socket
+
+    named = {one.snapshot.logs for one in managers if one.snapshot.logs and one.host == socket.gethostname()}
+    findings = []
+    for folder in sorted(named) or [usual] * Path(usual).is_dir():
+        try:
+            usage = shutil.disk_usage(folder)
+        except OSError as error:
+            why = error.strerror or str(error)
+            fix = "create it, or correct its permissions"
+            findings.append(problem("logs", f"{folder} cannot be used", why=why, fix=fix))
+        else:
+            findings.append(host_findings.disk_space("logs", folder, usage.free, usage.total))
+    return findings
+
+
+def _refused(check: str, error: PitbossError) -> Finding:
+    return problem(check, error.what, why=error.why, fix=error.fix)
 
 
 def _draw(screen: Screen, findings: Sequence[Finding]) -> None:

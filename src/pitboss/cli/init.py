@@ -6,16 +6,17 @@ from typing import Annotated
 
 import typer
 
-from pitboss.cli.exits import Refused
-from pitboss.cli.options import screen_of
-from pitboss.model.errors import InvalidInput
+from pitboss.cli.command import screen_of
+from pitboss.model.errors import InvalidInput, Refused
 
 _FILES = ("app.py", "pitboss.toml")
 
 
 def init(
     context: typer.Context,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where; made if it is not there.")] = Path(),
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="The folder; created if it does not exist.")
+    ] = Path(),
 ) -> None:
     """Write a small project to start from.
 
@@ -29,8 +30,8 @@ def init(
     there = [name for name in _FILES if (folder / name).exists()]
     if there:
         raise Refused(
-            f"{folder / there[0]} is there already",
-            why="init never overwrites a file, and wrote nothing",
+            f"{folder / there[0]} exists already",
+            why="init never overwrites a file; nothing was written",
             fix="choose another folder, as in pitboss init demo",
         )
     _write(folder)

@@ -1,4 +1,4 @@
-"""`pitboss logs`: what workers and the manager of this host wrote, merged, filtered, followed."""
+"""`pitboss logs`: the logs of this host's workers and manager, merged, filtered, followed."""
 
 import re
 import sys
@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from pitboss.cli.options import StoreOption, screen_of
+from pitboss.cli.command import StoreOption, ask, now, screen_of, settings
+from pitboss.cli.formatting import local
 from pitboss.cli.screen import Screen
-from pitboss.cli.store import ask, settings
-from pitboss.cli.words import local
 from pitboss.model.duration import span
 from pitboss.model.errors import InvalidInput, NotFound, PitbossError
 
 if TYPE_CHECKING:
-    from pitboss.engines.protocol import Store
     from pitboss.telemetry.logs.reading import Entry, Reader, Wanted
 
 _LINES = 50
@@ -27,21 +25,29 @@ _STYLES = {"debug": "bright_black", "warning": "yellow", "error": "red", "critic
 
 Subject = Callable[[str], bool]
 WhatArgument = Annotated[
-    str | None, typer.Argument(metavar="WHAT", help="A worker, a pool, `manager`, or a task's id; all workers if none.")
+    str | None,
+    typer.Argument(metavar="WHAT", help="A worker, a worker pool, `manager`, or a task's id; by default all workers."),
 ]
-FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written from now on.")]
+FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Keep showing new lines.")]
 LinesOption = Annotated[
-    int | None, typer.Option("--lines", "-n", min=0, help="The last so many; 50, but all of a task and of --since.")
+    int | None,
+    typer.Option(
+        "--lines", "-n", min=0, help="How many lines; by default the last 50, or all of a task and of --since."
+    ),
 ]
-LevelOption = Annotated[str, typer.Option("--level", metavar="LEVEL", help="From debug, info, warning, error on.")]
-SinceOption = Annotated[str | None, typer.Option("--since", metavar="TIME", help="Not older, as in --since 10m.")]
-RawOption = Annotated[bool, typer.Option("--json", help="The lines as they are in the files: JSON, one per line.")]
+LevelOption = Annotated[
+    str, typer.Option("--level", metavar="LEVEL", help="The lowest level: debug, info, warning or error.")
+]
+SinceOption = Annotated[
+    str | None, typer.Option("--since", metavar="TIME", help="Only newer lines, as in --since 10m.")
+]
+RawOption = Annotated[bool, typer.Option("--json", help="The lines as stored: one JSON object per line.")]
 
 
-class Place(NamedTuple):
-    """Where to look: the folder, and the names of those who wrote there."""
+class LogFolder(NamedTuple):
+    """A folder with log files, and the names of the workers and managers that wrote them."""
 
-    folder: Path
+    path: Path
     names: list[str]
 
 
@@ -67,14 +73,14 @@ def logs(
     from pitboss.telemetry.logs.reading import Reader
 
     screen = screen_of(context)
-    place = _place(screen, store)
-    subject = _subject(place, what)
+    folder = _log_folder(screen, store)
+    subject = _subject(folder, what)
     wanted = _wanted(level, since, what if subject is None else None)
-    reader = Reader(place.folder, subject or (lambda _: True), wanted)
+    reader = Reader(folder.path, subject or (lambda _: True), wanted)
     if subject is None:
         _check_task(reader, str(what), follow=follow)
     whole = lines is None and (since is not None or subject is None)
-    width = max(len(name) for name in place.names if subject is None or subject(name))
+    width = max(len(name) for name in folder.names if subject is None or subject(name))
     show = _shower(screen, width, as_json=as_json)
     try:
         show(reader.all() if whole else reader.last(_LINES if lines is None else lines))
@@ -82,62 +88,60 @@ def logs(
             time.sleep(_PAUSE_SECONDS)
             show(reader.new())
     except KeyboardInterrupt:
-        # The usual way to end it is no failure of it.
+        # Ctrl-C is the usual end, not a failure.
         return
 
 
-def _place(screen: Screen, store: str | None) -> Place:
+def _log_folder(screen: Screen, store: str | None) -> LogFolder:
     from pitboss.telemetry.logs.files import log_files
 
-    folder = Path(settings(screen, store=store).settings.logs)
-    names = sorted({file.name for file in log_files(folder)})
+    path = Path(settings(screen, store=store).settings.logs)
+    names = sorted({file.name for file in log_files(path)})
     if not names:
-        raise _nothing_here(screen, store, folder)
-    return Place(folder, names)
+        raise _no_logs(screen, store, path)
+    return LogFolder(path, names)
 
 
-def _subject(place: Place, what: str | None) -> Subject | None:
-    """Whose files are meant, also of workers to come; None if it is a task, which may have been anywhere."""
+def _subject(folder: LogFolder, what: str | None) -> Subject | None:
+    """Which files to read, also those of later workers; None for a task, which may have run in any worker."""
     from pitboss.telemetry.logs.files import MANAGER
 
     candidates: list[Subject] = [lambda name: name == what, lambda name: name.rpartition("-")[0] == what]
     if what is None:
         candidates = [lambda name: name != MANAGER]
-    meant = next((one for one in candidates if any(map(one, place.names))), None)
+    meant = next((one for one in candidates if any(map(one, folder.names))), None)
     if meant is None and (what is None or not _TASK.match(what.lower())):
         raise NotFound(
-            f'there are no logs of "{what}" in {place.folder}' if what else f"no worker has logged to {place.folder}",
-            why=f"there are those of {', '.join(place.names)}",
-            fix="name one of them, a pool, or six or more characters of a task's id; pitboss ps shows who is where",
+            f'there are no logs of "{what}" in {folder.path}' if what else f"no worker has logged to {folder.path}",
+            why=f"there are logs of {', '.join(folder.names)}",
+            fix="name one of them, a worker pool, or six or more characters of a task's id; pitboss ps lists workers",
         )
     return meant
 
 
 def _wanted(level: str, since: str | None, task: str | None) -> "Wanted":
-    from pitboss import wiring
     from pitboss.telemetry.logs.reading import Wanted
     from pitboss.telemetry.logs.settings import level_number
 
-    moment = None if since is None else wiring.SystemClock().now() - span(since, what="--since")
+    moment = None if since is None else now() - span(since, what="--since")
     return Wanted(level=level_number(level), since=moment, task=task.lower() if task else None)
 
 
 def _check_task(reader: "Reader", what: str, *, follow: bool) -> None:
-    """A piece of an id must mean one task. One without lines may still get some while it is followed."""
+    """A piece of an id must match one task. A task without lines may still get some with --follow."""
     tasks = sorted({str(entry.fields["task_id"]) for entry in reader.all()})
     if len(tasks) > 1:
-        raise InvalidInput(f"{what} means several tasks", why=", ".join(tasks[:10]), fix="give more of the id")
+        raise InvalidInput(f"{what} matches several tasks", why=", ".join(tasks[:10]), fix="give more of the id")
     if not tasks and not follow:
         raise NotFound(
-            f"there is no line of task {what} here",
-            why="it has logged nothing at this level and in this time, ran on another host, or its lines were pruned",
+            f"there are no lines of task {what} here",
+            why="it logged nothing at this level and in this time, ran on another host, or its lines were pruned",
             fix=f"see where it ran: pitboss tasks show {what}",
         )
 
 
 def _shower(screen: Screen, width: int, *, as_json: bool) -> "Callable[[Iterable[Entry]], None]":
-    """Whole lines as they come: who reads a pipe should not wait for the next ones."""
-    from pitboss import wiring
+    """Writes lines and flushes, so that the reader of a pipe gets them at once."""
 
     def raw(entries: "Iterable[Entry]") -> None:
         for entry in entries:
@@ -145,7 +149,7 @@ def _shower(screen: Screen, width: int, *, as_json: bool) -> "Callable[[Iterable
         sys.stdout.buffer.flush()
 
     def told(entries: "Iterable[Entry]") -> None:
-        today = local(wiring.SystemClock().now())[:10]
+        today = local(now())[:10]
         for entry in entries:
             _tell(screen, entry, today, width)
 
@@ -164,7 +168,7 @@ def _tell(screen: Screen, entry: "Entry", today: str, width: int) -> None:
 
 
 def _at(stamp: str, today: str) -> str:
-    """On this machine's clock; with the day unless it is today's."""
+    """On this machine's clock; with the date unless it is today."""
     from datetime import datetime
 
     moment = datetime.fromisoformat(stamp).astimezone()
@@ -172,30 +176,22 @@ def _at(stamp: str, today: str) -> str:
     return text.removeprefix(f"{today} ")
 
 
-def _nothing_here(screen: Screen, store: str | None, folder: Path) -> NotFound:
-    """Logs stay on the host that wrote them; the store knows which hosts there are."""
+def _no_logs(screen: Screen, store: str | None, path: Path) -> NotFound:
+    """Logs stay on the host that wrote them; the store knows the hosts."""
+    from pitboss.operate.workers import log_folders
+
     try:
-        places = ask(screen, store, _elsewhere)
+        folders = ask(screen, store, lambda opened: log_folders(opened, now()))
     except PitbossError:
-        places = []
-    if not places:
+        folders = []
+    if not folders:
         return NotFound(
-            f"there are no logs in {folder}",
-            why="no manager has written any there, and the store knows of none that runs",
+            f"there are no logs in {path}",
+            why="no manager has written any there, and the store knows no running manager",
             fix="start one with pitboss up; if it ran elsewhere, run this command there or set PITBOSS_LOGS",
         )
     return NotFound(
-        f"there are no logs in {folder}",
-        why=f"logs are on the host of their manager: {'; '.join(places)}",
+        f"there are no logs in {path}",
+        why=f"logs are on the host of their manager: {'; '.join(folders)}",
         fix="run this command there, in that project's folder or with PITBOSS_LOGS set to that folder",
     )
-
-
-async def _elsewhere(store: "Store") -> list[str]:
-    from pitboss import wiring
-    from pitboss.model.snapshot import read
-    from pitboss.model.waiting import alive
-
-    living = alive(await store.sessions(), wiring.SystemClock().now())
-    told = [(one.info.host, read(one.snapshot)) for one in living if one.info.kind == "manager"]
-    return sorted({f"{host} (in {seen.logs})" if seen and seen.logs else host for host, seen in told})

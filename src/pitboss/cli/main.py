@@ -1,23 +1,64 @@
-"""The `pitboss` command: the one door in and out of it."""
+"""The `pitboss` command: its list of commands, and the one place where errors become messages and exit codes."""
 
 import re
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command, get_group
 
-from pitboss.cli import failures
-from pitboss.cli.exits import Exit
+from pitboss.cli import errors
 from pitboss.cli.screen import Screen
-from pitboss.cli.tree import Tree
 
-# A filter's "not" begins like an option: -tag:test. No option has a colon, so it can be told apart.
+# A filter's "not" begins like an option: -tag:test. No option has a colon, so the two can be distinguished.
 _NEGATED = re.compile(r"-[A-Za-z_]+(\.[^\s:]+)*:")
 
 
-class Root(Tree):
-    """Turns whatever happens inside into words on stderr and an exit code."""
+class Command(NamedTuple):
+    """A command, or a noun with its verbs."""
+
+    target: str  # "module:attribute" under pitboss.cli
+    line: str  # in the list of commands
+    alias: str = ""  # another name, not listed
+
+
+COMMANDS = {
+    "up": Command("up:up", "Run an app's tasks until Ctrl-C."),
+    "init": Command("init:init", "Write a small project to start from."),
+    "status": Command("status:status", "Show how the store is doing, why, and what to do next."),
+    "logs": Command("logs:logs", "Show what the workers of this host have logged."),
+    "ps": Command("ps:ps", "List managers and workers on all hosts."),
+    "top": Command("top:top", "Watch worker pools, queues and workers live; q quits."),
+    "stop": Command("managers:stop", "Stop managers; running tasks finish first."),
+    "drain": Command("managers:drain", "Let managers take no more tasks."),
+    "doctor": Command("doctor:doctor", "Check for problems."),
+    "help": Command("help:help_command", "Explain a topic or a command."),
+    "tasks": Command("tasks:app", "List, show, enqueue, retry and cancel tasks.", "task"),
+    "batches": Command("batches:app", "List, create, order, pause, cancel and requeue batches of tasks.", "batch"),
+    "queues": Command("queues:app", "List, pause, resume and limit queues.", "queue"),
+    "resources": Command(
+        "resources:app", "List resource pools; add, import, enable, disable and test their members.", "resource"
+    ),
+    "pools": Command("worker_pools:app", "List, scale, restart, pause and resume worker pools.", "pool"),
+    "dead": Command("dead:app", "List, retry and delete tasks that failed for good."),
+    "db": Command("db:app", "Check and upgrade the store's tables."),
+    "config": Command("configuring:app", "Show the settings."),
+}
+_ALIASES = {command.alias: name for name, command in COMMANDS.items() if command.alias}
+
+
+class Root(TyperGroup):
+    """Lists all commands without importing them, loads the one that is called, and shows its errors."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        for name, command in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=command.line))
+        for alias, name in _ALIASES.items():
+            self.add_command(TyperCommand(alias, help=COMMANDS[name].line, hidden=True))
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> Any:
         given = list(sys.argv[1:] if args is None else args)
@@ -27,15 +68,34 @@ class Root(Tree):
         except BaseException as error:
             if isinstance(error, SystemExit):
                 raise
-            code = failures.show(screen, error)
-        sys.exit(code if isinstance(code, int) else Exit.OK)
+            code = errors.show(screen, error)
+        sys.exit(code if isinstance(code, int) else errors.Exit.OK)
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
-            # Here and not in `main`: typer would take it for a failure.
-            raise typer.Exit(failures.show(ctx.obj, error)) from error
+            # Caught here and not in `main`, because typer would report it as a failure.
+            raise typer.Exit(errors.show(ctx.obj, error)) from error
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the words name, loaded, and the words that are left for it."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, found if found is None else loaded(name or ""), rest
+
+
+def loaded(name: str) -> Any:
+    """The command of this name, with everything that it imports."""
+    name = _ALIASES.get(name, name)
+    module, _, attribute = COMMANDS[name].target.partition(":")
+    found = getattr(import_module(f"pitboss.cli.{module}"), attribute)
+    if isinstance(found, typer.Typer):
+        group = get_group(found)
+        group.name = name
+        return group
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    alone.command(name)(found)
+    return get_command(alone)
 
 
 app = typer.Typer(
@@ -65,7 +125,7 @@ def root(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of unexpected errors.")] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="No colours. [env: NO_COLOR]")] = False,
 ) -> None:
-    """One worker manager for Python: tasks, workers, and what they share.
+    """One worker manager for Python: tasks, workers, and the resources they share.
 
     \b
     Examples:

@@ -1,27 +1,22 @@
-"""`pitboss ps`: managers and workers on every host, and what they are doing."""
+"""`pitboss ps`: managers and workers on every host, and what they run."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pitboss.cli.documents import session_document
-from pitboss.cli.options import HostOption, JsonOption, StoreOption, WatchOption, screen_of
+from pitboss.cli.command import HostOption, JsonOption, Shown, StoreOption, WatchOption, now, screen_of, show
+from pitboss.cli.formatting import age, short, took
 from pitboss.cli.screen import Column, Screen
-from pitboss.cli.store import Shown, show
-from pitboss.cli.words import age, close_to, took
 from pitboss.model.duration import Moment
-from pitboss.model.errors import NotFound
-from pitboss.model.fleet import Managed, managed, managers
+from pitboss.model.fleet import ManagerView
 from pitboss.model.pool import spoken_size
-from pitboss.model.session import Session
 from pitboss.model.snapshot import WorkerFigures
-from pitboss.model.waiting import alive
+from pitboss.operate.documents import managers_document
+from pitboss.operate.workers import ManagersReading, read_managers
 
 if TYPE_CHECKING:
     from pitboss.engines.protocol import Store
 
-# So many of an id's last characters name a task: they are random.
-_ENOUGH = 12
 _MANAGERS = (
     Column("Host", fills=True),
     Column("Manager", right=True),
@@ -34,7 +29,7 @@ _MANAGERS = (
     Column("Release", drop=6),
     Column("App", drop=3),
 )
-WORKER_COLUMNS = (
+_WORKERS = (
     Column("Host"),
     Column("Worker", fills=True),
     Column("Pool", drop=14),
@@ -52,7 +47,7 @@ WORKER_COLUMNS = (
     Column("Crashes", right=True, drop=9),
     Column("Why", drop=3),
 )
-PoolOption = Annotated[str | None, typer.Option("--pool", metavar="POOL", help="Only workers of this pool.")]
+PoolOption = Annotated[str | None, typer.Option("--pool", metavar="POOL", help="Only workers of this worker pool.")]
 GoneOption = Annotated[bool, typer.Option("--all", help="Also managers that ended within the last hour.")]
 
 
@@ -75,91 +70,45 @@ def ps(
     """
 
     async def read(opened: "Store") -> Shown:
-        return await _read(opened, pool, host, everything=everything)
+        moment = now()
+        found = await read_managers(opened, moment, host=host, pool=pool, with_gone=everything)
+        return Shown(managers_document(found), lambda screen: _draw(screen, found, moment))
 
     show(screen_of(context), store, read, as_json=as_json, watch=watch)
 
 
-async def _read(store: "Store", pool: str | None, host: str | None, *, everything: bool) -> Shown:
-    from pitboss import wiring
-
-    now = wiring.SystemClock().now()
-    sessions = [one for one in await store.sessions() if one.info.kind == "manager"]
-    chosen = [one for one in sessions if host in (None, one.info.host)]
-    living = managers(chosen, now)
-    gone = [managed(one) for one in chosen if not alive([one], now)] if everything else []
-    if host is not None and not living and not gone:
-        raise unknown_host(host, managers(sessions, now))
-    rows = [(one, worker) for one in living for worker in one.told.workers if pool in (None, worker.pool)]
-    if pool is not None and not rows:
-        raise unknown_pool(pool, living)
-    document = {"managers": [_document(one.session, pool, alive=one in living) for one in (*living, *gone)]}
-    return Shown(document, lambda screen: _draw(screen, living, gone, rows, now))
-
-
-def unknown_host(host: str, fleet: list[Managed]) -> NotFound:
-    hosts = sorted({one.host for one in fleet})
-    return NotFound(
-        f'no manager is running on "{host}"',
-        why=f"managers are running on {', '.join(hosts)}" if hosts else "no manager is running on this store",
-        fix=f"did you mean {close}?" if (close := close_to(host, hosts)) else "pitboss ps lists the hosts",
-    )
-
-
-def unknown_pool(pool: str, fleet: list[Managed]) -> NotFound:
-    known = {worker.pool for one in fleet for worker in one.told.workers}
-    names = sorted(known | {figures.name for one in fleet for figures in one.told.pools})
-    return NotFound(
-        f'no manager runs a pool "{pool}"',
-        why=f"the pools are {', '.join(names)}" if names else "no manager is running",
-        fix=f"did you mean {close}?" if (close := close_to(pool, names)) else "pitboss pools list shows the pools",
-    )
-
-
-def _document(session: Session, pool: str | None, *, alive: bool) -> dict[str, object]:
-    found = session_document(session, alive=alive)
-    if pool is not None:
-        found["workers"] = [worker for worker in found["workers"] if worker["pool"] == pool]
-        found["pools"] = [one for one in found["pools"] if one["name"] == pool]
-    return found
-
-
-def _draw(
-    screen: Screen,
-    living: list[Managed],
-    gone: list[Managed],
-    rows: list[tuple[Managed, WorkerFigures]],
-    now: Moment,
-) -> None:
-    if not living and not gone:
+def _draw(screen: Screen, found: ManagersReading, moment: Moment) -> None:
+    if not found.living and not found.gone:
         screen.note("no manager is running on this store; start one with pitboss up")
         return
-    screen.table(
-        _MANAGERS, [*(manager_row(one, now) for one in living), *(manager_row(one, now, gone=True) for one in gone)]
-    )
-    if rows:
+    living = [_manager_row(one, moment) for one in found.living]
+    screen.table(_MANAGERS, [*living, *(_manager_row(one, moment, gone=True) for one in found.gone)])
+    workers = [
+        (one, worker) for one in found.living for worker in one.snapshot.workers if found.pool in (None, worker.pool)
+    ]
+    if workers:
         screen.heading("Workers")
-        screen.table(WORKER_COLUMNS, [worker_row(manager, worker, now) for manager, worker in rows])
+        screen.table(_WORKERS, [_worker_row(one, worker, moment) for one, worker in workers])
 
 
-def manager_row(manager: Managed, now: Moment, *, gone: bool = False) -> list[str]:
-    told = manager.told
+def _manager_row(manager: ManagerView, moment: Moment, *, gone: bool = False) -> list[str]:
+    snapshot = manager.snapshot
     return [
         manager.host,
         str(manager.number),
-        "gone" if gone else "draining" if told.draining else "alive",
+        "gone" if gone else "draining" if snapshot.draining else "alive",
         str(manager.session.info.pid),
         "" if gone else str(len(manager.live)),
         "" if gone else str(manager.running),
-        "" if gone else age(manager.session.opened_at, now),
-        "yes" if told.term and not gone else "",
-        told.version,
-        told.target.rsplit("/", 1)[-1],
+        "" if gone else age(manager.session.opened_at, moment),
+        "yes" if snapshot.term and not gone else "",
+        snapshot.version,
+        snapshot.target.rsplit("/", 1)[-1],
     ]
 
 
-def worker_row(manager: Managed, worker: WorkerFigures, now: Moment) -> list[str]:
-    """A worker's cells under `WORKER_COLUMNS`. What has no process has no age, memory and so on."""
+def _worker_row(manager: ManagerView, worker: WorkerFigures, moment: Moment) -> list[str]:
+    """A worker without a process has no age, memory and so on."""
     lives = bool(worker.pid)
     return [
         manager.host,
@@ -167,9 +116,9 @@ def worker_row(manager: Managed, worker: WorkerFigures, now: Moment) -> list[str
         worker.pool,
         worker.state,
         str(worker.pid) if lives else "",
-        age(worker.started_at, now) if lives and worker.started_at else "",
+        age(worker.started_at, moment) if lives and worker.started_at else "",
         str(worker.running),
-        current_task(worker, now),
+        current_task(worker, moment),
         f"{worker.processed:,}",
         f"{worker.succeeded:,}",
         f"{worker.failed:,}",
@@ -181,11 +130,11 @@ def worker_row(manager: Managed, worker: WorkerFigures, now: Moment) -> list[str
     ]
 
 
-def current_task(worker: WorkerFigures, now: Moment) -> str:
-    """The task that it is at for the longest time, and how many others."""
+def current_task(worker: WorkerFigures, moment: Moment) -> str:
+    """The task that has run longest, and how many others run."""
     if not worker.tasks:
         return ""
-    first = min(worker.tasks, key=lambda task: task.since or now)
-    since = f" {took(max(now - first.since, 0))}" if first.since else ""
+    first = min(worker.tasks, key=lambda task: task.since or moment)
+    since = f" {took(max(moment - first.since, 0))}" if first.since else ""
     more = f" +{worker.running - 1}" if worker.running > 1 else ""
-    return f"{first.handler} {first.id[-_ENOUGH:]}{since}{more}"
+    return f"{first.handler} {short(first.id)}{since}{more}"

@@ -1,26 +1,25 @@
-"""`pitboss queues`: lanes, and what is allowed in them."""
+"""`pitboss queues`: list, pause, resume and limit."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from pitboss.cli.documents import queue_document
-from pitboss.cli.options import JsonOption, StoreOption, WatchOption, screen_of
-from pitboss.cli.orders import me
+from pitboss.cli.command import JsonOption, Shown, StoreOption, WatchOption, ask, operator, screen_of, show
 from pitboss.cli.screen import Screen
-from pitboss.cli.status import QUEUE_COLUMNS, queue_row
-from pitboss.cli.store import Shown, ask, show
-from pitboss.cli.words import counted
-from pitboss.model.errors import InvalidInput, NotFound
+from pitboss.cli.status import QUEUE_COLUMNS, limits_text, queue_row
+from pitboss.model.errors import InvalidInput
 from pitboss.model.limits import rate as rate_of
 from pitboss.model.queue import Queue, QueueChange, checked_name
 from pitboss.model.states import State
+from pitboss.model.text import counted
+from pitboss.operate.documents import queue_document
+from pitboss.operate.queues import change_queues
 
 if TYPE_CHECKING:
     from pitboss.engines.protocol import Store
 
-app = typer.Typer(help="Look at queues; pause, resume and limit them.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="List, pause, resume and limit queues.", no_args_is_help=True, rich_markup_mode=None)
 NamesArgument = Annotated[list[str], typer.Argument(metavar="NAME", help="Names of queues.")]
 _NONE = "none"
 
@@ -41,7 +40,7 @@ def list_queues(
 
 @app.command("pause")
 def pause(context: typer.Context, names: NamesArgument, store: StoreOption = None) -> None:
-    """Start no more tasks of these queues. What runs goes on, and tasks can still be put.
+    """Start no more tasks of these queues. Running tasks finish, and new tasks are still accepted.
 
     \b
     Examples:
@@ -49,8 +48,8 @@ def pause(context: typer.Context, names: NamesArgument, store: StoreOption = Non
       pitboss queues resume mail
     """
     screen = screen_of(context)
-    change = QueueChange(paused=True, by=me())
-    for queue in ask(screen, store, lambda opened: _changed(opened, names, change)):
+    change = QueueChange(paused=True, by=operator())
+    for queue in ask(screen, store, lambda opened: change_queues(opened, names, change)):
         running = queue.counts.get(State.RUNNING, 0)
         rest = f"; {counted(running, 'task')} still running" if running else ""
         screen.note(f'queue "{queue.name}" is paused with {counted(queue.waiting, "waiting task")}{rest}')
@@ -65,20 +64,20 @@ def resume(context: typer.Context, names: NamesArgument, store: StoreOption = No
       pitboss queues resume mail
     """
     screen = screen_of(context)
-    change = QueueChange(paused=False, by=me())
-    for queue in ask(screen, store, lambda opened: _changed(opened, names, change)):
-        screen.note(f'queue "{queue.name}" goes on with {counted(queue.waiting, "waiting task")}')
+    change = QueueChange(paused=False, by=operator())
+    for queue in ask(screen, store, lambda opened: change_queues(opened, names, change)):
+        screen.note(f'queue "{queue.name}" is resumed with {counted(queue.waiting, "waiting task")}')
 
 
 @app.command("limit")
 def limit(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The queue; it comes into being if need be.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The queue; created if it does not exist.")],
     rate: Annotated[
-        str | None, typer.Option("--rate", metavar="N/TIME", help='Starts per time, as in 20/min; "none" lifts it.')
+        str | None, typer.Option("--rate", metavar="N/TIME", help='Starts per time, as in 20/min; "none" removes it.')
     ] = None,
     capacity: Annotated[
-        str | None, typer.Option("--capacity", metavar="N", help='Waiting tasks at most; "none" lifts it.')
+        str | None, typer.Option("--capacity", metavar="N", help='How many tasks may wait; "none" removes it.')
     ] = None,
     store: StoreOption = None,
 ) -> None:
@@ -90,13 +89,13 @@ def limit(
       pitboss queues limit mail --rate '2/s, 1000/h' --capacity 5000
       pitboss queues limit mail --rate none --capacity none
 
-    A rate holds over all managers together: in no span of that time, wherever it begins, start more tasks.
+    A rate applies to all managers together, in every span of that time.
     """
     screen = screen_of(context)
     change = _limits(rate, capacity)
     checked_name(name, "queue")
     queue = ask(screen, store, lambda opened: opened.change_queue(name, change), create=True)
-    screen.note(f'queue "{queue.name}": {_limits_of(queue)}')
+    screen.note(f'queue "{queue.name}": {limits_text(queue) or "no limits"}')
 
 
 async def _read(store: "Store") -> Shown:
@@ -107,23 +106,9 @@ async def _read(store: "Store") -> Shown:
 
 def _draw(screen: Screen, queues: list[Queue]) -> None:
     if not queues:
-        screen.note("there are no queues yet: a queue comes into being with its first task")
+        screen.note("there are no queues yet: the first task of a queue creates it")
         return
     screen.table(QUEUE_COLUMNS, [queue_row(queue) for queue in queues])
-
-
-async def _changed(store: "Store", names: list[str], change: QueueChange) -> list[Queue]:
-    """Only queues that exist: pausing a misspelt one would go unnoticed."""
-    known = {queue.name: queue for queue in await store.queues()}
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise NotFound(
-            f"there is no queue {', '.join(unknown)}",
-            why=f"the queues are {', '.join(known) or 'none yet'}",
-            fix="check the name; nothing was changed",
-        )
-    changed = [await store.change_queue(name, change) for name in names]
-    return [msgspec.structs.replace(queue, counts=known[queue.name].counts) for queue in changed]
 
 
 def _limits(rate: str | None, capacity: str | None) -> QueueChange:
@@ -144,8 +129,3 @@ def _capacity(text: str) -> int:
             f"{text!r:.40} is not a capacity", why="it is a whole number above 0", fix='say --capacity 1000, or "none"'
         )
     return number
-
-
-def _limits_of(queue: Queue) -> str:
-    limits = queue_row(queue)[-1]
-    return limits or "no limits"

@@ -1,4 +1,4 @@
-"""`pitboss resources add` and `import`: members for a pool, with secrets that no command line shows."""
+"""`pitboss resources add` and `import`: members for a resource pool, with secrets kept off the command line."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -6,40 +6,44 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pitboss.cli.options import DryRunOption, StoreOption, screen_of
-from pitboss.cli.resource_keeping import keeper
+from pitboss.cli.command import DryRunOption, StoreOption, screen_of, store_app
+from pitboss.cli.progress import counting
 from pitboss.cli.screen import Screen
-from pitboss.cli.words import counted
 from pitboss.model.errors import InvalidInput
 from pitboss.model.queue import checked_name
 from pitboss.model.resource import checked_labels
+from pitboss.model.text import counted
 
 if TYPE_CHECKING:
     from pitboss.client.resources import Resources
     from pitboss.model.resource_files import Row
 
-PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="The resource pool; it comes into being if need be.")]
+PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="The resource pool; created if it does not exist.")]
 LabelsOption = Annotated[list[str] | None, typer.Option("--label", help="May be repeated.")]
 _FORMATS = ("auto", "lines", "urls", "csv")
 _GROUP = 500
 _SAMPLE = 5
-_SEEN = (
-    "note: a secret on the command line can be read by other users of this host and stays in the shell's history; "
-    "name it alone to be asked for it"
+_SECRET_SEEN = (
+    "note: other users of this host can read a secret on the command line, and the shell's history keeps it; "
+    "give only its name to be asked for it"
 )
 
 
 def add(
     context: typer.Context,
     pool: PoolArgument,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the member is called.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The member's name.")],
     url: Annotated[
         str | None, typer.Option("--url", metavar="URL", help="Its address, such as http://10.0.0.7:8080.")
     ] = None,
-    fields: Annotated[list[str] | None, typer.Option("--field", metavar="K=V", help="Open; may be repeated.")] = None,
+    fields: Annotated[
+        list[str] | None, typer.Option("--field", metavar="K=V", help="Not secret; may be repeated.")
+    ] = None,
     secrets: Annotated[
         list[str] | None,
-        typer.Option("--secret", metavar="K", help="Asked for, or a line of stdin; sealed. May be repeated."),
+        typer.Option(
+            "--secret", metavar="K", help="Typed when asked, or a line of stdin; stored sealed. May be repeated."
+        ),
     ] = None,
     from_variables: Annotated[
         list[str] | None, typer.Option("--secret-env", metavar="K=VAR", help="A secret from the environment.")
@@ -62,14 +66,14 @@ def add(
     open_fields, closed = _address(screen, url)
     open_fields |= dict(_pair(text, "--field") for text in fields or ())
     closed |= _secrets(screen, secrets or (), from_variables or ())
-    # Who names a user as a secret does not want the one of the URL to be seen.
+    # A field that is also given as a secret, such as the user in the URL, is secret.
     open_fields = {key: value for key, value in open_fields.items() if key not in closed}
     checked_labels(tuple(labels or ()))
-    with keeper(screen, store) as app:
+    with store_app(screen, store) as app:
         known = app.resources(pool)
         new = known.add(name, open_fields, closed, labels=labels or (), weight=weight)
-    told = f" with {', '.join(sorted(closed))} sealed" if closed else ""
-    screen.note(f"{pool}/{name} is {'added' if new else 'changed'}{told}")
+    sealed = f" with {', '.join(sorted(closed))} sealed" if closed else ""
+    screen.note(f"{pool}/{name} is {'added' if new else 'changed'}{sealed}")
 
 
 def import_file(
@@ -96,7 +100,7 @@ def import_file(
     if dry:
         _tell_dry(screen, pool, rows)
         return
-    with keeper(screen, store) as app:
+    with store_app(screen, store) as app:
         new = _add_all(screen, app.resources(pool), rows, labels or ())
     screen.note(f"{counted(new, 'member')} added to {pool}, {len(rows) - new:,} changed")
 
@@ -117,14 +121,14 @@ def _read(file: str, form: str) -> list["Row"]:
         raise InvalidInput(
             f"{where} cannot be read",
             why=getattr(error, "strerror", None) or "it is not text in UTF-8",
-            fix="check the path and the rights of the file; - reads stdin",
+            fix="check the path and the permissions of the file; - reads stdin",
         ) from error
     _check_format(text, form, where)
     return read_rows(text, where)
 
 
 def _check_format(text: str, form: str, where: str) -> None:
-    """That the lines are of the kind that was named; what stands in them is not shown."""
+    """Refuse lines of another format. The error shows only the line's number: the line may hold a secret."""
     numbered = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1)]
     lines = [(number, line) for number, line in numbered if line and not line.startswith("#")]
     wrong: Iterable[int] = ()
@@ -146,17 +150,12 @@ def _check_format(text: str, form: str, where: str) -> None:
 
 
 def _add_all(screen: Screen, pool: "Resources", rows: list["Row"], labels: Sequence[str]) -> int:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
-    hidden = not screen.err.is_terminal or len(rows) <= _GROUP
     new = 0
-    with Progress(*columns, console=screen.err, transient=True, disable=hidden) as bar:
-        shown = bar.add_task(f"Import into {pool.name}", total=len(rows))
+    with counting(screen, f"Import into {pool.name}", len(rows), shown=len(rows) > _GROUP) as done:
         for start in range(0, len(rows), _GROUP):
             group = rows[start : start + _GROUP]
             new += pool.add_many([_member(row, labels) for row in group])
-            bar.update(shown, advance=len(group))
+            done(start + len(group))
     return new
 
 
@@ -172,22 +171,22 @@ def _member(row: "Row", labels: Sequence[str]) -> dict[str, Any]:
 
 def _tell_dry(screen: Screen, pool: str, rows: list["Row"]) -> None:
     for row in rows[:_SAMPLE]:
-        closed = f"  ({', '.join(f'{key} ***' for key in sorted(row.secrets))})" if row.secrets else ""
-        screen.note(f"  {pool}/{row.name}{closed}")
+        secrets = f"  ({', '.join(f'{key} ***' for key in sorted(row.secrets))})" if row.secrets else ""
+        screen.note(f"  {pool}/{row.name}{secrets}")
     if len(rows) > _SAMPLE:
         screen.note(f"  … and {len(rows) - _SAMPLE:,} more")
     screen.note(f"would add or change {counted(len(rows), 'member')}; nothing was changed")
 
 
 def _address(screen: Screen, url: str | None) -> tuple[dict[str, Any], dict[str, str]]:
-    """A URL taken apart, so that its password is sealed and not a field."""
+    """The parts of a URL as fields, and its password as a secret."""
     if url is None:
         return {}, {}
     from pitboss.model.resource_files import read_rows
 
     (row,) = read_rows(url if "://" in url else f"http://{url}", "--url")
     if row.secrets:
-        screen.note(_SEEN)
+        screen.note(_SECRET_SEEN)
     return dict(row.fields), dict(row.secrets)
 
 
@@ -196,7 +195,7 @@ def _secrets(screen: Screen, named: Sequence[str], from_variables: Sequence[str]
 
     found = dict(_pair(text, "--secret") for text in named if "=" in text)
     if found:
-        screen.note(_SEEN)
+        screen.note(_SECRET_SEEN)
     for text in from_variables:
         key, variable = _pair(text, "--secret-env")
         value = config.inherited().get(variable)

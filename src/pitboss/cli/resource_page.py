@@ -1,20 +1,14 @@
-"""Resource pools and their members as tables, as pages, and as documents. Secrets only ever by name."""
+"""Resource pools and their members as tables and pages. Secrets appear by name only."""
 
 from collections.abc import Sequence
-from typing import Any
 
-import msgspec
-
+from pitboss.cli.formatting import ago, when
 from pitboss.cli.screen import Column, Screen
-from pitboss.cli.words import ago, local, masked, one_line, utc
-from pitboss.model.canonical import from_json
 from pitboss.model.duration import SECOND, Moment, spoken
-from pitboss.model.leasing import condition, limits_of
 from pitboss.model.resource import Condition, Limits, PoolRules, Resource
-from pitboss.model.supply import PoolView, steady
-from pitboss.model.task import Task
+from pitboss.model.text import HIDDEN, one_line
+from pitboss.operate.resources import MemberPage, MemberReading, ResourcePoolReading
 
-MASK = "***"
 _POOLS = (
     Column("Pool", fills=True),
     Column("Members", right=True),
@@ -38,123 +32,54 @@ _MEMBERS = (
     Column("Labels", drop=6),
     Column("Why", drop=5),
 )
-_LONGEST = 200
 
 
-def pool_row(view: PoolView, now: Moment) -> list[str]:
-    standing = [condition(member, view.rules, now) for member in view.members]
-    found = [how for how, _ in standing]
-    back = [until for _, until in standing if until is not None]
-    return [
-        view.name,
-        f"{len(view.members):,}",
-        *(f"{found.count(how):,}" for how in Condition),
-        f"in {spoken(max(SECOND, min(back) - now))}" if back and Condition.READY not in found else "",
-        limits_text(view.rules.limits),
-    ]
-
-
-def draw_pools(screen: Screen, views: Sequence[PoolView], now: Moment) -> None:
-    if not views:
+def draw_pools(screen: Screen, pools: Sequence[ResourcePoolReading], now: Moment) -> None:
+    if not pools:
         screen.note("there are no resource pools yet: declare one with app.resources(…), or pitboss resources add")
         return
-    screen.table(_POOLS, [pool_row(view, now) for view in views])
+    screen.table(_POOLS, [_pool_row(pool, now) for pool in pools])
 
 
-def draw_members(screen: Screen, view: PoolView, members: Sequence[Resource], now: Moment) -> None:
-    if not members:
-        screen.note(f'pool "{view.name}" has no members; add some with pitboss resources add or import')
+def draw_members(screen: Screen, pool: ResourcePoolReading, now: Moment) -> None:
+    if not pool.members:
+        screen.note(f'resource pool "{pool.name}" has no members; add some with pitboss resources add or import')
         return
-    screen.table(_MEMBERS, [_member_row(view.rules, member, now) for member in members])
+    screen.table(_MEMBERS, [_member_row(member, now) for member in pool.members])
 
 
-def draw_pool(screen: Screen, view: PoolView, queues: Sequence[str], now: Moment) -> None:
-    """The pool: its rules, what it can give, and each of its members."""
-    rules, supply = view.rules, view.supply(now)
-    screen.facts([("pool", view.name), ("members", _standing(view, now)), ("waiting", view.shortage(now))])
-    screen.facts([("limits", limits_text(rules.limits)), ("strategy", rules.strategy.replace("_", " "))])
-    rate = supply.steady * 3600
-    screen.facts([("budget", f"{rate:,.0f} uses an hour" if 0 < rate < float("inf") else None)])
-    screen.facts([("queues", ", ".join(queues))])
-    away = f"after {rules.max_failures} failures in a row, for {spoken(rules.blacklist)} and doubling"
-    screen.facts([("cooldown", f"{spoken(rules.cooldown)} after a refusal, doubling"), ("blacklist", away)])
+def draw_pool(screen: Screen, pool: ResourcePoolReading, now: Moment) -> None:
+    """The pool: its rules, what it can provide, and each of its members."""
+    rules = pool.rules
+    screen.fields([("pool", pool.name), ("members", _conditions(pool)), ("waiting", pool.shortage)])
+    screen.fields([("limits", limits_text(rules.limits)), ("strategy", rules.strategy.replace("_", " "))])
+    hourly = pool.steady * 3600
+    screen.fields([("budget", f"{hourly:,.0f} uses an hour" if 0 < hourly < float("inf") else None)])
+    screen.fields([("queues", ", ".join(pool.queues))])
+    blacklist = f"after {rules.max_failures} failures in a row, for {spoken(rules.blacklist)} and doubling"
+    screen.fields([("cooldown", f"{spoken(rules.cooldown)} after a refusal, doubling"), ("blacklist", blacklist)])
     screen.heading("Members")
-    draw_members(screen, view, view.members, now)
+    draw_members(screen, pool, now)
 
 
-def draw_member(screen: Screen, view: PoolView, member: Resource, holders: Sequence[Task], now: Moment) -> None:
-    """Everything about one member but what its secrets are."""
-    limits, record = limits_of(member, view.rules), member.record
-    how, until = condition(member, view.rules, now)
-    screen.facts([("member", member.id), ("condition", how), ("ends", _ends(until, now)), ("why", _why(member, how))])
-    screen.facts([("in use", _in_use(member, limits)), ("held by", ", ".join(task.id for task in holders))])
+def draw_member(screen: Screen, page: MemberPage, now: Moment) -> None:
+    """Everything about one member except the values of its secrets."""
+    reading, member, record = page.reading, page.reading.member, page.reading.member.record
+    screen.fields([("member", member.id), ("condition", reading.condition), ("ends", _left(reading.until, now))])
+    screen.fields([("why", reading.why), ("in use", _in_use(reading)), ("held by", ", ".join(page.held_by))])
     whose = "its own" if member.limits is not None else "the pool's"
-    screen.facts([("limits", f"{limits_text(limits)} ({whose})"), ("next use", _next(member, how, now))])
-    screen.facts([("uses", f"{record.uses:,}: {record.ok:,} ok, {record.failed:,} failed, {record.refused:,} refused")])
-    screen.facts([("in a row", _in_a_row(member, view.rules))])
-    screen.facts([("fields", _fields_text(member)), ("secrets", _secrets_text(member))])
-    screen.facts([("labels", ", ".join(member.labels)), ("weight", str(member.weight))])
-    for label, moment in (
-        ("added", member.added_at),
-        ("last used", member.last_used_at),
-        ("last ok", record.last_ok_at),
-        ("valid until", member.valid_until),
-    ):
-        screen.facts([(label, f"{local(moment)} ({ago(moment, now)})" if moment else None)])
+    screen.fields([("limits", f"{limits_text(reading.limits)} ({whose})"), ("next use", _next_use(reading, now))])
+    uses = f"{record.uses:,}: {record.ok:,} ok, {record.failed:,} failed, {record.refused:,} refused"
+    screen.fields([("uses", uses), ("in a row", _in_a_row(member, page.rules))])
+    screen.fields([("fields", ", ".join(f"{key}={value}" for key, value in reading.fields.items()))])
+    screen.fields([("secrets", ", ".join(f"{name} {HIDDEN}" for name in sorted(member.secrets)))])
+    screen.fields([("labels", ", ".join(member.labels)), ("weight", str(member.weight))])
+    screen.fields(
+        [("added", when(member.added_at or None, now)), ("last used", when(member.last_used_at or None, now))]
+    )
+    screen.fields([("last ok", when(record.last_ok_at or None, now)), ("valid until", when(member.valid_until, now))])
     if record.last_error:
-        screen.facts([("last error", f"{one_line(record.last_error)} ({ago(record.last_error_at, now)})")])
-
-
-def pool_document(view: PoolView, now: Moment) -> dict[str, Any]:
-    supply = view.supply(now)
-    found = [condition(member, view.rules, now)[0] for member in view.members]
-    return {
-        "name": view.name,
-        "members": len(view.members),
-        "conditions": {how.value: found.count(how) for how in Condition if how in found},
-        "waiting": view.shortage(now),
-        "steady_per_second": None if supply.steady == float("inf") else supply.steady,
-        "rules": _rules_document(view.rules),
-    }
-
-
-def member_document(view: PoolView, member: Resource, now: Moment) -> dict[str, Any]:
-    how, until = condition(member, view.rules, now)
-    record = member.record
-    return {
-        "pool": member.pool,
-        "name": member.name,
-        "condition": how,
-        "until": utc(until),
-        "why": _why(member, how),
-        "enabled": member.enabled,
-        "in_use": member.in_use,
-        "available_at": utc(member.available_at or None),
-        "fields": open_fields(member),
-        "secrets": dict.fromkeys(sorted(member.secrets), MASK),
-        "labels": list(member.labels),
-        "weight": member.weight,
-        "limits": _limits_document(limits_of(member, view.rules)),
-        "own_limits": member.limits is not None,
-        "uses": record.uses,
-        "ok": record.ok,
-        "failed": record.failed,
-        "refused": record.refused,
-        "failures_in_a_row": record.failures,
-        "last_outcome": record.last_outcome,
-        "last_error": record.last_error,
-        "last_error_at": utc(record.last_error_at or None),
-        "last_ok_at": utc(record.last_ok_at or None),
-        "last_used_at": utc(member.last_used_at or None),
-        "added_at": utc(member.added_at or None),
-        "valid_until": utc(member.valid_until),
-    }
-
-
-def open_fields(member: Resource) -> dict[str, Any]:
-    """The fields, without a password that somebody left in a URL."""
-    found = from_json(member.fields)
-    return {key: masked(value) if isinstance(value, str) and "://" in value else value for key, value in found.items()}
+        screen.fields([("last error", f"{one_line(record.last_error)} ({ago(record.last_error_at, now)})")])
 
 
 def limits_text(limits: Limits) -> str:
@@ -167,55 +92,56 @@ def limits_text(limits: Limits) -> str:
     return ", ".join(parts)
 
 
-def _member_row(rules: PoolRules, member: Resource, now: Moment) -> list[str]:
-    how, until = condition(member, rules, now)
+def _pool_row(pool: ResourcePoolReading, now: Moment) -> list[str]:
     return [
-        member.name,
-        how,
-        "" if until is None else spoken(max(SECOND, until - now)),
-        str(member.in_use),
-        f"{member.record.uses:,}",
-        _health(member),
-        ago(member.last_used_at or None, now),
-        ", ".join(member.labels),
-        one_line(_why(member, how) or "", 60),
+        pool.name,
+        f"{len(pool.members):,}",
+        *(f"{pool.count(how):,}" for how in Condition),
+        _left(pool.next_at, now) or "",
+        limits_text(pool.rules.limits),
     ]
 
 
-def _health(member: Resource) -> str:
+def _member_row(reading: MemberReading, now: Moment) -> list[str]:
+    member = reading.member
+    return [
+        member.name,
+        reading.condition,
+        "" if reading.until is None else spoken(max(SECOND, reading.until - now)),
+        str(member.in_use),
+        f"{member.record.uses:,}",
+        _ok_share(member),
+        ago(member.last_used_at or None, now),
+        ", ".join(member.labels),
+        one_line(reading.why or "", 60),
+    ]
+
+
+def _ok_share(member: Resource) -> str:
     record = member.record
     ended = record.ok + record.failed + record.refused
     return f"{record.ok * 100 // ended} %" if ended else ""
 
 
-def _why(member: Resource, how: Condition) -> str | None:
-    if how is Condition.DISABLED:
-        return member.disabled_reason
-    if how in (Condition.COOLING, Condition.BLACKLISTED):
-        told = member.record.last_error or member.record.last_outcome
-        return None if told is None else one_line(str(told), _LONGEST)
-    return None
+def _conditions(pool: ResourcePoolReading) -> str:
+    parts = [f"{pool.count(how):,} {how}" for how in Condition if pool.count(how)]
+    return f"{len(pool.members):,}" + (f": {', '.join(parts)}" if parts else "")
 
 
-def _standing(view: PoolView, now: Moment) -> str:
-    found = [condition(member, view.rules, now)[0] for member in view.members]
-    parts = [f"{found.count(how):,} {how}" for how in Condition if how in found]
-    return f"{len(found):,}" + (f": {', '.join(parts)}" if parts else "")
-
-
-def _ends(until: Moment | None, now: Moment) -> str | None:
+def _left(until: Moment | None, now: Moment) -> str | None:
     return None if until is None else f"in {spoken(max(SECOND, until - now))}"
 
 
-def _in_use(member: Resource, limits: Limits) -> str:
-    most = "any number" if limits.concurrency is None else str(limits.concurrency)
-    return f"{member.in_use} of {most}"
+def _in_use(reading: MemberReading) -> str:
+    most = "any number" if reading.limits.concurrency is None else str(reading.limits.concurrency)
+    return f"{reading.member.in_use} of {most}"
 
 
-def _next(member: Resource, how: Condition, now: Moment) -> str | None:
-    if how is Condition.DISABLED:
+def _next_use(reading: MemberReading, now: Moment) -> str | None:
+    if reading.condition is Condition.DISABLED:
         return None
-    return "now" if member.available_at <= now else f"in {spoken(max(SECOND, member.available_at - now))}"
+    available = reading.member.available_at
+    return "now" if available <= now else _left(available, now)
 
 
 def _in_a_row(member: Resource, rules: PoolRules) -> str | None:
@@ -226,32 +152,3 @@ def _in_a_row(member: Resource, rules: PoolRules) -> str | None:
         f"on probation after {record.blacklistings} times on the blacklist" if record.blacklistings else "",
     ]
     return ", ".join(part for part in parts if part) or None
-
-
-def _fields_text(member: Resource) -> str:
-    return ", ".join(f"{key}={value}" for key, value in open_fields(member).items())
-
-
-def _secrets_text(member: Resource) -> str:
-    return ", ".join(f"{name} {MASK}" for name in sorted(member.secrets))
-
-
-def _rules_document(rules: PoolRules) -> dict[str, Any]:
-    spans = ("bound_for", "cooldown", "cooldown_cap", "blacklist", "blacklist_cap")
-    found = dict(msgspec.structs.asdict(rules))
-    return {key: value / SECOND if key in spans else value for key, value in found.items()} | {
-        "limits": _limits_document(rules.limits)
-    }
-
-
-def _limits_document(limits: Limits) -> dict[str, Any]:
-    rate = steady(limits)
-    return {
-        "windows": [{"count": window.count, "seconds": window.per / SECOND} for window in limits.windows],
-        "min_delay": limits.min_delay / SECOND,
-        "jitter": limits.jitter / SECOND,
-        "delay_from": limits.delay_from,
-        "concurrency": limits.concurrency,
-        "guard": limits.guard / SECOND,
-        "steady_per_second": None if rate == float("inf") else rate,
-    }

@@ -1,4 +1,4 @@
-"""`pitboss resources`: pools of scarce things and their members; look at them, switch them on and off, test them."""
+"""`pitboss resources`: list resource pools; add, import, enable, disable, reset, remove and test their members."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -6,35 +6,53 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pitboss.cli import resource_adding, resource_testing
-from pitboss.cli.bulk import confirm
-from pitboss.cli.options import AllOption, JsonOption, StoreOption, WatchOption, YesOption, screen_of
-from pitboss.cli.store import Shown, ask, show
-from pitboss.cli.words import counted
+from pitboss.cli.command import (
+    AllOption,
+    JsonOption,
+    Shown,
+    StoreOption,
+    WatchOption,
+    YesOption,
+    ask,
+    confirm,
+    now,
+    screen_of,
+    show,
+)
+from pitboss.cli.resource_page import draw_member, draw_members, draw_pool, draw_pools
 from pitboss.model.errors import InvalidInput
-from pitboss.model.filter import by
 from pitboss.model.resource import ResourceChange
-from pitboss.model.states import State
+from pitboss.model.text import counted
+from pitboss.operate.documents import member_document, member_page_document, resource_pool_document
+from pitboss.operate.resources import (
+    change_members,
+    find_members,
+    find_resource_pool,
+    list_resource_pools,
+    read_member,
+    read_resource_pool,
+)
 
 if TYPE_CHECKING:
     from pitboss.engines.protocol import Store
 
 app = typer.Typer(
-    help="Look at scarce resources; add, import, switch and test their members.",
+    help="List resource pools; add, import, enable, disable and test their members.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 app.command("add")(resource_adding.add)
 app.command("import")(resource_adding.import_file)
-app.command("test")(resource_testing.try_members)
+app.command("test")(resource_testing.check_members)
 PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="The resource pool.")]
 NamesArgument = Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Names of members.")]
-_HOLDERS = 5
+_NAMES_SHOWN = 5
 
 
 @app.command("list")
 def list_resources(
     context: typer.Context,
-    pool: Annotated[str | None, typer.Argument(metavar="POOL", help="Its members; without it, the pools.")] = None,
+    pool: Annotated[str | None, typer.Argument(metavar="POOL", help="List its members instead of the pools.")] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
     watch: WatchOption = None,
@@ -47,19 +65,15 @@ def list_resources(
       pitboss resources list proxies --watch 2s
     """
 
-    from pitboss.cli.resource_page import draw_members, draw_pools, member_document, pool_document
-    from pitboss.cli.resource_reading import now_here, view_of, views_of
-
     async def read(opened: "Store") -> Shown:
-        now = now_here()
+        moment = now()
         if pool is None:
-            views = await views_of(opened)
-            return Shown(
-                {"pools": [pool_document(view, now) for view in views]}, lambda screen: draw_pools(screen, views, now)
-            )
-        view = await view_of(opened, pool)
-        document = {"pool": pool, "members": [member_document(view, one, now) for one in view.members]}
-        return Shown(document, lambda screen: draw_members(screen, view, view.members, now))
+            pools = await list_resource_pools(opened, moment)
+            document = {"pools": [resource_pool_document(one) for one in pools]}
+            return Shown(document, lambda screen: draw_pools(screen, pools, moment))
+        found = await read_resource_pool(opened, pool, moment)
+        members = {"pool": pool, "members": [member_document(one) for one in found.members]}
+        return Shown(members, lambda screen: draw_members(screen, found, moment))
 
     show(screen_of(context), store, read, as_json=as_json, watch=watch)
 
@@ -73,7 +87,7 @@ def show_resources(
     as_json: JsonOption = False,
     watch: WatchOption = None,
 ) -> None:
-    """Show a pool, or one of its members; secrets only by name.
+    """Show a resource pool, or one of its members; secrets by name only.
 
     \b
     Examples:
@@ -81,22 +95,17 @@ def show_resources(
       pitboss resources show proxies 10.0.0.7:8080 --watch 1s
     """
 
-    from pitboss.cli.resource_page import draw_member, draw_pool, member_document, pool_document
-    from pitboss.cli.resource_reading import members_of, now_here, view_of
-
     async def read(opened: "Store") -> Shown:
-        view, now = await view_of(opened, pool), now_here()
-        if name is None:
-            queues = [queue.name for queue in await opened.queues() if queue.resources == pool]
-            document = {
-                "pool": pool_document(view, now) | {"queues": queues},
-                "members": [member_document(view, one, now) for one in view.members],
-            }
-            return Shown(document, lambda screen: draw_pool(screen, view, queues, now))
-        (member,) = members_of(view, [name])
-        holders = (await opened.find(by(resource=member.id, state=State.RUNNING), limit=_HOLDERS)).tasks
-        found = member_document(view, member, now) | {"held_by": [task.id for task in holders]}
-        return Shown({"member": found}, lambda screen: draw_member(screen, view, member, holders, now))
+        moment = now()
+        if name is not None:
+            page = await read_member(opened, pool, name, moment)
+            return Shown(member_page_document(page), lambda screen: draw_member(screen, page, moment))
+        found = await read_resource_pool(opened, pool, moment)
+        document = {
+            "pool": resource_pool_document(found) | {"queues": list(found.queues)},
+            "members": [member_document(one) for one in found.members],
+        }
+        return Shown(document, lambda screen: draw_pool(screen, found, moment))
 
     show(screen_of(context), store, read, as_json=as_json, watch=watch)
 
@@ -109,7 +118,7 @@ def enable(
     everything: AllOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Let members be used again.
+    """Allow members to be used again.
 
     \b
     Examples:
@@ -124,11 +133,11 @@ def disable(
     context: typer.Context,
     pool: PoolArgument,
     names: NamesArgument = None,
-    reason: Annotated[str | None, typer.Option("--reason", help="Shown wherever the member is.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Shown with the member.")] = None,
     everything: AllOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Give members to nobody until they are enabled. What holds one goes on.
+    """Give members to no task until they are enabled again. Tasks that hold one continue.
 
     \b
     Examples:
@@ -146,7 +155,7 @@ def reset(
     everything: AllOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Forget failures, cooldown and blacklist of members; never the uses that limits count.
+    """Reset failures, cooldown and blacklist of members, but not the uses that limits count.
 
     \b
     Examples:
@@ -165,7 +174,7 @@ def remove(
     store: StoreOption = None,
     sure: YesOption = False,
 ) -> None:
-    """Take members out of a pool, with their secrets and history. What holds one goes on.
+    """Remove members from a pool, with their secrets and history. Tasks that hold one continue.
 
     \b
     Examples:
@@ -185,20 +194,16 @@ def _change(
     *,
     sure: bool = True,
 ) -> None:
-    from pitboss.cli.resource_reading import members_of, view_of
-    from pitboss.engines.capabilities import resources_of
-
     screen = screen_of(context)
 
     async def work(opened: "Store") -> list[str]:
-        view = await view_of(opened, pool)
-        meant = members_of(view, names)
-        if not sure and meant:
-            confirm(screen, f"Remove {counted(len(meant), 'member')} of {pool}?", otherwise="repeat with --yes")
-        return await resources_of(opened).change_resources(pool, [member.name for member in meant], change)
+        members = find_members(await find_resource_pool(opened, pool), names)
+        if not sure and members:
+            confirm(screen, f"Remove {counted(len(members), 'member')} of {pool}?", otherwise="repeat with --yes")
+        return await change_members(opened, pool, members, change)
 
     changed = ask(screen, store, work)
-    few = len(changed) <= _HOLDERS
+    few = len(changed) <= _NAMES_SHOWN
     screen.note(
         f"{', '.join(f'{pool}/{name}' for name in changed)} {done}"
         if few and changed
@@ -210,7 +215,7 @@ def _named(names: Sequence[str] | None, *, everything: bool) -> Sequence[str] | 
     if bool(names) is not everything:
         return names or None
     raise InvalidInput(
-        "it is not said which members are meant" if not names else "names and --all cannot be mixed",
-        why="without names it would be all of them" if not names else "either says which members are meant",
+        "no members selected" if not names else "names and --all cannot be mixed",
+        why="without names it would be all members" if not names else "each of them selects the members",
         fix="name them, or say --all",
     )

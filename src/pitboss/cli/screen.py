@@ -1,11 +1,11 @@
-"""Where words go: data to stdout, messages to stderr; tables and colour for a person, plain text for a pipe."""
+"""Output: data to stdout, messages to stderr; tables and colour for a person, plain text for a pipe."""
 
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pitboss.cli.words import clean
+from pitboss.model.text import clean
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 DOCUMENT_VERSION = 1
 _GAP = 2
 _LABEL = 12
-_ROOM, _WIDEST = 16, 40
+# A column that fills may shrink to the first of these, any other to the second, before a column is left out.
+_NARROW, _WIDE = 16, 40
 _STYLES = {
     "completed": "green",
     "failed": "red",
@@ -54,7 +55,7 @@ _STYLES = {
 
 
 class Column(NamedTuple):
-    """`drop` above 0 lets a narrow terminal leave the column out, the highest first; `fills` takes the room left."""
+    """`drop` above 0 lets a narrow terminal leave the column out, the highest first; `fills` takes the space left."""
 
     title: str
     right: bool = False
@@ -78,15 +79,15 @@ class Screen:
 
     @property
     def interactive(self) -> bool:
-        """True if a person can answer."""
+        """True if a person can answer a question."""
         return sys.stdin is not None and sys.stdin.isatty()
 
     def line(self, text: str = "", style: str | None = None) -> None:
-        """A line of data. Long lines are for the terminal to wrap, so that a copy of them is whole."""
+        """A line of data. The terminal wraps long lines, so that a copied line is whole."""
         self.out.print(clean(text), style=style, soft_wrap=True)
 
     def note(self, text: str) -> None:
-        """A line for the person, not for the pipe."""
+        """A message to the person, on stderr."""
         self.err.print(clean(text), soft_wrap=True)
 
     def heading(self, text: str) -> None:
@@ -94,7 +95,7 @@ class Screen:
         self.out.print(clean(text), style="bold")
 
     def document(self, values: dict[str, Any], *, compact: bool = False) -> None:
-        """One JSON document, with the version of its form."""
+        """One JSON document, with its version."""
         import msgspec
 
         data = msgspec.json.encode({"version": DOCUMENT_VERSION, **values})
@@ -102,8 +103,8 @@ class Screen:
         sys.stdout.write(text.decode() + "\n")
         sys.stdout.flush()
 
-    def facts(self, pairs: Iterable[tuple[str, str | None]]) -> None:
-        """Labels and values; a value that is None or empty is left out."""
+    def fields(self, pairs: Iterable[tuple[str, str | None]]) -> None:
+        """Labels and values; an empty value is left out."""
         for label, value in pairs:
             if value:
                 first, *rest = clean(value).split("\n")
@@ -114,12 +115,12 @@ class Screen:
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         """Rows under headings. A terminal gets what fits; a pipe gets everything."""
         if self.out.is_terminal:
-            self.out.print(self.drawn(columns, rows))
+            self.out.print(self.rich_table(columns, rows))
         else:
             self._plain_table(columns, _cleaned(rows))
 
-    def drawn(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> "Table":
-        """The table as a terminal of this width shows it."""
+    def rich_table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> "Table":
+        """The table with the columns that fit this terminal."""
         from rich import box
         from rich.table import Table
         from rich.text import Text
@@ -155,7 +156,7 @@ class Screen:
         from rich.console import Console
 
         class PipedConsole(Console):
-            """Leaves a closed pipe to the command's own door, where the exit code is chosen."""
+            """Raises when the pipe is closed, so that `errors.show` chooses the exit code."""
 
             def on_broken_pipe(self) -> None:
                 self.quiet = True
@@ -167,7 +168,7 @@ class Screen:
 
 
 def _cleaned(rows: Iterable[Sequence[str]]) -> list[list[str]]:
-    """Cells that stay on their line and command nothing."""
+    """Cells on one line, without control characters."""
     return [[clean(cell).replace("\n", " ") for cell in row] for row in rows]
 
 
@@ -176,7 +177,7 @@ def _widths(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _fitting(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """The columns to show: those that may go, go while the table is too wide."""
+    """The columns to show: droppable ones are left out while the table is too wide."""
     widths = _widths([column.title for column in columns], rows)
     shown = list(range(len(columns)))
     for index in sorted(shown, key=lambda one: -columns[one].drop):
@@ -188,5 +189,5 @@ def _fitting(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: in
 
 
 def _least(column: Column) -> int:
-    """How narrow a column may get before another one has to go."""
-    return _ROOM if column.fills else _WIDEST
+    """How narrow a column may get before another one is left out."""
+    return _NARROW if column.fills else _WIDE

@@ -1,23 +1,24 @@
-"""`pitboss status`: one sentence, its cause, what to do next; then queues and managers."""
+"""`pitboss status`: the verdict and the next step, then queues, managers, batches and resource pools."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pitboss.cli.documents import queue_document, session_document
-from pitboss.cli.exits import Exit
-from pitboss.cli.options import JsonOption, StoreOption, WatchOption, screen_of
+from pitboss.cli.batch_page import draw_batches
+from pitboss.cli.command import JsonOption, Shown, StoreOption, WatchOption, now, screen_of, settings, show
+from pitboss.cli.errors import Exit
+from pitboss.cli.formatting import age, ago
 from pitboss.cli.screen import Column, Screen
-from pitboss.cli.store import Shown, settings, show
-from pitboss.cli.words import age, masked
 from pitboss.model.duration import Moment, spoken
-from pitboss.model.filter import by, parsed
-from pitboss.model.fleet import managed
+from pitboss.model.fleet import alive, manager_view
 from pitboss.model.queue import Queue
+from pitboss.model.resource import ResourcePool, Stage
 from pitboss.model.session import Session
 from pitboss.model.states import State
-from pitboss.model.verdict import LATE, LATELY, Facts, Health, Verdict, verdict
-from pitboss.model.waiting import alive
+from pitboss.model.status import Health
+from pitboss.model.text import masked
+from pitboss.operate.documents import status_document
+from pitboss.operate.status import Status, read_status
 
 if TYPE_CHECKING:
     from pitboss.engines.protocol import Store
@@ -43,16 +44,17 @@ _MANAGERS = (
     Column("Up", right=True),
     Column("App", drop=1),
 )
-_HELD_LOOKED_AT = 500
+_RESOURCE_POOLS = (
+    Column("Pool", fills=True),
+    Column("Members", right=True),
+    *(Column(stage.capitalize(), right=True) for stage in Stage),
+    Column("Next", right=True),
+)
 _GONE_SHOWN = 2
-_NEXT = {
-    "no-manager": "pitboss up",
-    "held": "pitboss tasks list state:held",
-    "failing": "pitboss dead list",
-    "paused": "pitboss queues resume {queue}",
-    "late": "pitboss tasks list state:pending",
-    "failed": "pitboss dead list",
-    "healthy": "pitboss tasks list",
+_STYLES = {
+    Health.HEALTHY: "bold green",
+    Health.ATTENTION: "bold yellow",
+    Health.UNHEALTHY: "bold red",
 }
 
 
@@ -63,7 +65,7 @@ def status(
     as_json: JsonOption = False,
     watch: WatchOption = None,
 ) -> None:
-    """Say how it is going, why, and what to do next.
+    """Show how the store is doing, why, and what to do next.
 
     \b
     Examples:
@@ -77,7 +79,7 @@ def status(
 
 
 def overview(screen: Screen) -> None:
-    """`pitboss` alone: the status if there is a store, else how to begin."""
+    """`pitboss` without a command: the status if there is a store, otherwise how to begin."""
     from pitboss import wiring
 
     found = settings(screen)
@@ -85,97 +87,63 @@ def overview(screen: Screen) -> None:
         show(screen, None, _read, as_json=False)
         return
     screen.line("Nothing runs here yet.")
-    screen.facts([("store", f"{masked(found.settings.store)} (not created yet)")])
-    screen.facts([("next", "pitboss up" if found.settings.app else "pitboss init demo")])
-    screen.facts([("help", "pitboss --help")])
+    screen.fields([("store", f"{masked(found.settings.store)} (not created yet)")])
+    screen.fields([("next", "pitboss up" if found.settings.app else "pitboss init demo")])
+    screen.fields([("help", "pitboss --help")])
 
 
 async def _read(store: "Store") -> Shown:
-    from pitboss import wiring
-    from pitboss.cli.gates import gates_of
-
-    now = wiring.SystemClock().now()
-    queues, sessions = await store.queues(), await store.sessions()
-    living = [one for one in alive(sessions, now) if one.info.kind == "manager"]
-    facts = Facts(
-        queues=queues,
-        managers=len(living),
-        held=await held_by_handler(store, queues),
-        # An item is as old as its batch, which may have stood in line for hours: that is no delay.
-        late=await store.count(parsed(f"state:pending wait:>{spoken(LATE)} -batch:*")),
-        completed=await store.count(parsed(f"state:completed age:<{spoken(LATELY)}")),
-        failed=await store.count(parsed(f"state:failed age:<{spoken(LATELY)}")),
-    )
-    said = verdict(facts)
-    gates = await gates_of(store)
-    following = _NEXT[said.cause].format(queue=said.queue)
-    document = {
-        "health": said.health,
-        "cause": said.cause,
-        "sentence": said.sentence,
-        "next": following,
-        "queues": [queue_document(queue) for queue in queues],
-        "managers": [session_document(one, alive=one in living) for one in sessions],
-        **gates.document(),
-    }
-
-    def draw(screen: Screen) -> None:
-        _draw(screen, said, following, queues, sessions, now)
-        gates.draw(screen)
-
-    return Shown(document, draw)
+    found = await read_status(store, now())
+    return Shown(status_document(found), lambda screen: _draw(screen, found))
 
 
-async def held_by_handler(store: "Store", queues: list[Queue]) -> dict[str, int]:
-    """Tasks that are held for want of a worker, by handler, as far as a look at some of them tells."""
-    unknown = by(state=State.HELD, reason="handler")
-    total = await store.count(unknown) if any(queue.counts.get(State.HELD) for queue in queues) else 0
-    if not total:
-        return {}
-    counts: dict[str, int] = {}
-    for task in (await store.find(unknown, limit=_HELD_LOOKED_AT)).tasks:
-        counts[task.handler] = counts.get(task.handler, 0) + 1
-    most = max(counts, key=lambda name: counts[name], default="")
-    if most:
-        counts[most] += total - sum(counts.values())
-    return counts
-
-
-def _draw(
-    screen: Screen, said: Verdict, following: str, queues: list[Queue], sessions: list[Session], now: Moment
-) -> None:
-    style = {"healthy": "bold green", "attention": "bold yellow", "unhealthy": "bold red"}[said.health]
-    screen.line(said.sentence, style)
-    screen.line(f"Next: {following}")
-    if queues:
+def _draw(screen: Screen, found: Status) -> None:
+    screen.line(found.verdict.sentence, _STYLES[found.verdict.health])
+    screen.line(f"Next: {found.next}")
+    if found.queues:
         screen.heading("Queues")
-        screen.table(QUEUE_COLUMNS, [queue_row(queue) for queue in queues])
-    living = alive(sessions, now)
-    gone = [one for one in sessions if one not in living][-_GONE_SHOWN:]
-    if sessions:
+        screen.table(QUEUE_COLUMNS, [queue_row(queue) for queue in found.queues])
+    living = alive(found.sessions, found.now)
+    gone = [one for one in found.sessions if one not in living][-_GONE_SHOWN:]
+    if found.sessions:
         screen.heading("Managers")
-        screen.table(_MANAGERS, [_manager_row(one, now) for one in (*reversed(living), *reversed(gone))])
+        screen.table(_MANAGERS, [_manager_row(one, found.now) for one in (*reversed(living), *reversed(gone))])
+    if found.batches:
+        screen.heading("Batches")
+        draw_batches(screen, found.batches, found.now)
+    if found.resource_pools:
+        screen.heading("Resources")
+        screen.table(_RESOURCE_POOLS, [_resource_pool_row(pool, found.now) for pool in found.resource_pools])
 
 
 def queue_row(queue: Queue) -> list[str]:
     """A queue's cells under `QUEUE_COLUMNS`."""
     name = f"{queue.name} (paused)" if queue.paused else queue.name
     counts = [f"{queue.counts.get(State(state), 0):,}" for state in _COUNTED]
+    return [name, *counts, limits_text(queue)]
+
+
+def limits_text(queue: Queue) -> str:
     limits = [f"{window.count}/{spoken(window.per)}" for window in queue.rate]
     if queue.capacity is not None:
         limits.append(f"at most {queue.capacity:,}")
-    return [name, *counts, ", ".join(limits)]
+    return ", ".join(limits)
 
 
-def _manager_row(session: Session, now: Moment) -> list[str]:
-    manager = managed(session)
-    living = bool(alive([session], now))
+def _manager_row(session: Session, moment: Moment) -> list[str]:
+    manager = manager_view(session)
+    living = bool(alive([session], moment))
     return [
         session.info.host,
         "alive" if living else "gone",
         str(session.info.pid),
         str(len(manager.live)) if living else "",
         str(manager.running) if living else "",
-        age(session.opened_at, now) if living else "",
-        manager.told.target.rsplit("/", 1)[-1],
+        age(session.opened_at, moment) if living else "",
+        manager.snapshot.target.rsplit("/", 1)[-1],
     ]
+
+
+def _resource_pool_row(pool: ResourcePool, moment: Moment) -> list[str]:
+    stages = [f"{pool.stages.get(stage, 0):,}" for stage in Stage]
+    return [pool.name, f"{pool.members:,}", *stages, ago(pool.next_at, moment)]

@@ -1,7 +1,7 @@
-"""Tells systemd how a service is doing: ready, reloading, stopping, alive. One datagram each, and no library.
+"""Tells systemd how the service is doing: ready, reloading, stopping, alive. One datagram each, without a library.
 
-The form is that of sd_notify(3). Where nobody listens, nothing is said; a message that cannot be sent is left out,
-because no message is worth a stop.
+The format is that of sd_notify(3). Without systemd nothing is sent. A message that cannot be sent is dropped: it must
+not stop the manager.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ _BEATS_PER_LIMIT = 2
 
 
 class Notifier:
-    """The line to the service manager, if there is one."""
+    """Sends messages to the service manager, if there is one."""
 
     def __init__(self, manager: ServiceManager) -> None:
         self._watchdog = manager.watchdog
@@ -32,25 +32,25 @@ class Notifier:
         return self._socket is not None
 
     def ready(self, status: str = "") -> None:
-        """Started, or reloaded: work is done from now on."""
+        """Started or reloaded."""
         self._send("READY=1", _status(status))
 
     def status(self, text: str) -> None:
-        """One line for `systemctl status`; said again only if it is new."""
+        """One line for `systemctl status`; sent only if it has changed."""
         if text != self._status:
             self._status = text
             self._send(_status(text))
 
     def reloading(self) -> None:
-        """Settings and code are read anew; `ready` ends it."""
-        # The moment is by the kernel's monotonic clock: systemd tells an old message from a new one by it.
+        """A reload has begun; `ready` ends it."""
+        # systemd needs the time on the kernel's monotonic clock, to recognize old messages.
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self, status: str = "") -> None:
         self._send("STOPPING=1", _status(status))
 
     async def beat(self) -> None:
-        """Signs of life, twice within the time that systemd allows, as long as the event loop turns."""
+        """Send a sign of life twice within systemd's limit, as long as the event loop runs."""
         if self._watchdog is None or self._socket is None:
             return
         while True:
@@ -70,7 +70,7 @@ class Notifier:
 
 
 def _address(text: str | None) -> str | None:
-    """A path, or with an @ before it a name in the kernel's own space; other kinds are for machines, not services."""
+    """A path, or a name in the abstract namespace (@); other kinds of address are not for services."""
     if text is None or not text.startswith(("/", "@")):
         return None
     return f"\0{text[1:]}" if text.startswith("@") else text

@@ -1,24 +1,24 @@
 """One task on one page."""
 
-from collections.abc import Sequence
-
 import msgspec
 
+from pitboss.cli.formatting import ago, took, when
 from pitboss.cli.screen import Screen
-from pitboss.cli.words import ago, local, took
 from pitboss.model.duration import Moment, spoken
 from pitboss.model.task import Attempt, Task, TaskError
+from pitboss.operate.tasks import TaskPage
 
 _LONG = 100
 
 
-def draw_task(screen: Screen, task: Task, attempts: Sequence[Attempt], because: str, now: Moment) -> None:
-    """What it is, where it is and why, what it was given and gave back, and every run."""
-    screen.facts([("task", task.handler), ("id", task.id), ("state", task.state), ("why", because)])
-    screen.facts([("progress", _progress(task)), ("params", _json(task.params)), ("result", _json(task.result))])
-    screen.facts(_policy(task))
-    screen.facts(
-        (label, _when(moment, now))
+def draw_task(screen: Screen, page: TaskPage, now: Moment) -> None:
+    """State and reason, params and result, policy, times, and every run."""
+    task = page.task
+    screen.fields([("task", task.handler), ("id", task.id), ("state", task.state), ("why", page.why)])
+    screen.fields([("progress", _progress(task)), ("params", _json(task.params)), ("result", _json(task.result))])
+    screen.fields(_policy(task))
+    screen.fields(
+        (label, when(moment, now))
         for label, moment in (
             ("created", task.created_at),
             ("due", task.run_at),
@@ -27,11 +27,11 @@ def draw_task(screen: Screen, task: Task, attempts: Sequence[Attempt], because: 
             ("expires", task.expires_at),
         )
     )
-    for attempt in attempts:
+    for attempt in page.attempts:
         screen.heading(_headline(attempt, now))
         if attempt.error is not None:
             _draw_error(screen, attempt.error)
-    if task.error is not None and not any(attempt.error for attempt in attempts):
+    if task.error is not None and not any(attempt.error for attempt in page.attempts):
         screen.heading("Last error")
         _draw_error(screen, task.error)
 
@@ -58,7 +58,7 @@ def _resource(task: Task) -> str | None:
         task.resource or "",
         f"wants {wanted}" if wanted else "",
         f"failed with {', '.join(task.tried)}" if task.tried else "",
-        f"handed on {task.rotations} times" if task.rotations else "",
+        f"moved to another member {task.rotations} times" if task.rotations else "",
     ]
     return "; ".join(part for part in parts if part) or None
 
@@ -83,11 +83,7 @@ def _progress(task: Task) -> str | None:
 
 
 def _json(text: str | None) -> str | None:
-    """On one line while it is short."""
+    """On one line if it is short."""
     if text is None or len(text) <= _LONG:
         return text
     return msgspec.json.format(text, indent=2)
-
-
-def _when(moment: Moment | None, now: Moment) -> str | None:
-    return None if moment is None else f"{local(moment)} ({ago(moment, now)})"

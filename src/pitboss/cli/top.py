@@ -1,26 +1,25 @@
-"""`pitboss top`: pools, queues and workers, live."""
+"""`pitboss top`: worker pools, queues and workers, live."""
 
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
-from pitboss.cli.options import StoreOption, screen_of
-from pitboss.cli.pools_page import pool_state
+from pitboss.cli.command import StoreOption, ask, now, screen_of
+from pitboss.cli.formatting import age, time_of_day, took
 from pitboss.cli.ps import current_task
-from pitboss.cli.rates import Meter
 from pitboss.cli.screen import Column, Screen
-from pitboss.cli.store import ask
-from pitboss.cli.words import age, counted, local, took
-from pitboss.model.duration import Moment
-from pitboss.model.fleet import Managed, Place, managers, places
+from pitboss.model.duration import SECOND, Moment, Span
+from pitboss.model.fleet import ManagerView, WorkerPoolView, live_managers, worker_pools
 from pitboss.model.pool import spoken_size
 from pitboss.model.queue import Queue
 from pitboss.model.snapshot import WorkerFigures, WorkerState
 from pitboss.model.states import FINISHED, State
+from pitboss.model.text import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 
 _REFRESH_SECONDS = 1.0
 _FEW = 10
+_RATE_SPAN: Span = 5 * SECOND
+_SAMPLES = 2
 _POOLS = (
     Column("Pool", fills=True),
     Column("Host"),
@@ -65,6 +66,35 @@ _WORKERS = (
 )
 
 
+class RateMeter:
+    """Rates per second over the last few seconds. A count that falls starts over: tasks were pruned, or the process
+    was replaced."""
+
+    def __init__(self, over: Span = _RATE_SPAN) -> None:
+        self._over = over
+        self._samples: dict[Hashable, deque[tuple[Moment, int]]] = {}
+
+    def add(self, key: Hashable, at: Moment, count: int) -> None:
+        """A count at a moment; one that is not newer than the last is ignored."""
+        samples = self._samples.setdefault(key, deque())
+        if samples and at <= samples[-1][0]:
+            return
+        if samples and count < samples[-1][1]:
+            samples.clear()
+        samples.append((at, count))
+        # A rate needs two samples, so the last two always stay.
+        while len(samples) > _SAMPLES and samples[1][0] <= at - self._over:
+            samples.popleft()
+
+    def rate(self, key: Hashable) -> float | None:
+        """None until there are two samples."""
+        samples = self._samples.get(key, deque())
+        if len(samples) < _SAMPLES:
+            return None
+        (began, first), (ended, last) = samples[0], samples[-1]
+        return (last - first) * SECOND / (ended - began)
+
+
 class Panel(NamedTuple):
     """A table under a title."""
 
@@ -81,7 +111,7 @@ class Picture(NamedTuple):
 
 
 def top(context: typer.Context, store: StoreOption = None) -> None:
-    """Watch pools, queues and workers, live; q ends it.
+    """Watch worker pools, queues and workers live; q quits.
 
     \b
     Examples:
@@ -92,7 +122,7 @@ def top(context: typer.Context, store: StoreOption = None) -> None:
     """
     screen = screen_of(context)
     if not screen.out.is_terminal:
-        _print(screen, ask(screen, store, lambda opened: _look(opened, Meter())))
+        _print(screen, ask(screen, store, lambda opened: _look(opened, RateMeter())))
         return
     with contextlib.suppress(KeyboardInterrupt):
         ask(screen, store, lambda opened: _live(screen, opened))
@@ -104,7 +134,7 @@ async def _live(screen: Screen, store: "Store") -> None:
     from rich.live import Live
 
     ended = asyncio.Event()
-    meter = Meter()
+    meter = RateMeter()
     with _keys(ended.set), Live(console=screen.out, screen=True, auto_refresh=False) as live:
         while not ended.is_set():
             live.update(_drawn(screen, await _look(store, meter)), refresh=True)
@@ -141,78 +171,73 @@ def _keys(end: Callable[[], None]) -> Iterator[None]:
         termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
 
 
-async def _look(store: "Store", meter: Meter) -> Picture:
-    from pitboss import wiring
-
+async def _look(store: "Store", meter: RateMeter) -> Picture:
     queues, sessions = await store.queues(), await store.sessions()
-    now = wiring.SystemClock().now()
-    return picture(managers(sessions, now), queues, meter, now)
+    moment = now()
+    return picture(live_managers(sessions, moment), queues, meter, moment)
 
 
-def picture(fleet: Sequence[Managed], queues: Sequence[Queue], meter: Meter, now: Moment) -> Picture:
+def picture(managers: Sequence[ManagerView], queues: Sequence[Queue], meter: RateMeter, moment: Moment) -> Picture:
     """Everything at this moment; rates are since earlier calls with the same meter."""
-    for one in fleet:
-        for worker in one.told.workers:
-            # A worker's figures are as old as its manager's last renewal.
-            meter.note(_worker_key(one, worker), one.renewed_at, worker.processed)
+    workers = [(one, worker) for one in managers for worker in one.snapshot.workers]
+    for one, worker in workers:
+        # A worker's figures are as old as its manager's last renewal.
+        meter.add(_worker_key(one, worker), one.renewed_at, worker.processed)
     for queue in queues:
-        meter.note(("in", queue.name), now, sum(queue.counts.values()))
-        meter.note(("out", queue.name), now, sum(queue.counts.get(state, 0) for state in FINISHED))
-    found = places(fleet)
-    workers = [(one, worker) for one in fleet for worker in one.told.workers]
+        meter.add(("in", queue.name), moment, sum(queue.counts.values()))
+        meter.add(("out", queue.name), moment, sum(queue.counts.get(state, 0) for state in FINISHED))
+    rows = [_worker_row(one, worker, meter, moment) for one, worker in sorted(workers, key=_rank)]
     panels = [
-        Panel("Pools", _POOLS, [_pool_row(place, meter) for place in found]),
+        Panel("Pools", _POOLS, [_pool_row(view, meter) for view in worker_pools(managers)]),
         Panel("Queues", _QUEUES, [_queue_row(queue, meter) for queue in queues]),
-        Panel(
-            "Workers", _WORKERS, [_worker_row(one, worker, meter, now) for one, worker in sorted(workers, key=_rank)]
-        ),
+        Panel("Workers", _WORKERS, rows),
     ]
-    return Picture(_headline(fleet, queues, now), [panel for panel in panels if panel.rows])
+    return Picture(_headline(managers, queues, moment), [panel for panel in panels if panel.rows])
 
 
-def _headline(fleet: Sequence[Managed], queues: Sequence[Queue], now: Moment) -> str:
+def _headline(managers: Sequence[ManagerView], queues: Sequence[Queue], moment: Moment) -> str:
     waiting = sum(queue.waiting for queue in queues)
     failed = sum(queue.counts.get(State.FAILED, 0) for queue in queues)
-    workers = sum(len(one.live) for one in fleet)
+    workers = sum(len(one.live) for one in managers)
     parts = (
-        local(now)[11:19],
-        counted(len(fleet), "manager"),
+        time_of_day(moment),
+        counted(len(managers), "manager"),
         counted(workers, "worker"),
-        f"{sum(one.running for one in fleet):,} running",
+        f"{sum(one.running for one in managers):,} running",
         f"{waiting:,} waiting",
         f"{failed:,} failed",
     )
     return " · ".join(parts)
 
 
-def _pool_row(place: Place, meter: Meter) -> list[str]:
-    workers = place.live
-    rates = [meter.rate(_worker_key(place.manager, worker)) for worker in workers]
+def _pool_row(view: WorkerPoolView, meter: RateMeter) -> list[str]:
+    workers = view.live
+    rates = [meter.rate(_worker_key(view.manager, worker)) for worker in workers]
     done = sum(worker.processed for worker in workers)
     mean = sum(worker.mean * worker.processed for worker in workers) // done if done else None
     return [
-        place.pool.name,
-        place.manager.host,
-        pool_state(place),
-        f"{len(place.ready)}/{place.pool.wanted}",
-        f"{place.running:,}",
+        view.pool.name,
+        view.manager.host,
+        view.state,
+        f"{len(view.ready)}/{view.pool.wanted}",
+        f"{view.running:,}",
         _per_second(sum(rate for rate in rates if rate is not None) if any(r is not None for r in rates) else None),
         took(mean),
         spoken_size(memory) if (memory := sum(worker.rss for worker in workers)) else "",
         f"{sum(worker.cpu for worker in workers):.2f}",
-        str(sum(worker.crashes for worker in place.workers)),
-        place.pool.why,
+        str(sum(worker.crashes for worker in view.workers)),
+        view.pool.why,
     ]
 
 
-def _queue_row(queue: Queue, meter: Meter) -> list[str]:
+def _queue_row(queue: Queue, meter: RateMeter) -> list[str]:
     name = f"{queue.name} (paused)" if queue.paused else queue.name
     shown = (State.PENDING, State.RUNNING, State.SCHEDULED, State.FAILED)
     rates = [_per_second(meter.rate((way, queue.name))) for way in ("in", "out")]
     return [name, *(f"{queue.counts.get(state, 0):,}" for state in shown), *rates]
 
 
-def _worker_row(manager: Managed, worker: WorkerFigures, meter: Meter, now: Moment) -> list[str]:
+def _worker_row(manager: ManagerView, worker: WorkerFigures, meter: RateMeter, moment: Moment) -> list[str]:
     lives = bool(worker.pid)
     return [
         worker.name,
@@ -220,22 +245,22 @@ def _worker_row(manager: Managed, worker: WorkerFigures, meter: Meter, now: Mome
         worker.state,
         str(worker.running),
         _per_second(meter.rate(_worker_key(manager, worker))) if lives else "",
-        current_task(worker, now),
-        age(worker.started_at, now) if lives and worker.started_at else "",
+        current_task(worker, moment),
+        age(worker.started_at, moment) if lives and worker.started_at else "",
         spoken_size(worker.rss) if worker.rss else "",
         f"{worker.cpu:.2f}" if lives else "",
         worker.why,
     ]
 
 
-def _rank(row: tuple[Managed, WorkerFigures]) -> tuple[bool, float]:
-    """Trouble first, then who uses most: a screen may have room for a few only."""
+def _rank(row: tuple[ManagerView, WorkerFigures]) -> tuple[bool, float]:
+    """Workers in trouble first, then by CPU: the screen may not hold all of them."""
     _, worker = row
     trouble = worker.state in (WorkerState.CRASHED, WorkerState.RESTARTING) or bool(worker.why)
     return not trouble, -worker.cpu
 
 
-def _worker_key(manager: Managed, worker: WorkerFigures) -> tuple[int, str, int]:
+def _worker_key(manager: ManagerView, worker: WorkerFigures) -> tuple[int, str, int]:
     return manager.number, worker.name, worker.pid
 
 
@@ -249,9 +274,9 @@ def _drawn(screen: Screen, shown: Picture) -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
-    parts: list[RenderableType] = [Text(f"{shown.headline} · q ends", style="reverse", no_wrap=True)]
+    parts: list[RenderableType] = [Text(f"{shown.headline} · q quits", style="reverse", no_wrap=True)]
     for panel in shown.panels:
-        parts += [Text(), Text(panel.title, style="bold"), screen.drawn(panel.columns, panel.rows)]
+        parts += [Text(), Text(panel.title, style="bold"), screen.rich_table(panel.columns, panel.rows)]
     return Group(*parts)
 
 

@@ -5,13 +5,10 @@ from typing import Any
 
 import msgspec
 
-from pitboss.model.canonical import Json
 from pitboss.model.duration import SECOND, Moment, Span, span
 from pitboss.model.errors import InvalidInput
-from pitboss.model.ids import TaskId
+from pitboss.model.new_task import TaskOptions
 from pitboss.model.queue import checked_name
-from pitboss.model.resource import Want
-from pitboss.model.task import NewTask, Unique
 
 PRIORITIES = range(-32_768, 32_768)
 MAX_KEY = 512
@@ -19,19 +16,9 @@ _SPANS = ("delay", "timeout", "expires_in", "key_period", "wait")
 _MOMENTS = ("run_at", "expires_at")
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class Options(TaskOptions, frozen=True, kw_only=True):
     """Checked options. Times are spans and moments here; people write "10m" or datetimes."""
 
-    priority: int = 0
-    delay: Span | None = None
-    run_at: Moment | None = None
-    key: str | None = None
-    key_period: Span | None = None
-    max_attempts: int | None = None
-    timeout: Span | None = None
-    expires_in: Span | None = None
-    expires_at: Moment | None = None
-    tags: tuple[str, ...] = ()
     wait: Span | None = None
     within: Any = None
 
@@ -45,36 +32,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
                 fix=f"the options are queue, {', '.join(self.__struct_fields__)}",
             )
         return msgspec.structs.replace(self, **{name: _checked(name, value) for name, value in options.items()})
-
-    def task(
-        self,
-        *,
-        task_id: TaskId,
-        handler: str,
-        queue: str,
-        params: Json,
-        parent: TaskId | None,
-        want: Want | None = None,
-    ) -> NewTask:
-        # Keys of different handlers do not meet: "u:1" of one is not "u:1" of another.
-        unique = None if self.key is None else Unique(f"{handler}/{self.key}", self.key_period)
-        return NewTask(
-            id=task_id,
-            handler=handler,
-            queue=queue,
-            params=params,
-            parent=parent,
-            priority=self.priority,
-            delay=self.delay,
-            run_at=self.run_at,
-            unique=unique,
-            max_attempts=self.max_attempts,
-            timeout=self.timeout,
-            expires_in=self.expires_in,
-            expires_at=self.expires_at,
-            tags=self.tags,
-            want=want,
-        )
 
 
 def _checked(name: str, value: Any) -> Any:

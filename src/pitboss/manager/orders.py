@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from pitboss.engines.protocol import Desired
-from pitboss.model.desired_state import ManagerWish, Wishes
+from pitboss.model.desired_state import DesiredManager, DesiredState
 
 
 class Messenger(Protocol):
@@ -19,7 +19,7 @@ class Orders:
 
     def __init__(self, engine: Desired) -> None:
         self._engine = engine
-        self.wishes = Wishes()
+        self.wishes = DesiredState()
 
     def expected(self, messenger: Messenger | None) -> bool:
         """Whether a look is worth a call: a wish rings, and a ring that was lost shows in the next renewal."""
@@ -34,10 +34,10 @@ class Orders:
         self.wishes.take(changes)
         return bool(changes)
 
-    def of_manager(self, sessions: Iterable[int]) -> ManagerWish:
+    def of_manager(self, sessions: Iterable[int]) -> DesiredManager:
         """Asked of any of its sessions so far: a wish must not be forgotten because a new session has begun."""
         wanted = [self.wishes.manager(number) for number in sessions]
-        return ManagerWish(
+        return DesiredManager(
             drain=any(wish.drain for wish in wanted),
             stop=any(wish.stop for wish in wanted),
             now=any(wish.now for wish in wanted),

@@ -14,6 +14,7 @@ from pitboss.model.batch import Batch, BatchStatus
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.errors import PitbossError
 from pitboss.model.filter import by
+from pitboss.model.fleet import alive
 from pitboss.model.pool import PoolSpec
 from pitboss.model.queue import Queue
 from pitboss.model.resource import ResourcePool
@@ -22,7 +23,6 @@ from pitboss.model.session import Session
 from pitboss.model.snapshot import read
 from pitboss.model.states import State
 from pitboss.model.supply import feed, flow, with_batches
-from pitboss.model.waiting import alive
 
 LOOK_SECONDS = 2.0
 

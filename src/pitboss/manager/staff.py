@@ -11,7 +11,7 @@ from pitboss.manager.guard import Guard
 from pitboss.manager.place import Board
 from pitboss.manager.process import Heard, WorkerProcess
 from pitboss.manager.watch import Overseer, Watch
-from pitboss.model.desired_state import PoolWish, Wishes
+from pitboss.model.desired_state import DesiredPool, DesiredState
 from pitboss.model.pool import PoolSpec
 from pitboss.worker.main import Spec
 
@@ -51,14 +51,14 @@ class Staff:
         self._guard = Guard()
         self.crews: dict[str, Crew] = {}
         self._gone: list[Crew] = []
-        self._wishes = Wishes()
+        self._wishes = DesiredState()
         self._host = host.name()
         self.scaled: dict[str, tuple[int, str]] = {}
         self._watching: asyncio.Task[None] | None = None
         self._stopping = False
         self._made = 0
 
-    async def start(self, wishes: Wishes) -> None:
+    async def start(self, wishes: DesiredState) -> None:
         await self._guard.start()
         self._wishes = wishes
         for spec in self._plan.pools:
@@ -83,7 +83,7 @@ class Staff:
         """Whether every worker has been replaced, once that was tried."""
         return all(await asyncio.gather(*(crew.rolled() for crew in self.crews.values())))
 
-    def wish(self, wishes: Wishes) -> None:
+    def wish(self, wishes: DesiredState) -> None:
         """Bring every pool to what operators want of it."""
         self._wishes = wishes
         for crew in self.crews.values():
@@ -184,7 +184,7 @@ class Staff:
             self._office.scaled(crew.spec.name, crew.size, size, why)
             crew.resize(size)
 
-    def _wished(self, pool: str) -> PoolWish:
+    def _wished(self, pool: str) -> DesiredPool:
         return self._wishes.pool(pool, self._host)
 
     def _make(self, name: str, spec: PoolSpec, edition: Edition, heard: Heard) -> WorkerProcess:

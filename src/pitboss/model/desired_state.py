@@ -1,4 +1,4 @@
-"""What operators can want of managers, as keys and values of the desired state. Managers read, CLI and web write."""
+"""What operators want of worker pools and managers: keys and values in the store, which managers follow."""
 
 from collections.abc import Iterable
 from typing import TypeVar
@@ -8,11 +8,11 @@ import msgspec
 from pitboss.model.queue import Wish
 
 
-class PoolWish(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is wanted of one pool, on every host or on one.
+class DesiredPool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is wanted of one worker pool, on every host or on one.
 
-    `size` replaces what configuration and scaling say; workers older than `generation` are replaced one by one;
-    a paused pool takes no new tasks. Each None says nothing.
+    `size` overrides configuration and scaling; workers older than `generation` are replaced one by one; a paused pool
+    takes no new tasks. A field that is None asks for nothing.
     """
 
     size: int | None = None
@@ -20,8 +20,8 @@ class PoolWish(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     paused: bool | None = None
 
 
-class ManagerWish(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is wanted of the one manager that has this session, or that follows it in the same process."""
+class DesiredManager(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is wanted of the manager that has this session, or a later session in the same process."""
 
     drain: bool = False
     stop: bool = False
@@ -36,11 +36,11 @@ def manager_key(session: int) -> str:
     return f"manager/{session}"
 
 
-W = TypeVar("W", PoolWish, ManagerWish)
+W = TypeVar("W", DesiredPool, DesiredManager)
 
 
-class Wishes:
-    """The wishes as known so far, read from the store's changes."""
+class DesiredState:
+    """The desired state as known so far; `take` adds what has changed in the store."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -54,21 +54,21 @@ class Wishes:
             else:
                 self._values[wish.key] = wish.value
 
-    def pool(self, name: str, host: str) -> PoolWish:
-        """What is wanted of a pool on a host: what is said for this host comes before what is said for all."""
-        here, everywhere = (_read(self._values.get(key), PoolWish) for key in (pool_key(name, host), pool_key(name)))
-        return PoolWish(
+    def pool(self, name: str, host: str) -> DesiredPool:
+        """What is wanted of a pool on a host: a value for this host overrides the value for all hosts."""
+        here, everywhere = (_read(self._values.get(key), DesiredPool) for key in (pool_key(name, host), pool_key(name)))
+        return DesiredPool(
             size=everywhere.size if here.size is None else here.size,
             generation=max((one.generation or 0 for one in (here, everywhere)), default=0) or None,
             paused=everywhere.paused if here.paused is None else here.paused,
         )
 
-    def manager(self, session: int) -> ManagerWish:
-        return _read(self._values.get(manager_key(session)), ManagerWish)
+    def manager(self, session: int) -> DesiredManager:
+        return _read(self._values.get(manager_key(session)), DesiredManager)
 
 
 def _read(text: str | None, kind: type[W]) -> W:
-    """A wish of a release that we do not know wants nothing of us."""
+    """A value that we cannot read is of another release, and asks for nothing."""
     try:
         return msgspec.json.decode(text, type=kind) if text else kind()
     except (msgspec.ValidationError, msgspec.DecodeError):

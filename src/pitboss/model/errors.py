@@ -127,3 +127,15 @@ class TaskFailed(PitbossError):
     """The awaited task ended without a result: it failed or was cancelled."""
 
     code = "task-failed"
+
+
+class Refused(PitbossError):
+    """Not done: it was not confirmed, or it would have done harm."""
+
+    code = "refused"
+
+
+class NotDone(PitbossError):
+    """What was asked for cannot finish without an operator."""
+
+    code = "not-done"

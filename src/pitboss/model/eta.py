@@ -1,13 +1,14 @@
-"""When a batch starts and ends, as a range of spans from now. Pure.
+"""When a batch starts and ends, as a range of spans from now.
 
-The sooner end of a range is what its recent speed and the limits of its resources allow at the very best; the later one
-is its slowest likely speed, or what its share of the resources can keep up. Who cannot know says so.
+The earliest end follows from its recent speed and the limits of its resources at best; the latest from its slowest
+likely speed, or from the steady rate of its share of the resources. Without enough data there is no range.
 """
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil, floor, inf, sqrt
-from typing import NamedTuple
+
+import msgspec
 
 from pitboss.model.batch import IN_SLOT, RECENT, Batch, BatchId, BatchStatus, Lane
 from pitboss.model.duration import SECOND, Moment, Span
@@ -15,35 +16,35 @@ from pitboss.model.supply import Supply, soonest
 
 ENOUGH_ITEMS = 20
 ENOUGH_TIME: Span = 60 * SECOND
-# Nine of ten counts of random events lie so many roots of the count around their mean.
+# Nine of ten counts of random events lie within this many square roots of the count around the mean.
 _LIKELY = 1.64
 _MINUTE, _HOUR, _DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
 _MINUTES_UP_TO, _HOURS_UP_TO, _ROUND_FROM = 100 * _MINUTE, 48 * _HOUR, 10
 
 
-class Range(NamedTuple):
-    """Between two spans from now. `latest` None: nobody can say."""
+class Range(msgspec.Struct, frozen=True):
+    """Between two spans from now. `latest` None is unknown."""
 
     earliest: Span
     latest: Span | None
 
 
-class Pace(NamedTuple):
-    """Items per second: the slowest and the fastest that is likely."""
+class Pace(msgspec.Struct, frozen=True):
+    """Items per second: the slowest and the fastest likely speed."""
 
     slow: float
     fast: float
 
 
-class Forecast(NamedTuple):
-    """None is unknown. What has started has no start, and what is not under way has no end."""
+class Forecast(msgspec.Struct, frozen=True):
+    """None is unknown. A batch that has started has no start, and one that is neither running nor queued no end."""
 
     starts: Range | None = None
     ends: Range | None = None
 
 
 def pace(batch: Batch, now: Moment) -> Pace | None:
-    """How fast it goes, from what ended lately; None until enough has."""
+    """How fast its items ended lately; None until enough of them have."""
     if batch.started_at is None or not batch.recent:
         return None
     elapsed = min(RECENT, now - batch.started_at)
@@ -55,7 +56,7 @@ def pace(batch: Batch, now: Moment) -> Pace | None:
 
 
 def ends(left: int, speed: Pace | None, supply: Supply | None, share: float = 1.0) -> Range | None:
-    """When so many items have ended. `supply` None: nothing scarce is needed. `share` of it is the batch's own."""
+    """When this many items will have ended. `supply` None: they need no resource. The batch gets `share` of it."""
     if left <= 0:
         return Range(0, 0)
     if supply is None:
@@ -64,7 +65,7 @@ def ends(left: int, speed: Pace | None, supply: Supply | None, share: float = 1.
     if at_best is None:
         return None
     if supply.wait:
-        # All members are away: they are what it waits for, and how fast it went until now says nothing.
+        # All members are away, so the speed until now says nothing.
         return Range(max(at_best, supply.wait), max(at_best, round(left / kept_up * SECOND)) + supply.wait)
     if speed is None:
         return Range(at_best, None) if at_best else None
@@ -79,27 +80,27 @@ def _at_pace(left: int, speed: Pace, at_best: Span, kept_up: float) -> Range:
 def forecast(
     batches: Sequence[Batch], lanes: Iterable[Lane], supplies: Mapping[BatchId, Supply], now: Moment
 ) -> dict[BatchId, Forecast]:
-    """Of all batches that have a slot or are queued. `supplies` of those whose items all need a resource."""
-    rooms = {lane.name: lane.max_running for lane in lanes}
+    """For all batches that have a slot or are queued. `supplies` has those whose items all need a resource."""
+    slots = {lane.name: lane.max_running for lane in lanes}
     found: dict[BatchId, Forecast] = {}
     for name in dict.fromkeys(batch.lane for batch in batches):
         line = [batch for batch in batches if batch.lane == name]
-        found |= _lane_forecast(line, rooms.get(name, 1), supplies, now)
+        found |= _lane_forecast(line, slots.get(name, 1), supplies, now)
     return found
 
 
 def _lane_forecast(
-    line: Sequence[Batch], room: int, supplies: Mapping[BatchId, Supply], now: Moment
+    line: Sequence[Batch], slots: int, supplies: Mapping[BatchId, Supply], now: Moment
 ) -> dict[BatchId, Forecast]:
     slotted = [batch for batch in line if batch.status in IN_SLOT]
     paces = {batch.id: pace(batch, now) for batch in slotted}
     found = {batch.id: Forecast(None, _running_end(batch, paces, slotted, supplies, now)) for batch in slotted}
-    early, late = _slots(slotted, found, room)
+    early, late = _slots_free(slotted, found, slots)
     for batch in sorted((one for one in line if one.position), key=lambda one: one.position or 0):
         starts_early, starts_late = heapq.heappop(early), heapq.heappop(late)
         speed = _borrowed(batch, slotted, paces)
         supply = supplies.get(batch.id)
-        took = ends(batch.left, speed, None if supply is None else supply._replace(wait=0), 1 / room)
+        took = ends(batch.left, speed, None if supply is None else msgspec.structs.replace(supply, wait=0), 1 / slots)
         ended_early = starts_early + (took.earliest if took else 0)
         ended_late = starts_late + (took.latest if took and took.latest is not None else inf)
         heapq.heappush(early, ended_early)
@@ -125,22 +126,24 @@ def _running_end(
     return ends(batch.left, speed, supplies.get(batch.id), 1 / max(1, len(rivals)))
 
 
-def _slots(slotted: Sequence[Batch], found: Mapping[BatchId, Forecast], room: int) -> tuple[list[float], list[float]]:
+def _slots_free(
+    slotted: Sequence[Batch], found: Mapping[BatchId, Forecast], slots: int
+) -> tuple[list[float], list[float]]:
     """When each slot of a lane is free, at the earliest and at the latest, as heaps.
 
-    More may have one than there is room: then as many must end before the first is free.
+    More batches may run than the lane has slots (`batches start`): the surplus must end before a slot is free.
     """
-    # One that is being paused or cancelled leaves as soon as its running items have ended: soon.
+    # A batch that is pausing or cancelling leaves its slot when its running items end: soon.
     still = [found[one.id].ends if one.status is BatchStatus.RUNNING else Range(0, 0) for one in slotted]
     early: list[float] = sorted(0 if one is None else one.earliest for one in still)
     late: list[float] = sorted(inf if one is None or one.latest is None else one.latest for one in still)
-    surplus = max(0, len(slotted) - room)
-    free = [0.0] * max(0, room - len(slotted))
+    surplus = max(0, len(slotted) - slots)
+    free = [0.0] * max(0, slots - len(slotted))
     return [*free, *early[surplus:]], [*free, *late[surplus:]]
 
 
 def _borrowed(batch: Batch, slotted: Sequence[Batch], paces: Mapping[BatchId, Pace | None]) -> Pace | None:
-    """The pace of those that run now on the same queues: the best guess for one that has not begun."""
+    """The pace of the batches that run now on the same queues: the best guess for one that has not begun."""
     known = [paces[one.id] for one in slotted if {*one.queues} & {*batch.queues}]
     speeds = [speed for speed in known if speed is not None]
     if not speeds:
@@ -158,7 +161,7 @@ def spoken_range(found: Range | None) -> str:
     """As a person says it: "about 12-18 min"."""
     if found is None:
         return "unknown"
-    earliest, latest = found
+    earliest, latest = found.earliest, found.latest
     if latest is None:
         size, unit = _unit(earliest)
         return f"at least {_rounded(earliest / size, unit, floor)} {unit}" if earliest >= _MINUTE else "unknown"

@@ -1,10 +1,10 @@
-"""One grammar to pick tasks, for CLI, web, API and code.
+"""One grammar to select tasks, for command line, web, API and code.
 
     state:failed queue:scrape task:fetch* tag:eu args.shop.id:123 error:ConnectTimeout attempts:>2 -tag:test "text"
 
-White space joins terms (all must hold), a comma means "or" within one field, a leading minus means "not", `*` stands
-for any characters, quotes keep text together. Words without a field are looked for in handler, params, reason and
-error message.
+White space joins terms (all must match), a comma means "or" within one field, a leading minus means "not", `*` stands
+for any characters, quotes keep text together. Words without a field are searched in handler, params, reason and error
+message.
 """
 
 import re
@@ -64,7 +64,7 @@ class Filter(msgspec.Struct, frozen=True):
     terms: tuple[Term, ...] = ()
 
     def states(self) -> frozenset[State]:
-        """The states that can match, as far as plain state terms tell: lets an engine choose an index."""
+        """The states that can match, judged by the plain state terms: lets an engine choose an index."""
         possible = frozenset(State)
         for term in self.terms:
             if term.field == "state" and not any("*" in value for value in term.values):
@@ -91,7 +91,7 @@ def by(**fields: str | Iterable[str]) -> Filter:
 
 
 def parsed(text: str) -> Filter:
-    """The filter that the text says, or `InvalidInput` that names the word it could not read."""
+    """The filter that the text describes, or `InvalidInput` that names the word it could not read."""
     terms: list[Term] = []
     position = 0
     while position < len(text):
@@ -109,7 +109,7 @@ def parsed(text: str) -> Filter:
 
 
 def json_candidates(value: str) -> tuple[str, ...]:
-    """The canonical texts of a params value that a person may have meant: the text, or the number, truth or null."""
+    """The canonical texts that a written params value may mean: a string, or also a number, true, false or null."""
     quoted = to_json(value)
     return (quoted, value) if re.fullmatch(r"-?\d+(\.\d+)?|true|false|null", value) else (quoted,)
 
@@ -156,7 +156,7 @@ def _checked_number(term: Term, written: str) -> Term:
         return term
     if term.field in SPAN_FIELDS or not all(re.fullmatch(r"-?\d+", value) for value in term.values):
         raise _unreadable(written, f"{term.field} is compared, as in {term.field}:>5")
-    # One way to write each number: "007" means 7 on every engine.
+    # Canonical numbers: "007" means 7 on every engine.
     numbers = tuple(str(_number(term.field, value)) for value in term.values)
     return msgspec.structs.replace(term, values=numbers)
 

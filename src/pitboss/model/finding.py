@@ -1,4 +1,4 @@
-"""What a check-up found: one line for a person, and for what is wrong also why and what to do."""
+"""The result of one check: a line for a person, and for everything but `ok` why it matters and how to fix it."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Grade(StrEnum):
-    """A warning is for a person to look at; a problem fails the check-up."""
+    """A warning is for a person to look at; a problem makes `pitboss doctor` fail."""
 
     OK = "ok"
     WARNING = "warning"
@@ -14,7 +14,7 @@ class Grade(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that was looked at. `check` is stable and may be matched by programs; several may share one."""
+    """One result. `check` is stable and may be matched by programs; several findings may share one."""
 
     check: str
     grade: Grade

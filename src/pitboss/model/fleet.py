@@ -1,24 +1,24 @@
-"""All managers of a store with their pools and workers, as their sessions tell; for whoever looks from elsewhere."""
+"""All managers of a store with their worker pools and workers, read from the snapshots in their sessions."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from pitboss.model.duration import Moment
 from pitboss.model.session import Session
 from pitboss.model.snapshot import PoolFigures, Snapshot, WorkerFigures, WorkerState, read
-from pitboss.model.waiting import alive
 
-# Workers in these states have no process; the others have one, or are about to.
+# Workers in these states have no process; the others have one, or will have one soon.
 GONE = frozenset({WorkerState.STOPPED, WorkerState.CRASHED})
 READY = frozenset({WorkerState.IDLE, WorkerState.PROCESSING})
 
 
-class Managed(NamedTuple):
-    """A manager: its session, and what it last told of itself (nothing, if it told nothing that we can read)."""
+class ManagerView(msgspec.Struct, frozen=True):
+    """A manager: its session, and its latest snapshot (an empty one if it has none that we can read)."""
 
     session: Session
-    told: Snapshot
+    snapshot: Snapshot
 
     @property
     def host(self) -> str:
@@ -34,28 +34,28 @@ class Managed(NamedTuple):
 
     @property
     def renewed_at(self) -> Moment:
-        """When it told this: each renewal gives the session its whole time to live again."""
+        """When the snapshot was taken: each renewal extends the session by its whole time to live."""
         return self.session.expires_at - self.session.info.ttl
 
     @property
     def live(self) -> list[WorkerFigures]:
-        return [worker for worker in self.told.workers if worker.state not in GONE]
+        return [worker for worker in self.snapshot.workers if worker.state not in GONE]
 
     @property
     def running(self) -> int:
-        return sum(worker.running for worker in self.told.workers)
+        return sum(worker.running for worker in self.snapshot.workers)
 
     @property
     def process(self) -> tuple[str, str, int]:
-        """What stays the same when a manager opens another session, because it lost one or has other handlers."""
+        """Identifies the process: it stays the same when a manager replaces its session."""
         info = self.session.info
         return info.host, info.boot_id, info.pid
 
 
-class Place(NamedTuple):
-    """One pool in one manager."""
+class WorkerPoolView(msgspec.Struct, frozen=True):
+    """One worker pool in one manager."""
 
-    manager: Managed
+    manager: ManagerView
     pool: PoolFigures
     workers: tuple[WorkerFigures, ...]
 
@@ -75,47 +75,73 @@ class Place(NamedTuple):
     def running(self) -> int:
         return sum(worker.running for worker in self.workers)
 
+    @property
+    def state(self) -> str:
+        """The worst of: crashed, paused, draining, changing, running."""
+        if self.crashed:
+            return "crashed"
+        if self.pool.paused:
+            return "paused"
+        if self.manager.snapshot.draining:
+            return "draining"
+        changing = len(self.live) != self.pool.wanted or len(self.ready) != len(self.live)
+        return "changing" if changing else "running"
 
-def managers(sessions: Sequence[Session], now: Moment) -> list[Managed]:
-    """Those that are alive. One that is going over to another session counts once, with its newest."""
-    living = (managed(one) for one in alive(sessions, now) if one.info.kind == "manager")
+
+def alive(sessions: Sequence[Session], now: Moment) -> list[Session]:
+    """The sessions that can run tasks now."""
+    return [session for session in sessions if not session.ended and session.expires_at > now]
+
+
+def live_managers(sessions: Sequence[Session], now: Moment) -> list[ManagerView]:
+    """The managers that are alive. A process that replaces its session counts once, with the newest one."""
+    living = (manager_view(one) for one in alive(sessions, now) if one.info.kind == "manager")
     newest = {one.process: one for one in sorted(living, key=lambda one: one.number)}
     return sorted(newest.values(), key=lambda one: one.number)
 
 
-def managed(session: Session) -> Managed:
-    return Managed(session, read(session.snapshot) or Snapshot())
+def manager_view(session: Session) -> ManagerView:
+    return ManagerView(session, read(session.snapshot) or Snapshot())
 
 
-def places(fleet: Iterable[Managed], pool: str | None = None, host: str | None = None) -> list[Place]:
-    """The pools, each in each manager; all of them, or those of one name or host."""
+def worker_pools(
+    managers: Iterable[ManagerView], pool: str | None = None, host: str | None = None
+) -> list[WorkerPoolView]:
+    """Each worker pool of each manager; all of them, or those of one name or host."""
     found = [
-        Place(one, figures, tuple(worker for worker in one.told.workers if worker.pool == figures.name))
-        for one in fleet
+        WorkerPoolView(one, figures, tuple(worker for worker in one.snapshot.workers if worker.pool == figures.name))
+        for one in managers
         if host in (None, one.host)
-        for figures in _pools(one.told)
+        for figures in _figures(one.snapshot)
     ]
     return sorted(
-        (place for place in found if pool in (None, place.pool.name)),
-        key=lambda place: (place.pool.name, place.manager.host, place.manager.number),
+        (view for view in found if pool in (None, view.pool.name)),
+        key=lambda view: (view.pool.name, view.manager.host, view.manager.number),
     )
 
 
 def doing(workers: Iterable[WorkerFigures]) -> str:
-    """What workers are at, by handler: "2 × fetch, 1 × send"."""
+    """The tasks that workers run, by handler: "2 × fetch, 1 × send"."""
     workers = tuple(workers)
     counts = Counter(task.handler for worker in workers for task in worker.tasks)
-    untold = sum(worker.running for worker in workers) - counts.total()
+    unnamed = sum(worker.running for worker in workers) - counts.total()
     names = [f"{count} × {handler}" for handler, count in counts.most_common()]
-    return ", ".join([*names, *([f"{untold} more"] if untold > 0 and names else [])])
+    return ", ".join([*names, *([f"{unnamed} more"] if unnamed > 0 and names else [])])
 
 
-def _pools(told: Snapshot) -> Sequence[PoolFigures]:
-    """A manager that tells of no pools may still tell of workers in them."""
-    if told.pools:
-        return told.pools
-    counts = Counter(worker.pool for worker in told.workers if worker.state not in GONE)
+def _figures(snapshot: Snapshot) -> Sequence[PoolFigures]:
+    """A snapshot without pools may still have workers in them."""
+    if snapshot.pools:
+        return snapshot.pools
+    counts = Counter(worker.pool for worker in snapshot.workers if worker.state not in GONE)
     return [
-        PoolFigures(name=name, queues=told.queues, concurrency=told.concurrency, wanted=count, least=count, most=count)
+        PoolFigures(
+            name=name,
+            queues=snapshot.queues,
+            concurrency=snapshot.concurrency,
+            wanted=count,
+            least=count,
+            most=count,
+        )
         for name, count in counts.items()
     ]

@@ -1,4 +1,4 @@
-"""Whether a task matches a filter: the meaning that every engine's SQL must equal."""
+"""Whether a task matches a filter. Every engine's SQL must give the same answer."""
 
 import operator
 import re
@@ -13,12 +13,13 @@ _COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operato
 
 
 def matches(wanted: Filter, task: Task, now: Moment) -> bool:
-    """True if every term holds. A comparison with something the task has not does not hold, negated or not."""
+    """True if every term matches. A comparison with a field that the task does not have never does, not even
+    negated."""
     return all(_holds(term, task, now) for term in wanted.terms)
 
 
 def waited(task: Task, now: Moment) -> Span | None:
-    """How long it waited, or waits, beyond the time it was due: None while it is not due or held."""
+    """How long it waited, or has waited, since it was due; None while it is held or not due."""
     due = task.created_at if task.run_at is None else max(task.run_at, task.created_at)
     if task.started_at is not None:
         return max(0, task.started_at - due)
@@ -62,8 +63,8 @@ def _texts(field: str, task: Task) -> tuple[str, ...]:
 
 
 def _mentions(task: Task, text: str) -> bool:
-    places = (task.handler, task.params, task.reason or "", task.error.message if task.error else "")
-    return any(text in place for place in places)
+    texts = (task.handler, task.params, task.reason or "", task.error.message if task.error else "")
+    return any(text in one for one in texts)
 
 
 def _json_at(params: str, path: tuple[str, ...], values: tuple[str, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""A queue's settings and figures, and the checks on names that everybody shares."""
+"""A queue's settings and figures, a handler as registered, and the check on names."""
 
 import re
 
@@ -13,9 +13,9 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}\Z")
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
-    """A named lane as the store has it, with the number of its tasks by state.
+    """A queue as stored, with the number of its tasks by state.
 
-    `resources` names the pool of which each of its tasks holds a member while it runs.
+    `resources` names the resource pool: each of its tasks holds a member of it while it runs.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What to change of a queue; what is UNSET stays as it is."""
+    """What to change in a queue; fields that are UNSET stay as they are."""
 
     paused: bool | msgspec.UnsetType = msgspec.UNSET
     by: str | None = None
@@ -42,9 +42,9 @@ class QueueChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandlerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A handler as data: what other processes need to enqueue by name and be checked.
+    """A handler as data, so that other processes can enqueue by name and have their params checked.
 
-    `resources` is the pool of which it asks for a member.
+    `resources` names the resource pool that its tasks need a member of.
     """
 
     name: str
@@ -55,7 +55,7 @@ class HandlerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator's bulk act came to. `refused` names tasks that could not be changed; `more` wants a repeat."""
+    """The result of a bulk operation. `refused` names tasks that could not be changed; `more` asks for a repeat."""
 
     changed: int = 0
     asked: int = 0
@@ -64,7 +64,7 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that operators want: a key, its JSON value, and the version at which it was last changed."""
+    """One key of the desired state: its JSON value, and the version of its last change."""
 
     key: str
     value: str | None
@@ -91,7 +91,7 @@ def check_capacity(queue: Queue, waiting: int, new: int) -> None:
 
 
 def checked_name(name: str, what: str) -> str:
-    """The name itself if it may name a queue, handler or tag."""
+    """The name itself, if it is a valid name of a queue, handler, tag and so on."""
     if not _NAME.match(name):
         raise InvalidInput(
             f"{name!r:.80} cannot name a {what}",

@@ -1,4 +1,4 @@
-"""What a manager tells about itself with each renewal of its session, for people who look from elsewhere."""
+"""What a manager publishes about itself with each renewal of its session, so that any host can show it."""
 
 from enum import StrEnum
 
@@ -10,7 +10,7 @@ SHOWN_TASKS = 16
 
 
 class WorkerState(StrEnum):
-    """A worker as users see it. Crashed and stopped ones have no process; a crashed one was given up."""
+    """A worker as users see it. Crashed and stopped workers have no process; a crashed one was given up."""
 
     STARTING = "starting"
     IDLE = "idle"
@@ -30,11 +30,11 @@ class CurrentTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker of a pool: a place that is kept filled, and the process in it.
+    """One worker of a pool: a slot that the manager keeps filled, and the process in it.
 
-    `crashes` are those of the place; `processed` and what follows are of the process. `rss` is its memory with its
-    child processes in bytes, `cpu` the cores that it used lately, `mean` how long a task took. `why` says what is
-    wrong, or what it waits for. `tasks` are at most `SHOWN_TASKS` of the `running` ones.
+    `crashes` counts for the slot; `processed` and the figures after it for the process. `rss` is the memory in bytes
+    with child processes, `cpu` the cores used lately, `mean` the duration of a task. `why` says what is wrong, or what
+    the worker waits for. `tasks` has at most `SHOWN_TASKS` of the `running` ones.
     """
 
     name: str
@@ -57,7 +57,7 @@ class WorkerFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """One pool of a manager. `wanted` workers, because of `why`; between `least` and `most` if it scales."""
+    """One worker pool of a manager. `wanted` workers, because of `why`; between `least` and `most` if it scales."""
 
     name: str
     queues: tuple[str, ...] | None = None
@@ -71,7 +71,7 @@ class PoolFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A manager's app, pools and workers, as they were when its session was last renewed.
+    """A manager's app, worker pools and workers at the last renewal of its session.
 
     `logs` is the folder of its log files on its host; `cores` and `memory` are what the host has.
     """
@@ -90,7 +90,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(text: str | None) -> Snapshot | None:
-    """The snapshot that a session carries; None if it carries none, or one of a release that we do not know."""
+    """The snapshot in a session; None if there is none, or one of a release that we cannot read."""
     try:
         return msgspec.json.decode(text, type=Snapshot) if text else None
     except (msgspec.ValidationError, msgspec.DecodeError):

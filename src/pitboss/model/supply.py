@@ -1,10 +1,8 @@
-"""What a resource pool can give: how often at most, at what steady rate, how many workers it feeds, and why it gives
-nothing now. Pure."""
+"""How many uses a resource pool can provide: at most, as a steady rate, for how many workers, and why none now."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
-from typing import NamedTuple
 
 import msgspec
 
@@ -15,13 +13,13 @@ from pitboss.model.resource import Condition, Limits, PoolRules, Resource, Resou
 from pitboss.model.scaling import PoolLoad
 from pitboss.model.states import State
 
-# Worse ones last, so that what ends by itself is named first.
+# Conditions that end by themselves come first.
 _TOLD = (Condition.BUSY, Condition.RESTING, Condition.COOLING, Condition.BLACKLISTED, Condition.DISABLED)
 _FAR: Span = 100 * 366 * 86_400 * SECOND
 
 
-class PoolView(NamedTuple):
-    """A pool with all its members, as they were read at one moment."""
+class ResourcePoolView(msgspec.Struct, frozen=True):
+    """A resource pool with all its members, read at one moment."""
 
     name: str
     rules: PoolRules
@@ -36,7 +34,7 @@ class PoolView(NamedTuple):
         return Supply(tuple(limits.items()), 0 if ready or not back else max(0, min(back) - now))
 
     def shortage(self, now: Moment) -> str | None:
-        """Why none of its members can be used now, and when one can be; None if one can."""
+        """Why no member can be used now, and when one can be; None if one can be used now."""
         if not self.members:
             return f"{self.name} has no members"
         standing = [condition(member, self.rules, now) for member in self.members]
@@ -48,8 +46,9 @@ class PoolView(NamedTuple):
         return f"{_counted(self.name, counts)}{following}"
 
 
-class Supply(NamedTuple):
-    """The limits of a pool's enabled members, each with how many have them; and how long nobody can have one."""
+class Supply(msgspec.Struct, frozen=True):
+    """The limits of a pool's enabled members, each with the number of members that have them; and how long it takes
+    until the first of them can be used."""
 
     limits: tuple[tuple[Limits, int], ...]
     wait: Span = 0
@@ -60,16 +59,16 @@ class Supply(NamedTuple):
 
     @property
     def steady(self) -> float:
-        """Uses per second that can be kept up; infinite if nothing limits them."""
+        """Uses per second in the long run; infinite without limits."""
         return sum((steady(limits) * count for limits, count in self.limits), 0.0)
 
     def most(self, time: Span) -> float:
-        """Uses that can begin within such a time, at the very best."""
+        """Uses that can begin within this time at best."""
         return sum((most(limits, time) * count for limits, count in self.limits), 0.0)
 
 
 def steady(limits: Limits) -> float:
-    """Uses per second of one member that can be kept up, if they take no time themselves."""
+    """Uses per second of one member in the long run, if a use takes no time."""
     rates = [window.count * SECOND / (window.per + limits.guard) for window in limits.windows]
     gap = limits.min_delay + limits.jitter / 2
     if gap and limits.delay_from == "start":
@@ -80,7 +79,7 @@ def steady(limits: Limits) -> float:
 
 
 def most(limits: Limits, time: Span) -> float:
-    """Uses of one member that can begin within such a time, at the very best: nothing of its budget is used yet."""
+    """Uses of one member that can begin within this time at best, with its whole budget unused."""
     numbers: list[float] = [window.count * (time // (window.per + limits.guard) + 1) for window in limits.windows]
     if limits.min_delay and limits.delay_from == "start":
         numbers.append(time // (limits.min_delay + limits.guard) + 1)
@@ -90,7 +89,7 @@ def most(limits: Limits, time: Span) -> float:
 
 
 def together(supplies: Iterable[Supply]) -> Supply:
-    """As one: each use may come from any of them."""
+    """Several supplies as one: each use may come from any of them."""
     found = list(supplies)
     return Supply(
         tuple(pair for supply in found for pair in supply.limits), min((one.wait for one in found), default=0)
@@ -98,7 +97,7 @@ def together(supplies: Iterable[Supply]) -> Supply:
 
 
 def soonest(supply: Supply, uses: int) -> Span | None:
-    """The shortest time within which so many uses can begin; None if they never can."""
+    """The shortest time within which this many uses can begin; None if they never can."""
     if uses <= 0:
         return 0
     if not supply.members:
@@ -117,7 +116,7 @@ def soonest(supply: Supply, uses: int) -> Span | None:
 
 
 def feed(pool: ResourcePool) -> int | None:
-    """How many tasks can hold a member at a time; None is without limit."""
+    """How many tasks can hold a member at the same time; None is without limit."""
     most = pool.rules.limits.concurrency
     return None if most is None else _usable(pool) * most
 
@@ -133,11 +132,11 @@ def flow(pool: ResourcePool) -> float | None:
 
 
 def with_batches(load: PoolLoad, batches: Iterable[Batch], rooms: Mapping[str, int | None]) -> PoolLoad:
-    """The load with what is drawn as soon as there is room: items of running batches on these queues.
+    """The load plus the held items of running batches on these queues: claims draw them as workers become free.
 
-    `rooms` says of each queue how many of its tasks can hold a resource at a time; None: as many as like. More than
-    that of a batch is no work for workers. Items of a batch on several queues count by their share. Those of the batch
-    that is next in its lane are coming, as soon as the one before it has nothing more to draw.
+    `rooms` says for each queue how many of its tasks can hold a resource at the same time; None is without limit.
+    Items beyond that number cannot start, so they are no load. Items of a batch on several queues count by their
+    share. The next batch of a lane counts as coming once the batch before it has no held items left.
     """
     batches = list(batches)
     busy = {batch.lane for batch in batches if batch.status is BatchStatus.RUNNING and batch.counts.get(State.HELD)}
@@ -158,7 +157,7 @@ def _ready(batch: Batch, rooms: Mapping[str, int | None]) -> int:
 
 
 def _usable(pool: ResourcePool) -> int:
-    """Members that somebody will get again; whether one that is away comes back soon, nobody knows here."""
+    """Members that are not out. One that is away counts: when it comes back is not known here."""
     return pool.members - pool.stages.get(Stage.OUT, 0)
 
 

@@ -1,4 +1,4 @@
-"""What a handler's tasks ask of their resource, as a template that each task's parameters fill in."""
+"""What a handler's tasks want of their resource: a template that each task's parameters fill in."""
 
 from collections.abc import Mapping
 from string import Formatter
@@ -10,13 +10,13 @@ from pitboss.model.canonical import Json, from_json, to_json
 from pitboss.model.errors import InvalidInput
 from pitboss.model.resource import Want, checked_labels
 
-# Where a schema carries the template, so that those who enqueue by name make the same wants.
+# The handler's JSON Schema carries the template under this key, so that enqueueing by name makes the same wants.
 SCHEMA_KEY = "x-pitboss-want"
 _LONGEST_KEY = 512
 
 
 class WantTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Labels with parameters in braces, the parameter whose value is the sticky key, and what they are by default."""
+    """Labels with parameters in braces, the parameter whose value is the sticky key, and the parameters' defaults."""
 
     labels: tuple[str, ...] = ()
     sticky: str | None = None
@@ -29,11 +29,11 @@ class WantTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
         return tuple(dict.fromkeys([*named, *([self.sticky] if self.sticky else [])]))
 
     def want(self, params: Json) -> Want | None:
-        """What a task with these parameters asks for; None if nothing in particular."""
+        """The want of a task with these parameters; None if any member will do."""
         if not self.labels and self.sticky is None:
             return None
         values: dict[str, Any] = {**self.defaults, **from_json(params)}
-        labels = checked_labels(tuple(label.format_map(_plain(values)) for label in self.labels))
+        labels = checked_labels(tuple(_filled(label, values) for label in self.labels))
         key = None if self.sticky is None else _key(values.get(self.sticky), self.sticky)
         return Want(labels, key) if labels or key is not None else None
 
@@ -45,14 +45,14 @@ def with_template(schema: Json, template: WantTemplate) -> Json:
     return to_json({**from_json(schema), SCHEMA_KEY: msgspec.to_builtins(template)})
 
 
-def want_from_schema(schema: Json, params: Json) -> Want | None:
-    """What a task asks for, by the template that a schema carries."""
+def template_in_schema(schema: Json) -> WantTemplate | None:
+    """The template that a schema carries."""
     carried = from_json(schema).get(SCHEMA_KEY)
-    return None if carried is None else msgspec.convert(carried, WantTemplate).want(params)
+    return None if carried is None else msgspec.convert(carried, WantTemplate)
 
 
 def checked_template(template: WantTemplate, task: str, parameters: Mapping[str, Any]) -> WantTemplate:
-    """The template itself if it names parameters that the task has."""
+    """The template itself, if the task has the parameters that it names."""
     unknown = [name for name in template.parameters if name not in parameters]
     if unknown:
         known = ", ".join(parameters) or "none"
@@ -80,8 +80,16 @@ def _fields(label: str) -> list[str]:
     return parts
 
 
-def _plain(values: Mapping[str, Any]) -> dict[str, str]:
-    return {name: value if isinstance(value, str) else to_json(value) for name, value in values.items()}
+def _filled(label: str, values: Mapping[str, Any]) -> str:
+    plain = {name: value if isinstance(value, str) else to_json(value) for name, value in values.items()}
+    try:
+        return label.format_map(plain)
+    except KeyError as error:
+        raise InvalidInput(
+            f'the label "{label}" needs a parameter that the params do not have: {error.args[0]}',
+            why="the task's labels are made from its parameters",
+            fix="add it to the params",
+        ) from None
 
 
 def _key(value: Any, parameter: str) -> str | None:
@@ -90,8 +98,8 @@ def _key(value: Any, parameter: str) -> str | None:
     key = value if isinstance(value, str) else to_json(value)
     if not 0 < len(key) <= _LONGEST_KEY:
         raise InvalidInput(
-            f'the parameter "{parameter}" cannot keep a resource',
-            why=f"as a sticky key it has 1 to {_LONGEST_KEY} characters; this one has {len(key)}",
+            f'the parameter "{parameter}" cannot be a sticky key',
+            why=f"a sticky key has 1 to {_LONGEST_KEY} characters; this one has {len(key)}",
             fix="use a shorter value, such as an id",
         )
     return key

@@ -24,9 +24,9 @@ from pitboss.engines.postgres.shelf import Shelf
 from pitboss.engines.postgres.within import put_within
 from pitboss.engines.postgres.work import Late, Rated, Undrawn, grouped
 from pitboss.engines.protocol import Clock, Failpoint
-from pitboss.model.checkup import skew
 from pitboss.model.errors import InvalidInput, StoreUnavailable
 from pitboss.model.finding import Finding
+from pitboss.model.host_findings import clock_skew
 from pitboss.model.ids import TaskId
 from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal
 from pitboss.model.settlement import SettleAnswer, Settlement
@@ -276,7 +276,7 @@ class PostgresEngine(Shelf):
         before = clock.now()
         (row,) = await self._write("diagnose")
         after, found = clock.now(), diagnosis.server(row)
-        return [*diagnosis.of_server(found), skew((before + after) // 2 - found.now, (after - before) // 2)]
+        return [*diagnosis.of_server(found), clock_skew((before + after) // 2 - found.now, (after - before) // 2)]
 
     async def _notify(self, payload: str) -> None:
         await self._write("notify", payload=payload)

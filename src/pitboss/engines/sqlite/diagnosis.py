@@ -6,8 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from pitboss.engines.sqlite.act import Act
-from pitboss.model.checkup import room
 from pitboss.model.finding import Finding, fine, problem, warning
+from pitboss.model.host_findings import disk_space
 from pitboss.model.pool import spoken_size
 
 # File systems whose locks and shared memory do not work between hosts as SQLite's log needs them.
@@ -42,7 +42,7 @@ def of_file(path: Path) -> list[Finding]:
     found = [of_file_system(path, file_system(path))]
     with suppress(OSError):
         usage = shutil.disk_usage(path.parent)
-        found.append(room("disk", str(path.parent), usage.free, usage.total))
+        found.append(disk_space("disk", str(path.parent), usage.free, usage.total))
     with suppress(OSError):
         found.append(_of_log(path.with_name(path.name + "-wal").stat().st_size))
     return [finding for finding in found if finding is not None]

@@ -1,0 +1,298 @@
+"""How a store is doing: one verdict in one sentence, and the findings behind it. Every face shows the same."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from pitboss.model.duration import SECOND, Moment, Span, spoken
+from pitboss.model.finding import Finding, fine, problem, warning
+from pitboss.model.fleet import ManagerView, WorkerPoolView, live_managers, manager_view, worker_pools
+from pitboss.model.queue import HandlerInfo, Queue
+from pitboss.model.session import Session
+from pitboss.model.snapshot import WorkerState
+from pitboss.model.states import State
+from pitboss.model.text import counted, listed
+
+LATE: Span = 300 * SECOND
+LATELY: Span = 3600 * SECOND
+_MANY_FAILURES = 10
+_NAMES_IN_VERDICT = 3
+_SHOWN = 5
+# A session is renewed three times within its time to live; one with less than this share left has missed a renewal.
+_MISSED_SHARE = 0.45
+
+
+class StoreReading(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read from a store. `held` counts tasks by the handler that no worker knows, `late` tasks that waited
+    longer than `LATE`, `completed` and `failed` tasks put within `LATELY`. `release` is the reader's own."""
+
+    queues: Sequence[Queue] = ()
+    sessions: Sequence[Session] = ()
+    handlers: Sequence[HandlerInfo] = ()
+    held: Mapping[str, int] = {}
+    late: int = 0
+    completed: int = 0
+    failed: int = 0
+    release: str = ""
+
+    def total(self, *states: State) -> int:
+        return sum(queue.counts.get(state, 0) for queue in self.queues for state in states)
+
+    @property
+    def waiting(self) -> int:
+        return sum(queue.waiting for queue in self.queues)
+
+
+class Health(StrEnum):
+    """`attention` is for a person to look at; `unhealthy` fails a health check."""
+
+    HEALTHY = "healthy"
+    ATTENTION = "attention"
+    UNHEALTHY = "unhealthy"
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """`cause` is stable and may be matched by programs; `queue` is the one it is about, if it is about one."""
+
+    health: Health
+    cause: str
+    sentence: str
+    queue: str | None = None
+
+
+class Assessment(msgspec.Struct, frozen=True, kw_only=True):
+    """The worst cause as a verdict, and every finding about managers, workers, queues and handlers."""
+
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+
+
+def assess(reading: StoreReading, now: Moment) -> Assessment:
+    managers = live_managers(reading.sessions, now)
+    findings = (
+        *_managers(reading, managers, now),
+        *_releases(reading, managers),
+        *_workers(managers),
+        *_queues(reading, managers),
+        *_handlers(reading, managers),
+        *_paused(reading, managers),
+    )
+    return Assessment(verdict=_verdict(reading, managers), findings=findings)
+
+
+def _verdict(reading: StoreReading, managers: Sequence[ManagerView]) -> Verdict:
+    """The worst cause that applies."""
+    if not managers:
+        return _without_managers(reading)
+    for look in (_held_tasks, _many_failures, _paused_queue, _late_tasks, _some_failures):
+        found = look(reading)
+        if found is not None:
+            return found
+    running, waiting = reading.total(State.RUNNING), reading.total(State.PENDING, State.SCHEDULED)
+    said = f"Healthy: {counted(len(managers), 'manager')}, {running:,} running, {waiting:,} waiting."
+    return Verdict(health=Health.HEALTHY, cause="healthy", sentence=said)
+
+
+def _without_managers(reading: StoreReading) -> Verdict:
+    rest = f"; {_tasks_wait(reading.waiting)}." if reading.waiting else ", and nothing waits."
+    return Verdict(health=Health.UNHEALTHY, cause="no-manager", sentence=f"No manager is running{rest}")
+
+
+def _held_tasks(reading: StoreReading) -> Verdict | None:
+    if not reading.held:
+        return None
+    total, names = counted(sum(reading.held.values()), "task"), listed(_most_first(reading.held), _NAMES_IN_VERDICT)
+    said = f"{total} held because no worker knows the handler: {names}."
+    return Verdict(health=Health.UNHEALTHY, cause="held", sentence=said)
+
+
+def _many_failures(reading: StoreReading) -> Verdict | None:
+    ended = reading.failed + reading.completed
+    if reading.failed < _MANY_FAILURES or reading.failed * 2 < ended:
+        return None
+    said = f"{reading.failed:,} of {ended:,} tasks of the last {spoken(LATELY)} failed."
+    return Verdict(health=Health.UNHEALTHY, cause="failing", sentence=said)
+
+
+def _paused_queue(reading: StoreReading) -> Verdict | None:
+    paused = [queue for queue in reading.queues if queue.paused and queue.waiting]
+    if not paused:
+        return None
+    worst = max(paused, key=lambda queue: queue.waiting)
+    said = f'Queue "{worst.name}" is paused, and {_tasks_wait(worst.waiting)} in it.'
+    return Verdict(health=Health.ATTENTION, cause="paused", sentence=said, queue=worst.name)
+
+
+def _late_tasks(reading: StoreReading) -> Verdict | None:
+    if not reading.late:
+        return None
+    said = f"{counted(reading.late, 'task')} waited longer than {spoken(LATE)}: there is more work than workers."
+    return Verdict(health=Health.ATTENTION, cause="late", sentence=said)
+
+
+def _some_failures(reading: StoreReading) -> Verdict | None:
+    if not reading.failed:
+        return None
+    said = f"{counted(reading.failed, 'task')} of the last {spoken(LATELY)} failed; the rest goes on."
+    return Verdict(health=Health.ATTENTION, cause="failed", sentence=said)
+
+
+def _managers(reading: StoreReading, managers: Sequence[ManagerView], now: Moment) -> Iterator[Finding]:
+    if managers:
+        hosts = Counter(one.host for one in managers)
+        yield fine("managers", f"{counted(len(managers), 'manager')} on {listed(hosts, _SHOWN)}")
+    elif reading.waiting:
+        yield problem(
+            "managers",
+            f"no manager is running; {_tasks_wait(reading.waiting)}",
+            why="only managers claim tasks",
+            fix="pitboss up",
+        )
+    else:
+        yield warning("managers", "no manager is running", why="new tasks will wait", fix="pitboss up")
+    for session in reading.sessions:
+        if session.info.kind == "manager" and not session.ended and session.expires_at <= now:
+            yield _died(manager_view(session), now)
+    for one in managers:
+        left, ttl = one.session.expires_at - now, one.session.info.ttl
+        if left < ttl * _MISSED_SHARE:
+            yield warning(
+                "managers",
+                f"{one.name} did not renew its session for {spoken(ttl - left)} of {spoken(ttl)}",
+                why="it is overloaded, frozen, or cannot reach the store; when the session ends, others take its tasks",
+                fix="look at its host's load and at its log",
+            )
+
+
+def _died(manager: ManagerView, now: Moment) -> Finding:
+    ago = spoken(max(now - manager.session.expires_at, SECOND))
+    return warning(
+        "managers",
+        f"{manager.name} died {ago} ago: its session expired without being closed",
+        why="it was killed, its host went down, or it was cut off from the store",
+        fix=f"look at {manager.host} and start it there again; its tasks went to others",
+    )
+
+
+def _releases(reading: StoreReading, managers: Sequence[ManagerView]) -> Iterator[Finding]:
+    found = Counter(one.snapshot.version for one in managers if one.snapshot.version)
+    if len(found) > 1:
+        yield warning(
+            "releases",
+            "managers run different releases: " + ", ".join(f"{found[name]} × {name}" for name in sorted(found)),
+            why="a deploy is under way, or was not finished",
+            fix="bring all hosts to one release",
+        )
+    elif found and reading.release and reading.release not in found:
+        yield warning(
+            "releases",
+            f"managers run release {next(iter(found))}; this command is of {reading.release}",
+            why="this host was upgraded and the managers were not, or the other way round",
+            fix="use one release everywhere",
+        )
+    elif found:
+        yield fine("releases", f"all managers run {next(iter(found))}")
+
+
+def _workers(managers: Sequence[ManagerView]) -> Iterator[Finding]:
+    given_up = [(view, worker) for view in worker_pools(managers) for worker in view.crashed]
+    for view, worker in given_up[:_SHOWN]:
+        crashes = counted(worker.crashes, "crash", "crashes")
+        yield problem(
+            "workers",
+            f"worker {worker.name} on {view.manager.host} was given up after {crashes}",
+            why=worker.why or "it crashed more often than its pool allows",
+            fix=f"fix the cause, then pitboss pools restart {view.pool.name}",
+        )
+    again = [
+        (one, worker) for one in managers for worker in one.snapshot.workers if worker.state is WorkerState.RESTARTING
+    ]
+    for one, worker in again[:_SHOWN]:
+        yield warning(
+            "workers",
+            f"worker {worker.name} on {one.host} crashed and will be started again",
+            why=worker.why or "it ended by itself",
+            fix="pitboss logs shows its last lines",
+        )
+    if managers and not given_up and not again:
+        yield fine("workers", f"{counted(sum(len(one.live) for one in managers), 'worker')} alive")
+
+
+def _queues(reading: StoreReading, managers: Sequence[ManagerView]) -> Iterator[Finding]:
+    """Nothing without managers: that no manager runs is a finding of its own."""
+    pools = worker_pools(managers)
+    if not pools:
+        return
+    unserved = [queue for queue in reading.queues if not any(_serves(view, queue.name) for view in pools)]
+    for queue in (queue for queue in unserved if queue.waiting):
+        yield problem(
+            "queues",
+            f'no worker pool serves queue "{queue.name}"; {_tasks_wait(queue.waiting)} in it',
+            why="every running worker pool names other queues",
+            fix=f"add {queue.name} to the queues of a worker pool, or check the queue that the tasks name",
+        )
+    if not any(queue.waiting for queue in unserved):
+        yield fine("queues", f"every queue with waiting tasks is served ({counted(len(reading.queues), 'queue')})")
+
+
+def _handlers(reading: StoreReading, managers: Sequence[ManagerView]) -> Iterator[Finding]:
+    if reading.held:
+        total = counted(sum(reading.held.values()), "task")
+        yield problem(
+            "handlers",
+            f"{total} held: no live worker knows {listed(_most_first(reading.held), _SHOWN)}",
+            why="their handlers were renamed or removed, or their app does not run here",
+            fix="start the app that has them, or cancel the tasks: pitboss tasks list state:held",
+        )
+        return
+    known = {name for one in managers for name in one.session.info.handlers}
+    lost = sorted(handler.name for handler in reading.handlers if handler.name not in known)
+    if managers and lost and known:
+        yield warning(
+            "handlers",
+            f"{counted(len(lost), 'handler')} without a live worker: {listed(lost, _SHOWN)}",
+            why="they were registered once, and no running manager has them; their new tasks will be held",
+            fix="start their app, unless they are no longer needed",
+        )
+    elif managers:
+        yield fine("handlers", f"{counted(len(known), 'handler')}, each with a live worker")
+
+
+def _paused(reading: StoreReading, managers: Sequence[ManagerView]) -> Iterator[Finding]:
+    for queue in (queue for queue in reading.queues if queue.paused):
+        by = f" by {queue.paused_by}" if queue.paused_by else ""
+        yield warning(
+            "paused",
+            f'queue "{queue.name}" is paused{by}; {_tasks_wait(queue.waiting)} in it',
+            why="its tasks do not start until it is resumed",
+            fix=f"pitboss queues resume {queue.name}",
+        )
+    pools = Counter(view.pool.name for view in worker_pools(managers) if view.pool.paused)
+    for name, count in sorted(pools.items()):
+        yield warning(
+            "paused",
+            f'worker pool "{name}" is paused in {counted(count, "manager")}',
+            why="its workers take no tasks until it is resumed",
+            fix=f"pitboss pools resume {name}",
+        )
+    for one in (one for one in managers if one.snapshot.draining):
+        yield warning(
+            "paused",
+            f"{one.name} is draining: it takes no tasks",
+            why="an operator asked for it",
+            fix=f"pitboss drain --undo --manager {one.number}",
+        )
+
+
+def _tasks_wait(number: int) -> str:
+    return f"{counted(number, 'task')} {'waits' if number == 1 else 'wait'}"
+
+
+def _most_first(counts: Mapping[str, int]) -> list[str]:
+    return sorted(counts, key=lambda name: -counts[name])
+
+
+def _serves(view: WorkerPoolView, queue: str) -> bool:
+    return view.pool.queues is None or queue in view.pool.queues

@@ -1,0 +1,39 @@
+"""Text as people read it: numbers with their nouns, short lists, and text from a store made safe to show."""
+
+import re
+from collections.abc import Collection
+from urllib.parse import urlsplit, urlunsplit
+
+HIDDEN = "***"
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def clean(text: str) -> str:
+    """Text from a store made safe for a terminal: control characters are shown, not obeyed."""
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+def one_line(text: str, limit: int = 200) -> str:
+    """The first line, cut to the limit."""
+    line = clean(text.strip().partition("\n")[0])
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """ "1 task", "2,000 tasks"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {plural or f'{noun}s'}"
+
+
+def listed(names: Collection[str], most: int = 5) -> str:
+    """ "a, b, c and 2 more"."""
+    shown = ", ".join(list(names)[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+
+
+def masked(url: str) -> str:
+    """A URL without its password."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    name, _, address = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{name.partition(':')[0]}:{HIDDEN}@{address}"))

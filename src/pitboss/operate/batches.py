@@ -1,0 +1,86 @@
+"""Batches as people read them: progress, when they start and end, what they wait for, and their errors by cause."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from pitboss.engines.capabilities import batches_of
+from pitboss.engines.protocol import Store
+from pitboss.model.batch import IN_SLOT, Batch, BatchStatus, Lane
+from pitboss.model.duration import Moment
+from pitboss.model.eta import Forecast, forecast
+from pitboss.model.filter import by
+from pitboss.model.queue import Queue
+from pitboss.model.supply import Supply, together
+from pitboss.model.waiting import why_batch_waits
+from pitboss.operate.failures import FailureGroups, failure_groups
+from pitboss.operate.lookup import find_batch
+from pitboss.operate.resources import pool_views
+
+_READ = 10_000
+_LIVE = (*sorted(IN_SLOT), BatchStatus.QUEUED)
+
+
+class BatchReading(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch at one moment. `waiting` is None if it has ended or makes progress."""
+
+    batch: Batch
+    forecast: Forecast = Forecast()
+    waiting: str | None = None
+    lane: Lane | None = None
+
+    @property
+    def percent(self) -> int:
+        """Whole percents; 100 only when every item has ended."""
+        done, total = self.batch.finished, self.batch.total
+        return 100 if done >= total else min(99, done * 100 // total)
+
+
+class BatchPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One batch with its failures by cause."""
+
+    reading: BatchReading
+    errors: FailureGroups
+
+
+async def list_batches(
+    store: Store, now: Moment, statuses: Sequence[BatchStatus] = (), limit: int = 100
+) -> list[BatchReading]:
+    return await read_batches(store, await batches_of(store).batches(statuses=statuses, limit=limit), now)
+
+
+async def read_batch(store: Store, text: str, now: Moment) -> BatchPage:
+    """The batch that an id or a piece of one names."""
+    batch = await find_batch(store, text)
+    (reading,) = await read_batches(store, [batch], now)
+    return BatchPage(reading=reading, errors=await failure_groups(store, by(batch=batch.id)))
+
+
+async def read_batches(store: Store, batches: Sequence[Batch], now: Moment) -> list[BatchReading]:
+    """These batches. All live batches of the store are read too: those before them in line decide when these start."""
+    found = batches_of(store)
+    live = await found.batches(statuses=_LIVE, limit=_READ)
+    queues = {queue.name: queue for queue in await store.queues()}
+    bound = {queues[name].resources for batch in live for name in batch.queues if name in queues}
+    views = await pool_views(store, bound)
+    sessions, lanes = await store.sessions(), await found.lanes()
+    supplies = {pool: view.supply(now) for pool, view in views.items()}
+    shares = {batch.id: supply for batch in live if (supply := _supply(batch, queues, supplies)) is not None}
+    forecasts = forecast(live, lanes, shares, now)
+    by_name = {lane.name: lane for lane in lanes}
+    return [
+        BatchReading(
+            batch=batch,
+            forecast=forecasts.get(batch.id, Forecast()),
+            waiting=why_batch_waits(batch, queues=queues, pools=views, sessions=sessions, now=now),
+            lane=by_name.get(batch.lane),
+        )
+        for batch in batches
+    ]
+
+
+def _supply(batch: Batch, queues: dict[str, Queue], supplies: dict[str, Supply]) -> Supply | None:
+    """What its items share; None if some of them need no resource."""
+    bound = [queues[name].resources if name in queues else None for name in batch.queues]
+    pools = {name for name in bound if name is not None and name in supplies}
+    return together(supplies[name] for name in pools) if pools and None not in bound else None

@@ -1,0 +1,281 @@
+"""The JSON documents of every face. Moments are RFC 3339 in UTC, spans are seconds, params and results are values."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from pitboss.model.batch import Lane
+from pitboss.model.canonical import from_json
+from pitboss.model.duration import SECOND, Moment
+from pitboss.model.eta import Range, spoken_range
+from pitboss.model.finding import Finding, Grade
+from pitboss.model.fleet import ManagerView, WorkerPoolView, alive
+from pitboss.model.queue import Queue
+from pitboss.model.resource import Condition, Limits, PoolRules, ResourcePool
+from pitboss.model.session import Session
+from pitboss.model.snapshot import CurrentTask, PoolFigures, WorkerFigures, read
+from pitboss.model.supply import steady
+from pitboss.model.task import Attempt, Task
+from pitboss.model.text import HIDDEN
+from pitboss.operate.batches import BatchPage, BatchReading
+from pitboss.operate.desired_state import StoredState
+from pitboss.operate.failures import FailureGroup
+from pitboss.operate.resources import MemberPage, MemberReading, ResourcePoolReading
+from pitboss.operate.status import Status
+from pitboss.operate.tasks import TaskPage
+from pitboss.operate.workers import ManagersReading
+
+Document = dict[str, Any]
+_MOMENTS = ("created_at", "run_at", "expires_at", "started_at", "finished_at", "ended_at", "paused_at", "opened_at")
+_SPANS = ("bound_for", "cooldown", "cooldown_cap", "blacklist", "blacklist_cap")
+
+
+def utc(moment: Moment | None) -> str | None:
+    """A moment in RFC 3339."""
+    if moment is None:
+        return None
+    return datetime.fromtimestamp(moment / SECOND, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def status_document(status: Status) -> Document:
+    living = [one for one in alive(status.sessions, status.now) if one.info.kind == "manager"]
+    return {
+        "health": status.verdict.health,
+        "cause": status.verdict.cause,
+        "sentence": status.verdict.sentence,
+        "next": status.next,
+        "queues": [queue_document(queue) for queue in status.queues],
+        "managers": [manager_document(one, living=one in living) for one in status.sessions],
+        "batches": [batch_document(one) for one in status.batches],
+        "resources": [_stages_document(pool) for pool in status.resource_pools],
+    }
+
+
+def findings_document(findings: Sequence[Finding]) -> Document:
+    counts = Counter(finding.grade for finding in findings)
+    return {
+        "problems": counts[Grade.PROBLEM],
+        "warnings": counts[Grade.WARNING],
+        "checks": [msgspec.to_builtins(finding) for finding in findings],
+    }
+
+
+def task_document(task: Task) -> Document:
+    found = _timed(msgspec.to_builtins(task))
+    found["timeout"] = None if task.timeout is None else task.timeout / SECOND
+    found["params"] = from_json(task.params)
+    found["result"] = None if task.result is None else from_json(task.result)
+    return found
+
+
+def task_page_document(page: TaskPage) -> Document:
+    return {
+        "task": task_document(page.task),
+        "why": page.why,
+        "attempts": [attempt_document(attempt) for attempt in page.attempts],
+    }
+
+
+def attempt_document(attempt: Attempt) -> Document:
+    return _timed(msgspec.to_builtins(attempt))
+
+
+def failure_group_document(group: FailureGroup) -> Document:
+    return {**msgspec.structs.asdict(group), "first": utc(group.first), "last": utc(group.last)}
+
+
+def queue_document(queue: Queue) -> Document:
+    found = _timed(msgspec.to_builtins(queue))
+    found["rate"] = [{"count": window.count, "seconds": window.per / SECOND} for window in queue.rate]
+    return found
+
+
+def managers_document(reading: ManagersReading) -> Document:
+    def one(view: ManagerView, *, living: bool) -> Document:
+        found = manager_document(view.session, living=living)
+        if reading.pool is not None:
+            found["workers"] = [worker for worker in found["workers"] if worker["pool"] == reading.pool]
+            found["pools"] = [pool for pool in found["pools"] if pool["name"] == reading.pool]
+        return found
+
+    living = [one(view, living=True) for view in reading.living]
+    return {"managers": [*living, *(one(view, living=False) for view in reading.gone)]}
+
+
+def manager_document(session: Session, *, living: bool) -> Document:
+    """A manager: its session and its latest snapshot."""
+    info = session.info
+    snapshot = read(session.snapshot)
+    return {
+        "session": session.number,
+        "kind": info.kind,
+        "host": info.host,
+        "pid": info.pid,
+        "alive": living,
+        "opened_at": utc(session.opened_at),
+        "expires_at": utc(session.expires_at),
+        "handlers": list(info.handlers),
+        "app": snapshot.target if snapshot else None,
+        "queues": list(snapshot.queues) if snapshot and snapshot.queues is not None else None,
+        "concurrency": snapshot.concurrency if snapshot else None,
+        "release": snapshot.version if snapshot else None,
+        "draining": snapshot.draining if snapshot else False,
+        "term": snapshot.term or None if snapshot else None,
+        "logs": snapshot.logs or None if snapshot else None,
+        "pools": [_pool_figures(pool) for pool in snapshot.pools] if snapshot else [],
+        "workers": [_worker(worker) for worker in snapshot.workers] if snapshot else [],
+    }
+
+
+def worker_pools_document(pools: Sequence[WorkerPoolView], stored: StoredState) -> Document:
+    return {"pools": [_worker_pool(view) for view in pools], "orders": stored.pools}
+
+
+def batch_document(reading: BatchReading) -> Document:
+    batch = reading.batch
+    return {
+        "id": batch.id,
+        "name": batch.name,
+        "lane": batch.lane,
+        "status": batch.status,
+        "position": batch.position,
+        "total": batch.total,
+        "finished": batch.finished,
+        "left": batch.left,
+        "percent": reading.percent,
+        "counts": {state.value: count for state, count in batch.counts.items()},
+        "queues": list(batch.queues),
+        "recent": batch.recent,
+        "starts": _range(reading.forecast.starts),
+        "ends": _range(reading.forecast.ends),
+        "waiting": reading.waiting,
+        "created_at": utc(batch.created_at),
+        "started_at": utc(batch.started_at),
+        "finished_at": utc(batch.finished_at),
+        "by": batch.by,
+        "reason": batch.reason,
+        "data": from_json(batch.data),
+        "on_complete": None if batch.on_complete is None else batch.on_complete.handler,
+    }
+
+
+def batch_page_document(page: BatchPage) -> Document:
+    errors = [failure_group_document(group) for group in page.errors.groups]
+    return {"batch": batch_document(page.reading), "errors": errors}
+
+
+def lane_document(lane: Lane) -> Document:
+    return dict(msgspec.structs.asdict(lane))
+
+
+def resource_pool_document(reading: ResourcePoolReading) -> Document:
+    return {
+        "name": reading.name,
+        "members": len(reading.members),
+        "conditions": {how.value: count for how in Condition if (count := reading.count(how))},
+        "waiting": reading.shortage,
+        "steady_per_second": None if reading.steady == float("inf") else reading.steady,
+        "rules": _rules(reading.rules),
+    }
+
+
+def member_document(reading: MemberReading) -> Document:
+    member, record = reading.member, reading.member.record
+    return {
+        "pool": member.pool,
+        "name": member.name,
+        "condition": reading.condition,
+        "until": utc(reading.until),
+        "why": reading.why,
+        "enabled": member.enabled,
+        "in_use": member.in_use,
+        "available_at": utc(member.available_at or None),
+        "fields": reading.fields,
+        "secrets": dict.fromkeys(sorted(member.secrets), HIDDEN),
+        "labels": list(member.labels),
+        "weight": member.weight,
+        "limits": _limits(reading.limits),
+        "own_limits": member.limits is not None,
+        "uses": record.uses,
+        "ok": record.ok,
+        "failed": record.failed,
+        "refused": record.refused,
+        "failures_in_a_row": record.failures,
+        "last_outcome": record.last_outcome,
+        "last_error": record.last_error,
+        "last_error_at": utc(record.last_error_at or None),
+        "last_ok_at": utc(record.last_ok_at or None),
+        "last_used_at": utc(member.last_used_at or None),
+        "added_at": utc(member.added_at or None),
+        "valid_until": utc(member.valid_until),
+    }
+
+
+def member_page_document(page: MemberPage) -> Document:
+    return {"member": member_document(page.reading) | {"held_by": list(page.held_by)}}
+
+
+def _stages_document(pool: ResourcePool) -> Document:
+    stages = {stage.value: count for stage, count in pool.stages.items()}
+    return {"name": pool.name, "members": pool.members, "stages": stages, "next_at": utc(pool.next_at)}
+
+
+def _pool_figures(pool: PoolFigures) -> Document:
+    return dict(msgspec.to_builtins(pool))
+
+
+def _worker(worker: WorkerFigures) -> Document:
+    """A worker; figures that it never had are null."""
+    found = dict(msgspec.to_builtins(worker))
+    found["pid"] = worker.pid or None
+    found["started_at"], found["active_at"] = utc(worker.started_at or None), utc(worker.active_at or None)
+    found["mean"] = worker.mean / SECOND if worker.processed else None
+    found["tasks"] = [_current(task) for task in worker.tasks]
+    return found
+
+
+def _current(task: CurrentTask) -> Document:
+    return {"id": task.id, "handler": task.handler, "since": utc(task.since or None)}
+
+
+def _worker_pool(view: WorkerPoolView) -> Document:
+    return {
+        "host": view.manager.host,
+        "session": view.manager.number,
+        **_pool_figures(view.pool),
+        "state": view.state,
+        "running": view.running,
+        "workers": dict(Counter(worker.state.value for worker in view.workers)),
+    }
+
+
+def _range(found: Range | None) -> Document | None:
+    if found is None:
+        return None
+    latest = None if found.latest is None else found.latest / SECOND
+    return {"earliest": found.earliest / SECOND, "latest": latest, "text": spoken_range(found)}
+
+
+def _rules(rules: PoolRules) -> Document:
+    found = {key: value / SECOND if key in _SPANS else value for key, value in msgspec.structs.asdict(rules).items()}
+    return found | {"limits": _limits(rules.limits)}
+
+
+def _limits(limits: Limits) -> Document:
+    rate = steady(limits)
+    return {
+        "windows": [{"count": window.count, "seconds": window.per / SECOND} for window in limits.windows],
+        "min_delay": limits.min_delay / SECOND,
+        "jitter": limits.jitter / SECOND,
+        "delay_from": limits.delay_from,
+        "concurrency": limits.concurrency,
+        "guard": limits.guard / SECOND,
+        "steady_per_second": None if rate == float("inf") else rate,
+    }
+
+
+def _timed(values: Any) -> Document:
+    return {key: utc(value) if key in _MOMENTS else value for key, value in values.items()}

@@ -1,0 +1,167 @@
+"""Resource pools and their members as people read them. Secrets appear by name only."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from pitboss.engines.capabilities import capabilities, resources_of
+from pitboss.engines.protocol import Store
+from pitboss.model.canonical import from_json
+from pitboss.model.duration import Moment
+from pitboss.model.errors import NotFound
+from pitboss.model.filter import by
+from pitboss.model.ids import TaskId
+from pitboss.model.leasing import condition, limits_of
+from pitboss.model.resource import Condition, Limits, PoolRules, Resource, ResourceChange
+from pitboss.model.states import State
+from pitboss.model.supply import ResourcePoolView
+from pitboss.model.text import masked, one_line
+from pitboss.operate.lookup import closest
+
+_SHOWN = 5
+_HOLDERS = 5
+_LONGEST = 200
+
+
+class MemberReading(msgspec.Struct, frozen=True, kw_only=True):
+    """A member at one moment: its condition, when that ends, and why it is so. `limits` are its own or the pool's."""
+
+    member: Resource
+    condition: Condition
+    until: Moment | None
+    why: str | None
+    limits: Limits
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The open fields; a password inside a URL is masked."""
+        found = from_json(self.member.fields)
+        return {
+            key: masked(value) if isinstance(value, str) and "://" in value else value for key, value in found.items()
+        }
+
+
+class ResourcePoolReading(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource pool at one moment. `shortage` says why no member is ready; `steady` is uses per second in the long
+    run, infinite without limits."""
+
+    name: str
+    rules: PoolRules
+    members: tuple[MemberReading, ...]
+    shortage: str | None
+    steady: float
+    queues: tuple[str, ...] = ()
+
+    def count(self, condition: Condition) -> int:
+        return sum(one.condition is condition for one in self.members)
+
+    @property
+    def next_at(self) -> Moment | None:
+        """When the next member can be used; None if one is ready, or the moment is unknown."""
+        back = [one.until for one in self.members if one.until is not None]
+        return min(back) if back and not self.count(Condition.READY) else None
+
+
+class MemberPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One member with the tasks that hold it now."""
+
+    reading: MemberReading
+    rules: PoolRules
+    held_by: tuple[TaskId, ...]
+
+
+async def list_resource_pools(store: Store, now: Moment) -> list[ResourcePoolReading]:
+    """Every resource pool with its members."""
+    resources = resources_of(store)
+    pools = await resources.resource_pools()
+    return [_reading(ResourcePoolView(one.name, one.rules, await resources.resources(one.name)), now) for one in pools]
+
+
+async def read_resource_pool(store: Store, name: str, now: Moment) -> ResourcePoolReading:
+    """The pool of this name with its members and the queues that are bound to it."""
+    queues = tuple(queue.name for queue in await store.queues() if queue.resources == name)
+    return _reading(await find_resource_pool(store, name), now, queues)
+
+
+async def read_member(store: Store, pool: str, name: str, now: Moment) -> MemberPage:
+    view = await find_resource_pool(store, pool)
+    (member,) = find_members(view, [name])
+    holders = (await store.find(by(resource=member.id, state=State.RUNNING), limit=_HOLDERS)).tasks
+    return MemberPage(reading=_member(view, member, now), rules=view.rules, held_by=tuple(task.id for task in holders))
+
+
+async def find_resource_pool(store: Store, name: str) -> ResourcePoolView:
+    """The resource pool of this name with its members."""
+    resources = resources_of(store)
+    known = {pool.name: pool for pool in await resources.resource_pools()}
+    if name not in known:
+        close = closest(name, known)
+        raise NotFound(
+            f'there is no resource pool "{name}"',
+            why=f"the pools are {', '.join(known)}" if known else "no app has declared one, and no member was added",
+            fix=f"did you mean {close}?" if close else "check the name; pitboss resources list shows the pools",
+        )
+    return ResourcePoolView(name, known[name].rules, await resources.resources(name))
+
+
+def find_members(view: ResourcePoolView, names: Sequence[str] | None) -> list[Resource]:
+    """The members of these names (None: all). One unknown name is an error, before anything is changed."""
+    if names is None:
+        return list(view.members)
+    known = {member.name: member for member in view.members}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        close = closest(unknown[0], known)
+        few = ", ".join(sorted(known)[:_SHOWN]) + (" …" if len(known) > _SHOWN else "")
+        raise NotFound(
+            f"{view.name} has no member {', '.join(unknown)}",
+            why=f"its members are {few}" if known else "it has no members",
+            fix=f"did you mean {close}? Nothing was changed" if close else "check the name; nothing was changed",
+        )
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+async def change_members(
+    store: Store, pool: str, members: Iterable[Resource], change: ResourceChange | None
+) -> list[str]:
+    """Change members, or remove them if `change` is None; the names of those that there were."""
+    return await resources_of(store).change_resources(pool, [member.name for member in members], change)
+
+
+async def pool_views(store: object, names: Iterable[str | None]) -> dict[str, ResourcePoolView]:
+    """The resource pools of these names with their members; a store without resources has none."""
+    wanted = {name for name in names if name is not None}
+    resources = capabilities(store).resources
+    if not wanted or resources is None:
+        return {}
+    rules = {pool.name: pool.rules for pool in await resources.resource_pools()}
+    known = sorted(wanted & rules.keys())
+    return {name: ResourcePoolView(name, rules[name], await resources.resources(name)) for name in known}
+
+
+def _reading(view: ResourcePoolView, now: Moment, queues: tuple[str, ...] = ()) -> ResourcePoolReading:
+    return ResourcePoolReading(
+        name=view.name,
+        rules=view.rules,
+        members=tuple(_member(view, member, now) for member in view.members),
+        shortage=view.shortage(now),
+        steady=view.supply(now).steady,
+        queues=queues,
+    )
+
+
+def _member(view: ResourcePoolView, member: Resource, now: Moment) -> MemberReading:
+    how, until = condition(member, view.rules, now)
+    return MemberReading(
+        member=member, condition=how, until=until, why=_why(member, how), limits=limits_of(member, view.rules)
+    )
+
+
+def _why(member: Resource, how: Condition) -> str | None:
+    if how is Condition.DISABLED:
+        return member.disabled_reason
+    if how in (Condition.COOLING, Condition.BLACKLISTED):
+        cause = member.record.last_error or member.record.last_outcome
+        return None if cause is None else one_line(str(cause), _LONGEST)
+    return None

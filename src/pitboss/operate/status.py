@@ -1,0 +1,98 @@
+"""How a store is doing: its verdict with the next step, its findings, and the figures behind them."""
+
+import msgspec
+
+from pitboss.engines.capabilities import capabilities
+from pitboss.engines.protocol import Clock, Store
+from pitboss.model.batch import IN_SLOT, BatchStatus
+from pitboss.model.duration import Moment, spoken
+from pitboss.model.filter import by, parsed
+from pitboss.model.finding import Finding
+from pitboss.model.queue import Queue
+from pitboss.model.resource import ResourcePool
+from pitboss.model.session import Session
+from pitboss.model.states import State
+from pitboss.model.status import LATE, LATELY, StoreReading, Verdict, assess
+from pitboss.operate.batches import BatchReading, read_batches
+
+_HELD_READ = 500
+_UNFINISHED = (*sorted(IN_SLOT), BatchStatus.QUEUED, BatchStatus.PAUSED)
+_BATCHES_SHOWN = 10
+_NEXT = {
+    "no-manager": "pitboss up",
+    "held": "pitboss tasks list state:held",
+    "failing": "pitboss dead list",
+    "paused": "pitboss queues resume {queue}",
+    "late": "pitboss tasks list state:pending",
+    "failed": "pitboss dead list",
+    "healthy": "pitboss tasks list",
+}
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """A store at one moment. `next` is the command for the verdict; `batches` are those that have not ended."""
+
+    now: Moment
+    verdict: Verdict
+    next: str
+    findings: tuple[Finding, ...]
+    queues: tuple[Queue, ...]
+    sessions: tuple[Session, ...]
+    batches: tuple[BatchReading, ...] = ()
+    resource_pools: tuple[ResourcePool, ...] = ()
+
+
+async def read_status(store: Store, now: Moment, release: str = "") -> Status:
+    reading = await read_store(store, now, release)
+    found = assess(reading, now)
+    has = capabilities(store)
+    unfinished = await has.batches.batches(statuses=_UNFINISHED, limit=_BATCHES_SHOWN) if has.batches else []
+    return Status(
+        now=now,
+        verdict=found.verdict,
+        next=_NEXT[found.verdict.cause].format(queue=found.verdict.queue),
+        findings=found.findings,
+        queues=tuple(reading.queues),
+        sessions=tuple(reading.sessions),
+        batches=tuple(await read_batches(store, unfinished, now)) if unfinished else (),
+        resource_pools=tuple(await has.resources.resource_pools()) if has.resources else (),
+    )
+
+
+async def check_store(store: Store, clock: Clock, release: str) -> list[Finding]:
+    """Every finding that the store allows: how it is set up, then managers, workers, queues and handlers."""
+    diagnosis = capabilities(store).diagnosis
+    setup = [] if diagnosis is None else await diagnosis.diagnose(clock)
+    now = clock.now()
+    return [*setup, *assess(await read_store(store, now, release), now).findings]
+
+
+async def read_store(store: Store, now: Moment, release: str = "") -> StoreReading:
+    queues = await store.queues()
+    return StoreReading(
+        queues=queues,
+        sessions=await store.sessions(),
+        handlers=await store.handlers(),
+        held=await _held_by_handler(store, queues),
+        # An item is as old as its batch, which may have queued for hours: that is no delay.
+        late=await store.count(parsed(f"state:pending wait:>{spoken(LATE)} -batch:*")),
+        completed=await store.count(parsed(f"state:completed age:<{spoken(LATELY)}")),
+        failed=await store.count(parsed(f"state:failed age:<{spoken(LATELY)}")),
+        release=release,
+    )
+
+
+async def _held_by_handler(store: Store, queues: list[Queue]) -> dict[str, int]:
+    """Tasks that are held because no worker knows their handler. Beyond the first 500 the handlers are not read: the
+    most frequent one gets the rest."""
+    unknown = by(state=State.HELD, reason="handler")
+    total = await store.count(unknown) if any(queue.counts.get(State.HELD) for queue in queues) else 0
+    if not total:
+        return {}
+    counts: dict[str, int] = {}
+    for task in (await store.find(unknown, limit=_HELD_READ)).tasks:
+        counts[task.handler] = counts.get(task.handler, 0) + 1
+    most = max(counts, key=lambda name: counts[name], default="")
+    if most:
+        counts[most] += total - sum(counts.values())
+    return counts

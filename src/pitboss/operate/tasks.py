@@ -1,0 +1,124 @@
+"""Tasks: one with the reason why it waits, and acts on many, in portions."""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from pitboss.engines.capabilities import capabilities
+from pitboss.engines.protocol import Store
+from pitboss.model.duration import Moment
+from pitboss.model.filter import Filter
+from pitboss.model.ids import TaskId
+from pitboss.model.queue import Changed, Queue
+from pitboss.model.states import State
+from pitboss.model.task import Attempt, Task
+from pitboss.model.waiting import why_task_waits
+from pitboss.operate.lookup import find_task
+from pitboss.operate.resources import pool_views
+
+PORTION = 1000
+CANCELLABLE = (State.HELD, State.SCHEDULED, State.PENDING, State.RUNNING)
+Progress = Callable[["BulkResult"], None]
+
+
+class TaskPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One task with its runs. `why` says what it waits for, what it does, or how it ended."""
+
+    task: Task
+    why: str
+    attempts: tuple[Attempt, ...]
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """The tasks that a bulk act is about. `named`: it is a single task, selected by its id."""
+
+    wanted: Filter
+    states: tuple[State, ...]
+    matched: int
+    named: bool
+
+
+class BulkResult(msgspec.Struct, frozen=True, kw_only=True):
+    """`asked` are running tasks that were asked to stop; `refused` could not be changed."""
+
+    changed: int = 0
+    asked: int = 0
+    refused: tuple[TaskId, ...] = ()
+
+
+async def read_task(store: Store, text: str, now: Moment) -> TaskPage:
+    """The task that an id or a piece of one names."""
+    task = await find_task(store, text)
+    queue = next((one for one in await store.queues() if one.name == task.queue), None)
+    why = why_task_waits(
+        task,
+        queue=queue,
+        sessions=await store.sessions(),
+        now=now,
+        batch=await _status_of_batch(store, task),
+        shortage=await _shortage(store, queue, now),
+    )
+    return TaskPage(task=task, why=why, attempts=tuple(await store.attempts(task.id)))
+
+
+async def select_tasks(store: Store, wanted: Filter, states: tuple[State, ...]) -> Selection:
+    """The tasks of the filter that are in one of these states."""
+    narrowed = wanted.also(state=states)
+    matched = await store.count(narrowed)
+    named = matched == 1 and any(term.field == "id" for term in wanted.terms)
+    return Selection(wanted=narrowed, states=states, matched=matched, named=named)
+
+
+def retryable(wanted: Filter) -> tuple[State, ...]:
+    """A filter means failed tasks; cancelled ones only if it names them by id or state."""
+    named = any(term.field in ("state", "id") for term in wanted.terms)
+    return (State.FAILED, State.CANCELLED) if named else (State.FAILED,)
+
+
+async def retry_tasks(
+    store: Store, selection: Selection, *, keep_attempts: bool = False, progress: Progress | None = None
+) -> BulkResult:
+    """Run failed or cancelled tasks again."""
+    return await _in_portions(
+        lambda: store.retry(selection.wanted, keep_attempts=keep_attempts, limit=PORTION), progress
+    )
+
+
+async def cancel_tasks(
+    store: Store, selection: Selection, *, reason: str = "", progress: Progress | None = None
+) -> BulkResult:
+    """Cancel waiting tasks, and ask running ones to stop."""
+    return await _in_portions(lambda: store.cancel(selection.wanted, reason=reason, limit=PORTION), progress)
+
+
+async def delete_tasks(store: Store, selection: Selection, *, progress: Progress | None = None) -> BulkResult:
+    """Delete finished tasks with their history."""
+    return await _in_portions(lambda: store.prune(selection.wanted, limit=PORTION), progress)
+
+
+async def _in_portions(act: Callable[[], Awaitable[Changed]], progress: Progress | None) -> BulkResult:
+    total = BulkResult()
+    while True:
+        step = await act()
+        refused = tuple(dict.fromkeys((*total.refused, *step.refused)))
+        total = BulkResult(changed=total.changed + step.changed, asked=total.asked + step.asked, refused=refused)
+        if progress is not None:
+            progress(total)
+        # Refused tasks still match: without this check, a portion that changes nothing would repeat for ever.
+        if not step.more or not step.changed + step.asked:
+            return total
+
+
+async def _status_of_batch(store: Store, task: Task) -> str | None:
+    batches = capabilities(store).batches
+    if task.batch is None or batches is None:
+        return None
+    batch = next(iter(await batches.batches([task.batch])), None)
+    return None if batch is None else batch.status
+
+
+async def _shortage(store: Store, queue: Queue | None, now: Moment) -> str | None:
+    if queue is None or queue.resources is None:
+        return None
+    views = await pool_views(store, {queue.resources})
+    return next((view.shortage(now) for view in views.values()), None)

@@ -1,0 +1,96 @@
+"""Managers, worker pools and workers on all hosts, as their sessions describe them."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from pitboss.engines.protocol import Store
+from pitboss.model.duration import Moment
+from pitboss.model.errors import NotFound
+from pitboss.model.fleet import ManagerView, WorkerPoolView, alive, live_managers, manager_view, worker_pools
+from pitboss.operate.lookup import did_you_mean
+
+
+class ManagersReading(msgspec.Struct, frozen=True, kw_only=True):
+    """`gone` are managers that ended within the last hour. `pool` is the worker pool that was asked for."""
+
+    living: tuple[ManagerView, ...]
+    gone: tuple[ManagerView, ...] = ()
+    pool: str | None = None
+
+
+async def read_managers(
+    store: Store, now: Moment, *, host: str | None = None, pool: str | None = None, with_gone: bool = False
+) -> ManagersReading:
+    sessions = [one for one in await store.sessions() if one.info.kind == "manager"]
+    chosen = [one for one in sessions if host in (None, one.info.host)]
+    living = live_managers(chosen, now)
+    gone = [manager_view(one) for one in chosen if not alive([one], now)] if with_gone else []
+    if host is not None and not living and not gone:
+        raise _unknown_host(host, live_managers(sessions, now))
+    if pool is not None and not any(worker.pool == pool for one in living for worker in one.snapshot.workers):
+        raise _unknown_pool(pool, living)
+    return ManagersReading(living=tuple(living), gone=tuple(gone), pool=pool)
+
+
+async def find_managers(
+    store: Store, now: Moment, *, host: str | None = None, number: int | None = None
+) -> list[ManagerView]:
+    """The live managers, those of a host, or the one with this number; `NotFound` if there is none."""
+    managers = live_managers(await store.sessions(), now)
+    if not managers:
+        raise NotFound(
+            "no manager is running on this store",
+            why="none has a live session; a manager that was killed is forgotten within seconds",
+            fix="pitboss ps --all shows those of the last hour",
+        )
+    found = [one for one in managers if host in (None, one.host) and number in (None, one.number)]
+    if found:
+        return found
+    if host is not None:
+        raise _unknown_host(host, managers)
+    raise NotFound(
+        f"there is no running manager {number}",
+        why=f"running are {', '.join(f'{one.number} ({one.host})' for one in managers)}",
+        fix="pitboss ps shows the numbers; a manager that starts again gets a new one",
+    )
+
+
+async def read_worker_pools(
+    store: Store, now: Moment, name: str | None = None, host: str | None = None
+) -> list[WorkerPoolView]:
+    """Each worker pool of each live manager; none is no error."""
+    return worker_pools(live_managers(await store.sessions(), now), name, host)
+
+
+async def list_worker_pools(store: Store, now: Moment, host: str | None = None) -> list[WorkerPoolView]:
+    """As `read_worker_pools`, but a host without a manager is an error."""
+    managers = live_managers(await store.sessions(), now)
+    if host is not None and all(one.host != host for one in managers):
+        raise _unknown_host(host, managers)
+    return worker_pools(managers, host=host)
+
+
+async def log_folders(store: Store, now: Moment) -> list[str]:
+    """The hosts of live managers with their log folders: "box2 (in /srv/shop/logs)"."""
+    managers = [manager_view(one) for one in alive(await store.sessions(), now) if one.info.kind == "manager"]
+    return sorted({f"{one.host} (in {one.snapshot.logs})" if one.snapshot.logs else one.host for one in managers})
+
+
+def _unknown_host(host: str, managers: Sequence[ManagerView]) -> NotFound:
+    hosts = sorted({one.host for one in managers})
+    return NotFound(
+        f'no manager is running on "{host}"',
+        why=f"managers are running on {', '.join(hosts)}" if hosts else "no manager is running on this store",
+        fix=did_you_mean(host, hosts, "pitboss ps lists the hosts"),
+    )
+
+
+def _unknown_pool(pool: str, managers: Sequence[ManagerView]) -> NotFound:
+    known = {worker.pool for one in managers for worker in one.snapshot.workers}
+    names = sorted(known | {figures.name for one in managers for figures in one.snapshot.pools})
+    return NotFound(
+        f'no manager runs a worker pool "{pool}"',
+        why=f"the worker pools are {', '.join(names)}" if names else "no manager is running",
+        fix=did_you_mean(pool, names, "pitboss pools list shows the worker pools"),
+    )

@@ -1,0 +1,82 @@
+"""The verdict on a store, and the findings behind it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from pitboss.model.duration import SECOND
+from pitboss.model.finding import Grade
+from pitboss.model.queue import HandlerInfo, Queue
+from pitboss.model.session import Session, SessionInfo
+from pitboss.model.states import State
+from pitboss.model.status import Health, StoreReading, Verdict, assess
+
+NOW = 1_800_000_000 * SECOND
+
+
+def manager(left: int = 15 * SECOND, **info: Any) -> Session:
+    return Session(number=1, info=SessionInfo(host="box1", pid=1, **info), opened_at=0, expires_at=NOW + left)
+
+
+def verdict(**reading: Any) -> Verdict:
+    return assess(StoreReading(**{"sessions": [manager()]} | reading), NOW).verdict
+
+
+def grades(**reading: Any) -> Mapping[str, Grade]:
+    """The findings by check."""
+    found = assess(StoreReading(**{"sessions": [manager(handlers=("greet",))]} | reading), NOW).findings
+    return {finding.check: finding.grade for finding in found}
+
+
+@pytest.mark.parametrize(
+    ("reading", "cause", "said"),
+    [
+        ({"sessions": ()}, "no-manager", "No manager is running, and nothing waits."),
+        ({"sessions": (), "queues": [Queue(name="a", counts={State.PENDING: 1})]}, "no-manager", "1 task waits"),
+        ({"sessions": [manager(left=0)]}, "no-manager", "No manager is running"),
+        ({"held": {"b": 1, "a": 5}}, "held", "6 tasks held because no worker knows the handler: a, b."),
+        ({"held": dict.fromkeys("abcd", 1)}, "held", "a, b, c and 1 more"),
+        ({"failed": 10, "completed": 10}, "failing", "10 of 20 tasks of the last 1h failed."),
+        ({"failed": 9}, "failed", "9 tasks of the last 1h failed"),
+        ({"failed": 10, "completed": 11}, "failed", "10 tasks"),
+        ({"late": 3}, "late", "3 tasks waited longer than 5m"),
+        ({}, "healthy", "Healthy: 1 manager, 0 running, 0 waiting."),
+    ],
+)
+def test_the_verdict_names_the_worst_cause(reading: dict[str, Any], cause: str, said: str) -> None:
+    found = verdict(**reading)
+    assert found.cause == cause
+    assert said in found.sentence
+
+
+def test_of_several_paused_queues_the_fullest_is_named() -> None:
+    queues = [
+        Queue(name="empty", paused=True),
+        Queue(name="some", paused=True, counts={State.PENDING: 1}),
+        Queue(name="more", paused=True, counts={State.PENDING: 2}),
+    ]
+    found = verdict(queues=queues)
+    assert (found.cause, found.queue) == ("paused", "more")
+    assert verdict(queues=queues[:1]).cause == "healthy"
+    assert verdict(queues=queues[1:2]).sentence == 'Queue "some" is paused, and 1 task waits in it.'
+
+
+def test_verdict_and_findings_agree_on_missing_managers_and_unknown_handlers() -> None:
+    waiting = [Queue(name="a", counts={State.PENDING: 1})]
+    assert verdict(sessions=(), queues=waiting).health is Health.UNHEALTHY
+    assert grades(sessions=(), queues=waiting)["managers"] is Grade.PROBLEM
+    assert verdict(held={"nothing": 1}).health is Health.UNHEALTHY
+    assert grades(held={"nothing": 1})["handlers"] is Grade.PROBLEM
+    assert set(grades(handlers=[HandlerInfo(name="greet")]).values()) == {Grade.OK}
+
+
+def test_no_manager_is_a_problem_only_if_tasks_wait() -> None:
+    assert grades(sessions=())["managers"] is Grade.WARNING
+
+
+def test_a_manager_that_missed_a_renewal_is_a_warning() -> None:
+    late = assess(StoreReading(sessions=[manager(left=6 * SECOND, ttl=15 * SECOND)]), NOW).findings
+    assert any("did not renew its session for 9s of 15s" in one.what for one in late)
+    punctual = assess(StoreReading(sessions=[manager(left=9 * SECOND, ttl=15 * SECOND)]), NOW).findings
+    assert not any("did not renew" in one.what for one in punctual)

@@ -1,0 +1,23 @@
+"""Text for people."""
+
+from pitboss.model.text import clean, counted, listed, masked, one_line
+
+
+def test_text_from_a_store_cannot_control_a_terminal() -> None:
+    assert clean("a\x1b[31m\x00\u009b\tb\nc") == "a\\x1b[31m\\x00\\x9b\tb\nc"
+    assert one_line("first\nsecond") == "first"
+    assert one_line("x" * 30, 10) == "x" * 9 + "…"
+
+
+def test_numbers_and_lists() -> None:
+    assert (counted(1, "task"), counted(2000, "task"), counted(2, "crash", "crashes")) == (
+        "1 task",
+        "2,000 tasks",
+        "2 crashes",
+    )
+    assert (listed(["a", "b"], 2), listed(["a", "b", "c"], 2), listed([])) == ("a, b", "a, b and 1 more", "")
+
+
+def test_a_password_is_masked() -> None:
+    assert masked("postgresql://me:secret@host/db?x=1") == "postgresql://me:***@host/db?x=1"
+    assert masked("sqlite:///pitboss.db") == "sqlite:///pitboss.db"

@@ -1,0 +1,46 @@
+"""Batches as people read them."""
+
+from pitboss.model.batch import BatchStatus, NewBatch
+from pitboss.model.eta import Forecast
+from pitboss.operate.batches import list_batches, read_batch
+from pitboss.operate.documents import batch_page_document
+from tests.operate.bench import GREET, Bench
+
+
+async def create(store: Bench, name: str, size: int = 4) -> str:
+    batch = await store.create_batch(NewBatch(id=store.new_id(), name=name), [store.new() for _ in range(size)])
+    return batch.id
+
+
+async def test_progress_waiting_and_errors_of_one_batch(store: Bench) -> None:
+    await store.register([GREET])
+    batch = await create(store, "a")
+    page = await read_batch(store, batch[-8:], store.now)
+    assert (page.reading.percent, page.reading.forecast) == (0, Forecast())
+    assert page.reading.waiting == "for a manager: none is running on this store"
+    assert page.reading.lane is not None
+    assert page.reading.lane.running == 1
+    await store.run_all(fail="no route")
+    page = await read_batch(store, batch, store.now)
+    assert (page.reading.percent, page.reading.waiting) == (100, None)
+    assert [group.count for group in page.errors.groups] == [4]
+    document = batch_page_document(page)
+    assert (document["batch"]["status"], document["errors"][0]["error"]) == ("done_with_errors", "OSError")
+
+
+async def test_a_queued_batch_waits_for_its_turn(store: Bench) -> None:
+    for name in "abc":
+        await create(store, name)
+    found = await list_batches(store, store.now, [BatchStatus.QUEUED], 10)
+    assert [one.waiting for one in found] == [f'for its turn in lane "default": place {place}' for place in (1, 2)]
+    assert len(await list_batches(store, store.now, limit=2)) == 2
+
+
+async def test_percent_is_100_only_when_every_item_has_ended(store: Bench) -> None:
+    await store.register([GREET])
+    await create(store, "a", 250)
+    await store.run_all(most=249)
+    assert [one.percent for one in await list_batches(store, store.now)] == [99]
+    await store.run_all()
+    await create(store, "empty", 0)
+    assert [one.percent for one in await list_batches(store, store.now)] == [100, 100]

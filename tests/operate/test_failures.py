@@ -1,0 +1,42 @@
+"""Failures by cause."""
+
+import pytest
+
+from pitboss.model.errors import NotFound
+from pitboss.model.filter import EVERYTHING, by
+from pitboss.operate import failures
+from pitboss.operate.documents import failure_group_document
+from pitboss.operate.failures import failure_groups, find_failure_group
+from tests.operate.bench import Bench
+
+
+async def test_failures_with_one_cause_are_one_group(store: Bench) -> None:
+    await store.add(store.new(), store.new(queue="mail"))
+    await store.run_all(fail="no route\nto host")
+    store.time.advance("1m")
+    (newest,) = await store.add(store.new())
+    await store.run_all(fail="no route")
+    found = await failure_groups(store, EVERYTHING)
+    (group,) = found.groups
+    assert (group.count, group.error, group.handler, group.sample) == (3, "OSError", "greet", newest)
+    assert group.last - group.first == 60_000_000
+    assert not found.more
+    assert [one.count for one in (await failure_groups(store, by(queue="mail"))).groups] == [1]
+    assert failure_group_document(group)["last"].endswith("Z")
+
+
+async def test_only_the_newest_failures_are_read(store: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "MOST_READ", 2)
+    monkeypatch.setattr(failures, "_PAGE", 2)
+    await store.add(*(store.new() for _ in range(3)))
+    await store.run_all(fail="no")
+    found = await failure_groups(store, EVERYTHING)
+    assert (found.groups[0].count, found.more) == (2, True)
+
+
+async def test_a_group_by_the_beginning_of_its_fingerprint(store: Bench) -> None:
+    await store.add(store.new())
+    await store.run_all(fail="no")
+    assert (await find_failure_group(store, "abcd")).fingerprint == "abcd1234"
+    with pytest.raises(NotFound, match="ffff"):
+        await find_failure_group(store, "ffff")

@@ -1,0 +1,73 @@
+"""Resource pools and members as people read them."""
+
+import pytest
+
+from pitboss.model.errors import NotFound
+from pitboss.model.queue import HandlerInfo
+from pitboss.model.resource import Condition, NewResource, ResourceChange
+from pitboss.operate.documents import member_page_document, resource_pool_document
+from pitboss.operate.resources import (
+    change_members,
+    find_members,
+    find_resource_pool,
+    list_resource_pools,
+    pool_views,
+    read_member,
+    read_resource_pool,
+)
+from tests.operate.bench import Bench
+
+URL = '{"url":"http://ann:geheim@10.0.0.1:80"}'
+
+
+async def fill(store: Bench) -> None:
+    members = [NewResource(name=name, fields=URL, secrets={"token": "sealed"}) for name in ("p1", "p2", "p3")]
+    await store.add_resources("proxies", members)
+    await store.change_resources("proxies", ["p3"], ResourceChange(enabled=False, reason="not paid"))
+
+
+async def test_a_pool_with_its_members_and_queues(store: Bench) -> None:
+    await fill(store)
+    await store.register([HandlerInfo(name="check", queue="checks", resources="proxies")])
+    await store.add(store.new("check", queue="checks"), handlers=())
+    pool = await read_resource_pool(store, "proxies", store.now)
+    assert (pool.queues, pool.shortage, pool.next_at) == (("checks",), None, None)
+    assert (pool.count(Condition.READY), pool.count(Condition.DISABLED)) == (2, 1)
+    assert [one.name for one in await list_resource_pools(store, store.now)] == ["proxies"]
+    assert resource_pool_document(pool)["conditions"] == {"ready": 2, "disabled": 1}
+
+
+async def test_a_member_never_shows_a_secret(store: Bench) -> None:
+    await fill(store)
+    page = await read_member(store, "proxies", "p3", store.now)
+    assert (page.reading.condition, page.reading.why, page.held_by) == (Condition.DISABLED, "not paid", ())
+    text = str(member_page_document(page))
+    assert "geheim" not in text
+    assert "sealed" not in text
+    assert "'token': '***'" in text
+
+
+async def test_members_are_changed_and_removed(store: Bench) -> None:
+    await fill(store)
+    view = await find_resource_pool(store, "proxies")
+    await change_members(store, "proxies", find_members(view, ["p3", "p3"]), ResourceChange(enabled=True))
+    assert await change_members(store, "proxies", find_members(view, ["p1", "p2"]), None) == ["p1", "p2"]
+    pool = await read_resource_pool(store, "proxies", store.now)
+    assert [(one.member.name, one.condition) for one in pool.members] == [("p3", Condition.READY)]
+
+
+async def test_a_wrong_name_is_refused_with_the_one_that_was_meant(store: Bench) -> None:
+    with pytest.raises(NotFound, match="no app has declared one"):
+        await find_resource_pool(store, "proxies")
+    await fill(store)
+    with pytest.raises(NotFound, match="did you mean proxies"):
+        await find_resource_pool(store, "proxy")
+    view = await find_resource_pool(store, "proxies")
+    with pytest.raises(NotFound, match="proxies has no member p9"):
+        find_members(view, ["p1", "p9"])
+
+
+async def test_pools_that_do_not_exist_are_left_out(store: Bench) -> None:
+    await fill(store)
+    assert set(await pool_views(store, {"proxies", "none", None})) == {"proxies"}
+    assert await pool_views(object(), {"proxies"}) == {}
