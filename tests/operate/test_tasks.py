@@ -8,12 +8,12 @@ from pitboss.model.queue import Changed, HandlerInfo, QueueChange
 from pitboss.model.resource import NewResource, ResourceChange
 from pitboss.model.states import State
 from pitboss.model.task import Unique
-from pitboss.operate.queues import change_queues
 from pitboss.operate.tasks import (
     CANCELLABLE,
     PORTION,
     BulkResult,
     cancel_tasks,
+    change_queues,
     delete_tasks,
     read_task,
     retry_tasks,

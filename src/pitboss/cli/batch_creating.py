@@ -1,12 +1,13 @@
 """`pitboss batches create`: many tasks of one handler from a file, as one batch."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pitboss.cli.command import DryRunOption, JsonOption, StoreOption, ask, operator, screen_of
+from pitboss.cli.command import DryRunOption, JsonOption, StoreOption, ask, id_maker, now, operator, screen_of
 from pitboss.cli.enqueueing import decoded_object
 from pitboss.cli.formatting import short
 from pitboss.cli.progress import spinner
@@ -16,7 +17,7 @@ from pitboss.model.text import counted, one_line
 
 if TYPE_CHECKING:
     from pitboss.engines.protocol import Store
-    from pitboss.model.batch import Batch
+    from pitboss.model.batch import Batch, NewBatch
     from pitboss.model.queue import HandlerInfo
 
 _SAMPLE = 5
@@ -51,22 +52,15 @@ def create(
 
     Each line of JSON Lines is an object with the parameters of one item; the first line of CSV names them.
     """
-    from pitboss import wiring
-    from pitboss.client.client import Client
-    from pitboss.model.ids import IdMaker
     from pitboss.operate.batch_items import parse_items
-    from pitboss.operate.batches import read_batches
-    from pitboss.operate.documents import batch_document
-    from pitboss.operate.enqueue import create_batch, described_batch
+    from pitboss.operate.enqueue import described_batch
     from pitboss.operate.lookup import find_handler
 
     screen = screen_of(context)
-    clock = wiring.SystemClock()
-    make_id = IdMaker(clock.now, wiring.randbits())
-    described = described_batch(
-        make_id(), name=name, lane=lane, data=decoded_object(data), by=operator(), paused=paused
-    )
-    options = {key: value for key, value in {"priority": priority, "tags": tags}.items() if value is not None}
+    make_id = id_maker()
+    batch = described_batch(make_id(), name=name, lane=lane, data=decoded_object(data), by=operator(), paused=paused)
+    given = {"on_complete": on_complete, "queue": queue, "priority": priority, "tags": tags}
+    options = {key: value for key, value in given.items() if value is not None}
 
     async def work(opened: "Store") -> None:
         info = await find_handler(opened, handler)
@@ -74,19 +68,38 @@ def create(
             params = parse_items(_text(file), form, info, "stdin" if file == "-" else file)
         if dry:
             _tell_dry(screen, info, params)
-            return
-        with spinner(screen, f"storing {counted(len(params), 'item')}"):
-            batch = await create_batch(
-                Client(opened, clock), info, params, make_id, described, on_complete=on_complete, queue=queue, **options
-            )
-        _tell(screen, batch, len(params))
-        if as_json:
-            (reading,) = await read_batches(opened, [batch], clock.now())
-            screen.document({"batch": batch_document(reading)})
         else:
-            screen.line(batch.id)
+            await _store(screen, opened, info, params, make_id, batch, options, as_json=as_json)
 
     ask(screen, store, work, create=True)
+
+
+async def _store(
+    screen: Screen,
+    store: "Store",
+    info: "HandlerInfo",
+    params: list[str],
+    make_id: Callable[[], str],
+    new: "NewBatch",
+    options: dict[str, Any],
+    *,
+    as_json: bool,
+) -> None:
+    from pitboss import wiring
+    from pitboss.client.client import Client
+    from pitboss.operate.batches import read_batches
+    from pitboss.operate.documents import batch_document
+    from pitboss.operate.enqueue import create_batch
+
+    client = Client(store, wiring.SystemClock())
+    with spinner(screen, f"storing {counted(len(params), 'item')}"):
+        batch = await create_batch(client, info, params, make_id, new, **options)
+    _tell(screen, batch, len(params))
+    if as_json:
+        (reading,) = await read_batches(store, [batch], now())
+        screen.document({"batch": batch_document(reading)})
+    else:
+        screen.line(batch.id)
 
 
 def _text(file: str) -> str:

@@ -57,6 +57,14 @@ def now() -> Moment:
     return wiring.SystemClock().now()
 
 
+def id_maker() -> Callable[[], str]:
+    """Makes the ids of tasks and batches."""
+    from pitboss import wiring
+    from pitboss.model.ids import IdMaker
+
+    return IdMaker(now, wiring.randbits())
+
+
 def operator() -> str:
     """The person who gives this command, as stored with what it changes."""
     import getpass

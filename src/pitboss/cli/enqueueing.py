@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from pitboss.cli.command import JsonOption, StoreOption, ask, screen_of
+from pitboss.cli.command import JsonOption, StoreOption, ask, id_maker, screen_of
 from pitboss.cli.errors import Exit
 from pitboss.cli.screen import Screen
 from pitboss.model.errors import InvalidInput, TaskFailed
@@ -80,13 +80,12 @@ async def _enqueued(
     from pitboss import wiring
     from pitboss.client.client import Client
     from pitboss.model.duration import span
-    from pitboss.model.ids import IdMaker
     from pitboss.operate.enqueue import enqueue as enqueue_by_name
 
     clock = wiring.SystemClock()
     client = Client(store, clock)
     limit = None if timeout is None else span(timeout, what="--timeout")
-    placed = await enqueue_by_name(client, name, params, IdMaker(clock.now, wiring.randbits())(), **options)
+    placed = await enqueue_by_name(client, name, params, id_maker()(), **options)
     if limit is not None and not alive(await store.sessions(), clock.now()):
         screen.note("note: no manager is running on this store; start one with pitboss up")
     found = await client.get(placed.id) if limit is None else await client.finished(placed.id, timeout=limit)

@@ -7,7 +7,6 @@ from typing import Any
 from pitboss.cli.screen import Screen
 from pitboss.model.duration import Span
 from pitboss.model.rollout_progress import RolloutProgress
-from pitboss.operate.desired_state import wait_for_rollout
 
 _FULL, _EMPTY = "━", "─"
 
@@ -38,6 +37,8 @@ def spinner(screen: Screen, text: str) -> contextlib.AbstractContextManager[Any]
 
 async def rollout(screen: Screen, what: str, look: Callable[[], Awaitable[RolloutProgress]], timeout: Span) -> None:
     """Wait until managers have done it, and show what it still waits for."""
+    from pitboss.operate.desired_state import wait_for_rollout
+
     with _rollout_bar(screen, what) if screen.err.is_terminal else _rollout_lines(screen, what) as show:
         await wait_for_rollout(what, look, timeout, show)
 

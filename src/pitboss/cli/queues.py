@@ -14,7 +14,7 @@ from pitboss.model.queue import Queue, QueueChange, checked_name
 from pitboss.model.states import State
 from pitboss.model.text import counted
 from pitboss.operate.documents import queue_document
-from pitboss.operate.queues import change_queues
+from pitboss.operate.tasks import change_queues
 
 if TYPE_CHECKING:
     from pitboss.engines.protocol import Store

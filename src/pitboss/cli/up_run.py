@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pitboss import wiring
-from pitboss.cli.command import opened
+from pitboss.cli.command import id_maker, opened
 from pitboss.cli.errors import show_error
 from pitboss.cli.formatting import time_of_day
 from pitboss.cli.screen import Screen
@@ -21,7 +21,6 @@ from pitboss.manager import host
 from pitboss.manager.manager import Manager, Plan
 from pitboss.model.errors import PitbossError
 from pitboss.model.fleet import alive
-from pitboss.model.ids import IdMaker
 from pitboss.model.new_task import TaskOptions, new_task
 from pitboss.model.states import State
 from pitboss.worker.describe import Description
@@ -139,7 +138,7 @@ class Run:
     async def _enqueue_on_start(self, engine: Store) -> None:
         """The unique key keeps an unfinished task of an earlier start from getting a second one."""
         known = {handler.name: handler for handler in self._description.handlers}
-        make_id = IdMaker(self._clock.now, wiring.randbits())
+        make_id = id_maker()
         once = TaskOptions(key="on-start")
         tasks = [new_task(known[name], "{}", make_id(), once) for name in self._options.on_start]
         if tasks:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,13 +20,16 @@ from pitboss.model.snapshot import CurrentTask, PoolFigures, WorkerFigures, read
 from pitboss.model.supply import steady
 from pitboss.model.task import Attempt, Task
 from pitboss.model.text import HIDDEN
-from pitboss.operate.batches import BatchPage, BatchReading
-from pitboss.operate.desired_state import StoredState
-from pitboss.operate.failures import FailureGroup
-from pitboss.operate.resources import MemberPage, MemberReading, ResourcePoolReading
-from pitboss.operate.status import Status
-from pitboss.operate.tasks import TaskPage
-from pitboss.operate.workers import ManagersReading
+
+# Only for types: every command loads this module, and none of them needs all of the others.
+if TYPE_CHECKING:
+    from pitboss.operate.batches import BatchPage, BatchReading
+    from pitboss.operate.desired_state import StoredState
+    from pitboss.operate.failures import FailureGroup
+    from pitboss.operate.resources import MemberPage, MemberReading, ResourcePoolReading
+    from pitboss.operate.status import Status
+    from pitboss.operate.tasks import TaskPage
+    from pitboss.operate.workers import ManagersReading
 
 Document = dict[str, Any]
 _MOMENTS = ("created_at", "run_at", "expires_at", "started_at", "finished_at", "ended_at", "paused_at", "opened_at")
@@ -40,7 +43,7 @@ def utc(moment: Moment | None) -> str | None:
     return datetime.fromtimestamp(moment / SECOND, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def status_document(status: Status) -> Document:
+def status_document(status: "Status") -> Document:
     living = [one for one in alive(status.sessions, status.now) if one.info.kind == "manager"]
     return {
         "health": status.verdict.health,
@@ -71,7 +74,7 @@ def task_document(task: Task) -> Document:
     return found
 
 
-def task_page_document(page: TaskPage) -> Document:
+def task_page_document(page: "TaskPage") -> Document:
     return {
         "task": task_document(page.task),
         "why": page.why,
@@ -83,7 +86,7 @@ def attempt_document(attempt: Attempt) -> Document:
     return _timed(msgspec.to_builtins(attempt))
 
 
-def failure_group_document(group: FailureGroup) -> Document:
+def failure_group_document(group: "FailureGroup") -> Document:
     return {**msgspec.structs.asdict(group), "first": utc(group.first), "last": utc(group.last)}
 
 
@@ -93,7 +96,7 @@ def queue_document(queue: Queue) -> Document:
     return found
 
 
-def managers_document(reading: ManagersReading) -> Document:
+def managers_document(reading: "ManagersReading") -> Document:
     def one(view: ManagerView, *, living: bool) -> Document:
         found = manager_document(view.session, living=living)
         if reading.pool is not None:
@@ -130,11 +133,11 @@ def manager_document(session: Session, *, living: bool) -> Document:
     }
 
 
-def worker_pools_document(pools: Sequence[WorkerPoolView], stored: StoredState) -> Document:
+def worker_pools_document(pools: Sequence[WorkerPoolView], stored: "StoredState") -> Document:
     return {"pools": [_worker_pool(view) for view in pools], "orders": stored.pools}
 
 
-def batch_document(reading: BatchReading) -> Document:
+def batch_document(reading: "BatchReading") -> Document:
     batch = reading.batch
     return {
         "id": batch.id,
@@ -162,7 +165,7 @@ def batch_document(reading: BatchReading) -> Document:
     }
 
 
-def batch_page_document(page: BatchPage) -> Document:
+def batch_page_document(page: "BatchPage") -> Document:
     errors = [failure_group_document(group) for group in page.errors.groups]
     return {"batch": batch_document(page.reading), "errors": errors}
 
@@ -171,7 +174,7 @@ def lane_document(lane: Lane) -> Document:
     return dict(msgspec.structs.asdict(lane))
 
 
-def resource_pool_document(reading: ResourcePoolReading) -> Document:
+def resource_pool_document(reading: "ResourcePoolReading") -> Document:
     return {
         "name": reading.name,
         "members": len(reading.members),
@@ -182,7 +185,7 @@ def resource_pool_document(reading: ResourcePoolReading) -> Document:
     }
 
 
-def member_document(reading: MemberReading) -> Document:
+def member_document(reading: "MemberReading") -> Document:
     member, record = reading.member, reading.member.record
     return {
         "pool": member.pool,
@@ -214,7 +217,7 @@ def member_document(reading: MemberReading) -> Document:
     }
 
 
-def member_page_document(page: MemberPage) -> Document:
+def member_page_document(page: "MemberPage") -> Document:
     return {"member": member_document(page.reading) | {"held_by": list(page.held_by)}}
 
 

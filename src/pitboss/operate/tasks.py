@@ -1,15 +1,16 @@
-"""Tasks: one with the reason why it waits, and acts on many, in portions."""
+"""Tasks and queues: one task with the reason why it waits, acts on many tasks in portions, changes to queues."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
 from pitboss.engines.capabilities import capabilities
-from pitboss.engines.protocol import Store
+from pitboss.engines.protocol import Queues, Store
 from pitboss.model.duration import Moment
+from pitboss.model.errors import NotFound
 from pitboss.model.filter import Filter
 from pitboss.model.ids import TaskId
-from pitboss.model.queue import Changed, Queue
+from pitboss.model.queue import Changed, Queue, QueueChange
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, Task
 from pitboss.model.waiting import why_task_waits
@@ -94,6 +95,21 @@ async def cancel_tasks(
 async def delete_tasks(store: Store, selection: Selection, *, progress: Progress | None = None) -> BulkResult:
     """Delete finished tasks with their history."""
     return await _in_portions(lambda: store.prune(selection.wanted, limit=PORTION), progress)
+
+
+async def change_queues(store: Queues, names: Sequence[str], change: QueueChange) -> list[Queue]:
+    """Change queues that exist. `change_queue` of an engine would create an unknown one: a misspelt name would go
+    unnoticed."""
+    known = {queue.name: queue for queue in await store.queues()}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise NotFound(
+            f"there is no queue {', '.join(unknown)}",
+            why=f"the queues are {', '.join(known) or 'none yet'}",
+            fix="check the name; nothing was changed",
+        )
+    changed = [await store.change_queue(name, change) for name in names]
+    return [msgspec.structs.replace(queue, counts=known[queue.name].counts) for queue in changed]
 
 
 async def _in_portions(act: Callable[[], Awaitable[Changed]], progress: Progress | None) -> BulkResult:
