@@ -40,7 +40,9 @@ class Logs:
         who = {"manager_pid": 5} if is_manager else {"pool": name.rpartition("-")[0], "worker": name, "pid": 7}
         self._now += 1
         line = {"time": stamp(self._now), "level": "info", "logger": "shop", "event": event, **who, **fields}
-        Appender(path, size=self._size, age=10**15, kept=100).write(encoded(line), self._now)
+        appender = Appender(path, size=self._size, age=10**15, kept=100)
+        appender.write(encoded(line), self._now)
+        appender.close()
 
 
 @pytest.fixture
