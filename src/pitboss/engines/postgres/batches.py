@@ -76,7 +76,7 @@ def _put(say: Statements, items: Sequence[NewTask], batch: BatchId, now: Moment)
     placed: list[Placed] = []
     for start in range(0, len(items), _PUT_AT_ONCE):
         some = items[start : start + _PUT_AT_ONCE]
-        placed += yield from put(say, some, now, ring=False, locked=True, batch=batch)
+        placed += yield from put(say, some, now, ring=False, batch=batch)
     return placed
 
 

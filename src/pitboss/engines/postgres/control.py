@@ -2,7 +2,7 @@
 order of their ids, then keys in theirs."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pitboss.engines.postgres.dialect import compiled
 from pitboss.engines.postgres.gate import Gate
@@ -33,8 +33,8 @@ def cancel_locked(say: Statements, gate: Gate, ids: list[str], reason: str, now:
     return sum(row[1] for row in rows), sum(row[2] for row in rows)
 
 
-def expire(say: Statements, ids: list[str], now: Moment | None) -> Script[None]:
-    """Cancel items of batches that nobody may run any more."""
+def expire(say: Statements, ids: Sequence[str], now: Moment | None) -> Script[None]:
+    """Cancel items of batches that are past their expiry."""
     moment = yield from current(say, now)
     looked = yield say.ask("look_claims", ids=texts(ids))
     gate = yield from _locked_batches(say, [(row[0], row[4]) for row in looked])

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pitboss.engines.postgres import members
-from pitboss.engines.postgres.gate import Crossed, Gate
+from pitboss.engines.postgres.gate import Gate
 from pitboss.engines.postgres.hands import Hands, Return
 from pitboss.engines.postgres.rows import known_id, names, numbers, texts
-from pitboss.engines.postgres.script import ALL, Ask, Row, Script, Statements
+from pitboss.engines.postgres.script import ALL, Again, Ask, Row, Script, Statements
 from pitboss.engines.postgres.settle import ROUNDS, VERDICTS, after, columns, flags, next_wave
 from pitboss.engines.postgres.tally import Tally
 from pitboss.model.duration import Moment
@@ -38,8 +38,8 @@ class _Held(NamedTuple):
 
 def settle_bound(
     say: Statements, settlements: Sequence[Settlement], now: Moment | None, *, lanes: bool
-) -> Script[list[SettleAnswer]]:
-    """As `settle`, within a transaction; `Crossed` if lanes must be locked too."""
+) -> Script[list[SettleAnswer] | Again]:
+    """As `settle`, within a transaction; `Again` if lanes must be locked too."""
     return (yield from _Group(say, settlements, lanes=lanes).write(now))
 
 
@@ -52,10 +52,11 @@ class _Group:
         self._held: dict[TaskId, _Held] = {}
         self._ended: Counter[str] = Counter()
 
-    def write(self, now: Moment | None) -> Script[list[SettleAnswer]]:
+    def write(self, now: Moment | None) -> Script[list[SettleAnswer] | Again]:
         verdicts: list[SettleAnswer] = [STALE_TASK] * len(self._settlements)
         left = [i for i, one in enumerate(self._settlements) if known_id(one.id)]
-        yield from self._lock(left)
+        if not (yield from self._lock(left)):
+            return Again()
         while left:
             wave, left = next_wave(self._settlements, left)
             answers = yield from self._write(wave, self._hands.now or now)
@@ -69,18 +70,19 @@ class _Group:
         yield from self._gate.changed(self._ended, self._hands.now)
         return verdicts
 
-    def _lock(self, known: list[int]) -> Script[None]:
+    def _lock(self, known: list[int]) -> Script[bool]:
         asked = [self._settlements[i] for i in known]
         look = self._say.ask("look_claims", ids=texts(sorted({one.id for one in asked})))
         if self._gate.lanes or any(one.report is not None and is_fault(one.report.outcome) for one in asked):
             self._note(asked, (yield look))
-            yield from self._gate.lock(self._touched())
+            if not (yield from self._gate.lock(self._touched())):
+                return False
             yield from self._hands.lock(self._returns(asked))
-        else:
-            yield from self._lock_named(look, asked)
+            return True
+        return (yield from self._lock_named(look, asked))
 
-    def _lock_named(self, look: Ask, asked: list[Settlement]) -> Script[None]:
-        """Look and lock in one go: settlements say what their claims have. `Crossed` if there is more to them."""
+    def _lock_named(self, look: Ask, asked: list[Settlement]) -> Script[bool]:
+        """Look and lock in one round trip: settlements say what their claims have. False if there is more to them."""
         batches = {one.batch for one in asked if one.batch is not None}
         ending = [one for one in asked if one.transition.state is not State.RUNNING]
         resources = {one.resource for one in ending if one.resource is not None}
@@ -96,9 +98,9 @@ class _Group:
         self._note(asked, claims)
         touched = self._touched()
         if touched.keys() - batches or {one.resource for one in self._returns(asked)} - resources:
-            raise Crossed
-        self._gate.locked(standings, touched)
+            return False
         self._hands.locked(held)
+        return self._gate.locked(standings, touched)
 
     def _note(self, asked: list[Settlement], rows: Sequence[Row]) -> None:
         tokens = {(one.id, one.token.session, one.token.claim) for one in asked}
@@ -173,12 +175,14 @@ def _parked(counted: int | None) -> int:
     return (_PLAIN if counted is None else counted) + _PARKED
 
 
-def lose_bound(say: Statements, limit: int, now: Moment | None, *, lanes: bool) -> Script[Reclaimed]:
-    """What dead sessions ran that has a batch or a resource, and leases past their time, within a transaction."""
+def lose_bound(say: Statements, limit: int, now: Moment | None, *, lanes: bool) -> Script[Reclaimed | Again]:
+    """What dead sessions ran that has a batch or a resource, and leases past their time, within a transaction; `Again`
+    if lanes must be locked too."""
     orphans = yield say.ask("orphans", now, limit=limit)
     leases = yield say.ask("old_leases", now, limit=limit)
     gate, hands, tally = Gate(say, lanes=lanes), Hands(say), Tally()
-    yield from gate.lock(Counter(batch for _, batch, *_ in orphans if batch is not None))
+    if not (yield from gate.lock(Counter(batch for _, batch, *_ in orphans if batch is not None))):
+        return Again()
     held = [Return(resource, since or 0) for _, _, resource, since, _ in orphans if resource is not None]
     held += [Return(f"{pool}/{name}", since) for _, pool, name, since in leases]
     yield from hands.lock(held)

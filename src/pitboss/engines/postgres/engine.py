@@ -2,38 +2,32 @@
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-import msgspec
 from psycopg import AsyncConnection, Connection
 from psycopg.errors import UniqueViolation
 
-from pitboss.engines.postgres import batches, control, diagnosis, schema, upkeep
+from pitboss.engines.postgres import batches, diagnosis, schema, upkeep
 from pitboss.engines.postgres.bell import Bell
 from pitboss.engines.postgres.broom import Broom
-from pitboss.engines.postgres.claim import Habits, claim
-from pitboss.engines.postgres.drawing import Drawn, draw
+from pitboss.engines.postgres.claim import Claimer
 from pitboss.engines.postgres.ending import lose_bound, settle_bound
-from pitboss.engines.postgres.gate import Crossed
-from pitboss.engines.postgres.habit import Habit
 from pitboss.engines.postgres.link import STEADY_PLANS, Link
-from pitboss.engines.postgres.put import PART, Shut, put, put_in_parts, put_locked
-from pitboss.engines.postgres.script import Script, Statements, T
-from pitboss.engines.postgres.settle import Bound, bound, settle, simple
+from pitboss.engines.postgres.put import PART, put_in_parts, put_locked, put_quickly
+from pitboss.engines.postgres.script import Again, Script, Statements, T
+from pitboss.engines.postgres.settle import bound, settle, simple
 from pitboss.engines.postgres.shelf import Shelf
 from pitboss.engines.postgres.within import put_within
-from pitboss.engines.postgres.work import Late, Rated, Undrawn, grouped
 from pitboss.engines.protocol import Clock, Failpoint
-from pitboss.model.errors import InvalidInput, StoreUnavailable
+from pitboss.model.errors import InvalidInput
 from pitboss.model.finding import Finding
 from pitboss.model.host_findings import clock_skew
-from pitboss.model.ids import TaskId
 from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal
 from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Placed, Token
 
-_ROUNDS = 10
 _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,55}\Z")
 
 
@@ -62,8 +56,9 @@ class PostgresEngine(Shelf):
         self._listen = listen
         self._bell = Bell(say.channel, writing.connect, self._notify)
         self._broom = Broom(say.quoted, writing.connect, lambda: writing.pooled)
-        self._bounded = Habit()
-        self._habits = Habits(Habit(), Habit(), Habit(), Habit())
+        # Puts that began with these queues met a capacity: the next one takes the locks at once. Only a hint.
+        self._bounded: set[str] = set()
+        self._claimer = Claimer(say, writing, lambda: self._reach("claim.commit"))
 
     async def open(self) -> None:
         found, wanted = await self.schema_version()
@@ -98,24 +93,26 @@ class PostgresEngine(Shelf):
         return placed
 
     async def _placed(self, tasks: Sequence[NewTask], now: int | None, ring: bool) -> list[Placed]:
-        if not self._bounded.holds([tasks[0].queue]):
+        if tasks[0].queue not in self._bounded:
             try:
-                return await self._placed_quickly(tasks, now, ring)
-            except Shut:
-                self._bounded.note({task.queue for task in tasks})
+                placed = await self._placed_quickly(tasks, now, ring)
             except UniqueViolation:
-                pass  # somebody else has just put one of these: the way below meets it
+                placed = Again()  # another call has just put one of these: the way below meets it
+            if not isinstance(placed, Again):
+                return placed
         made = list(tasks)
-        return await self._writing.call(
+        found = await self._writing.call(
             lambda: put_locked(self._say, made, now, ring=ring),
             transaction=True,
             before_commit=lambda: self._reach("put.commit"),
         )
+        (self._bounded.add if found.bounded else self._bounded.discard)(made[0].queue)
+        return found.placed
 
-    async def _placed_quickly(self, tasks: Sequence[NewTask], now: int | None, ring: bool) -> list[Placed]:
+    async def _placed_quickly(self, tasks: Sequence[NewTask], now: int | None, ring: bool) -> list[Placed] | Again:
         # Keys are locked in their order, all at once: in parts, two calls might wait for each other.
         if len(tasks) <= PART or tasks[0].unique is not None:
-            return await self._writing.call(lambda: put(self._say, tasks, now, ring=ring, careful=False))
+            return await self._writing.call(lambda: put_quickly(self._say, tasks, now, ring=ring))
         return await self._writing.call(
             lambda: put_in_parts(self._say, tasks, now, ring=ring),
             transaction=True,
@@ -124,51 +121,10 @@ class PostgresEngine(Shelf):
 
     async def claim(self, request: ClaimRequest) -> Claimed:
         self._reach("claim.before")
-        claimed = await self._claimed(request, self._now())
+        claimed = await self._claimer.claim(request, self._now())
         self._broom.moved(len(claimed.claims))
         self._reach("claim.after")
         return claimed
-
-    async def _claimed(self, request: ClaimRequest, now: int | None) -> Claimed:
-        """Claim, as earlier claims found it goes; what stands in the way is seen to, and the claim begins again."""
-        lanes = [group.queues for group in grouped(request.slots)]
-        drawn: Drawn | None = None
-        locked = bool(lanes[1:]) or self._habits.rated.holds(lanes)
-        if self._habits.drawn.holds(lanes):
-            drawn = await self._drawn(request, now)
-            if not drawn.number:
-                self._habits.drawn.forget(lanes)
-        for _ in range(_ROUNDS):
-            try:
-                claimed = await self._claim_once(request, now, locked=locked, drawn=drawn is not None)
-                again = None if drawn is None else drawn.again
-                return claimed if again is None else msgspec.structs.replace(claimed, next_due=again)
-            except Rated:
-                self._habits.rated.note(lanes)
-                locked = True
-            except Undrawn:
-                self._habits.drawn.note(lanes)
-                drawn = await self._drawn(request, now)
-            except Late as late:
-                await self._expire(late.ids, now)
-        raise StoreUnavailable(
-            "the claim could not be finished",
-            why="what stood in its way was there again each time",
-            fix="claim again; nothing was given",
-        )
-
-    async def _claim_once(self, request: ClaimRequest, now: int | None, *, locked: bool, drawn: bool) -> Claimed:
-        return await self._writing.call(
-            lambda: claim(self._say, request, now, self._habits, locked=locked, drawn=drawn),
-            transaction=locked,
-            before_commit=lambda: self._reach("claim.commit"),
-        )
-
-    async def _expire(self, ids: list[TaskId], now: int | None) -> None:
-        await self._writing.call(lambda: control.expire(self._say, ids, now), transaction=True)
-
-    async def _drawn(self, request: ClaimRequest, now: int | None) -> Drawn:
-        return await self._writing.call(lambda: draw(self._say, request, now), transaction=True)
 
     async def renew(self, session: int, snapshot: str | None = None) -> Renewal:
         self._reach("renew.before")
@@ -198,28 +154,26 @@ class PostgresEngine(Shelf):
 
     async def _settled_together(self, settlements: Sequence[Settlement], now: int | None) -> list[SettleAnswer]:
         if not bound(settlements):
-            try:
-                return await self._writing.call(
-                    lambda: settle(self._say, settlements, now),
-                    transaction=not simple(settlements),
-                    before_commit=lambda: self._reach("settle.commit"),
-                )
-            except Bound:
-                pass  # some have a batch or a resource that nobody named
+            answers = await self._writing.call(
+                lambda: settle(self._say, settlements, now),
+                transaction=not simple(settlements),
+                before_commit=lambda: self._reach("settle.commit"),
+            )
+            if not isinstance(answers, Again):
+                return answers
         return await self._with_lanes_if_need_be(
             lambda lanes: settle_bound(self._say, settlements, now, lanes=lanes), "settle.commit"
         )
 
-    async def _with_lanes_if_need_be(self, make: Callable[[bool], Script[T]], reached: str) -> T:
+    async def _with_lanes_if_need_be(self, make: Callable[[bool], Script[T | Again]], reached: str) -> T:
         """Within a transaction: at first without locks on lanes, as batches end seldom."""
-        try:
-            return await self._writing.call(
-                lambda: make(False), transaction=True, before_commit=lambda: self._reach(reached)
+        for lanes in (False, True):
+            answer = await self._writing.call(
+                partial(make, lanes), transaction=True, before_commit=lambda: self._reach(reached)
             )
-        except Crossed:
-            return await self._writing.call(
-                lambda: make(True), transaction=True, before_commit=lambda: self._reach(reached)
-            )
+            if not isinstance(answer, Again):
+                return answer
+        raise AssertionError
 
     async def reclaim(self, limit: int = 1000) -> Reclaimed:
         self._reach("reclaim.before")

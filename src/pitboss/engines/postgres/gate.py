@@ -7,7 +7,7 @@ import msgspec
 
 from pitboss.engines.postgres.put import put
 from pitboss.engines.postgres.rows import names, numbers, texts
-from pitboss.engines.postgres.script import Again, Ask, Row, Script, Statements
+from pitboss.engines.postgres.script import Ask, Row, Script, Statements
 from pitboss.model.batch import OVER, BatchId, BatchStatus
 from pitboss.model.batching import Place, completion, end_of_line, promotable, status_with
 from pitboss.model.duration import Moment
@@ -17,11 +17,6 @@ from pitboss.model.task import NewTask
 _decode_task = msgspec.json.Decoder(NewTask).decode
 _STATUSES = {status.value: status for status in BatchStatus}
 _ALL_QUEUES = "*"
-
-
-class Crossed(Again):
-    """A batch may leave its slot, and its lane was not locked before it; or what was locked is not all that must be.
-    Nothing was written: begin again, with lanes."""
 
 
 class Standing(NamedTuple):
@@ -44,28 +39,28 @@ class Gate:
         self._say, self.lanes = say, lanes
         self.batches: dict[BatchId, Standing] = {}
 
-    def lock(self, touched: Mapping[BatchId, int]) -> Script[None]:
-        """Lock these batches, of which so many items may end; `Crossed` if one could leave its slot by that and lanes
-        are not locked."""
+    def lock(self, touched: Mapping[BatchId, int]) -> Script[bool]:
+        """Lock these batches, of which up to this many items may end. False if one of them could leave its slot by
+        that and lanes are not locked: begin again with lanes."""
         if not touched:
-            return
+            return True
         if self.lanes:
             rows = yield self._say.ask("look_batches", ids=names(touched))
             yield self._say.ask("lock_lanes", names=names(row[1] for row in rows))
-        self.locked((yield self.locking(touched)), touched)
+        return self.locked((yield self.locking(touched)), touched)
 
     def locking(self, ids: Iterable[BatchId]) -> Ask:
         """What `lock` asks, lanes aside."""
         return self._say.ask("lock_batches", ids=names(ids))
 
-    def locked(self, rows: Iterable[Row], touched: Mapping[BatchId, int]) -> None:
-        """Note what was locked; raises as `lock` does."""
+    def locked(self, rows: Iterable[Row], touched: Mapping[BatchId, int]) -> bool:
+        """Note what was locked; answers as `lock` does."""
         for batch, lane, status, *rest in rows:
             self.batches[batch] = Standing(batch, lane, _STATUSES[status], *rest)
-        for one in self.batches.values():
-            may_leave = one.status is BatchStatus.PAUSING or one.unfinished <= touched.get(one.id, 0)
-            if may_leave and not self.lanes and one.status not in OVER:
-                raise Crossed
+        return self.lanes or not any(
+            one.status not in OVER and (one.status is BatchStatus.PAUSING or one.unfinished <= touched.get(one.id, 0))
+            for one in self.batches.values()
+        )
 
     @property
     def running(self) -> str:
@@ -111,7 +106,7 @@ class Gate:
             yield self._say.ask("notify", payload=_ALL_QUEUES)
         if status in OVER and batch.on_complete is not None:
             new = completion(_decode_task(batch.on_complete), batch.id, status)
-            yield from put(self._say, [new], now, ring=True, locked=True)
+            yield from put(self._say, [new], now, ring=True)
         if status is not BatchStatus.RUNNING:
             # Who has just taken a slot leaves none; and a long line must not be promoted one within the other.
             yield from self.promote(batch.lane, now)

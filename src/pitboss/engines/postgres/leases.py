@@ -3,9 +3,9 @@
 import msgspec
 
 from pitboss.engines.postgres.hands import Hands, Return
+from pitboss.engines.postgres.ready_members import MemberGrants, Need
 from pitboss.engines.postgres.rows import names
 from pitboss.engines.postgres.script import Again, Row, Script, Statements
-from pitboss.engines.postgres.stock import Need, Stock
 from pitboss.engines.postgres.tally import Tally
 from pitboss.model.duration import Moment, Span
 from pitboss.model.picking import leased
@@ -15,14 +15,11 @@ _RETURNED_AT_ONCE = 5000
 _decode = msgspec.json.Decoder(Leased).decode
 
 
-class Contended(Again):
-    """Somebody else is about to take the members that are left; nothing was written."""
-
-
 def acquire(
     say: Statements, pool: str, want: Want, hold: Span, lease: str, now: Moment | None
-) -> Script[Leased | Shortage]:
-    """A member for who has a loop of his own, within a transaction; `Contended` to be tried again."""
+) -> Script[Leased | Shortage | Again]:
+    """A member for a lease outside tasks, within a transaction; `Again` if another transaction is about to take the
+    members that are left."""
     yield say.ask("lock_lease", lease=f"{say.channel} {lease}").unheard()
     known: list[Row] = yield say.ask("lease", now, id=lease)
     if known and known[0][4]:
@@ -30,18 +27,18 @@ def acquire(
     if known:
         yield from _end(say, lease, known[0], None, now)
     yield say.ask("return_members", now, pools=names([pool]), limit=_RETURNED_AT_ONCE).unheard()
-    stock = Stock(say, now)
+    grants = MemberGrants(say, now)
     need = Need(pool, want)
-    yield from stock.load([need], 1)
-    given = yield from stock.give(need)
+    yield from grants.load([need], 1)
+    given = yield from grants.give(need)
     if given is None:
-        shortages = yield from stock.shortages()
-        if stock.contended or not shortages:
-            raise Contended
+        shortages = yield from grants.shortages()
+        if grants.contended or not shortages:
+            return Again()
         return shortages[0]
-    yield from stock.write()
-    moment = stock.now or 0
-    held = leased(given, stock.rules[pool], moment, lease=lease, expires_at=moment + hold)
+    yield from grants.write()
+    moment = grants.now or 0
+    held = leased(given, grants.rules[pool], moment, lease=lease, expires_at=moment + hold)
     values = {"id": lease, "pool": pool, "name": given.name, "expires_at": held.expires_at}
     yield say.ask("insert_lease", moment, given=msgspec.json.encode(held).decode(), **values).unheard()
     return held

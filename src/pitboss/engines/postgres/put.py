@@ -1,10 +1,10 @@
 """Putting tasks, on a connection of the engine's own or inside a caller's transaction."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pitboss.engines.postgres.rows import STATES, names, numbers, texts, want_text
-from pitboss.engines.postgres.script import Row, Script, Statements
+from pitboss.engines.postgres.script import Again, Row, Script, Statements
 from pitboss.model.batch import BatchId
 from pitboss.model.duration import Moment
 from pitboss.model.errors import QueueFull, StoreUnavailable
@@ -24,8 +24,13 @@ _FAST = {
 }
 
 
-class Shut(Exception):
-    """A queue has a capacity: the put must lock it first. Nothing was written."""
+class _Way(NamedTuple):
+    """How to put. `locked`: queues with a capacity are locked, or may be overfilled."""
+
+    parts: Mapping[str, str]
+    ring: bool
+    locked: bool = False
+    batch: BatchId | None = None
 
 
 class _Round(NamedTuple):
@@ -37,36 +42,71 @@ class _Round(NamedTuple):
 
 
 def put(
-    say: Statements,
-    tasks: Sequence[NewTask],
-    now: Moment | None,
-    *,
-    ring: bool,
-    locked: bool = False,
-    careful: bool = True,
-    batch: BatchId | None = None,
-    first: _Round | None = None,
+    say: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool, batch: BatchId | None = None
 ) -> Script[list[Placed]]:
-    """Create each task or meet the one that is there; raises `Shut` if a queue has a capacity and is not locked.
+    """Create each task or meet the one that is there. Capacities are not looked at: see `put_locked`.
 
     With a `batch` they are its items, held until they are drawn.
-    Not `careful`: faster, and an error if somebody else puts one of the ids at the same time.
+    """
+    placed = yield from _put(say, tasks, now, _Way(_CAREFUL, ring, locked=True, batch=batch))
+    if placed is None:
+        raise AssertionError
+    return placed
 
-    Each round creates what is the first of its id and key within the call; what is left has either met somebody, or
-    whom it would have met is gone by now and it tries again. `first` is the first round, if it is made already.
+
+def put_quickly(
+    say: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool, first: "_Round | None" = None
+) -> Script[list[Placed] | Again]:
+    """As `put`, but `Again` if a queue has a capacity, and an error if another call puts one of the ids meanwhile.
+
+    `first` is the first round, if it is made already.
+    """
+    placed = yield from _put(say, tasks, now, _Way(_FAST, ring), first)
+    return Again() if placed is None else placed
+
+
+def put_in_parts(
+    say: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool
+) -> Script[list[Placed] | Again]:
+    """As `put_quickly`, within a transaction, for many tasks: some are prepared while the server creates others.
+
+    The tasks may be made as they are read.
+    """
+    placed: list[Placed] = []
+    part = _Part(tasks, 0, ring)
+    for _ in part.made():
+        pass
+    while part.round is not None:
+        following = _Part(tasks, part.end, ring)
+        first = part.round._replace(meanwhile=following.made())
+        found = yield from put_quickly(say, part.tasks, now, ring=ring, first=first)
+        if isinstance(found, Again):
+            return found
+        placed += found
+        part = following
+    return placed
+
+
+def _put(
+    say: Statements, tasks: Sequence[NewTask], now: Moment | None, way: "_Way", first: "_Round | None" = None
+) -> Script[list[Placed] | None]:
+    """None if a queue has a capacity and is not locked.
+
+    Each round creates the tasks that are the first of their id and key within the call. A task that is left has met
+    another one; if that one is gone by now, it tries again.
     """
     placed: list[Placed | None] = [None] * len(tasks)
     left = list(range(len(tasks)))
-    text = say.text("put", **(_CAREFUL if careful else _FAST)).replace("{schema}", say.quoted)
+    text = say.text("put", **way.parts).replace("{schema}", say.quoted)
     for _ in range(_ROUNDS):
         if not left:
             return [one for one in placed if one is not None]
-        round_, first = first or _round(tasks, left, ring=ring, locked=locked), None
-        ask = say.asked(text, now, batch=batch, **round_.columns)
+        round_, first = first or _round(tasks, left, way), None
+        ask = say.asked(text, now, batch=way.batch, **round_.columns)
         rows = yield ask if round_.meanwhile is None else ask._replace(meanwhile=round_.meanwhile)
         if not rows[0][4]:
-            raise Shut
-        _note_created(rows, tasks, round_.places, placed, "handler" if batch is None else "batch")
+            return None
+        _note_created(rows, tasks, round_.places, placed, "handler" if way.batch is None else "batch")
         left = [i for i in left if placed[i] is None]
         if left:
             yield from _meet(say, tasks, left, placed, now)
@@ -76,23 +116,6 @@ def put(
         why="the tasks that it met vanished each time before they could be read",
         fix="put again; nothing is stored twice",
     )
-
-
-def put_in_parts(say: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool) -> Script[list[Placed]]:
-    """As `put`, within a transaction, for many tasks: while the server creates some, the next ones are made ready.
-
-    The tasks may come into being as they are asked for.
-    """
-    placed: list[Placed] = []
-    part = _Part(tasks, 0, ring)
-    for _ in part.made():
-        pass
-    while part.round is not None:
-        following = _Part(tasks, part.end, ring)
-        first = part.round._replace(meanwhile=following.made())
-        placed += yield from put(say, part.tasks, now, ring=ring, careful=False, first=first)
-        part = following
-    return placed
 
 
 class _Part:
@@ -110,21 +133,28 @@ class _Part:
             made += self._all[start : min(start + _STEP, self.end)]
             yield
         if made:
-            self.tasks, self.round = made, _round(made, list(range(len(made))), ring=self._ring, locked=False)
+            self.tasks, self.round = made, _round(made, list(range(len(made))), _Way(_FAST, self._ring))
 
 
-def _round(tasks: Sequence[NewTask], left: list[int], *, ring: bool, locked: bool) -> _Round:
+def _round(tasks: Sequence[NewTask], left: list[int], way: _Way) -> _Round:
     places = _distinct(tasks, left)
-    return _Round(places, _columns([tasks[i] for i in places], ring=ring, locked=locked))
+    return _Round(places, _columns([tasks[i] for i in places], ring=way.ring, locked=way.locked))
 
 
-def put_locked(say: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool) -> Script[list[Placed]]:
-    """As `put`, within a transaction: full queues are locked first, and `QueueFull` undoes the whole call."""
+class PutLocked(NamedTuple):
+    """What was put, and whether one of its queues has a capacity."""
+
+    placed: list[Placed]
+    bounded: bool
+
+
+def put_locked(say: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool) -> Script[PutLocked]:
+    """As `put`, within a transaction: queues with a capacity are locked first. `QueueFull` undoes the whole call."""
     bounded = yield from lock_room(say, tasks)
-    placed = yield from put(say, tasks, now, ring=ring, locked=True)
+    placed = yield from put(say, tasks, now, ring=ring)
     if bounded:
         yield from check_room(say, tasks, placed)
-    return placed
+    return PutLocked(placed, bounded)
 
 
 def lock_room(say: Statements, tasks: Sequence[NewTask]) -> Script[bool]:

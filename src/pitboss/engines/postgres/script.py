@@ -51,14 +51,11 @@ Script = Generator[Ask, list[Row], T]
 ALL = Ask("")
 
 
-class Again(Exception):
-    """Something else must be done first; then the script is to begin again.
+class Again:
+    """A script's answer: it has done nothing, and must run again after something else was done first.
 
-    Unless it says `written`, its transaction is committed all the same: it has given nothing to anybody, and what it
-    has seen to on its way need not be seen to again.
+    Its transaction is rolled back.
     """
-
-    written = False
 
 
 async def run(cursor: AsyncCursor[Row], script: Script[T]) -> T:

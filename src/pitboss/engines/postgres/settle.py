@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pitboss.engines.postgres.put import put
 from pitboss.engines.postgres.rows import error_text, known_id, numbers, texts
-from pitboss.engines.postgres.script import Script, Statements
+from pitboss.engines.postgres.script import Again, Script, Statements
 from pitboss.model.duration import Moment
 from pitboss.model.outcome import Transition
 from pitboss.model.settlement import APPLIED, STALE_CLAIM, STALE_SESSION, STALE_TASK, SettleAnswer, Settlement
@@ -26,10 +26,6 @@ _KEPT_RUNS = 100
 ROUNDS = 10
 
 
-class Bound(Exception):
-    """A task has a batch or a resource, which must be locked first."""
-
-
 def bound(settlements: Sequence[Settlement]) -> bool:
     """Whether somebody says that there is more to change than tasks."""
     return any(one.batch or one.resource or one.report or one.transition.rotated for one in settlements)
@@ -42,15 +38,20 @@ def simple(settlements: Sequence[Settlement]) -> bool:
     )
 
 
-def settle(say: Statements, settlements: Sequence[Settlement], now: Moment | None) -> Script[list[SettleAnswer]]:
-    """Write them wave by wave, so that a task which is settled twice in one call is settled in that order."""
+def settle(
+    say: Statements, settlements: Sequence[Settlement], now: Moment | None
+) -> Script[list[SettleAnswer] | Again]:
+    """Write them wave by wave, so that a task which is settled twice in one call is settled in that order.
+
+    `Again` if a task has a batch or a resource, which must be locked first.
+    """
     verdicts: list[SettleAnswer] = [STALE_TASK] * len(settlements)
     left = [i for i, one in enumerate(settlements) if known_id(one.id)]
     while left:
         wave, left = next_wave(settlements, left)
         answers = yield from _write(say, [settlements[i] for i in wave], now)
         if "bound" in answers:
-            raise Bound
+            return Again()
         fresh = [settlements[i] for i, answer in zip(wave, answers, strict=True) if answer == "apply"]
         yield from after(say, fresh, now)
         for i, answer in zip(wave, answers, strict=True):
@@ -95,7 +96,7 @@ def after(say: Statements, fresh: list[Settlement], now: Moment | None) -> Scrip
     ]
     if follow_ups:
         # They may overfill a queue: no capacity is looked at.
-        yield from put(say, follow_ups, now, ring=True, locked=True)
+        yield from put(say, follow_ups, now, ring=True)
 
 
 def columns(wave: list[Settlement]) -> dict[str, object]:

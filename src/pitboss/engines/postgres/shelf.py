@@ -8,10 +8,9 @@ from pitboss.engines.postgres import batches, leases, pools, using, views
 from pitboss.engines.postgres.control import current
 from pitboss.engines.postgres.desk import Desk
 from pitboss.engines.postgres.gathered import Gathered
-from pitboss.engines.postgres.leases import Contended
 from pitboss.engines.postgres.link import Link
 from pitboss.engines.postgres.rows import known_id
-from pitboss.engines.postgres.script import Script, Statements
+from pitboss.engines.postgres.script import Again, Script, Statements
 from pitboss.engines.postgres.using import Answer, Asked, Busy
 from pitboss.engines.protocol import Clock
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
@@ -68,13 +67,13 @@ class Shelf(Desk):
 
     async def acquire(self, pool: str, want: Want, hold: Span, *, lease: str) -> Leased | Shortage:
         for attempt in range(_TRIES):
-            try:
-                return await self._told(
-                    "acquire", self._writing, lambda now: leases.acquire(self._say, pool, want, hold, lease, now)
-                )
-            except Contended:
-                # Whoever has them locked is done in a moment, with all of them or with some.
-                await asyncio.sleep(_PAUSE * (attempt + 1))
+            answer = await self._told(
+                "acquire", self._writing, lambda now: leases.acquire(self._say, pool, want, hold, lease, now)
+            )
+            if not isinstance(answer, Again):
+                return answer
+            # The transaction that has them locked ends soon, and may leave some.
+            await asyncio.sleep(_PAUSE * (attempt + 1))
         return Shortage(pool=pool, why="all busy", until=await self._moment())
 
     async def release(self, lease: str, report: Report | None) -> bool:
@@ -150,7 +149,8 @@ class Shelf(Desk):
         answer = await link.call(
             lambda: make(now), transaction=True, before_commit=lambda: self._reach(f"{verb}.commit")
         )
-        self._reach(f"{verb}.after")
+        if not isinstance(answer, Again):
+            self._reach(f"{verb}.after")
         return answer
 
     async def _moment(self) -> Moment:

@@ -87,12 +87,10 @@ class Wire:
         self._waiting = [BEGIN, *first]
         self._listen()
         try:
-            try:
-                answer = await self._run(script)
-            except Again as again:
-                if not again.written:
-                    await self._say([*self._waiting, COMMIT])
-                raise
+            answer = await self._run(script)
+            if isinstance(answer, Again):
+                await self._undo()
+                return answer
             if before_commit is not None:
                 before_commit()
             await self._say([*self._waiting, COMMIT])

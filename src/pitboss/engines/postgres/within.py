@@ -9,7 +9,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from pitboss.engines.postgres.faults import translated
-from pitboss.engines.postgres.put import put_locked
+from pitboss.engines.postgres.put import PutLocked, put_locked
 from pitboss.engines.postgres.script import Script, Statements, adapted, run, run_sync
 from pitboss.model.duration import Moment
 from pitboss.model.errors import InvalidInput
@@ -48,7 +48,7 @@ def put_within(
     )
 
 
-async def _async(connection: AsyncConnection[Any], script: Script[list[Placed]]) -> list[Placed]:
+async def _async(connection: AsyncConnection[Any], script: Script[PutLocked]) -> list[Placed]:
     cursor = connection.cursor(row_factory=tuple_row)
     adapted(cursor.adapters)
     try:
@@ -56,19 +56,19 @@ async def _async(connection: AsyncConnection[Any], script: Script[list[Placed]])
             await cursor.execute(_BEGIN)
         # A refusal must leave the caller's transaction as it was.
         async with connection.transaction():
-            return await run(cursor, script)
+            return (await run(cursor, script)).placed
     except psycopg.Error as error:
         raise translated(error) from error
 
 
-def _sync(connection: Connection[Any], script: Script[list[Placed]]) -> list[Placed]:
+def _sync(connection: Connection[Any], script: Script[PutLocked]) -> list[Placed]:
     cursor = connection.cursor(row_factory=tuple_row)
     adapted(cursor.adapters)
     try:
         if _must_begin(connection):
             cursor.execute(_BEGIN)
         with connection.transaction():
-            return run_sync(cursor, script)
+            return run_sync(cursor, script).placed
     except psycopg.Error as error:
         raise translated(error) from error
 

@@ -1,36 +1,40 @@
--- Nothing is claimed if the session is dead or `snag` names something that must be seen to first.
+-- Nothing is claimed if the session is dead, or if `snag` says what must come first: "plan" (the queues are not what the
+-- caller took them for; the answer says what they are), "due", "odd" or "lost".
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
-), lanes AS MATERIALIZED (
-    SELECT q.name, CASE WHEN q.rate_counts IS NULL THEN %(wanted)s::bigint ELSE least(r.room, %(wanted)s) END AS room,
-        CASE WHEN EXISTS (SELECT FROM {schema}.handlers AS h WHERE h.queue = q.name AND h.resources IS NOT NULL)
-            THEN 'pooled' WHEN q.rate_counts IS NOT NULL AND r.name IS NULL THEN 'rated' END AS snag
+), open_queues AS MATERIALIZED (
+    SELECT q.name, CASE WHEN q.rate_counts IS NULL THEN %(wanted)s::bigint
+            WHEN %(fresh)s::boolean THEN 0 ELSE least(r.room, %(wanted)s) END AS room,
+        q.rate_counts IS NOT NULL AS rated, q.rate_counts IS NOT NULL AND r.name IS NULL AS unmeasured,
+        EXISTS (SELECT FROM {schema}.handlers AS h WHERE h.queue = q.name AND h.resources IS NOT NULL) AS pooled
     FROM {schema}.queues AS q
     LEFT JOIN unnest(%(rated)s::text[], %(rooms)s::bigint[]) AS r (name, room) ON r.name = q.name
     WHERE NOT q.paused AND (%(queues)s::text[] IS NULL OR q.name = ANY (%(queues)s::text[]))
-        AND NOT (%(fresh)s::boolean AND q.rate_counts IS NOT NULL)
+), plan AS MATERIALIZED (
+    SELECT coalesce(bool_or(rated), false) AS rated, coalesce(bool_or(pooled), false) AS pooled,
+        coalesce(bool_or(pooled OR unmeasured), false) AS wrong, %(draw)s::boolean AND EXISTS (
+            SELECT FROM {schema}.batches AS b, open_queues AS q, LATERAL (
+                SELECT FROM {schema}.tasks
+                WHERE state = 'held' AND batch = b.id AND reason = 'batch' AND queue = q.name LIMIT 1
+            ) AS held WHERE b.status = 'running'
+        ) AS drawable
+    FROM open_queues
 ), gate AS MATERIALIZED (
     SELECT EXISTS (
         SELECT FROM {schema}.sessions WHERE number = %(session)s::bigint AND NOT ended AND expires_at > now
-    ) AS alive,
-    coalesce((SELECT min(snag) FROM lanes), CASE
-        WHEN %(draw)s::boolean AND EXISTS (
-            SELECT FROM {schema}.batches AS b, lanes, LATERAL (
-                SELECT FROM {schema}.tasks
-                WHERE state = 'held' AND batch = b.id AND reason = 'batch' AND queue = lanes.name LIMIT 1
-            ) AS held WHERE b.status = 'running'
-        ) THEN 'batch'
+    ) AS alive, rated, pooled, drawable, CASE
+        WHEN wrong OR drawable THEN 'plan'
         WHEN %(promote)s::boolean AND EXISTS (
-            SELECT FROM lanes, LATERAL (
+            SELECT FROM open_queues, LATERAL (
                 SELECT FROM {schema}.tasks WHERE state = 'scheduled' AND queue = name AND run_at <= now LIMIT 1
             ) AS due
         ) THEN 'due'
-    END) AS snag
-    FROM clock
+    END AS snag
+    FROM clock, plan
 ), shares AS MATERIALIZED (
-    -- How many of the first tasks over all lanes stand in each lane, so that no more rows are locked than claimed.
+    -- How many of the first tasks over all queues are in each queue, so that no more rows are locked than claimed.
     SELECT name, count(*) AS share FROM (
-        SELECT name FROM lanes, LATERAL (
+        SELECT name FROM open_queues, LATERAL (
             SELECT priority, id FROM {schema}.tasks
             WHERE state = 'pending' AND queue = name
                 AND (NOT %(choosy)s::boolean OR (
@@ -41,7 +45,7 @@ WITH clock AS MATERIALIZED (
         ) AS head ORDER BY priority, id LIMIT %(wanted)s
     ) AS merged GROUP BY name
 ), picked AS MATERIALIZED (
-    SELECT t.place, t.odd, t.losses FROM lanes, LATERAL (
+    SELECT t.place, t.odd, t.losses FROM open_queues, LATERAL (
         SELECT ctid AS place, losses, expires_at <= (SELECT now FROM clock)
             OR handler <> ALL (%(handlers)s::text[]) AS odd
         FROM {schema}.tasks
@@ -51,13 +55,13 @@ WITH clock AS MATERIALIZED (
                 AND (%(handlers)s::text[] IS NULL OR handler = ANY (%(handlers)s::text[]))))
             AND (NOT %(fresh)s::boolean OR losses = 0)
         ORDER BY priority, id
-        LIMIT CASE WHEN (SELECT count(*) FROM lanes) = 1 THEN room
-            ELSE coalesce((SELECT share FROM shares WHERE shares.name = lanes.name), 0) END
+        LIMIT CASE WHEN (SELECT count(*) FROM open_queues) = 1 THEN room
+            ELSE coalesce((SELECT share FROM shares WHERE shares.name = open_queues.name), 0) END
         FOR UPDATE SKIP LOCKED
     ) AS t
     WHERE (SELECT alive AND snag IS NULL FROM gate)
     LIMIT %(wanted)s
-), verdict AS MATERIALIZED (
+), held_up AS MATERIALIZED (
     SELECT CASE
         WHEN bool_or(odd) AND NOT %(choosy)s::boolean THEN 'odd'
         WHEN bool_or(losses > 0) AND %(ahead)s::bigint > 0 AND NOT %(fresh)s::boolean THEN 'lost'
@@ -66,7 +70,7 @@ WITH clock AS MATERIALIZED (
     UPDATE {schema}.tasks AS t SET
         state = 'running', session = %(session)s::bigint, claim = claim + 1, started_at = (SELECT now FROM clock),
         worker = NULL, reason = NULL, progress = NULL, note = NULL, resource = NULL
-    FROM picked WHERE t.ctid = picked.place AND (SELECT snag IS NULL FROM verdict)
+    FROM picked WHERE t.ctid = picked.place AND (SELECT snag IS NULL FROM held_up)
     RETURNING t.id, t.claim, t.handler, t.queue, t.params, t.attempts, t.priority, t.max_attempts, t.timeout,
         t.losses, t.crashes, t.created_at, t.expires_at, t.parent, t.tags, t.batch, t.rotations
 ), counted AS (
@@ -75,11 +79,11 @@ WITH clock AS MATERIALIZED (
     FROM (SELECT queue, batch, count(*) AS n FROM given GROUP BY queue, batch) AS moved,
         (VALUES ('pending', -1), ('running', 1)) AS change (state, sign)
 ), next AS MATERIALIZED (
-    SELECT min(run_at) AS due FROM clock, lanes, LATERAL (
+    SELECT min(run_at) AS due FROM clock, open_queues, LATERAL (
         SELECT run_at FROM {schema}.tasks
         WHERE state = 'scheduled' AND queue = name AND run_at > now ORDER BY run_at LIMIT 1
     ) AS soonest
 )
-SELECT now, alive, coalesce(gate.snag, verdict.snag), next.due, given.*
-FROM clock CROSS JOIN gate CROSS JOIN verdict CROSS JOIN next LEFT JOIN given ON true
+SELECT now, alive, coalesce(gate.snag, held_up.snag), next.due, rated, pooled, drawable, given.*
+FROM clock CROSS JOIN gate CROSS JOIN held_up CROSS JOIN next LEFT JOIN given ON true
 ORDER BY given.priority, given.id

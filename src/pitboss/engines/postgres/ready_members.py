@@ -27,7 +27,7 @@ class Need(NamedTuple):
     tried: tuple[str, ...] = ()
 
 
-class Stock:
+class MemberGrants:
     """The members that one transaction may give. Nobody is waited for: what somebody else has locked is passed by."""
 
     def __init__(self, say: Statements, now: Moment | None) -> None:

@@ -1,0 +1,266 @@
+"""Tasks and the members that they need, taken in one act: tasks in their order, each with the first member that fits.
+
+It waits for no lock: tasks and members that another transaction has locked are skipped.
+"""
+
+from typing import NamedTuple
+
+from pitboss.engines.postgres.claim_group import LOOK_BEYOND, GroupClaim
+from pitboss.engines.postgres.ready_members import MemberGrants, Need
+from pitboss.engines.postgres.rows import claim as claim_of
+from pitboss.engines.postgres.rows import names, numbers, texts, want_of
+from pitboss.engines.postgres.script import Row, Script
+from pitboss.model.duration import Moment
+from pitboss.model.errors import SessionLost
+from pitboss.model.picking import ANY, leased
+from pitboss.model.resource import Leased
+from pitboss.model.task import Claim
+
+_BEFORE_ALL = (-(2**63), "00000000-0000-0000-0000-000000000000")
+_ANY_NUMBER = 2**62
+_RETURNED_AT_ONCE = 5000
+
+
+class _Candidate(NamedTuple):
+    """A pending task that is locked. `need` None: its queue is bound to no pool."""
+
+    place: str
+    id: str
+    queue: str
+    lost: bool
+    need: Need | None
+
+
+class _Queue(NamedTuple):
+    """A queue that is not paused. `odd`: its first task is expired or for another session; None: no task waits."""
+
+    name: str
+    rated: bool
+    pool: str | None
+    returning: bool | None
+    ready: int | None
+    odd: bool | None
+
+
+class _Chosen(NamedTuple):
+    task: _Candidate
+    slot: int
+    leased: Leased | None
+
+
+class Taken(NamedTuple):
+    """What a group was given; the claims can be made when the rows are there."""
+
+    session: int
+    now: Moment
+    next_due: Moment | None
+    chosen: list[_Chosen]
+    rows: list[Row]
+    grants: MemberGrants
+
+    def claims(self) -> list[Claim]:
+        taken: dict[str, Row] = {row[0]: row for row in self.rows}
+        return [claim_of(taken[one.task.id], self.session, self.now, one.slot, one.leased) for one in self.chosen]
+
+
+def claim_with_resources(claim: GroupClaim) -> Script[Taken | None]:
+    """Fill a group with queues that are bound to pools, within a transaction; None as `GroupClaim` says. Shortages are
+    known when all groups are filled: `grants` tells them."""
+    return (yield from _ClaimWithResources(claim).run())
+
+
+class _ClaimWithResources:
+    def __init__(self, claim: GroupClaim) -> None:
+        self._claim, self._say = claim, claim.say
+        self._grants = MemberGrants(claim.say, claim.clock)
+        self._pools: dict[str, str | None] = {}
+        self._rated: set[str] = set()
+        # Pools without a ready member at the start: one task is enough to tell that a task waits for them.
+        self._empty: set[str] = set()
+        # How many members of a pool are ready, counted up to the number wanted. Not known where some come back now.
+        self._ready: dict[str, int | None] = {}
+        self._cursors: dict[str, tuple[int, str]] = {}
+        self._looked_at = 0
+        self._hopeless = False
+        self._unmet: set[Need] = set()
+        self._dry: set[str] = set()
+
+    def run(self) -> Script[Taken | None]:
+        begun = yield from self._prepare()
+        if begun is None:
+            return None
+        now, next_due = begun
+        chosen: list[_Chosen] = []
+        left: list[_Candidate] = []
+        slots = [] if self._hopeless else self._claim.group.slots
+        for number, slot in enumerate(slots, start=self._claim.group.first):
+            filled, left = yield from self._fill(number, slot.free, slot.ahead, left)
+            chosen += filled
+            if self._claim.late:
+                return None
+        now = self._grants.now or now
+        rows = yield from self._take(chosen, now)
+        yield from self._grants.write()
+        moments = [] if next_due is None else [next_due]
+        if self._rated:
+            self._claim.now = now
+            moments += yield from self._claim.started([one.task.queue for one in chosen])
+        next_due = min((moment for moment in moments if moment > now), default=None)
+        return Taken(self._claim.group.session, now, next_due, chosen, rows, self._grants)
+
+    def _prepare(self) -> Script[tuple[Moment, Moment | None] | None]:
+        """Read what the queues are, and do what comes before taking tasks; None if items must be drawn first."""
+        group = self._claim.group
+        rows = yield self._say.ask(
+            "joint_lanes",
+            self._claim.now,
+            session=group.session,
+            queues=group.queues,
+            handlers=self._claim.group.handlers,
+            wanted=group.wanted,
+            draw=not self._claim.drawn,
+        )
+        now, alive, due, next_due, drawable = rows[0][:5]
+        if not alive:
+            raise SessionLost(group.session)
+        queues = [_Queue(*row[5:]) for row in rows if row[5] is not None]
+        self._note(queues, drawable=drawable)
+        if drawable:
+            return None
+        if self._rated and (yield from self._claim.measure()):
+            now = self._claim.now or now
+        # Expiry is judged by one moment: what is locked as a candidate must not be tidied away later in this act.
+        # Members are not: their moment is taken behind their locks.
+        self._claim.now = now
+        fell_due = due
+        while due:
+            due = yield from self._claim.promote()
+        if not fell_due and self._is_hopeless(queues):
+            self._hopeless = True
+            if any(slot.free for slot in group.slots):
+                self._grants.lack({one.pool for one in queues if one.pool and one.odd is not None}, now)
+        returning = {one.pool for one in queues if one.pool and one.returning}
+        if returning:
+            yield self._say.ask("return_members", now, pools=names(returning), limit=_RETURNED_AT_ONCE).unheard()
+        return now, next_due
+
+    def _note(self, queues: list[_Queue], *, drawable: bool) -> None:
+        self._pools = {one.name: one.pool for one in queues}
+        self._rated = {one.name for one in queues if one.rated}
+        self._empty = {one.pool for one in queues if one.pool and not one.returning and not one.ready}
+        self._ready = {one.pool: one.ready for one in queues if one.pool and not one.returning}
+        self._cursors = dict.fromkeys(self._pools, _BEFORE_ALL)
+        pooled = any(self._pools.values())
+        self._claim.plan = self._claim.plan._replace(rated=bool(self._rated), pooled=pooled, drawable=drawable)
+
+    def _is_hopeless(self, queues: list[_Queue]) -> bool:
+        """Whether nothing can be given, so that no task need be looked at: no task waits, or only for pools without a
+        ready member. Rates, and tasks in front that cannot be given, are looked at."""
+        waiting = [one for one in queues if one.odd is not None]
+        return not any(one.odd or one.rated or one.pool not in self._empty for one in waiting)
+
+    def _fill(
+        self, number: int, free: int, ahead: int, left: list[_Candidate]
+    ) -> Script[tuple[list[_Chosen], list[_Candidate]]]:
+        """Give a slot the first tasks that it may have; what it skips is left to the next slot."""
+        chosen: list[_Chosen] = []
+        passed: list[_Candidate] = []
+        waiting = left[::-1]
+        while len(chosen) < free + ahead:
+            early = len(chosen) >= free
+            if not waiting:
+                waiting = (yield from self._page(early=early))[::-1]
+            if not waiting:
+                break
+            one = waiting.pop()
+            found = yield from self._try(one, number, early=early)
+            if found is not None:
+                chosen.append(found)
+            else:
+                passed.append(one)
+        return chosen, [one for one in passed + waiting[::-1] if one.need is None or one.need not in self._unmet]
+
+    def _try(self, one: _Candidate, slot: int, *, early: bool) -> Script[_Chosen | None]:
+        rooms = self._claim.rooms
+        rated = one.queue in self._rated
+        if (early and (rated or one.lost or one.need is not None)) or (rated and not rooms.get(one.queue)):
+            return None
+        held: Leased | None = None
+        if one.need is not None:
+            member = None if one.need in self._unmet else (yield from self._grants.give(one.need))
+            if member is None:
+                self._unmet.add(one.need)
+                if not self._grants.has_ready(one.need.pool) and (one.need.want == ANY or one.need.pool in self._empty):
+                    self._dry.add(one.need.pool)
+                return None
+            held = leased(member, self._grants.rules[member.pool], self._grants.now or 0)
+        if rated:
+            rooms[one.queue] -= 1
+        return _Chosen(one, slot, held)
+
+    def _page(self, *, early: bool) -> Script[list[_Candidate]]:
+        """The next tasks in their order, with the members for them read; none if enough were looked at. `early`: only
+        tasks that may be claimed ahead, so none of a queue with a rate or a pool."""
+        wanted = self._claim.group.wanted
+        queues = [name for name, pool in self._pools.items() if pool not in self._dry]
+        queues = [name for name in queues if not early or (self._pools[name] is None and name not in self._rated)]
+        rooms = {name: self._room(name) for name in queues}
+        queues = [name for name in queues if rooms[name]]
+        if not queues or self._looked_at > wanted + LOOK_BEYOND:
+            return []
+        size = min(LOOK_BEYOND, max(wanted, 2 * self._looked_at)) if self._looked_at else self._few(queues, wanted)
+        self._looked_at += size
+        rows = yield self._say.ask(
+            "candidates",
+            self._claim.now,
+            names=texts(queues),
+            rooms=numbers([rooms[name] for name in queues]),
+            priorities=numbers([self._cursors[name][0] for name in queues]),
+            ids=texts([self._cursors[name][1] for name in queues]),
+            handlers=self._claim.group.handlers,
+            wanted=size,
+        )
+        self._cursors |= {row[2]: (row[3], row[1]) for row in rows}
+        if any(row[7] for row in rows):
+            yield from self._claim.tidy(wanted)
+            if self._claim.late:
+                return []
+        found = [self._candidate(row) for row in rows if not row[7]]
+        if not found and rows:
+            return (yield from self._page(early=early))
+        yield from self._grants.load([one.need for one in found if one.need is not None], wanted)
+        return found
+
+    def _few(self, queues: list[str], wanted: int) -> int:
+        """How many to look at first: hardly more tasks are locked than there are members."""
+        pools = {self._pools[name] for name in queues}
+        counts = [None if pool is None else self._ready.get(pool) for pool in pools]
+        ready = [count for count in counts if count is not None]
+        return wanted if len(ready) < len(counts) else min(wanted, 1 + 2 * sum(ready))
+
+    def _room(self, queue: str) -> int:
+        room = self._claim.rooms.get(queue, 0) if queue in self._rated else _ANY_NUMBER
+        pool = self._pools[queue]
+        if pool is None or not room:
+            return room
+        # A task that no member fits takes nothing of the rate: those behind it are looked at too.
+        return 1 if pool in self._empty else _ANY_NUMBER
+
+    def _candidate(self, row: Row) -> _Candidate:
+        place, task, queue, _, losses, want, tried, _ = row
+        pool = self._pools[queue]
+        need = None if pool is None else Need(pool, ANY if want is None else want_of(want), tuple(tried or ()))
+        return _Candidate(place, task, queue, losses > 0, need)
+
+    def _take(self, chosen: list[_Chosen], now: Moment) -> Script[list[Row]]:
+        """Make the chosen tasks running; their rows come later."""
+        rows: list[Row] = []
+        if chosen:
+            yield self._say.ask(
+                "take",
+                now,
+                session=self._claim.group.session,
+                places=texts([one.task.place for one in chosen]),
+                resources=texts([None if one.leased is None else one.leased.id for one in chosen]),
+            ).into(rows)
+        return rows

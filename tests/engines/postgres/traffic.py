@@ -1,0 +1,38 @@
+"""What an engine sends: the names of its statements, and how many round trips they take."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from psycopg.pq.abc import PGresult
+
+from pitboss.engines.postgres import PostgresEngine
+from pitboss.engines.postgres.script import Ask
+from pitboss.engines.postgres.wire import Wire
+
+
+class Traffic:
+    def __init__(self) -> None:
+        self.statements: list[str] = []
+        self.round_trips = 0
+
+
+@contextmanager
+def traffic(engine: PostgresEngine, before: Callable[[str], None] = lambda name: None) -> Iterator[Traffic]:
+    """Count what is sent within the block. `before` is called with the name of each statement before it is sent."""
+    seen = Traffic()
+    ask, hear = engine._say.ask, Wire._hear
+
+    def noted(name: str, now: int | None = None, /, **values: object) -> Ask:
+        seen.statements.append(name)
+        before(name)
+        return ask(name, now, **values)
+
+    async def heard(wire: Wire) -> list[PGresult]:
+        seen.round_trips += 1
+        return await hear(wire)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine._say, "ask", noted)
+        patch.setattr(Wire, "_hear", heard)
+        yield seen
