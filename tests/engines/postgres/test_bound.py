@@ -95,7 +95,7 @@ async def test_a_member_that_comes_back_behind_a_look_in_vain_is_asked_for_soon(
     ask = yard.engine._say.ask
 
     def meanwhile(name: str, now: int | None = None, **values: object) -> Ask:
-        if name == "pool_stages":
+        if name == "pool_shortage":
             with psycopg.connect(postgres_dsn) as other:
                 other.execute("UPDATE pitboss.resources SET stage = 'ready', in_use = 0 WHERE name = 'm0'")
         return ask(name, now, **values)

@@ -15,10 +15,10 @@ from tests.engines.postgres.yard import AGAIN, Yard, ends
 
 pytestmark = pytest.mark.fresh_loop(limit=60)
 
-PLAIN = ["claim"]
-DRAW = ["lock_drawable", "draw"]
-RATED = ["lock_rated_queues", "windows", "claim", "start", "windows"]
-POOLED = ["joint_lanes", "candidates", "lock_ready", "pool_rules", "take", "write_members"]
+PLAIN = ["claim_next"]
+DRAW = ["batch_draw_open", "batch_draw_items"]
+RATED = ["queue_lock_rated", "queue_windows", "claim_next", "start_add", "queue_windows"]
+POOLED = ["claim_queues", "claim_candidates", "member_lock_ready", "pool_rules", "claim_take_bound", "member_write"]
 HOUR = 3_600_000_000
 
 
@@ -76,7 +76,7 @@ async def test_items_left_to_draw_are_part_of_the_plan_while_no_member_is_free(y
     await _start_batch(yard, yard.news(1500, handler="scarce", queue="q"))
     assert (await _claims(yard, 1, "q"))[0] == 1
     for _ in range(2):
-        assert await _claims(yard, 1, "q") == (0, [*DRAW, "joint_lanes", "pool_stages"], 6)
+        assert await _claims(yard, 1, "q") == (0, [*DRAW, "claim_queues", "pool_shortage"], 6)
 
 
 async def test_a_queue_that_gets_a_rate_gives_no_more_than_that(yard: Yard) -> None:
@@ -93,8 +93,8 @@ async def test_a_queue_that_gets_a_pool_gives_no_more_than_its_members(yard: Yar
     await _bind(yard, "q", 3)
     got, statements, _ = await _claims(yard, 5, "q")
     assert (got, statements[: len(PLAIN) + len(POOLED)]) == (3, [*PLAIN, *POOLED])
-    assert statements.count("claim") == 1
-    assert (await _claims(yard, 5, "q"))[:2] == (0, ["joint_lanes", "pool_stages"])
+    assert statements.count("claim_next") == 1
+    assert (await _claims(yard, 5, "q"))[:2] == (0, ["claim_queues", "pool_shortage"])
 
 
 async def test_a_queue_with_a_rate_that_gets_a_pool_keeps_both(yard: Yard) -> None:
@@ -103,7 +103,7 @@ async def test_a_queue_with_a_rate_that_gets_a_pool_keeps_both(yard: Yard) -> No
     assert (await _claims(yard, 1, "q"))[0] == 1
     await _bind(yard, "q", 2)
     got, statements, _ = await _claims(yard, 5, "q")
-    assert (got, statements.count("claim"), statements.count("joint_lanes")) == (2, 1, 1)
+    assert (got, statements.count("claim_next"), statements.count("claim_queues")) == (2, 1, 1)
     await yard.engine.add_resources("q", [NewResource(name=f"n{number}") for number in range(9)])
     assert (await _claims(yard, 5, "q"))[0] == 1
 
@@ -116,8 +116,8 @@ async def test_a_queue_that_loses_its_rate_or_pool_is_plain_again(yard: Yard) ->
     assert (await _claims(yard, 2, "pooled"))[0] == 1
     await yard.engine.change_queue("rated", QueueChange(rate=()))
     await yard.engine.forget(["scarce"])
-    assert await _claims(yard, 2, "rated") == (2, ["lock_rated_queues", "windows", "claim"], 3)
-    assert await _claims(yard, 2, "pooled") == (2, ["joint_lanes", "candidates", "take"], 3)
+    assert await _claims(yard, 2, "rated") == (2, ["queue_lock_rated", "queue_windows", "claim_next"], 3)
+    assert await _claims(yard, 2, "pooled") == (2, ["claim_queues", "claim_candidates", "claim_take_bound"], 3)
     for queue in ("rated", "pooled"):
         assert await _claims(yard, 2, queue) == (2, PLAIN, 1)
 
@@ -130,14 +130,14 @@ async def test_a_rate_that_comes_between_lock_and_claim_is_kept(yard: Yard, post
     changes = ["UPDATE pitboss.queues SET rate_counts = '{1}', rate_spans = '{3600000000}' WHERE name = 'b'"]
 
     def change(statement: str) -> None:
-        if statement == "claim" and changes:
+        if statement == "claim_next" and changes:
             with psycopg.connect(postgres_dsn) as other:
                 other.execute(changes.pop().encode())
 
     with traffic(yard.engine, before=change) as sent:
         claimed = await yard.claim(9, queues=("a", "b"))
     assert sorted(claim.queue for claim in claimed.claims) == ["a", "b"]
-    assert sent.statements == ["lock_rated_queues", "windows", "claim", *RATED]
+    assert sent.statements == ["queue_lock_rated", "queue_windows", "claim_next", *RATED]
     assert (await _claims(yard, 9, "a", "b"))[0] == 0
 
 
@@ -156,7 +156,7 @@ async def test_groups_that_were_filled_before_a_wrong_plan_are_filled_once(yard:
         ("b", 1, 1),
         ("b", 1, 1),
     ]
-    assert sent.statements.count("draw") == 1
+    assert sent.statements.count("batch_draw_items") == 1
     assert (await _claims(yard, 9, "a"))[0] == 0
     await yard.assert_figures()
 
@@ -168,7 +168,7 @@ async def test_groups_that_get_pools_are_claimed_within_one_transaction(yard: Ya
     with traffic(yard.engine) as sent:
         claimed = await yard.engine.claim(ClaimRequest(session=yard.session.number, slots=slots))
     assert [claim.queue for claim in claimed.claims] == ["a", "a", "q", "q", "q"]
-    assert sent.statements.count("joint_lanes") == 1
+    assert sent.statements.count("claim_queues") == 1
 
 
 @pytest.mark.parametrize("pooled", [False, True])
@@ -185,7 +185,7 @@ async def test_many_expired_items_cost_one_repetition(yard: Yard, postgres_dsn: 
     with traffic(yard.engine) as sent:
         claimed = await yard.claim(1, queues=("q",))
     assert [claim.id for claim in claimed.claims] == [items[30].id]
-    assert sent.statements.count("cancel") == 1
-    assert sent.statements.count("joint_lanes" if pooled else "claim") == 2
+    assert sent.statements.count("task_cancel") == 1
+    assert sent.statements.count("claim_queues" if pooled else "claim_next") == 2
     assert {task.state for task in await yard.engine.get(late) if task} == {State.CANCELLED}
     await yard.assert_figures()

@@ -187,4 +187,11 @@ async def test_nothing_is_looked_for_ahead_where_a_member_is_needed(
     monkeypatch.setattr(engine._say, "ask", noted)
     request = ClaimRequest(session=yard.session.number, slots=(Slot(free=1, ahead=50, queues=("scarce",)),))
     assert len((await engine.claim(request)).claims) == 1
-    assert asked == ["joint_lanes", "candidates", "lock_ready", "pool_rules", "take", "write_members"]
+    assert asked == [
+        "claim_queues",
+        "claim_candidates",
+        "member_lock_ready",
+        "pool_rules",
+        "claim_take_bound",
+        "member_write",
+    ]

@@ -1,10 +1,14 @@
 """What is done while a statement is under way."""
 
 import asyncio
+import re
 from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
+from pitboss.engines import statements
 from pitboss.engines.postgres.script import beside
 
 steps: list[str] = []
@@ -74,3 +78,12 @@ async def test_who_is_cancelled_recalls_the_statement_and_is_cancelled() -> None
     with pytest.raises(asyncio.CancelledError):
         await both
     assert steps == ["asked", "recalled"]
+
+
+def test_every_statement_has_a_name_that_the_code_knows() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in Path(str(files("pitboss.engines.postgres"))).glob("*.py")]
+    quoted = {name for text in texts for name in re.findall(r'"(\w+)"', text)}
+    asked = {name for text in texts for name in re.findall(r'(?:\.ask|\.text|_read|_write)\(\s*"(\w+)"', text)}
+    there = {name for name in statements.load("pitboss.engines.postgres.sql") if not name.endswith("_columns")}
+    assert there - quoted == set()
+    assert asked - there == set()

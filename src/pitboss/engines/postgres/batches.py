@@ -42,12 +42,12 @@ def create(say: Statements, new: NewBatch, items: Sequence[NewTask], now: Moment
         return known
     bounded = yield from lock_room(say, items)
     gate = Gate(say, lanes=True)
-    yield say.ask("open_lane", name=new.lane)
-    yield say.ask("lock_lanes", names=names([new.lane]))
+    yield say.ask("lane_create", name=new.lane)
+    yield say.ask("lane_lock", names=names([new.lane]))
     status = BatchStatus.PAUSED if new.paused else BatchStatus.QUEUED
     rank = end_of_line((yield from gate.line(new.lane)))
     made = yield say.ask(
-        "insert_batch",
+        "batch_create",
         moment,
         id=new.id,
         rank=rank,
@@ -98,14 +98,14 @@ def act_on(say: Statements, batch: BatchId, act: BatchAct, limit: int, now: Mome
 
 def change_lane(say: Statements, name: str, max_running: int, now: Moment | None) -> Script[None]:
     moment = yield from current(say, now)
-    yield say.ask("change_lane", name=name, max_running=checked_lane(max_running))
+    yield say.ask("lane_set", name=name, max_running=checked_lane(max_running))
     yield from Gate(say, lanes=True).promote(name, moment)
 
 
 def cancel_items(say: Statements, gate: Gate, batch: Standing, limit: int, now: Moment) -> Script[tuple[int, bool]]:
     """Cancel what waits and ask what runs to stop, of a batch that is locked: how many, and whether more are left."""
-    found = yield say.ask("open_items", batch=batch.id, limit=limit + 1)
-    rows = yield say.ask("lock_open", ids=texts([row[0] for row in found[:limit]]))
+    found = yield say.ask("batch_open_items", batch=batch.id, limit=limit + 1)
+    rows = yield say.ask("batch_lock_items", ids=texts([row[0] for row in found[:limit]]))
     changed, asked = yield from cancel_locked(say, gate, [row[0] for row in rows], batch.reason or "cancelled", now)
     return changed + asked, len(found) > limit
 
@@ -161,7 +161,7 @@ class _Act:
         """Into a status in which nothing of it starts; how many items had been drawn."""
         if status_wanted(act, self._batch.status, {}) is self._batch.status:
             return 0
-        ((held,),) = yield self._say.ask("hold_drawn", batch=self._id)
+        ((held,),) = yield self._say.ask("batch_hold", batch=self._id)
         # Whoever was about to claim some was waited for: only now is it known what runs.
         running = yield from self._running()
         if isinstance(act, Delete) and running[State.RUNNING]:
@@ -173,7 +173,7 @@ class _Act:
         return count
 
     def _running(self) -> Script[dict[State, int]]:
-        ((_, runs, _),) = yield self._say.ask("standing", ids=texts([self._id]))
+        ((_, runs, _),) = yield self._say.ask("batch_check", ids=texts([self._id]))
         return {State.RUNNING: int(runs)}
 
     def _go(self, act: Resume | Start) -> Script[None]:
@@ -191,13 +191,13 @@ class _Act:
     def _write_ranks(self, act: Move | Resume) -> Script[None]:
         ranks = ranks_after(act, self._id, (yield from self._gate.line(self._batch.lane)))
         if ranks:
-            yield self._say.ask("rank_batches", ids=texts(list(ranks)), ranks=numbers(list(ranks.values())))
+            yield self._say.ask("batch_rank", ids=texts(list(ranks)), ranks=numbers(list(ranks.values())))
         if self._id in ranks:
             self._gate.batches[self._id] = self._batch._replace(rank=ranks[self._id])
 
     def _requeue(self, act: Requeue) -> Script[_Done]:
         found = yield self._say.ask(
-            "requeueable", batch=self._id, cancelled=act.cancelled, error=act.error, limit=self._limit + 1
+            "batch_requeueable", batch=self._id, cancelled=act.cancelled, error=act.error, limit=self._limit + 1
         )
         tasks = [(row[0], row[1]) for row in found[: self._limit]]
         changed, refused = yield from revive_locked(self._say, self._gate, tasks, act.keep_attempts, self._now)
@@ -206,14 +206,14 @@ class _Act:
 
     def _delete(self) -> Script[_Done]:
         """Finished items first: as long as any item is left, the batch is what its items say."""
-        found: list[Row] = yield self._say.ask("all_items", batch=self._id, limit=self._limit + 1)
+        found: list[Row] = yield self._say.ask("batch_items", batch=self._id, limit=self._limit + 1)
         ids = texts([row[0] for row in found[: self._limit]])
-        ((gone, unfinished),) = yield self._say.ask("prune", self._now, ids=ids)
-        yield self._say.ask("count_items", ids=texts([self._id]), changes=numbers([-unfinished]))
+        ((gone, unfinished),) = yield self._say.ask("task_remove", self._now, ids=ids)
+        yield self._say.ask("batch_count_unfinished", ids=texts([self._id]), changes=numbers([-unfinished]))
         more = len(found) > self._limit
         if not more:
-            yield self._say.ask("uncount_batch", batch=self._id)
-            yield self._say.ask("forget_batch", batch=self._id)
+            yield self._say.ask("batch_count_remove", batch=self._id)
+            yield self._say.ask("batch_remove", batch=self._id)
             lane = self._gate.batches.pop(self._id).lane
             yield from self._gate.promote(lane, self._now)
         return gone, more, ()

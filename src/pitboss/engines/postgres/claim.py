@@ -104,12 +104,12 @@ def draw(say: Statements, request: ClaimRequest, now: Moment | None) -> Script[D
     """Make items of running batches pending, as many as the claim wants. Within a transaction of its own, before the
     claim: batches are locked before tasks, and settlements wait for that lock."""
     queues = _asked_queues(request)
-    found = yield say.ask("lock_drawable", now, session=request.session, queues=queues)
+    found = yield say.ask("batch_draw_open", now, session=request.session, queues=queues)
     if not found:
         return Drawn()
     wanted = sum(slot.free + slot.ahead for slot in request.slots)
     ids = texts([row[0] for row in found])
-    asked = say.ask("draw", now, ids=ids, queues=queues, wanted=wanted, beyond=PASSED_BY)
+    asked = say.ask("batch_draw_items", now, ids=ids, queues=queues, wanted=wanted, beyond=PASSED_BY)
     ((number, pending, more, moment),) = yield asked
     return Drawn(more, moment if number and not pending and more else None)
 

@@ -113,8 +113,8 @@ class GroupClaim:
     def measure(self) -> Script[bool]:
         """Lock the rows of queues with a rate, and measure how many tasks may start; False if there are none."""
         rows: list[Row] = []
-        yield self.say.ask("lock_rated_queues", queues=self.group.queues).into(rows)
-        windows = yield self.say.ask("windows", self.now, queues=self.group.queues)
+        yield self.say.ask("queue_lock_rated", queues=self.group.queues).into(rows)
+        windows = yield self.say.ask("queue_windows", self.now, queues=self.group.queues)
         # A queue that got its rate after the others were locked is left out; the claim statement then refuses it.
         locked = {row[0] for row in rows}
         self.rooms = {name: max(0, room) for name, _, room, _, _ in windows if name in locked}
@@ -128,13 +128,13 @@ class GroupClaim:
         """Record starts in queues with a rate; answers the moments at which their windows open."""
         starts = [queue for queue in queues if queue in self.rooms]
         if starts:
-            yield self.say.ask("start", self.now, queues=texts(starts)).unheard()
-        windows = yield self.say.ask("windows", self.now, queues=self.group.queues)
+            yield self.say.ask("start_add", self.now, queues=texts(starts)).unheard()
+        windows = yield self.say.ask("queue_windows", self.now, queues=self.group.queues)
         return [opens for _, now, _, opens, wanted in windows if wanted and opens is not None and opens > now]
 
     def promote(self) -> Script[bool]:
         """Make scheduled tasks pending that are due; True if there may be more."""
-        asked = self.say.ask("promote", self.now, queues=self.group.queues, limit=_PROMOTED_AT_ONCE)
+        asked = self.say.ask("claim_due", self.now, queues=self.group.queues, limit=_PROMOTED_AT_ONCE)
         ((moved,),) = yield asked
         return bool(moved >= _PROMOTED_AT_ONCE)
 
@@ -149,7 +149,9 @@ class GroupClaim:
         return moved
 
     def _tidy(self, depth: int) -> Script[tuple[int, list[TaskId]]]:
-        asked = self.say.ask("tidy", self.now, queues=self.group.queues, handlers=self.group.handlers, wanted=depth)
+        asked = self.say.ask(
+            "claim_tidy", self.now, queues=self.group.queues, handlers=self.group.handlers, wanted=depth
+        )
         ((moved, late),) = yield asked
         return moved, late
 
@@ -204,7 +206,7 @@ class GroupClaim:
 
     def _claim(self, pick: _Pick) -> Script[_Answer]:
         rows = yield self.say.ask(
-            "claim",
+            "claim_next",
             self.now,
             session=self.group.session,
             queues=self.group.queues,

@@ -112,7 +112,7 @@ class _ClaimWithResources:
         """Read what the queues are, and do what comes before taking tasks; None if items must be drawn first."""
         group = self._claim.group
         rows = yield self._say.ask(
-            "joint_lanes",
+            "claim_queues",
             self._claim.now,
             session=group.session,
             queues=group.queues,
@@ -141,7 +141,7 @@ class _ClaimWithResources:
                 self._grants.lack({one.pool for one in queues if one.pool and one.odd is not None}, now)
         returning = {one.pool for one in queues if one.pool and one.returning}
         if returning:
-            yield self._say.ask("return_members", now, pools=names(returning), limit=_RETURNED_AT_ONCE).unheard()
+            yield self._say.ask("member_wake", now, pools=names(returning), limit=_RETURNED_AT_ONCE).unheard()
         return now, next_due
 
     def _note(self, queues: list[_Queue], *, drawable: bool) -> None:
@@ -211,7 +211,7 @@ class _ClaimWithResources:
         size = min(LOOK_BEYOND, max(wanted, 2 * self._looked_at)) if self._looked_at else self._few(queues, wanted)
         self._looked_at += size
         rows = yield self._say.ask(
-            "candidates",
+            "claim_candidates",
             self._claim.now,
             names=texts(queues),
             rooms=numbers([rooms[name] for name in queues]),
@@ -257,7 +257,7 @@ class _ClaimWithResources:
         rows: list[Row] = []
         if chosen:
             yield self._say.ask(
-                "take",
+                "claim_take_bound",
                 now,
                 session=self._claim.group.session,
                 places=texts([one.task.place for one in chosen]),

@@ -18,17 +18,17 @@ from pitboss.model.queue import Changed
 def cancel(say: Statements, wanted: Filter, reason: str, limit: int, now: Moment | None) -> Script[Changed]:
     moment = yield from current(say, now)
     term = compiled(wanted, moment)
-    found = yield Ask(say.text("cancellable", condition=term.sql), [*term.values, limit + 1])
+    found = yield Ask(say.text("task_cancellable", condition=term.sql), [*term.values, limit + 1])
     gate = yield from _locked_batches(say, found[:limit])
     ids = texts([row[0] for row in found[:limit]])
-    rows = yield Ask(say.text("lock_cancellable", condition=term.sql), [*term.values, ids])
+    rows = yield Ask(say.text("task_lock_cancellable", condition=term.sql), [*term.values, ids])
     changed, asked = yield from cancel_locked(say, gate, [row[0] for row in rows], reason or "cancelled", moment)
     return Changed(changed=changed, asked=asked, more=len(found) > limit)
 
 
 def cancel_locked(say: Statements, gate: Gate, ids: list[str], reason: str, now: Moment) -> Script[tuple[int, int]]:
     """Cancel tasks that are locked, and their batches before them: how many ended, how many were asked to."""
-    rows = yield say.ask("cancel", now, ids=texts(ids), reason=reason)
+    rows = yield say.ask("task_cancel", now, ids=texts(ids), reason=reason)
     yield from gate.changed({batch: -changed for batch, changed, _ in rows if batch is not None}, now)
     return sum(row[1] for row in rows), sum(row[2] for row in rows)
 
@@ -36,19 +36,19 @@ def cancel_locked(say: Statements, gate: Gate, ids: list[str], reason: str, now:
 def expire(say: Statements, ids: Sequence[str], now: Moment | None) -> Script[None]:
     """Cancel items of batches that are past their expiry."""
     moment = yield from current(say, now)
-    looked = yield say.ask("look_claims", ids=texts(ids))
+    looked = yield say.ask("claim_read", ids=texts(ids))
     gate = yield from _locked_batches(say, [(row[0], row[4]) for row in looked])
-    rows = yield say.ask("lock_expired", moment, ids=texts(ids))
+    rows = yield say.ask("task_lock_expired", moment, ids=texts(ids))
     yield from cancel_locked(say, gate, [row[0] for row in rows], "expired", moment)
 
 
 def retry(say: Statements, wanted: Filter, keep: bool, limit: int, now: Moment | None) -> Script[Changed]:
     moment = yield from current(say, now)
     term = compiled(wanted, moment)
-    found = yield Ask(say.text("retryable", condition=term.sql), [*term.values, limit + 1])
+    found = yield Ask(say.text("task_retryable", condition=term.sql), [*term.values, limit + 1])
     gate = yield from _locked_batches(say, found[:limit])
     ids = texts([row[0] for row in found[:limit]])
-    rows = yield Ask(say.text("lock_retryable", condition=term.sql), [*term.values, ids])
+    rows = yield Ask(say.text("task_lock_retryable", condition=term.sql), [*term.values, ids])
     changed, refused = yield from revive_locked(say, gate, [(row[0], row[1]) for row in rows], keep, moment)
     return Changed(changed=changed, refused=refused, more=len(found) > limit)
 
@@ -60,9 +60,9 @@ def revive_locked(
     another task's key refuses. A batch that had ended goes back in line."""
     refused = yield from _without_key(say, tasks, now)
     ids = [task for task, _ in tasks if task not in refused]
-    rows = yield say.ask("revive", now, ids=texts(ids), keep=keep, running=gate.running)
+    rows = yield say.ask("task_retry", now, ids=texts(ids), keep=keep, running=gate.running)
     if ids:
-        yield say.ask("trim", tasks=texts(ids))
+        yield say.ask("attempt_forget", tasks=texts(ids))
     revived = {batch: count for batch, count, _ in rows if batch is not None}
     for batch in sorted(revived):
         if gate.batches[batch].status in OVER:
@@ -80,9 +80,9 @@ def prune(
         yield from check_term(say, now, term)
     moment = yield from current(say, now)
     chosen = compiled(wanted, moment)
-    text = say.text("prunable", condition=chosen.sql)
+    text = say.text("task_prunable", condition=chosen.sql)
     found = yield Ask(text, [before, moment, *chosen.values, limit + 1])
-    ((changed, _),) = yield say.ask("prune", now, ids=texts([row[0] for row in found[:limit]]))
+    ((changed, _),) = yield say.ask("task_remove", now, ids=texts([row[0] for row in found[:limit]]))
     return Changed(changed=changed, more=len(found) > limit)
 
 
@@ -90,7 +90,7 @@ def current(say: Statements, now: Moment | None) -> Script[Moment]:
     """The moment that a filter on ages is measured at."""
     if now is not None:
         return now
-    ((moment,),) = yield say.ask("now")
+    ((moment,),) = yield say.ask("server_now")
     found: Moment = moment
     return found
 
@@ -111,7 +111,7 @@ def _without_key(say: Statements, tasks: list[tuple[str, str | None]], now: Mome
     if not first:
         return set()
     keys = sorted(first)
-    yield say.ask("retake", now, keys=texts(keys), tasks=texts([first[key] for key in keys]))
-    rows = yield say.ask("holders", keys=names(keys))
+    yield say.ask("key_take", now, keys=texts(keys), tasks=texts([first[key] for key in keys]))
+    rows = yield say.ask("key_holder", keys=names(keys))
     holders: dict[str, str] = {row[0]: row[1] for row in rows}
     return {task for task, key in tasks if key is not None and holders.get(key) != task}

@@ -41,7 +41,7 @@ class Desk:
         return await self._writing.call(lambda: _one(self._say.ask(statement, self._now(), **values)))
 
     async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
-        found = {row[0]: rows.task(row) for row in await self._read("get", ids=texts([*filter(known_id, ids)]))}
+        found = {row[0]: rows.task(row) for row in await self._read("task_get", ids=texts([*filter(known_id, ids)]))}
         return [found.get(task) for task in ids]
 
     async def find(
@@ -53,7 +53,7 @@ class Desk:
             term = compiled(wanted, (yield from control.current(self._say, now)))
             beyond = "" if after is None else f"AND id {'>' if oldest_first else '<'} %s::uuid"
             order = "ASC" if oldest_first else "DESC"
-            text = self._say.text("find", condition=term.sql, beyond=beyond, order=order)
+            text = self._say.text("task_find", condition=term.sql, beyond=beyond, order=order)
             return (yield Ask(text, [*term.values, *([] if after is None else [after]), limit + 1]))
 
         found = [rows.task(row) for row in await self._reading.call(script)]
@@ -65,14 +65,14 @@ class Desk:
 
         def script() -> Script[list[Row]]:
             term = compiled(wanted, (yield from control.current(self._say, now)))
-            return (yield Ask(self._say.text("count", condition=term.sql), term.values))
+            return (yield Ask(self._say.text("task_count", condition=term.sql), term.values))
 
         ((number,),) = await self._reading.call(script)
         found: int = number
         return found
 
     async def attempts(self, task: TaskId) -> list[Attempt]:
-        return [rows.attempt(row) for row in await self._read("attempts", task=task)] if known_id(task) else []
+        return [rows.attempt(row) for row in await self._read("attempt_list", task=task)] if known_id(task) else []
 
     async def cancel(self, wanted: Filter, *, reason: str = "", limit: int = 1000) -> Changed:
         now = self._now()
@@ -93,12 +93,12 @@ class Desk:
         )
 
     async def queues(self) -> list[Queue]:
-        return [rows.queue(row) for row in await self._read("queues", name=None)]
+        return [rows.queue(row) for row in await self._read("queue_list", name=None)]
 
     async def change_queue(self, name: str, change: QueueChange) -> Queue:
         windows: tuple[Window, ...] = () if change.rate is msgspec.UNSET else change.rate
         await self._write(
-            "change_queue",
+            "queue_change",
             name=name,
             paused=None if change.paused is msgspec.UNSET else change.paused,
             by=change.by,
@@ -108,7 +108,7 @@ class Desk:
             counts=numbers([window.count for window in windows]) if windows else None,
             spans=numbers([window.per for window in windows]) if windows else None,
         )
-        (row,) = await self._read("queues", name=name)
+        (row,) = await self._read("queue_list", name=name)
         return rows.queue(row)
 
     async def register(self, handlers: Iterable[HandlerInfo]) -> None:
@@ -116,7 +116,7 @@ class Desk:
         if not added:
             return
         await self._write(
-            "register",
+            "handler_add",
             names=texts([handler.name for handler in added]),
             queues=texts([handler.queue for handler in added]),
             policies=texts([handler.policy for handler in added]),
@@ -128,27 +128,27 @@ class Desk:
     async def handlers(self) -> list[HandlerInfo]:
         return [
             HandlerInfo(name=name, queue=queue, policy=policy, schema=schema, resources=resources)
-            for name, queue, policy, schema, resources in await self._read("handlers")
+            for name, queue, policy, schema, resources in await self._read("handler_list")
         ]
 
     async def forget(self, names_: Iterable[str]) -> None:
-        await self._write("forget", names=names(names_))
+        await self._write("handler_remove", names=names(names_))
 
     async def wish(self, key: str, value: str | None, *, by: str | None = None) -> int:
-        ((version,),) = await self._write("wish", key=key, value=value, by=by)
-        await self._write("notify", payload="*")
+        ((version,),) = await self._write("wish_set", key=key, value=value, by=by)
+        await self._write("server_notify", payload="*")
         found: int = version
         return found
 
     async def wishes(self, since: int = 0) -> list[Wish]:
         return [
             Wish(key=key, value=value, version=version, by=by)
-            for key, value, version, by in await self._read("wishes", since=since)
+            for key, value, version, by in await self._read("wish_list", since=since)
         ]
 
     async def open_session(self, info: SessionInfo) -> Session:
         ((number, opened_at, expires_at),) = await self._write(
-            "open_session",
+            "session_open",
             host=info.host,
             boot_id=info.boot_id,
             pid=info.pid,
@@ -160,10 +160,10 @@ class Desk:
         return Session(number=number, info=info, opened_at=opened_at, expires_at=expires_at)
 
     async def end_session(self, session: int) -> None:
-        await self._write("end_session", session=session)
+        await self._write("session_end", session=session)
 
     async def sessions(self) -> list[Session]:
-        return [rows.session(row) for row in await self._read("sessions")]
+        return [rows.session(row) for row in await self._read("session_list")]
 
     async def campaign(self, session: int) -> Lead:
         self._reach("campaign.before")
@@ -184,7 +184,7 @@ class Desk:
         return await self._reading.call(lambda: lead.found(self._say, now))
 
     async def resign(self, session: int) -> None:
-        await self._write("resign", session=session)
+        await self._write("leader_resign", session=session)
 
     async def _release(self, handlers: Iterable[str]) -> None:
         wanted, now = names(handlers), self._now()
@@ -194,7 +194,7 @@ class Desk:
     async def _release_items(self, handlers: str | None, now: Moment | None, limit: int = _AT_ONCE) -> int:
         """Items of batches among them. There are hardly ever any, so the look comes first."""
         released = 0
-        while await self._write("held_items", handlers=handlers, limit=1):
+        while await self._write("held_list_items", handlers=handlers, limit=1):
             some = await self._writing.call(
                 lambda: upkeep.release_items(self._say, handlers, limit, now), transaction=True
             )

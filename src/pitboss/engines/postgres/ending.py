@@ -72,7 +72,7 @@ class _Group:
 
     def _lock(self, known: list[int]) -> Script[bool]:
         asked = [self._settlements[i] for i in known]
-        look = self._say.ask("look_claims", ids=texts(sorted({one.id for one in asked})))
+        look = self._say.ask("claim_read", ids=texts(sorted({one.id for one in asked})))
         if self._gate.lanes or any(one.report is not None and is_fault(one.report.outcome) for one in asked):
             self._note(asked, (yield look))
             if not (yield from self._gate.lock(self._touched())):
@@ -178,8 +178,8 @@ def _parked(counted: int | None) -> int:
 def lose_bound(say: Statements, limit: int, now: Moment | None, *, lanes: bool) -> Script[Reclaimed | Again]:
     """What dead sessions ran that has a batch or a resource, and leases past their time, within a transaction; `Again`
     if lanes must be locked too."""
-    orphans = yield say.ask("orphans", now, limit=limit)
-    leases = yield say.ask("old_leases", now, limit=limit)
+    orphans = yield say.ask("reclaim_orphans", now, limit=limit)
+    leases = yield say.ask("lease_list_over", now, limit=limit)
     gate, hands, tally = Gate(say, lanes=lanes), Hands(say), Tally()
     if not (yield from gate.lock(Counter(batch for _, batch, *_ in orphans if batch is not None))):
         return Again()
@@ -188,7 +188,7 @@ def lose_bound(say: Statements, limit: int, now: Moment | None, *, lanes: bool) 
     yield from hands.lock(held)
     yield from hands.read_rules(now)
     claims = {"ids": texts([row[0] for row in orphans]), "claims": numbers([row[4] for row in orphans])}
-    moved = yield say.ask("lose_bound", hands.now, running=gate.running, **claims)
+    moved = yield say.ask("reclaim_lose_bound", hands.now, running=gate.running, **claims)
     ended: Counter[str] = Counter()
     for _, state, queue, batch, resource, since, _ in moved:
         tally.moved(queue, State.RUNNING, state, batch)
@@ -196,12 +196,12 @@ def lose_bound(say: Statements, limit: int, now: Moment | None, *, lanes: bool) 
             ended[batch] -= State(state) in FINISHED
         if resource is not None:
             yield from hands.take(Return(resource, since or 0))
-    over = yield say.ask("end_leases", hands.now, ids=texts([row[0] for row in leases]))
+    over = yield say.ask("lease_end_over", hands.now, ids=texts([row[0] for row in leases]))
     for pool, name, since in over:
         yield from hands.take(Return(f"{pool}/{name}", since))
     long = [task for task, *_, claim in moved if claim > _KEPT_RUNS]
     if long:
-        yield say.ask("trim", tasks=texts(long))
+        yield say.ask("attempt_forget", tasks=texts(long))
     yield from hands.write(tally)
     yield from gate.changed(ended, hands.now)
     cancelled = sum(state == State.CANCELLED for _, state, *_ in moved)

@@ -128,7 +128,7 @@ class PostgresEngine(Shelf):
 
     async def renew(self, session: int, snapshot: str | None = None) -> Renewal:
         self._reach("renew.before")
-        rows = await self._write("renew", session=session, snapshot=snapshot)
+        rows = await self._write("session_renew", session=session, snapshot=snapshot)
         self._reach("renew.after")
         if not rows:
             return Renewal(alive=False)
@@ -228,12 +228,12 @@ class PostgresEngine(Shelf):
 
     async def diagnose(self, clock: Clock) -> list[Finding]:
         before = clock.now()
-        (row,) = await self._write("diagnose")
+        (row,) = await self._write("server_diagnose")
         after, found = clock.now(), diagnosis.server(row)
         return [*diagnosis.of_server(found), clock_skew((before + after) // 2 - found.now, (after - before) // 2)]
 
     async def _notify(self, payload: str) -> None:
-        await self._write("notify", payload=payload)
+        await self._write("server_notify", payload=payload)
 
     def _reach(self, name: str) -> None:
         if self._failpoint is not None:

@@ -45,13 +45,13 @@ class Gate:
         if not touched:
             return True
         if self.lanes:
-            rows = yield self._say.ask("look_batches", ids=names(touched))
-            yield self._say.ask("lock_lanes", names=names(row[1] for row in rows))
+            rows = yield self._say.ask("batch_get", ids=names(touched))
+            yield self._say.ask("lane_lock", names=names(row[1] for row in rows))
         return self.locked((yield self.locking(touched)), touched)
 
     def locking(self, ids: Iterable[BatchId]) -> Ask:
         """What `lock` asks, lanes aside."""
-        return self._say.ask("lock_batches", ids=names(ids))
+        return self._say.ask("batch_lock", ids=names(ids))
 
     def locked(self, rows: Iterable[Row], touched: Mapping[BatchId, int]) -> bool:
         """Note what was locked; answers as `lock` does."""
@@ -76,7 +76,7 @@ class Gate:
         if not touched:
             return
         changes = numbers([unfinished[batch] for batch in touched])
-        for batch, left in (yield self._say.ask("count_items", ids=texts(touched), changes=changes)):
+        for batch, left in (yield self._say.ask("batch_count_unfinished", ids=texts(touched), changes=changes)):
             self.batches[batch] = self.batches[batch]._replace(unfinished=left)
         yield from self.close(touched, now)
 
@@ -90,7 +90,7 @@ class Gate:
         ]
         if not doubtful:
             return
-        for batch, runs, failed in (yield self._say.ask("standing", ids=texts(doubtful))):
+        for batch, runs, failed in (yield self._say.ask("batch_check", ids=texts(doubtful))):
             one = self.batches[batch]
             counts = {State.RUNNING: int(runs), State.FAILED: int(failed), State.HELD: one.unfinished - int(runs)}
             yield from self.enter(one, status_with(one.status, counts), now)
@@ -103,7 +103,7 @@ class Gate:
         entered = batch._replace(status=status, started_at=started_at, reason=reason or batch.reason)
         yield from self.write(entered, finished_at=now if status in OVER else None)
         if status is BatchStatus.RUNNING:
-            yield self._say.ask("notify", payload=_ALL_QUEUES)
+            yield self._say.ask("server_notify", payload=_ALL_QUEUES)
         if status in OVER and batch.on_complete is not None:
             new = completion(_decode_task(batch.on_complete), batch.id, status)
             yield from put(self._say, [new], now, ring=True)
@@ -113,7 +113,7 @@ class Gate:
 
     def promote(self, lane: str, now: Moment) -> Script[None]:
         """Let the next ones of a lane, which is locked, have its free slots."""
-        rows = yield self._say.ask("max_running", lane=lane)
+        rows = yield self._say.ask("lane_max_running", lane=lane)
         if not rows:
             return
         for batch in promotable((yield from self.line(lane)), rows[0][0]):
@@ -126,13 +126,13 @@ class Gate:
         yield from self.write(batch._replace(status=BatchStatus.QUEUED, rank=rank, started_at=None, reason=None))
 
     def line(self, lane: str) -> Script[list[Place]]:
-        rows = yield self._say.ask("line", lane=lane)
+        rows = yield self._say.ask("lane_line", lane=lane)
         return [Place(rank, batch, _STATUSES[status]) for rank, batch, status in rows]
 
     def write(self, batch: Standing, finished_at: Moment | None = None) -> Script[None]:
         self.batches[batch.id] = batch
         yield self._say.ask(
-            "enter_batch",
+            "batch_write",
             id=batch.id,
             status=batch.status.value,
             rank=batch.rank,
@@ -143,7 +143,7 @@ class Gate:
 
     def _known(self, batch: BatchId) -> Script[Standing]:
         if batch not in self.batches:
-            ((_, lane, status, *rest),) = yield self._say.ask("lock_batches", ids=names([batch]))
+            ((_, lane, status, *rest),) = yield self._say.ask("batch_lock", ids=names([batch]))
             self.batches[batch] = Standing(batch, lane, _STATUSES[status], *rest)
         return self.batches[batch]
 

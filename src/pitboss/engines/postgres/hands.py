@@ -58,7 +58,7 @@ class Hands:
         """Lock all that giving these back may change. The rules are read behind that: see `members.rules_now`."""
         faults = [one for one in returns if one.fault]
         if faults:
-            yield self._say.ask("lock_pools", names=names(one.pool for one in faults))
+            yield self._say.ask("pool_lock", names=names(one.pool for one in faults))
             yield from self._read_strikers(faults)
         blamed = {f"{one.pool}/{name}" for one in faults for name in one.tried}
         blamed |= {f"{pool}/{name}" for (pool, _), struck in self._strikers.items() for name in struck}
@@ -112,11 +112,11 @@ class Hands:
         changed = [self._members[one] for one in sorted(self._changed)]
         yield from members.write(self._say, changed, self._rules, tally=tally)
         if self._answered:
-            yield self._say.ask("unstrike", **_keys(sorted(self._answered)))
+            yield self._say.ask("strike_forget", **_keys(sorted(self._answered)))
         struck = sorted((pool, place, name) for (pool, place), those in self._struck.items() for name in those)
         if struck:
             keys = _keys([(pool, place) for pool, place, _ in struck])
-            yield self._say.ask("strike", self.now, **keys, names=texts([name for _, _, name in struck]))
+            yield self._say.ask("strike_add", self.now, **keys, names=texts([name for _, _, name in struck]))
 
     def _put(self, resource: Resource) -> None:
         self._members[resource.id] = self._members[resource.id]._replace(resource=resource)
@@ -144,14 +144,14 @@ class Hands:
         if not places:
             return
         wanted = sorted((pool, destination) for pool, destination in places)
-        for pool, place, name, at in (yield self._say.ask("strikers", **_keys(wanted))):
+        for pool, place, name, at in (yield self._say.ask("strike_list", **_keys(wanted))):
             self._strikers.setdefault((pool, place), {})[name] = at
 
     def _has_room(self, resource: Resource, rules: PoolRules) -> Script[bool]:
         """Whether the blacklist has room, with what this transaction has changed but not written yet."""
         ours = [one.resource for one in self._members.values() if one.resource.pool == resource.pool]
         besides = texts([one.name for one in ours])
-        ((enabled, ejected),) = yield self._say.ask("blacklist", self.now, pool=resource.pool, besides=besides)
+        ((enabled, ejected),) = yield self._say.ask("member_blacklisted", self.now, pool=resource.pool, besides=besides)
         others = (one for one in ours if one.enabled and one.name != resource.name)
         ejected += sum(one.record.blacklisted_until > self.now for one in others)
         return room_on_blacklist(rules, enabled, ejected)

@@ -11,7 +11,7 @@ from pitboss.model.session import Lead
 
 def found(say: Statements, now: Moment | None, session: int | None = None) -> Script[Lead | None]:
     """Who leads, without a lock; `SessionLost` if it is a session that asks and it is not alive."""
-    ((term, number, host, alive),) = yield say.ask("leader", now, session=session)
+    ((term, number, host, alive),) = yield say.ask("leader_get", now, session=session)
     if session is not None and not alive:
         raise SessionLost(session)
     return None if number is None else Lead(term=term, session=number, host=host, mine=number == session)
@@ -19,18 +19,18 @@ def found(say: Statements, now: Moment | None, session: int | None = None) -> Sc
 
 def elected(say: Statements, now: Moment | None, session: int) -> Script[Lead]:
     """Take the lead, unless somebody else has taken it by now."""
-    ((last,),) = yield say.ask("lock_leader")
+    ((last,),) = yield say.ask("leader_lock")
     if last is not None:
-        yield say.ask("lock_session", session=last)
+        yield say.ask("session_lock", session=last)
     lead = yield from found(say, now, session)
     if lead is None:
-        ((term, host),) = yield say.ask("elect", session=session)
+        ((term, host),) = yield say.ask("leader_elect", session=session)
         lead = Lead(term=term, session=session, host=host, mine=True)
     return lead
 
 
 def check_term(say: Statements, now: Moment | None, term: int) -> Script[None]:
     """Refuse whoever does not lead under this term now. No other term begins before the transaction is over."""
-    rows = yield say.ask("lock_term", now)
+    rows = yield say.ask("leader_lock_term", now)
     if rows != [(term,)]:
         raise NotLeader(term)

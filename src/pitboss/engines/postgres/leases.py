@@ -20,13 +20,13 @@ def acquire(
 ) -> Script[Leased | Shortage | Again]:
     """A member for a lease outside tasks, within a transaction; `Again` if another transaction is about to take the
     members that are left."""
-    yield say.ask("lock_lease", lease=f"{say.channel} {lease}").unheard()
-    known: list[Row] = yield say.ask("lease", now, id=lease)
+    yield say.ask("lease_lock", lease=f"{say.channel} {lease}").unheard()
+    known: list[Row] = yield say.ask("lease_get", now, id=lease)
     if known and known[0][4]:
         return msgspec.structs.replace(_decode(known[0][5]), expires_at=known[0][3])
     if known:
         yield from _end(say, lease, known[0], None, now)
-    yield say.ask("return_members", now, pools=names([pool]), limit=_RETURNED_AT_ONCE).unheard()
+    yield say.ask("member_wake", now, pools=names([pool]), limit=_RETURNED_AT_ONCE).unheard()
     grants = MemberGrants(say, now)
     need = Need(pool, want)
     yield from grants.load([need], 1)
@@ -40,18 +40,18 @@ def acquire(
     moment = grants.now or 0
     held = leased(given, grants.rules[pool], moment, lease=lease, expires_at=moment + hold)
     values = {"id": lease, "pool": pool, "name": given.name, "expires_at": held.expires_at}
-    yield say.ask("insert_lease", moment, given=msgspec.json.encode(held).decode(), **values).unheard()
+    yield say.ask("lease_put", moment, given=msgspec.json.encode(held).decode(), **values).unheard()
     return held
 
 
 def release(say: Statements, lease: str, report: Report | None, now: Moment | None) -> Script[bool]:
     """Give it back, within a transaction; False if it is not held."""
-    known = yield say.ask("lease", now, id=lease)
+    known = yield say.ask("lease_get", now, id=lease)
     return bool(known and known[0][4] and (yield from _end(say, lease, known[0], report, now)))
 
 
 def extend(say: Statements, lease: str, hold: Span, now: Moment | None) -> Script[Moment | None]:
-    rows = yield say.ask("extend_lease", now, id=lease, hold=hold)
+    rows = yield say.ask("lease_extend", now, id=lease, hold=hold)
     until: Moment | None = rows[0][0] if rows else None
     return until
 
@@ -63,7 +63,7 @@ def _end(say: Statements, lease: str, row: Row, report: Report | None, now: Mome
     back = Return(f"{pool}/{name}", since, report)
     yield from hands.lock([back])
     yield from hands.read_rules(now)
-    gone = yield say.ask("delete_lease", id=lease, since=since)
+    gone = yield say.ask("lease_end", id=lease, since=since)
     if not gone:
         return False
     yield from hands.take(back)

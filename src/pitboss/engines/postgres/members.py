@@ -94,7 +94,7 @@ def locked(say: Statements, ids: Iterable[str], *, wait: bool = True) -> Script[
 def locking(say: Statements, ids: Iterable[str], *, wait: bool = True) -> Ask:
     """What `locked` asks."""
     pairs = [one.split("/", 1) for one in sorted(set(ids))]
-    how = "lock_members" if wait else "lock_free_members"
+    how = "member_lock" if wait else "member_lock_free"
     return say.ask(how, pools=texts([pool for pool, _ in pairs]), names=texts([name for _, name in pairs]))
 
 
@@ -117,7 +117,7 @@ def read_uses(
     wanted = [(number, use) for number, use in wanted if not uses.knows(number, use)]
     if not wanted:
         return
-    asked = say.ask("uses", members=numbers([one for one, _ in wanted]), numbers=numbers([use for _, use in wanted]))
+    asked = say.ask("use_at", members=numbers([one for one, _ in wanted]), numbers=numbers([use for _, use in wanted]))
     for number, use, at in (yield asked):
         uses.note(number, use, at)
 
@@ -137,7 +137,7 @@ def write(
     fresh = [] if uses is None else uses.fresh
     kept = {one.number: most_remembered(limits_of(one.resource, rules[one.resource.pool])) for one in members}
     yield say.ask(
-        "write_members",
+        "member_write",
         **_standing(members),
         used=numbers([number for number, _, _ in fresh]),
         uses=numbers([use for _, use, _ in fresh]),
@@ -150,14 +150,14 @@ def write(
 def rewrite(say: Statements, members: Sequence[Member]) -> Script[None]:
     """All of the members, settings too."""
     if members:
-        yield say.ask("rewrite_members", **_standing(members), **_settings([one.resource for one in members]))
+        yield say.ask("member_rewrite", **_standing(members), **_settings([one.resource for one in members]))
 
 
 def insert(say: Statements, members: Sequence[Resource]) -> Script[None]:
     if members:
         rows = [Member(0, resource) for resource in members]
         yield say.ask(
-            "insert_members",
+            "member_add",
             pool=members[0].pool,
             names=texts([resource.name for resource in members]),
             **_standing(rows),

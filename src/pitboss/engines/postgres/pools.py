@@ -33,14 +33,14 @@ def declare(say: Statements, name: str, rules: PoolRules, now: Moment | None) ->
     known = yield from _locked_pool(say, name, rules)
     if known != rules:
         moment = yield from current(say, now)
-        found = [members.member(row) for row in (yield say.ask("lock_all_members", pool=name))]
-        yield say.ask("change_pool", name=name, rules=members.rules_text(rules))
+        found = [members.member(row) for row in (yield say.ask("member_lock_all", pool=name))]
+        yield say.ask("pool_set_rules", name=name, rules=members.rules_text(rules))
         yield from _rewrite(say, found, lambda member, nth: restated(member, rules, nth, moment))
     yield from ring(say, [name])
 
 
 def listed(say: Statements, now: Moment | None) -> Script[list[ResourcePool]]:
-    rows = yield say.ask("pools", now)
+    rows = yield say.ask("pool_list", now)
     return [
         ResourcePool(name=name, rules=members.rules_of(rules), stages=_decode_stages(stages), next_at=next_at)
         for name, rules, stages, next_at in rows
@@ -55,7 +55,7 @@ def add(say: Statements, pool: str, new: Sequence[NewResource], now: Moment | No
     moment = yield from current(say, now)
     there = {one.resource.name: one for one in known.values()}
     wanted = {one.name: one for one in asked}
-    ((turn,),) = yield say.ask("lowest_turn", pool=pool)
+    ((turn,),) = yield say.ask("member_lowest_turn", pool=pool)
     fresh = [added(pool, one, rules, turn, moment) for name, one in wanted.items() if name not in there]
     yield from members.insert(say, fresh)
     yield from _rewrite(
@@ -69,14 +69,14 @@ def change(
     say: Statements, pool: str, wanted: Sequence[str] | None, what: ResourceChange | None, now: Moment | None
 ) -> Script[list[str]]:
     """Change members or remove them, within a transaction; the names of those that there were."""
-    locks = yield say.ask("lock_pools", names=names([pool]))
+    locks = yield say.ask("pool_lock", names=names([pool]))
     if not locks:
         return []
     rules = members.rules_of(locks[0][1])
     found = yield from _locked_members(say, pool, wanted)
     moment = yield from current(say, now)
     if what is None:
-        yield say.ask("remove_members", members=numbers([one.number for one in found]))
+        yield say.ask("member_remove", members=numbers([one.number for one in found]))
     else:
         yield from _rewrite(say, found, lambda member, nth: changed(member, what, rules, nth, moment))
     yield from ring(say, [pool])
@@ -85,7 +85,7 @@ def change(
 
 def shown(say: Statements, pool: str, wanted: Sequence[str] | None, now: Moment | None) -> Script[list[Resource]]:
     """Members by name, each with its stage as it is at this moment."""
-    rows = yield say.ask("members", pool=pool, names=None if wanted is None else names(wanted))
+    rows = yield say.ask("member_list", pool=pool, names=None if wanted is None else names(wanted))
     moment, rules = yield from members.rules_now(say, [pool], now)
     return [placed(members.member(row).resource, rules[pool], moment) for row in rows]
 
@@ -99,17 +99,17 @@ def ring(say: Statements, pools: Iterable[str]) -> Script[None]:
 
 def _locked_pool(say: Statements, name: str, rules: PoolRules) -> Script[PoolRules]:
     """The pool's rules, behind its lock; with these if it is new."""
-    rows: list[Row] = yield say.ask("lock_pools", names=names([name]))
+    rows: list[Row] = yield say.ask("pool_lock", names=names([name]))
     if not rows:
-        yield say.ask("open_pool", name=name, rules=members.rules_text(rules))
-        rows = yield say.ask("lock_pools", names=names([name]))
+        yield say.ask("pool_create", name=name, rules=members.rules_text(rules))
+        rows = yield say.ask("pool_lock", names=names([name]))
     return members.rules_of(rows[0][1])
 
 
 def _locked_members(say: Statements, pool: str, wanted: Sequence[str] | None) -> Script[list[Member]]:
     if wanted is not None:
         return list((yield from members.locked(say, [f"{pool}/{name}" for name in wanted])).values())
-    return [members.member(row) for row in (yield say.ask("lock_all_members", pool=pool))]
+    return [members.member(row) for row in (yield say.ask("member_lock_all", pool=pool))]
 
 
 def _rewrite(say: Statements, found: Iterable[Member], restate: _Restated) -> Script[None]:
@@ -117,7 +117,7 @@ def _rewrite(say: Statements, found: Iterable[Member], restate: _Restated) -> Sc
     change, so all that are remembered are read."""
     known, uses = list(found), Uses()
     all_of_them = [one.number for one in known]
-    uses.note_all(all_of_them, (yield say.ask("all_uses", members=numbers(all_of_them))))
+    uses.note_all(all_of_them, (yield say.ask("use_list", members=numbers(all_of_them))))
     yield from members.rewrite(
         say, [Member(one.number, restate(one.resource, uses.nth(one.number, one.resource))) for one in known]
     )

@@ -159,7 +159,7 @@ def put_locked(say: Statements, tasks: Sequence[NewTask], now: Moment | None, *,
 
 def lock_room(say: Statements, tasks: Sequence[NewTask]) -> Script[bool]:
     """Lock those of the tasks' queues that have a capacity; whether there are any."""
-    return bool((yield say.ask("lock_full_queues", queues=names(task.queue for task in tasks))))
+    return bool((yield say.ask("queue_lock_bounded", queues=names(task.queue for task in tasks))))
 
 
 def check_room(say: Statements, tasks: Sequence[NewTask], placed: Sequence[Placed]) -> Script[None]:
@@ -168,7 +168,7 @@ def check_room(say: Statements, tasks: Sequence[NewTask], placed: Sequence[Place
     for task, one in zip(tasks, placed, strict=True):
         if one.created:
             asked[task.queue] = asked.get(task.queue, 0) + 1
-    for name, capacity, waiting in (yield say.ask("room", queues=names(asked))):
+    for name, capacity, waiting in (yield say.ask("queue_waiting", queues=names(asked))):
         if waiting > capacity:
             raise QueueFull(name, capacity, waiting - asked[name], asked[name])
 
@@ -217,7 +217,7 @@ def _columns(tasks: list[NewTask], *, ring: bool, locked: bool) -> dict[str, obj
         "timeouts": numbers([task.timeout for task in tasks]),
         "max_attempts": numbers([task.max_attempts for task in tasks]),
         "parents": texts([task.parent for task in tasks]),
-        "lane": texts([task.queue for task in tasks]),
+        "task_queues": texts([task.queue for task in tasks]),
         "handlers": texts([task.handler for task in tasks]),
         "params": texts([task.params for task in tasks]),
         "tags": texts([texts(task.tags) if task.tags else None for task in tasks]),
@@ -242,7 +242,7 @@ def _meet(
     say: Statements, tasks: Sequence[NewTask], left: list[int], placed: list[Placed | None], now: Moment | None
 ) -> Script[None]:
     keys = [None if (unique := tasks[i].unique) is None else unique.key for i in left]
-    rows = yield say.ask("met", now, ids=texts([tasks[i].id for i in left]), keys=texts(keys))
+    rows = yield say.ask("put_met", now, ids=texts([tasks[i].id for i in left]), keys=texts(keys))
     wrong: list[tuple[str, str]] = []
     for place, met, state, reason in rows:
         i, key = left[place - 1], keys[place - 1]
@@ -251,4 +251,4 @@ def _meet(
             wrong.append((key, met))
     if wrong:
         wrong.sort()
-        yield say.ask("untake", keys=texts([key for key, _ in wrong]), tasks=texts([task for _, task in wrong]))
+        yield say.ask("key_free", keys=texts([key for key, _ in wrong]), tasks=texts([task for _, task in wrong]))

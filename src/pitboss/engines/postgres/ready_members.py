@@ -98,7 +98,7 @@ class MemberGrants:
         if self._bindings:
             bound = sorted((pool, key, name, until) for (pool, key), (name, until) in self._bindings.items())
             yield self._say.ask(
-                "bind",
+                "binding_set",
                 pools=texts([pool for pool, _, _, _ in bound]),
                 keys=texts([key for _, key, _, _ in bound]),
                 names=texts([name for _, _, name, _ in bound]),
@@ -111,7 +111,7 @@ class MemberGrants:
             return []
         short = sorted(self._short)
         rows = yield self._say.ask(
-            "pool_stages",
+            "pool_shortage",
             pools=texts([pool for pool, _ in short]),
             labels=texts([texts(labels) for _, labels in short]),
             seen=numbers(sorted(one.number for one in self._known.values())),
@@ -150,10 +150,10 @@ class MemberGrants:
         wanted = sorted(keys - self._bound.keys())
         if not wanted:
             return []
-        free = sorted((yield self._say.ask("lock_keys", **_pairs(wanted))))
+        free = sorted((yield self._say.ask("binding_lock", **_pairs(wanted))))
         self._bound |= dict.fromkeys(free)
         named: list[tuple[str, str]] = []
-        for key, *row in (yield self._say.ask("bound_members", self._clock, **_pairs(free))):
+        for key, *row in (yield self._say.ask("binding_members", self._clock, **_pairs(free))):
             found = members.member(tuple(row)).resource
             self._bound[found.pool, key] = found
             named.append((found.pool, found.name))
@@ -165,7 +165,7 @@ class MemberGrants:
 
     def _locking(self, limits: dict[_Kind, int], named: Sequence[tuple[str, str]]) -> Ask:
         return self._say.ask(
-            "lock_ready",
+            "member_lock_ready",
             pools=texts([pool for pool, _ in limits]),
             labels=texts([texts(labels) for _, labels in limits]),
             limits=numbers(list(limits.values())),
@@ -186,7 +186,7 @@ class MemberGrants:
         if not wanted:
             return
         rows = yield self._say.ask(
-            "carrying",
+            "member_enabled",
             pools=texts([pool for pool, _ in wanted]),
             labels=texts([texts(labels) for _, labels in wanted]),
             most=KEPT_TRIED + 2,

@@ -5,6 +5,7 @@ of the engine's own and on a caller's connection, sync or async.
 """
 
 import asyncio
+import re
 from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,6 +19,9 @@ from pitboss.model.duration import Moment
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
+# The moment that the caller handed in, or else the server's.
+_NOW = "coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)"
+_PART = re.compile(r"\{(\w+)\}")
 
 
 class Ask(NamedTuple):
@@ -130,9 +134,10 @@ class Statements:
         self.schema, self.channel = schema, channel
         self.quoted = sql.Identifier(schema).as_string()
         texts = {name: _compact(text) for name, text in statements.load(f"{__package__}.sql").items()}
-        columns = texts.pop("columns")
+        parts = {name: texts.pop(name) for name in list(texts) if name.endswith("_columns")}
+        parts |= {"now": _NOW, "schema": self.quoted}
         self._texts = {
-            name: text.replace("{schema}", self.quoted).replace("{columns}", columns) for name, text in texts.items()
+            name: _PART.sub(lambda match: parts.get(match[1], match[0]), text) for name, text in texts.items()
         }
 
     def ask(self, name: str, now: Moment | None = None, /, **values: object) -> Ask:

@@ -90,7 +90,7 @@ def after(say: Statements, fresh: list[Settlement], now: Moment | None) -> Scrip
     """What follows from settlements that have just been applied."""
     long = [one.id for one in fresh if one.token.claim > _KEPT_RUNS and one.transition.state in WAITING]
     if long:
-        yield say.ask("trim", tasks=texts(long))
+        yield say.ask("attempt_forget", tasks=texts(long))
     follow_ups = [
         new for one in fresh if one.transition.state is not State.RUNNING for new in one.transition.follow_ups
     ]

@@ -131,7 +131,7 @@ class Shelf(Desk):
         return await self._reading.call(script)
 
     async def lanes(self) -> list[Lane]:
-        rows = await self._read("lanes", name=None)
+        rows = await self._read("lane_list", name=None)
         return [
             Lane(name=name, max_running=most, running=running, queued=queued) for name, most, running, queued in rows
         ]
@@ -139,7 +139,7 @@ class Shelf(Desk):
     async def change_lane(self, name: str, max_running: int) -> Lane:
         now = self._now()
         await self._reading.call(lambda: batches.change_lane(self._say, name, max_running, now), transaction=True)
-        ((_, most, running, queued),) = await self._read("lanes", name=name)
+        ((_, most, running, queued),) = await self._read("lane_list", name=name)
         return Lane(name=name, max_running=most, running=running, queued=queued)
 
     async def _told(self, verb: str, link: Link, make: Callable[[Moment | None], Script[T]]) -> T:

@@ -34,4 +34,4 @@ class Tally:
 
     def write(self, say: Statements) -> Script[None]:
         if self._changes or self._ring or self.pools:
-            yield say.ask("tally", **self.columns()).unheard()
+            yield say.ask("count_add", **self.columns()).unheard()

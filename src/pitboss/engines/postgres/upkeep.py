@@ -33,15 +33,15 @@ class Chores(NamedTuple):
 
 
 def chores(say: Statements, now: Moment | None) -> Script[Chores]:
-    (row,) = yield say.ask("chores", now, kept=STRIKES_KEPT)
+    (row,) = yield say.ask("reclaim_chores", now, kept=STRIKES_KEPT)
     return Chores(*row)
 
 
 def reclaim(say: Statements, limit: int, now: Moment | None) -> Script[Reclaimed]:
-    ((lost, cancelled, long, _),) = yield say.ask("lose", now, limit=limit)
+    ((lost, cancelled, long, _),) = yield say.ask("reclaim_lose", now, limit=limit)
     if long:
-        yield say.ask("trim", tasks=texts(long))
-    ((released, _),) = yield say.ask("release", now, handlers=None, limit=limit)
+        yield say.ask("attempt_forget", tasks=texts(long))
+    ((released, _),) = yield say.ask("held_release", now, handlers=None, limit=limit)
     yield from tidy_up(say, now)
     # One more than the limit would be known only by locking it: a full sweep asks for another.
     more = bool(limit) and (lost + cancelled >= limit or released >= limit)
@@ -49,28 +49,28 @@ def reclaim(say: Statements, limit: int, now: Moment | None) -> Script[Reclaimed
 
 
 def tidy_up(say: Statements, now: Moment | None) -> Script[None]:
-    yield say.ask("fold", limit=_FOLDED_AT_ONCE, lock=fold_lock(say.schema))
-    yield say.ask("forget_starts", now, limit=_AT_ONCE)
-    yield say.ask("forget_sessions", now)
-    yield say.ask("forget_bindings", now, limit=_AT_ONCE, kept=STRIKES_KEPT)
+    yield say.ask("count_fold", limit=_FOLDED_AT_ONCE, lock=fold_lock(say.schema))
+    yield say.ask("start_forget", now, limit=_AT_ONCE)
+    yield say.ask("session_forget", now)
+    yield say.ask("binding_forget", now, limit=_AT_ONCE, kept=STRIKES_KEPT)
 
 
 def release(say: Statements, handlers: str, now: Moment | None) -> Script[None]:
     """Held tasks of these handlers may run; in bites, so that no lock is held for long."""
     while True:
-        ((released, _),) = yield say.ask("release", now, handlers=handlers, limit=_AT_ONCE)
+        ((released, _),) = yield say.ask("held_release", now, handlers=handlers, limit=_AT_ONCE)
         if released < _AT_ONCE:
             return
 
 
 def release_items(say: Statements, handlers: str | None, limit: int, now: Moment | None) -> Script[int]:
     """As `release`, for items of batches, within a transaction: where they go depends on their batch."""
-    found = yield say.ask("held_items", now, handlers=handlers, limit=limit)
+    found = yield say.ask("held_list_items", now, handlers=handlers, limit=limit)
     if not found:
         return 0
     gate, tally = Gate(say, lanes=True), Tally()
     yield from gate.lock(Counter(batch for _, batch in found))
-    moved = yield say.ask("release_items", now, ids=texts([task for task, _ in found]), running=gate.running)
+    moved = yield say.ask("held_release_items", now, ids=texts([task for task, _ in found]), running=gate.running)
     for queue, state, batch in moved:
         tally.moved(queue, State.HELD, state, batch)
     yield from tally.write(say)
@@ -81,7 +81,7 @@ def promote(say: Statements, lanes: list[str], now: Moment | None) -> Script[Non
     """Let the next batches of these lanes have their free slots, within a transaction."""
     moment = yield from current(say, now)
     gate = Gate(say, lanes=True)
-    yield say.ask("lock_lanes", names=names(lanes))
+    yield say.ask("lane_lock", names=names(lanes))
     for lane in sorted(lanes):
         yield from gate.promote(lane, moment)
 

@@ -55,7 +55,7 @@ class Uses:
     def write_shifted(self, say: Statements) -> Script[None]:
         if self._shifted:
             yield say.ask(
-                "move_uses",
+                "use_move",
                 members=numbers([number for number, _ in self._shifted]),
                 numbers=numbers([use for _, use in self._shifted]),
                 ats=numbers(list(self._shifted.values())),

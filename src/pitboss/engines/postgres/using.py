@@ -104,7 +104,7 @@ def _seen(say: Statements, asked: Sequence[Asked], pools: "set[str] | tuple[()]"
     claims = [(place, one.holder, one.task) for place, one in enumerate(asked) if isinstance(one.holder, Token)]
     leases = [(place, one.holder) for place, one in enumerate(asked) if isinstance(one.holder, str)]
     rows = yield say.ask(
-        "held_members",
+        "claim_held",
         now,
         claimed=numbers([place for place, _, _ in claims]),
         tasks=texts([task for _, _, task in claims]),
@@ -127,7 +127,7 @@ def _read(
     wanted = Counter(one.number for one in held.values())
     moving = {one.number for place, one in held.items() if asked[place].instead is not None}
     if moving:
-        uses.note_all(moving, (yield say.ask("all_uses", members=numbers(sorted(moving)))))
+        uses.note_all(moving, (yield say.ask("use_list", members=numbers(sorted(moving)))))
     others = {one.number: one for one in held.values() if one.number not in moving}
     if others:
         ahead = max(wanted[number] for number in others)

@@ -28,7 +28,7 @@ def view(say: Statements, batch: BatchId, now: Moment) -> Script[Batch | None]:
 
 def views(say: Statements, ids: Sequence[BatchId], now: Moment) -> Script[dict[BatchId, Batch]]:
     """Those that there are, by id."""
-    rows = yield say.ask("batches", ids=names(ids), statuses=None, limit=len(ids))
+    rows = yield say.ask("batch_list", ids=names(ids), statuses=None, limit=len(ids))
     return {batch.id: batch for batch in (yield from _with_figures(say, [_batch(row) for row in rows], now))}
 
 
@@ -36,7 +36,7 @@ def shown(
     say: Statements, ids: Sequence[BatchId] | None, statuses: Sequence[BatchStatus], limit: int, now: Moment
 ) -> Script[list[Batch]]:
     rows = yield say.ask(
-        "batches",
+        "batch_list",
         ids=None if ids is None else names(ids),
         statuses=names(statuses) if statuses and ids is None else None,
         limit=limit if ids is None else len(ids),
@@ -49,8 +49,8 @@ def _with_figures(say: Statements, batches: list[Batch], now: Moment) -> Script[
         return []
     ids = texts([batch.id for batch in batches])
     since = numbers([recent_since(batch.started_at, now) for batch in batches])
-    figures = _figures((yield say.ask("batch_figures", ids=ids)))
-    recent: dict[BatchId, int] = dict((yield say.ask("recently_ended", ids=ids, since=since)))
+    figures = _figures((yield say.ask("batch_count_list", ids=ids)))
+    recent: dict[BatchId, int] = dict((yield say.ask("batch_recent", ids=ids, since=since)))
     places: dict[BatchId, int] = {}
     for lane in sorted({batch.lane for batch in batches if batch.status not in OVER}):
         places |= positions((yield from Gate(say, lanes=False).line(lane)))

@@ -1,76 +1,38 @@
--- Nothing is claimed if the session is dead, or if `snag` says what must come first: "plan" (the queues are not what the
--- caller took them for; the answer says what they are), "due", "odd" or "lost".
+-- name: claim_candidates
+-- Lock the next pending tasks of these queues, behind the last ones that were looked at. Of each queue only as many as
+-- are among the first over all queues, so that no more are locked than looked at.
 WITH clock AS MATERIALIZED (
-    SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
-), open_queues AS MATERIALIZED (
-    SELECT q.name, CASE WHEN q.rate_counts IS NULL THEN %(wanted)s::bigint
-            WHEN %(fresh)s::boolean THEN 0 ELSE least(r.room, %(wanted)s) END AS room,
-        q.rate_counts IS NOT NULL AS rated, q.rate_counts IS NOT NULL AND r.name IS NULL AS unmeasured,
-        EXISTS (SELECT FROM {schema}.handlers AS h WHERE h.queue = q.name AND h.resources IS NOT NULL) AS pooled
-    FROM {schema}.queues AS q
-    LEFT JOIN unnest(%(rated)s::text[], %(rooms)s::bigint[]) AS r (name, room) ON r.name = q.name
-    WHERE NOT q.paused AND (%(queues)s::text[] IS NULL OR q.name = ANY (%(queues)s::text[]))
-), plan AS MATERIALIZED (
-    SELECT coalesce(bool_or(rated), false) AS rated, coalesce(bool_or(pooled), false) AS pooled,
-        coalesce(bool_or(pooled OR unmeasured), false) AS wrong, %(draw)s::boolean AND EXISTS (
-            SELECT FROM {schema}.batches AS b, open_queues AS q, LATERAL (
-                SELECT FROM {schema}.tasks
-                WHERE state = 'held' AND batch = b.id AND reason = 'batch' AND queue = q.name LIMIT 1
-            ) AS held WHERE b.status = 'running'
-        ) AS drawable
-    FROM open_queues
-), gate AS MATERIALIZED (
-    SELECT EXISTS (
-        SELECT FROM {schema}.sessions WHERE number = %(session)s::bigint AND NOT ended AND expires_at > now
-    ) AS alive, rated, pooled, drawable, CASE
-        WHEN wrong OR drawable THEN 'plan'
-        WHEN %(promote)s::boolean AND EXISTS (
-            SELECT FROM open_queues, LATERAL (
-                SELECT FROM {schema}.tasks WHERE state = 'scheduled' AND queue = name AND run_at <= now LIMIT 1
-            ) AS due
-        ) THEN 'due'
-    END AS snag
-    FROM clock, plan
+    SELECT {now} AS now
+), wanted_queues AS MATERIALIZED (
+    SELECT * FROM unnest(%(names)s::text[], %(rooms)s::bigint[], %(priorities)s::bigint[], %(ids)s::uuid[])
+        AS w (name, room, last_priority, last_id)
 ), shares AS MATERIALIZED (
-    -- How many of the first tasks over all queues are in each queue, so that no more rows are locked than claimed.
     SELECT name, count(*) AS share FROM (
-        SELECT name FROM open_queues, LATERAL (
+        SELECT name FROM wanted_queues, LATERAL (
             SELECT priority, id FROM {schema}.tasks
-            WHERE state = 'pending' AND queue = name
-                AND (NOT %(choosy)s::boolean OR (
-                    (expires_at IS NULL OR expires_at > (SELECT now FROM clock))
-                    AND (%(handlers)s::text[] IS NULL OR handler = ANY (%(handlers)s::text[]))))
-                AND (NOT %(fresh)s::boolean OR losses = 0)
-            ORDER BY priority, id LIMIT room
+            WHERE state = 'pending' AND queue = name AND (priority, id) > (last_priority, last_id)
+            ORDER BY priority, id LIMIT least(room, %(wanted)s::bigint)
         ) AS head ORDER BY priority, id LIMIT %(wanted)s
     ) AS merged GROUP BY name
-), picked AS MATERIALIZED (
-    SELECT t.place, t.odd, t.losses FROM open_queues, LATERAL (
-        SELECT ctid AS place, losses, expires_at <= (SELECT now FROM clock)
-            OR handler <> ALL (%(handlers)s::text[]) AS odd
-        FROM {schema}.tasks
-        WHERE state = 'pending' AND queue = name
-            AND (NOT %(choosy)s::boolean OR (
-                (expires_at IS NULL OR expires_at > (SELECT now FROM clock))
-                AND (%(handlers)s::text[] IS NULL OR handler = ANY (%(handlers)s::text[]))))
-            AND (NOT %(fresh)s::boolean OR losses = 0)
-        ORDER BY priority, id
-        LIMIT CASE WHEN (SELECT count(*) FROM open_queues) = 1 THEN room
-            ELSE coalesce((SELECT share FROM shares WHERE shares.name = open_queues.name), 0) END
-        FOR UPDATE SKIP LOCKED
-    ) AS t
-    WHERE (SELECT alive AND snag IS NULL FROM gate)
-    LIMIT %(wanted)s
-), held_up AS MATERIALIZED (
-    SELECT CASE
-        WHEN bool_or(odd) AND NOT %(choosy)s::boolean THEN 'odd'
-        WHEN bool_or(losses > 0) AND %(ahead)s::bigint > 0 AND NOT %(fresh)s::boolean THEN 'lost'
-    END AS snag FROM picked
+)
+SELECT t.* FROM wanted_queues, LATERAL (
+    SELECT ctid AS place, id, queue, priority, losses, want, tried, coalesce(
+        expires_at <= (SELECT now FROM clock) OR handler <> ALL (%(handlers)s::text[]), false) AS odd
+    FROM {schema}.tasks
+    WHERE state = 'pending' AND queue = name AND (priority, id) > (last_priority, last_id)
+    ORDER BY priority, id LIMIT coalesce((SELECT share FROM shares WHERE shares.name = wanted_queues.name), 0)
+    FOR UPDATE SKIP LOCKED
+) AS t ORDER BY t.priority, t.id
+
+-- name: claim_take_bound
+-- Start tasks that are locked, each with the resource that was found for it.
+WITH found AS MATERIALIZED (
+    SELECT * FROM unnest(%(places)s::tid[], %(resources)s::text[]) AS f (place, resource)
 ), given AS (
     UPDATE {schema}.tasks AS t SET
-        state = 'running', session = %(session)s::bigint, claim = claim + 1, started_at = (SELECT now FROM clock),
-        worker = NULL, reason = NULL, progress = NULL, note = NULL, resource = NULL
-    FROM picked WHERE t.ctid = picked.place AND (SELECT snag IS NULL FROM held_up)
+        state = 'running', session = %(session)s::bigint, claim = claim + 1, started_at = %(now)s::bigint,
+        worker = NULL, reason = NULL, progress = NULL, note = NULL, resource = f.resource
+    FROM found AS f WHERE t.ctid = f.place
     RETURNING t.id, t.claim, t.handler, t.queue, t.params, t.attempts, t.priority, t.max_attempts, t.timeout,
         t.losses, t.crashes, t.created_at, t.expires_at, t.parent, t.tags, t.batch, t.rotations
 ), counted AS (
@@ -78,12 +40,51 @@ WITH clock AS MATERIALIZED (
     SELECT queue, state, sign * n, batch
     FROM (SELECT queue, batch, count(*) AS n FROM given GROUP BY queue, batch) AS moved,
         (VALUES ('pending', -1), ('running', 1)) AS change (state, sign)
-), next AS MATERIALIZED (
-    SELECT min(run_at) AS due FROM clock, open_queues, LATERAL (
-        SELECT run_at FROM {schema}.tasks
-        WHERE state = 'scheduled' AND queue = name AND run_at > now ORDER BY run_at LIMIT 1
-    ) AS soonest
 )
-SELECT now, alive, coalesce(gate.snag, held_up.snag), next.due, rated, pooled, drawable, given.*
-FROM clock CROSS JOIN gate CROSS JOIN held_up CROSS JOIN next LEFT JOIN given ON true
-ORDER BY given.priority, given.id
+SELECT * FROM given
+
+-- name: claim_due
+WITH clock AS MATERIALIZED (
+    SELECT {now} AS now
+), due AS MATERIALIZED (
+    SELECT t.place FROM {schema}.queues AS q, LATERAL (
+        SELECT ctid AS place FROM {schema}.tasks
+        WHERE state = 'scheduled' AND queue = q.name AND run_at <= (SELECT now FROM clock)
+        ORDER BY run_at LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED
+    ) AS t
+    WHERE NOT q.paused AND (%(queues)s::text[] IS NULL OR q.name = ANY (%(queues)s::text[]))
+), moved AS (
+    UPDATE {schema}.tasks AS t SET state = 'pending' FROM due WHERE t.ctid = due.place RETURNING t.queue, t.batch
+), tally AS MATERIALIZED (
+    SELECT queue, batch, count(*) AS n FROM moved GROUP BY queue, batch
+), counted AS (
+    INSERT INTO {schema}.count_deltas (queue, state, n, batch)
+    SELECT queue, state, sign * n, batch FROM tally, (VALUES ('scheduled', -1), ('pending', 1)) AS change (state, sign)
+)
+SELECT coalesce(sum(n), 0)::bigint FROM tally
+
+-- name: claim_read
+-- What these tasks are bound to. A batch is for ever; a resource lasts as long as the claim.
+SELECT t.* FROM unnest(%(ids)s::uuid[]) AS wanted (task), LATERAL (
+    SELECT id, state, session, claim, batch, resource, tried, started_at FROM {schema}.tasks WHERE id = wanted.task
+) AS t
+
+-- name: claim_held
+-- What claims and leases hold, by their places in the call; then the moment; then the rules of pools.
+WITH clock AS MATERIALIZED (
+    SELECT {now} AS now
+)
+SELECT c.place, t.resource, t.since, NULL AS rules
+FROM unnest(%(claimed)s::bigint[], %(tasks)s::uuid[], %(sessions)s::bigint[], %(claims)s::bigint[])
+    AS c (place, task, session, claim), clock, LATERAL (
+        SELECT resource, coalesce(started_at, 0) AS since FROM {schema}.tasks
+        WHERE id = c.task AND state = 'running' AND resource IS NOT NULL AND session = c.session AND claim = c.claim
+            AND EXISTS (SELECT FROM {schema}.sessions WHERE number = c.session AND NOT ended AND expires_at > clock.now)
+    ) AS t
+UNION ALL
+SELECT l.place, h.pool || '/' || h.name, h.leased_at, NULL
+FROM unnest(%(leased)s::bigint[], %(leases)s::text[]) AS l (place, lease), clock, LATERAL (
+    SELECT pool, name, leased_at FROM {schema}.leases WHERE id = l.lease AND expires_at > clock.now
+) AS h
+UNION ALL SELECT NULL, NULL, now, NULL FROM clock
+UNION ALL SELECT NULL, name, NULL, rules FROM {schema}.pools WHERE name = ANY (%(pools)s::text[])

@@ -1,7 +1,7 @@
--- Nothing happens while a queue has a capacity and is not locked: the answer then says that the gate is shut.
+-- Create tasks. Nothing is created if a queue has a capacity and is not locked: `open` is false then.
 WITH clock AS MATERIALIZED (
-    SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
-), gate AS MATERIALIZED (
+    SELECT {now} AS now
+), unbounded AS MATERIALIZED (
     SELECT %(locked)s::boolean OR NOT EXISTS (
         SELECT FROM {schema}.queues WHERE name = ANY (%(queues)s::text[]) AND capacity IS NOT NULL
     ) AS open
@@ -10,7 +10,7 @@ WITH clock AS MATERIALIZED (
     INSERT INTO {schema}.uniques AS held (key, task, until)
     SELECT new.key, new.task, (SELECT now FROM clock) + new.period
     FROM unnest(%(keys)s::text[], %(key_tasks)s::uuid[], %(periods)s::bigint[]) AS new (key, task, period)
-    WHERE (SELECT open FROM gate) AND (SELECT true FROM {schema}.tasks WHERE id = new.task) IS NULL
+    WHERE (SELECT open FROM unbounded) AND (SELECT true FROM {schema}.tasks WHERE id = new.task) IS NULL
     ON CONFLICT (key) DO UPDATE SET task = excluded.task, until = excluded.until
     WHERE held.until <= (SELECT now FROM clock) OR (
         held.until IS NULL
@@ -31,7 +31,7 @@ WITH clock AS MATERIALIZED (
     FROM clock, unnest(
         %(ids)s::uuid[], %(priorities)s::bigint[], %(run_ats)s::bigint[], %(delays)s::bigint[],
         %(expires_ats)s::bigint[], %(lives)s::bigint[], %(timeouts)s::bigint[], %(max_attempts)s::bigint[],
-        %(parents)s::uuid[], %(lane)s::text[], %(handlers)s::text[], %(params)s::text[], %(tags)s::text[],
+        %(parents)s::uuid[], %(task_queues)s::text[], %(handlers)s::text[], %(params)s::text[], %(tags)s::text[],
         %(unique_keys)s::text[], %(wants)s::text[]
     ) AS new (
         id, priority, run_at, delay, expires_at, lives, timeout, max_attempts,
@@ -42,12 +42,12 @@ WITH clock AS MATERIALIZED (
                 WHEN handler <> ALL (ARRAY(SELECT name FROM {schema}.handlers WHERE name = ANY (%(known)s::text[])))
                     THEN 'handler' END AS held
     ) AS derived
-    WHERE {unless_there} (SELECT open FROM gate) AND (unique_key IS NULL OR new.id IN (SELECT task FROM taken))
+    WHERE {unless_there} (SELECT open FROM unbounded) AND (unique_key IS NULL OR new.id IN (SELECT task FROM taken))
     {or_meet}
     RETURNING id, queue, state
 ), tally AS MATERIALIZED (
     SELECT queue, state, count(*) AS n FROM made GROUP BY queue, state
-), lanes AS (
+), new_queues AS (
     INSERT INTO {schema}.queues (name)
     SELECT DISTINCT queue FROM tally
     WHERE (SELECT true FROM {schema}.queues WHERE name = queue) IS NULL
@@ -59,7 +59,7 @@ WITH clock AS MATERIALIZED (
     SELECT pg_notify(%(channel)s::text, %(ring)s::text)
     WHERE %(ring)s::text IS NOT NULL AND EXISTS (SELECT FROM tally WHERE state = 'pending')
 )
-SELECT NULL::uuid AS id, queue, state, n, (SELECT open FROM gate), (SELECT count(*) FROM rung)
+SELECT NULL::uuid AS id, queue, state, n, (SELECT open FROM unbounded), (SELECT count(*) FROM rung)
 FROM (SELECT true) AS one LEFT JOIN tally ON true
 UNION ALL
 SELECT id, queue, state, 1, true, 0 FROM made

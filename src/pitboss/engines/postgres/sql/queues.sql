@@ -1,3 +1,4 @@
+-- name: queue_list
 WITH figures AS (
     SELECT queue, state, sum(n) AS n FROM (
         SELECT queue, state, n FROM {schema}.counts WHERE %(name)s::text IS NULL OR queue = %(name)s::text
@@ -12,3 +13,114 @@ SELECT name, paused, paused_by, paused_at, capacity, rate_counts, rate_spans, (
     SELECT coalesce(json_object_agg(state, n), json_build_object())::text FROM figures WHERE queue = name
 )
 FROM {schema}.queues WHERE %(name)s::text IS NULL OR name = %(name)s::text ORDER BY name
+
+-- name: queue_change
+WITH clock AS MATERIALIZED (
+    SELECT {now} AS now
+), changed AS (
+    INSERT INTO {schema}.queues AS q (name, paused, paused_by, paused_at, capacity, rate_counts, rate_spans)
+    SELECT %(name)s::text, coalesce(%(paused)s::boolean, false),
+        CASE WHEN %(paused)s::boolean THEN %(by)s::text END, CASE WHEN %(paused)s::boolean THEN now END,
+        %(capacity)s::bigint, %(counts)s::bigint[], %(spans)s::bigint[]
+    FROM clock
+    ON CONFLICT (name) DO UPDATE SET
+        paused = coalesce(%(paused)s::boolean, q.paused),
+        paused_by = CASE WHEN %(paused)s::boolean IS NULL THEN q.paused_by ELSE excluded.paused_by END,
+        paused_at = CASE WHEN %(paused)s::boolean IS NULL THEN q.paused_at ELSE excluded.paused_at END,
+        capacity = CASE WHEN %(set_capacity)s::boolean THEN excluded.capacity ELSE q.capacity END,
+        rate_counts = CASE WHEN %(set_rate)s::boolean THEN excluded.rate_counts ELSE q.rate_counts END,
+        rate_spans = CASE WHEN %(set_rate)s::boolean THEN excluded.rate_spans ELSE q.rate_spans END
+    RETURNING name
+)
+SELECT pg_notify(%(channel)s::text, name) FROM changed
+
+-- name: queue_lock_bounded
+SELECT name FROM {schema}.queues
+WHERE name = ANY (%(queues)s::text[]) AND capacity IS NOT NULL
+ORDER BY name FOR UPDATE
+
+-- name: queue_lock_rated
+SELECT name FROM {schema}.queues
+WHERE NOT paused AND rate_counts IS NOT NULL AND (%(queues)s::text[] IS NULL OR name = ANY (%(queues)s::text[]))
+ORDER BY name FOR UPDATE
+
+-- name: queue_waiting
+-- How many tasks wait in queues with a capacity.
+SELECT name, capacity, (
+    SELECT coalesce(sum(n), 0)::bigint FROM (
+        SELECT n FROM {schema}.counts WHERE queue = name AND state IN ('held', 'scheduled', 'pending')
+        UNION ALL
+        SELECT n FROM {schema}.count_deltas WHERE queue = name AND state IN ('held', 'scheduled', 'pending')
+    ) AS figures
+) AS waiting
+FROM {schema}.queues
+WHERE name = ANY (%(queues)s::text[]) AND capacity IS NOT NULL
+ORDER BY name
+
+-- name: queue_windows
+-- For each queue with a rate: how many tasks may start now, when the next one may, and whether a task is pending.
+WITH clock AS MATERIALIZED (
+    SELECT {now} AS now
+)
+SELECT q.name, now, (
+    SELECT min(allowed - (
+        SELECT count(*) FROM (
+            SELECT FROM {schema}.starts WHERE queue = q.name AND at > now - span LIMIT allowed
+        ) AS started
+    )) FROM unnest(q.rate_counts, q.rate_spans) AS w (allowed, span)
+) AS room, (
+    SELECT max(oldest.at + span) FROM unnest(q.rate_counts, q.rate_spans) AS w (allowed, span), LATERAL (
+        SELECT at FROM {schema}.starts WHERE queue = q.name ORDER BY at DESC OFFSET allowed - 1 LIMIT 1
+    ) AS oldest
+) AS opens_at, EXISTS (
+    SELECT FROM {schema}.tasks WHERE state = 'pending' AND queue = q.name
+) AS wanted
+FROM clock, {schema}.queues AS q
+WHERE NOT q.paused AND q.rate_counts IS NOT NULL
+    AND (%(queues)s::text[] IS NULL OR q.name = ANY (%(queues)s::text[]))
+
+-- name: start_add
+INSERT INTO {schema}.starts (queue, at) SELECT unnest(%(queues)s::text[]), %(now)s::bigint
+
+-- name: start_forget
+-- Starts that no window of their queue looks back to.
+DELETE FROM {schema}.starts WHERE ctid = ANY (ARRAY(
+    SELECT old.place FROM {schema}.queues AS q, LATERAL (
+        SELECT ctid AS place FROM {schema}.starts
+        WHERE queue = q.name AND at <= {now}
+            - (SELECT max(span) FROM unnest(q.rate_spans) AS w (span))
+        LIMIT %(limit)s::bigint
+    ) AS old
+    WHERE q.rate_spans IS NOT NULL
+))
+
+-- name: count_add
+-- Counts that changed, and a ring for these queues and those of these pools.
+WITH counted AS (
+    INSERT INTO {schema}.count_deltas (queue, state, n, batch)
+    SELECT * FROM unnest(%(queues)s::text[], %(states)s::text[], %(numbers)s::bigint[], %(batches)s::text[])
+)
+SELECT pg_notify(%(channel)s::text, CASE WHEN length(names) < 7000 THEN names ELSE '*' END)
+FROM (
+    SELECT string_agg(name, ',') AS names FROM (
+        SELECT unnest(%(ring)s::text[]) UNION
+        SELECT queue FROM {schema}.handlers WHERE resources = ANY (%(pools)s::text[])
+    ) AS rung (name)
+) AS all_of_them WHERE names IS NOT NULL
+
+-- name: count_fold
+-- Fold the changes into the counts. One sweep at a time: others find the lock taken and skip it.
+WITH folded AS MATERIALIZED (
+    DELETE FROM {schema}.count_deltas
+    WHERE ctid = ANY (ARRAY(SELECT ctid FROM {schema}.count_deltas LIMIT %(limit)s::bigint))
+        AND (SELECT pg_try_advisory_xact_lock(%(lock)s::bigint))
+    RETURNING queue, state, n, batch
+), of_batches AS (
+    INSERT INTO {schema}.batch_counts AS c (batch, queue, state, n)
+    SELECT batch, queue, state, sum(n) FROM folded
+    WHERE batch IS NOT NULL GROUP BY batch, queue, state ORDER BY batch, queue, state
+    ON CONFLICT (batch, queue, state) DO UPDATE SET n = c.n + excluded.n
+)
+INSERT INTO {schema}.counts AS c (queue, state, n)
+SELECT queue, state, sum(n) FROM folded GROUP BY queue, state ORDER BY queue, state
+ON CONFLICT (queue, state) DO UPDATE SET n = c.n + excluded.n

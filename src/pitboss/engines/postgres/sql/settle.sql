@@ -1,13 +1,15 @@
--- Judged by what the snapshot shows; a row that was changed since has another place, is not written, and is judged again.
--- One that has a batch or a resource is not written either: these must be locked first.
+-- Judged by the statement's snapshot. A row that changed since then has another place (`ctid`): it is not written, and
+-- the caller asks again.
+-- A task with a batch or a resource is not written either ("bound"): these must be locked first.
 WITH clock AS MATERIALIZED (
-    SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+    SELECT {now} AS now
 ), alive AS MATERIALIZED (
     SELECT number FROM {schema}.sessions, clock
     WHERE number = ANY (%(sessions)s::bigint[]) AND NOT ended AND expires_at > now
 ), judged AS MATERIALIZED (
     SELECT i.*, t.place, t.started, t.attempts,
-        CASE WHEN t.cancel_asked AND i.target IN ('held', 'scheduled', 'pending') THEN 'cancelled' ELSE i.target END AS state,
+        CASE WHEN t.cancel_asked AND i.target IN ('held', 'scheduled', 'pending') THEN 'cancelled'
+            ELSE i.target END AS state,
         CASE
             WHEN t.place IS NULL THEN 'task'
             WHEN t.session = i.session AND t.claim = i.claim AND t.state <> 'running' AND t.outcome = i.outcome
@@ -17,7 +19,7 @@ WITH clock AS MATERIALIZED (
             WHEN i.target = 'running' THEN 'progress'
             WHEN t.bound THEN 'bound'
             ELSE 'apply'
-        END AS verdict
+        END AS answer
     FROM (
         SELECT place AS ord, id, session, claim, coalesce(state, 'completed') AS target,
             coalesce(outcome, 'completed') AS outcome, delay, result, error, fingerprint, reason,
@@ -39,7 +41,7 @@ WITH clock AS MATERIALIZED (
     ) AS t ON true
 ), reported AS (
     UPDATE {schema}.tasks AS t SET progress = j.progress, note = j.note
-    FROM judged AS j WHERE t.ctid = j.place AND j.verdict = 'progress'
+    FROM judged AS j WHERE t.ctid = j.place AND j.answer = 'progress'
     RETURNING j.ord
 ), done AS (
     UPDATE {schema}.tasks AS t SET
@@ -54,7 +56,7 @@ WITH clock AS MATERIALIZED (
         started_at = CASE WHEN over THEN j.started END,
         finished_at = CASE WHEN over THEN now END
     FROM judged AS j, clock, LATERAL (SELECT j.state IN ('completed', 'failed', 'cancelled') AS over) AS o
-    WHERE t.ctid = j.place AND j.verdict = 'apply'
+    WHERE t.ctid = j.place AND j.answer = 'apply'
     RETURNING j.ord, j.id, j.claim, j.attempts, j.started, j.session, j.outcome, j.worker, j.error, j.flags, j.state,
         over, t.queue
 ), recorded AS (
@@ -73,4 +75,4 @@ WITH clock AS MATERIALIZED (
 )
 SELECT ord, 'apply' FROM done LEFT JOIN rung ON true
 UNION ALL SELECT ord, 'progress' FROM reported
-UNION ALL SELECT ord, verdict FROM judged WHERE verdict NOT IN ('apply', 'progress')
+UNION ALL SELECT ord, answer FROM judged WHERE answer NOT IN ('apply', 'progress')

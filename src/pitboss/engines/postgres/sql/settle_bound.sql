@@ -1,7 +1,8 @@
--- Judged by what the snapshot shows; a row that was changed since has another place, is not written, and is judged again.
--- For claims with a batch or a resource, which are locked. Counting and ringing is left to the caller.
+-- Judged by the statement's snapshot. A row that changed since then has another place (`ctid`): it is not written, and
+-- the caller asks again.
+-- For claims with a batch or a resource, which are locked. The caller counts and rings.
 WITH clock AS MATERIALIZED (
-    SELECT coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+    SELECT {now} AS now
 ), alive AS MATERIALIZED (
     SELECT number FROM {schema}.sessions, clock
     WHERE number = ANY (%(sessions)s::bigint[]) AND NOT ended AND expires_at > now
@@ -17,7 +18,7 @@ WITH clock AS MATERIALIZED (
             WHEN t.session IS DISTINCT FROM i.session OR t.claim <> i.claim OR t.state <> 'running' THEN 'claim'
             WHEN i.target = 'running' THEN 'progress'
             ELSE 'apply'
-        END AS verdict
+        END AS answer
     FROM (
         SELECT place AS ord, id, session, claim, coalesce(state, 'completed') AS target,
             coalesce(outcome, 'completed') AS outcome, delay, result, error, fingerprint, reason,
@@ -38,7 +39,7 @@ WITH clock AS MATERIALIZED (
     ) AS t ON true
 ), reported AS (
     UPDATE {schema}.tasks AS t SET progress = j.progress, note = j.note
-    FROM judged AS j WHERE t.ctid = j.place AND j.verdict = 'progress'
+    FROM judged AS j WHERE t.ctid = j.place AND j.answer = 'progress'
     RETURNING j.ord
 ), done AS (
     UPDATE {schema}.tasks AS t SET
@@ -55,7 +56,7 @@ WITH clock AS MATERIALIZED (
         started_at = CASE WHEN over THEN j.started END,
         finished_at = CASE WHEN over THEN now END
     FROM judged AS j, clock, LATERAL (SELECT j.state IN ('completed', 'failed', 'cancelled') AS over) AS o
-    WHERE t.ctid = j.place AND j.verdict = 'apply'
+    WHERE t.ctid = j.place AND j.answer = 'apply'
     RETURNING j.ord, j.id, j.claim, j.attempts, j.started, j.session, j.outcome, j.worker, j.error, j.flags, j.state,
         over, t.queue
 ), recorded AS (
@@ -66,6 +67,6 @@ WITH clock AS MATERIALIZED (
 )
 SELECT ord, 'apply', state, queue FROM done
 UNION ALL SELECT ord, 'progress', NULL, NULL FROM reported
-UNION ALL SELECT ord, verdict, NULL, NULL FROM judged WHERE verdict NOT IN ('apply', 'progress')
+UNION ALL SELECT ord, answer, NULL, NULL FROM judged WHERE answer NOT IN ('apply', 'progress')
 UNION ALL SELECT NULL, 'now', now::text, NULL FROM clock
 UNION ALL SELECT NULL, 'rules', name, rules FROM {schema}.pools WHERE name = ANY (%(pools)s::text[])

@@ -1,1 +1,0 @@
-UPDATE {schema}.pools SET rules = %(rules)s::text WHERE name = %(name)s::text

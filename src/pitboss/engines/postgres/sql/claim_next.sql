@@ -1,0 +1,91 @@
+-- Claim the next tasks. Nothing is claimed if the session is dead, or if there is a `snag`: "plan" (the queues need
+-- more than was planned; the answer says what they are), "due" (scheduled tasks must become pending first), "odd"
+-- (expired tasks, or tasks for other sessions, are in front) or "lost" (a task that was lost before must not be claimed
+-- ahead).
+WITH clock AS MATERIALIZED (
+    SELECT {now} AS now
+), open_queues AS MATERIALIZED (
+    SELECT q.name, CASE WHEN q.rate_counts IS NULL THEN %(wanted)s::bigint
+            WHEN %(fresh)s::boolean THEN 0 ELSE least(r.room, %(wanted)s) END AS room,
+        q.rate_counts IS NOT NULL AS rated, q.rate_counts IS NOT NULL AND r.name IS NULL AS unmeasured,
+        EXISTS (SELECT FROM {schema}.handlers AS h WHERE h.queue = q.name AND h.resources IS NOT NULL) AS pooled
+    FROM {schema}.queues AS q
+    LEFT JOIN unnest(%(rated)s::text[], %(rooms)s::bigint[]) AS r (name, room) ON r.name = q.name
+    WHERE NOT q.paused AND (%(queues)s::text[] IS NULL OR q.name = ANY (%(queues)s::text[]))
+), plan AS MATERIALIZED (
+    SELECT coalesce(bool_or(rated), false) AS rated, coalesce(bool_or(pooled), false) AS pooled,
+        coalesce(bool_or(pooled OR unmeasured), false) AS wrong, %(draw)s::boolean AND EXISTS (
+            SELECT FROM {schema}.batches AS b, open_queues AS q, LATERAL (
+                SELECT FROM {schema}.tasks
+                WHERE state = 'held' AND batch = b.id AND reason = 'batch' AND queue = q.name LIMIT 1
+            ) AS held WHERE b.status = 'running'
+        ) AS drawable
+    FROM open_queues
+), before AS MATERIALIZED (
+    SELECT EXISTS (
+        SELECT FROM {schema}.sessions WHERE number = %(session)s::bigint AND NOT ended AND expires_at > now
+    ) AS alive, rated, pooled, drawable, CASE
+        WHEN wrong OR drawable THEN 'plan'
+        WHEN %(promote)s::boolean AND EXISTS (
+            SELECT FROM open_queues, LATERAL (
+                SELECT FROM {schema}.tasks WHERE state = 'scheduled' AND queue = name AND run_at <= now LIMIT 1
+            ) AS due
+        ) THEN 'due'
+    END AS snag
+    FROM clock, plan
+), shares AS MATERIALIZED (
+    -- How many of the first tasks over all queues are in each queue, so that no more rows are locked than claimed.
+    SELECT name, count(*) AS share FROM (
+        SELECT name FROM open_queues, LATERAL (
+            SELECT priority, id FROM {schema}.tasks
+            WHERE state = 'pending' AND queue = name
+                AND (NOT %(choosy)s::boolean OR (
+                    (expires_at IS NULL OR expires_at > (SELECT now FROM clock))
+                    AND (%(handlers)s::text[] IS NULL OR handler = ANY (%(handlers)s::text[]))))
+                AND (NOT %(fresh)s::boolean OR losses = 0)
+            ORDER BY priority, id LIMIT room
+        ) AS head ORDER BY priority, id LIMIT %(wanted)s
+    ) AS merged GROUP BY name
+), picked AS MATERIALIZED (
+    SELECT t.place, t.odd, t.losses FROM open_queues, LATERAL (
+        SELECT ctid AS place, losses, expires_at <= (SELECT now FROM clock)
+            OR handler <> ALL (%(handlers)s::text[]) AS odd
+        FROM {schema}.tasks
+        WHERE state = 'pending' AND queue = name
+            AND (NOT %(choosy)s::boolean OR (
+                (expires_at IS NULL OR expires_at > (SELECT now FROM clock))
+                AND (%(handlers)s::text[] IS NULL OR handler = ANY (%(handlers)s::text[]))))
+            AND (NOT %(fresh)s::boolean OR losses = 0)
+        ORDER BY priority, id
+        LIMIT CASE WHEN (SELECT count(*) FROM open_queues) = 1 THEN room
+            ELSE coalesce((SELECT share FROM shares WHERE shares.name = open_queues.name), 0) END
+        FOR UPDATE SKIP LOCKED
+    ) AS t
+    WHERE (SELECT alive AND snag IS NULL FROM before)
+    LIMIT %(wanted)s
+), picked_snag AS MATERIALIZED (
+    SELECT CASE
+        WHEN bool_or(odd) AND NOT %(choosy)s::boolean THEN 'odd'
+        WHEN bool_or(losses > 0) AND %(ahead)s::bigint > 0 AND NOT %(fresh)s::boolean THEN 'lost'
+    END AS snag FROM picked
+), given AS (
+    UPDATE {schema}.tasks AS t SET
+        state = 'running', session = %(session)s::bigint, claim = claim + 1, started_at = (SELECT now FROM clock),
+        worker = NULL, reason = NULL, progress = NULL, note = NULL, resource = NULL
+    FROM picked WHERE t.ctid = picked.place AND (SELECT snag IS NULL FROM picked_snag)
+    RETURNING t.id, t.claim, t.handler, t.queue, t.params, t.attempts, t.priority, t.max_attempts, t.timeout,
+        t.losses, t.crashes, t.created_at, t.expires_at, t.parent, t.tags, t.batch, t.rotations
+), counted AS (
+    INSERT INTO {schema}.count_deltas (queue, state, n, batch)
+    SELECT queue, state, sign * n, batch
+    FROM (SELECT queue, batch, count(*) AS n FROM given GROUP BY queue, batch) AS moved,
+        (VALUES ('pending', -1), ('running', 1)) AS change (state, sign)
+), next AS MATERIALIZED (
+    SELECT min(run_at) AS due FROM clock, open_queues, LATERAL (
+        SELECT run_at FROM {schema}.tasks
+        WHERE state = 'scheduled' AND queue = name AND run_at > now ORDER BY run_at LIMIT 1
+    ) AS soonest
+)
+SELECT now, alive, coalesce(before.snag, picked_snag.snag), next.due, rated, pooled, drawable, given.*
+FROM clock CROSS JOIN before CROSS JOIN picked_snag CROSS JOIN next LEFT JOIN given ON true
+ORDER BY given.priority, given.id

@@ -1,0 +1,36 @@
+-- Among the tasks that would be given next: cancel the expired, hold those whose handler no live session knows.
+-- An item that expires may end its batch, which must be locked first: such items are only named.
+WITH clock AS MATERIALIZED (
+    SELECT {now} AS now
+), known AS MATERIALIZED (
+    SELECT %(handlers)s::text[] || ARRAY(
+        SELECT DISTINCT unnest(handlers) FROM {schema}.sessions, clock WHERE NOT ended AND expires_at > now
+    ) AS names
+), head AS MATERIALIZED (
+    SELECT t.id, t.expired, t.handler, t.batch FROM {schema}.queues AS q, LATERAL (
+        SELECT id, priority, handler, batch, coalesce(expires_at <= (SELECT now FROM clock), false) AS expired
+        FROM {schema}.tasks WHERE state = 'pending' AND queue = q.name
+        ORDER BY priority, id LIMIT %(wanted)s::bigint
+    ) AS t
+    WHERE NOT q.paused AND (%(queues)s::text[] IS NULL OR q.name = ANY (%(queues)s::text[]))
+    ORDER BY t.priority, t.id LIMIT %(wanted)s
+), found AS MATERIALIZED (
+    SELECT t.place, head.expired FROM head, LATERAL (
+        SELECT ctid AS place FROM {schema}.tasks WHERE id = head.id AND state = 'pending' FOR UPDATE SKIP LOCKED
+    ) AS t
+    WHERE (expired AND batch IS NULL) OR (
+        NOT expired AND %(handlers)s::text[] IS NOT NULL AND handler <> ALL ((SELECT names FROM known)::text[]))
+), moved AS (
+    UPDATE {schema}.tasks AS t SET
+        state = CASE WHEN expired THEN 'cancelled' ELSE 'held' END,
+        reason = CASE WHEN expired THEN 'expired' ELSE 'handler' END,
+        finished_at = CASE WHEN expired THEN (SELECT now FROM clock) END
+    FROM found WHERE t.ctid = found.place
+    RETURNING t.queue, t.state, t.batch
+), counted AS (
+    INSERT INTO {schema}.count_deltas (queue, state, n, batch)
+    SELECT queue, state, count(*), batch FROM moved GROUP BY queue, state, batch
+    UNION ALL
+    SELECT queue, 'pending', -count(*), batch FROM moved GROUP BY queue, batch
+)
+SELECT count(*), ARRAY(SELECT id FROM head WHERE expired AND batch IS NOT NULL) FROM moved

@@ -1,1 +1,0 @@
-DELETE FROM {schema}.leases WHERE id = %(id)s::text AND leased_at = %(since)s::bigint RETURNING id

@@ -1,1 +1,0 @@
-SELECT {columns} FROM {schema}.tasks WHERE ({condition}) {beyond} ORDER BY id {order} LIMIT %s

@@ -1,1 +1,0 @@
-SELECT key, task FROM {schema}.uniques WHERE key = ANY (%(keys)s::text[])

@@ -1,1 +1,0 @@
-SELECT name FROM {schema}.lanes WHERE name = ANY (%(names)s::text[]) ORDER BY name FOR UPDATE

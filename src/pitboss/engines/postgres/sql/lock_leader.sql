@@ -1,1 +1,0 @@
-SELECT session FROM {schema}.leader WHERE one FOR UPDATE

@@ -1,1 +1,0 @@
-SELECT id, lane, status, unfinished FROM {schema}.batches WHERE id = ANY (%(ids)s::text[])

@@ -1,1 +1,0 @@
-SELECT coalesce(min(coalesce((record::json ->> 'turn')::bigint, 0)), 0) FROM {schema}.resources WHERE pool = %(pool)s::text

@@ -1,1 +1,0 @@
-SELECT max_running FROM {schema}.lanes WHERE name = %(lane)s::text

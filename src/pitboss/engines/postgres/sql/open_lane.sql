@@ -1,1 +1,0 @@
-INSERT INTO {schema}.lanes (name) VALUES (%(name)s::text) ON CONFLICT (name) DO NOTHING

@@ -1,1 +1,0 @@
-INSERT INTO {schema}.pools (name, rules) VALUES (%(name)s::text, %(rules)s::text) ON CONFLICT (name) DO NOTHING

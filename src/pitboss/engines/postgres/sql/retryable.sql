@@ -1,3 +1,0 @@
-SELECT id, batch FROM {schema}.tasks
-WHERE state IN ('failed', 'cancelled') AND ({condition})
-ORDER BY id LIMIT %s
