@@ -64,10 +64,10 @@ def schema_script(engine: str, *, schema: str = "pitboss", since: int = 0) -> st
             return sqlite_schema.script(since)
         case "postgres" | "postgresql":
             try:
-                from pitboss.engines.postgres import printed as postgres_printed
+                from pitboss.engines.postgres import schema as postgres_schema
             except ModuleNotFoundError as error:
                 raise _no_driver("PostgreSQL", "postgres", error) from error
-            return postgres_printed.script(schema, since)
+            return postgres_schema.upgrade_script(schema, since)
     raise InvalidInput(
         f'"{engine}" is not an engine with a schema', why="only SQL stores have tables", fix="say sqlite or postgres"
     )

@@ -1,4 +1,4 @@
-"""Settlements that name what their claims have: what is locked for them, and what if they name it wrongly."""
+"""Settlements that name the batch and member of their claim, rightly, wrongly or not at all."""
 
 import asyncio
 import time
@@ -45,7 +45,7 @@ def _settled(claim: Claim, *, batch: bool = True, resource: bool = True) -> Sett
 
 @pytest.mark.parametrize("batch", [True, False])
 @pytest.mark.parametrize("resource", [True, False])
-async def test_what_is_not_named_is_found(yard: Yard, batch: bool, resource: bool) -> None:
+async def test_a_batch_and_a_member_that_are_not_named_are_found(yard: Yard, batch: bool, resource: bool) -> None:
     claims = await _claimed(yard, items=3)
     verdicts = await yard.engine.settle([_settled(one, batch=batch, resource=resource) for one in claims])
     assert verdicts == [APPLIED] * 3
@@ -55,7 +55,7 @@ async def test_what_is_not_named_is_found(yard: Yard, batch: bool, resource: boo
     await yard.assert_figures()
 
 
-async def test_named_wrongly_it_is_settled_all_the_same(yard: Yard) -> None:
+async def test_a_wrong_name_does_not_change_the_settlement(yard: Yard) -> None:
     claims = await _claimed(yard)
     wrong = [msgspec.structs.replace(_settled(one), resource="p/nobody", batch="none") for one in claims]
     assert await yard.engine.settle(wrong) == [APPLIED] * 2
@@ -72,7 +72,7 @@ async def test_a_report_of_progress_does_not_wait_for_the_member(yard: Yard, pos
         await other.rollback()
 
 
-async def test_a_claim_beside_a_member_in_other_hands_is_told_to_ask_again_soon(yard: Yard, postgres_dsn: str) -> None:
+async def test_a_claim_that_finds_its_member_locked_is_told_to_ask_again_soon(yard: Yard, postgres_dsn: str) -> None:
     await _claimed(yard)
     await yard.engine.add_resources("p", [NewResource(name="new")])
     await yard.engine.put([yard.new(handler="scarce", queue="scarce")])
@@ -86,13 +86,13 @@ async def test_a_claim_beside_a_member_in_other_hands_is_told_to_ask_again_soon(
     assert len((await yard.claim(5, queues=("scarce",))).claims) == 1
 
 
-async def test_a_member_that_comes_back_behind_a_look_in_vain_is_asked_for_soon(
+async def test_a_member_that_comes_back_during_the_claim_is_asked_for_soon(
     yard: Yard, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None was ready when the claim looked; one is when it looks why."""
+    """None was ready when the claim looked; one is ready when it looks for the reason."""
     await _claimed(yard)
     await yard.engine.put([yard.new(handler="scarce", queue="scarce")])
-    ask = yard.engine._say.ask
+    ask = yard.engine._sql.ask
 
     def meanwhile(name: str, now: int | None = None, **values: object) -> Ask:
         if name == "pool_shortage":
@@ -100,7 +100,7 @@ async def test_a_member_that_comes_back_behind_a_look_in_vain_is_asked_for_soon(
                 other.execute("UPDATE pitboss.resources SET stage = 'ready', in_use = 0 WHERE name = 'm0'")
         return ask(name, now, **values)
 
-    monkeypatch.setattr(yard.engine._say, "ask", meanwhile)
+    monkeypatch.setattr(yard.engine._sql, "ask", meanwhile)
     before = time.time_ns() // 1000
     claimed = await yard.claim(5, queues=("scarce",))
     assert (claimed.claims, claimed.shortages) == ([], ())

@@ -21,7 +21,7 @@ _ROUNDS = 25
 
 
 async def _held_up(yard: Yard, calls: int = 1) -> None:
-    """Until so many calls wait for a lock."""
+    """Wait until this many calls wait for a lock."""
     while await yard.count(_BLOCKED) < calls:
         pass
 
@@ -64,7 +64,7 @@ async def test_a_write_that_waits_for_a_takeover_is_refused(yard: Yard) -> None:
 
 
 async def test_a_leader_that_renews_while_another_looks_keeps_the_lead(yard: Yard) -> None:
-    """Its session has expired as far as anybody can see, but its renewal came in time and is on its way."""
+    """Its session looks expired, but its renewal came in time and is about to commit."""
     other = await yard.open()
     challenger = await other.open_session(SessionInfo(host="other"))
     lead = await yard.engine.campaign(yard.session.number)
@@ -79,7 +79,7 @@ async def test_a_leader_that_renews_while_another_looks_keeps_the_lead(yard: Yar
     assert (await campaign).session == lead.session
 
 
-async def test_who_asks_while_somebody_leads_waits_for_nobody(yard: Yard) -> None:
+async def test_asking_while_there_is_a_leader_waits_for_no_lock(yard: Yard) -> None:
     lead = await yard.engine.campaign(yard.session.number)
     other = await yard.open()
     challenger = await other.open_session(SessionInfo(host="other"))

@@ -11,7 +11,7 @@ from tests.engines.postgres.yard import Yard
 pytestmark = pytest.mark.fresh_loop
 
 
-async def test_tasks_for_others_do_not_stand_in_the_way(yard: Yard) -> None:
+async def test_tasks_for_others_are_skipped(yard: Yard) -> None:
     await yard.engine.register([HandlerInfo(name="other"), HandlerInfo(name="orphan")])
     await yard.engine.open_session(SessionInfo(host="x", handlers=("other",), ttl=3_600_000_000))
     others = yard.news(30, handler="other")
@@ -27,7 +27,7 @@ async def test_tasks_for_others_do_not_stand_in_the_way(yard: Yard) -> None:
     ]
 
 
-async def test_what_was_believed_of_a_queue_is_checked_again(yard: Yard) -> None:
+async def test_a_queue_that_lost_its_capacity_takes_quick_puts_again(yard: Yard) -> None:
     await yard.engine.change_queue("q", QueueChange(capacity=1))
     await yard.engine.put([yard.new(queue="q")])
     await yard.engine.change_queue("q", QueueChange(capacity=None))

@@ -94,8 +94,8 @@ async def test_a_lock_that_is_not_given_ends_the_call_in_time(yard: Yard) -> Non
 async def test_a_frozen_server_does_not_hang_a_call(yard: Yard) -> None:
     hasty = await yard.open(limit=1.0, listen=False)
     await hasty.put([yard.new()])
-    (wire,) = hasty._writing._idle
-    pids = [wire.connection.info.backend_pid]
+    (pipeline,) = hasty._writing._idle
+    pids = [pipeline.connection.info.backend_pid]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
@@ -109,7 +109,7 @@ async def test_a_frozen_server_does_not_hang_a_call(yard: Yard) -> None:
     assert (await hasty.put([yard.new()]))[0].created
 
 
-async def test_no_server_is_told_soon_and_clearly() -> None:
+async def test_a_missing_server_is_reported_soon_and_clearly() -> None:
     engine = PostgresEngine(f"postgresql://nobody:secret@127.0.0.1:{free_port()}/nowhere", limit=0.5)
     begin = time.monotonic()
     with pytest.raises(StoreUnavailable, match="cannot be reached") as refused:
@@ -140,7 +140,7 @@ async def test_a_listener_that_was_thrown_out_listens_again(yard: Yard) -> None:
     with psycopg.connect(yard.dsn, autocommit=True) as connection:
         connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
     assert await listener.wait(None, 5), "rings may have been missed, so one is taken for granted"
-    await _until(lambda: listener._bell.hears)
+    await _until(lambda: listener._doorbell.hears)
     while await listener.wait(None, 0.05):
         pass
     await talker.put([yard.new()])
@@ -149,15 +149,15 @@ async def test_a_listener_that_was_thrown_out_listens_again(yard: Yard) -> None:
 
 async def test_a_listener_that_went_deaf_notices_and_listens_again(yard: Yard) -> None:
     deaf = PostgresEngine(yard.dsn)
-    bell, channel = deaf._bell, deaf._say.channel
-    bell._probe_every = bell._try_again = 0.1
+    doorbell, channel = deaf._doorbell, deaf._sql.channel
+    doorbell._probe_every = doorbell._try_again = 0.1
     await deaf.open()
     # Its own rings go elsewhere: all looks well, and nothing is heard.
-    deaf._say.channel = "elsewhere"
-    await _until(lambda: not bell.hears)
+    deaf._sql.channel = "elsewhere"
+    await _until(lambda: not doorbell.hears)
     assert await deaf.wait(None, 5), "deaf, it looks by itself"
-    deaf._say.channel = channel
-    await _until(lambda: bell.hears)
+    deaf._sql.channel = channel
+    await _until(lambda: doorbell.hears)
     await deaf.close()
 
 

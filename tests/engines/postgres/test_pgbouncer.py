@@ -86,7 +86,7 @@ async def test_of_many_managers_one_leads(yard: Yard) -> None:
 async def test_time_limits_hold_there_too(yard: Yard) -> None:
     def script():  # type: ignore[no-untyped-def]
         return (
-            yield yard.engine._say.asked("SELECT current_setting('lock_timeout'), current_setting('enable_seqscan')")
+            yield yard.engine._sql.asked("SELECT current_setting('lock_timeout'), current_setting('enable_seqscan')")
         )
 
     assert await yard.engine._writing.call(script) == [("5s", "off")]
@@ -94,6 +94,6 @@ async def test_time_limits_hold_there_too(yard: Yard) -> None:
 
 
 async def test_a_waiter_looks_again_by_itself(yard: Yard) -> None:
-    assert not yard.engine._bell.hears
+    assert not yard.engine._doorbell.hears
     assert not await yard.engine.wait(None, 0.05)
     assert await yard.engine.wait(None, 5)

@@ -72,8 +72,8 @@ async def _use_scarce(yard: Yard) -> None:
 
 
 async def _plans(yard: Yard) -> dict[str, str]:
-    (wire,) = yard.engine._writing._idle
-    connection = wire.connection
+    (pipeline,) = yard.engine._writing._idle
+    connection = pipeline.connection
     rows = await (
         await connection.execute("SELECT name, statement, parameter_types::text[] FROM pg_prepared_statements")
     ).fetchall()
@@ -159,8 +159,8 @@ async def test_a_claim_reads_no_more_rows_because_others_are_finished_scheduled_
 
 async def _read(yard: Yard) -> int:
     """Pages of tasks and its indexes that were touched so far."""
-    (wire,) = yard.engine._writing._idle
-    connection = wire.connection
+    (pipeline,) = yard.engine._writing._idle
+    connection = pipeline.connection
     await connection.execute("SELECT pg_stat_force_next_flush()")
     return await yard.count(
         "SELECT heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read FROM pg_statio_all_tables"
@@ -171,20 +171,20 @@ async def _read(yard: Yard) -> int:
 async def test_nothing_is_looked_for_ahead_where_a_member_is_needed(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such tasks are only ever given to free slots: a long line of them must not be read, and locked, for nothing."""
+    """Such tasks are only given to free slots: a long line of them must not be read and locked for nothing."""
     engine = yard.engine
     await engine.add_resources("p", [NewResource(name=f"m{number}") for number in range(30)])
     await engine.register([HandlerInfo(name="scarce", queue="scarce", resources="p")])
     await engine.put([yard.new(handler="scarce", queue="scarce") for _ in range(500)])
     await yard.claim(1, queues=("scarce",))
     asked: list[str] = []
-    ask = engine._say.ask
+    ask = engine._sql.ask
 
     def noted(name: str, now: int | None = None, **named: object) -> Ask:
         asked.append(name)
         return ask(name, now, **named)
 
-    monkeypatch.setattr(engine._say, "ask", noted)
+    monkeypatch.setattr(engine._sql, "ask", noted)
     request = ClaimRequest(session=yard.session.number, slots=(Slot(free=1, ahead=50, queues=("scarce",)),))
     assert len((await engine.claim(request)).claims) == 1
     assert asked == [

@@ -76,7 +76,7 @@ async def test_the_same_tasks_put_at_once_are_created_once(yard: Yard) -> None:
     await yard.assert_figures()
 
 
-async def test_capacity_is_exact_whoever_puts(yard: Yard) -> None:
+async def test_capacity_is_exact_with_many_writers(yard: Yard) -> None:
     await yard.engine.change_queue("small", QueueChange(capacity=50))
     engines = await yard.open_many(8)
     tries = [engines[i % 8].put(yard.news(1 + i % 3, queue="small")) for i in range(80)]

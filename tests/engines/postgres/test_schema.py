@@ -1,4 +1,4 @@
-"""The schema: made once however many open the store, equal to the one that is written down, and never a newer one."""
+"""The schema: made once however many engines open the store, equal to `schema.sql`, and refused if it is newer."""
 
 import asyncio
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""What is done while a statement is under way."""
+"""Work that is done while a statement is under way; and the names of statements."""
 
 import asyncio
 import re
@@ -65,7 +65,7 @@ async def test_work_that_fails_recalls_the_statement() -> None:
     assert steps[-1] == "recalled"
 
 
-async def test_who_is_cancelled_recalls_the_statement_and_is_cancelled() -> None:
+async def test_a_cancelled_call_recalls_its_statement() -> None:
     begun = asyncio.Event()
 
     def endless() -> Iterator[None]:

@@ -7,8 +7,8 @@ import pytest
 from psycopg.pq.abc import PGresult
 
 from pitboss.engines.postgres import PostgresEngine
+from pitboss.engines.postgres.pipeline import Pipeline
 from pitboss.engines.postgres.script import Ask
-from pitboss.engines.postgres.wire import Wire
 
 
 class Traffic:
@@ -21,18 +21,18 @@ class Traffic:
 def traffic(engine: PostgresEngine, before: Callable[[str], None] = lambda name: None) -> Iterator[Traffic]:
     """Count what is sent within the block. `before` is called with the name of each statement before it is sent."""
     seen = Traffic()
-    ask, hear = engine._say.ask, Wire._hear
+    ask, receive = engine._sql.ask, Pipeline._receive
 
     def noted(name: str, now: int | None = None, /, **values: object) -> Ask:
         seen.statements.append(name)
         before(name)
         return ask(name, now, **values)
 
-    async def heard(wire: Wire) -> list[PGresult]:
+    async def received(pipeline: Pipeline) -> list[PGresult]:
         seen.round_trips += 1
-        return await hear(wire)
+        return await receive(pipeline)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine._say, "ask", noted)
-        patch.setattr(Wire, "_hear", heard)
+        patch.setattr(engine._sql, "ask", noted)
+        patch.setattr(Pipeline, "_receive", received)
         yield seen

@@ -1,4 +1,4 @@
-"""A yard of engines on one PostgreSQL store, each as another process would open it; the server's clock rules."""
+"""Several engines on one PostgreSQL store, each as another process would open it; the server's clock rules."""
 
 import random
 import time
@@ -70,7 +70,7 @@ class Yard(InLoop):
         return found
 
     async def assert_figures(self) -> None:
-        """The queues' figures equal a recount."""
+        """The queues' counts equal a recount."""
         wrong = await self.count(
             """
             SELECT count(*) FROM (

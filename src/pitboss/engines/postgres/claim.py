@@ -7,7 +7,7 @@ from pitboss.engines.postgres import control
 from pitboss.engines.postgres.claim_group import Group, GroupClaim, grouped
 from pitboss.engines.postgres.claim_plan import ClaimPlan, ClaimPlans
 from pitboss.engines.postgres.claim_with_resources import Taken, claim_with_resources
-from pitboss.engines.postgres.link import Link
+from pitboss.engines.postgres.connections import Connections
 from pitboss.engines.postgres.ready_members import MemberGrants
 from pitboss.engines.postgres.rows import names, texts
 from pitboss.engines.postgres.script import Again, Script, Statements
@@ -23,42 +23,7 @@ _ATTEMPTS = 10
 _CONTENDED = 10_000
 
 
-class Claimer:
-    """The claims of one engine. It remembers what the queues were, and plans the next claim by that."""
-
-    def __init__(self, say: Statements, link: Link, before_commit: Callable[[], None]) -> None:
-        self._say, self._link, self._before_commit = say, link, before_commit
-        self._plans = ClaimPlans()
-
-    async def claim(self, request: ClaimRequest, now: Moment | None) -> Claimed:
-        groups = grouped(request)
-        keys = [group.key for group in groups]
-        plans = self._plans.of(keys)
-        drawn: Drawn | None = None
-        for _ in range(_ATTEMPTS):
-            if drawn is None and any(plan.drawable for plan in plans):
-                drawn = await self._link.call(lambda: draw(self._say, request, now), transaction=True)
-            answer = await self._fill(_Planned(groups, plans, drawn), now)
-            plans = answer.plans
-            if isinstance(answer, _Filled):
-                self._plans.note(keys, plans)
-                return answer.claimed()
-            if answer.late:
-                await self._expire(answer.late, now)
-        raise StoreUnavailable(
-            "the claim could not be finished", why="ten attempts hit a conflict", fix="claim again; nothing was given"
-        )
-
-    async def _fill(self, planned: "_Planned", now: Moment | None) -> "_Filled | _Replanned":
-        return await self._link.call(
-            lambda: _fill(self._say, planned, now), transaction=planned.locked, before_commit=self._before_commit
-        )
-
-    async def _expire(self, late: Sequence[TaskId], now: Moment | None) -> None:
-        await self._link.call(lambda: control.expire(self._say, late, now), transaction=True)
-
-
-class Drawn(NamedTuple):
+class _Drawn(NamedTuple):
     """`more`: running batches have more items to draw. `again`: claim again at this moment, as all items that were
     drawn are due later."""
 
@@ -71,7 +36,7 @@ class _Planned(NamedTuple):
 
     groups: list[Group]
     plans: list[ClaimPlan]
-    drawn: Drawn | None
+    drawn: _Drawn | None
 
     @property
     def locked(self) -> bool:
@@ -100,25 +65,60 @@ class _Replanned(Again):
         self.plans, self.late = plans, late
 
 
-def draw(say: Statements, request: ClaimRequest, now: Moment | None) -> Script[Drawn]:
+class Claimer:
+    """The claims of one engine. It remembers what the queues were, and plans the next claim by that."""
+
+    def __init__(self, sql: Statements, connections: Connections, before_commit: Callable[[], None]) -> None:
+        self._sql, self._connections, self._before_commit = sql, connections, before_commit
+        self._plans = ClaimPlans()
+
+    async def claim(self, request: ClaimRequest, now: Moment | None) -> Claimed:
+        groups = grouped(request)
+        keys = [group.key for group in groups]
+        plans = self._plans.of(keys)
+        drawn: _Drawn | None = None
+        for _ in range(_ATTEMPTS):
+            if drawn is None and any(plan.drawable for plan in plans):
+                drawn = await self._connections.call(lambda: _draw(self._sql, request, now), transaction=True)
+            answer = await self._fill(_Planned(groups, plans, drawn), now)
+            plans = answer.plans
+            if isinstance(answer, _Filled):
+                self._plans.note(keys, plans)
+                return answer.claimed()
+            if answer.late:
+                await self._expire(answer.late, now)
+        raise StoreUnavailable(
+            "the claim could not be finished", why="ten attempts hit a conflict", fix="claim again; nothing was given"
+        )
+
+    async def _fill(self, planned: _Planned, now: Moment | None) -> _Filled | _Replanned:
+        return await self._connections.call(
+            lambda: _fill(self._sql, planned, now), transaction=planned.locked, before_commit=self._before_commit
+        )
+
+    async def _expire(self, late: Sequence[TaskId], now: Moment | None) -> None:
+        await self._connections.call(lambda: control.expire(self._sql, late, now), transaction=True)
+
+
+def _draw(sql: Statements, request: ClaimRequest, now: Moment | None) -> Script[_Drawn]:
     """Make items of running batches pending, as many as the claim wants. Within a transaction of its own, before the
     claim: batches are locked before tasks, and settlements wait for that lock."""
     queues = _asked_queues(request)
-    found = yield say.ask("batch_draw_open", now, session=request.session, queues=queues)
+    found = yield sql.ask("batch_draw_open", now, session=request.session, queues=queues)
     if not found:
-        return Drawn()
+        return _Drawn()
     wanted = sum(slot.free + slot.ahead for slot in request.slots)
     ids = texts([row[0] for row in found])
-    asked = say.ask("batch_draw_items", now, ids=ids, queues=queues, wanted=wanted, beyond=PASSED_BY)
+    asked = sql.ask("batch_draw_items", now, ids=ids, queues=queues, wanted=wanted, beyond=PASSED_BY)
     ((number, pending, more, moment),) = yield asked
-    return Drawn(more, moment if number and not pending and more else None)
+    return _Drawn(more, moment if number and not pending and more else None)
 
 
-def _fill(say: Statements, planned: _Planned, now: Moment | None) -> Script[_Filled | _Replanned]:
+def _fill(sql: Statements, planned: _Planned, now: Moment | None) -> Script[_Filled | _Replanned]:
     """Fill the slots in order."""
     drawn = planned.drawn
     claims = [
-        GroupClaim(say, group, plan, now, drawn=drawn is not None)
+        GroupClaim(sql, group, plan, now, drawn=drawn is not None)
         for group, plan in zip(planned.groups, planned.plans, strict=True)
     ]
     parts: list[Claimed | Taken] = []
@@ -131,7 +131,7 @@ def _fill(say: Statements, planned: _Planned, now: Moment | None) -> Script[_Fil
     next_due = min([part.next_due for part in parts if part.next_due is not None] + waits, default=None)
     plans = [claim.plan for claim in claims]
     if drawn is not None:
-        # The statements were told not to look.
+        # The statements did not look for items to draw.
         plans = [plan._replace(drawable=drawn.more) for plan in plans]
         next_due = next_due if drawn.again is None else drawn.again
     return _Filled(plans, parts, next_due, shortages)

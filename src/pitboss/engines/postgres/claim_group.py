@@ -41,7 +41,8 @@ class Group(NamedTuple):
 
 
 class _Pick(NamedTuple):
-    """One claim statement: how many tasks, and which."""
+    """One claim statement. `ahead`: how many of the wanted tasks are claimed ahead of a free slot. `fresh`: only tasks
+    that may be. `choosy`: skip expired tasks and tasks for other sessions. `promote`: stop if tasks are due."""
 
     wanted: int
     ahead: int = 0
@@ -80,8 +81,8 @@ class GroupClaim:
     nothing and must begin again: with the new plan, and after the expired items in `late` were cancelled.
     """
 
-    def __init__(self, say: Statements, group: Group, plan: ClaimPlan, now: Moment | None, *, drawn: bool) -> None:
-        self.say, self.group, self.plan, self.drawn = say, group, plan, drawn
+    def __init__(self, sql: Statements, group: Group, plan: ClaimPlan, now: Moment | None, *, drawn: bool) -> None:
+        self.sql, self.group, self.plan, self.drawn = sql, group, plan, drawn
         self.clock = self.now = now
         self.rooms: dict[str, int] = {}
         self.late: list[TaskId] = []
@@ -113,8 +114,8 @@ class GroupClaim:
     def measure(self) -> Script[bool]:
         """Lock the rows of queues with a rate, and measure how many tasks may start; False if there are none."""
         rows: list[Row] = []
-        yield self.say.ask("queue_lock_rated", queues=self.group.queues).into(rows)
-        windows = yield self.say.ask("queue_windows", self.now, queues=self.group.queues)
+        yield self.sql.ask("queue_lock_rated", queues=self.group.queues).into(rows)
+        windows = yield self.sql.ask("queue_windows", self.now, queues=self.group.queues)
         # A queue that got its rate after the others were locked is left out; the claim statement then refuses it.
         locked = {row[0] for row in rows}
         self.rooms = {name: max(0, room) for name, _, room, _, _ in windows if name in locked}
@@ -128,13 +129,13 @@ class GroupClaim:
         """Record starts in queues with a rate; answers the moments at which their windows open."""
         starts = [queue for queue in queues if queue in self.rooms]
         if starts:
-            yield self.say.ask("start_add", self.now, queues=texts(starts)).unheard()
-        windows = yield self.say.ask("queue_windows", self.now, queues=self.group.queues)
+            yield self.sql.ask("start_add", self.now, queues=texts(starts)).unheard()
+        windows = yield self.sql.ask("queue_windows", self.now, queues=self.group.queues)
         return [opens for _, now, _, opens, wanted in windows if wanted and opens is not None and opens > now]
 
     def promote(self) -> Script[bool]:
         """Make scheduled tasks pending that are due; True if there may be more."""
-        asked = self.say.ask("claim_due", self.now, queues=self.group.queues, limit=_PROMOTED_AT_ONCE)
+        asked = self.sql.ask("claim_due", self.now, queues=self.group.queues, limit=_PROMOTED_AT_ONCE)
         ((moved,),) = yield asked
         return bool(moved >= _PROMOTED_AT_ONCE)
 
@@ -149,7 +150,7 @@ class GroupClaim:
         return moved
 
     def _tidy(self, depth: int) -> Script[tuple[int, list[TaskId]]]:
-        asked = self.say.ask(
+        asked = self.sql.ask(
             "claim_tidy", self.now, queues=self.group.queues, handlers=self.group.handlers, wanted=depth
         )
         ((moved, late),) = yield asked
@@ -205,7 +206,7 @@ class GroupClaim:
         return (yield from self._claim(pick._replace(choosy=True, promote=False)))
 
     def _claim(self, pick: _Pick) -> Script[_Answer]:
-        rows = yield self.say.ask(
+        rows = yield self.sql.ask(
             "claim_next",
             self.now,
             session=self.group.session,

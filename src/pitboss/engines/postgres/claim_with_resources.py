@@ -71,8 +71,8 @@ def claim_with_resources(claim: GroupClaim) -> Script[Taken | None]:
 
 class _ClaimWithResources:
     def __init__(self, claim: GroupClaim) -> None:
-        self._claim, self._say = claim, claim.say
-        self._grants = MemberGrants(claim.say, claim.clock)
+        self._claim, self._sql = claim, claim.sql
+        self._grants = MemberGrants(claim.sql, claim.clock)
         self._pools: dict[str, str | None] = {}
         self._rated: set[str] = set()
         # Pools without a ready member at the start: one task is enough to tell that a task waits for them.
@@ -111,7 +111,7 @@ class _ClaimWithResources:
     def _prepare(self) -> Script[tuple[Moment, Moment | None] | None]:
         """Read what the queues are, and do what comes before taking tasks; None if items must be drawn first."""
         group = self._claim.group
-        rows = yield self._say.ask(
+        rows = yield self._sql.ask(
             "claim_queues",
             self._claim.now,
             session=group.session,
@@ -141,7 +141,7 @@ class _ClaimWithResources:
                 self._grants.lack({one.pool for one in queues if one.pool and one.odd is not None}, now)
         returning = {one.pool for one in queues if one.pool and one.returning}
         if returning:
-            yield self._say.ask("member_wake", now, pools=names(returning), limit=_RETURNED_AT_ONCE).unheard()
+            yield self._sql.ask("member_wake", now, pools=names(returning), limit=_RETURNED_AT_ONCE).unheard()
         return now, next_due
 
     def _note(self, queues: list[_Queue], *, drawable: bool) -> None:
@@ -210,7 +210,7 @@ class _ClaimWithResources:
             return []
         size = min(LOOK_BEYOND, max(wanted, 2 * self._looked_at)) if self._looked_at else self._few(queues, wanted)
         self._looked_at += size
-        rows = yield self._say.ask(
+        rows = yield self._sql.ask(
             "claim_candidates",
             self._claim.now,
             names=texts(queues),
@@ -256,7 +256,7 @@ class _ClaimWithResources:
         """Make the chosen tasks running; their rows come later."""
         rows: list[Row] = []
         if chosen:
-            yield self._say.ask(
+            yield self._sql.ask(
                 "claim_take_bound",
                 now,
                 session=self._claim.group.session,

@@ -7,7 +7,7 @@ from pitboss.engines.sqlfilter import Condition, Dialect, condition
 from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter, Term
 
-_NOBODY = "00000000-0000-0000-0000-000000000000"
+_NO_TASK = "00000000-0000-0000-0000-000000000000"
 
 
 def compiled(wanted: Filter, now: Moment) -> Condition:
@@ -19,7 +19,7 @@ def _with_possible_ids(term: Term) -> Term:
     """A text that is no id matches no task; the column's type would refuse it instead."""
     if term.field not in ("id", "parent"):
         return term
-    values = tuple(value if "*" in value or known_id(value) else _NOBODY for value in term.values)
+    values = tuple(value if "*" in value or known_id(value) else _NO_TASK for value in term.values)
     return msgspec.structs.replace(term, values=values)
 
 

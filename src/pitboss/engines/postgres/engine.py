@@ -8,16 +8,17 @@ from typing import Any
 from psycopg import AsyncConnection, Connection
 from psycopg.errors import UniqueViolation
 
-from pitboss.engines.postgres import batches, diagnosis, schema, upkeep
-from pitboss.engines.postgres.bell import Bell
-from pitboss.engines.postgres.broom import Broom
+from pitboss.engines.postgres import batches, diagnosis, schema
 from pitboss.engines.postgres.claim import Claimer
-from pitboss.engines.postgres.ending import lose_bound, settle_bound
-from pitboss.engines.postgres.link import STEADY_PLANS, Link
+from pitboss.engines.postgres.connections import STEADY_PLANS, Connections
+from pitboss.engines.postgres.doorbell import Doorbell
 from pitboss.engines.postgres.put import PART, put_in_parts, put_locked, put_quickly
+from pitboss.engines.postgres.reclaim import Chores, find_chores, lose_bound, promote, reclaim_plain
+from pitboss.engines.postgres.resources_and_batches import ResourcesAndBatches
 from pitboss.engines.postgres.script import Again, Script, Statements, T
 from pitboss.engines.postgres.settle import bound, settle, simple
-from pitboss.engines.postgres.shelf import Shelf
+from pitboss.engines.postgres.settle_bound import settle_bound
+from pitboss.engines.postgres.vacuum import Vacuum
 from pitboss.engines.postgres.within import put_within
 from pitboss.engines.protocol import Clock, Failpoint
 from pitboss.model.errors import InvalidInput
@@ -31,7 +32,7 @@ from pitboss.model.task import NewTask, Placed, Token
 _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,55}\Z")
 
 
-class PostgresEngine(Shelf):
+class PostgresEngine(ResourcesAndBatches):
     """A store in one schema of a PostgreSQL database. Belongs to the event loop that it was opened in."""
 
     name = "postgres"
@@ -48,17 +49,17 @@ class PostgresEngine(Shelf):
         limit: float = 10.0,
         listen: bool = True,
     ) -> None:
-        say = Statements(_checked(schema), f"pitboss:{schema}")
-        writing = Link(dsn, size=connections, limit=limit, settings=STEADY_PLANS)
-        reading = Link(dsn, size=2, limit=limit, settings={"jit": "off"})
-        super().__init__(say, writing, reading, clock)
+        sql = Statements(_checked(schema), f"pitboss:{schema}")
+        writing = Connections(dsn, size=connections, limit=limit, settings=STEADY_PLANS)
+        reading = Connections(dsn, size=2, limit=limit, settings={"jit": "off"})
+        super().__init__(sql, writing, reading, clock)
         self._failpoint = failpoint
         self._listen = listen
-        self._bell = Bell(say.channel, writing.connect, self._notify)
-        self._broom = Broom(say.quoted, writing.connect, lambda: writing.pooled)
+        self._doorbell = Doorbell(sql.channel, writing.connect, self._notify)
+        self._vacuum = Vacuum(sql.quoted, writing.connect, lambda: writing.pooled)
         # Puts that began with these queues met a capacity: the next one takes the locks at once. Only a hint.
         self._bounded: set[str] = set()
-        self._claimer = Claimer(say, writing, lambda: self._reach("claim.commit"))
+        self._claimer = Claimer(sql, writing, lambda: self._reach("claim.commit"))
 
     async def open(self) -> None:
         found, wanted = await self.schema_version()
@@ -66,29 +67,29 @@ class PostgresEngine(Shelf):
         if found < wanted:
             await self.upgrade()
         if self._listen:
-            await self._bell.open()
+            await self._doorbell.open()
 
     async def close(self) -> None:
-        await self._bell.close()
-        await self._broom.close()
+        await self._doorbell.close()
+        await self._vacuum.close()
         await self._writing.close()
         await self._reading.close()
 
     async def schema_version(self) -> tuple[int, int]:
-        return await self._reading.call(lambda: schema.version(self._say)), schema.wanted(self._say)
+        return await self._reading.call(lambda: schema.version(self._sql)), schema.wanted(self._sql)
 
     async def upgrade(self) -> list[str]:
-        return await self._reading.call(lambda: schema.upgrade(self._say), transaction=True)
+        return await self._reading.call(lambda: schema.upgrade(self._sql), transaction=True)
 
     async def put(self, tasks: Sequence[NewTask]) -> list[Placed]:
         self._reach("put.before")
-        now, ring = self._now(), self._bell.may_ring_now()
+        now, ring = self._now(), self._doorbell.may_ring_now()
         if not tasks:
             return []
         placed = await self._placed(tasks, now, ring)
         if not ring:
             ready = zip(tasks, placed, strict=True)
-            self._bell.ring_soon({task.queue for task, one in ready if one.created and one.state is State.PENDING})
+            self._doorbell.ring_soon({task.queue for task, one in ready if one.created and one.state is State.PENDING})
         self._reach("put.after")
         return placed
 
@@ -102,19 +103,21 @@ class PostgresEngine(Shelf):
                 return placed
         made = list(tasks)
         found = await self._writing.call(
-            lambda: put_locked(self._say, made, now, ring=ring),
+            lambda: put_locked(self._sql, made, now, ring=ring),
             transaction=True,
             before_commit=lambda: self._reach("put.commit"),
         )
-        (self._bounded.add if found.bounded else self._bounded.discard)(made[0].queue)
+        self._bounded.discard(made[0].queue)
+        if found.bounded:
+            self._bounded.add(made[0].queue)
         return found.placed
 
     async def _placed_quickly(self, tasks: Sequence[NewTask], now: int | None, ring: bool) -> list[Placed] | Again:
         # Keys are locked in their order, all at once: in parts, two calls might wait for each other.
         if len(tasks) <= PART or tasks[0].unique is not None:
-            return await self._writing.call(lambda: put_quickly(self._say, tasks, now, ring=ring))
+            return await self._writing.call(lambda: put_quickly(self._sql, tasks, now, ring=ring))
         return await self._writing.call(
-            lambda: put_in_parts(self._say, tasks, now, ring=ring),
+            lambda: put_in_parts(self._sql, tasks, now, ring=ring),
             transaction=True,
             before_commit=lambda: self._reach("put.commit"),
         )
@@ -122,7 +125,7 @@ class PostgresEngine(Shelf):
     async def claim(self, request: ClaimRequest) -> Claimed:
         self._reach("claim.before")
         claimed = await self._claimer.claim(request, self._now())
-        self._broom.moved(len(claimed.claims))
+        self._vacuum.note_claims(len(claimed.claims))
         self._reach("claim.after")
         return claimed
 
@@ -138,9 +141,9 @@ class PostgresEngine(Shelf):
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         self._reach("settle.before")
-        verdicts = await self._settled(settlements) if settlements else []
+        answers = await self._settled(settlements) if settlements else []
         self._reach("settle.after")
-        return verdicts
+        return answers
 
     async def _settled(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         """Write the group; if a settlement in it cannot be written, find it and write the others without it."""
@@ -155,17 +158,17 @@ class PostgresEngine(Shelf):
     async def _settled_together(self, settlements: Sequence[Settlement], now: int | None) -> list[SettleAnswer]:
         if not bound(settlements):
             answers = await self._writing.call(
-                lambda: settle(self._say, settlements, now),
+                lambda: settle(self._sql, settlements, now),
                 transaction=not simple(settlements),
                 before_commit=lambda: self._reach("settle.commit"),
             )
             if not isinstance(answers, Again):
                 return answers
-        return await self._with_lanes_if_need_be(
-            lambda lanes: settle_bound(self._say, settlements, now, lanes=lanes), "settle.commit"
+        return await self._with_lanes_if_needed(
+            lambda lanes: settle_bound(self._sql, settlements, now, lanes=lanes), "settle.commit"
         )
 
-    async def _with_lanes_if_need_be(self, make: Callable[[bool], Script[T | Again]], reached: str) -> T:
+    async def _with_lanes_if_needed(self, make: Callable[[bool], Script[T | Again]], reached: str) -> T:
         """Within a transaction: at first without locks on lanes, as batches end seldom."""
         for lanes in (False, True):
             answer = await self._writing.call(
@@ -178,13 +181,13 @@ class PostgresEngine(Shelf):
     async def reclaim(self, limit: int = 1000) -> Reclaimed:
         self._reach("reclaim.before")
         now = self._now()
-        chores = await self._writing.call(lambda: upkeep.chores(self._say, now))
+        chores = await self._writing.call(lambda: find_chores(self._sql, now))
         if not chores.any and self._failpoint is None:
             # Every manager asks every second, and nearly always there is nothing.
             return Reclaimed()
         first = await self._swept(chores, limit, now)
         plain = await self._writing.call(
-            lambda: upkeep.reclaim(self._say, max(0, limit - first.lost), now),
+            lambda: reclaim_plain(self._sql, max(0, limit - first.lost), now),
             transaction=True,
             before_commit=lambda: self._reach("reclaim.commit"),
         )
@@ -197,21 +200,21 @@ class PostgresEngine(Shelf):
             more=first.more or plain.more,
         )
 
-    async def _swept(self, chores: upkeep.Chores, limit: int, now: int | None) -> Reclaimed:
+    async def _swept(self, chores: Chores, limit: int, now: int | None) -> Reclaimed:
         """What needs locks on more than tasks, each in a transaction of its own."""
         swept = Reclaimed()
         if chores.orphans or chores.leases:
-            swept = await self._with_lanes_if_need_be(
-                lambda lanes: lose_bound(self._say, limit, now, lanes=lanes), "reclaim.commit"
+            swept = await self._with_lanes_if_needed(
+                lambda lanes: lose_bound(self._sql, limit, now, lanes=lanes), "reclaim.commit"
             )
         released = await self._release_items(None, now, limit) if chores.items else 0
         cancelled, more = 0, False
         if chores.cancelling:
             cancelled, more = await self._reading.call(
-                lambda: batches.go_on_cancelling(self._say, chores.cancelling, limit, now), transaction=True
+                lambda: batches.go_on_cancelling(self._sql, chores.cancelling, limit, now), transaction=True
             )
         if chores.lanes:
-            await self._writing.call(lambda: upkeep.promote(self._say, chores.lanes, now), transaction=True)
+            await self._writing.call(lambda: promote(self._sql, chores.lanes, now), transaction=True)
         return Reclaimed(
             lost=swept.lost,
             cancelled=swept.cancelled + cancelled,
@@ -221,10 +224,10 @@ class PostgresEngine(Shelf):
         )
 
     async def wait(self, queues: Sequence[str] | None, timeout: float) -> bool:
-        return await self._bell.wait(queues, timeout)
+        return await self._doorbell.wait(queues, timeout)
 
     def put_within(self, connection: Connection[Any] | AsyncConnection[Any], tasks: Sequence[NewTask]) -> Any:
-        return put_within(self._say, connection, tasks, self._now())
+        return put_within(self._sql, connection, tasks, self._now())
 
     async def diagnose(self, clock: Clock) -> list[Finding]:
         before = clock.now()

@@ -5,11 +5,11 @@ from psycopg import conninfo
 
 from pitboss.model.errors import InvalidInput, PitbossError, SchemaMismatch, StoreUnavailable
 
-# Rolled back by the server for the good of others; the whole call can simply run again.
+# Rolled back by the server because of a conflict; the whole call can simply run again.
 RETRIED = frozenset({"40001", "40P01"})
-# Prepared statements that are not where we left them: a pooler gives each transaction another server connection.
+# A prepared statement is missing: a pooler gives each transaction another server connection.
 PREPARED_GONE = frozenset({"26000", "42P05", "08P01"})
-# The connection leads to a server that no longer takes writes, or will end: do not use it again.
+# The server takes no writes any more, or ends the connection: do not use it again.
 BREAKS = frozenset({"25006", "57P01", "57P02", "57P03"})
 _MISSING = frozenset({"3F000", "42P01", "42703"})
 _PASSING = ("starting up", "shutting down", "recovery", "too many", "reserved for", "no more connections")
@@ -57,12 +57,12 @@ def unreachable(dsn: str, error: psycopg.Error) -> PitbossError:
 
 
 def is_refused_option(error: psycopg.Error) -> bool:
-    """A pooler that does not pass settings on says so when one connects."""
+    """A pooler that does not pass settings on refuses the connection with this."""
     return "startup parameter" in str(error)
 
 
 def may_pass(error: psycopg.Error) -> bool:
-    """Whether connecting again in a moment may succeed. A server that refuses us for good says FATAL and why."""
+    """Whether connecting again soon may succeed. A server that refuses us for good says FATAL and why."""
     text = str(error)
     return "FATAL" not in text or any(sign in text for sign in _PASSING)
 

@@ -1,14 +1,14 @@
-"""Members of resource pools as rows: reading and locking them, asking for their uses, writing many at once."""
+"""Members of resource pools as rows: reading and locking them, reading their uses, writing many at once."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from pitboss.engines.postgres.count_changes import CountChanges
 from pitboss.engines.postgres.rows import numbers, texts
 from pitboss.engines.postgres.script import Ask, Row, Script, Statements
-from pitboss.engines.postgres.tally import Tally
-from pitboss.engines.postgres.uses import Uses
+from pitboss.engines.postgres.use_history import UseHistory
 from pitboss.model.duration import Moment
 from pitboss.model.leasing import limits_of, most_remembered
 from pitboss.model.resource import Limits, PoolRules, Record, Resource, Sealed, Stage
@@ -17,7 +17,7 @@ _STAGES = {stage.value: stage for stage in Stage}
 
 
 class _Settings(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What of a member no statement looks at."""
+    """The part of a member that no statement looks at."""
 
     fields: str = "{}"
     secrets: dict[str, Sealed] = {}
@@ -74,28 +74,28 @@ def rules_text(rules: PoolRules) -> str:
     return _encode(rules).decode()
 
 
-def rules_now(say: Statements, pools: Iterable[str], now: Moment | None) -> Script[tuple[Moment, dict[str, PoolRules]]]:
-    """The moment and the pools' rules, read behind the locks on members: whoever changes rules locks all of them."""
+def rules_now(sql: Statements, pools: Iterable[str], now: Moment | None) -> Script[tuple[Moment, dict[str, PoolRules]]]:
+    """The moment and the pools' rules, read behind the locks on members: a change of rules locks all members."""
     wanted = sorted(set(pools))
-    rows = yield say.ask("pool_rules", now, names=texts(wanted))
+    rows = yield sql.ask("pool_rules", now, names=texts(wanted))
     found = {name: rules_of(text) for _, name, text in rows if name is not None}
     return rows[0][0], {name: found.get(name, PoolRules()) for name in wanted}
 
 
-def locked(say: Statements, ids: Iterable[str], *, wait: bool = True) -> Script[dict[str, Member]]:
-    """Lock these members (pool/name) in the order of their numbers; those that there are, by id.
+def locked(sql: Statements, ids: Iterable[str], *, wait: bool = True) -> Script[dict[str, Member]]:
+    """Lock these members (pool/name) in the order of their numbers; those that exist, by id.
 
-    Not to `wait`: only those that nobody else has locked.
+    With `wait` false: only those that no other transaction has locked.
     """
     wanted = set(ids)
-    return by_id((yield locking(say, wanted, wait=wait))) if wanted else {}
+    return by_id((yield locking(sql, wanted, wait=wait))) if wanted else {}
 
 
-def locking(say: Statements, ids: Iterable[str], *, wait: bool = True) -> Ask:
-    """What `locked` asks."""
+def locking(sql: Statements, ids: Iterable[str], *, wait: bool = True) -> Ask:
+    """The statement of `locked`."""
     pairs = [one.split("/", 1) for one in sorted(set(ids))]
     how = "member_lock" if wait else "member_lock_free"
-    return say.ask(how, pools=texts([pool for pool, _ in pairs]), names=texts([name for _, name in pairs]))
+    return sql.ask(how, pools=texts([pool for pool, _ in pairs]), names=texts([name for _, name in pairs]))
 
 
 def by_id(rows: Iterable[Row]) -> dict[str, Member]:
@@ -104,7 +104,7 @@ def by_id(rows: Iterable[Row]) -> dict[str, Member]:
 
 
 def read_uses(
-    say: Statements, uses: Uses, members: Iterable[Member], rules: Mapping[str, PoolRules], ahead: int = 1
+    sql: Statements, uses: UseHistory, members: Iterable[Member], rules: Mapping[str, PoolRules], ahead: int = 1
 ) -> Script[None]:
     """Read what `granted` will ask for the next `ahead` uses of each, and `restated` for the next one."""
     wanted: list[tuple[int, int]] = []
@@ -113,50 +113,50 @@ def read_uses(
         for window in limits_of(resource, rules[resource.pool]).windows:
             first = newest - window.count + 1
             wanted += [(number, use) for use in range(max(1, first), min(newest, first + ahead) + 1)]
-    # What this act has added is not in the table yet: reading it would forget it.
+    # Uses that this act has added are not in the table yet: reading them would forget them.
     wanted = [(number, use) for number, use in wanted if not uses.knows(number, use)]
     if not wanted:
         return
-    asked = say.ask("use_at", members=numbers([one for one, _ in wanted]), numbers=numbers([use for _, use in wanted]))
+    asked = sql.ask("use_at", members=numbers([one for one, _ in wanted]), numbers=numbers([use for _, use in wanted]))
     for number, use, at in (yield asked):
         uses.note(number, use, at)
 
 
 def write(
-    say: Statements,
+    sql: Statements,
     members: Sequence[Member],
     rules: Mapping[str, PoolRules],
-    uses: Uses | None = None,
-    tally: Tally | None = None,
+    uses: UseHistory | None = None,
+    counts: CountChanges | None = None,
 ) -> Script[None]:
-    """What claims and reports change of members, the uses of this act, and what tasks add to figures and rings."""
-    tally = tally or Tally()
+    """Write what claims and reports change of members, the uses of this act, and counts of tasks that changed."""
+    counts = counts or CountChanges()
     if not members:
-        yield from tally.write(say)
+        yield from counts.write(sql)
         return
     fresh = [] if uses is None else uses.fresh
     kept = {one.number: most_remembered(limits_of(one.resource, rules[one.resource.pool])) for one in members}
-    yield say.ask(
+    yield sql.ask(
         "member_write",
         **_standing(members),
         used=numbers([number for number, _, _ in fresh]),
         uses=numbers([use for _, use, _ in fresh]),
         ats=numbers([at for _, _, at in fresh]),
         kept=numbers([kept[number] for number, _, _ in fresh]),
-        **tally.columns(),
+        **counts.columns(),
     ).unheard()
 
 
-def rewrite(say: Statements, members: Sequence[Member]) -> Script[None]:
-    """All of the members, settings too."""
+def rewrite(sql: Statements, members: Sequence[Member]) -> Script[None]:
+    """Write the members with their settings."""
     if members:
-        yield say.ask("member_rewrite", **_standing(members), **_settings([one.resource for one in members]))
+        yield sql.ask("member_rewrite", **_standing(members), **_settings([one.resource for one in members]))
 
 
-def insert(say: Statements, members: Sequence[Resource]) -> Script[None]:
+def insert(sql: Statements, members: Sequence[Resource]) -> Script[None]:
     if members:
         rows = [Member(0, resource) for resource in members]
-        yield say.ask(
+        yield sql.ask(
             "member_add",
             pool=members[0].pool,
             names=texts([resource.name for resource in members]),

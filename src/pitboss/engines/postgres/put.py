@@ -13,10 +13,10 @@ from pitboss.model.task import NewTask, Placed
 
 _ROUNDS = 10
 _LONGEST_PAYLOAD = 7000
-# So many tasks are created by one statement of a large call, and so many are made ready at a stretch meanwhile.
+# Tasks of a large call that one statement creates, and tasks that are prepared in one step meanwhile.
 PART = 500
 _STEP = 100
-# ON CONFLICT writes every row in two steps; where trying again answers an error, a look beforehand is cheaper.
+# ON CONFLICT writes every row in two steps. Where an error is answered by another try, a look beforehand is cheaper.
 _CAREFUL = {"unless_there": "", "or_meet": "ON CONFLICT (id) DO NOTHING"}
 _FAST = {
     "unless_there": "(SELECT true FROM {schema}.tasks AS there WHERE there.id = new.id) IS NULL AND",
@@ -42,31 +42,31 @@ class _Round(NamedTuple):
 
 
 def put(
-    say: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool, batch: BatchId | None = None
+    sql: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool, batch: BatchId | None = None
 ) -> Script[list[Placed]]:
     """Create each task or meet the one that is there. Capacities are not looked at: see `put_locked`.
 
     With a `batch` they are its items, held until they are drawn.
     """
-    placed = yield from _put(say, tasks, now, _Way(_CAREFUL, ring, locked=True, batch=batch))
+    placed = yield from _put(sql, tasks, now, _Way(_CAREFUL, ring, locked=True, batch=batch))
     if placed is None:
         raise AssertionError
     return placed
 
 
 def put_quickly(
-    say: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool, first: "_Round | None" = None
+    sql: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool, first: "_Round | None" = None
 ) -> Script[list[Placed] | Again]:
     """As `put`, but `Again` if a queue has a capacity, and an error if another call puts one of the ids meanwhile.
 
     `first` is the first round, if it is made already.
     """
-    placed = yield from _put(say, tasks, now, _Way(_FAST, ring), first)
+    placed = yield from _put(sql, tasks, now, _Way(_FAST, ring), first)
     return Again() if placed is None else placed
 
 
 def put_in_parts(
-    say: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool
+    sql: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool
 ) -> Script[list[Placed] | Again]:
     """As `put_quickly`, within a transaction, for many tasks: some are prepared while the server creates others.
 
@@ -79,7 +79,7 @@ def put_in_parts(
     while part.round is not None:
         following = _Part(tasks, part.end, ring)
         first = part.round._replace(meanwhile=following.made())
-        found = yield from put_quickly(say, part.tasks, now, ring=ring, first=first)
+        found = yield from put_quickly(sql, part.tasks, now, ring=ring, first=first)
         if isinstance(found, Again):
             return found
         placed += found
@@ -88,7 +88,7 @@ def put_in_parts(
 
 
 def _put(
-    say: Statements, tasks: Sequence[NewTask], now: Moment | None, way: "_Way", first: "_Round | None" = None
+    sql: Statements, tasks: Sequence[NewTask], now: Moment | None, way: "_Way", first: "_Round | None" = None
 ) -> Script[list[Placed] | None]:
     """None if a queue has a capacity and is not locked.
 
@@ -97,19 +97,19 @@ def _put(
     """
     placed: list[Placed | None] = [None] * len(tasks)
     left = list(range(len(tasks)))
-    text = say.text("put", **way.parts).replace("{schema}", say.quoted)
+    text = sql.text("put", **way.parts).replace("{schema}", sql.quoted)
     for _ in range(_ROUNDS):
         if not left:
             return [one for one in placed if one is not None]
         round_, first = first or _round(tasks, left, way), None
-        ask = say.asked(text, now, batch=way.batch, **round_.columns)
+        ask = sql.asked(text, now, batch=way.batch, **round_.columns)
         rows = yield ask if round_.meanwhile is None else ask._replace(meanwhile=round_.meanwhile)
         if not rows[0][4]:
             return None
         _note_created(rows, tasks, round_.places, placed, "handler" if way.batch is None else "batch")
         left = [i for i in left if placed[i] is None]
         if left:
-            yield from _meet(say, tasks, left, placed, now)
+            yield from _meet(sql, tasks, left, placed, now)
             left = [i for i in left if placed[i] is None]
     raise StoreUnavailable(
         "the put could not be finished",
@@ -119,7 +119,7 @@ def _put(
 
 
 class _Part:
-    """Some tasks of a large call. They, and their columns, are there once `made` has come to its end."""
+    """Some tasks of a large call. They and their columns are ready when `made` is exhausted."""
 
     def __init__(self, tasks: Sequence[NewTask], start: int, ring: bool) -> None:
         self._all, self._start, self._ring = tasks, start, ring
@@ -148,33 +148,33 @@ class PutLocked(NamedTuple):
     bounded: bool
 
 
-def put_locked(say: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool) -> Script[PutLocked]:
+def put_locked(sql: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool) -> Script[PutLocked]:
     """As `put`, within a transaction: queues with a capacity are locked first. `QueueFull` undoes the whole call."""
-    bounded = yield from lock_room(say, tasks)
-    placed = yield from put(say, tasks, now, ring=ring)
+    bounded = yield from lock_room(sql, tasks)
+    placed = yield from put(sql, tasks, now, ring=ring)
     if bounded:
-        yield from check_room(say, tasks, placed)
+        yield from check_room(sql, tasks, placed)
     return PutLocked(placed, bounded)
 
 
-def lock_room(say: Statements, tasks: Sequence[NewTask]) -> Script[bool]:
+def lock_room(sql: Statements, tasks: Sequence[NewTask]) -> Script[bool]:
     """Lock those of the tasks' queues that have a capacity; whether there are any."""
-    return bool((yield say.ask("queue_lock_bounded", queues=names(task.queue for task in tasks))))
+    return bool((yield sql.ask("queue_lock_bounded", queues=names(task.queue for task in tasks))))
 
 
-def check_room(say: Statements, tasks: Sequence[NewTask], placed: Sequence[Placed]) -> Script[None]:
+def check_room(sql: Statements, tasks: Sequence[NewTask], placed: Sequence[Placed]) -> Script[None]:
     """`QueueFull` if those that were created do not fit."""
     asked: dict[str, int] = {}
     for task, one in zip(tasks, placed, strict=True):
         if one.created:
             asked[task.queue] = asked.get(task.queue, 0) + 1
-    for name, capacity, waiting in (yield say.ask("queue_waiting", queues=names(asked))):
+    for name, capacity, waiting in (yield sql.ask("queue_waiting", queues=names(asked))):
         if waiting > capacity:
             raise QueueFull(name, capacity, waiting - asked[name], asked[name])
 
 
 def payload(queues: Sequence[str]) -> str:
-    """What a ring says: the queues, or "any" where there are too many for one notification."""
+    """The payload of a ring: the queues, or "any" where there are too many for one notification."""
     joined = ",".join(queues)
     return joined if len(joined) < _LONGEST_PAYLOAD else "*"
 
@@ -239,10 +239,10 @@ def _note_created(
 
 
 def _meet(
-    say: Statements, tasks: Sequence[NewTask], left: list[int], placed: list[Placed | None], now: Moment | None
+    sql: Statements, tasks: Sequence[NewTask], left: list[int], placed: list[Placed | None], now: Moment | None
 ) -> Script[None]:
     keys = [None if (unique := tasks[i].unique) is None else unique.key for i in left]
-    rows = yield say.ask("put_met", now, ids=texts([tasks[i].id for i in left]), keys=texts(keys))
+    rows = yield sql.ask("put_met", now, ids=texts([tasks[i].id for i in left]), keys=texts(keys))
     wrong: list[tuple[str, str]] = []
     for place, met, state, reason in rows:
         i, key = left[place - 1], keys[place - 1]
@@ -251,4 +251,4 @@ def _meet(
             wrong.append((key, met))
     if wrong:
         wrong.sort()
-        yield say.ask("key_free", keys=texts([key for key, _ in wrong]), tasks=texts([task for _, task in wrong]))
+        yield sql.ask("key_free", keys=texts([key for key, _ in wrong]), tasks=texts([task for _, task in wrong]))

@@ -1,4 +1,4 @@
-"""Ready members for tasks that wait: read and locked as they are needed, chosen and granted here, written at once."""
+"""Ready members for tasks that wait: read and locked as needed, chosen and granted here, written together."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ from pitboss.engines.postgres import members
 from pitboss.engines.postgres.members import Member
 from pitboss.engines.postgres.rows import numbers, texts
 from pitboss.engines.postgres.script import Ask, Row, Script, Statements
-from pitboss.engines.postgres.uses import Unread, Uses
+from pitboss.engines.postgres.use_history import Unread, UseHistory
 from pitboss.model.duration import Moment
 from pitboss.model.leasing import KEPT_TRIED, avoided, granted, shortage
 from pitboss.model.picking import ANY, ReadyMembers
@@ -20,7 +20,7 @@ _MOST_READ_AHEAD = 256
 
 
 class Need(NamedTuple):
-    """What somebody who waits asks of a pool."""
+    """What a task needs from a pool."""
 
     pool: str
     want: Want = ANY
@@ -28,27 +28,27 @@ class Need(NamedTuple):
 
 
 class MemberGrants:
-    """The members that one transaction may give. Nobody is waited for: what somebody else has locked is passed by."""
+    """The members that one transaction may give. It never waits: members that another one has locked are skipped."""
 
-    def __init__(self, say: Statements, now: Moment | None) -> None:
-        self._say, self._clock = say, now
+    def __init__(self, sql: Statements, now: Moment | None) -> None:
+        self._sql, self._clock = sql, now
         self.now: Moment | None = now
         self.rules: dict[str, PoolRules] = {}
         self.contended = False
-        self._uses = Uses()
+        self._uses = UseHistory()
         self._ready: dict[str, ReadyMembers] = {}
         self._known: dict[str, Member] = {}
         self._given: dict[str, None] = {}
         self._exhausted: set[_Kind] = set()
         self._carrying: dict[_Kind, int] = {}
-        # Key -> the member that it is bound to. A key that somebody else is binding is not here.
+        # Key -> the member that it is bound to. A key that another transaction is binding is missing.
         self._bound: dict[tuple[str, str], Resource | None] = {}
         self._bindings: dict[tuple[str, str], tuple[str, Moment]] = {}
         self._short: set[_Kind] = set()
 
     def load(self, needs: Sequence[Need], most: int) -> Script[None]:
-        """Read and lock as many members as these may get, `most` of them in all: of each kind the first ones, and those
-        that their keys are bound to."""
+        """Read and lock the members that these needs may get, `most` of them in all: the first ones of each kind, and
+        those that keys are bound to."""
         if not needs:
             return
         named = yield from self._load_keys({(need.pool, need.want.key) for need in needs if need.want.key is not None})
@@ -57,17 +57,17 @@ class MemberGrants:
         if limits or named:
             yield self._locking(limits, named).into(locked)
         pools = {need.pool for need in needs}
-        self.now, rules = yield from members.rules_now(self._say, pools, self._clock)
+        self.now, rules = yield from members.rules_now(self._sql, pools, self._clock)
         self.rules |= rules
         fresh = [one for one in self._found(limits, locked) if one.resource.id not in self._known]
         for one in fresh:
             self._known[one.resource.id] = one
             self._ready.setdefault(one.resource.pool, ReadyMembers()).put(one.resource)
-        yield from members.read_uses(self._say, self._uses, fresh, self.rules)
+        yield from members.read_uses(self._sql, self._uses, fresh, self.rules)
         yield from self._count({(need.pool, need.want.labels) for need in needs if need.tried})
 
     def lack(self, pools: Iterable[str], now: Moment) -> None:
-        """Somebody waits for members of these pools, in which none was ready."""
+        """Tasks wait for members of these pools, in which none was ready."""
         self.now = now
         kinds: set[_Kind] = {(pool, ()) for pool in pools}
         self._short |= kinds
@@ -77,7 +77,7 @@ class MemberGrants:
         return pool in self._ready and len(self._ready[pool]) > 0
 
     def give(self, need: Need) -> Script[Resource | None]:
-        """The member for who needs one, given; None if there is none for him now."""
+        """Grant the need a member; None if there is none for it now."""
         chosen = self._choose(need)
         if chosen is None:
             self._short.add((need.pool, need.want.labels))
@@ -94,10 +94,10 @@ class MemberGrants:
         return given
 
     def write(self) -> Script[None]:
-        yield from members.write(self._say, [self._known[one] for one in sorted(self._given)], self.rules, self._uses)
+        yield from members.write(self._sql, [self._known[one] for one in sorted(self._given)], self.rules, self._uses)
         if self._bindings:
             bound = sorted((pool, key, name, until) for (pool, key), (name, until) in self._bindings.items())
-            yield self._say.ask(
+            yield self._sql.ask(
                 "binding_set",
                 pools=texts([pool for pool, _, _, _ in bound]),
                 keys=texts([key for _, key, _, _ in bound]),
@@ -106,21 +106,21 @@ class MemberGrants:
             ).unheard()
 
     def shortages(self) -> Script[list[Shortage]]:
-        """Why somebody got nothing, as members stand after `write`; a pool that was only contended is left out."""
+        """Why needs were not met, read after `write`. A pool whose members were only locked is left out."""
         if not self._short:
             return []
         short = sorted(self._short)
-        rows = yield self._say.ask(
+        rows = yield self._sql.ask(
             "pool_shortage",
             pools=texts([pool for pool, _ in short]),
             labels=texts([texts(labels) for _, labels in short]),
             seen=numbers(sorted(one.number for one in self._known.values())),
         )
-        # Of a kind that was read to its end, whoever is ready and was not seen is somebody else's at this moment.
+        # All members of an exhausted kind were read. A ready one that was not seen is locked by another transaction.
         busy = {kind[0] for kind, row in zip(short, rows, strict=True) if row[3] and kind in self._exhausted}
         self.contended |= bool(busy)
-        told = {pool: (stage, until) for pool, stage, until, _ in rows if pool not in busy}
-        return [_shortage(pool, *told[pool]) for pool in sorted(told)]
+        found = {pool: (stage, until) for pool, stage, until, _ in rows if pool not in busy}
+        return [_shortage(pool, *found[pool]) for pool in sorted(found)]
 
     def _choose(self, need: Need) -> Resource | None:
         rules, ready = self.rules[need.pool], self._ready.setdefault(need.pool, ReadyMembers())
@@ -136,35 +136,35 @@ class MemberGrants:
         return ready.choose(need.want, shunned, bound, rules)
 
     def _granted(self, number: int, chosen: Resource, rules: PoolRules) -> Script[Resource]:
-        """Where one member is given again and again, more of its uses are read, twice as many each time."""
+        """Where one member is given many times, read more of its uses, four times as many each time."""
         ahead = 2
         while True:
             try:
                 return granted(chosen, rules, self._uses.nth(number, chosen), self.now or 0)
             except Unread:
-                yield from members.read_uses(self._say, self._uses, [Member(number, chosen)], self.rules, ahead)
+                yield from members.read_uses(self._sql, self._uses, [Member(number, chosen)], self.rules, ahead)
                 ahead = min(ahead * 4, _MOST_READ_AHEAD)
 
     def _load_keys(self, keys: set[tuple[str, str]]) -> Script[list[tuple[str, str]]]:
-        """The members (pool, name) that keys are bound to, of those keys that nobody else is binding."""
+        """Lock the keys; the members (pool, name) that they are bound to. Keys that others have locked are skipped."""
         wanted = sorted(keys - self._bound.keys())
         if not wanted:
             return []
-        free = sorted((yield self._say.ask("binding_lock", **_pairs(wanted))))
+        free = sorted((yield self._sql.ask("binding_lock", **_pairs(wanted))))
         self._bound |= dict.fromkeys(free)
         named: list[tuple[str, str]] = []
-        for key, *row in (yield self._say.ask("binding_members", self._clock, **_pairs(free))):
+        for key, *row in (yield self._sql.ask("binding_members", self._clock, **_pairs(free))):
             found = members.member(tuple(row)).resource
             self._bound[found.pool, key] = found
             named.append((found.pool, found.name))
         return named
 
     def _limits(self, kinds: dict[_Kind, int]) -> dict[_Kind, int]:
-        """How many of each kind to look at in all, of those kinds that were not read to their end."""
+        """How many members of each kind to read in all, for kinds that are not exhausted."""
         return {kind: len(self._given) + most for kind, most in kinds.items() if kind not in self._exhausted}
 
     def _locking(self, limits: dict[_Kind, int], named: Sequence[tuple[str, str]]) -> Ask:
-        return self._say.ask(
+        return self._sql.ask(
             "member_lock_ready",
             pools=texts([pool for pool, _ in limits]),
             labels=texts([texts(labels) for _, labels in limits]),
@@ -185,7 +185,7 @@ class MemberGrants:
         wanted = sorted(set(kinds) - self._carrying.keys())
         if not wanted:
             return
-        rows = yield self._say.ask(
+        rows = yield self._sql.ask(
             "member_enabled",
             pools=texts([pool for pool, _ in wanted]),
             labels=texts([texts(labels) for _, labels in wanted]),
@@ -195,7 +195,7 @@ class MemberGrants:
 
 
 def _kinds(needs: Sequence[Need], most: int) -> dict[_Kind, int]:
-    """How many members of each kind may be looked at: one for each who gets one, and beside those he avoids."""
+    """How many members of each kind are needed: one for each need, and those that a need may avoid."""
     waiting = Counter(need.pool for need in needs)
     avoiding: dict[str, int] = {}
     for need in needs:

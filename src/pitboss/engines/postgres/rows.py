@@ -1,7 +1,7 @@
 """Values as PostgreSQL reads them, and its rows as values.
 
-Lists travel as array literals made here: the driver's own way of writing lists costs more than the insert itself. A
-column that is empty throughout travels as an empty array: `unnest` fills it with NULL.
+Lists are sent as array literals made here: the driver's own way of writing lists costs more than the insert itself. A
+column without any value is sent as an empty array: `unnest` fills it with NULL.
 """
 
 import re
@@ -31,7 +31,7 @@ def texts(values: Sequence[str | None]) -> str:
     known = [value for value in values if value is not None]
     if not known:
         return "{}"
-    # All quoted in one go, if they can be told apart by a character that no text in a store has.
+    # Quote all at once, joined by a character that no text in a store has.
     joined = "\0".join(known)
     if len(known) == len(values) and joined.count("\0") == len(values) - 1:
         return "{" + _quoted(joined).replace("\0", '","') + "}"
@@ -46,7 +46,7 @@ def numbers(values: Sequence[int | None]) -> str:
 
 
 def names(values: Iterable[str]) -> str:
-    """An array literal of distinct texts in order: many writers must lock them in the same order."""
+    """An array literal of distinct texts in order: all writers must lock them in the same order."""
     return texts(sorted(set(values)))
 
 
@@ -64,7 +64,7 @@ def error_text(error: TaskError | None) -> str | None:
 
 
 def task(row: Row) -> Task:
-    """A task from the columns of `columns.sql`."""
+    """A task from `task_columns`."""
     fields = dict(zip(Task.__struct_fields__, row, strict=True))
     fields["state"] = STATES[fields["state"]]
     fields["tags"] = tuple(fields["tags"] or ())

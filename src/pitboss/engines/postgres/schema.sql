@@ -62,7 +62,7 @@ CREATE INDEX tasks_items_live ON {schema}.tasks (batch, state, queue)
 CREATE INDEX tasks_items_ended ON {schema}.tasks (batch, state, finished_at)
     WHERE batch IS NOT NULL AND state IN ('completed', 'failed', 'cancelled');
 
--- Runs that did not finish their task; the one that did stands in the task's own row.
+-- Runs that did not finish their task; the run that did is in the task's own row.
 CREATE TABLE {schema}.attempts (
     task uuid NOT NULL,
     claim bigint NOT NULL,
@@ -163,7 +163,7 @@ CREATE TABLE {schema}.desired (
 
 INSERT INTO {schema}.desired (version) VALUES (0);
 
--- One row, which whoever takes the lead locks. `term` stays when nobody leads, so that none is used twice.
+-- One row, locked by a session that takes the lead. `term` stays when there is no leader, so that none is used twice.
 CREATE TABLE {schema}.leader (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     term bigint NOT NULL,
@@ -177,7 +177,7 @@ CREATE TABLE {schema}.pools (
     rules text NOT NULL
 );
 
--- What claims look at stands in columns; what only the rules of members look at stands in two JSON texts.
+-- Columns for what claims look at; two JSON texts for what only the rules of members look at.
 CREATE TABLE {schema}.resources (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     rank bigint NOT NULL,

@@ -1,6 +1,6 @@
-"""What is asked of the database, apart from how it is asked.
+"""What is asked of the database, apart from how it is sent.
 
-A script is a generator: it yields statements and is sent their rows. So the same script runs on an async connection
+A script is a generator: it yields statements and receives their rows. So the same script runs on an async connection
 of the engine's own and on a caller's connection, sync or async.
 """
 
@@ -9,8 +9,9 @@ import re
 from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from psycopg import AsyncCursor, Cursor, sql
+from psycopg import AsyncCursor, Cursor
 from psycopg.adapt import AdaptersMap
+from psycopg.sql import Identifier
 from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import TextLoader
 
@@ -25,11 +26,11 @@ _PART = re.compile(r"\{(\w+)\}")
 
 
 class Ask(NamedTuple):
-    """One statement with its values; without values it may be several.
+    """One statement with its values; without values it may be several statements.
 
-    `meanwhile` is work for the time in which the server is at it, in steps between which other things may happen. With
-    `later` the script goes on at once: the statement goes on its way with the next one that is waited for, or with the
-    commit, and its rows are put there.
+    `meanwhile` is work to do while the server is busy, in steps between which other tasks may run. With `later` the
+    script goes on at once: the statement is sent with the next one that is awaited, or with the commit, and its rows
+    are put there.
     """
 
     sql: str
@@ -38,11 +39,11 @@ class Ask(NamedTuple):
     later: list[Row] | None = None
 
     def into(self, rows: list[Row]) -> "Ask":
-        """The same, for which nobody waits yet."""
+        """The same, not awaited: its rows come later."""
         return self._replace(later=rows)
 
     def unheard(self) -> "Ask":
-        """The same, for whose rows nobody ever asks."""
+        """The same, not awaited, and its rows are dropped."""
         return self._replace(later=[])
 
     @property
@@ -51,7 +52,7 @@ class Ask(NamedTuple):
 
 
 Script = Generator[Ask, list[Row], T]
-# Nothing: whoever yields it goes on when the rows of all that he said are there.
+# Barrier: send what waits, then await all rows.
 ALL = Ask("")
 
 
@@ -72,17 +73,17 @@ async def run(cursor: AsyncCursor[Row], script: Script[T]) -> T:
                 continue
             asked = cursor.execute(ask.sql.encode(), ask.values, prepare=ask.prepare)
             await (asked if ask.meanwhile is None else beside(asked, ask.meanwhile))
-            ask = script.send(_told(ask, await cursor.fetchall() if _has_rows(cursor) else []))
+            ask = script.send(_answer(ask, await cursor.fetchall() if _has_rows(cursor) else []))
     except StopIteration as end:
         answer: T = end.value
         return answer
 
 
 async def beside(asked: Coroutine[Any, Any, T], work: Iterator[None]) -> T:
-    """The answer, with the work done while it is awaited."""
+    """Await the answer, and do the work meanwhile."""
     asking = asyncio.ensure_future(asked)
     try:
-        # The statement is on its way before the work begins, and goes on its way between the steps.
+        # The statement is sent before the work begins, and between its steps.
         await asyncio.sleep(0)
         for _ in work:
             await asyncio.sleep(0)
@@ -103,13 +104,13 @@ def run_sync(cursor: Cursor[Row], script: Script[T]) -> T:
             cursor.execute(ask.sql.encode(), ask.values, prepare=ask.prepare)
             for _ in ask.meanwhile or ():
                 pass
-            ask = script.send(_told(ask, cursor.fetchall() if _has_rows(cursor) else []))
+            ask = script.send(_answer(ask, cursor.fetchall() if _has_rows(cursor) else []))
     except StopIteration as end:
         answer: T = end.value
         return answer
 
 
-def _told(ask: Ask, rows: list[Row]) -> list[Row]:
+def _answer(ask: Ask, rows: list[Row]) -> list[Row]:
     if ask.later is None:
         return rows
     ask.later.extend(rows)
@@ -122,7 +123,7 @@ def _has_rows(cursor: Cursor[Row] | AsyncCursor[Row]) -> bool:
 
 
 def adapted(adapters: AdaptersMap) -> None:
-    """Whole numbers travel as bigint whatever their size, so that a statement is prepared once; ids stay texts."""
+    """Whole numbers are sent as bigint whatever their size, so that a statement is prepared once; ids stay texts."""
     adapters.register_dumper(int, Int8Dumper)
     adapters.register_loader("uuid", TextLoader)
 
@@ -132,7 +133,7 @@ class Statements:
 
     def __init__(self, schema: str, channel: str) -> None:
         self.schema, self.channel = schema, channel
-        self.quoted = sql.Identifier(schema).as_string()
+        self.quoted = Identifier(schema).as_string()
         texts = {name: _compact(text) for name, text in statements.load(f"{__package__}.sql").items()}
         parts = {name: texts.pop(name) for name in list(texts) if name.endswith("_columns")}
         parts |= {"now": _NOW, "schema": self.quoted}
@@ -158,6 +159,15 @@ class Statements:
         """The numbered changes of the schema, by name, in order."""
         found = statements.load(f"{__package__}.migrations")
         return {name: found[name].replace("{schema}", self.quoted) for name in sorted(found)}
+
+
+def current(sql: Statements, now: Moment | None) -> Script[Moment]:
+    """The moment that was handed in, or else the server's."""
+    if now is not None:
+        return now
+    ((moment,),) = yield sql.ask("server_now")
+    found: Moment = moment
+    return found
 
 
 def _compact(text: str) -> str:

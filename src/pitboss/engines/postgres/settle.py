@@ -1,6 +1,6 @@
 """Settling: groups of transitions, each task once per wave, follow-up tasks in the same act.
 
-Plain claims are settled by one statement. For those that have a batch or a resource see `ending`.
+Plain claims are settled by one statement. For those that have a batch or a resource see `settle_bound`.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from pitboss.model.outcome import Transition
 from pitboss.model.settlement import APPLIED, STALE_CLAIM, STALE_SESSION, STALE_TASK, SettleAnswer, Settlement
 from pitboss.model.states import WAITING, State
 
-VERDICTS = {
+ANSWERS = {
     "apply": APPLIED,
     "progress": APPLIED,
     "repeat": APPLIED,
@@ -22,12 +22,12 @@ VERDICTS = {
     "claim": STALE_CLAIM,
 }
 _CHARGED, _LOST, _CRASHED, _RECORDED, _ROTATED = 1, 2, 4, 8, 16
-_KEPT_RUNS = 100
+KEPT_RUNS = 100
 ROUNDS = 10
 
 
 def bound(settlements: Sequence[Settlement]) -> bool:
-    """Whether somebody says that there is more to change than tasks."""
+    """Whether a settlement names more to change than its task."""
     return any(one.batch or one.resource or one.report or one.transition.rotated for one in settlements)
 
 
@@ -39,28 +39,28 @@ def simple(settlements: Sequence[Settlement]) -> bool:
 
 
 def settle(
-    say: Statements, settlements: Sequence[Settlement], now: Moment | None
+    sql: Statements, settlements: Sequence[Settlement], now: Moment | None
 ) -> Script[list[SettleAnswer] | Again]:
     """Write them wave by wave, so that a task which is settled twice in one call is settled in that order.
 
     `Again` if a task has a batch or a resource, which must be locked first.
     """
-    verdicts: list[SettleAnswer] = [STALE_TASK] * len(settlements)
+    answered: list[SettleAnswer] = [STALE_TASK] * len(settlements)
     left = [i for i, one in enumerate(settlements) if known_id(one.id)]
     while left:
         wave, left = next_wave(settlements, left)
-        answers = yield from _write(say, [settlements[i] for i in wave], now)
+        answers = yield from _write(sql, [settlements[i] for i in wave], now)
         if "bound" in answers:
             return Again()
         fresh = [settlements[i] for i, answer in zip(wave, answers, strict=True) if answer == "apply"]
-        yield from after(say, fresh, now)
+        yield from after(sql, fresh, now)
         for i, answer in zip(wave, answers, strict=True):
-            verdicts[i] = VERDICTS[answer]
-    return verdicts
+            answered[i] = ANSWERS[answer]
+    return answered
 
 
 def next_wave(settlements: Sequence[Settlement], left: list[int]) -> tuple[list[int], list[int]]:
-    """Which of those that are left come now, each task once, and which later."""
+    """Which settlements come now, each task once, and which later."""
     seen: set[str] = set()
     wave: list[int] = []
     later: list[int] = []
@@ -72,12 +72,12 @@ def next_wave(settlements: Sequence[Settlement], left: list[int]) -> tuple[list[
     return wave, later
 
 
-def _write(say: Statements, wave: list[Settlement], now: Moment | None) -> Script[list[str]]:
-    """The answers for one wave. A row that changed while it was waited for is judged again."""
+def _write(sql: Statements, wave: list[Settlement], now: Moment | None) -> Script[list[str]]:
+    """The answers for one wave. A row that changed while the statement waited for it is judged again."""
     answers = [""] * len(wave)
     left = list(range(len(wave)))
     for _ in range(ROUNDS):
-        rows = yield say.ask("settle", now, **columns([wave[i] for i in left]))
+        rows = yield sql.ask("settle", now, **columns([wave[i] for i in left]))
         for place, answer in rows:
             answers[left[place - 1]] = answer
         if len(rows) == len(left):
@@ -86,17 +86,17 @@ def _write(say: Statements, wave: list[Settlement], now: Moment | None) -> Scrip
     return [answer or "claim" for answer in answers]
 
 
-def after(say: Statements, fresh: list[Settlement], now: Moment | None) -> Script[None]:
+def after(sql: Statements, fresh: list[Settlement], now: Moment | None) -> Script[None]:
     """What follows from settlements that have just been applied."""
-    long = [one.id for one in fresh if one.token.claim > _KEPT_RUNS and one.transition.state in WAITING]
+    long = [one.id for one in fresh if one.token.claim > KEPT_RUNS and one.transition.state in WAITING]
     if long:
-        yield say.ask("attempt_forget", tasks=texts(long))
+        yield sql.ask("attempt_forget", tasks=texts(long))
     follow_ups = [
         new for one in fresh if one.transition.state is not State.RUNNING for new in one.transition.follow_ups
     ]
     if follow_ups:
-        # They may overfill a queue: no capacity is looked at.
-        yield from put(say, follow_ups, now, ring=True)
+        # They may overfill a queue.
+        yield from put(sql, follow_ups, now, ring=True)
 
 
 def columns(wave: list[Settlement]) -> dict[str, object]:
@@ -122,7 +122,7 @@ def columns(wave: list[Settlement]) -> dict[str, object]:
 
 
 def flags(move: Transition) -> int | None:
-    """What the transition counts as; None for a plain end, where the state says it all."""
+    """What the transition counts as; None for a plain end, which its state tells."""
     counted = _CHARGED * move.charged + _LOST * move.lost + _CRASHED * move.crashed + _RECORDED * move.recorded
     plain = move.state in (State.COMPLETED, State.RUNNING) and not move.lost and not move.crashed
     return None if plain else counted + _ROTATED * move.rotated

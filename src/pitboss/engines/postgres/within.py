@@ -1,4 +1,4 @@
-"""Enqueueing in the caller's own transaction: the tasks, and the ring, come with the caller's commit or not at all."""
+"""Enqueueing in the caller's own transaction: tasks and ring come with the caller's commit, or not at all."""
 
 from collections.abc import Awaitable, Sequence
 from typing import Any, overload
@@ -20,23 +20,23 @@ _BEGIN = "SELECT 1"
 
 @overload
 def put_within(
-    say: Statements, connection: AsyncConnection[Any], tasks: Sequence[NewTask], now: Moment | None
+    sql: Statements, connection: AsyncConnection[Any], tasks: Sequence[NewTask], now: Moment | None
 ) -> Awaitable[list[Placed]]: ...
 
 
 @overload
 def put_within(
-    say: Statements, connection: Connection[Any], tasks: Sequence[NewTask], now: Moment | None
+    sql: Statements, connection: Connection[Any], tasks: Sequence[NewTask], now: Moment | None
 ) -> list[Placed]: ...
 
 
 def put_within(
-    say: Statements,
+    sql: Statements,
     connection: Connection[Any] | AsyncConnection[Any],
     tasks: Sequence[NewTask],
     now: Moment | None,
 ) -> list[Placed] | Awaitable[list[Placed]]:
-    script = put_locked(say, tasks, now, ring=True)
+    script = put_locked(sql, tasks, now, ring=True)
     if isinstance(connection, AsyncConnection):
         return _async(connection, script)
     if isinstance(connection, Connection):

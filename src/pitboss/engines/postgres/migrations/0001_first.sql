@@ -42,7 +42,7 @@ CREATE INDEX tasks_cancel_asked ON {schema}.tasks (session, id) WHERE state = 'r
 CREATE INDEX tasks_failed ON {schema}.tasks (fingerprint, id) WHERE state = 'failed';
 CREATE INDEX tasks_finished ON {schema}.tasks (finished_at) WHERE state IN ('completed', 'failed', 'cancelled');
 
--- Runs that did not finish their task; the one that did stands in the task's own row.
+-- Runs that did not finish their task; the run that did is in the task's own row.
 CREATE TABLE {schema}.attempts (
     task uuid NOT NULL,
     claim bigint NOT NULL,

@@ -1,4 +1,4 @@
--- One row, which whoever takes the lead locks. `term` stays when nobody leads, so that none is used twice.
+-- One row, locked by a session that takes the lead. `term` stays when there is no leader, so that none is used twice.
 CREATE TABLE {schema}.leader (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     term bigint NOT NULL,

@@ -34,7 +34,7 @@ CREATE TABLE {schema}.pools (
     rules text NOT NULL
 );
 
--- What claims look at stands in columns; what only the rules of members look at stands in two JSON texts.
+-- Columns for what claims look at; two JSON texts for what only the rules of members look at.
 CREATE TABLE {schema}.resources (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     rank bigint NOT NULL,

@@ -1,4 +1,4 @@
-"""Several statements in one round trip, on a real server: who gets which rows, and what is left after a failure."""
+"""Several statements in one round trip, on a real server: which rows go where, and what is left after a failure."""
 
 import asyncio
 from collections.abc import AsyncIterator, Generator, Iterator
@@ -10,20 +10,20 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.pq import TransactionStatus
 
+from pitboss.engines.postgres.pipeline import Pipeline
 from pitboss.engines.postgres.script import ALL, Again, Ask, Row, adapted
-from pitboss.engines.postgres.wire import Wire
 
 Said = Generator[Ask, list[Row], Any]
 pytestmark = pytest.mark.fresh_loop(limit=30)
 
 
 @asynccontextmanager
-async def _wire(dsn: str, *, prepare: bool = True) -> AsyncIterator[Wire]:
+async def _pipeline(dsn: str, *, prepare: bool = True) -> AsyncIterator[Pipeline]:
     connection = await AsyncConnection.connect(dsn, autocommit=True, prepare_threshold=None)
     try:
         adapted(connection.adapters)
         await connection.execute("CREATE TABLE IF NOT EXISTS t (n bigint PRIMARY KEY, v text)")
-        yield Wire(connection, prepare=prepare)
+        yield Pipeline(connection, prepare=prepare)
     finally:
         await connection.close()
 
@@ -36,13 +36,15 @@ def _insert(n: int) -> Ask:
     return Ask("INSERT INTO t (n) VALUES (%(n)s) RETURNING n", {"n": n})
 
 
-async def _there(wire: Wire) -> list[int]:
-    rows = await (await wire.connection.execute("SELECT n FROM t ORDER BY n")).fetchall()
+async def _there(pipeline: Pipeline) -> list[int]:
+    rows = await (await pipeline.connection.execute("SELECT n FROM t ORDER BY n")).fetchall()
     return [n for (n,) in rows]
 
 
-async def _names(wire: Wire) -> list[str]:
-    rows = await (await wire.connection.execute("SELECT name FROM pg_prepared_statements", prepare=False)).fetchall()
+async def _names(pipeline: Pipeline) -> list[str]:
+    rows = await (
+        await pipeline.connection.execute("SELECT name FROM pg_prepared_statements", prepare=False)
+    ).fetchall()
     return [name for (name,) in rows if name.startswith("pitboss")]
 
 
@@ -58,33 +60,33 @@ async def test_each_statement_gets_its_own_rows(postgres_dsn: str, prepare: bool
         fourth = yield _number(4)
         return first, second, fourth
 
-    async with _wire(postgres_dsn, prepare=prepare) as wire:
+    async with _pipeline(postgres_dsn, prepare=prepare) as pipeline:
         for _ in range(3):
-            assert await wire.transact(script()) == ([(1,)], [(3,)], [(4,)])
-            assert wire.idle
+            assert await pipeline.transact(script()) == ([(1,)], [(3,)], [(4,)])
+            assert pipeline.idle
 
 
-async def test_what_nobody_waits_for_is_said_with_the_commit(postgres_dsn: str) -> None:
+async def test_a_statement_that_is_not_awaited_is_sent_with_the_commit(postgres_dsn: str) -> None:
     def script() -> Said:
         yield _insert(1).unheard()
         yield _insert(2).unheard()
         return "done"
 
-    async with _wire(postgres_dsn) as wire:
-        assert await wire.transact(script()) == "done"
-        assert await _there(wire) == [1, 2]
+    async with _pipeline(postgres_dsn) as pipeline:
+        assert await pipeline.transact(script()) == "done"
+        assert await _there(pipeline) == [1, 2]
 
 
-async def test_and_at_the_end_of_a_call_without_a_transaction(postgres_dsn: str) -> None:
+async def test_without_a_transaction_it_is_sent_at_the_end_of_the_call(postgres_dsn: str) -> None:
     def script() -> Said:
         yield _insert(1).unheard()
 
-    async with _wire(postgres_dsn) as wire:
-        await wire.run(script())
-        assert await _there(wire) == [1]
+    async with _pipeline(postgres_dsn) as pipeline:
+        await pipeline.run(script())
+        assert await _there(pipeline) == [1]
 
 
-async def test_whoever_waits_for_all_has_all_rows(postgres_dsn: str) -> None:
+async def test_the_barrier_awaits_all_rows(postgres_dsn: str) -> None:
     def script() -> Said:
         rows: list[Row] = []
         yield ALL
@@ -92,9 +94,9 @@ async def test_whoever_waits_for_all_has_all_rows(postgres_dsn: str) -> None:
         yield ALL
         return list(rows)
 
-    async with _wire(postgres_dsn) as wire:
-        assert await wire.transact(script()) == [(1,)]
-        assert await wire.run(script()) == [(1,)]
+    async with _pipeline(postgres_dsn) as pipeline:
+        assert await pipeline.transact(script()) == [(1,)]
+        assert await pipeline.run(script()) == [(1,)]
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -106,46 +108,46 @@ async def test_a_failure_anywhere_undoes_all_and_leaves_the_connection_usable(po
             yield ask.unheard()
         yield ALL
 
-    async with _wire(postgres_dsn) as wire:
+    async with _pipeline(postgres_dsn) as pipeline:
         for _ in range(2):
             with pytest.raises(psycopg.errors.DivisionByZero):
-                await wire.transact(script(0))
-            assert wire.idle
-            assert await _there(wire) == []
-        await wire.transact(script(1))
-        assert await _there(wire) == [10, 20]
+                await pipeline.transact(script(0))
+            assert pipeline.idle
+            assert await _there(pipeline) == []
+        await pipeline.transact(script(1))
+        assert await _there(pipeline) == [10, 20]
 
 
-async def test_a_statement_that_cannot_be_prepared_is_not_believed_to_be(postgres_dsn: str) -> None:
+async def test_a_statement_that_cannot_be_prepared_is_not_noted_as_prepared(postgres_dsn: str) -> None:
     def script() -> Said:
         yield _number(1).unheard()
         yield Ask("SELECT n FROM missing WHERE n = %(n)s", {"n": 1}).unheard()
         yield Ask("SELECT n FROM t WHERE n = %(n)s", {"n": 1}).unheard()
         yield ALL
 
-    async with _wire(postgres_dsn) as wire:
+    async with _pipeline(postgres_dsn) as pipeline:
         for _ in range(2):
             with pytest.raises(psycopg.errors.UndefinedTable):
-                await wire.transact(script())
-        await wire.connection.execute("CREATE TABLE missing (n bigint)")
-        await wire.transact(script())
-        names = await _names(wire)
+                await pipeline.transact(script())
+        await pipeline.connection.execute("CREATE TABLE missing (n bigint)")
+        await pipeline.transact(script())
+        names = await _names(pipeline)
         assert len(set(names)) == len(names)
-        await wire.transact(script())
-        assert sorted(await _names(wire)) == sorted(names), "nothing is prepared twice"
+        await pipeline.transact(script())
+        assert sorted(await _names(pipeline)) == sorted(names), "nothing is prepared twice"
 
 
-async def test_a_value_that_cannot_be_sent_fails_before_anything_is_said(postgres_dsn: str) -> None:
+async def test_a_value_that_cannot_be_sent_fails_before_anything_is_sent(postgres_dsn: str) -> None:
     def script(text: str) -> Said:
         yield _insert(1).unheard()
         yield Ask("SELECT %(text)s::text", {"text": text})
 
-    async with _wire(postgres_dsn) as wire:
+    async with _pipeline(postgres_dsn) as pipeline:
         for text, error in (("\ud800", UnicodeEncodeError), ("a\0b", psycopg.DataError)):
             with pytest.raises(error):
-                await wire.transact(script(text))
-            assert wire.idle
-        assert await _there(wire) == []
+                await pipeline.transact(script(text))
+            assert pipeline.idle
+        assert await _there(pipeline) == []
 
 
 async def test_a_script_that_must_run_again_is_undone(postgres_dsn: str) -> None:
@@ -156,11 +158,11 @@ async def test_a_script_that_must_run_again_is_undone(postgres_dsn: str) -> None
         yield _insert(2).unheard()
         return Again()
 
-    async with _wire(postgres_dsn) as wire:
-        answer = await wire.transact(script(), before_commit=lambda: reached.append("commit"))
+    async with _pipeline(postgres_dsn) as pipeline:
+        answer = await pipeline.transact(script(), before_commit=lambda: reached.append("commit"))
         assert isinstance(answer, Again)
-        assert wire.idle
-        assert (await _there(wire), reached) == ([], [])
+        assert pipeline.idle
+        assert (await _there(pipeline), reached) == ([], [])
 
 
 async def test_a_failure_before_the_commit_undoes_all(postgres_dsn: str) -> None:
@@ -171,11 +173,11 @@ async def test_a_failure_before_the_commit_undoes_all(postgres_dsn: str) -> None
     def refuse() -> None:
         raise KeyError("no")
 
-    async with _wire(postgres_dsn) as wire:
+    async with _pipeline(postgres_dsn) as pipeline:
         with pytest.raises(KeyError):
-            await wire.transact(script(), before_commit=refuse)
-        assert wire.idle
-        assert await _there(wire) == []
+            await pipeline.transact(script(), before_commit=refuse)
+        assert pipeline.idle
+        assert await _there(pipeline) == []
 
 
 async def test_a_deferred_constraint_fails_the_commit(postgres_dsn: str) -> None:
@@ -183,15 +185,15 @@ async def test_a_deferred_constraint_fails_the_commit(postgres_dsn: str) -> None
         yield Ask("INSERT INTO d (n) VALUES (%(n)s)", {"n": 1}).unheard()
         yield Ask("INSERT INTO d (n) VALUES (%(n)s)", {"n": 1}).unheard()
 
-    async with _wire(postgres_dsn) as wire:
-        await wire.connection.execute("CREATE TABLE d (n bigint UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    async with _pipeline(postgres_dsn) as pipeline:
+        await pipeline.connection.execute("CREATE TABLE d (n bigint UNIQUE DEFERRABLE INITIALLY DEFERRED)")
         with pytest.raises(psycopg.errors.UniqueViolation):
-            await wire.transact(script())
-        assert wire.idle
+            await pipeline.transact(script())
+        assert pipeline.idle
 
 
-async def test_much_travels_both_ways_at_once(postgres_dsn: str) -> None:
-    """Far more than what fits between the two: who only sends, or only reads, would wait for ever."""
+async def test_much_is_sent_both_ways_at_once(postgres_dsn: str) -> None:
+    """Far more than the buffers hold: a client that only sends, or only reads, would wait for ever."""
     text = "x" * 3_000_000
 
     def script() -> Said:
@@ -201,20 +203,20 @@ async def test_much_travels_both_ways_at_once(postgres_dsn: str) -> None:
         yield ALL
         return [len(value) for rows in kept for (value,) in rows]
 
-    async with _wire(postgres_dsn) as wire:
-        assert await wire.run(script()) == [3_000_000] * 4
+    async with _pipeline(postgres_dsn) as pipeline:
+        assert await pipeline.run(script()) == [3_000_000] * 4
 
 
-async def test_whoever_is_cancelled_leaves_a_connection_that_is_not_idle(postgres_dsn: str) -> None:
+async def test_a_cancelled_call_leaves_a_connection_that_is_not_idle(postgres_dsn: str) -> None:
     def script() -> Said:
         yield Ask("SELECT pg_sleep(%(n)s::bigint)", {"n": 20})
 
-    async with _wire(postgres_dsn) as wire:
+    async with _pipeline(postgres_dsn) as pipeline:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
-                await wire.transact(script())
-        assert not wire.idle
-        assert wire.connection.pgconn.transaction_status == TransactionStatus.ACTIVE
+                await pipeline.transact(script())
+        assert not pipeline.idle
+        assert pipeline.connection.pgconn.transaction_status == TransactionStatus.ACTIVE
 
 
 async def test_a_server_that_ends_the_connection_is_quoted(postgres_dsn: str) -> None:
@@ -223,55 +225,55 @@ async def test_a_server_that_ends_the_connection_is_quoted(postgres_dsn: str) ->
         yield Ask("SELECT pg_terminate_backend(pg_backend_pid())", {})
         yield _insert(2)
 
-    async with _wire(postgres_dsn) as wire:
+    async with _pipeline(postgres_dsn) as pipeline:
         with pytest.raises(psycopg.OperationalError) as caught:
-            await wire.transact(script())
+            await pipeline.transact(script())
         assert caught.value.sqlstate == "57P01"
-        assert not wire.idle
+        assert not pipeline.idle
 
 
 async def test_numbers_and_their_absence_are_told_apart(postgres_dsn: str) -> None:
     def script(n: int | None) -> Said:
         return (yield _number(n))
 
-    async with _wire(postgres_dsn) as wire:
+    async with _pipeline(postgres_dsn) as pipeline:
         for n in (1, None, 2**62, None, -5):
-            assert await wire.run(script(n)) == [(n,)]
+            assert await pipeline.run(script(n)) == [(n,)]
 
 
 async def test_places_without_names_and_percent_signs(postgres_dsn: str) -> None:
     def script() -> Said:
         return (yield Ask("SELECT %s::text || %s::text, 7 %% 4", ["a", "b"]))
 
-    async with _wire(postgres_dsn) as wire:
-        assert await wire.run(script()) == [("ab", 3)]
-        assert await _names(wire) == [], "what is said once is not kept"
+    async with _pipeline(postgres_dsn) as pipeline:
+        assert await pipeline.run(script()) == [("ab", 3)]
+        assert await _names(pipeline) == [], "what is said once is not kept"
 
 
-async def test_several_statements_in_one_text_are_said_in_their_turn(postgres_dsn: str) -> None:
+async def test_several_statements_in_one_text_are_sent_in_their_turn(postgres_dsn: str) -> None:
     def script(broken: str = "") -> Said:
         yield _insert(1).unheard()
         yield Ask(f"INSERT INTO t (n) VALUES (2); {broken} INSERT INTO t (n) VALUES (3)")
         return (yield _number(4))
 
-    async with _wire(postgres_dsn) as wire:
+    async with _pipeline(postgres_dsn) as pipeline:
         with pytest.raises(psycopg.errors.DivisionByZero):
-            await wire.transact(script("SELECT 1 / 0;"))
-        assert wire.idle
-        assert await wire.transact(script()) == [(4,)]
-        assert await _there(wire) == [1, 2, 3]
+            await pipeline.transact(script("SELECT 1 / 0;"))
+        assert pipeline.idle
+        assert await pipeline.transact(script()) == [(4,)]
+        assert await _there(pipeline) == [1, 2, 3]
 
 
 async def test_a_broken_connection_is_not_listened_to_while_work_goes_on(postgres_dsn: str) -> None:
-    """Its number may be another connection's the next moment, whose reader must not be taken away."""
+    """Its file number may soon belong to another connection, whose reader must not be removed."""
     loop = asyncio.get_running_loop()
     steps: list[bool] = []
 
-    async with _wire(postgres_dsn) as wire:
-        file = wire.connection.fileno()
+    async with _pipeline(postgres_dsn) as pipeline:
+        file = pipeline.connection.fileno()
 
         def work() -> Iterator[None]:
-            while not wire.connection.closed:
+            while not pipeline.connection.closed:
                 yield
             for _ in range(3):
                 yield
@@ -281,7 +283,7 @@ async def test_a_broken_connection_is_not_listened_to_while_work_goes_on(postgre
             yield Ask("SELECT pg_terminate_backend(pg_backend_pid())", {}, work())
 
         with pytest.raises(psycopg.OperationalError):
-            await wire.run(script())
+            await pipeline.run(script())
     assert steps == [False]
 
 
@@ -294,8 +296,8 @@ async def test_a_statement_that_is_too_long_closes_the_connection(
     def refused(_: object) -> list[Any]:
         raise psycopg.OperationalError("too long")
 
-    async with _wire(postgres_dsn) as wire:
-        monkeypatch.setattr(wire, "_send", refused)
+    async with _pipeline(postgres_dsn) as pipeline:
+        monkeypatch.setattr(pipeline, "_enqueue", refused)
         with pytest.raises(psycopg.OperationalError, match="too long"):
-            await wire.transact(script())
-        assert not wire.idle
+            await pipeline.transact(script())
+        assert not pipeline.idle

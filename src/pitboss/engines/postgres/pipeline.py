@@ -1,8 +1,8 @@
-"""What is said on one connection: several statements in one round trip.
+"""One connection that sends several statements in one round trip.
 
-The driver's cursors ask one thing at a time, and its pipelines take more time than the round trips that they save
-(docs/decisions/0018). So statements travel by the driver's own wrapper of libpq, in libpq's pipelines; values and rows
-are converted by the driver as ever.
+The driver's cursors send one statement at a time, and its pipelines take more time than the round trips that they save
+(docs/decisions/0018). So statements go through the driver's own wrapper of libpq, in libpq's pipelines; the driver
+converts values and rows as usual.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from pitboss.engines.postgres.script import ALL, Again, Ask, Row, Script, T, bes
 BEGIN, COMMIT, ROLLBACK = Ask("BEGIN", {}), Ask("COMMIT", {}), Ask("ROLLBACK", {})
 _PLACE = re.compile(r"%(?:\((\w+)\))?([s%])")
 _FAILED = (ExecStatus.FATAL_ERROR, ExecStatus.BAD_RESPONSE)
-# All that the engine ever says, so that no hot statement is planned anew.
+# More than the engine has, so that no hot statement is planned again.
 _MOST_PREPARED = 500
 _Key = tuple[bytes, tuple[int, ...]]
 
@@ -39,7 +39,7 @@ class _Compiled(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """A statement with its values as they travel. `lasts`: it is worth preparing."""
+    """A statement with its values as they are sent. `lasts`: it is worth preparing."""
 
     text: bytes
     values: Sequence[Buffer | None]
@@ -48,11 +48,11 @@ class _Made(NamedTuple):
     lasts: bool
 
 
-class Wire:
-    """A connection and what is prepared on it. For one user at a time.
+class Pipeline:
+    """A connection and what is prepared on it. For one call at a time.
 
-    Whoever is cancelled, or whose connection breaks, leaves it in the middle of something: its transaction status says
-    so, and it is to be closed.
+    A call that is cancelled, or whose connection breaks, leaves it in the middle of a transaction. It is not `idle`
+    then, and must be closed.
     """
 
     def __init__(self, connection: AsyncConnection[Row], *, prepare: bool) -> None:
@@ -69,16 +69,16 @@ class Wire:
         return not self.connection.closed and self._server.transaction_status == TransactionStatus.IDLE
 
     async def run(self, script: Script[T]) -> T:
-        """The script's answer. A statement that is waited for, with what is said beside it, is a transaction."""
+        """The script's answer. Each round trip is a transaction of its own."""
         self._waiting = []
         self._listen()
         try:
             answer = await self._run(script)
             if self._waiting:
-                await self._say(self._waiting)
+                await self._send(self._waiting)
             return answer
         finally:
-            self._rest()
+            self._stop_listening()
 
     async def transact(
         self, script: Script[T], *, first: Sequence[Ask] = (), before_commit: Callable[[], None] | None = None
@@ -93,27 +93,27 @@ class Wire:
                 return answer
             if before_commit is not None:
                 before_commit()
-            await self._say([*self._waiting, COMMIT])
+            await self._send([*self._waiting, COMMIT])
         except BaseException:
             await self._undo()
             raise
         finally:
-            self._rest()
+            self._stop_listening()
         return answer
 
     def _listen(self) -> None:
         self._file = self._server.socket
         asyncio.get_running_loop().add_reader(self._file, self._ready.set)
 
-    def _rest(self) -> None:
-        """Not to listen while nobody waits: a server that says something then would keep the loop busy. If the
-        connection broke, its number may be another one's the next moment."""
+    def _stop_listening(self) -> None:
+        """Remove the reader while idle: a server that sends something then would keep the loop busy. And after a
+        connection broke, its file number may soon belong to another one."""
         if self._file >= 0:
             asyncio.get_running_loop().remove_reader(self._file)
             self._file = -1
 
     async def _run(self, script: Script[T]) -> T:
-        """The answer; what nobody waits for may be waiting still."""
+        """The answer; statements that are not awaited may still wait to be sent."""
         try:
             ask = next(script)
             while True:
@@ -122,8 +122,8 @@ class Wire:
                     self._waiting.append(ask)
                 if ask.later is None and self._waiting:
                     asks, self._waiting = self._waiting, []
-                    said = self._say(asks)
-                    rows = await (said if ask.meanwhile is None else beside(said, ask.meanwhile))
+                    sent = self._send(asks)
+                    rows = await (sent if ask.meanwhile is None else beside(sent, ask.meanwhile))
                 ask = script.send(rows)
         except StopIteration as end:
             answer: T = end.value
@@ -131,25 +131,25 @@ class Wire:
 
     async def _undo(self) -> None:
         if self._server.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-            # A connection that cannot even do that is closed by whoever borrowed it, which undoes it too.
+            # If this fails, the pool closes the connection, which undoes the transaction too.
             with suppress(psycopg.Error):
-                await self._say([ROLLBACK])
+                await self._send([ROLLBACK])
 
-    async def _say(self, asks: Sequence[Ask]) -> list[Row]:
-        """The rows of the last one."""
+    async def _send(self, asks: Sequence[Ask]) -> list[Row]:
+        """Send them in one round trip; the rows of the last one."""
         if asks[-1].values is None:
-            return await self._say_plainly(asks)
+            return await self._send_text(asks)
         # A value that cannot be converted is found before anything is sent.
         made = [self._made(ask) for ask in asks]
         try:
             self._server.enter_pipeline_mode()
-            keys = [key for one in made for key in self._send(one)]
+            keys = [key for one in made for key in self._enqueue(one)]
         except BaseException:
-            # Such as a message that is too long: what was sent before it cannot be taken back.
-            self._rest()
+            # Such as a message that is too long. What was sent before it cannot be taken back.
+            self._stop_listening()
             self._server.finish()
             raise
-        results = await self._hear()
+        results = await self._receive()
         self._forget_unprepared(keys, results)
         for result in results:
             if result.status in _FAILED:
@@ -162,12 +162,12 @@ class Wire:
                 ask.later.extend(rows)
         return rows
 
-    async def _say_plainly(self, asks: Sequence[Ask]) -> list[Row]:
-        """Several statements in one text can only be said by themselves."""
+    async def _send_text(self, asks: Sequence[Ask]) -> list[Row]:
+        """A text with several statements must be sent alone."""
         if asks[:-1]:
-            await self._say(asks[:-1])
-        # The driver listens by itself.
-        self._rest()
+            await self._send(asks[:-1])
+        # The driver reads by itself.
+        self._stop_listening()
         try:
             cursor = await self.connection.execute(asks[-1].sql.encode(), prepare=False)
             return await cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
@@ -181,12 +181,12 @@ class Wire:
             [ask.values[name] for name in names] if isinstance(ask.values, Mapping) else ask.values or ()
         )
         given = self._convert.dump_sequence(values, [PyFormat.AUTO] * len(values))
-        # Texts with values by name are few, and said again and again; the others are made of what somebody looks for.
+        # Texts with values by name are few and come again; the others are made from filters.
         lasts = self.prepare and isinstance(ask.values, Mapping) and len(self._prepared) < _MOST_PREPARED
         return _Made(text, given, self._convert.types or (), self._convert.formats or (), lasts)
 
-    def _send(self, made: _Made) -> list[_Key | None]:
-        """What the results will be for: a key that is to be prepared, or None for the statement itself."""
+    def _enqueue(self, made: _Made) -> list[_Key | None]:
+        """Queue a statement. Answers what its results are for: a key that is prepared, or None for the statement."""
         key = made.text, made.types
         name = self._prepared.get(key)
         if name is None and not made.lasts:
@@ -194,7 +194,7 @@ class Wire:
             return [None]
         keys: list[_Key | None] = [None]
         if name is None:
-            # The name says what it stands for: behind a pooler somebody else's must not be taken for it.
+            # Named for its text: behind a pooler it must not be taken for the statement of another client.
             sign = blake2b(b"%b %b" % (repr(made.types).encode(), made.text), digest_size=12).hexdigest()
             name = self._prepared[key] = f"pitboss_{sign}".encode()
             self._server.send_prepare(name, made.text, made.types)
@@ -213,8 +213,8 @@ class Wire:
         self._convert.set_pgresult(result)
         return self._convert.load_rows(0, result.ntuples, tuple)
 
-    async def _hear(self) -> list[PGresult]:
-        """The results of all that was sent, up to the first failure and beyond it."""
+    async def _receive(self) -> list[PGresult]:
+        """The results of all that was sent, also those after a failure."""
         server = self._server
         server.pipeline_sync()
         results: list[PGresult] = []
@@ -235,8 +235,8 @@ class Wire:
                 else:
                     results.append(result)
         except psycopg.Error:
-            self._rest()
-            # What the server said before it went says more.
+            self._stop_listening()
+            # What the server sent before the connection broke says more.
             for result in results:
                 if result.status in _FAILED:
                     raise error_from_result(result, self.connection.info.encoding) from None
@@ -245,7 +245,7 @@ class Wire:
         return results
 
     async def _writable(self) -> None:
-        """Wait until more can be sent, or there is something to read: a server that answers takes nothing more."""
+        """Wait until more can be sent, or there is something to read: the server may not read while it answers."""
         loop = asyncio.get_running_loop()
         loop.add_writer(self._file, self._ready.set)
         try:
@@ -258,7 +258,7 @@ class Wire:
 
 @lru_cache(maxsize=1000)
 def _compiled(text: str) -> _Compiled:
-    """Places are numbered: those of one name share a number."""
+    """Number the places: those of one name share a number."""
     names: dict[str, int] = {}
 
     def number(match: "re.Match[str]") -> str:

@@ -1,4 +1,4 @@
-"""What an act knows of the uses of members: read, made and moved. They are numbered, and few moments are read."""
+"""The uses of members as far as an act knows them. Uses are numbered, so that few of them must be read."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,11 +10,11 @@ from pitboss.model.resource import PoolRules, Resource
 
 
 class Unread(Exception):
-    """A use was asked for that was not read."""
+    """The use that is needed was not read."""
 
 
-class Uses:
-    """What is known of members' uses: those that were read, and those of this act."""
+class UseHistory:
+    """The uses that were read, and those that this act has made or moved."""
 
     def __init__(self) -> None:
         self._read: dict[int, dict[int, Moment | None]] = {}
@@ -29,32 +29,32 @@ class Uses:
         return use in self._read.get(number, ())
 
     def note_all(self, members: Iterable[int], rows: Iterable[Row]) -> None:
-        """All that is remembered of these members: what is not among it never was, or is forgotten."""
+        """Note all stored uses of these members: others never were, or are forgotten."""
         self._complete.update(members)
         for number, use, at in rows:
             self.note(number, use, at)
 
     def add(self, number: int, member: Resource, rules: PoolRules) -> None:
-        """One that the member has just been given for; kept if a window looks at it."""
+        """Add the use that was just granted; kept if a window looks at it."""
         if most_remembered(limits_of(member, rules)):
             self.note(number, member.record.uses, member.last_used_at)
         self.fresh.append((number, member.record.uses, member.last_used_at))
 
     def remembered(self, number: int) -> list[Moment]:
-        """All of a member's uses that are known, the oldest first; for members of which all were read."""
+        """All known uses of a member, the oldest first; for members of which all were read."""
         return [at for _, at in self._of(number)]
 
     def shift(self, number: int, moments: Sequence[Moment]) -> None:
-        """They count from these moments now: those between two moments move up."""
+        """Let the uses count from these moments."""
         for (use, old), new in zip(self._of(number), moments, strict=True):
             if new != old:
                 self.note(number, use, new)
                 self._shifted[number, use] = new
         self.fresh = [(one, use, self._shifted.pop((one, use), at)) for one, use, at in self.fresh]
 
-    def write_shifted(self, say: Statements) -> Script[None]:
+    def write_shifted(self, sql: Statements) -> Script[None]:
         if self._shifted:
-            yield say.ask(
+            yield sql.ask(
                 "use_move",
                 members=numbers([number for number, _ in self._shifted]),
                 numbers=numbers([use for _, use in self._shifted]),
@@ -62,7 +62,7 @@ class Uses:
             ).unheard()
 
     def nth(self, number: int, member: Resource) -> Nth:
-        """The n-th newest is known by its number."""
+        """How to find the moment of the n-th newest use."""
         known = self._read.setdefault(number, {})
 
         def moment(n: int) -> Moment | None:

@@ -1,15 +1,15 @@
-"""Further uses of members that are held, or uses that count from a later moment: by the group, within a transaction."""
+"""Further uses of members that are held, or uses moved to a later moment: in groups, within a transaction."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pitboss.engines.postgres import members
-from pitboss.engines.postgres.hands import Return
 from pitboss.engines.postgres.members import Member
+from pitboss.engines.postgres.returns import Return
 from pitboss.engines.postgres.rows import names, numbers, texts
 from pitboss.engines.postgres.script import Row, Script, Statements
-from pitboss.engines.postgres.uses import Uses
+from pitboss.engines.postgres.use_history import UseHistory
 from pitboss.model.duration import Moment
 from pitboss.model.ids import TaskId
 from pitboss.model.leasing import Moved, moved, used
@@ -19,14 +19,14 @@ from pitboss.model.task import Token
 
 
 class Busy(NamedTuple):
-    """Somebody else has the member locked at this moment: nothing is known of the use yet."""
+    """Another transaction has locked the member: nothing was decided yet."""
 
 
 Answer = Moment | Shortage | Busy | None
 
 
 class Asked(NamedTuple):
-    """One more use for who holds a member, or one instead of the use that was granted at that moment."""
+    """One more use of a held member, or one instead of the use that was granted at that moment."""
 
     holder: Token | str
     task: TaskId | None
@@ -34,24 +34,24 @@ class Asked(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """What is held at a moment, by the place in the group, and what the pools say."""
+    """What is held at a moment, by the place in the group, and the rules of the pools."""
 
     held: dict[int, Return]
     now: Moment
     rules: dict[str, PoolRules]
 
 
-def use(say: Statements, asked: Sequence[Asked], now: Moment | None, *, wait: bool) -> Script[list[Answer]]:
-    """In the order of the group: when each was granted, what it is short of; None if it holds nothing any more.
+def use(sql: Statements, asked: Sequence[Asked], now: Moment | None, *, wait: bool) -> Script[list[Answer]]:
+    """In the order of the group: when each was granted, or what it is short of; None if it holds nothing any more.
 
-    Not to `wait`: `Busy` for those whose members others have locked, so that they hold nobody up.
+    With `wait` false: `Busy` for those whose members another transaction has locked, so that the others need not wait.
     """
-    first = yield from _seen(say, asked, (), now)
+    first = yield from _seen(sql, asked, (), now)
     rows: list[Row] = []
     if first.held:
-        yield members.locking(say, {one.resource for one in first.held.values()}, wait=wait).into(rows)
-    # Whoever gives a member back locks it first: what is held behind that lock stays held. So do rules.
-    seen = yield from _seen(say, asked, {one.pool for one in first.held.values()}, now)
+        yield members.locking(sql, {one.resource for one in first.held.values()}, wait=wait).into(rows)
+    # A member is locked before it is given back, or its rules change: what is read behind that lock stays true.
+    seen = yield from _seen(sql, asked, {one.pool for one in first.held.values()}, now)
     locked = members.by_id(rows)
     still = {place: one for place, one in seen.held.items() if first.held.get(place) == one}
     busy = set[int]() if wait else {place for place, one in still.items() if one.resource not in locked}
@@ -60,21 +60,23 @@ def use(say: Statements, asked: Sequence[Asked], now: Moment | None, *, wait: bo
         for place, one in still.items()
         if one.resource in locked and same_member(locked[one.resource].resource, one.since)
     }
-    uses = Uses()
-    yield from _read(say, uses, asked, held, seen.rules)
+    uses = UseHistory()
+    yield from _read(sql, uses, asked, held, seen.rules)
     group = _Group(seen.now, seen.rules, {one.number: one for one in held.values()}, uses)
     answers: list[Answer] = [Busy() if place in busy else None for place in range(len(asked))]
     for place in sorted(held):
         answers[place] = group.answer(held[place].number, asked[place].instead)
-    yield from uses.write_shifted(say)
-    yield from members.write(say, [group.members[number] for number in sorted(group.changed)], seen.rules, uses)
+    yield from uses.write_shifted(sql)
+    yield from members.write(sql, [group.members[number] for number in sorted(group.changed)], seen.rules, uses)
     return answers
 
 
 class _Group:
-    """Judges one after the other; each sees what those before him have used."""
+    """Judges one after the other; each sees the uses of those before it."""
 
-    def __init__(self, now: Moment, rules: Mapping[str, PoolRules], members: dict[int, Member], uses: Uses) -> None:
+    def __init__(
+        self, now: Moment, rules: Mapping[str, PoolRules], members: dict[int, Member], uses: UseHistory
+    ) -> None:
         self._now, self._rules, self.members, self._uses = now, rules, members, uses
         self.changed: set[int] = set()
 
@@ -100,10 +102,10 @@ class _Group:
         self.changed.add(member.number)
 
 
-def _seen(say: Statements, asked: Sequence[Asked], pools: "set[str] | tuple[()]", now: Moment | None) -> Script[_Seen]:
+def _seen(sql: Statements, asked: Sequence[Asked], pools: "set[str] | tuple[()]", now: Moment | None) -> Script[_Seen]:
     claims = [(place, one.holder, one.task) for place, one in enumerate(asked) if isinstance(one.holder, Token)]
     leases = [(place, one.holder) for place, one in enumerate(asked) if isinstance(one.holder, str)]
-    rows = yield say.ask(
+    rows = yield sql.ask(
         "claim_held",
         now,
         claimed=numbers([place for place, _, _ in claims]),
@@ -121,14 +123,18 @@ def _seen(say: Statements, asked: Sequence[Asked], pools: "set[str] | tuple[()]"
 
 
 def _read(
-    say: Statements, uses: Uses, asked: Sequence[Asked], held: Mapping[int, Member], rules: Mapping[str, PoolRules]
+    sql: Statements,
+    uses: UseHistory,
+    asked: Sequence[Asked],
+    held: Mapping[int, Member],
+    rules: Mapping[str, PoolRules],
 ) -> Script[None]:
-    """What judging the group needs: of those of which a use is to be moved all, of the others what windows look at."""
+    """Read the uses that the group needs: all, where one is to be moved; else those that windows look at."""
     wanted = Counter(one.number for one in held.values())
     moving = {one.number for place, one in held.items() if asked[place].instead is not None}
     if moving:
-        uses.note_all(moving, (yield say.ask("use_list", members=numbers(sorted(moving)))))
+        uses.note_all(moving, (yield sql.ask("use_list", members=numbers(sorted(moving)))))
     others = {one.number: one for one in held.values() if one.number not in moving}
     if others:
         ahead = max(wanted[number] for number in others)
-        yield from members.read_uses(say, uses, list(others.values()), rules, ahead)
+        yield from members.read_uses(sql, uses, list(others.values()), rules, ahead)

@@ -1,4 +1,4 @@
-"""Batches whose items change in this transaction: locked first, then brought to the status that their items leave."""
+"""Batches whose items change in this transaction: locked first, then given the status that follows from their items."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -19,7 +19,7 @@ _STATUSES = {status.value: status for status in BatchStatus}
 _ALL_QUEUES = "*"
 
 
-class Standing(NamedTuple):
+class LockedBatch(NamedTuple):
     """A batch as its locked row says."""
 
     id: BatchId
@@ -32,12 +32,12 @@ class Standing(NamedTuple):
     on_complete: str | None
 
 
-class Gate:
+class LockedBatches:
     """The batches of one transaction. Locks are taken in this order: lanes by name, batches by id."""
 
-    def __init__(self, say: Statements, *, lanes: bool) -> None:
-        self._say, self.lanes = say, lanes
-        self.batches: dict[BatchId, Standing] = {}
+    def __init__(self, sql: Statements, *, lanes: bool) -> None:
+        self._sql, self.lanes = sql, lanes
+        self.batches: dict[BatchId, LockedBatch] = {}
 
     def lock(self, touched: Mapping[BatchId, int]) -> Script[bool]:
         """Lock these batches, of which up to this many items may end. False if one of them could leave its slot by
@@ -45,18 +45,18 @@ class Gate:
         if not touched:
             return True
         if self.lanes:
-            rows = yield self._say.ask("batch_get", ids=names(touched))
-            yield self._say.ask("lane_lock", names=names(row[1] for row in rows))
+            rows = yield self._sql.ask("batch_get", ids=names(touched))
+            yield self._sql.ask("lane_lock", names=names(row[1] for row in rows))
         return self.locked((yield self.locking(touched)), touched)
 
     def locking(self, ids: Iterable[BatchId]) -> Ask:
-        """What `lock` asks, lanes aside."""
-        return self._say.ask("batch_lock", ids=names(ids))
+        """The statement of `lock`, without lanes."""
+        return self._sql.ask("batch_lock", ids=names(ids))
 
     def locked(self, rows: Iterable[Row], touched: Mapping[BatchId, int]) -> bool:
         """Note what was locked; answers as `lock` does."""
         for batch, lane, status, *rest in rows:
-            self.batches[batch] = Standing(batch, lane, _STATUSES[status], *rest)
+            self.batches[batch] = LockedBatch(batch, lane, _STATUSES[status], *rest)
         return self.lanes or not any(
             one.status not in OVER and (one.status is BatchStatus.PAUSING or one.unfinished <= touched.get(one.id, 0))
             for one in self.batches.values()
@@ -64,74 +64,70 @@ class Gate:
 
     @property
     def running(self) -> str:
-        """Those that run, as an array literal; items of others do not go back to waiting."""
+        """Those that run, as an array literal; items of others do not become pending again."""
         return names(one.id for one in self.batches.values() if one.status is BatchStatus.RUNNING)
 
     def runs(self, batch: BatchId | None) -> bool:
         return batch is None or (known := self.batches.get(batch)) is None or known.status is BatchStatus.RUNNING
 
     def changed(self, unfinished: Mapping[BatchId, int], now: Moment) -> Script[None]:
-        """So many more items of these batches are unfinished (or fewer), or run no more."""
+        """The number of unfinished items of these batches has changed by this much, or items have stopped."""
         touched = sorted(batch for batch in unfinished if batch in self.batches)
         if not touched:
             return
         changes = numbers([unfinished[batch] for batch in touched])
-        for batch, left in (yield self._say.ask("batch_count_unfinished", ids=texts(touched), changes=changes)):
+        for batch, left in (yield self._sql.ask("batch_count_unfinished", ids=texts(touched), changes=changes)):
             self.batches[batch] = self.batches[batch]._replace(unfinished=left)
         yield from self.close(touched, now)
 
     def close(self, touched: Iterable[BatchId], now: Moment) -> Script[None]:
-        """Bring each batch to the status that its items leave it."""
-        doubtful = [
+        """Give each batch the status that follows from its items."""
+        unsure = [
             batch
             for batch in touched
             if (one := self.batches[batch]).status not in OVER
             and (not one.unfinished or one.status is BatchStatus.PAUSING)
         ]
-        if not doubtful:
+        if not unsure:
             return
-        for batch, runs, failed in (yield self._say.ask("batch_check", ids=texts(doubtful))):
+        for batch, runs, failed in (yield self._sql.ask("batch_check", ids=texts(unsure))):
             one = self.batches[batch]
             counts = {State.RUNNING: int(runs), State.FAILED: int(failed), State.HELD: one.unfinished - int(runs)}
             yield from self.enter(one, status_with(one.status, counts), now)
 
-    def enter(self, batch: Standing, status: BatchStatus, now: Moment, reason: str | None = None) -> Script[None]:
-        """Give a batch another status, with all that follows from that."""
+    def enter(self, batch: LockedBatch, status: BatchStatus, now: Moment, reason: str | None = None) -> Script[None]:
+        """Give a batch another status, and do what follows from that."""
         if status is batch.status:
             return
         started_at = now if status is BatchStatus.RUNNING and batch.started_at is None else batch.started_at
         entered = batch._replace(status=status, started_at=started_at, reason=reason or batch.reason)
         yield from self.write(entered, finished_at=now if status in OVER else None)
         if status is BatchStatus.RUNNING:
-            yield self._say.ask("server_notify", payload=_ALL_QUEUES)
+            yield self._sql.ask("server_notify", payload=_ALL_QUEUES)
         if status in OVER and batch.on_complete is not None:
             new = completion(_decode_task(batch.on_complete), batch.id, status)
-            yield from put(self._say, [new], now, ring=True)
+            yield from put(self._sql, [new], now, ring=True)
         if status is not BatchStatus.RUNNING:
-            # Who has just taken a slot leaves none; and a long line must not be promoted one within the other.
+            # Starting a batch frees no slot; this avoids recursion.
             yield from self.promote(batch.lane, now)
 
     def promote(self, lane: str, now: Moment) -> Script[None]:
-        """Let the next ones of a lane, which is locked, have its free slots."""
-        rows = yield self._say.ask("lane_max_running", lane=lane)
+        """Give the free slots of a locked lane to its next batches."""
+        rows = yield self._sql.ask("lane_max_running", lane=lane)
         if not rows:
             return
-        for batch in promotable((yield from self.line(lane)), rows[0][0]):
+        for batch in promotable((yield from line(self._sql, lane)), rows[0][0]):
             one = yield from self._known(batch)
             yield from self.enter(one, BatchStatus.RUNNING, now)
 
-    def back_in_line(self, batch: Standing) -> Script[None]:
-        """An ended batch has something to do again."""
-        rank = end_of_line((yield from self.line(batch.lane)))
+    def back_in_line(self, batch: LockedBatch) -> Script[None]:
+        """Put an ended batch that has items to run again at the end of its lane."""
+        rank = end_of_line((yield from line(self._sql, batch.lane)))
         yield from self.write(batch._replace(status=BatchStatus.QUEUED, rank=rank, started_at=None, reason=None))
 
-    def line(self, lane: str) -> Script[list[Place]]:
-        rows = yield self._say.ask("lane_line", lane=lane)
-        return [Place(rank, batch, _STATUSES[status]) for rank, batch, status in rows]
-
-    def write(self, batch: Standing, finished_at: Moment | None = None) -> Script[None]:
+    def write(self, batch: LockedBatch, finished_at: Moment | None = None) -> Script[None]:
         self.batches[batch.id] = batch
-        yield self._say.ask(
+        yield self._sql.ask(
             "batch_write",
             id=batch.id,
             status=batch.status.value,
@@ -141,11 +137,17 @@ class Gate:
             reason=batch.reason,
         )
 
-    def _known(self, batch: BatchId) -> Script[Standing]:
+    def _known(self, batch: BatchId) -> Script[LockedBatch]:
         if batch not in self.batches:
-            ((_, lane, status, *rest),) = yield self._say.ask("batch_lock", ids=names([batch]))
-            self.batches[batch] = Standing(batch, lane, _STATUSES[status], *rest)
+            ((_, lane, status, *rest),) = yield self._sql.ask("batch_lock", ids=names([batch]))
+            self.batches[batch] = LockedBatch(batch, lane, _STATUSES[status], *rest)
         return self.batches[batch]
+
+
+def line(sql: Statements, lane: str) -> Script[list[Place]]:
+    """The batches of a lane that have not ended."""
+    rows = yield sql.ask("lane_line", lane=lane)
+    return [Place(rank, batch, _STATUSES[status]) for rank, batch, status in rows]
 
 
 def task_text(task: NewTask | None) -> str | None:

@@ -1,17 +1,16 @@
-"""The protocols of scarce things and of batches: resources, leases, batches. Plain tasks stand in `desk.py`."""
+"""The protocols of resources, leases and batches. The others are in `core_protocols.py`."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from pitboss.engines.postgres import batches, leases, pools, using, views
-from pitboss.engines.postgres.control import current
-from pitboss.engines.postgres.desk import Desk
-from pitboss.engines.postgres.gathered import Gathered
-from pitboss.engines.postgres.link import Link
+from pitboss.engines.postgres import batch_views, batches, further_uses, leases, resource_pools
+from pitboss.engines.postgres.connections import Connections
+from pitboss.engines.postgres.core_protocols import CoreProtocols
+from pitboss.engines.postgres.further_uses import Answer, Asked, Busy
+from pitboss.engines.postgres.grouped_calls import GroupedCalls
 from pitboss.engines.postgres.rows import known_id
-from pitboss.engines.postgres.script import Again, Script, Statements
-from pitboss.engines.postgres.using import Answer, Asked, Busy
+from pitboss.engines.postgres.script import Again, Script, Statements, current
 from pitboss.engines.protocol import Clock
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
 from pitboss.model.duration import Moment, Span
@@ -33,42 +32,46 @@ from pitboss.model.task import NewTask, Token
 T = TypeVar("T")
 _TRIES = 20
 _PAUSE = 0.005
-# Between questions after a member that somebody else has locked: a transaction lasts a few milliseconds.
+# Seconds before a use is tried again whose member is locked: a transaction lasts a few milliseconds.
 _PAUSES = (0.002, 0.004, 0.008, 0.016)
 
 
-class Shelf(Desk):
+class ResourcesAndBatches(CoreProtocols):
     """What tasks hold, and what they belong to."""
 
-    def __init__(self, say: Statements, writing: Link, reading: Link, clock: Clock | None) -> None:
-        super().__init__(say, writing, reading, clock)
-        self._uses = Gathered(self._use)
+    def __init__(self, sql: Statements, writing: Connections, reading: Connections, clock: Clock | None) -> None:
+        super().__init__(sql, writing, reading, clock)
+        self._uses = GroupedCalls(self._use)
 
     async def declare_pool(self, name: str, rules: PoolRules) -> None:
-        await self._told("declare_pool", self._reading, lambda now: pools.declare(self._say, name, rules, now))
+        await self._transact(
+            "declare_pool", self._reading, lambda now: resource_pools.declare(self._sql, name, rules, now)
+        )
 
     async def resource_pools(self) -> list[ResourcePool]:
         now = self._now()
-        return await self._reading.call(lambda: pools.listed(self._say, now))
+        return await self._reading.call(lambda: resource_pools.listed(self._sql, now))
 
     async def add_resources(self, pool: str, members: Sequence[NewResource]) -> list[bool]:
-        return await self._told("add_resources", self._reading, lambda now: pools.add(self._say, pool, members, now))
+        return await self._transact(
+            "add_resources", self._reading, lambda now: resource_pools.add(self._sql, pool, members, now)
+        )
 
     async def change_resources(
         self, pool: str, names: Sequence[str] | None, change: ResourceChange | None
     ) -> list[str]:
-        return await self._told(
-            "change_resources", self._reading, lambda now: pools.change(self._say, pool, names, change, now)
+        return await self._transact(
+            "change_resources", self._reading, lambda now: resource_pools.change(self._sql, pool, names, change, now)
         )
 
     async def resources(self, pool: str, names: Sequence[str] | None = None) -> list[Resource]:
         now = self._now()
-        return await self._reading.call(lambda: pools.shown(self._say, pool, names, now))
+        return await self._reading.call(lambda: resource_pools.shown(self._sql, pool, names, now))
 
     async def acquire(self, pool: str, want: Want, hold: Span, *, lease: str) -> Leased | Shortage:
         for attempt in range(_TRIES):
-            answer = await self._told(
-                "acquire", self._writing, lambda now: leases.acquire(self._say, pool, want, hold, lease, now)
+            answer = await self._transact(
+                "acquire", self._writing, lambda now: leases.acquire(self._sql, pool, want, hold, lease, now)
             )
             if not isinstance(answer, Again):
                 return answer
@@ -77,11 +80,11 @@ class Shelf(Desk):
         return Shortage(pool=pool, why="all busy", until=await self._moment())
 
     async def release(self, lease: str, report: Report | None) -> bool:
-        return await self._told("release", self._writing, lambda now: leases.release(self._say, lease, report, now))
+        return await self._transact("release", self._writing, lambda now: leases.release(self._sql, lease, report, now))
 
     async def extend(self, lease: str, hold: Span) -> Moment | None:
         now = self._now()
-        return await self._writing.call(lambda: leases.extend(self._say, lease, hold, now))
+        return await self._writing.call(lambda: leases.extend(self._sql, lease, hold, now))
 
     async def use(
         self, holder: Token | str, task: TaskId | None = None, *, instead: Moment | None = None
@@ -94,7 +97,7 @@ class Shelf(Desk):
         return answer
 
     async def _used(self, asked: Asked) -> Moment | Shortage | None:
-        """With others; whose member is locked by somebody comes again, and at last waits for that one alone."""
+        """In a group with others. If its member is locked, try again, and at last wait for the lock alone."""
         for pause in _PAUSES:
             answer = await self._uses.ask(asked)
             if not isinstance(answer, Busy):
@@ -106,17 +109,19 @@ class Shelf(Desk):
     async def _use(self, asked: Sequence[Asked], *, wait: bool = False) -> list[Answer]:
         now = self._now()
         return await self._writing.call(
-            lambda: using.use(self._say, asked, now, wait=wait),
+            lambda: further_uses.use(self._sql, asked, now, wait=wait),
             transaction=True,
             before_commit=lambda: self._reach("use.commit"),
         )
 
     async def create_batch(self, batch: NewBatch, items: Sequence[NewTask]) -> Batch:
-        return await self._told("create_batch", self._writing, lambda now: batches.create(self._say, batch, items, now))
+        return await self._transact(
+            "create_batch", self._writing, lambda now: batches.create(self._sql, batch, items, now)
+        )
 
     async def act_on_batch(self, batch: BatchId, act: BatchAct, *, limit: int = 1000) -> BatchChanged:
-        return await self._told(
-            "act_on_batch", self._reading, lambda now: batches.act_on(self._say, batch, act, limit, now)
+        return await self._transact(
+            "act_on_batch", self._reading, lambda now: batches.act_on(self._sql, batch, act, limit, now)
         )
 
     async def batches(
@@ -125,8 +130,8 @@ class Shelf(Desk):
         now = self._now()
 
         def script() -> Script[list[Batch]]:
-            moment = yield from current(self._say, now)
-            return (yield from views.shown(self._say, ids, statuses, limit, moment))
+            moment = yield from current(self._sql, now)
+            return (yield from batch_views.shown(self._sql, ids, statuses, limit, moment))
 
         return await self._reading.call(script)
 
@@ -138,11 +143,11 @@ class Shelf(Desk):
 
     async def change_lane(self, name: str, max_running: int) -> Lane:
         now = self._now()
-        await self._reading.call(lambda: batches.change_lane(self._say, name, max_running, now), transaction=True)
+        await self._reading.call(lambda: batches.change_lane(self._sql, name, max_running, now), transaction=True)
         ((_, most, running, queued),) = await self._read("lane_list", name=name)
         return Lane(name=name, max_running=most, running=running, queued=queued)
 
-    async def _told(self, verb: str, link: Link, make: Callable[[Moment | None], Script[T]]) -> T:
+    async def _transact(self, verb: str, link: Connections, make: Callable[[Moment | None], Script[T]]) -> T:
         """A verb in one transaction, with the places at which tests let it fail."""
         self._reach(f"{verb}.before")
         now = self._now()
@@ -155,4 +160,4 @@ class Shelf(Desk):
 
     async def _moment(self) -> Moment:
         now = self._now()
-        return await self._reading.call(lambda: current(self._say, now))
+        return await self._reading.call(lambda: current(self._sql, now))

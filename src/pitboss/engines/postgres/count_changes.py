@@ -1,4 +1,4 @@
-"""Figures that change in a transaction, and who is to be rung by it."""
+"""Counts of tasks that change in a transaction, and the queues to ring by it."""
 
 from collections import Counter
 
@@ -7,8 +7,8 @@ from pitboss.engines.postgres.script import Script, Statements
 from pitboss.model.states import State
 
 
-class Tally:
-    """Appended to the figures with whatever else is written, or by itself."""
+class CountChanges:
+    """Written with the members of the transaction, or by itself. Waiters on queues of `pools` are rung too."""
 
     def __init__(self) -> None:
         self._changes: Counter[tuple[str, str, str | None]] = Counter()
@@ -32,6 +32,6 @@ class Tally:
             "pools": texts(sorted(self.pools)),
         }
 
-    def write(self, say: Statements) -> Script[None]:
+    def write(self, sql: Statements) -> Script[None]:
         if self._changes or self._ring or self.pools:
-            yield say.ask("count_add", **self.columns()).unheard()
+            yield sql.ask("count_add", **self.columns()).unheard()

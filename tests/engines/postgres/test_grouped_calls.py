@@ -1,16 +1,16 @@
-"""Questions that go by the group: who shares one, and who suffers from whom."""
+"""Calls that go in groups: which share one, and which fail together."""
 
 import asyncio
 from collections.abc import Sequence
 
 import pytest
 
-from pitboss.engines.postgres.gathered import Gathered
+from pitboss.engines.postgres.grouped_calls import GroupedCalls
 from pitboss.model.errors import InvalidInput
 
 
 class Counter:
-    """Doubles numbers, by the group; waits until it may. A 13 cannot be asked."""
+    """Doubles numbers, in groups; waits until it may. A 13 is refused."""
 
     def __init__(self) -> None:
         self.groups: list[list[int]] = []
@@ -27,7 +27,7 @@ class Counter:
 
 
 async def asked(counter: Counter, *numbers: int) -> list[object]:
-    gathered = Gathered(counter)
+    gathered = GroupedCalls(counter)
     asking: list[asyncio.Task[int]] = []
     for together in (numbers[:1], numbers[1:2], numbers[2:]):
         asking += [asyncio.create_task(gathered.ask(number)) for number in together]
@@ -36,30 +36,30 @@ async def asked(counter: Counter, *numbers: int) -> list[object]:
     return list(await asyncio.gather(*asking, return_exceptions=True))
 
 
-async def test_what_is_asked_meanwhile_goes_together() -> None:
+async def test_calls_that_come_meanwhile_go_together() -> None:
     counter = Counter()
     assert await asked(counter, 1, 2, 3, 4, 5) == [2, 4, 6, 8, 10]
     assert counter.groups == [[1], [2], [3, 4, 5]]
 
 
-async def test_one_that_cannot_be_asked_is_told_alone() -> None:
+async def test_only_the_call_that_is_refused_fails() -> None:
     answers = await asked(Counter(), 1, 2, 3, 13, 5)
     assert [one for one in answers if isinstance(one, int)] == [2, 4, 6, 10]
     assert isinstance(answers[3], InvalidInput)
 
 
-async def test_a_failure_is_told_to_all_of_its_group_and_the_next_one_goes_on() -> None:
+async def test_a_failure_ends_all_calls_of_its_group_and_the_next_group_goes_on() -> None:
     counter = Counter()
-    gathered = Gathered(counter)
+    gathered = GroupedCalls(counter)
     counter.free.set()
     failed = await asyncio.gather(*(gathered.ask(number) for number in (3, 0, 4)), return_exceptions=True)
     assert [type(one) for one in failed] == [ZeroDivisionError] * 3
     assert await gathered.ask(4) == 8
 
 
-async def test_who_stops_waiting_disturbs_nobody() -> None:
+async def test_a_call_that_is_cancelled_does_not_disturb_others() -> None:
     counter = Counter()
-    gathered = Gathered(counter)
+    gathered = GroupedCalls(counter)
     first, second, third = (asyncio.create_task(gathered.ask(number)) for number in (1, 2, 3))
     await asyncio.sleep(0.001)
     first.cancel()
@@ -69,8 +69,8 @@ async def test_who_stops_waiting_disturbs_nobody() -> None:
         await first
 
 
-async def test_who_asks_again_at_once_is_served() -> None:
-    """Both groups end in one breath; the one who was answered first asks before anything else happens."""
+async def test_a_call_that_comes_right_after_an_answer_is_served() -> None:
+    """Both groups end in the same step of the loop; the caller answered first asks before anything else happens."""
     gates: list[asyncio.Future[None]] = []
 
     async def answered(group: Sequence[int]) -> list[int]:
@@ -78,7 +78,7 @@ async def test_who_asks_again_at_once_is_served() -> None:
         await gates[-1]
         return [2 * number for number in group]
 
-    gathered = Gathered(answered)
+    gathered = GroupedCalls(answered)
 
     async def twice() -> int:
         return await gathered.ask(await gathered.ask(1))

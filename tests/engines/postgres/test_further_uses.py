@@ -1,4 +1,4 @@
-"""Uses that are asked for at once, while somebody else has a member locked."""
+"""Uses that are asked for at once, while another transaction has locked a member."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ async def lent(yard: Yard) -> dict[str, str]:
     return {name: f"of {name}" for name in "abc"}
 
 
-async def test_who_waits_for_a_locked_member_holds_up_nobody(yard: Yard, postgres_dsn: str) -> None:
+async def test_a_use_that_waits_for_a_locked_member_does_not_delay_others(yard: Yard, postgres_dsn: str) -> None:
     leases = await lent(yard)
     async with await psycopg.AsyncConnection.connect(postgres_dsn) as other:
         await other.execute("SELECT FROM pitboss.resources WHERE name = 'a' FOR UPDATE")

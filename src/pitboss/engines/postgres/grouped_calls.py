@@ -1,4 +1,4 @@
-"""Questions that go to the server by the group: what is asked while others are under way makes the next group."""
+"""Calls that go to the server in groups: those that come while a group is under way make the next group."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -8,13 +8,13 @@ from pitboss.model.errors import InvalidInput
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-# What is judged at a stretch keeps the event loop from everything else.
+# One group is judged without a pause, which blocks the event loop.
 _MOST = 100
 _AT_ONCE = 2
 
 
-class Gathered(Generic[Q, A]):
-    """Nobody waits for others to come: whoever finds nothing under way is answered alone."""
+class GroupedCalls(Generic[Q, A]):
+    """A call does not wait for others to come: if no group is under way, it goes alone."""
 
     def __init__(self, answer: Callable[[Sequence[Q]], Awaitable[Sequence[A]]]) -> None:
         self._answer = answer
@@ -23,7 +23,7 @@ class Gathered(Generic[Q, A]):
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def ask(self, question: Q) -> A:
-        """The answer to one. Who stops waiting for it may be answered all the same."""
+        """The answer to one call. It may take effect even if the caller stops waiting."""
         future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
         self._waiting.append((question, future))
         if self._serving < _AT_ONCE:
@@ -39,7 +39,7 @@ class Gathered(Generic[Q, A]):
                 group, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
                 await self._serve_group([one for one in group if not one[1].done()])
         finally:
-            # In the same breath as the last look: whoever asks next finds that nobody serves, and begins.
+            # No await since the last look: the next call sees that no group is under way, and begins one.
             self._serving -= 1
 
     async def _serve_group(self, group: list[tuple[Q, asyncio.Future[A]]]) -> None:
@@ -49,7 +49,7 @@ class Gathered(Generic[Q, A]):
             answers = await self._answer([question for question, _ in group])
         except BaseException as error:
             if isinstance(error, InvalidInput) and len(group) > 1:
-                # One of them cannot be asked; the others are not to suffer for it.
+                # One of them is refused; ask each alone, so that the others are answered.
                 for one in group:
                     await self._serve_group([one])
                 return

@@ -1,7 +1,7 @@
 """The doorbell: LISTEN on a connection of its own, where that works; else waiters look again every half second.
 
-A connection that hears nothing may be dead without telling, so the bell rings itself now and then and listens anew
-when it does not hear that. After listening anew it takes one ring for granted: some may have been missed.
+A connection that hears nothing may be dead, so the doorbell rings itself now and then, and listens again on a new
+connection when it does not hear that. It then wakes all waiters once, as it may have missed rings.
 """
 
 import asyncio
@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 
 import psycopg
-from psycopg import AsyncConnection, sql
+from psycopg import AsyncConnection
+from psycopg.sql import SQL, Identifier
 
 from pitboss.engines.postgres.put import payload
 from pitboss.engines.postgres.script import Row
@@ -25,8 +26,8 @@ _LISTEN_AGAIN = 0.2
 _TRY_AGAIN = 60.0
 
 
-class Bell:
-    """What was rung since the last wait, and who waits for it."""
+class Doorbell:
+    """The queues that were rung since the last wait, and the waiters."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class Bell:
 
     async def open(self) -> None:
         self._listener = asyncio.create_task(self._listen(await self._listening()), name="pitboss doorbell")
-        # A task that is cancelled before its first step never closes what it was given: let it take that step.
+        # A task that is cancelled before its first step would never close the connection: let it take that step.
         await asyncio.sleep(0)
 
     async def close(self) -> None:
@@ -80,7 +81,7 @@ class Bell:
             self._waiters.discard(event)
 
     def may_ring_now(self) -> bool:
-        """Whether a put may ring with its own commit. All commits that notify pass one at a time, so that many small
+        """Whether a put may ring with its own commit. PostgreSQL lets commits that notify pass one at a time: small
         puts in a row ring together, a little later."""
         now = asyncio.get_running_loop().time()
         if now - self._last_sent < _REST:
@@ -99,7 +100,7 @@ class Bell:
                 await asyncio.sleep(_REST)
                 queues, self._unsent = sorted(self._unsent), set()
                 self._last_sent = asyncio.get_running_loop().time()
-                # Only a hint: who is not rung looks by itself before long.
+                # Only a hint: waiters that are not rung look by themselves before long.
                 with suppress(PitbossError):
                     await self._notify(payload(queues))
         finally:
@@ -114,10 +115,10 @@ class Bell:
         return bool(heard)
 
     async def _listening(self) -> AsyncConnection[Row] | None:
-        """A connection that hears itself ring; None if rings do not come through, as behind some poolers."""
+        """A connection that hears itself ring; None if it does not, as behind some poolers."""
         connection = await self._connect()
         try:
-            await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+            await connection.execute(SQL("LISTEN {}").format(Identifier(self._channel)))
             if await self._hears_itself(connection):
                 self.hears = True
                 return connection
@@ -134,7 +135,7 @@ class Bell:
         loop = asyncio.get_running_loop()
         until, heard = loop.time() + _PROBE_WITHIN, False
         while not heard and (left := until - loop.time()) > 0:
-            # What came with our own ring is passed on too.
+            # Pass on what came with our own ring too.
             async for notice in connection.notifies(timeout=left, stop_after=1):
                 heard = self._take(notice.payload) or heard
         return heard
@@ -185,8 +186,8 @@ class Bell:
 
 
 async def _readable(file: int, timeout: float) -> bool:
-    """Whether there is something to read within so many seconds. The driver, asked to wait for notices, wakes ten times
-    a second to look whether it should go on."""
+    """Whether there is something to read before the time-out. The driver's own wait for notices wakes ten times a
+    second to check whether it should go on."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(file, ready.set)
     try:

@@ -1,11 +1,11 @@
-"""Batches as they are shown: their rows, with figures, places in line and what ended recently."""
+"""Batches as they are shown: their rows, with counts, places in line and what ended recently."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from pitboss.engines.postgres.gate import Gate
+from pitboss.engines.postgres.locked_batches import line
 from pitboss.engines.postgres.rows import STATES, names, numbers, texts
 from pitboss.engines.postgres.script import Row, Script, Statements
 from pitboss.model.batch import OVER, Batch, BatchId, BatchStatus
@@ -17,62 +17,62 @@ from pitboss.model.task import NewTask
 _decode_task = msgspec.json.Decoder(NewTask).decode
 
 
-class _Figures(NamedTuple):
+class _Counts(NamedTuple):
     counts: dict[State, int]
     queues: set[str]
 
 
-def view(say: Statements, batch: BatchId, now: Moment) -> Script[Batch | None]:
-    return (yield from views(say, [batch], now)).get(batch)
+def view(sql: Statements, batch: BatchId, now: Moment) -> Script[Batch | None]:
+    return (yield from views(sql, [batch], now)).get(batch)
 
 
-def views(say: Statements, ids: Sequence[BatchId], now: Moment) -> Script[dict[BatchId, Batch]]:
+def views(sql: Statements, ids: Sequence[BatchId], now: Moment) -> Script[dict[BatchId, Batch]]:
     """Those that there are, by id."""
-    rows = yield say.ask("batch_list", ids=names(ids), statuses=None, limit=len(ids))
-    return {batch.id: batch for batch in (yield from _with_figures(say, [_batch(row) for row in rows], now))}
+    rows = yield sql.ask("batch_list", ids=names(ids), statuses=None, limit=len(ids))
+    return {batch.id: batch for batch in (yield from _with_counts(sql, [_batch(row) for row in rows], now))}
 
 
 def shown(
-    say: Statements, ids: Sequence[BatchId] | None, statuses: Sequence[BatchStatus], limit: int, now: Moment
+    sql: Statements, ids: Sequence[BatchId] | None, statuses: Sequence[BatchStatus], limit: int, now: Moment
 ) -> Script[list[Batch]]:
-    rows = yield say.ask(
+    rows = yield sql.ask(
         "batch_list",
         ids=None if ids is None else names(ids),
         statuses=names(statuses) if statuses and ids is None else None,
         limit=limit if ids is None else len(ids),
     )
-    return listed((yield from _with_figures(say, [_batch(row) for row in rows], now)))
+    return listed((yield from _with_counts(sql, [_batch(row) for row in rows], now)))
 
 
-def _with_figures(say: Statements, batches: list[Batch], now: Moment) -> Script[list[Batch]]:
+def _with_counts(sql: Statements, batches: list[Batch], now: Moment) -> Script[list[Batch]]:
     if not batches:
         return []
     ids = texts([batch.id for batch in batches])
     since = numbers([recent_since(batch.started_at, now) for batch in batches])
-    figures = _figures((yield say.ask("batch_count_list", ids=ids)))
-    recent: dict[BatchId, int] = dict((yield say.ask("batch_recent", ids=ids, since=since)))
+    counted = _counts((yield sql.ask("batch_count_list", ids=ids)))
+    recent: dict[BatchId, int] = dict((yield sql.ask("batch_recent", ids=ids, since=since)))
     places: dict[BatchId, int] = {}
     for lane in sorted({batch.lane for batch in batches if batch.status not in OVER}):
-        places |= positions((yield from Gate(say, lanes=False).line(lane)))
-    empty = _Figures({}, set())
+        places |= positions((yield from line(sql, lane)))
+    empty = _Counts({}, set())
     return [
         msgspec.structs.replace(
             batch,
             position=None if batch.status in OVER else places.get(batch.id),
-            counts=figures.get(batch.id, empty).counts,
-            queues=tuple(sorted(figures.get(batch.id, empty).queues)),
+            counts=counted.get(batch.id, empty).counts,
+            queues=tuple(sorted(counted.get(batch.id, empty).queues)),
             recent=recent[batch.id],
         )
         for batch in batches
     ]
 
 
-def _figures(rows: list[Row]) -> dict[BatchId, _Figures]:
-    found: dict[BatchId, _Figures] = {}
+def _counts(rows: list[Row]) -> dict[BatchId, _Counts]:
+    found: dict[BatchId, _Counts] = {}
     for batch, queue, state, number in rows:
-        figures = found.setdefault(batch, _Figures({}, set()))
-        figures.counts[STATES[state]] = figures.counts.get(STATES[state], 0) + number
-        figures.queues.add(queue)
+        counted = found.setdefault(batch, _Counts({}, set()))
+        counted.counts[STATES[state]] = counted.counts.get(STATES[state], 0) + number
+        counted.queues.add(queue)
     return found
 
 

@@ -1,8 +1,8 @@
 """Connections to one server: a few, kept open, each call within a time limit.
 
-Not the driver's pool: that one hands out a connection that died, answers an outage with a bare time-out, and waits out
-its own back-off when the server is back (docs/decisions/0007). Here a call finds a dead connection before it sends
-anything, and connects by itself.
+Not the driver's pool, which hands out dead connections, answers an outage with a bare time-out, and waits out its own
+back-off when the server is back (docs/decisions/0007). Here a call notices a dead connection before it sends anything,
+and connects by itself.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ from pitboss.engines.postgres.faults import (
     unreachable,
     unstorable,
 )
+from pitboss.engines.postgres.pipeline import Pipeline
 from pitboss.engines.postgres.script import Ask, Row, Script, T, adapted
-from pitboss.engines.postgres.wire import Wire
 from pitboss.model.errors import StoreUnavailable
 
 _RETRIES = 5
@@ -50,10 +50,8 @@ STEADY_PLANS = {
     "plan_cache_mode": "force_generic_plan",
 }
 
-Connections = Callable[[], AsyncConnection[Row]]
 
-
-class Link:
+class Connections:
     """Up to `size` connections with the same settings. Belongs to the event loop that it is first used in."""
 
     def __init__(self, dsn: str, *, size: int, limit: float, settings: dict[str, str]) -> None:
@@ -64,7 +62,7 @@ class Link:
             "statement_timeout": f"{limit * 0.8:.3f}s",
             "lock_timeout": f"{limit * 0.5:.3f}s",
         }
-        self._idle: list[Wire] = []
+        self._idle: list[Pipeline] = []
         self._room = asyncio.Semaphore(size)
         self._prepare = True
         # Settings go with the connection. A pooler between us and the server refuses or drops them: then every
@@ -80,8 +78,8 @@ class Link:
     async def close(self) -> None:
         self._closed = True
         idle, self._idle = self._idle, []
-        for wire in idle:
-            await wire.connection.close()
+        for pipeline in idle:
+            await pipeline.connection.close()
 
     async def call(
         self,
@@ -93,10 +91,10 @@ class Link:
         """Run a script, alone or in a transaction of its own. Deadlocks and the like are tried again."""
         for attempt in range(_RETRIES):
             try:
-                async with self._borrowed() as wire:
+                async with self._borrowed() as pipeline:
                     if transaction or self._by_transaction:
-                        return await wire.transact(make(), first=self._first(), before_commit=before_commit)
-                    return await wire.run(make())
+                        return await pipeline.transact(make(), first=self._first(), before_commit=before_commit)
+                    return await pipeline.run(make())
             except psycopg.Error as error:
                 if not await self._may_repeat(error) or attempt + 1 == _RETRIES:
                     raise translated(error) from error
@@ -109,7 +107,7 @@ class Link:
         return (await self._connect_patiently()).connection
 
     def _first(self) -> list[Ask]:
-        """What every transaction has to begin with."""
+        """What every transaction must begin with."""
         if not self._by_transaction:
             return []
         texts = ", ".join("set_config(%s, %s, true)" for _ in self._settings)
@@ -119,44 +117,44 @@ class Link:
         if error.sqlstate in PREPARED_GONE and self._prepare:
             self._prepare = False
             idle, self._idle = self._idle, []
-            for wire in idle:
-                await wire.connection.close()
+            for pipeline in idle:
+                await pipeline.connection.close()
             return True
         return error.sqlstate in RETRIED
 
     @asynccontextmanager
-    async def _borrowed(self) -> AsyncIterator[Wire]:
-        """A live connection for one call. When the time is up its socket is shut, so that nothing waits for ever."""
+    async def _borrowed(self) -> AsyncIterator[Pipeline]:
+        """A live connection for one call. When its time is up the socket is shut, so that nothing waits for ever."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.limit
         async with _in_turn(self._room, self.limit):
-            wire = self._live_idle() or await self._connect_patiently()
-            timer = loop.call_at(deadline, _cut, wire.connection)
+            pipeline = self._live_idle() or await self._connect_patiently()
+            timer = loop.call_at(deadline, _cut, pipeline.connection)
             try:
-                yield wire
+                yield pipeline
             except BaseException as error:
                 if isinstance(error, asyncio.CancelledError) or getattr(error, "sqlstate", None) in BREAKS:
-                    _cut(wire.connection)
+                    _cut(pipeline.connection)
                 raise
             finally:
                 timer.cancel()
-                await self._give_back(wire)
+                await self._give_back(pipeline)
 
-    def _live_idle(self) -> Wire | None:
+    def _live_idle(self) -> Pipeline | None:
         while self._idle:
-            wire = self._idle.pop()
-            if not _has_died(wire.connection):
-                return wire
+            pipeline = self._idle.pop()
+            if not _has_died(pipeline.connection):
+                return pipeline
         return None
 
-    async def _give_back(self, wire: Wire) -> None:
-        if wire.idle and not self._closed and wire.prepare == self._prepare:
-            self._idle.append(wire)
+    async def _give_back(self, pipeline: Pipeline) -> None:
+        if pipeline.idle and not self._closed and pipeline.prepare == self._prepare:
+            self._idle.append(pipeline)
         else:
-            await wire.connection.close()
+            await pipeline.connection.close()
 
-    async def _connect_patiently(self) -> Wire:
-        """Connect; an outage of a moment, such as a restart of the server, is waited out. Nothing was sent yet."""
+    async def _connect_patiently(self) -> Pipeline:
+        """Connect. Wait out a short outage, such as a restart of the server: nothing was sent yet."""
         if self._closed:
             raise StoreUnavailable("the engine is closed", why="close() was called", fix="open a new engine")
         loop = asyncio.get_running_loop()
@@ -174,7 +172,7 @@ class Link:
                     await asyncio.sleep(pause)
                     pause = min(pause * 2, _LONGEST_PAUSE)
 
-    async def _connect(self) -> Wire:
+    async def _connect(self) -> Pipeline:
         options = conninfo.conninfo_to_dict(self._dsn)
         extra: dict[str, Any] = {name: value for name, value in _KEEPALIVE.items() if name not in options}
         extra.setdefault("connect_timeout", options.get("connect_timeout", 3))
@@ -188,10 +186,10 @@ class Link:
             if not self._by_transaction:
                 await self._check_settings(connection)
         except BaseException:
-            # A server that goes down right after it has let us in: nobody else would close this one.
+            # The server went down right after it accepted the connection: only we can close it.
             await connection.close()
             raise
-        return Wire(connection, prepare=self._prepare)
+        return Pipeline(connection, prepare=self._prepare)
 
     async def _check_settings(self, connection: AsyncConnection[Row]) -> None:
         cursor = await connection.execute(b"SHOW lock_timeout", prepare=False)
@@ -241,8 +239,8 @@ def _has_died(connection: AsyncConnection[Row]) -> bool:
 def _cut(connection: AsyncConnection[Row]) -> None:
     if connection.closed:
         return
-    with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as wire:
-        wire.shutdown(socket.SHUT_RDWR)
+    with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as duplicate:
+        duplicate.shutdown(socket.SHUT_RDWR)
 
 
 def _seconds(text: str) -> float:

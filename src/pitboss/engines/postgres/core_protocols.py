@@ -1,14 +1,14 @@
-"""The small protocols: ledger, control, queues, handlers, desired, sessions, leader. The verbs stand in `engine.py`."""
+"""The small protocols: ledger, control, queues, handlers, desired, sessions, leader. The verbs are in `engine.py`."""
 
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from pitboss.engines.postgres import control, lead, rows, upkeep
+from pitboss.engines.postgres import control, leader, reclaim, rows
+from pitboss.engines.postgres.connections import Connections
 from pitboss.engines.postgres.dialect import compiled
-from pitboss.engines.postgres.link import Link
 from pitboss.engines.postgres.rows import known_id, names, numbers, texts
-from pitboss.engines.postgres.script import Ask, Row, Script, Statements
+from pitboss.engines.postgres.script import Ask, Row, Script, Statements, current
 from pitboss.engines.protocol import Clock, Page
 from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter
@@ -21,11 +21,11 @@ from pitboss.model.task import Attempt, Task
 _AT_ONCE = 1000
 
 
-class Desk:
-    """Reading and control. `writing` has steady plans; `reading` may plan as it likes."""
+class CoreProtocols:
+    """Reading and control. `writing` has steady plans; `reading` lets the server choose."""
 
-    def __init__(self, say: Statements, writing: Link, reading: Link, clock: Clock | None) -> None:
-        self._say, self._writing, self._reading, self._clock = say, writing, reading, clock
+    def __init__(self, sql: Statements, writing: Connections, reading: Connections, clock: Clock | None) -> None:
+        self._sql, self._writing, self._reading, self._clock = sql, writing, reading, clock
 
     def _now(self) -> Moment | None:
         """The injected clock's time; None leaves it to the server."""
@@ -35,10 +35,10 @@ class Desk:
         raise NotImplementedError
 
     async def _read(self, statement: str, /, **values: object) -> list[Row]:
-        return await self._reading.call(lambda: _one(self._say.ask(statement, self._now(), **values)))
+        return await self._reading.call(lambda: _one(self._sql.ask(statement, self._now(), **values)))
 
     async def _write(self, statement: str, /, **values: object) -> list[Row]:
-        return await self._writing.call(lambda: _one(self._say.ask(statement, self._now(), **values)))
+        return await self._writing.call(lambda: _one(self._sql.ask(statement, self._now(), **values)))
 
     async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
         found = {row[0]: rows.task(row) for row in await self._read("task_get", ids=texts([*filter(known_id, ids)]))}
@@ -50,10 +50,10 @@ class Desk:
         now = self._now()
 
         def script() -> Script[list[Row]]:
-            term = compiled(wanted, (yield from control.current(self._say, now)))
+            term = compiled(wanted, (yield from current(self._sql, now)))
             beyond = "" if after is None else f"AND id {'>' if oldest_first else '<'} %s::uuid"
             order = "ASC" if oldest_first else "DESC"
-            text = self._say.text("task_find", condition=term.sql, beyond=beyond, order=order)
+            text = self._sql.text("task_find", condition=term.sql, beyond=beyond, order=order)
             return (yield Ask(text, [*term.values, *([] if after is None else [after]), limit + 1]))
 
         found = [rows.task(row) for row in await self._reading.call(script)]
@@ -64,8 +64,8 @@ class Desk:
         now = self._now()
 
         def script() -> Script[list[Row]]:
-            term = compiled(wanted, (yield from control.current(self._say, now)))
-            return (yield Ask(self._say.text("task_count", condition=term.sql), term.values))
+            term = compiled(wanted, (yield from current(self._sql, now)))
+            return (yield Ask(self._sql.text("task_count", condition=term.sql), term.values))
 
         ((number,),) = await self._reading.call(script)
         found: int = number
@@ -76,12 +76,12 @@ class Desk:
 
     async def cancel(self, wanted: Filter, *, reason: str = "", limit: int = 1000) -> Changed:
         now = self._now()
-        return await self._reading.call(lambda: control.cancel(self._say, wanted, reason, limit, now), transaction=True)
+        return await self._reading.call(lambda: control.cancel(self._sql, wanted, reason, limit, now), transaction=True)
 
     async def retry(self, wanted: Filter, *, keep_attempts: bool = False, limit: int = 1000) -> Changed:
         now = self._now()
         return await self._reading.call(
-            lambda: control.retry(self._say, wanted, keep_attempts, limit, now), transaction=True
+            lambda: control.retry(self._sql, wanted, keep_attempts, limit, now), transaction=True
         )
 
     async def prune(
@@ -89,7 +89,7 @@ class Desk:
     ) -> Changed:
         now = self._now()
         return await self._reading.call(
-            lambda: control.prune(self._say, wanted, before, limit, now, term), transaction=True
+            lambda: control.prune(self._sql, wanted, before, limit, now, term), transaction=True
         )
 
     async def queues(self) -> list[Queue]:
@@ -168,11 +168,11 @@ class Desk:
     async def campaign(self, session: int) -> Lead:
         self._reach("campaign.before")
         now = self._now()
-        # Nearly always somebody leads, and asking then locks nothing.
-        found = await self._writing.call(lambda: lead.found(self._say, now, session))
+        # Usually there is a leader, and asking then locks nothing.
+        found = await self._writing.call(lambda: leader.found(self._sql, now, session))
         if found is None:
             found = await self._writing.call(
-                lambda: lead.elected(self._say, now, session),
+                lambda: leader.elected(self._sql, now, session),
                 transaction=True,
                 before_commit=lambda: self._reach("campaign.commit"),
             )
@@ -181,22 +181,22 @@ class Desk:
 
     async def leader(self) -> Lead | None:
         now = self._now()
-        return await self._reading.call(lambda: lead.found(self._say, now))
+        return await self._reading.call(lambda: leader.found(self._sql, now))
 
     async def resign(self, session: int) -> None:
         await self._write("leader_resign", session=session)
 
     async def _release(self, handlers: Iterable[str]) -> None:
         wanted, now = names(handlers), self._now()
-        await self._writing.call(lambda: upkeep.release(self._say, wanted, now))
+        await self._writing.call(lambda: reclaim.release(self._sql, wanted, now))
         await self._release_items(wanted, now)
 
     async def _release_items(self, handlers: str | None, now: Moment | None, limit: int = _AT_ONCE) -> int:
-        """Items of batches among them. There are hardly ever any, so the look comes first."""
+        """Release held items of batches. There are hardly ever any, so look before locking."""
         released = 0
         while await self._write("held_list_items", handlers=handlers, limit=1):
             some = await self._writing.call(
-                lambda: upkeep.release_items(self._say, handlers, limit, now), transaction=True
+                lambda: reclaim.release_items(self._sql, handlers, limit, now), transaction=True
             )
             released += some
             if handlers is None or some < limit:

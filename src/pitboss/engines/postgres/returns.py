@@ -1,13 +1,13 @@
-"""Members that are given back in this transaction: locked first, judged one after the other, written at once."""
+"""Members that are given back in this transaction: locked first, judged one after the other, written together."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from pitboss.engines.postgres import members
+from pitboss.engines.postgres.count_changes import CountChanges
 from pitboss.engines.postgres.members import Member
 from pitboss.engines.postgres.rows import names, texts
 from pitboss.engines.postgres.script import Row, Script, Statements
-from pitboss.engines.postgres.tally import Tally
 from pitboss.model.duration import Moment
 from pitboss.model.leasing import (
     STRIKES_KEPT,
@@ -24,7 +24,7 @@ from pitboss.model.resource import PoolRules, Report, Resource, ResourceOutcome
 
 
 class Return(NamedTuple):
-    """The end of a hold on a member (pool/name) since a moment, and what it came to."""
+    """A member (pool/name) that was held since a moment and is given back, with the report on its use."""
 
     resource: str
     since: Moment
@@ -40,11 +40,11 @@ class Return(NamedTuple):
         return self.report is not None and is_fault(self.report.outcome)
 
 
-class Hands:
-    """Takes back. Locks are taken in this order: pools in which somebody is to blame, members by number."""
+class Returns:
+    """The returns of one transaction. Lock order: pools in which a member is to blame, members by number."""
 
-    def __init__(self, say: Statements) -> None:
-        self._say = say
+    def __init__(self, sql: Statements) -> None:
+        self._sql = sql
         self.now: Moment = 0
         self._pools: set[str] = set()
         self._rules: dict[str, PoolRules] = {}
@@ -55,30 +55,30 @@ class Hands:
         self._answered: dict[tuple[str, str], None] = {}
 
     def lock(self, returns: Sequence[Return]) -> Script[None]:
-        """Lock all that giving these back may change. The rules are read behind that: see `members.rules_now`."""
+        """Lock all that these returns may change. The rules are read behind the locks: see `members.rules_now`."""
         faults = [one for one in returns if one.fault]
         if faults:
-            yield self._say.ask("pool_lock", names=names(one.pool for one in faults))
+            yield self._sql.ask("pool_lock", names=names(one.pool for one in faults))
             yield from self._read_strikers(faults)
         blamed = {f"{one.pool}/{name}" for one in faults for name in one.tried}
         blamed |= {f"{pool}/{name}" for (pool, _), struck in self._strikers.items() for name in struck}
-        self._members = yield from members.locked(self._say, {one.resource for one in returns} | blamed)
+        self._members = yield from members.locked(self._sql, {one.resource for one in returns} | blamed)
 
     def locked(self, rows: Sequence[Row]) -> None:
-        """These members were locked, and nobody is to blame."""
+        """Note members that were locked by another statement, where none is to blame."""
         self._members = members.by_id(rows)
 
     @property
     def locked_pools(self) -> set[str]:
-        """Of which members are locked."""
+        """The pools of the locked members."""
         return {one.resource.pool for one in self._members.values()}
 
     def read_rules(self, now: Moment | None) -> Script[None]:
-        """From then on one moment holds."""
-        self.now, self._rules = yield from members.rules_now(self._say, self.locked_pools, now)
+        """Read the rules, and the moment that holds from here on."""
+        self.now, self._rules = yield from members.rules_now(self._sql, self.locked_pools, now)
 
-    def told(self, rows: Sequence[Row]) -> None:
-        """The same, from what another statement has read."""
+    def note_rules(self, rows: Sequence[Row]) -> None:
+        """As `read_rules`, from the rows of another statement."""
         self._rules = dict.fromkeys(self.locked_pools, PoolRules())
         for _, what, one, other in rows:
             if what == "now":
@@ -87,7 +87,7 @@ class Hands:
                 self._rules[one] = members.rules_of(other)
 
     def take(self, one: Return) -> Script[None]:
-        """Given back, by who had it; a member that is gone, or another one of its name, gets nothing back."""
+        """Give one back. A member that is gone, or a new one of the same name, is not changed."""
         held = self._members.get(one.resource)
         if held is None or not same_member(held.resource, one.since):
             return
@@ -106,17 +106,17 @@ class Hands:
             if known is not None:
                 self._put(forgiven(known.resource))
 
-    def write(self, tally: Tally) -> Script[None]:
-        """Write the members, and with them what tasks add; who waits for their pools is rung."""
-        tally.pools |= self._pools
+    def write(self, counts: CountChanges) -> Script[None]:
+        """Write the members together with the counts of tasks, and ring the queues of their pools."""
+        counts.pools |= self._pools
         changed = [self._members[one] for one in sorted(self._changed)]
-        yield from members.write(self._say, changed, self._rules, tally=tally)
+        yield from members.write(self._sql, changed, self._rules, counts=counts)
         if self._answered:
-            yield self._say.ask("strike_forget", **_keys(sorted(self._answered)))
+            yield self._sql.ask("strike_forget", **_keys(sorted(self._answered)))
         struck = sorted((pool, place, name) for (pool, place), those in self._struck.items() for name in those)
         if struck:
             keys = _keys([(pool, place) for pool, place, _ in struck])
-            yield self._say.ask("strike_add", self.now, **keys, names=texts([name for _, _, name in struck]))
+            yield self._sql.ask("strike_add", self.now, **keys, names=texts([name for _, _, name in struck]))
 
     def _put(self, resource: Resource) -> None:
         self._members[resource.id] = self._members[resource.id]._replace(resource=resource)
@@ -144,14 +144,14 @@ class Hands:
         if not places:
             return
         wanted = sorted((pool, destination) for pool, destination in places)
-        for pool, place, name, at in (yield self._say.ask("strike_list", **_keys(wanted))):
+        for pool, place, name, at in (yield self._sql.ask("strike_list", **_keys(wanted))):
             self._strikers.setdefault((pool, place), {})[name] = at
 
     def _has_room(self, resource: Resource, rules: PoolRules) -> Script[bool]:
-        """Whether the blacklist has room, with what this transaction has changed but not written yet."""
+        """Whether the blacklist has room, counting what this transaction has changed but not written yet."""
         ours = [one.resource for one in self._members.values() if one.resource.pool == resource.pool]
         besides = texts([one.name for one in ours])
-        ((enabled, ejected),) = yield self._say.ask("member_blacklisted", self.now, pool=resource.pool, besides=besides)
+        ((enabled, ejected),) = yield self._sql.ask("member_blacklisted", self.now, pool=resource.pool, besides=besides)
         others = (one for one in ours if one.enabled and one.name != resource.name)
         ejected += sum(one.record.blacklisted_until > self.now for one in others)
         return room_on_blacklist(rules, enabled, ejected)

@@ -1,0 +1,126 @@
+"""Sweeping: what dead sessions held, tasks held for a handler that is known by now, and counts to fold."""
+
+from collections import Counter
+from typing import NamedTuple
+
+from pitboss.engines.postgres.count_changes import CountChanges
+from pitboss.engines.postgres.locked_batches import LockedBatches
+from pitboss.engines.postgres.returns import Return, Returns
+from pitboss.engines.postgres.rows import names, numbers, texts
+from pitboss.engines.postgres.script import Again, Script, Statements, current
+from pitboss.engines.postgres.settle import KEPT_RUNS
+from pitboss.model.duration import Moment
+from pitboss.model.leasing import STRIKES_KEPT
+from pitboss.model.session import Reclaimed
+from pitboss.model.states import FINISHED, State
+
+_AT_ONCE = 1000
+_FOLDED_AT_ONCE = 50_000
+
+
+class Chores(NamedTuple):
+    """What a sweep has to do. All but `plain` need locks before tasks are looked at."""
+
+    orphans: bool
+    leases: bool
+    items: bool
+    lanes: list[str]
+    cancelling: list[str]
+    plain: bool
+
+    @property
+    def any(self) -> bool:
+        return any(self)
+
+
+def find_chores(sql: Statements, now: Moment | None) -> Script[Chores]:
+    (row,) = yield sql.ask("reclaim_chores", now, kept=STRIKES_KEPT)
+    return Chores(*row)
+
+
+def reclaim_plain(sql: Statements, limit: int, now: Moment | None) -> Script[Reclaimed]:
+    ((lost, cancelled, long, _),) = yield sql.ask("reclaim_lose", now, limit=limit)
+    if long:
+        yield sql.ask("attempt_forget", tasks=texts(long))
+    ((released, _),) = yield sql.ask("held_release", now, handlers=None, limit=limit)
+    yield from tidy_up(sql, now)
+    # Whether there are more is known only by locking one more: a full sweep asks for another.
+    more = bool(limit) and (lost + cancelled >= limit or released >= limit)
+    return Reclaimed(lost=lost, cancelled=cancelled, released=released, more=more)
+
+
+def tidy_up(sql: Statements, now: Moment | None) -> Script[None]:
+    yield sql.ask("count_fold", limit=_FOLDED_AT_ONCE, lock=fold_lock(sql.schema))
+    yield sql.ask("start_forget", now, limit=_AT_ONCE)
+    yield sql.ask("session_forget", now)
+    yield sql.ask("binding_forget", now, limit=_AT_ONCE, kept=STRIKES_KEPT)
+
+
+def release(sql: Statements, handlers: str, now: Moment | None) -> Script[None]:
+    """Release held tasks of these handlers, in portions, so that no lock is held for long."""
+    while True:
+        ((released, _),) = yield sql.ask("held_release", now, handlers=handlers, limit=_AT_ONCE)
+        if released < _AT_ONCE:
+            return
+
+
+def release_items(sql: Statements, handlers: str | None, limit: int, now: Moment | None) -> Script[int]:
+    """As `release`, for items of batches, within a transaction: their new state depends on their batch."""
+    found = yield sql.ask("held_list_items", now, handlers=handlers, limit=limit)
+    if not found:
+        return 0
+    locked, counts = LockedBatches(sql, lanes=True), CountChanges()
+    yield from locked.lock(Counter(batch for _, batch in found))
+    moved = yield sql.ask("held_release_items", now, ids=texts([task for task, _ in found]), running=locked.running)
+    for queue, state, batch in moved:
+        counts.moved(queue, State.HELD, state, batch)
+    yield from counts.write(sql)
+    return len(moved)
+
+
+def promote(sql: Statements, lanes: list[str], now: Moment | None) -> Script[None]:
+    """Give the free slots of these lanes to their next batches, within a transaction."""
+    moment = yield from current(sql, now)
+    locked = LockedBatches(sql, lanes=True)
+    yield sql.ask("lane_lock", names=names(lanes))
+    for lane in sorted(lanes):
+        yield from locked.promote(lane, moment)
+
+
+def fold_lock(schema: str) -> int:
+    """A number for the server's advisory locks, the same in every process."""
+    return int.from_bytes(f"pitboss fold {schema}".encode()[-8:], signed=True)
+
+
+def lose_bound(sql: Statements, limit: int, now: Moment | None, *, lanes: bool) -> Script[Reclaimed | Again]:
+    """Reclaim what dead sessions ran that has a batch or a resource, and end leases past their time, within a
+    transaction; `Again` if lanes must be locked too."""
+    orphans = yield sql.ask("reclaim_orphans", now, limit=limit)
+    leases = yield sql.ask("lease_list_over", now, limit=limit)
+    batches, returns, counts = LockedBatches(sql, lanes=lanes), Returns(sql), CountChanges()
+    if not (yield from batches.lock(Counter(batch for _, batch, *_ in orphans if batch is not None))):
+        return Again()
+    held = [Return(resource, since or 0) for _, _, resource, since, _ in orphans if resource is not None]
+    held += [Return(f"{pool}/{name}", since) for _, pool, name, since in leases]
+    yield from returns.lock(held)
+    yield from returns.read_rules(now)
+    claims = {"ids": texts([row[0] for row in orphans]), "claims": numbers([row[4] for row in orphans])}
+    moved = yield sql.ask("reclaim_lose_bound", returns.now, running=batches.running, **claims)
+    ended: Counter[str] = Counter()
+    for _, state, queue, batch, resource, since, _ in moved:
+        counts.moved(queue, State.RUNNING, state, batch)
+        if batch is not None:
+            ended[batch] -= State(state) in FINISHED
+        if resource is not None:
+            yield from returns.take(Return(resource, since or 0))
+    over = yield sql.ask("lease_end_over", returns.now, ids=texts([row[0] for row in leases]))
+    for pool, name, since in over:
+        yield from returns.take(Return(f"{pool}/{name}", since))
+    long = [task for task, *_, claim in moved if claim > KEPT_RUNS]
+    if long:
+        yield sql.ask("attempt_forget", tasks=texts(long))
+    yield from returns.write(counts)
+    yield from batches.changed(ended, returns.now)
+    cancelled = sum(state == State.CANCELLED for _, state, *_ in moved)
+    more = bool(limit) and (len(orphans) >= limit or len(leases) >= limit)
+    return Reclaimed(lost=len(moved) - cancelled, cancelled=cancelled, leases=len(over), more=more)
