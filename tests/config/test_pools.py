@@ -243,7 +243,7 @@ def test_keys_that_do_not_go_together_are_refused_when_they_meet(folder: Path) -
         ("[pools]\na = 3", "pools.a = 3 cannot be used", "[pools.NAME]"),
         ("pools = 3", "pools = 3 cannot be used", "[pools.NAME]"),
         ("[pools.'a.b']", "'a.b' cannot name a pool", "single - or _"),
-        ("[pools.a-b]\n[pools.A_B]", '"a-b" and "A_B" are one pool', "rename"),
+        ("[pools.a-b]\n[pools.A_B]", '"a-b" and "A_B" are the same pool', "rename"),
         ("[pool.a]\nworkers = 1", 'there is no setting "pool"', 'write "pools"'),
     ],
 )
@@ -274,7 +274,7 @@ def test_a_bad_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             "PITBOSS_POOLS__DONWLOAD__WORKERS",
-            'PITBOSS_POOLS__DONWLOAD__WORKERS speaks of a pool "donwload", which the file does not have; '
+            'PITBOSS_POOLS__DONWLOAD__WORKERS names a pool "donwload", which the file does not have; '
             "did you mean PITBOSS_POOLS__DOWNLOAD__WORKERS?",
         ),
         (

@@ -139,7 +139,7 @@ def test_a_pyproject_of_somebody_else_is_none_of_our_business(folder: Path) -> N
         ("[retention]\nfialed = '1d'", 'there is no setting "retention.fialed"', 'write "retention.failed"'),
         ("retention = 3", "retention = 3 cannot be used", "pitboss.toml"),
         ("retentoin = {failed = '1d'}", 'there is no setting "retentoin"', "the settings are"),
-        ("workers = true", "workers = True cannot be used", "truth value"),
+        ("workers = true", "workers = True cannot be used", "true or false"),
         ("queues = [1]", "queues = [1] cannot be used", "valid string"),
         ('logs = ""', "logs = '' cannot be used", "at least 1 character"),
         ('log_level = "loud"', "log_level = 'loud' cannot be used", "debug, info, warning"),

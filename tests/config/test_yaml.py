@@ -117,7 +117,7 @@ def test_it_is_looked_for_upward_like_the_toml(folder: Path, monkeypatch: pytest
     [
         ("drain: 1:30", "drain = '1:30' cannot be used", "a duration is"),
         ("workers: yes", "workers = 'yes' cannot be used", "valid integer"),
-        ("workers: true", "workers = True cannot be used", "truth value"),
+        ("workers: true", "workers = True cannot be used", "true or false"),
         ("workers: 0x10", "workers = '0x10' cannot be used", "valid integer"),
         ("drain: 2026-01-01", "drain = '2026-01-01' cannot be used", "a duration is"),
         ("queues: [1, 2]", "queues = [1, 2] cannot be used", "valid string"),
@@ -128,7 +128,7 @@ def test_it_is_looked_for_upward_like_the_toml(folder: Path, monkeypatch: pytest
         ("pools:\n  a:\n  workers: 2", "pools.workers = 2 cannot be used", "table"),
         ("workers:", "workers has no value", "give it a value"),
         ("pools: {a: {memory: }}", "pools.a.memory has no value", "give it a value"),
-        ("pools: {a: {}, a: {}}", "it is not YAML", '"a" is there twice'),
+        ("pools: {a: {}, a: {}}", "it is not YAML", '"a" appears twice'),
         ("? [a, b]\n: 1", "it is not YAML", "a key is not text"),
         ("queues:\n  [", "it is not YAML", "at line 2, column 4"),
         ("- workers", "it holds no settings", "list"),

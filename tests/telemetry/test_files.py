@@ -1,4 +1,4 @@
-"""Files that several processes write to at once are set aside without losing, doubling or tearing a line."""
+"""Files that several processes write to at once are rotated without losing, doubling or tearing a line."""
 
 import errno
 import fcntl
@@ -42,13 +42,13 @@ def contents(folder: Path) -> list[list[str]]:
     return [file.path.read_text().splitlines() for file in log_files(folder)]
 
 
-def test_a_full_file_is_set_aside(tmp_path: Path) -> None:
+def test_a_full_file_is_rotated(tmp_path: Path) -> None:
     out = appender(worker_file(tmp_path, "a-1"))
     for number in range(5):
         out.write(b"%d" % number + b"x" * 38 + b"\n", NOW + number)
     assert [[line[0] for line in lines] for lines in contents(tmp_path)] == [["0", "1"], ["2", "3"], ["4"]]
     first, second, current = log_files(tmp_path)
-    assert (first.name, first.aside, current.aside) == ("a-1", "20231114T221322.000000", "")
+    assert (first.name, first.rotated, current.rotated) == ("a-1", "20231114T221322.000000", "")
     assert second.path.name == "worker-a-1.log.20231114T221324.000000"
 
 
@@ -59,7 +59,7 @@ def test_a_line_that_is_longer_than_a_file_has_one_to_itself(tmp_path: Path) -> 
     assert contents(tmp_path) == [["x" * 50], ["y" * 50]]
 
 
-def test_an_old_file_is_set_aside_also_by_a_later_worker(tmp_path: Path) -> None:
+def test_an_old_file_is_rotated_also_by_a_later_worker(tmp_path: Path) -> None:
     path = worker_file(tmp_path, "a-1")
     line = b'{"time":"2023-11-14T22:13:20.000Z","event":"%d"}\n'
     appender(path, size=10_000).write(line % 1, NOW)
@@ -70,7 +70,7 @@ def test_an_old_file_is_set_aside_also_by_a_later_worker(tmp_path: Path) -> None
     assert [len(lines) for lines in contents(tmp_path)] == [2, 1]
 
 
-def test_only_so_many_are_kept_aside(tmp_path: Path) -> None:
+def test_only_a_limited_number_of_rotated_files_is_kept(tmp_path: Path) -> None:
     out, other = (appender(worker_file(tmp_path, name), size=10, kept=3) for name in ("a-1", "a-11"))
     for number in range(10):
         out.write(b"%d 345678\n" % number, NOW + number)
@@ -78,14 +78,14 @@ def test_only_so_many_are_kept_aside(tmp_path: Path) -> None:
     assert [lines[0][0] for lines in contents(tmp_path)] == ["6", "7", "8", "9"] * 2
 
 
-def test_two_that_are_set_aside_in_the_same_moment_have_two_names(tmp_path: Path) -> None:
+def test_two_that_are_rotated_in_the_same_moment_have_two_names(tmp_path: Path) -> None:
     out = appender(worker_file(tmp_path, "a-1"), size=10)
     for number in range(4):
         out.write(b"%d 345678\n" % number, NOW)
     assert [lines[0][0] for lines in contents(tmp_path)] == ["0", "1", "2", "3"]
 
 
-def test_a_writer_whose_file_was_set_aside_by_another_goes_on_in_the_new_one(tmp_path: Path) -> None:
+def test_a_writer_whose_file_was_rotated_by_another_goes_on_in_the_new_one(tmp_path: Path) -> None:
     path = worker_file(tmp_path, "a-1")
     old, new = appender(path), appender(path)
     old.write(b"o" * 60 + b"\n", NOW)
@@ -94,7 +94,7 @@ def test_a_writer_whose_file_was_set_aside_by_another_goes_on_in_the_new_one(tmp
     assert [[line[0] for line in lines] for lines in contents(tmp_path)] == [["o"], ["n", "p"]]
 
 
-def test_a_line_on_its_way_lands_in_the_file_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_on_its_way_lands_in_the_rotated_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = worker_file(tmp_path, "a-1")
     slow, quick = appender(path), appender(path)
     slow.write(b"s" * 60 + b"\n", NOW)
@@ -110,7 +110,7 @@ def test_a_line_on_its_way_lands_in_the_file_set_aside(tmp_path: Path, monkeypat
     assert [[line[0] for line in lines] for lines in contents(tmp_path)] == [["s", "t"], ["q"]]
 
 
-def test_a_file_that_another_has_just_begun_is_not_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_another_has_just_begun_is_not_rotated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = worker_file(tmp_path, "a-1")
     slow, quick = appender(path), appender(path)
     slow.write(b"s" * 90 + b"\n", NOW)
@@ -190,9 +190,9 @@ def test_processes_that_write_to_one_file_lose_and_tear_nothing(tmp_path: Path) 
     assert len(events) == len(set(events)) == 3 * count
 
 
-def keep(folder: Path, name: str, size: int, days_old: float, aside: str = "") -> Path:
+def keep(folder: Path, name: str, size: int, days_old: float, rotated: str = "") -> Path:
     path = worker_file(folder, name)
-    path = path.with_name(f"{path.name}.{aside}") if aside else path
+    path = path.with_name(f"{path.name}.{rotated}") if rotated else path
     path.write_bytes(b"x" * size)
     os.utime(path, (NOW - days_old * DAY,) * 2)
     return path
@@ -215,7 +215,7 @@ def test_what_is_too_old_is_removed(tmp_path: Path) -> None:
     assert (tmp_path / "mine.log").exists()
 
 
-def test_the_oldest_set_aside_go_first_and_what_is_written_to_comes_last(tmp_path: Path) -> None:
+def test_the_oldest_rotated_files_are_removed_first_and_current_ones_last(tmp_path: Path) -> None:
     keep(tmp_path, "a-1", 100, 3, "20231111T000000.000000")
     keep(tmp_path, "b-1", 100, 2, "20231112T000000.000000")
     keep(tmp_path, "a-1", 100, 1, "20231113T000000.000000")

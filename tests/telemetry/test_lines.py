@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from pitboss.telemetry.logs.lines import LONGEST_LINE, LineMaker, Said, as_text, stamp
+from pitboss.telemetry.logs.lines import LONGEST_LINE, LineFormatter, StructuredMessage, as_text, stamp
 from tests.telemetry.bench import TASK, claim
 
-MAKER = LineMaker({"pool": "download", "worker": "download-1"}, claim)
+MAKER = LineFormatter({"pool": "download", "worker": "download-1"}, claim)
 
 
 def record(message: Any = "hello", *args: Any, **changes: Any) -> logging.LogRecord:
@@ -51,7 +51,7 @@ def test_a_line_says_when_who_and_for_which_task() -> None:
 
 
 def test_outside_a_task_there_are_no_fields_of_one() -> None:
-    found = msgspec.json.decode(LineMaker({}, lambda: None).line(record()))
+    found = msgspec.json.decode(LineFormatter({}, lambda: None).line(record()))
     assert "task_id" not in found
     assert "attempt" not in found
 
@@ -72,7 +72,7 @@ def test_an_exception_is_one_field_with_its_traceback() -> None:
 
 
 def test_structlog_events_are_taken_apart() -> None:
-    assert line(Said("fetched", {"url": "x", "name": "n"}))["name"] == "n"
+    assert line(StructuredMessage("fetched", {"url": "x", "name": "n"}))["name"] == "n"
     found = line({"event": "fetched", "url": "x", "level": "info", "exc_info": ValueError("no")}, _logger=1, _name="i")
     assert (found["event"], found["url"]) == ("fetched", "x")
     assert found["exception"].endswith("ValueError: no")
@@ -80,7 +80,7 @@ def test_structlog_events_are_taken_apart() -> None:
 
 
 def test_other_handlers_get_an_event_as_text() -> None:
-    assert str(Said("fetched", {"url": "x", "note": "a b"})) == "fetched url=x note='a b'"
+    assert str(StructuredMessage("fetched", {"url": "x", "note": "a b"})) == "fetched url=x note='a b'"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ SHORT = some.text(max_size=5)
 @settings(max_examples=50, deadline=None)
 @given(some.dictionaries(SHORT, SHORT | some.floats() | some.lists(SHORT, max_size=2), max_size=4))
 def test_any_facts_make_one_line(facts: dict[str, Any]) -> None:
-    raw = MAKER.line(record(Said("hello", facts)))
+    raw = MAKER.line(record(StructuredMessage("hello", facts)))
     assert raw.endswith(b"\n")
     assert raw.count(b"\n") == 1
     assert msgspec.json.decode(raw)["worker"] == "download-1"
@@ -142,7 +142,7 @@ def test_times_sort_as_text() -> None:
 def test_a_person_reads_it_in_one_line() -> None:
     text = as_text(line("got it", size=5), "12:00:00")
     assert text == "12:00:00 download-1 INFO    shop: got it size=5  [fetch 0123456789ab #2]"
-    told = LineMaker({}, lambda: None, pid="manager_pid").fields(record("crashed", worker="a-1", pid=9, why=""))
+    told = LineFormatter({}, lambda: None, pid="manager_pid").fields(record("crashed", worker="a-1", pid=9, why=""))
     assert as_text(told, "12:00:00") == "12:00:00 manager INFO    crashed worker=a-1 pid=9"
     told["where"] = "File a\nFile b\n"
     assert as_text(told, "12:00:00").splitlines()[1:] == ["File a", "File b"]

@@ -123,7 +123,7 @@ def test_following_begins_where_the_last_lines_ended(book: Book) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_following_across_renames_gives_each_line_once(tmp_path: Path, seed: int) -> None:
-    """Also where a removed file's number is given to a new one, and where several were set aside between looks."""
+    """Also if a removed file's inode is reused, and if several files were rotated between two calls."""
     luck = random.Random(seed)
     book = Book(tmp_path, size=250, kept=12)
     book.write("a-1")

@@ -98,7 +98,7 @@ def test_the_apps_own_configuration_stays_as_it_is(
             logging.getLogger("other").error("broken")
         assert [record.getMessage() for record in theirs.buffer] == ["sold", "broken"]
         assert (root.handlers, shop.handlers) == ([theirs], [theirs])
-    assert events(file) == ["the app's own logging lets only ERROR and worse through", "sold", "broken"]
+    assert events(file) == ["the app's logging configuration drops everything below ERROR", "sold", "broken"]
     assert capsys.readouterr().err == ""
 
 
@@ -225,7 +225,7 @@ def test_a_full_disk_is_told_once_and_never_to_the_handler(
         full = False
         logging.getLogger("shop").info("kept")
     said = capsys.readouterr().err
-    assert said == f"pitboss: {file} cannot be written: No space left on device; lines are lost until it can\n"
+    assert said == f"pitboss: {file} cannot be written: No space left on device; log lines are lost until it can\n"
     found = [line for line in file.read_text().splitlines() if line]
     assert len(found) == 2
     assert '"event":"kept"' in found[0]

@@ -1,15 +1,14 @@
-"""Settings: command line > environment > file > code > default. The only reader of the environment.
+"""Settings: command line > environment > file > code > default. Only this package reads the environment.
 
 The file is the nearest `pitboss.toml`, `pitboss.yaml`, or `pyproject.toml` with a `[tool.pitboss]` table, from the
-working folder upward. Paths in it are relative to its folder. `code` is what a program hands to `App(...)` and
+working folder upward. Paths in it are relative to its folder. `code` is what a program passes to `App(...)` and
 `app.pool(...)`.
 """
 
 from pitboss.config.environment import ServiceManager, inherited, secret_keys, service_manager
 from pitboss.config.layers import Layer, flat, variable
-from pitboss.config.loading import Loaded, load, loaded
-from pitboss.config.pools import pools
-from pitboss.config.resources import all_resource_rules, key_file, resource_rules
+from pitboss.config.loading import Loaded, key_file, load, loaded
+from pitboss.config.pools import all_resource_rules, pools, resource_rules
 from pitboss.config.settings import DEFAULT_STORE, RetentionSettings, Settings
 
 __all__ = [

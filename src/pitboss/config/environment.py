@@ -1,4 +1,4 @@
-"""What the surroundings of the process say: its variables and its working folder. Nobody else reads them."""
+"""The environment variables and the working folder of the process. No other module reads them."""
 
 import difflib
 import os
@@ -19,7 +19,7 @@ from pitboss.model.resource_keys import KEYS as RESOURCE_KEYS
 _POOL = re.compile(
     rf"{PREFIX}{POOLS}__(?P<pool>[a-z0-9]+(?:_[a-z0-9]+)*)__(?:env__(?P<env>\w+)|(?P<key>\w+))\Z", re.IGNORECASE
 )
-# A table has no single value that a variable could hold: its entries have variables of their own.
+# A table does not fit into one variable: each of its entries has its own.
 _SINGLE_KEYS = tuple(key for key in KEYS if key != "env")
 _ALIKE = 0.8
 SECRET_KEYS = f"{PREFIX}SECRET_KEYS"
@@ -37,29 +37,29 @@ def working_folder() -> Path:
         return Path.cwd()
     except FileNotFoundError as error:
         raise InvalidInput(
-            "the working folder is gone", why="somebody has removed it", fix="change to a folder that exists"
+            "the working folder is gone", why="it was removed", fix="change to a folder that exists"
         ) from error
 
 
 def inherited() -> dict[str, str]:
-    """All variables, to hand on to a child process."""
+    """All variables, to pass on to a child process."""
     return dict(os.environ)
 
 
 def secret_keys() -> tuple[str, ...]:
-    """The keys of secrets, newest first. Not a setting: what shows settings must not show these."""
+    """The keys of secrets, newest first. Not a setting, because settings are shown to people."""
     return tuple(part.strip() for part in os.environ.get(SECRET_KEYS, "").split(",") if part.strip())
 
 
 class ServiceManager(NamedTuple):
-    """What systemd tells a service of its own: where it listens, and within what time it wants a sign of life."""
+    """What systemd tells a service: where it listens, and how often it wants a sign of life."""
 
     address: str | None = None
     watchdog: Span | None = None
 
 
 def service_manager() -> ServiceManager:
-    """Empty where no service manager waits for this very process."""
+    """Empty if no service manager waits for this process."""
     address, usec, pid = (os.environ.get(name) for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"))
     meant = pid in (None, "", str(os.getpid()))
     watchdog = int(usec) if usec and usec.isdecimal() and meant else 0
@@ -67,7 +67,7 @@ def service_manager() -> ServiceManager:
 
 
 def environment_layer(pools: Collection[str]) -> Layer:
-    """What the variables say. `pools` are the pools that the file names, in its spelling."""
+    """The settings in the variables. `pools` are the pools that the file names, in its spelling."""
     try:
         values = EnvSettingsSource(SingleSettings)()
     except Exception as error:  # pydantic-settings has no narrower class for text that it cannot decode
@@ -85,7 +85,7 @@ def environment_layer(pools: Collection[str]) -> Layer:
 
 
 def notes_on_variables(pools: Collection[str]) -> Iterator[str]:
-    """Variables that look like ours but set nothing, or not what they seem to."""
+    """Warnings about variables that look like ours but set nothing, or something unexpected."""
     ours = {one.name: one for one in _pool_variables(pools)}
     settings = [variable(key) for key in flat(SingleSettings().model_dump())]
     named = sorted({*pools, *(one.pool for one in ours.values())})
@@ -107,7 +107,7 @@ def _note_on_pool(one: _PoolVariable, pools: Collection[str]) -> Iterator[str]:
         close = difflib.get_close_matches(one.pool, [same_pool(name) for name in pools], n=1, cutoff=_ALIKE)
         if close:
             meant = variable(f"{POOLS}.{close[0]}.{one.key}")
-            yield f'{one.name} speaks of a pool "{one.pool}", which the file does not have; did you mean {meant}?'
+            yield f'{one.name} names a pool "{one.pool}", which the file does not have; did you mean {meant}?'
 
 
 def _pool_variables(pools: Iterable[str]) -> Iterator[_PoolVariable]:

@@ -1,4 +1,4 @@
-"""The file with a project's settings: where it is found, and what it says."""
+"""The settings file of a project: how it is found and read."""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ class File(NamedTuple):
 
 
 def file_layer(start: Path) -> tuple[File | None, tuple[str, ...]]:
-    """The nearest file, from a folder upward, and notes about those beside it that are not used."""
+    """The nearest file, from a folder upward, and notes about files beside it that are ignored."""
     for folder in (start, *start.parents):
         own = [folder / name for name in FILES if (folder / name).is_file()]
         project = folder / PROJECT_FILE
@@ -69,7 +69,7 @@ def _as_file(path: Path, values: dict[str, Any], table: str) -> File:
 
 
 def _pool_values(pools: Any, place: str) -> Iterator[tuple[str, Any]]:
-    """The dotted keys of the pools. Only their `env` is a table within; what else is one, is one value."""
+    """The dotted keys of the pools. Only `env` is a nested table; any other table is a single value."""
     if not isinstance(pools, Mapping):
         yield POOLS, pools
         return
@@ -94,15 +94,15 @@ def _check_pool_names(pools: Mapping[str, Any], place: str) -> None:
             raise InvalidInput(f"{error.what} ({place})", why=error.why, fix=error.fix) from error
         if other != name:
             raise InvalidInput(
-                f'"{other}" and "{name}" are one pool ({place})',
-                why="names that differ only in capitals, or in - and _, are the same in the environment",
+                f'"{other}" and "{name}" are the same pool ({place})',
+                why="in the environment, names that differ only in case, or in - and _, are the same",
                 fix="join the two tables, or rename one",
             )
 
 
 def _project_table(path: Path) -> dict[str, Any] | None:
     if TABLE not in path.read_text(encoding="utf-8", errors="replace"):
-        return None  # somebody else's file: whether it is in order is not for us to say
+        return None  # not our file: its errors are not our concern
     table = _parsed(path).get("tool", {}).get("pitboss")
     return table if isinstance(table, dict) else None
 
@@ -122,6 +122,6 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 
 def _parsed_yaml(text: str) -> dict[str, Any]:
-    from pitboss.config.yaml_file import tables  # most projects have no YAML, and need not wait for its library
+    from pitboss.config.yaml_file import tables  # slow to import, and most projects have no YAML
 
     return tables(text)

@@ -1,4 +1,4 @@
-"""Values by dotted key, where they come from, and what a key is called in the environment."""
+"""Settings by dotted key, with their origin, and the names of keys in the environment."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ RESOURCES = "resources"
 
 
 class Layer(NamedTuple):
-    """Values from one place, by dotted key. `place` and `detail` say where, in words."""
+    """Values from one source, by dotted key. `place` and `detail` describe the source for people."""
 
     place: str
     values: dict[str, Any]
@@ -21,7 +21,7 @@ class Layer(NamedTuple):
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as dotted keys. An empty table within a table is a value: a pool may say nothing but its name."""
+    """Nested tables as dotted keys. An empty nested table is a value: a pool may have a name only."""
     found: dict[str, Any] = {}
     for key, value in values.items():
         is_table = isinstance(value, Mapping) and (value or not prefix)
@@ -45,7 +45,7 @@ def variable(key: str) -> str:
     """The environment's name of a dotted key."""
     match key.split("."):
         case ["pools", pool, "env", name]:
-            # What a pool's workers find in their environment keeps its capitals: there, they make a difference.
+            # The names of a pool's own environment variables are case-sensitive.
             return f"{variable(f'pools.{pool}.env')}__{name}"
         case parts:
             return PREFIX + "__".join(parts).upper().replace("-", "_")

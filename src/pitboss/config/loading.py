@@ -1,4 +1,4 @@
-"""The layers put on top of each other, checked, with where each value came from."""
+"""All layers of settings merged and checked, with the origin of each value."""
 
 import difflib
 from collections.abc import Mapping
@@ -16,9 +16,12 @@ from pitboss.model.errors import InvalidInput
 from pitboss.model.pool_keys import KEYS
 from pitboss.model.resource_keys import checked
 
+_SQLITE = "sqlite:///"
+_KEYS = "keys"
+
 
 class Loaded(NamedTuple):
-    """Settings, where each value came from, what a person should be told, and the project's folder if a file says."""
+    """The settings, the origin of each, notes for people, and the project's folder if there is a settings file."""
 
     settings: Settings
     origins: dict[str, str]
@@ -27,12 +30,12 @@ class Loaded(NamedTuple):
 
 
 def load(*, store: str | None = None) -> Settings:
-    """The settings of a process without a command line. `store` is what its code says."""
+    """The settings of a process without a command line. `store` is the one in its code."""
     return loaded(code_store=store).settings
 
 
 def loaded(given: Mapping[str, Any] | None = None, *, code_store: str | None = None) -> Loaded:
-    """All layers merged. `given` is the command line's; what is None there was not given."""
+    """All layers merged. `given` is from the command line; None means not given."""
     here = working_folder()
     told = {key: value for key, value in (given or {}).items() if value is not None}
     file, notes = file_layer(here)
@@ -42,7 +45,7 @@ def loaded(given: Mapping[str, Any] | None = None, *, code_store: str | None = N
         environment_layer(pools),
         *([file.layer] if file else []),
         Layer("code", {"store": code_store} if code_store else {}, {"": "App(…)"}),
-        # Like a path in the file: a default that moved with the working folder would be another place there.
+        # Relative to the project, like a path in the file: it must not depend on the working folder.
         Layer("default", {"store": anchored_store(DEFAULT_STORE, folder), "logs": anchored_path(DEFAULT_LOGS, folder)}),
     ]
     _anchor(layers, here)
@@ -52,8 +55,19 @@ def loaded(given: Mapping[str, Any] | None = None, *, code_store: str | None = N
     return Loaded(settings, origins, (*notes, *notes_on_variables(pools)), file.folder if file else None)
 
 
+def key_file(found: Loaded) -> Path:
+    """The file with the keys of secrets: as set, else beside the SQLite file, else in the project."""
+    settings = found.settings
+    if settings.secrets_file is not None:
+        return Path(settings.secrets_file)
+    path = settings.store.removeprefix(_SQLITE).partition("?")[0]
+    if settings.store.startswith(_SQLITE) and path:
+        return Path(f"{path}-pitboss") / _KEYS
+    return (found.folder or working_folder()) / ".pitboss" / _KEYS
+
+
 def _anchor(layers: list[Layer], here: Path) -> None:
-    """What is relative still, was written by somebody who stands here."""
+    """Paths that are still relative were given in the working folder."""
     for layer in layers:
         for key, anchored in (("store", anchored_store), ("logs", anchored_path), ("secrets_file", anchored_path)):
             if isinstance(layer.values.get(key), str):
@@ -72,14 +86,14 @@ def _checked(values: dict[str, Any], sources: Mapping[str, Layer]) -> Settings:
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         key = ".".join(str(step) for step in fault["loc"])
-        # The fault may lie deeper than a value that somebody wrote, or in the table around it.
+        # The error may be deeper than a given value, or in the table around it.
         near = next((one for one in values if f"{key}.".startswith(f"{one}.") or one.startswith(f"{key}.")), key)
         key = near if key.startswith(near) else key
         raise _refused(key, values.get(key), fault, sources.get(near)) from error
 
 
 def _check_resources(values: Mapping[str, Any], sources: Mapping[str, Layer]) -> None:
-    """Here and not only with the rest: the whole table would be blamed for one key."""
+    """Before the rest, so that the error names the key and not the whole table."""
     for key, value in values.items():
         match key.split("."):
             case ["resources", _, name]:

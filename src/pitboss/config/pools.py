@@ -1,4 +1,4 @@
-"""The worker pools of a manager, from what code, file and environment say of them."""
+"""The worker pools and resource pools of an app, merged from code, file and environment."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
@@ -7,15 +7,17 @@ from pitboss.config.settings import Settings
 from pitboss.model.errors import InvalidInput
 from pitboss.model.pool import PoolSpec
 from pitboss.model.pool_keys import DeclaredPool, checked, checked_env, consistent, fields, named_fields, same_pool
+from pitboss.model.resource import PoolRules
+from pitboss.model.resource_keys import DeclaredResources, rules_of
 
 Refuse = Callable[[str, Any, InvalidInput], NoReturn]
 
 
 def pools(settings: Settings, declared: Sequence[DeclaredPool] = ()) -> tuple[PoolSpec, ...]:
-    """Every pool, those of the code first. `declared` is what the code says; settings override it key by key.
+    """Every worker pool, those of the code first. `declared` is from the code; settings override it key by key.
 
-    Without any, there is one that has all that the top-level `workers`, `concurrency` and `queues` say. Otherwise these
-    hold for the pools that do not say otherwise, and a pool has one worker if nobody says how many.
+    Without any pool there is one, with the top-level `workers`, `concurrency` and `queues`. Otherwise these are the
+    defaults of the pools, and a pool without a number of workers has one.
     """
     if not settings.pools and not declared:
         one = {"min_workers": settings.workers, "max_workers": settings.workers}
@@ -33,7 +35,7 @@ def _joined(settings: Settings, code: DeclaredPool | None, outside: tuple[str, M
 
 
 def _shared(settings: Settings) -> dict[str, Any]:
-    """What holds for pools that do not say otherwise."""
+    """The defaults of all pools."""
     shared: dict[str, Any] = {"concurrency": settings.concurrency, "queues": settings.queues or None}
     if "workers" in settings.model_fields_set:
         shared["min_workers"] = shared["max_workers"] = settings.workers
@@ -41,7 +43,7 @@ def _shared(settings: Settings) -> dict[str, Any]:
 
 
 def pool_tables(values: Mapping[str, Any], refuse: Refuse) -> dict[str, dict[str, Any]]:
-    """Checked values by pool and key, of values by dotted key. `refuse` knows where each came from."""
+    """Checked values by pool and key, from values by dotted key. `refuse` raises an error with a value's origin."""
     found: dict[str, dict[str, Any]] = {}
     for key, value in values.items():
         try:
@@ -64,6 +66,28 @@ def _take(found: dict[str, dict[str, Any]], path: list[str], value: Any) -> None
         case _:
             raise InvalidInput(
                 "this is not a table",
-                why="a pool is a table with keys of its own",
-                fix="write [pools.NAME], and its keys below",
+                why="a pool is a table of keys",
+                fix="write [pools.NAME], and its keys below it",
             )
+
+
+def resource_rules(settings: Settings, declared: DeclaredResources) -> PoolRules:
+    """The rules of a pool from the code, overridden by the settings key by key."""
+    said = dict(declared.values)
+    for name, keys in settings.resources.items():
+        if same_pool(name) == same_pool(declared.name):
+            said |= keys
+    return rules_of(said)
+
+
+def all_resource_rules(settings: Settings, declared: Sequence[DeclaredResources]) -> tuple[tuple[str, PoolRules], ...]:
+    """The rules of every pool that the code declares. Settings for an unknown pool are an error."""
+    known = {same_pool(pool.name) for pool in declared}
+    strange = [name for name in settings.resources if same_pool(name) not in known]
+    if strange:
+        raise InvalidInput(
+            f"the settings name {', '.join(f'resources.{name}' for name in strange)}, which the app does not have",
+            why=f"its resource pools are {', '.join(pool.name for pool in declared) or 'none'}",
+            fix="correct the name, or declare the pool with app.resources(…)",
+        )
+    return tuple((pool.name, resource_rules(settings, pool)) for pool in declared)

@@ -1,4 +1,4 @@
-"""What a process can be told from outside, setting by setting, with types and defaults."""
+"""All settings, with types and defaults."""
 
 import os
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def _cores() -> int:
 
 
 def _names(value: Any) -> Any:
-    """A list of names, or text with commas, which is how the environment writes a list."""
+    """A list of names, or text with commas, as in an environment variable."""
     parts = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
     if not isinstance(parts, list | tuple):
         return parts
@@ -37,12 +37,12 @@ def _names(value: Any) -> Any:
 
 def _no_truth(value: Any) -> Any:
     if isinstance(value, bool):
-        raise InvalidInput(f"{value} is not a number", why="it is a truth value", fix="write a whole number")
+        raise InvalidInput(f"{value} is not a number", why="it is true or false", fix="write a whole number")
     return value
 
 
 def _duration(value: Any) -> Span:
-    # The environment has only text: there, too, a bare number is a number of seconds.
+    # In the environment everything is text: a bare number means seconds there, too.
     bare = isinstance(value, str) and value.isdigit()
     return span(int(value) if bare else value)
 
@@ -59,7 +59,7 @@ def _level(value: Any) -> str:
     level = value.lower() if isinstance(value, str) else value
     if level not in _LEVELS:
         raise InvalidInput(
-            f"{value!r:.60} is not a level of logs",
+            f"{value!r:.60} is not a log level",
             why=f"the levels are {', '.join(_LEVELS)}",
             fix='write one of them in quotes, such as "info"',
         )
@@ -72,8 +72,8 @@ def _resources(value: Any) -> dict[str, dict[str, KeyValue]]:
     if not isinstance(value, Mapping) or not all(isinstance(keys, Mapping) for keys in tables.values()):
         raise InvalidInput(
             "this is not a table",
-            why="a resource pool is a table with keys of its own",
-            fix="write [resources.NAME], and its keys below",
+            why="a resource pool is a table of keys",
+            fix="write [resources.NAME], and its keys below it",
         )
     return {checked_pool_name(name): checked_keys(keys) for name, keys in tables.items()}
 
@@ -97,7 +97,7 @@ class RetentionSettings(BaseModel):
 
 
 class SingleSettings(BaseSettings):
-    """All but the pools. Every name is `PITBOSS_…` in the environment, nested ones with `__`."""
+    """All settings except pools. In the environment a name is `PITBOSS_…`, with `__` between nested names."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -134,7 +134,7 @@ class SingleSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        # `load` has merged the layers already, and knows where each value came from.
+        # `loading` has merged the layers already.
         return (init_settings,)
 
     def kept(self) -> Retention:
@@ -143,6 +143,6 @@ class SingleSettings(BaseSettings):
 
 
 class Settings(SingleSettings):
-    """Everything. `pools` is what was said of them outside the code, by pool and key; `config.pools` adds the rest."""
+    """All settings. `pools` holds the keys that file and environment set; `config.pools` adds those of the code."""
 
     pools: dict[str, dict[str, Any]] = {}

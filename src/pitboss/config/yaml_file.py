@@ -1,7 +1,7 @@
-"""YAML read so that it means what the same words mean in TOML.
+"""Reads YAML so that a value means the same as in TOML.
 
-By its old rules, which PyYAML keeps, YAML takes `no` for false, `1:30` for 90 and `010` for 8. Here they are text, as
-in YAML 1.2, and whoever gets them says what is wrong with them. Keys are always text, and none can be there twice.
+PyYAML follows old rules: `no` is false, `1:30` is 90 and `010` is 8. Here they are text, as in YAML 1.2, and the check
+of the setting refuses them. Keys are always text, and no key may appear twice.
 """
 
 import re
@@ -29,7 +29,7 @@ class _Loader(yaml.SafeLoader):
             if key.tag == f"{_TAG}merge":
                 continue
             if not isinstance(key, yaml.ScalarNode) or key.value in seen:
-                what = f'"{key.value}" is there twice' if isinstance(key, yaml.ScalarNode) else "a key is not text"
+                what = f'"{key.value}" appears twice' if isinstance(key, yaml.ScalarNode) else "a key is not text"
                 raise yaml.MarkedYAMLError(problem=what, problem_mark=key.start_mark)
             seen.add(key.value)
             key.tag = f"{_TAG}str"
@@ -63,14 +63,14 @@ def _placed(error: Exception) -> str:
 
 
 def _without_nothing(values: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """TOML cannot leave a value out. A pool without keys is an empty table; a key without a value is a mistake."""
+    """Refuses keys without a value, which TOML cannot have. A pool without keys is an empty table."""
     found = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
         if value is None and not (name in ("pools", "retention") or prefix == "pools."):
             raise InvalidInput(
                 f"{name} has no value",
-                why="nothing stands behind its colon, or what does is not indented",
+                why="there is nothing after the colon, or it is not indented",
                 fix="give it a value, or remove the line",
             )
         found[key] = _without_nothing(value, f"{name}.") if isinstance(value, dict) else {} if value is None else value

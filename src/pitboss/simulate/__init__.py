@@ -1,5 +1,5 @@
-"""Virtual time: production code that runs a day in a moment, to test it or to ask what a day would bring.
+"""Virtual time: runs the production code for a day within moments, for tests and forecasts.
 
-`clock` a clock under your hand · `virtual` an event loop whose time costs nothing · `bound` the soonest that limits
-allow · `forecast` how long so many tasks will take on such a pool of resources.
+`clock` is a clock that you move · `virtual` is an event loop that never waits · `bound` is the earliest end that limits
+allow · `forecast` computes how long a number of tasks takes with a pool of resources.
 """

@@ -1,7 +1,7 @@
-"""The soonest that limits allow: every member is used again at the first moment at which it may be.
+"""The earliest times that limits allow: every member is used again as soon as it may be.
 
-No plan can be faster for tasks that all take the same time. Neither cooldowns nor the guard count: it is the bound that
-a real run is measured against.
+No plan can be faster for tasks that all take the same time. Cooldowns and the guard do not count. A real run is
+measured against this bound.
 """
 
 from collections import deque
@@ -14,38 +14,38 @@ from pitboss.model.resource import Limits
 
 
 def starts(members: Sequence[Limits], *, service: Span, slots: int | None = None) -> Iterator[tuple[Moment, int]]:
-    """The moments from 0 on at which uses start, and of which member; without end. At most `slots` run at a time.
+    """The start of each use, counted from 0, and the index of its member; without end. At most `slots` run at once.
 
-    Of a gap's jitter the middle counts, which is what it comes to in the long run.
+    Of a gap's jitter the mean counts.
     """
-    line = [_Line(limits, service) for limits in members]
-    soonest = [(0, index) for index in range(len(line))]
-    # When each slot is free again; without a number of them there is always one.
+    pool = [_Member(limits, service) for limits in members]
+    soonest = [(0, index) for index in range(len(pool))]
+    # When each slot is free again; empty if there is no limit.
     free: list[Moment] = [0] * (slots or 0)
     heapify(soonest)
     while soonest:
         opens, index = soonest[0]
         at = max(opens, free[0]) if slots else opens
-        line[index].use(at)
-        heapreplace(soonest, (line[index].opens, index))
+        pool[index].use(at)
+        heapreplace(soonest, (pool[index].opens, index))
         if slots:
             heapreplace(free, at + service)
         yield at, index
 
 
 def soonest_end(members: Sequence[Limits], tasks: int, *, service: Span, slots: int | None = None) -> Moment:
-    """When so many tasks can have ended, counted from their beginning."""
+    """When this number of tasks can have ended, counted from the start."""
     last = deque(islice(starts(members, service=service, slots=slots), tasks), maxlen=1)
     return last[0][0] + service if last else 0
 
 
 def most_starts(members: Sequence[Limits], within: Span, *, service: Span, slots: int | None = None) -> int:
-    """How many uses can start before so much time is over."""
+    """How many uses can start within this time."""
     all_starts = starts(members, service=service, slots=slots)
     return sum(1 for _ in takewhile(lambda start: start[0] < within, all_starts))
 
 
-class _Line:
+class _Member:
     """One member: its latest uses, and when the next one may start."""
 
     def __init__(self, limits: Limits, service: Span) -> None:

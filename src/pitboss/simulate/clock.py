@@ -1,4 +1,4 @@
-"""A clock that moves only when it is told to."""
+"""A clock that moves only when you move it."""
 
 from datetime import timedelta
 
@@ -8,7 +8,7 @@ START: Moment = 1_800_000_000_000_000
 
 
 class FakeClock:
-    """Microseconds since the epoch, from `start` on; never backwards."""
+    """Microseconds since the epoch, from `start` on; it never goes back."""
 
     def __init__(self, start: Moment = START) -> None:
         self._now = start
@@ -21,12 +21,12 @@ class FakeClock:
         return self.advance_to(self._now + span(by))
 
     def advance_to(self, moment: Moment) -> Moment:
-        """Move on to a moment; one that is over changes nothing."""
+        """Move on to a moment; one in the past changes nothing."""
         self._now = max(self._now, moment)
         return self._now
 
     def ahead(self, by: float | str | timedelta) -> Moment:
-        """The moment that lies so far ahead; the clock stands still."""
+        """A moment in the future; the clock does not move."""
         return self._now + span(by)
 
     def since(self, moment: Moment) -> Span:

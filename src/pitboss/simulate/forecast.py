@@ -1,4 +1,4 @@
-"""How long will it take? Dispatcher and engine do the work, in virtual time; only the handlers are made up."""
+"""How long will it take? The real dispatcher and engine run in virtual time; only the handlers are simulated."""
 
 import asyncio
 from collections import deque
@@ -26,15 +26,15 @@ _POOL = "resources"
 _HANDLER = "use"
 _LONGEST = "3660d"
 _TTL: Span = 3600 * SECOND
-# So many tasks are put at a time, and forgotten at a time: a store in memory is the faster the fewer it holds.
+# Tasks are put and pruned in groups of this size: the memory engine is faster when it holds fewer tasks.
 _GROUP = 500
 _LOW = 100
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """So many tasks, each of which holds one of the members for `service`; at most `slots` run at a time.
+    """A number of tasks, each of which holds one member for `service`; at most `slots` run at once.
 
-    `spread` is by what share of it a service may be shorter or longer, at random but the same for the same `seed`.
+    A service may be shorter or longer by the share `spread`, at random but the same for the same `seed`.
     """
 
     tasks: int
@@ -47,7 +47,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """When the last task ended, and when each started, from the beginning on; `bound` is the soonest possible end."""
+    """When the last task ended and when each one started, from 0 on; `bound` is the earliest possible end."""
 
     took: Span
     bound: Span
@@ -59,13 +59,13 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def forecast(make_engine: Callable[[Clock], FullStore], demand: Demand) -> Forecast:
-    """Run it all in virtual time, on an engine in memory that is made with the clock of that time."""
+    """Run everything in virtual time. `make_engine` makes a memory engine with the virtual clock."""
     clock = FakeClock()
-    return run_virtual(_Course(make_engine(clock), clock, demand).run(), clock=clock, limit=_LONGEST)
+    return run_virtual(_Simulation(make_engine(clock), clock, demand).run(), clock=clock, limit=_LONGEST)
 
 
-class _Course:
-    """The work from its first task to its last. It is itself the one worker of its dispatcher."""
+class _Simulation:
+    """All tasks from the first to the last. It is itself the only worker of its dispatcher."""
 
     id = name = "simulated"
 
@@ -101,7 +101,7 @@ class _Course:
         return Forecast(took=took, bound=self._bound(), starts=tuple(self._starts))
 
     def start(self, claim: Claim) -> None:
-        """Part of being a worker: run it now, or as soon as a slot is free."""
+        """As a worker: run it now, or as soon as a slot is free."""
         if self._running >= self.capacity:
             self._waiting.append(claim)
             return
@@ -111,14 +111,14 @@ class _Course:
         asyncio.get_running_loop().call_later(seconds, self._end, claim)
 
     def stop(self, claim: Claim) -> None:
-        """Nobody cancels anything here."""
+        """Nothing is cancelled here."""
 
     def recall(self) -> None:
         while self._waiting:
             self._finish(self._waiting.popleft(), Released())
 
     async def _feed(self) -> None:
-        """Put tasks as they are needed, and forget those that have ended."""
+        """Put tasks as they are needed, and prune those that have ended."""
         new_id = IdMaker(self._clock.now, self._luck.getrandbits)
         forgotten = 0
         while self._ended < self._demand.tasks:

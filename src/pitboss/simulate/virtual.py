@@ -1,7 +1,7 @@
 """An event loop in virtual time: it never waits, it jumps to the next timer. A day of retries runs in milliseconds.
 
-Everything that runs in it must wait by asyncio's means only. There is no real I/O and there are no threads, so the
-same program takes the same steps in the same order every time.
+Code in it may wait only with asyncio. There is no real I/O and there are no threads, so a program takes the same steps
+in the same order every time.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ Ts = TypeVarTuple("Ts")
 
 
 class VirtualTimeError(RuntimeError):
-    """The program cannot go on in virtual time; the message names what it waits for."""
+    """The program cannot continue in virtual time; the message lists what it waits for."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Time is the fake clock's. When nothing is ready, it moves to the next timer; without one, the loop is stuck."""
+    """Uses the fake clock. When nothing is ready it moves to the next timer; without a timer the loop is stuck."""
 
     def __init__(self, clock: FakeClock, *, limit: float | str = "1d") -> None:
         super().__init__()
@@ -37,11 +37,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if timeout is None:
             raise VirtualTimeError(f"deadlock: nothing is ready and no timer is set.\n{self._who_waits()}")
         if timeout > 0:
-            # At least a microsecond: a timer between two of them must not keep the loop on the spot.
+            # At least one microsecond, so that the clock always moves.
             self._move(self._fake.now() + max(1, round(timeout * SECOND)))
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        raise VirtualTimeError(f"{func} wants a thread, and a thread does not run in virtual time")
+        raise VirtualTimeError(f"{func} needs a thread, and threads do not run in virtual time")
 
     def _move(self, moment: Moment) -> None:
         if moment > self._end:
@@ -53,14 +53,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return "\n".join(f"  {name} waits in {where}" for name, where in waiting)
 
     def _process_events(self, event_list: list[object]) -> None:
-        """There are no events of files and sockets."""
+        """There are no files and sockets to watch."""
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps, so nobody needs to be woken."""
+        """The loop never sleeps, so it need not be woken."""
 
 
 class _Jump:
-    """Stands where a real loop has its selector: the one place where it would wait."""
+    """Replaces the selector, the only place where a real loop waits."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -71,7 +71,7 @@ class _Jump:
 
 
 def run_virtual(main: Coroutine[Any, Any, T], *, clock: FakeClock | None = None, limit: float | str = "1d") -> T:
-    """Run to the end in virtual time, `limit` of it at most. The clock follows; pass it to look at it or share it."""
+    """Run to the end, within `limit` of virtual time. Pass a clock to read or share it."""
     clock = clock or FakeClock()
     try:
         with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock, limit=limit)) as runner:

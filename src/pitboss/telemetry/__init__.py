@@ -1,1 +1,1 @@
-"""Facts out: what goes on, told to those who watch. Sees, and changes nothing."""
+"""Logs for now; metrics, traces and alerts later. It only reports, and changes nothing."""

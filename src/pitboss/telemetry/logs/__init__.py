@@ -1,1 +1,1 @@
-"""Log files: one JSON line per event, one file per worker and one for the manager."""
+"""Log files: one JSON line per message, one file per worker and one for the manager."""

@@ -1,9 +1,9 @@
-"""A log file that several processes append to at once, set aside when it is full or old.
+"""A log file that several processes append to at once, rotated when it is full or old.
 
-A worker that drains and the one that follows it have the same name, and so the same file. Each line is one write to
-a file opened for appending, so lines never mix. Before each line the writer looks whether its file still has its
-name: one that was set aside by the other is left for the new one. A line that is on its way meanwhile lands in the
-file set aside, which is kept and read like the current one.
+A draining worker and its successor have the same name, and so the same file. Each line is one write to a file opened
+for appending, so lines never mix. Before each line the writer checks that its file still has its name; if another
+process has rotated it, the writer opens the new one. A line that is written during the rotation goes to the rotated
+file, which is kept and read like the current one.
 """
 
 import fcntl
@@ -18,18 +18,18 @@ from typing import NamedTuple
 from pitboss.model.duration import SECOND, Moment, Span
 
 MANAGER = "manager"
-_NAME = re.compile(r"(?:worker-(?P<worker>.+)|manager)\.log(?:\.(?P<aside>\d{8}T\d{6}\.\d{6}))?\Z")
+_NAME = re.compile(r"(?:worker-(?P<worker>.+)|manager)\.log(?:\.(?P<rotated>\d{8}T\d{6}\.\d{6}))?\Z")
 _LOCK = ".lock"
 _MODE = 0o666
 _FIRST_TIME = slice(len('{"time":"'), len('{"time":"2026-01-01T00:00:00.000Z'))
 
 
 class LogFile(NamedTuple):
-    """A file as it was found. `aside` is when it was set aside, and empty for the one that is written to."""
+    """A file as it was found. `rotated` is when it was rotated; it is empty for the current file."""
 
     path: Path
     name: str
-    aside: str
+    rotated: str
     device: int
     inode: int
     size: int
@@ -45,7 +45,7 @@ def manager_file(folder: Path) -> Path:
 
 
 def log_files(folder: Path) -> list[LogFile]:
-    """The log files in a folder, by name, the oldest of each first."""
+    """The log files in a folder, sorted by name, the oldest first."""
     found = []
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         for entry in entries:
@@ -54,23 +54,23 @@ def log_files(folder: Path) -> list[LogFile]:
                 continue
             with suppress(FileNotFoundError):  # renamed or pruned since the folder was read
                 seen = entry.stat()
-                name, aside = match["worker"] or MANAGER, match["aside"] or ""
+                name, rotated = match["worker"] or MANAGER, match["rotated"] or ""
                 size, changed = seen.st_size, seen.st_mtime
-                found.append(LogFile(Path(entry.path), name, aside, seen.st_dev, seen.st_ino, size, changed))
-    return sorted(found, key=lambda file: (file.name, not file.aside, file.aside))
+                found.append(LogFile(Path(entry.path), name, rotated, seen.st_dev, seen.st_ino, size, changed))
+    return sorted(found, key=lambda file: (file.name, not file.rotated, file.rotated))
 
 
 def prune_logs(folder: Path, *, total_size: int, age: Span, now: Moment) -> list[Path]:
-    """Remove what is older than `age`, and then the oldest until the rest fits; returns what was removed.
+    """Remove files older than `age`, then the oldest until the rest fits `total_size`; returns what was removed.
 
-    Files that are written to come last. Their writers notice and begin new ones.
+    Current files are removed last. Their writers notice, and open new ones.
     """
     removed: list[LogFile] = []
     kept: list[LogFile] = []
     for file in log_files(folder):
         (removed if now - file.changed * SECOND > age else kept).append(file)
     size = sum(file.size for file in kept)
-    for file in sorted(kept, key=lambda file: (not file.aside, file.changed)):
+    for file in sorted(kept, key=lambda file: (not file.rotated, file.changed)):
         if size <= total_size:
             break
         removed.append(file)
@@ -82,7 +82,7 @@ def prune_logs(folder: Path, *, total_size: int, age: Span, now: Moment) -> list
 
 
 class Appender:
-    """Writes whole lines to one file. Not for several threads at once: whoever uses it has the lock."""
+    """Writes whole lines to one file. Not thread-safe: the caller holds a lock."""
 
     def __init__(self, path: Path, *, size: int, age: Span, kept: int) -> None:
         self.path = path
@@ -95,7 +95,7 @@ class Appender:
     def write(self, line: bytes, now: float) -> None:
         """Append a line that was made at `now`, in seconds. Raises OSError if it cannot be written."""
         file = self._ready(len(line), now)
-        # What came before was cut off by a full disk: it must not swallow this line too.
+        # A full disk cut off the previous line: this one must not be joined to it.
         data = b"\n" + line if self._torn else line
         self._torn = True
         done = os.write(file, data)
@@ -104,7 +104,7 @@ class Appender:
         self._torn = False
 
     def close(self) -> None:
-        """Let the file go. A later line opens it again."""
+        """Close the file. A later line opens it again."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -116,7 +116,7 @@ class Appender:
         else:
             file = self._file
         full = seen.st_size + length > self._size or now - self._began > self._age
-        if full and seen.st_size and self._set_aside(now):
+        if full and seen.st_size and self._rotate(now):
             file, _ = self._open(now)
         return file
 
@@ -135,8 +135,8 @@ class Appender:
         self._began = _first_moment(self.path, seen.st_mtime) if seen.st_size else now
         return self._file, seen
 
-    def _set_aside(self, now: float) -> bool:
-        """True if the file has another name now, whoever gave it. If somebody is just at it, the next line tries."""
+    def _rotate(self, now: float) -> bool:
+        """Rotate the file, or see that another process did. False while one is at it: the next line tries again."""
         with _alone(self.path.parent) as alone:
             if not alone:
                 return False
@@ -148,12 +148,12 @@ class Appender:
 
     def _free_name(self, now: float) -> Path:
         moment = round(now * SECOND)
-        while (path := self.path.with_name(f"{self.path.name}.{_aside(moment)}")).exists():
+        while (path := self.path.with_name(f"{self.path.name}.{_rotated_name(moment)}")).exists():
             moment += 1
         return path
 
     def _drop_oldest(self) -> None:
-        mine = [file.path for file in log_files(self.path.parent) if file.aside and self._is_mine(file.path)]
+        mine = [file.path for file in log_files(self.path.parent) if file.rotated and self._is_mine(file.path)]
         for path in mine[: max(0, len(mine) - self._kept)]:
             path.unlink(missing_ok=True)
 
@@ -163,7 +163,7 @@ class Appender:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[bool]:
-    """One at a time per folder; never waits. Opened anew each time: a lock that a child inherited would be no lock."""
+    """A lock per folder; never waits. Opened anew each time, because a child process would inherit an open lock."""
     file = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
     try:
         yield _locked(file)
@@ -179,12 +179,12 @@ def _locked(file: int) -> bool:
     return True
 
 
-def _aside(moment: Moment) -> str:
+def _rotated_name(moment: Moment) -> str:
     return datetime.fromtimestamp(moment / SECOND, UTC).strftime("%Y%m%dT%H%M%S.%f")
 
 
 def _first_moment(path: Path, otherwise: float) -> float:
-    """When the first line was written: the system does not tell when a file was made."""
+    """When the first line was written: the system does not record when a file was created."""
     try:
         with path.open("rb") as file:
             text = file.read(_FIRST_TIME.stop)[_FIRST_TIME].decode()

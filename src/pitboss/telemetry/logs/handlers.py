@@ -1,4 +1,4 @@
-"""Where lines go: a worker's file, and the console for what nobody else shows."""
+"""Where log lines go: to a file, and to the console unless the app shows them itself."""
 
 import logging
 import re
@@ -7,15 +7,15 @@ import time
 from contextlib import suppress
 
 from pitboss.telemetry.logs.files import Appender
-from pitboss.telemetry.logs.lines import LineMaker, Said, as_text
+from pitboss.telemetry.logs.lines import LineFormatter, StructuredMessage, as_text
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class ToFile(logging.Handler):
-    """Writes each record as a line. A file that cannot be written is told once on stderr, and never to the task."""
+    """Writes each record as a line. If the file cannot be written, stderr says so once, and the task never notices."""
 
-    def __init__(self, appender: Appender, lines: LineMaker, level: int) -> None:
+    def __init__(self, appender: Appender, lines: LineFormatter, level: int) -> None:
         super().__init__(level)
         self._appender, self._lines = appender, lines
         self._lost = 0
@@ -24,19 +24,19 @@ class ToFile(logging.Handler):
         try:
             self._appender.write(self._lines.line(record), record.created)
             if self._lost:
-                self._confess()
+                self._report_lost()
         except OSError as error:
             self._miss(error)
         except Exception:
             self.handleError(record)
 
     def note(self, event: str, **facts: object) -> None:
-        """A line of our own, which no level holds back."""
-        said = {"name": "pitboss.logs", "levelname": "WARNING", "msg": Said(event, facts)}
+        """A line of our own, which no level filters."""
+        said = {"name": "pitboss.logs", "levelname": "WARNING", "msg": StructuredMessage(event, facts)}
         self.handle(logging.makeLogRecord(said))
 
     def close(self) -> None:
-        # logging.config closes the handlers of the configuration before. A line that comes later opens the file again.
+        # logging.config closes the handlers of the previous configuration. A later line opens the file again.
         self._appender.close()
         super().close()
 
@@ -44,17 +44,17 @@ class ToFile(logging.Handler):
         self._lost += 1
         if self._lost == 1:
             why = error.strerror or str(error)
-            _to_stderr(f"pitboss: {self._appender.path} cannot be written: {why}; lines are lost until it can")
+            _to_stderr(f"pitboss: {self._appender.path} cannot be written: {why}; log lines are lost until it can")
 
-    def _confess(self) -> None:
+    def _report_lost(self) -> None:
         lost, self._lost = self._lost, 0
-        self.note("lines were lost before this one: the file could not be written", lost=lost)
+        self.note("log lines before this one were lost: the file could not be written", lost=lost)
 
 
 class ToConsole(logging.Handler):
-    """Shows warnings and worse on stderr, a line each, unless a handler of the app shows them already."""
+    """Shows warnings and errors on stderr, a line each, unless a handler of the app shows them already."""
 
-    def __init__(self, lines: LineMaker, *, besides: str = "") -> None:
+    def __init__(self, lines: LineFormatter, *, besides: str = "") -> None:
         super().__init__(logging.WARNING)
         self._lines, self._besides = lines, besides
         self.addFilter(self._is_ours)
@@ -73,7 +73,7 @@ class ToConsole(logging.Handler):
 
 
 def _is_heard(name: str) -> bool:
-    """Whether a handler that is not ours gets what a logger says."""
+    """Whether a handler of the app gets the records of this logger."""
     logger: logging.Logger | None = logging.getLogger(name)
     while logger is not None:
         if any(is_foreign(handler) for handler in logger.handlers):
@@ -83,18 +83,18 @@ def _is_heard(name: str) -> bool:
 
 
 def is_foreign(handler: logging.Handler) -> bool:
-    """A handler that shows something, and that the app put there."""
+    """Whether the app installed this handler, and it shows something."""
     return not isinstance(handler, ToFile | ToConsole | logging.NullHandler)
 
 
 def _one_line(text: str) -> str:
-    """What a terminal would obey is shown instead."""
+    """Control characters are shown, not sent to the terminal."""
     return _CONTROL.sub(lambda match: " " if match[0] in "\n\t" else f"\\x{ord(match[0]):02x}", text)
 
 
 def _to_stderr(text: str) -> None:
     stream = sys.stderr
     if stream is not None:
-        with suppress(OSError, ValueError):  # closed, or nobody reads it
+        with suppress(OSError, ValueError):  # closed, or a broken pipe
             stream.write(f"{text}\n")
             stream.flush()

@@ -1,4 +1,4 @@
-"""One log record as one line: JSON for the file, text for a person. A line is made whatever the record holds."""
+"""One log record as one line: JSON for the file, text for a person. This never fails, whatever the record holds."""
 
 import logging
 import sys
@@ -28,8 +28,8 @@ Current = Callable[[], Claim | None]
 Hidden = Callable[[bytes], bytes]
 
 
-class Said:
-    """An event with its facts as a message of `logging`: our files take it apart, other handlers get it as text."""
+class StructuredMessage:
+    """A structured message for `logging`: our files store its fields, other handlers get it as text."""
 
     __slots__ = ("event", "facts")
 
@@ -40,11 +40,11 @@ class Said:
         return f"{self.event}{_facts(self.facts)}"
 
 
-class LineMaker:
-    """Makes lines of records. `who` is on every line; `current` is the claim of the task that runs here, if one does.
+class LineFormatter:
+    """Formats records as lines. `who` is on every line; `current` returns the claim of the task that runs, if any.
 
-    It is asked when a line is written, in the thread that logs, so that a task which logs nothing costs nothing.
-    A manager speaks of the processes of others, so that its own goes by another name than `pid`.
+    `current` is called for each line, in the thread that logs, so a task that logs nothing costs nothing. A manager
+    logs about other processes, so its own pid has another name.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class LineMaker:
         return line if self._hidden is None else self._hidden(line)
 
     def shown(self, text: str) -> str:
-        """A text for a person, without what must not be seen."""
+        """A text for a person, without secrets."""
         return text if self._hidden is None else self._hidden(text.encode("utf-8", "replace")).decode()
 
     def fields(self, record: logging.LogRecord) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class LineMaker:
             found["queue"] = claim.queue
             found["attempt"] = claim.attempt
         for key, value in facts.items():
-            # A fact named like one of ours must not hide it: `pitboss logs` finds lines by these.
+            # A field of the app must not replace one of ours: `pitboss logs` finds lines by them.
             found[f"{key}_" if key in found else key] = value
         if record.exc_info and (trace := _trace(record.exc_info)):
             found["exception"] = trace
@@ -87,7 +87,7 @@ class LineMaker:
 
 
 def stamp(seconds: float) -> str:
-    """A moment as every line has it: these texts sort like the moments."""
+    """A time as it is written in every line: these texts sort like the times."""
     whole = int(seconds)
     return f"{_second(whole)}.{int((seconds - whole) * 1000):03d}Z"
 
@@ -98,10 +98,10 @@ def _second(whole: int) -> str:
 
 
 def encoded(fields: Mapping[str, Any]) -> bytes:
-    """One line. What JSON cannot hold becomes text, and what is too long is cut."""
+    """One line. Values that JSON cannot hold become text; what is too long is cut."""
     try:
         data = _ENCODER.encode(fields)
-    except Exception:  # a value may be anything, and its text may fail in any way
+    except Exception:  # a value may be anything, and its str() may raise anything
         data = _ENCODER.encode({printable(str(key)): _plain(value) for key, value in fields.items()})
     if len(data) > LONGEST_LINE:
         some = list(fields.items())[:_MOST_FIELDS]
@@ -110,7 +110,7 @@ def encoded(fields: Mapping[str, Any]) -> bytes:
 
 
 def as_text(fields: Mapping[str, Any], at: str, *, width: int = 0) -> str:
-    """A line for a person, without its traceback. `width` is what the widest name takes, where there are several."""
+    """A line for a person, without its traceback. `width` is the width of the longest worker name."""
     level = str(fields.get("level", "")).upper()
     if "manager_pid" in fields:
         rest = _facts(_told_of(fields, _OF_MANAGERS))
@@ -122,26 +122,26 @@ def as_text(fields: Mapping[str, Any], at: str, *, width: int = 0) -> str:
 
 
 def _told_of(fields: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    """The facts among the fields; one that is empty tells a person nothing."""
+    """The fields that the logger added; empty ones are left out."""
     return {key: value for key, value in fields.items() if key not in known and value not in (None, "", [])}
 
 
 def _told(record: logging.LogRecord) -> tuple[str, dict[str, Any]]:
-    """The event, and what was said with it: as `extra`, or by structlog in its two ways."""
+    """The message and its fields, from `extra` or from structlog."""
     message = record.msg
-    if isinstance(message, Said):
+    if isinstance(message, StructuredMessage):
         return message.event, dict(message.facts)
     if isinstance(message, dict) and hasattr(record, "_name"):
         return _from_structlog(record, message)
     try:
         text = record.getMessage()
-    except Exception:  # the arguments do not fit the text; what was meant is worth more than the complaint
+    except Exception:  # the arguments do not fit the format: show both
         text = f"{_plain(message)} {_plain(record.args)}"
     return text, {key: value for key, value in record.__dict__.items() if key not in _OF_RECORDS}
 
 
 def _from_structlog(record: logging.LogRecord, message: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """An app that configured structlog for a formatter of its own: the record's message is the event's dictionary."""
+    """From an app that configured structlog with its own formatter: the record's message is a dictionary."""
     facts = {key: value for key, value in message.items() if key not in _TOLD_TWICE}
     caught = facts.pop("exc_info", None)
     if caught and "exception" not in facts:
@@ -173,7 +173,7 @@ def _shown(value: Any) -> str:
 
 
 def _plain(value: Any, limit: int = 65_536) -> Any:
-    """The value itself if every encoder can hold it, else its text."""
+    """The value itself if JSON can hold it, else its text."""
     if value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < _LARGEST):
         return value
     try:

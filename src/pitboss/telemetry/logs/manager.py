@@ -1,4 +1,4 @@
-"""A manager's log: what it did and why, as facts; and the care for the files of all."""
+"""A manager's log, and the pruning of all log files in its folder."""
 
 import logging
 from pathlib import Path
@@ -8,7 +8,7 @@ from structlog.typing import FilteringBoundLogger
 from pitboss.model.duration import Moment
 from pitboss.telemetry.logs.files import manager_file, prune_logs
 from pitboss.telemetry.logs.handlers import ToConsole, ToFile
-from pitboss.telemetry.logs.lines import LineMaker
+from pitboss.telemetry.logs.lines import LineFormatter
 from pitboss.telemetry.logs.settings import LogSettings, level_number
 from pitboss.telemetry.logs.structured import logger as structured_logger
 from pitboss.telemetry.logs.worker import appender
@@ -17,14 +17,14 @@ NAME = "pitboss.manager"
 
 
 class ManagerLogs:
-    """`log.info("worker crashed", worker="download-1", …)` writes a fact. Also kept: warnings of the libraries."""
+    """`log.info("worker crashed", worker="download-1", …)` writes a line. Warnings of libraries are kept, too."""
 
     def __init__(self, settings: LogSettings) -> None:
         self._settings = settings
         level = level_number(settings.level)
-        lines = LineMaker({}, lambda: None, pid="manager_pid")
+        lines = LineFormatter({}, lambda: None, pid="manager_pid")
         self._file = ToFile(appender(settings, manager_file(Path(settings.folder))), lines, level)
-        # The manager tells a person by itself what they should know.
+        # The manager prints its own messages for people.
         self._console = ToConsole(lines, besides=NAME)
         logging.getLogger(NAME).setLevel(level)
         logging.getLogger().addHandler(self._file)
@@ -32,19 +32,19 @@ class ManagerLogs:
         self.log: FilteringBoundLogger = structured_logger(NAME)
 
     def prune(self, now: Moment) -> None:
-        """Keep all logs of this folder within their size and age."""
+        """Keep all logs of this folder within their size and age limits."""
         kept = self._settings
         removed = prune_logs(Path(kept.folder), total_size=kept.total_size, age=kept.age, now=now)
         if removed:
             self.log.info("old logs removed", files=[path.name for path in removed])
 
     def close(self) -> None:
-        """Leave Python's logging as it was: one process may have several managers in turn."""
+        """Restore Python's logging: one process may run several managers in turn."""
         for handler in (self._file, self._console):
             logging.getLogger().removeHandler(handler)
         self._file.close()
 
 
 def set_up_manager(settings: LogSettings) -> ManagerLogs:
-    """What this manager logs goes to its file from here on."""
+    """From now on everything that this manager logs goes to its file."""
     return ManagerLogs(settings)

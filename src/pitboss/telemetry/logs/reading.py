@@ -1,4 +1,4 @@
-"""Reads log files back: the last lines, all lines, or those that come, over the files set aside as over the current."""
+"""Reads log files: the last lines, all lines, or new lines as they come; rotated files and current ones alike."""
 
 import heapq
 import os
@@ -19,12 +19,12 @@ _HEAD = 96
 _LOOKS = 10
 _DEFAULT_LEVEL = LEVELS["info"]
 
-# A removed file's number goes to a new one at once, so a file is known by how it begins as well.
+# An inode is reused at once after a removal, so a file is also identified by its first bytes.
 Key = tuple[int, int, bytes]
 
 
 class Entry(NamedTuple):
-    """A line: when, what it says, and how it is written."""
+    """A line: its time, its fields, and its bytes."""
 
     time: str
     fields: dict[str, Any]
@@ -32,7 +32,7 @@ class Entry(NamedTuple):
 
 
 class Wanted:
-    """Which lines: from a level and a moment on, and of one task, named by its id or the beginning or end of it."""
+    """Which lines: from a level and a time on, and of one task, given by its id or the start or end of it."""
 
     def __init__(self, *, level: int = 0, since: Moment | None = None, task: str | None = None) -> None:
         self._level, self.since, self._task = level, since, task
@@ -40,7 +40,7 @@ class Wanted:
         self._piece = (task or "").encode()
 
     def entry(self, raw: bytes) -> Entry | None:
-        """The line's entry; None if it is not wanted, or is no line of ours."""
+        """The line's entry; None if it is not wanted, or not one of our lines."""
         if self._piece not in raw:
             return None
         try:
@@ -60,7 +60,7 @@ class Wanted:
 
 
 class Reader:
-    """Reads the files whose names are chosen. What `new` gives begins where the files ended when it was made."""
+    """Reads the files whose names are `chosen`. `new` returns lines that were written after the reader was made."""
 
     def __init__(self, folder: Path, chosen: Callable[[str], bool], wanted: Wanted) -> None:
         self._folder, self._chosen, self._wanted = folder, chosen, wanted
@@ -69,17 +69,17 @@ class Reader:
         self._ends = {key: _end(file) for file in self._files if (key := _key(file)) is not None}
 
     def last(self, count: int) -> list[Entry]:
-        """The last lines of all files together, in the order of their times."""
+        """The last lines of all files together, sorted by time."""
         found = [entry for files in self._by_name() for entry in islice(self._backward(files), count)]
         found.sort(key=lambda entry: entry.time)
         return found[-count:] if count else []
 
     def all(self) -> Iterator[Entry]:
-        """All lines, in the order of their times."""
+        """All lines, sorted by time."""
         return heapq.merge(*(self._forward(files) for files in self._by_name()), key=lambda entry: entry.time)
 
     def new(self) -> list[Entry]:
-        """What was written since it was asked last, in the order of its times."""
+        """The lines that were written since the last call, sorted by time."""
         found: list[Entry] = []
         for file in self._chosen_files():
             if self._before.get(file.path) == file:
@@ -93,7 +93,7 @@ class Reader:
     def _read_on(self, file: LogFile, key: Key) -> list[Entry]:
         start = self._ends.get(key, 0)
         if start > file.size:
-            start = 0  # somebody emptied it
+            start = 0  # it was truncated
         with _opened(file) as opened:
             opened.seek(start)
             data = opened.read()
@@ -124,7 +124,7 @@ class Reader:
         return [entry for raw in lines if (entry := self._wanted.entry(raw)) is not None]
 
     def _by_name(self) -> list[list[LogFile]]:
-        """The files of each name, the oldest first, without those that are too old altogether."""
+        """The files of each name, the oldest first, without those that end before `since`."""
         since = self._wanted.since
         recent = [file for file in self._files if since is None or file.changed * SECOND >= since]
         return [list(files) for _, files in groupby(recent, key=lambda file: file.name)]
@@ -133,7 +133,7 @@ class Reader:
         return [file for file in log_files(self._folder) if self._chosen(file.name)]
 
     def _settled(self) -> list[LogFile]:
-        """The files at a moment at which none was being renamed: one that is missed would be taken for new later."""
+        """The files, read while none was being renamed: a missed file would look new later."""
         found = self._chosen_files()
         for _ in range(_LOOKS):
             before, found = found, self._chosen_files()
@@ -143,7 +143,7 @@ class Reader:
 
 
 def _key(file: LogFile) -> Key | None:
-    """None if the file has no line yet, or is not there any more."""
+    """None if the file has no line yet, or was removed."""
     with _opened(file) as opened:
         head = opened.read(_HEAD)
     has_line = len(head) == _HEAD or b"\n" in head
@@ -151,8 +151,8 @@ def _key(file: LogFile) -> Key | None:
 
 
 def _end(file: LogFile) -> int:
-    """Where the last whole line ends."""
-    if file.aside:
+    """The end of the last complete line."""
+    if file.rotated:
         return file.size
     with _opened(file) as opened:
         start = file.size
@@ -166,7 +166,7 @@ def _end(file: LogFile) -> int:
 
 
 def _lines_backward(file: LogFile) -> Iterator[bytes]:
-    """The whole lines of a file, the last one first."""
+    """The complete lines of a file, the last one first."""
     rest = b""
     position = _end(file)
     with _opened(file) as opened:
@@ -180,7 +180,7 @@ def _lines_backward(file: LogFile) -> Iterator[bytes]:
 
 
 def _opened(file: LogFile) -> BinaryIO:
-    """The file, even if it was renamed since it was seen; nothing if it is gone."""
+    """The file, even if it was renamed since; an empty file if it was removed."""
     renamed = (one.path for one in log_files(file.path.parent) if one.inode == file.inode)
     for path in chain((file.path,), renamed):
         try:

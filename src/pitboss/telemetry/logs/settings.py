@@ -1,4 +1,4 @@
-"""How logs are kept: where, from which level on, and how much of them."""
+"""Log settings: the folder, the level, and how much is kept."""
 
 import msgspec
 
@@ -15,8 +15,8 @@ _FILES_IN_ALL = 20
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Times are microseconds, sizes bytes.
 
-    A file is set aside when it has `file_size`, or when its first line is older than `file_age`; of each worker at
-    most `files` are kept aside. All of them together are kept within `total_size`, and none longer than `age`.
+    A file is rotated when it has `file_size`, or when its first line is older than `file_age`; at most `files` rotated
+    files are kept per worker. All files together are kept within `total_size`, and none longer than `age`.
     """
 
     folder: str = "logs"
@@ -29,19 +29,19 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def log_settings(folder: str, *, level: str, total_size: int, age: Span) -> LogSettings:
-    """The settings that a person chooses; the rest follows from them.
+    """The settings that a user chooses; the others follow from them.
 
-    Files are small where little is kept: what is removed to make room is removed by the file.
+    If `total_size` is small, files are small: pruning removes whole files.
     """
     file_size = max(_SMALLEST_FILE, min(_LARGEST_FILE, total_size // _FILES_IN_ALL))
     return LogSettings(folder=folder, level=level, file_size=file_size, total_size=total_size, age=age)
 
 
 def level_number(name: str) -> int:
-    """The number that Python's logging gives a level."""
+    """The number of a level in Python's logging."""
     number = LEVELS.get(name.strip().lower())
     if number is None:
         raise InvalidInput(
-            f"{name!r:.60} is not a level", why=f"the levels are {', '.join(LEVELS)}", fix="write one of them"
+            f"{name!r:.60} is not a log level", why=f"the levels are {', '.join(LEVELS)}", fix="write one of them"
         )
     return number

@@ -1,4 +1,4 @@
-"""structlog's events through Python's logging, so that they are lines like all others. Loads structlog."""
+"""Sends structlog's messages through Python's logging, so that they become ordinary lines. Imports structlog."""
 
 import logging
 from collections.abc import MutableMapping
@@ -7,20 +7,20 @@ from typing import Any
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from pitboss.telemetry.logs.lines import Said
+from pitboss.telemetry.logs.lines import StructuredMessage
 
-# From structlog's method to the line that called it, for handlers that show where it was.
+# Frames between structlog's method and its caller, for handlers that show the caller.
 _FRAMES = 3
 _FOR_LOGGING = ("exc_info", "stack_info", "stacklevel")
 
 
 def adopt() -> None:
-    """Lead the events of an app that uses structlog as it comes to `logging`. One that configured it is left alone."""
+    """Send structlog's messages to `logging`, unless the app has configured structlog itself."""
     if structlog.is_configured():
         return
     chosen = logging.getLoggerClass()
     factory = structlog.stdlib.LoggerFactory()
-    # The factory has put a class of its own in the place of one that the app may have chosen.
+    # The factory replaces the logger class, which the app may have chosen.
     logging.setLoggerClass(chosen)
     structlog.configure(
         processors=[structlog.stdlib.filter_by_level, structlog.contextvars.merge_contextvars, handed_over],
@@ -29,7 +29,7 @@ def adopt() -> None:
 
 
 def logger(name: str) -> FilteringBoundLogger:
-    """A logger that takes facts by name, whatever the app made of structlog's defaults."""
+    """A structured logger that ignores the app's configuration of structlog."""
     found: FilteringBoundLogger = structlog.wrap_logger(
         logging.getLogger(name),
         processors=[structlog.stdlib.filter_by_level, handed_over],
@@ -40,7 +40,9 @@ def logger(name: str) -> FilteringBoundLogger:
     return found
 
 
-def handed_over(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> tuple[tuple[Said], dict[str, Any]]:
-    """The last processor: an event as the arguments of a call of `logging`."""
+def handed_over(
+    _logger: Any, _method: str, event: MutableMapping[str, Any]
+) -> tuple[tuple[StructuredMessage], dict[str, Any]]:
+    """The last processor: turns the message into arguments for `logging`."""
     options = {key: event.pop(key) for key in _FOR_LOGGING if key in event}
-    return (Said(str(event.pop("event", "")), event),), {"stacklevel": _FRAMES, **options}
+    return (StructuredMessage(str(event.pop("event", "")), event),), {"stacklevel": _FRAMES, **options}
