@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from pitboss.dispatch.worker_group import WorkerGroup, WorkerSlots
+from pitboss.dispatch.worker_group import WorkerGroup, WorkerLoad
 from pitboss.model.ids import make_id
 from pitboss.model.session import Slot
 from pitboss.model.task import Claim, Token
@@ -30,12 +30,12 @@ class _Worker:
 def _busy() -> WorkerGroup:
     """Its slots are full, and it has been fast enough to want some ahead."""
     group = WorkerGroup("default", None)
-    slots = group.workers["w"] = WorkerSlots(_Worker(), 0.0)
+    load = group.workers["w"] = WorkerLoad(_Worker(), 0.0)
     for number in range(300):
-        slots.start(claim_of(number))
-        group.ended(slots, claim_of(number), number / 1000)
-    slots.start(claim_of(1000))
-    slots.start(claim_of(1001))
+        load.start(claim_of(number))
+        group.ended(load, claim_of(number), number / 1000)
+    load.start(claim_of(1000))
+    load.start(claim_of(1001))
     assert group.slot().free == 0
     assert group.slot().ahead > 1
     return group

@@ -9,7 +9,7 @@ import sys
 
 import msgspec
 
-from pitboss.dispatch.keeper import Keeper
+from pitboss.dispatch.session_keeper import SessionKeeper
 from pitboss.model.errors import SessionLost
 from pitboss.model.outcome import Completed, Failed, Outcome, Released, Snooze, Transition, decide, progressed
 from pitboss.model.policy import Policy
@@ -44,7 +44,7 @@ async def main(url: str) -> None:
     engine = make_engine(url)
     await engine.open()
     session = await engine.open_session(SessionInfo(host="zombie", handlers=(HANDLER,), ttl=TTL))
-    keeper = Keeper(session.number, TTL, told=lambda _: None, lost=lambda: None)
+    keeper = SessionKeeper(session.number, TTL, told=lambda _: None, lost=lambda: None)
     keeping = asyncio.create_task(keeper.keep(engine))
     request = ClaimRequest(session=session.number, slots=(Slot(free=len(WORDS)),))
     claims = (await engine.claim(request)).claims

@@ -141,7 +141,7 @@ def test_a_worker_that_beats_but_begins_nothing_is_ended_and_its_tasks_run_elsew
     ids = house.put("slow", 8, queue="deaf", seconds=0.1) + house.put("quick", queue="half")
     house.until(lambda: all(house.task(one).state is State.COMPLETED for one in ids), within=15)
     for name in ("deaf-1", "half-1"):
-        told = f"worker {name} answers, but does not begin the tasks that it is given; it is ended"
+        told = f"worker {name} answers, but does not begin the tasks that it is given; it is killed"
         house.until(partial(_said_of_either, manager, told), within=5)
     house.until(lambda: not any(map(alive, deaf)), within=5)
     for one in (*ids, long):

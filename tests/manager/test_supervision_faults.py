@@ -9,10 +9,10 @@ import pytest
 
 from pitboss import wiring
 from pitboss.engines.memory.engine import MemoryEngine
-from pitboss.manager import manager as manager_room
-from pitboss.manager import watch as watch_room
+from pitboss.manager import health_checks as health_module
+from pitboss.manager import manager as manager_module
+from pitboss.manager.health_checks import HealthChecks
 from pitboss.manager.manager import Manager, Plan
-from pitboss.manager.watch import Watch
 from pitboss.model.desired_state import DesiredManager, manager_key
 from pitboss.model.duration import SECOND
 from pitboss.worker.describe import Description
@@ -40,7 +40,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 async def test_a_duty_that_breaks_is_told_and_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in {"_TICK_SECONDS": 0.02, "_LONGEST_PAUSE": 0.02}.items():
-        monkeypatch.setattr(manager_room, name, seconds)
+        monkeypatch.setattr(manager_module, name, seconds)
     engine, said = Moody(clock=wiring.SystemClock()), list[str]()
     plan = Plan(target=TARGET, pools=(), ttl=SECOND)
     manager = Manager(
@@ -65,8 +65,8 @@ async def test_a_duty_that_breaks_is_told_and_begun_again(monkeypatch: pytest.Mo
     assert "an operator asked this manager to stop" in said
 
 
-class Ear:
-    """Hears what a watch says."""
+class Announcements:
+    """Keeps what is said."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -75,19 +75,20 @@ class Ear:
         self.said.append(text)
 
 
-async def test_a_look_that_breaks_is_not_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch_room, "LOOK_SECONDS", 0.01)
-    ear, looks = Ear(), list[int]()
+async def test_a_broken_health_check_is_not_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health_module, "CHECK_SECONDS", 0.01)
+    announcements, checks = Announcements(), list[int]()
 
-    def crews() -> list[Any]:
-        looks.append(1)
-        if len(looks) < 4:
+    def pools() -> list[Any]:
+        checks.append(1)
+        if len(checks) < 4:
             raise OSError("no such file")
         return []
 
-    overseer: Any = ear
-    watching = asyncio.create_task(Watch(overseer, crews).run())
-    await until(lambda: len(looks) > 6)
-    watching.cancel()
-    await asyncio.gather(watching, return_exceptions=True)
-    assert ear.said == ["a fault of Pitboss itself (OSError: no such file); the watch goes on"]
+    announcer: Any = announcements
+    router: Any = None
+    running = asyncio.create_task(HealthChecks(pools, router, announcer, lambda _: None).run())
+    await until(lambda: len(checks) > 6)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert announcements.said == ["a fault of Pitboss itself (OSError: no such file); health checks go on"]

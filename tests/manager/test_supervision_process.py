@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from pitboss.manager.process import WorkerProcess
-from pitboss.worker.main import Spec
+from pitboss.manager.worker_process import WorkerProcess
+from pitboss.worker.main import WorkerSpec
 from tests.manager.house import TARGET, alive
 
 
 @asynccontextmanager
 async def spawning() -> AsyncIterator[tuple[WorkerProcess, asyncio.Task[None]]]:
     """A worker whose process is just being made."""
-    spec = Spec(name="default-1", target=TARGET, concurrency=1, manager=os.getpid())
+    spec = WorkerSpec(name="default-1", target=TARGET, concurrency=1, manager=os.getpid())
     worker = WorkerProcess(spec, 1, (0, 0), {}, lambda _worker, _message: None)
     spawn = asyncio.create_task(worker.spawn())
     await asyncio.sleep(0)
@@ -56,7 +56,7 @@ async def test_a_system_without_room_for_a_process_costs_no_open_files(monkeypat
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", refused)
-    spec = Spec(name="default-1", target=TARGET, concurrency=1, manager=os.getpid())
+    spec = WorkerSpec(name="default-1", target=TARGET, concurrency=1, manager=os.getpid())
     before = open_files()
     for _ in range(3):
         worker = WorkerProcess(spec, 1, (0, 0), {}, lambda _worker, _message: None)

@@ -59,9 +59,9 @@ def test_a_pool_in_a_crash_loop_is_given_up_and_its_neighbour_works_on(troubled:
     (given_up,) = house.workers("loop")
     assert (given_up.crashes, given_up.pid) == (4, 0)
     assert given_up.why == f"it crashed 4 times; 3 restarts are allowed; the last time: {_last(manager)}"
-    (told,) = lines(manager, "loop-1 is not started again")
-    assert told.endswith("Try it again with: pitboss pools restart loop")
-    assert [line.rpartition(" in ")[2] for line in lines(manager, "loop-1 is started again in")] == [
+    (told,) = lines(manager, "loop-1 stays down")
+    assert told.endswith("Try again with: pitboss pools restart loop")
+    assert [line.rpartition(" in ")[2] for line in lines(manager, "loop-1 starts again in")] == [
         "100ms",
         "200ms",
         "400ms",
@@ -91,12 +91,12 @@ def test_code_that_no_longer_loads_gives_one_message_and_no_loop(lite_house: Hou
     victim, survivor = manager.workers()
     victim.kill()
     house.until(lambda: WorkerState.CRASHED in states(house))
-    (told,) = lines(manager, "is not started again")
+    (told,) = lines(manager, "stays down")
     assert "the app cannot be loaded: ModuleNotFoundError: No module named 'no_such_module_here'" in told
     assert sorted(states(house)) == [WorkerState.CRASHED, WorkerState.IDLE]
 
     house.wish("default", generation=1)
-    house.until(lambda: manager.said("pool default: new workers do not start, the present ones go on"))
+    house.until(lambda: manager.said("pool default: new workers do not start, the old ones continue"))
     assert alive(survivor.pid)
     ids = house.put("quick", 20)
     house.until(lambda: all_completed(house, ids))

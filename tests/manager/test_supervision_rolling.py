@@ -120,7 +120,7 @@ def test_a_reload_that_failed_does_not_hide_the_handlers_of_the_next(lite_house:
     check = "import os, pathlib\nassert not pathlib.Path(os.environ.get('BROKEN') or '/nowhere').exists()\n"
     code.write_text(check + version("two", "old", "fresh"))
     manager.reload(manager.plan)
-    house.until(lambda: manager.said("the present ones go on"))
+    house.until(lambda: manager.said("the old ones continue"))
     gate.unlink()
     manager.reload(manager.plan)
     house.until(lambda: house.task(held).state is State.COMPLETED, within=15)

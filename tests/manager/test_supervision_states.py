@@ -82,7 +82,7 @@ def _is_seen_leaving(house: House) -> None:
     assert seen(house, WorkerState.DRAINING).running == 1
     assert seen(house, WorkerState.STOPPED).pid == 0
     pool = _pool(house)
-    assert (pool.wanted, pool.why) == (0, "an operator wants so")
+    assert (pool.wanted, pool.why) == (0, "set by an operator")
     assert house.counts()[State.COMPLETED] == 2
 
 

@@ -39,7 +39,7 @@ def test_a_second_stop_ends_now_also_what_ignores_everything(troubled: House) ->
     house.until(lambda: house.traced("stubborn") and house.traced("holds"))
     pids = [worker.pid for worker in manager.workers()]
     manager.signal(signal.SIGTERM)
-    house.until(lambda: manager.said("Once more stops at once"))
+    house.until(lambda: manager.said("Stop again to end now"))
     manager.signal(signal.SIGTERM)
     assert manager.process.wait(timeout=5) == 0
     assert not any(alive(pid) for pid in pids)

@@ -63,12 +63,12 @@ def test_a_worker_that_dies_is_missed_at_once_also_while_its_forks_hold_its_sock
     assert manager.end() == 0
 
 
-def test_a_manager_goes_on_when_its_guard_is_killed_and_has_another(troubled: House) -> None:
+def test_a_manager_goes_on_when_its_reaper_is_killed_and_has_another(troubled: House) -> None:
     house = troubled
     manager = house.manager(pool(workers=1))
     house.until(lambda: manager.said("default-1 is ready"))
-    (guard,) = _guards(manager)
-    guard.kill()
+    (reaper,) = _reapers(manager)
+    reaper.kill()
     (daemon,) = _daemon(house, "default")
     (worker,) = manager.workers()
     worker.kill()
@@ -77,13 +77,13 @@ def test_a_manager_goes_on_when_its_guard_is_killed_and_has_another(troubled: Ho
     (task,) = house.put("quick")
     house.until(lambda: house.task(task).state is State.COMPLETED)
     (daemon,) = _daemon(house, "default")
-    house.until(lambda: _guards(manager), within=10, what="there is another guard")
+    house.until(lambda: _reapers(manager), within=10, what="there is another reaper")
     manager.signal(signal.SIGKILL)
     manager.process.wait()
-    house.until(lambda: not alive(daemon), within=10, what="the other guard ended it")
+    house.until(lambda: not alive(daemon), within=10, what="the other reaper killed it")
 
 
-def _guards(manager: ManagerProcess) -> list[psutil.Process]:
+def _reapers(manager: ManagerProcess) -> list[psutil.Process]:
     family = psutil.Process(manager.process.pid).children()
     return [one for one in family if alive(one.pid) and "PITBOSSWORKER=" in one.cmdline()[-1]]
 

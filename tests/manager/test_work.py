@@ -121,7 +121,7 @@ def test_a_second_signal_stops_at_once_and_gives_the_tasks_back(lite_house: Hous
     house.until(lambda: house.traced("began"))
     workers = manager.workers()
     manager.signal(signal.SIGINT)
-    house.until(lambda: manager.said("Once more stops at once"))
+    house.until(lambda: manager.said("Stop again to end now"))
     manager.signal(signal.SIGINT)
     assert manager.process.wait(timeout=10) == 0
     found = house.task(task)

@@ -10,9 +10,8 @@ import pytest
 from pitboss import App, InvalidInput, facts
 from pitboss.client.hooks import Hook
 from pitboss.model.facts import AnyFact, Fact
+from pitboss.worker.channel import FactMessage, encoded, hooks_codec
 from pitboss.worker.describe import described
-from pitboss.worker.fact_frames import FactMessage, hooks_codec
-from pitboss.worker.frames import encoded
 
 CLASSES: tuple[type[Fact], ...] = (
     facts.TaskCompleted,

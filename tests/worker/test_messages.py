@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from pitboss.model.facts import AnyFact, Fact, kind_of
-from pitboss.worker import fact_frames, frames
+from pitboss.worker import channel
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 MESSAGES = (DOCS / "reference" / "messages.md").read_text(encoding="utf-8")
@@ -29,10 +29,10 @@ def coded(union: Any) -> dict[str, tuple[str, ...]]:
 @pytest.mark.parametrize(
     ("heading", "union"),
     [
-        ("From the manager to a worker", frames.ToWorker),
-        ("From a worker to its manager", frames.ToManager),
-        ("From the manager to the hook process", fact_frames.ToHooks),
-        ("From the hook process to its manager", fact_frames.FromHooks),
+        ("From the manager to a worker", channel.ToWorker),
+        ("From a worker to its manager", channel.ToManager),
+        ("From the manager to the hook process", channel.ToHooks),
+        ("From the hook process to its manager", channel.FromHooks),
     ],
 )
 def test_the_tables_of_messages_are_those_of_the_code(heading: str, union: Any) -> None:
@@ -40,10 +40,10 @@ def test_the_tables_of_messages_are_those_of_the_code(heading: str, union: Any) 
 
 
 def test_the_frame_is_the_documented_one() -> None:
-    frame = frames.encoded([frames.RecallMessage()])
-    assert f"version byte | 1 | `{frames.VERSION}`" in MESSAGES
-    assert frame == bytes([0, 0, 0, len(frame) - 5, frames.VERSION, 0x91, 0x91, 0xA6]) + b"recall"
-    assert f"{frames.MAX_FRAME // 2**20} MiB" in MESSAGES
+    frame = channel.encoded([channel.RecallMessage()])
+    assert f"version byte | 1 | `{channel.VERSION}`" in MESSAGES
+    assert frame == bytes([0, 0, 0, len(frame) - 5, channel.VERSION, 0x91, 0x91, 0xA6]) + b"recall"
+    assert f"{channel.MAX_FRAME // 2**20} MiB" in MESSAGES
 
 
 def test_the_table_of_facts_is_that_of_the_code() -> None:

@@ -32,7 +32,7 @@ from pitboss.model.resource import (
 from pitboss.model.task import NewTask
 from pitboss.testing.clock import FakeClock
 from pitboss.worker import store_proxy
-from pitboss.worker.frames import AnswerMessage, AskMessage
+from pitboss.worker.channel import AnswerMessage, AskMessage
 from pitboss.worker.store_proxy import StoreProxy
 
 

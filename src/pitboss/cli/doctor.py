@@ -108,7 +108,7 @@ def _of_host(found: "Loaded", description: "Description | None") -> list[Finding
 
     from pitboss import config
     from pitboss.cli.up_pools import chosen_pools
-    from pitboss.manager.vitals import host_memory
+    from pitboss.manager.host_memory import total_memory
 
     try:
         pools = chosen_pools(found, description) if description else config.pools(found.settings)
@@ -117,7 +117,7 @@ def _of_host(found: "Loaded", description: "Description | None") -> list[Finding
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = soft if soft != resource.RLIM_INFINITY else _ENDLESS
     workers = sum(pool.max_workers for pool in pools)
-    memory = found.settings.host_memory or host_memory()
+    memory = found.settings.host_memory or total_memory()
     return [host_findings.open_files(limit, workers), *host_findings.memory_limits(pools, memory)]
 
 

@@ -1,1 +1,1 @@
-"""Claim, decide, settle, for whoever has workers: a manager, a server, a simulation. No sockets, no processes."""
+"""Claim, decide, settle: for a manager, a server or a simulation. No sockets, no processes."""

@@ -1,4 +1,4 @@
-"""Writes what came of claims, in groups: whatever has gathered while the last group was written."""
+"""Writes settlements in groups: each group is what has gathered while the last one was written."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -6,19 +6,26 @@ from typing import NamedTuple
 
 import msgspec
 
-from pitboss.engines.protocol import Engine
+from pitboss.engines.protocol import Engine, Ledger
 from pitboss.model.canonical import printable
+from pitboss.model.duration import Span
 from pitboss.model.errors import StoreUnavailable
+from pitboss.model.filter import by
 from pitboss.model.ids import TaskId
 from pitboss.model.outcome import Transition
+from pitboss.model.resource import Report
 from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.states import State
-from pitboss.model.task import TaskError, Token
+from pitboss.model.task import Claim, Task, TaskError, Token
 
 GROUP = 4000
 FULL = 12_000
 _PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
+_PAGE = 1000
+# A claim that was cut off may still wait for a lock in the store and succeed later: look several times.
+_LOOK_AFTER = (0.0, 2.0, 15.0, 60.0)
+_UNHEARD = Transition(state=State.PENDING, outcome="released", recorded=False)
 
 Told = Callable[[SettleAnswer], None]
 
@@ -29,9 +36,9 @@ class _Entry(NamedTuple):
 
 
 class Settler:
-    """A queue in front of `engine.settle`. A store that is away is asked again: repeating is harmless.
+    """A queue in front of `engine.settle`. If the store is down it tries again: a repeated settlement is harmless.
 
-    `returned` hears that members of pools may have been given back.
+    `returned` is called when members of resource pools may have been given back.
     """
 
     def __init__(self, engine: Engine, returned: Callable[[], None]) -> None:
@@ -48,7 +55,7 @@ class Settler:
 
     @property
     def full(self) -> bool:
-        """Back-pressure: no new claims while the store does not keep up with the old ones."""
+        """Back-pressure: claim nothing while the store cannot keep up with settlements."""
         return self.backlog >= FULL
 
     def add(self, settlement: Settlement, told: Told | None = None) -> None:
@@ -58,7 +65,7 @@ class Settler:
         self._work.set()
 
     def holds(self, task: TaskId, token: Token) -> bool:
-        """Whether a settlement of that claim is on its way."""
+        """Whether a settlement of that claim waits or is being written."""
         return (task, token.claim) in self._waiting or (task, token.claim) in self._in_flight
 
     async def run(self) -> None:
@@ -82,14 +89,14 @@ class Settler:
     async def _write(self, group: list[_Entry]) -> None:
         self._in_flight = frozenset((entry.settlement.id, entry.settlement.token.claim) for entry in group)
         try:
-            verdicts = await self._settled([entry.settlement for entry in group])
+            answers = await self._settled([entry.settlement for entry in group])
         finally:
             self._in_flight = frozenset()
         if any(_gives_back(entry.settlement) for entry in group):
             self._returned()
-        for entry, verdict in zip(group, verdicts, strict=True):
+        for entry, answer in zip(group, answers, strict=True):
             if entry.told:
-                entry.told(verdict)
+                entry.told(answer)
 
     async def _settled(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         pause = _PAUSE
@@ -103,7 +110,7 @@ class Settler:
                 return await self._split(settlements, error)
 
     async def _split(self, settlements: Sequence[Settlement], error: Exception) -> list[SettleAnswer]:
-        """One that cannot be stored must not keep the others from it, nor leave its task running for ever."""
+        """A settlement that cannot be stored must not block the others, nor leave its task running for ever."""
         if len(settlements) > 1:
             middle = len(settlements) // 2
             return [*await self._settled(settlements[:middle]), *await self._settled(settlements[middle:])]
@@ -111,6 +118,70 @@ class Settler:
         if settlements[0].transition.reason == plain.reason:
             return [SettleAnswer(False, f"it could not be stored: {error}")]
         return await self._settled([msgspec.structs.replace(settlements[0], transition=plain)])
+
+
+class LostClaims:
+    """Gives back the tasks of claims whose answer was lost: the store says that we have them, but we never got them.
+
+    `knows` says whether a claim is known here.
+    """
+
+    def __init__(self, engine: Ledger, settler: Settler, knows: Callable[[TaskId, Token], bool]) -> None:
+        self._engine, self._settler, self._knows = engine, settler, knows
+        self._looks: list[float] = []
+
+    @property
+    def expected(self) -> bool:
+        return bool(self._looks)
+
+    def expect(self, now: float) -> None:
+        """A claim got no answer."""
+        self._looks = [now + delay for delay in _LOOK_AFTER]
+
+    async def give_back(self, session: int, now: float) -> None:
+        """Look, if it is time. Call it while no claim is under way: then every unknown running task is a lost one."""
+        if now < self._looks[0]:
+            return
+        after = None
+        while True:
+            page = await self._engine.find(by(state="running", session=str(session)), limit=_PAGE, after=after)
+            for task in page.tasks:
+                token = Token(session, task.claim)
+                if not self._knows(task.id, token) and not self._settler.holds(task.id, token):
+                    self._settler.add(_unheard(task, token))
+            after = page.next
+            if after is None:
+                break
+        self._looks.pop(0)
+
+
+def settlement_of(
+    claim: Claim,
+    transition: Transition,
+    *,
+    worker: str | None = None,
+    ran: Span | None = None,
+    report: Report | None = None,
+) -> Settlement:
+    """The settlement of a claim, with what the store would otherwise have to look up."""
+    leased = claim.leased
+    return Settlement(
+        id=claim.id,
+        token=claim.token,
+        transition=transition,
+        worker=worker,
+        ran=ran,
+        queue=claim.queue,
+        batch=claim.batch,
+        resource=None if leased is None else leased.id,
+        report=report,
+    )
+
+
+def _unheard(task: Task, token: Token) -> Settlement:
+    return Settlement(
+        id=task.id, token=token, transition=_UNHEARD, queue=task.queue, batch=task.batch, resource=task.resource
+    )
 
 
 def _gives_back(settlement: Settlement) -> bool:

@@ -1,13 +1,15 @@
-"""The workers of one pool as the dispatcher sees them: who has room, what waits, how much to claim ahead."""
+"""The workers of one pool as the dispatcher sees them: which have room, what waits, how much to claim ahead."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
 from math import inf
 from typing import Protocol
 
+import msgspec
+
 from pitboss.model.ids import TaskId
 from pitboss.model.session import Slot
-from pitboss.model.task import Claim
+from pitboss.model.task import Claim, Token
 
 AHEAD_SECONDS = 0.1
 MOST_AHEAD = 2000
@@ -15,29 +17,29 @@ STALE_SECONDS = 1.0
 SPARE_SECONDS = 0.02
 MOST_SPARE = 200
 _MEASURE_SECONDS = 0.02
-# Where nothing was to be had ahead (no task waits, or those that do need a resource), it is asked for less and less.
-_VAIN_SECONDS = 0.01
-_MOST_VAIN_SECONDS = 2.0
+# If claiming ahead got nothing (no task waits, or those that do need a resource), pause, each time twice as long.
+_EMPTY_SECONDS = 0.01
+_MOST_EMPTY_SECONDS = 2.0
 _SHORTEST_WAIT = 0.001
 
 
 class Meter:
-    """Events per second, measured over short stretches."""
+    """Tasks per second, measured over short periods."""
 
     def __init__(self, now: float) -> None:
         self.rate = 0.0
         self._since = now
-        self._events = 0
+        self._count = 0
 
     def count(self, now: float) -> float:
-        """One more event; the rate with it."""
-        self._events += 1
+        """Count one more; returns the new rate."""
+        self._count += 1
         elapsed = now - self._since
         if elapsed >= _MEASURE_SECONDS:
-            fresh = self._events / elapsed
-            # A long pause says nothing about speed, and the speed before it nothing about now.
+            fresh = self._count / elapsed
+            # After a long pause the old rate says nothing about the present one.
             self.rate = fresh if elapsed > 1 else (self.rate + fresh) / 2
-            self._since, self._events = now, 0
+            self._since, self._count = now, 0
         return self.rate
 
 
@@ -49,29 +51,29 @@ class Worker(Protocol):
     capacity: int
 
     def start(self, claim: Claim) -> None:
-        """Run it now. What comes of it is told to `Dispatcher.finish`."""
+        """Run it now. Its outcome goes to `Dispatcher.finish`."""
 
     def stop(self, claim: Claim) -> None:
-        """Somebody asked to cancel it: end it if possible."""
+        """Cancel it if possible."""
 
     def recall(self) -> None:
-        """Give back, as released, what was handed over beyond the capacity and has not started."""
+        """Give back, as released, the tasks that have not started."""
 
 
-class WorkerSlots:
-    """A worker and what it was given, in that order. `reserved` is a task that must run there by itself.
+class WorkerLoad:
+    """A worker and the tasks it was given, in order. `reserved` is a task that must run there alone.
 
-    A worker that ends tasks faster than they travel gets a few more than it can run at once (`spare`), so that it need
-    not wait for the next. It starts them in the order given, so the first `capacity` ones are those that run.
+    A worker that ends tasks faster than they travel gets a few more than it can run at once (`spare`), so that it never
+    waits for the next one. It starts them in the given order: the first `capacity` of them run.
     """
 
     def __init__(self, worker: Worker, now: float) -> None:
         self.worker = worker
         self.running: dict[TaskId, Claim] = {}
         self.reserved: Claim | None = None
-        self.lonely = False
+        self.runs_alone = False
         self.closed = False
-        # How many tasks it still rests from: each has its own time.
+        # How many pauses after tasks it still observes: each has its own time.
         self.resting = 0
         self.spare = 0
         self.ended_at = now
@@ -79,35 +81,35 @@ class WorkerSlots:
 
     @property
     def room(self) -> int:
-        """How many more could start at once."""
+        """How many more tasks could start now."""
         return max(0, self.worker.capacity - len(self.running)) if self.open else 0
 
     @property
     def window(self) -> int:
-        """How many more may be handed over."""
+        """How many more tasks may be handed over."""
         return self.worker.capacity + self.spare - len(self.running) if self.open else 0
 
     @property
     def open(self) -> bool:
         """Whether it takes tasks at all."""
-        return not (self.closed or self.lonely or self.resting or self.reserved is not None)
+        return not (self.closed or self.runs_alone or self.resting or self.reserved is not None)
 
     @property
     def started(self) -> list[Claim]:
         return list(self.running.values())[: self.worker.capacity]
 
     def stalled(self, now: float) -> bool:
-        """Something waits in the worker behind tasks that do not end."""
+        """Whether a task waits in the worker while none of the running ones ends."""
         return len(self.running) > self.worker.capacity and now - self.ended_at >= STALE_SECONDS
 
     def start(self, claim: Claim) -> None:
         self.running[claim.id] = claim
-        self.lonely = claim.alone
+        self.runs_alone = claim.alone
         self.worker.start(claim)
 
     def ended(self, claim: Claim, now: float) -> None:
         if self.running.pop(claim.id, None) is not None and not self.running:
-            self.lonely = False
+            self.runs_alone = False
         self.ended_at = now
         self.spare = min(MOST_SPARE, int(self._meter.count(now) * SPARE_SECONDS))
 
@@ -121,19 +123,19 @@ class WorkerGroup:
     def __init__(self, pool: str, queues: tuple[str, ...] | None, *, rest: Callable[[], float] | None = None) -> None:
         self.pool, self.queues, self.rest = pool, queues, rest
         self.paused = False
-        # Whether a task may start now, beside those that run on this host; None if nothing speaks against any.
+        # Whether the memory of this host lets a task start now; None if every task may.
         self.admits: Callable[[Claim], bool] | None = None
-        self.workers: dict[str, WorkerSlots] = {}
+        self.workers: dict[str, WorkerLoad] = {}
         self._buffer: deque[tuple[Claim, float]] = deque()
         self._alone: deque[Claim] = deque()
         self._meter = Meter(0.0)
-        self._vain, self.ahead_from = 0.0, 0.0
-        # It had room for more when members of pools ran out: more room changes nothing, one that comes back rings.
+        self._pause, self.ahead_from = 0.0, 0.0
+        # Limited by resources, not by workers: do not claim again before a member is released, which rings.
         self.starved = False
 
     def slot(self) -> Slot:
         """What to ask the store for now."""
-        room = sum(slots.room for slots in self.workers.values())
+        room = sum(load.room for load in self.workers.values())
         buffered = len(self._buffer)
         return Slot(
             pool=self.pool,
@@ -143,35 +145,38 @@ class WorkerGroup:
         )
 
     def wants(self, slot: Slot, now: float) -> bool:
-        """Whether asking is worth a call: room to start something, or a buffer that is half empty and may be filled."""
+        """Whether a claim is worth a call: a task could start, or the buffer is half empty and may be filled."""
         return not self.paused and (slot.free > 0 or (self._low(slot) and now >= self.ahead_from))
 
     def waits(self, slot: Slot, now: float) -> float:
-        """How many seconds it will want nothing of itself, if that is only because it asked in vain; else infinite."""
-        # A wait that is too short for the clock to move would be waited again and again.
+        """How many seconds until it may claim ahead again; infinite if it does not want to."""
+        # Long enough for the clock to move: otherwise the wait would be repeated again and again.
         return max(_SHORTEST_WAIT, self.ahead_from - now) if self._low(slot) and not self.paused else inf
 
     def _low(self, slot: Slot) -> bool:
         return slot.ahead > 0 and slot.ahead * 2 >= self._target()
 
     def answered(self, slot: Slot, got: int, now: float, *, short: bool = False) -> None:
-        """So many were to be had for what it asked for. `short`: there are tasks for which a pool had no member."""
+        """The store answered with `got` tasks. `short`: tasks wait for which a resource pool had no member."""
         self.starved = short and got < slot.free
         if got > slot.free or not slot.ahead:
-            self._vain = 0.0
+            self._pause = 0.0
         else:
-            self._vain = min(_MOST_VAIN_SECONDS, max(_VAIN_SECONDS, 2 * self._vain))
-        self.ahead_from = now + self._vain
+            self._pause = min(_MOST_EMPTY_SECONDS, max(_EMPTY_SECONDS, 2 * self._pause))
+        self.ahead_from = now + self._pause
 
     @property
     def hungry(self) -> bool:
-        """A cheap guess at `wants`, for every finished task."""
+        """A cheap estimate of `wants`, made for every finished task."""
         return not self.starved and len(self._buffer) * 2 <= self._target()
 
-    def accept(self, claims: Iterable[Claim], now: float) -> list[Claim]:
-        """Take claims in. Those that hold a resource start at once; the ones that cannot are handed back."""
+    def accept(self, claims: Iterable[Claim], now: float, asked: float | None = None) -> list[Claim]:
+        """Take claims, which were asked for at `asked`. Those that hold a resource start at once; returns the ones that
+        cannot."""
         holding = []
         for claim in claims:
+            if claim.leased is not None and asked is not None:
+                claim = _dated(claim, asked)
             if claim.alone:
                 self._alone.append(claim)
             elif claim.leased is not None:
@@ -182,42 +187,42 @@ class WorkerGroup:
         return [claim for claim in holding if not self._started(claim)]
 
     def _started(self, claim: Claim) -> bool:
-        """Started, where the fewest run. What waits with a resource in its hand keeps it from everybody else."""
-        slots = max(self.workers.values(), key=lambda slots: (slots.room, -len(slots.running)), default=None)
-        if slots is None or not slots.room or (self.admits is not None and not self.admits(claim)):
+        """Start it on the least busy worker. It must not wait: a waiting task would block its resource for others."""
+        load = max(self.workers.values(), key=lambda load: (load.room, -len(load.running)), default=None)
+        if load is None or not load.room or (self.admits is not None and not self.admits(claim)):
             return False
-        slots.start(claim)
+        load.start(claim)
         return True
 
     def hand_out(self) -> None:
-        """Start whatever can start."""
-        self._seat_the_lonely()
-        for slots in sorted(self.workers.values(), key=lambda slots: len(slots.running)):
-            self._hand_to(slots, slots.room)
-        for slots in self.workers.values():
-            self._hand_to(slots, slots.window)
+        """Start all tasks that can start."""
+        self._place_alone()
+        for load in sorted(self.workers.values(), key=lambda load: len(load.running)):
+            self._hand_to(load, load.room)
+        for load in self.workers.values():
+            self._hand_to(load, load.window)
 
-    def ended(self, slots: WorkerSlots, claim: Claim, now: float) -> None:
-        """A task is no longer running there."""
-        slots.ended(claim, now)
+    def ended(self, load: WorkerLoad, claim: Claim, now: float) -> None:
+        """A task has ended there."""
+        load.ended(claim, now)
         if self.rest is not None:
-            slots.resting, slots.spare = slots.resting + 1, 0
+            load.resting, load.spare = load.resting + 1, 0
             return
         self._meter.count(now)
-        if self._alone or slots.reserved is not None or (not slots.running and self._reserved()):
+        if self._alone or load.reserved is not None or (not load.running and self._reserved()):
             self.hand_out()
-        elif self._buffer and slots.window > 0:
-            self._hand_to(slots, 1 if self.admits is None else slots.window)
+        elif self._buffer and load.window > 0:
+            self._hand_to(load, 1 if self.admits is None else load.window)
 
-    def _hand_to(self, slots: WorkerSlots, count: int) -> None:
+    def _hand_to(self, load: WorkerLoad, count: int) -> None:
         for _ in range(min(count, len(self._buffer))):
             claim = self._buffer.popleft()[0] if self.admits is None else self._first_admitted()
             if claim is None:
                 return
-            slots.start(claim)
+            load.start(claim)
 
     def _first_admitted(self) -> Claim | None:
-        """Those that must wait for room are passed by, for a second at most: then they go back to the store."""
+        """The first task that fits into memory. Others wait for a second at most, then they go back to the store."""
         assert self.admits is not None
         for index, (claim, _) in enumerate(self._buffer):
             if self.admits(claim):
@@ -225,68 +230,84 @@ class WorkerGroup:
                 return claim
         return None
 
+    def knows(self, task: TaskId, token: Token) -> bool:
+        """Whether that claim waits, is reserved, or runs here."""
+        reserved = [load.reserved for load in self.workers.values() if load.reserved is not None]
+        running = [load.running[task] for load in self.workers.values() if task in load.running]
+        return any(claim.id == task and claim.token == token for claim in (*self.waiting(), *reserved, *running))
+
     def waiting(self) -> list[Claim]:
         return [claim for claim, _ in self._buffer] + list(self._alone)
 
-    def drop(self, claim: Claim) -> bool:
-        """Take a claim that has not started out of the buffer."""
-        before = len(self._buffer) + len(self._alone)
-        self._buffer = deque(pair for pair in self._buffer if pair[0].id != claim.id)
-        self._alone = deque(one for one in self._alone if one.id != claim.id)
-        for slots in self.workers.values():
-            if slots.reserved is not None and slots.reserved.id == claim.id:
-                slots.reserved = None
-                return True
-        return len(self._buffer) + len(self._alone) < before
+    def cancel(self, task: TaskId, token: Token) -> Claim | None:
+        """Cancel a claim: returns it if it had not started; asks its worker to stop it if it runs."""
+        for waiting in self.waiting():
+            if waiting.id == task and waiting.token == token:
+                self._buffer = deque(pair for pair in self._buffer if pair[0].id != task)
+                self._alone = deque(one for one in self._alone if one.id != task)
+                return waiting
+        for load in self.workers.values():
+            running = load.running.get(task)
+            if running is not None and running.token == token:
+                load.worker.stop(running)
+        return None
 
     def take_stale(self, now: float) -> list[Claim]:
-        """What has waited too long to start; another manager may be free."""
+        """Remove what has waited too long to start: another manager may be free."""
         stale: list[Claim] = []
         while self._buffer and now - self._buffer[0][1] >= STALE_SECONDS:
             stale.append(self._buffer.popleft()[0])
         if stale:
-            # The speed that they were claimed for is over; asking for as many again would be a carousel.
+            # Tasks do not end as fast as before: claiming as many again would bring them back again and again.
             self._meter = Meter(now)
-        if self._alone and all(slots.closed for slots in self.workers.values()):
-            # Nobody is left here who could take them.
+        if self._alone and all(load.closed for load in self.workers.values()):
+            # No worker is left here that could take them.
             stale += self._alone
             self._alone.clear()
         return stale
 
     def empty_buffer(self) -> list[Claim]:
-        """Everything that has not started, taken out."""
+        """Remove and return everything that has not started."""
         claims = self.waiting()
-        for slots in self.workers.values():
-            if slots.reserved is not None:
-                claims.append(slots.reserved)
-                slots.reserved = None
+        for load in self.workers.values():
+            if load.reserved is not None:
+                claims.append(load.reserved)
+                load.reserved = None
         self._buffer.clear()
         self._alone.clear()
         return claims
 
-    def _seat_the_lonely(self) -> None:
-        for slots in self._reserved():
-            free = slots if not slots.running and not slots.resting else self._idle()
-            if free is not None and slots.reserved is not None:
-                # Also elsewhere: a worker that has just come, or become free, need not wait for another's long task.
-                claim, slots.reserved = slots.reserved, None
+    def _place_alone(self) -> None:
+        for load in self._reserved():
+            free = load if not load.running and not load.resting else self._idle()
+            if free is not None and load.reserved is not None:
+                # An idle worker need not wait for the long task of the reserved one.
+                claim, load.reserved = load.reserved, None
                 free.start(claim)
         while self._alone:
-            candidates = [slots for slots in self.workers.values() if slots.open]
+            candidates = [load for load in self.workers.values() if load.open]
             if not candidates:
                 return
-            slots = min(candidates, key=lambda slots: len(slots.running))
+            load = min(candidates, key=lambda load: len(load.running))
             claim = self._alone.popleft()
-            if slots.running:
-                slots.reserved = claim
+            if load.running:
+                load.reserved = claim
             else:
-                slots.start(claim)
+                load.start(claim)
 
-    def _reserved(self) -> list[WorkerSlots]:
-        return [slots for slots in self.workers.values() if slots.reserved is not None]
+    def _reserved(self) -> list[WorkerLoad]:
+        return [load for load in self.workers.values() if load.reserved is not None]
 
-    def _idle(self) -> WorkerSlots | None:
-        return next((slots for slots in self.workers.values() if slots.open and not slots.running), None)
+    def _idle(self) -> WorkerLoad | None:
+        return next((load for load in self.workers.values() if load.open and not load.running), None)
 
     def _target(self) -> int:
         return min(MOST_AHEAD, int(self._meter.rate * AHEAD_SECONDS))
+
+
+def _dated(claim: Claim, asked: float) -> Claim:
+    """The claim with the moment at which its resource was asked for, if the age of the use matters."""
+    leased = claim.leased
+    if leased is None or not leased.guard:
+        return claim
+    return msgspec.structs.replace(claim, leased=msgspec.structs.replace(leased, asked=asked))

@@ -3,7 +3,7 @@
 from pitboss.engines.capabilities import require
 from pitboss.engines.verbs import Verb, verbs
 from pitboss.model.errors import InvalidInput, PitbossError
-from pitboss.worker.frames import MAX_FRAME, AnswerMessage, AskMessage
+from pitboss.worker.channel import MAX_FRAME, AnswerMessage, AskMessage
 
 _LARGEST = MAX_FRAME // 2
 

@@ -1,4 +1,4 @@
-"""Measures the load of the pools that follow it, and has `model/scaling.py` say how many workers each needs."""
+"""Measures the load of the pools that scale, and gives each the size that `model/scaling.py` computes."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -7,9 +7,10 @@ import msgspec
 
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Clock, Store
-from pitboss.manager.crew import Crew
-from pitboss.manager.staff import Staff
-from pitboss.manager.vitals import cores, host_memory_free
+from pitboss.manager import host
+from pitboss.manager.host_memory import free_memory
+from pitboss.manager.pool_set import PoolSet
+from pitboss.manager.worker_pool import WorkerPool
 from pitboss.model.batch import Batch, BatchStatus
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.errors import PitbossError
@@ -28,75 +29,75 @@ LOOK_SECONDS = 2.0
 
 
 class Scaler:
-    """One look at all pools that scale every two seconds. Those with a fixed size cost nothing.
+    """Looks at all pools that scale every two seconds. Pools with a fixed size cost nothing.
 
-    `room` says how many more tasks the workers of a pool could start at this moment.
+    `room` says how many more tasks the workers of a pool could start now.
     """
 
-    def __init__(self, engine: Store, staff: Staff, clock: Clock, room: Callable[[str], int]) -> None:
-        self._engine, self._staff, self._clock, self._room = engine, staff, clock, room
+    def __init__(self, engine: Store, pool_set: PoolSet, clock: Clock, room: Callable[[str], int]) -> None:
+        self._engine, self._pool_set, self._clock, self._room = engine, pool_set, clock, room
         self._optional = capabilities(engine)
-        self._known: dict[str, _Known] = {}
+        self._histories: dict[str, _History] = {}
         self.session: int | None = None
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            crews = [crew for crew in self._staff.crews.values() if crew.spec.scales]
-            if crews:
+            scaling = [pool for pool in self._pool_set.pools.values() if pool.spec.scales]
+            if scaling:
                 try:
-                    await self.look(crews)
+                    await self.look(scaling)
                 except PitbossError:
-                    continue  # the store is away: nobody knows the load, and the sizes stay
+                    continue  # the store is down and the load unknown: keep the sizes
 
-    async def look(self, crews: Iterable[Crew]) -> None:
+    async def look(self, scaling: Iterable[WorkerPool]) -> None:
         queues = await self._engine.queues()
-        pools, batches = await self._resource_pools(queues), await self._batches(queues)
+        resource_pools, batches = await self._resource_pools(queues), await self._batches(queues)
         started = {batch.id: batch.started_at or 0 for batch in batches}
         sessions = alive(await self._engine.sessions(), self._clock.now())
-        for crew in crews:
-            known = self._known.setdefault(crew.spec.name, _Known())
+        for pool in scaling:
+            history = self._histories.setdefault(pool.spec.name, _History())
             now = self._clock.now()
-            served = _served(queues, crew.spec)
-            load = await self._load(crew, known, served, sessions, started, now)
+            served = _served(queues, pool.spec)
+            load = await self._load(pool, history, served, sessions, started, now)
             open_queues = [queue for queue in served if not queue.paused]
-            rooms = {queue.name: _room_of(queue, pools) for queue in open_queues}
-            load = with_batches(_with_resources(load, open_queues, pools), batches, rooms)
-            # What an operator or the configuration has changed meanwhile is where the next decision begins.
-            state = msgspec.structs.replace(known.state, size=crew.size)
-            decision = decide(load, crew.spec, state, now)
-            known.state = decision.state
-            self._staff.scale(crew.spec.name, decision.size, decision.why)
+            rooms = {queue.name: _room_of(queue, resource_pools) for queue in open_queues}
+            load = with_batches(_with_resources(load, open_queues, resource_pools), batches, rooms)
+            # Start from the present size: an operator or the configuration may have changed it.
+            state = msgspec.structs.replace(history.state, size=pool.size)
+            decision = decide(load, pool.spec, state, now)
+            history.state = decision.state
+            self._pool_set.scale(pool.spec.name, decision.size, decision.why)
 
     async def _load(
         self,
-        crew: Crew,
-        known: "_Known",
+        pool: WorkerPool,
+        history: "_History",
         queues: list[Queue],
         sessions: list[Session],
         started: dict[str, Moment],
         now: Moment,
     ) -> PoolLoad:
-        spec = crew.spec
+        spec = pool.spec
         peers = sorted(one.number for one in sessions if _runs(one, spec.name))
         open_queues = [queue for queue in queues if not queue.paused]
         pending = sum(queue.counts.get(State.PENDING, 0) for queue in open_queues)
-        workers = [place.current for place in crew.places.values() if place.current is not None]
+        workers = [slot.current for slot in pool.slots.values() if slot.current is not None]
         ready = [worker for worker in workers if worker.ready.is_set()]
         running = sum(len(worker.claims) for worker in ready)
         return PoolLoad(
             pending=pending,
             oldest_wait=await self._oldest(open_queues, started, now) if pending else 0,
-            arrivals=known.arrived(queues, now),
+            arrivals=history.arrived(queues, now),
             rate=_ceiling(open_queues),
             managers=max(1, len(peers)),
             rank=peers.index(self.session) if self.session in peers else 0,
             running=running,
             ready=len(ready),
             free=self._room(spec.name),
-            mean=known.mean(crew),
-            cores=cores(),
-            free_memory=host_memory_free(),
+            mean=history.mean(pool),
+            cores=host.cores(),
+            free_memory=free_memory(),
             worker_memory=max((worker.memory for worker in ready), default=0) or None,
         )
 
@@ -107,22 +108,22 @@ class Scaler:
         return {pool.name: pool for pool in await store.resource_pools()}
 
     async def _batches(self, queues: Iterable[Queue]) -> list[Batch]:
-        """Those that run or are queued, if any has items that are not drawn."""
+        """The running and queued batches, if any of them has items left to draw."""
         store = self._optional.batches
         if store is None or not any(queue.counts.get(State.HELD) for queue in queues):
             return []
         return await store.batches(statuses=(BatchStatus.RUNNING, BatchStatus.QUEUED))
 
     async def _oldest(self, queues: list[Queue], started: dict[str, Moment], now: Moment) -> Span:
-        """How long the oldest task waits. One of a batch did not wait for a worker before its batch was started."""
+        """How long the oldest task has waited. For an item of a batch that counts from the start of the batch."""
         names = [queue.name for queue in queues if queue.counts.get(State.PENDING, 0)]
         page = await self._engine.find(by(state="pending", queue=names), limit=1, oldest_first=True)
         begun = (max(task.created_at, task.run_at or 0, started.get(task.batch or "", 0)) for task in page.tasks)
         return max((now - moment for moment in begun), default=0)
 
 
-class _Known:
-    """What is remembered of a pool between two looks."""
+class _History:
+    """What the scaler remembers about a pool between two looks."""
 
     def __init__(self) -> None:
         self.state = ScalingState()
@@ -132,15 +133,15 @@ class _Known:
         self._mean: Span | None = None
 
     def arrived(self, queues: list[Queue], now: Moment) -> float:
-        """Tasks per second that have become runnable. Pruning takes some away, which is no opposite of arriving."""
+        """Tasks per second that have become runnable. A total that shrinks was pruned and counts as no arrival."""
         waiting = (State.SCHEDULED, State.HELD)
         total = sum(n for queue in queues for state, n in queue.counts.items() if state not in waiting)
         before, self._seen = self._seen, total
         return self._arrivals.count(0 if before is None else max(0, total - before), now)
 
-    def mean(self, crew: Crew) -> Span | None:
-        """How long the tasks took that have ended since the last look; the figure from before if none has."""
-        now = {worker.id: (worker.busy, worker.processed) for worker in crew.workers}
+    def mean(self, pool: WorkerPool) -> Span | None:
+        """The mean run time of the tasks that ended since the last look; the previous mean if none has."""
+        now = {worker.id: (worker.busy, worker.processed) for worker in pool.workers}
         busy = sum(one[0] - self._busy.get(name, (0, 0))[0] for name, one in now.items())
         ended = sum(one[1] - self._busy.get(name, (0, 0))[1] for name, one in now.items())
         self._busy = now
@@ -165,7 +166,7 @@ def _room_of(queue: Queue, pools: dict[str, ResourcePool]) -> int | None:
 
 
 def _with_resources(load: PoolLoad, queues: list[Queue], pools: dict[str, ResourcePool]) -> PoolLoad:
-    """The load as resources limit it. Nobody knows the limit if a queue that has work needs none."""
+    """The load as resources limit it. There is no limit if a queue with work needs no resource."""
     busy = [queue for queue in queues if queue.counts.get(State.PENDING, 0) or queue.counts.get(State.RUNNING, 0)]
     names = {queue.resources for queue in busy}
     asked = [pools[name] for name in names if name in pools]
@@ -181,7 +182,7 @@ def _with_resources(load: PoolLoad, queues: list[Queue], pools: dict[str, Resour
 
 
 def _ceiling(queues: list[Queue]) -> float | None:
-    """How many tasks per second the rates of the queues let start; None if one that has work is without a limit."""
+    """How many tasks per second the rates of the queues allow; None if a queue with work has no rate."""
     busy = [queue for queue in queues if queue.counts.get(State.PENDING, 0)]
     if not busy or any(not queue.rate for queue in busy):
         return None

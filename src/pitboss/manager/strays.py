@@ -1,7 +1,6 @@
-"""Processes that a worker's handlers left behind, also those that left its process group and its family.
+"""Finds and kills processes that outlived their worker, including daemons that left its process group.
 
-A worker is started with a mark in its environment, which every process below it inherits. So a daemon that detached
-itself is still found when the worker has ended.
+A worker is started with a mark in its environment. Every process below it inherits the mark.
 """
 
 import os
@@ -15,14 +14,14 @@ _SHOWN = 80
 
 
 class Stray(NamedTuple):
-    """A process that outlived its worker, and what it runs."""
+    """A process that outlived its worker, and its command line."""
 
     pid: int
     command: str
 
 
 def end_strays(mark: str) -> list[Stray]:
-    """End every process with this mark; which they were. Blocks for as long as it takes to look at all processes."""
+    """Kill every process with this mark; returns them. Blocks while it looks at all processes of the host."""
     wanted = f"{MARK}={mark}".encode()
     others = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit() and int(entry.name) != os.getpid()]
     found = [Stray(int(entry.name), _command(entry)) for entry in others if _has(entry, wanted)]
@@ -33,7 +32,7 @@ def end_strays(mark: str) -> list[Stray]:
 
 
 def _has(entry: Path, wanted: bytes) -> bool:
-    # Somebody else's process, or one that has just ended.
+    # The process may belong to another user, or may have just ended.
     with suppress(OSError):
         return wanted in (entry / "environ").read_bytes().split(b"\0")
     return False

@@ -1,6 +1,6 @@
 """What happened, as frozen facts for an app's hooks. Times are microseconds, as everywhere.
 
-Best effort: a fact tells what a manager saw and decided. It is not stored, and what must happen is a task.
+Best effort: a fact is what a manager saw and decided. It is not stored; what must happen is a task.
 """
 
 from datetime import UTC, datetime
@@ -30,12 +30,12 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 
     @property
     def when(self) -> datetime:
-        """`at` as a moment of UTC."""
+        """`at` as a UTC datetime."""
         return datetime.fromtimestamp(self.at / SECOND, UTC)
 
 
 class TaskFact(Fact, frozen=True, kw_only=True):
-    """An attempt of a task ended. `duration` is how long the handler ran, None where nobody could measure it."""
+    """An attempt of a task ended. `duration` is how long the handler ran, None if that is unknown."""
 
     id: TaskId
     handler: str
@@ -64,7 +64,7 @@ class TaskCompleted(TaskFact, frozen=True, kw_only=True, tag="task_completed"):
 
 
 class TaskFailed(TaskFact, frozen=True, kw_only=True, tag="task_failed"):
-    """The task failed for good and is a dead letter now; `reason` says why it is not tried again."""
+    """The task failed for good and is a dead letter now; `reason` says why it is not retried."""
 
     error: TaskError | None = None
     reason: str | None = None
@@ -78,13 +78,13 @@ class TaskRetried(TaskFact, frozen=True, kw_only=True, tag="task_retried"):
 
 
 class TaskCancelled(TaskFact, frozen=True, kw_only=True, tag="task_cancelled"):
-    """The handler gave up, or obeyed a cancellation."""
+    """The handler cancelled the task, or it was cancelled from outside."""
 
     reason: str | None = None
 
 
 class WorkerFact(Fact, frozen=True, kw_only=True):
-    """Something about one worker of a pool. `pid` is 0 where there is no process."""
+    """Something about one worker of a pool. `pid` is 0 if there is no process."""
 
     worker: str
     pid: int = 0
@@ -95,7 +95,7 @@ class WorkerStarted(WorkerFact, frozen=True, kw_only=True, tag="worker_started")
 
 
 class WorkerCrashed(WorkerFact, frozen=True, kw_only=True, tag="worker_crashed"):
-    """A worker ended though nobody asked it to. `lost` are the tasks that it ran, which run again elsewhere.
+    """A worker ended unexpectedly. `lost` are the tasks that it ran, which run again elsewhere.
 
     `code` is its exit code, negative for a signal; `error` says in words what is known.
     """
@@ -106,14 +106,14 @@ class WorkerCrashed(WorkerFact, frozen=True, kw_only=True, tag="worker_crashed")
 
 
 class WorkerGivenUp(WorkerFact, frozen=True, kw_only=True, tag="worker_given_up"):
-    """A worker crashed too often and is not started again by itself: its state is `crashed`."""
+    """A worker crashed too often and stays down: its state is `crashed`."""
 
     why: str = ""
     crashes: int = 0
 
 
 class PoolScaled(Fact, frozen=True, kw_only=True, tag="pool_scaled"):
-    """Another number of workers is wanted of a pool: `after` in place of `before`."""
+    """The wanted number of workers of a pool changed from `before` to `after`."""
 
     before: int
     after: int
@@ -133,10 +133,10 @@ AnyFact = (
 
 
 class HookFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """How it goes with the hooks of one manager. `why` is set once they were given up.
+    """The figures of one manager's hooks. `why` is set if their process stays down.
 
-    Facts `waiting` or being handled now; `handled` so far, `failed` hooks among them; `dropped` because too many
-    waited; `lost` with a process that died or was ended.
+    Facts: `waiting` or being handled; `handled` so far; `dropped` because too many waited; `lost` with a process that
+    died. `failed` counts hooks that raised.
     """
 
     pid: int = 0
@@ -150,7 +150,7 @@ class HookFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def kind_of(fact: type[Fact]) -> str:
-    """The kind that a class of facts stands for."""
+    """The kind of a class of facts."""
     return str(fact.__struct_config__.tag)
 
 
@@ -163,7 +163,7 @@ _FINAL_KINDS = {
 
 
 def task_kind(change: Transition) -> str | None:
-    """Which kind of fact a settled attempt is, if it is one: what was given back, snoozed or lost is none."""
+    """The kind of fact for a settled attempt; None if the task was given back, snoozed or lost."""
     final = _FINAL_KINDS.get(change.state)
     return kind_of(TaskRetried) if final is None and change.charged else final
 
@@ -171,7 +171,7 @@ def task_kind(change: Transition) -> str | None:
 def task_fact(
     claim: Claim, change: Transition, *, worker: str | None, pool: str, host: str, at: Moment, ran: Span | None
 ) -> AnyFact | None:
-    """The fact that a settled attempt is, if it is one."""
+    """The fact for a settled attempt; None if there is none."""
     kind = task_kind(change)
     if kind is None:
         return None

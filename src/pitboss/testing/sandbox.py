@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from pitboss.client.app_core import AppCore
-from pitboss.dispatch.settling import settling
+from pitboss.dispatch.settler import settlement_of
 from pitboss.engines.protocol import FullStore
 from pitboss.model.canonical import from_json, to_json
 from pitboss.model.duration import SECOND, Moment
@@ -126,7 +126,7 @@ class Sandbox:
         reports, self._reports = self._reports, []
         policy = self._app.handlers[claim.handler].policy
         transition = decide(claim, outcome, policy, self.clock.now(), 0.5)
-        await self.store.settle([*reports, settling(claim, transition, report=report)])
+        await self.store.settle([*reports, settlement_of(claim, transition, report=report)])
 
     def _progressed(self, claim: Claim, percent: int, note: str | None) -> None:
         self._reports.append(Settlement(id=claim.id, token=claim.token, transition=progressed(percent, note)))

@@ -1,2 +1,2 @@
-"""What a store needs done now and then, one small file per duty. Done by everybody if two at once do no harm, else by
-the manager that leads, under its term."""
+"""Regular work on the store, one small file per duty. Every manager does it if that is harmless; otherwise only the
+leader does, under its term."""

@@ -1,5 +1,4 @@
-"""Gives back the work of dead sessions, releases held tasks, and prunes what is older than its retention: tasks, and
-batches with their items."""
+"""Reclaims tasks of dead sessions, releases held tasks, and prunes tasks and batches that are past their retention."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,7 +25,7 @@ _KEPT_LIKE = {
 
 
 async def reclaim(engine: Store) -> int:
-    """One full sweep of dead sessions; how many tasks it moved."""
+    """Reclaim from all dead sessions; returns how many tasks were moved."""
     moved = 0
     while True:
         done = await engine.reclaim(_CHUNK)
@@ -36,8 +35,10 @@ async def reclaim(engine: Store) -> int:
 
 
 async def prune(engine: Store, retention: Retention, clock: Clock, *, term: int | None = None) -> int:
-    """Delete finished tasks past their age, a thousand at a time, so that nobody waits long for the store. With a term,
-    as the leader under that term: `NotLeader` when it is over."""
+    """Delete finished tasks past their age, a thousand at a time, so that other writers never wait long.
+
+    Raises `NotLeader` if `term` is given and over.
+    """
     pruned = 0
     for state, age in retention.ages().items():
         while True:
@@ -49,8 +50,10 @@ async def prune(engine: Store, retention: Retention, clock: Clock, *, term: int 
 
 
 async def prune_batches(engine: object, retention: Retention, clock: Clock) -> int:
-    """Delete batches that ended longer ago than tasks of that end are kept; how many. One that somebody deletes or
-    requeues at the same time is left to him: no term is needed."""
+    """Delete ended batches past the age at which tasks with the same end are deleted; returns how many.
+
+    No term is needed: a batch that is deleted or requeued at the same time is skipped.
+    """
     store = capabilities(engine).batches
     if store is None:
         return 0
@@ -67,10 +70,10 @@ async def prune_batches(engine: object, retention: Retention, clock: Clock) -> i
 async def sweep_forever(
     engine: Store, retention: Retention, clock: Clock, *, term: Callable[[], int | None] | None = None
 ) -> None:
-    """Both, until cancelled. A store that is away is swept when it is back.
+    """Reclaim and prune until cancelled. If the store is down, continue when it is back.
 
-    Everybody reclaims: that is harmless, and the first to look helps soonest. With `term`, only the leader prunes,
-    under the term that this answers at the time; a new leader begins as soon as a prune is due.
+    Every manager reclaims: that is harmless, and the first one helps soonest. With `term`, only the leader prunes,
+    under the term that it returns.
     """
     loop = asyncio.get_running_loop()
     pruned_at = loop.time()

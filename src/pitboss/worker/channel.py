@@ -1,18 +1,225 @@
-"""One end of the socket between a manager and a worker. What is said in one turn of the loop goes out as one frame."""
+"""What a manager and its child processes say to each other, and the socket they say it over.
+
+A frame is a length, a version byte and a list of messages in MessagePack. Neither side ever waits for the other: every
+message is complete by itself. `docs/reference/messages.md` lists the messages, and a test compares it with this file.
+"""
 
 import asyncio
 import socket
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar, cast
 
-from pitboss.worker.frames import Codec, FrameError, encoded
+import msgspec
 
+from pitboss.model.duration import Span
+from pitboss.model.facts import AnyFact
+from pitboss.model.ids import TaskId
+from pitboss.model.outcome import Outcome
+from pitboss.model.resource import Report
+from pitboss.model.task import Claim
+
+VERSION = 1
+MAX_FRAME = 64 * 1024 * 1024
+_HEAD = struct.Struct("!IB")
+M = TypeVar("M")
 In = TypeVar("In")
 Out = TypeVar("Out")
 
 
+class TaskMessage(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="task"):
+    """Run this task."""
+
+    claim: Claim
+
+
+class StopMessage(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
+    """Cancel this task."""
+
+    id: TaskId
+    claim: int
+
+
+class RecallMessage(msgspec.Struct, frozen=True, array_like=True, tag="recall"):
+    """Give back the tasks that have not started."""
+
+
+class DrainMessage(msgspec.Struct, frozen=True, array_like=True, tag="drain"):
+    """No more work will come: finish what runs, then exit."""
+
+
+class AnswerMessage(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
+    """The answer to an `ask`: a value as MessagePack, or an error as (code, what, why, fix)."""
+
+    number: int
+    value: bytes = b""
+    error: tuple[str, str, str, str] | None = None
+
+
+class FactMessage(msgspec.Struct, frozen=True, array_like=True, tag="fact"):
+    """Something happened that a hook wants to hear."""
+
+    fact: AnyFact
+
+
+class ReadyMessage(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
+    """The app is loaded; work may come."""
+
+    pid: int
+
+
+class BrokenMessage(msgspec.Struct, frozen=True, array_like=True, tag="broken"):
+    """The app cannot be loaded, and the process exits: the error in one line, and its traceback."""
+
+    error: str
+    traceback: str = ""
+
+
+class ResultMessage(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="result"):
+    """A task completed. `report` says how the resource that it held behaved."""
+
+    id: TaskId
+    claim: int
+    ran: Span
+    outcome: Outcome
+    report: Report | None = None
+
+
+class ErrorMessage(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="error"):
+    """A task ended in any other way."""
+
+    id: TaskId
+    claim: int
+    ran: Span
+    outcome: Outcome
+    report: Report | None = None
+
+
+class ProgressMessage(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="progress"):
+    """How far a task is."""
+
+    id: TaskId
+    claim: int
+    percent: int
+    note: str | None = None
+
+
+class HeartbeatMessage(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat"):
+    """The event loop is running. `stuck` tasks or hooks did not return in time and were abandoned; `handled` ended."""
+
+    running: int
+    stuck: int = 0
+    handled: int = 0
+
+
+class MetricsMessage(msgspec.Struct, frozen=True, array_like=True, tag="metrics"):
+    """The worker's own figures."""
+
+    rss: int
+    cpu_seconds: float
+    handled: int
+
+
+class LogMessage(msgspec.Struct, frozen=True, array_like=True, tag="log"):
+    """A log line of the worker itself."""
+
+    level: str
+    text: str
+
+
+class AskMessage(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
+    """A call to the store from inside a handler or hook; the arguments as MessagePack."""
+
+    number: int
+    verb: str
+    arguments: bytes
+
+
+class HandledMessage(msgspec.Struct, frozen=True, array_like=True, tag="handled"):
+    """All hooks of one fact have ended, `failed` of them with an error: the next fact may come."""
+
+    failed: int = 0
+
+
+ToWorker = TaskMessage | StopMessage | RecallMessage | DrainMessage | AnswerMessage
+ToManager = (
+    ReadyMessage
+    | BrokenMessage
+    | ResultMessage
+    | ErrorMessage
+    | ProgressMessage
+    | HeartbeatMessage
+    | MetricsMessage
+    | LogMessage
+    | AskMessage
+)
+ToHooks = FactMessage | DrainMessage | AnswerMessage
+FromHooks = ReadyMessage | BrokenMessage | HandledMessage | HeartbeatMessage | AskMessage
+
+
+class FrameError(Exception):
+    """The other side does not speak this protocol."""
+
+
+class Codec(Generic[M]):
+    """Splits a stream of bytes into messages."""
+
+    def __init__(self, decode: Callable[[bytes], list[M]]) -> None:
+        self._decode = decode
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[M]:
+        """The messages that are complete by now."""
+        buffer = self._buffer
+        buffer += data
+        start = 0
+        while len(buffer) - start >= _HEAD.size:
+            length, version = _HEAD.unpack_from(buffer, start)
+            if version != VERSION or length > MAX_FRAME:
+                raise FrameError(f"version {version}, length {length}: not a frame of version {VERSION}")
+            end = start + _HEAD.size + length
+            if len(buffer) < end:
+                break
+            yield from self._decode(bytes(memoryview(buffer)[start + _HEAD.size : end]))
+            start = end
+        if start:
+            del buffer[:start]
+
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encoded(messages: Sequence[ToWorker | ToManager | ToHooks | FromHooks]) -> bytes:
+    """One frame with these messages."""
+    body = _encoder.encode(messages)
+    return _HEAD.pack(len(body), VERSION) + body
+
+
+def worker_codec() -> Codec[ToWorker]:
+    """Decodes what a manager says to a worker."""
+    return Codec(msgspec.msgpack.Decoder(list[ToWorker]).decode)
+
+
+def manager_codec() -> Codec[ToManager]:
+    """Decodes what a worker says."""
+    return Codec(msgspec.msgpack.Decoder(list[ToManager]).decode)
+
+
+def hooks_codec() -> Codec[ToHooks]:
+    """Decodes what a manager says to its hook process."""
+    return Codec(msgspec.msgpack.Decoder(list[ToHooks]).decode)
+
+
+def from_hooks_codec() -> Codec[FromHooks]:
+    """Decodes what a hook process says."""
+    return Codec(msgspec.msgpack.Decoder(list[FromHooks]).decode)
+
+
 class Channel(asyncio.Protocol, Generic[In, Out]):
-    """Speaks and hears messages; `hear` gets each one, `ended` is called once when the other end is gone."""
+    """One end of the socket. All messages of one turn of the event loop go out as one frame.
+
+    `hear` gets each message that comes in; `ended` is called once, when the other end is gone.
+    """
 
     def __init__(self, codec: Codec[In], hear: Callable[[In], None], ended: Callable[[], None]) -> None:
         self._codec, self._hear, self._ended = codec, hear, ended
@@ -30,7 +237,7 @@ class Channel(asyncio.Protocol, Generic[In, Out]):
         return channel
 
     def say(self, message: Out) -> None:
-        """Send it with whatever else is said in this turn of the loop."""
+        """Send it, together with everything else that is said in this turn of the loop."""
         if not self._unsent:
             self._loop.call_soon(self.flush)
         self._unsent.append(message)
@@ -54,7 +261,7 @@ class Channel(asyncio.Protocol, Generic[In, Out]):
             for message in self._codec.feed(data):
                 self._hear(message)
         except FrameError:
-            # Whatever it says from here on cannot be understood: the same as silence.
+            # Nothing after this can be decoded: treat it like the end of the socket.
             self.close()
 
     def connection_lost(self, _: Exception | None) -> None:

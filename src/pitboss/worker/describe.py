@@ -1,4 +1,4 @@
-"""A short-lived child that describes an app as data, so that the manager never imports the user's code."""
+"""A short-lived child process that describes an app as data, so that the manager never imports the user's code."""
 
 import sys
 import traceback
@@ -9,11 +9,11 @@ from pitboss.model.errors import PitbossError
 from pitboss.model.pool_keys import DeclaredPool
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource_keys import DeclaredResources
-from pitboss.worker.loading import load_app
+from pitboss.worker.app_loading import load_app
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """What a manager needs to know of an app, or why it cannot know it."""
+    """What a manager needs to know about an app, or the error that prevented it."""
 
     handlers: list[HandlerInfo] = []
     hooks: list[str] = []
@@ -25,7 +25,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def described(target: str) -> Description:
-    """The app's description; errors of loading it become part of it."""
+    """The app's description; an error while loading it becomes part of it."""
     try:
         app = load_app(target)
         app.hooks.check(app.handlers)
@@ -41,7 +41,7 @@ def described(target: str) -> Description:
 
 
 def _from_user_code(error: BaseException) -> str:
-    """The traceback without this program's own frames, which say nothing to the user."""
+    """The traceback without the frames of this package, which mean nothing to the user."""
     lines = traceback.format_exception(error)
     first = next((index for index, line in enumerate(lines) if "importlib" in line), 0)
     kept = [line for line in lines[first:] if "importlib" not in line]
@@ -49,6 +49,6 @@ def _from_user_code(error: BaseException) -> str:
 
 
 if __name__ == "__main__":
-    # What the user's module prints while it is imported must not get into the description.
+    # What the user's module prints while it is imported must not mix with the description.
     out, sys.stdout = sys.stdout, sys.stderr
     out.write(msgspec.json.encode(described(sys.argv[1])).decode())

@@ -1,4 +1,4 @@
-"""Runs hooks: so many at once, each within its time, never on the loop that speaks to the manager."""
+"""Runs hooks: a limited number at once, each within a time limit, never on the loop that talks to the manager."""
 
 import asyncio
 import logging
@@ -17,13 +17,13 @@ Tell = Callable[[bool], None]
 
 
 class Registry(Protocol):
-    """Who knows the hooks of an app."""
+    """The hooks of an app."""
 
     def wanting(self, fact: Fact) -> list[Hook]: ...
 
 
 class _Call(NamedTuple):
-    """A hook that was started. `ended` gets whether it failed; `thread` is the number of the one it runs in."""
+    """A started hook. `ended` gets whether it failed; `thread` holds the id of its thread once it runs."""
 
     ended: "asyncio.Future[bool]"
     thread: list[int]
@@ -31,9 +31,9 @@ class _Call(NamedTuple):
 
 
 class HookRunner:
-    """Sync hooks run in threads, async ones in a loop of their own: there they may also wait for the store.
+    """Sync hooks run in threads, async hooks in an event loop of their own, where they can also use the store.
 
-    `stuck` counts those that neither ended in time nor obeyed; only the end of the process ends them.
+    `stuck` counts hooks that neither ended in time nor reacted to cancellation: only killing the process ends them.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class HookRunner:
         self.stuck = 0
 
     async def run(self, fact: Fact) -> int:
-        """Call every hook that wants the fact; how many of them failed."""
+        """Call every hook that wants the fact; returns how many of them failed."""
         hooks = self._registry.wanting(fact)
         failed = await asyncio.gather(*(self._run_one(hook, fact) for hook in hooks))
         return sum(failed)
@@ -78,7 +78,7 @@ class HookRunner:
         try:
             hook.function(fact)
             failed = False
-        except BaseException as error:  # not even SystemExit is a reason to end the other hooks
+        except BaseException as error:  # SystemExit of one hook must not end the others
             self._report(hook, fact, error)
         finally:
             tell(failed)
@@ -96,13 +96,17 @@ class HookRunner:
             tell(failed)
 
     async def _give_up(self, hook: Hook, fact: Fact, call: _Call) -> None:
-        """Its time is over: a coroutine is cancelled, a thread cannot be."""
+        """Past its time limit: cancel a coroutine; a thread cannot be cancelled."""
         self._log.error("hook %s did not end within %g s on %s", hook.name, self._limit, _shown(fact))
         where = _stack(call.thread)
         call.cancel()
         if not await _within(call.ended, self._grace):
             self.stuck += 1
-            self._log.error("hook %s cannot be ended, so its process will be; it is here:\n%s", hook.name, where)
+            self._log.error(
+                "hook %s ignores its cancellation, so its process will be replaced; the hook is here:\n%s",
+                hook.name,
+                where,
+            )
             self._on_stuck()
 
     def _report(self, hook: Hook, fact: Fact, error: BaseException) -> None:
@@ -119,7 +123,7 @@ async def _within(ended: "asyncio.Future[bool]", seconds: float) -> bool:
 
 def _stack(thread: list[int]) -> str:
     frame = sys._current_frames().get(thread[0]) if thread else None
-    return "".join(traceback.format_stack(frame)).rstrip() if frame is not None else "(it has not begun)"
+    return "".join(traceback.format_stack(frame)).rstrip() if frame is not None else "(it has not started)"
 
 
 def _shown(fact: Fact) -> str:

@@ -1,11 +1,10 @@
-"""The hook process: hears facts from its manager's socket and calls the app's hooks with them."""
+"""The hook process: gets facts from its manager and calls the app's hooks with them."""
 
 import asyncio
 import os
 import socket
 import sys
-import traceback
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 import uvloop
@@ -14,12 +13,20 @@ from pitboss.model.duration import SECOND, Span
 from pitboss.model.facts import AnyFact
 from pitboss.telemetry.logs.settings import LogSettings
 from pitboss.telemetry.logs.worker import set_up_worker
-from pitboss.worker.channel import Channel
-from pitboss.worker.fact_frames import FactMessage, FromHooks, HandledMessage, ToHooks, hooks_codec
-from pitboss.worker.frames import AnswerMessage, BrokenMessage, DrainMessage, HeartbeatMessage, ReadyMessage, encoded
+from pitboss.worker.channel import (
+    AnswerMessage,
+    Channel,
+    DrainMessage,
+    FactMessage,
+    FromHooks,
+    HandledMessage,
+    HeartbeatMessage,
+    ReadyMessage,
+    ToHooks,
+    hooks_codec,
+)
+from pitboss.worker.child import die_with_parent, leave, load_app_or_leave
 from pitboss.worker.hook_runner import HookRunner
-from pitboss.worker.loading import load_app
-from pitboss.worker.orphan import die_with_parent
 from pitboss.worker.store_proxy import StoreProxy
 
 HEARTBEAT_SECONDS = 1.0
@@ -27,7 +34,7 @@ _GRACE_SECONDS = 1.0
 
 
 class HooksSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a manager tells its hook process when it starts it. `limit` is how long one hook may take."""
+    """What a manager passes to its hook process at the start. `limit` is how long one hook may take."""
 
     target: str
     manager: int
@@ -36,8 +43,8 @@ class HooksSpec(msgspec.Struct, frozen=True, kw_only=True):
     logs: LogSettings | None = None
 
 
-class HookDesk:
-    """One process's work: a channel, a runner, and the facts that are being handled."""
+class HookProcess:
+    """The facts that are being handled in this process."""
 
     def __init__(self, spec: HooksSpec, app: Any) -> None:
         self._app = app
@@ -46,7 +53,7 @@ class HookDesk:
             concurrency=spec.concurrency,
             limit=spec.limit / SECOND,
             grace=_GRACE_SECONDS,
-            on_stuck=self._say_how_it_is,
+            on_stuck=self._send_heartbeat,
         )
         self._running: set[asyncio.Task[None]] = set()
         self._handled = 0
@@ -56,7 +63,7 @@ class HookDesk:
         self._store: StoreProxy
 
     async def run(self, end: socket.socket) -> None:
-        """Serve until the manager is gone, or no more facts will come."""
+        """Serve until the manager is gone, or the process is drained."""
         self._channel = await Channel.over(end, hooks_codec(), self._hear, self._over.set)
         self._store = StoreProxy(self._channel.say)
         self._app.use(self._store)
@@ -71,7 +78,7 @@ class HookDesk:
             case FactMessage(fact):
                 work = asyncio.create_task(self._handle(fact))
                 self._running.add(work)
-                work.add_done_callback(self._left)
+                work.add_done_callback(self._ended)
             case DrainMessage():
                 self._draining = True
                 self._end_if_idle()
@@ -86,7 +93,7 @@ class HookDesk:
             self._handled += 1
             self._channel.say(HandledMessage(failed))
 
-    def _left(self, work: "asyncio.Task[None]") -> None:
+    def _ended(self, work: "asyncio.Task[None]") -> None:
         self._running.discard(work)
         if self._draining:
             self._end_if_idle()
@@ -95,17 +102,13 @@ class HookDesk:
         if not self._running:
             self._over.set()
 
-    def _say_how_it_is(self) -> None:
+    def _send_heartbeat(self) -> None:
         self._channel.say(HeartbeatMessage(len(self._running), self._runner.stuck, self._handled))
 
     async def _beat(self) -> None:
         while True:
-            self._say_how_it_is()
+            self._send_heartbeat()
             await asyncio.sleep(HEARTBEAT_SECONDS)
-
-
-async def _serve(spec: HooksSpec, app: Any, end: socket.socket) -> None:
-    await HookDesk(spec, app).run(end)
 
 
 def main() -> None:
@@ -113,31 +116,18 @@ def main() -> None:
     spec = msgspec.json.decode(sys.argv[1], type=HooksSpec)
     end = socket.socket(fileno=int(sys.argv[2]))
     die_with_parent(spec.manager, end)
-    app = _loaded(spec.target, end)
+    app = load_app_or_leave(spec.target, end)
     if spec.logs is not None:
         hidden = app.redactor.hidden_bytes
         set_up_worker(spec.logs, pool="hooks", worker="hooks", current=lambda: None, hidden=hidden)
-    # Every hook passes the interpreter from one thread to another and back; short turns make that a quarter faster.
+    # Every hook switches between threads twice; a short switch interval makes that a quarter faster.
     sys.setswitchinterval(0.0005)
     uvloop.run(_serve(spec, app, end))
-    # A hook that never returns must not keep the process.
-    _leave(0)
+    leave(0)
 
 
-def _loaded(target: str, end: socket.socket) -> Any:
-    try:
-        return load_app(target)
-    except BaseException as error:  # the user's module may raise anything, SystemExit included
-        text = "".join(traceback.format_exception(error))
-        end.sendall(encoded([BrokenMessage(f"{type(error).__name__}: {error}", text)]))
-        sys.stderr.write(text)
-        _leave(1)
-
-
-def _leave(code: int) -> NoReturn:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+async def _serve(spec: HooksSpec, app: Any, end: socket.socket) -> None:
+    await HookProcess(spec, app).run(end)
 
 
 if __name__ == "__main__":

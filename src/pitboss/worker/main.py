@@ -1,4 +1,4 @@
-"""The worker process: takes tasks from its manager's socket, runs them, sends back what came of them."""
+"""The worker process: gets tasks from its manager, runs them, and sends back their outcomes."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,6 @@ import resource
 import signal
 import socket
 import sys
-import traceback
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,10 +23,9 @@ from pitboss.model.outcome import Cancelled, Completed, Failed, Outcome, Release
 from pitboss.model.task import Claim, TaskError
 from pitboss.telemetry.logs.settings import LogSettings
 from pitboss.telemetry.logs.worker import WorkerLogs, set_up_worker
-from pitboss.worker.channel import Channel
-from pitboss.worker.frames import (
+from pitboss.worker.channel import (
     AnswerMessage,
-    BrokenMessage,
+    Channel,
     DrainMessage,
     ErrorMessage,
     HeartbeatMessage,
@@ -40,24 +38,22 @@ from pitboss.worker.frames import (
     TaskMessage,
     ToManager,
     ToWorker,
-    encoded,
     worker_codec,
 )
-from pitboss.worker.loading import load_app
-from pitboss.worker.orphan import die_with_parent
+from pitboss.worker.child import die_with_parent, leave, load_app_or_leave
 from pitboss.worker.runner import Runner
 from pitboss.worker.store_proxy import StoreProxy
 
 HEARTBEAT_SECONDS = 1.0
 METRICS_EVERY = 5
-# On it the process writes down where each of its threads is. A real-time one, which nobody else is likely to use.
+# Makes the process write the stacks of all its threads. A real-time signal, because handlers rarely use those.
 STACK_SIGNAL = signal.SIGRTMIN + 7
 _CLOSE_SECONDS = 10.0
 _log = logging.getLogger("pitboss.worker")
 
 
-class Spec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a manager tells a worker when it starts it."""
+class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What a manager passes to a worker at the start."""
 
     name: str
     target: str
@@ -69,9 +65,9 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worker:
-    """One process's work: a channel, a runner, and the tasks that run now."""
+    """The tasks that run in this process, and those that wait in it for a free slot."""
 
-    def __init__(self, spec: Spec, app: Any, logs: WorkerLogs | None = None) -> None:
+    def __init__(self, spec: WorkerSpec, app: Any, logs: WorkerLogs | None = None) -> None:
         self._spec, self._app, self._logs = spec, app, logs
         self._executor = ThreadPoolExecutor(spec.concurrency, thread_name_prefix="pitboss-task")
         self._runner = Runner(
@@ -89,14 +85,14 @@ class Worker:
         self._hung_up = asyncio.Event()
         self._draining = False
         self._handled = 0
-        # What is heard before there is a channel to answer through.
+        # Messages that came before the channel was ready to answer.
         self._early: list[ToWorker] | None = []
         self._channel: Channel[ToWorker, ToManager]
         self._store: StoreProxy
         self._loop = asyncio.get_running_loop()
 
     async def run(self, end: socket.socket) -> None:
-        """Serve until the manager is gone, or drained."""
+        """Serve until the manager is gone, or the worker is drained."""
         self._channel = await Channel.over(end, worker_codec(), self._hear, self._hang_up)
         self._store = StoreProxy(self._channel.say)
         self._app.use(self._store)
@@ -188,7 +184,7 @@ class Worker:
         _log.info("attempt failed", extra=facts | told)
 
     def _abandoned(self, claim: Claim, outcome: Outcome) -> None:
-        """It runs on, but what it comes to means nothing any more."""
+        """The handler still runs, but its outcome no longer counts."""
         key = claim.id, claim.token.claim
         if self._running.pop(key, None) is not None:
             self._runner.stuck += 1
@@ -200,7 +196,7 @@ class Worker:
             self._over.set()
 
     def _report(self, claim: Claim, percent: int, note: str | None) -> None:
-        # Handlers that run in threads report from there.
+        # A handler may report from a thread.
         message = ProgressMessage(claim.id, claim.token.claim, percent, note)
         self._loop.call_soon_threadsafe(self._channel.say, message)
 
@@ -215,7 +211,7 @@ class Worker:
                 self._channel.say(_metrics(self._handled))
             count += 1
             if self._logs is not None:
-                # The app may have configured its logging meanwhile, and thrown out our handlers.
+                # The app may have configured logging since, and removed our handlers.
                 self._logs.attach()
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
@@ -226,22 +222,19 @@ def _metrics(handled: int) -> MetricsMessage:
     return MetricsMessage(pages * resource.getpagesize(), usage.ru_utime + usage.ru_stime, handled)
 
 
-async def _serve(spec: Spec, app: Any, end: socket.socket, logs: WorkerLogs | None) -> None:
+async def _serve(spec: WorkerSpec, app: Any, end: socket.socket, logs: WorkerLogs | None) -> None:
     await Worker(spec, app, logs).run(end)
-    # At once: a coroutine that ignores its cancellation and a thread that never returns would keep the process. What
-    # they were doing has been settled long ago.
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+    # Inside the loop: closing it would wait for coroutines that ignore their cancellation. They are settled already.
+    leave(0)
 
 
 def main() -> None:
     """`python -m pitboss.worker.main SPEC FD STACK_FD`, started by a manager."""
-    spec = msgspec.json.decode(sys.argv[1], type=Spec)
+    spec = msgspec.json.decode(sys.argv[1], type=WorkerSpec)
     end = socket.socket(fileno=int(sys.argv[2]))
     faulthandler.register(STACK_SIGNAL, file=int(sys.argv[3]), all_threads=True)
     die_with_parent(spec.manager, end)
-    app = _loaded(spec.target, end)
+    app = load_app_or_leave(spec.target, end)
     app.secrets_file = spec.secrets_file
     logs = None
     if spec.logs is not None:
@@ -253,18 +246,6 @@ def main() -> None:
 def _current_claim() -> Claim | None:
     running = current()
     return running.task if running is not None else None
-
-
-def _loaded(target: str, end: socket.socket) -> Any:
-    """The app; or its manager is told why not, for a traceback among other output is easily missed."""
-    try:
-        return load_app(target)
-    except BaseException as error:
-        text = "".join(traceback.format_exception(error))
-        end.sendall(encoded([BrokenMessage(f"{type(error).__name__}: {error}", text)]))
-        sys.stderr.write(text)
-        sys.stderr.flush()
-        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One claim → one outcome: find the handler, make its arguments, run it within its time, say what came of it."""
+"""One claim → one outcome: find the handler, build its arguments, run it within its time limit."""
 
 import asyncio
 import concurrent.futures.thread
@@ -10,31 +10,44 @@ from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from pitboss.client.context import Context
 from pitboss.client.state import StatePlaceholder
 from pitboss.model.canonical import Json, printable
 from pitboss.model.duration import SECOND, Span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.fingerprint import fingerprint
-from pitboss.model.outcome import Cancelled, Completed, Failed, Outcome, Released, Retry, Snooze, TimedOut
+from pitboss.model.outcome import (
+    Cancelled,
+    Completed,
+    Crashed,
+    Failed,
+    Outcome,
+    Released,
+    Retry,
+    Rotated,
+    Snooze,
+    TimedOut,
+)
 from pitboss.model.policy import Policy
 from pitboss.model.resource import Report
 from pitboss.model.signals import Cancel, Fail, RateLimited, Signal
 from pitboss.model.signals import Retry as RetrySignal
 from pitboss.model.signals import Snooze as SnoozeSignal
 from pitboss.model.task import Claim, NewTask, TaskError
-from pitboss.worker.hiding import hidden_in
-from pitboss.worker.lending import Lent, judged, lent
-from pitboss.worker.states import States
+from pitboss.worker.task_lease import TaskLease, judged, task_lease
+from pitboss.worker.worker_states import WorkerStates
 
 GRACE_SECONDS = 2.0
 _OUR_FILES = (__file__, concurrent.futures.thread.__file__)
 Prepare = Callable[[str, Mapping[str, Any], Mapping[str, Any]], NewTask]
 Abandon = Callable[[Claim, Outcome], None]
+Hidden = Callable[[str], str]
 
 
 class Arguments(Protocol):
-    """How a handler's arguments and result are stored."""
+    """Converts a handler's arguments and result from and to JSON."""
 
     injected: dict[str, Any]
 
@@ -44,7 +57,7 @@ class Arguments(Protocol):
 
 
 class Runnable(Protocol):
-    """What the runner needs of a handler."""
+    """What the runner needs from a handler."""
 
     name: str
     function: Callable[..., Any]
@@ -56,7 +69,7 @@ class Runnable(Protocol):
 
 
 class Ran(NamedTuple):
-    """What came of a claim, and what that says about the resource that it held."""
+    """The outcome of a claim, and how the resource that it held behaved."""
 
     outcome: Outcome
     report: Report | None = None
@@ -65,9 +78,9 @@ class Ran(NamedTuple):
 class Runner:
     """Runs claims of known handlers. A sync function runs in the executor, never on the loop.
 
-    A coroutine that does not yield to its cancellation is abandoned: `abandon` hears what is to be told of it, and
-    what it comes to later means nothing. Abandoned tasks and threads that do not return are `stuck`. `hidden` takes
-    the secrets that were opened here out of what is told.
+    A coroutine that ignores its cancellation is abandoned: `abandon` gets the outcome to report, and the coroutine's
+    own outcome is dropped. `stuck` counts abandoned coroutines, and threads that do not return. `hidden` removes the
+    secrets that were opened in this process from a text.
     """
 
     def __init__(
@@ -78,28 +91,28 @@ class Runner:
         report: Callable[[Claim, int, str | None], None] | None = None,
         prepare: Prepare | None = None,
         abandon: Abandon | None = None,
-        hidden: Callable[[str], str] | None = None,
+        hidden: Hidden | None = None,
     ) -> None:
         self._handlers, self._executor, self._hidden = handlers, executor, hidden
         self._report, self._prepare, self._abandon = report, prepare, abandon
-        self._states = States()
+        self._states = WorkerStates()
         self.stuck = 0
         self._contexts: dict[tuple[str, int], tuple[Context, asyncio.Task[Any] | None]] = {}
 
     async def run(self, claim: Claim, task: "asyncio.Task[Any] | None" = None) -> Ran:
-        """What came of it. Never raises, whatever the handler does. `task` is the one that runs this, if known."""
+        """Run it. Never raises, whatever the handler does. `task` is the asyncio task that runs this, if known."""
         handler = self._handlers.get(claim.handler)
         if handler is None:
             return Ran(Released())
         context = Context(claim, report=self._reporter(claim), prepare=self._prepare)
         key = claim.id, claim.token.claim
         self._contexts[key] = context, task or asyncio.current_task()
-        held: Lent | None = None
+        held: TaskLease | None = None
         try:
             arguments, injected = handler.params.unpack(claim.params), handler.params.injected
-            held = lent(claim, injected) if injected else None
+            held = task_lease(claim, injected) if injected else None
             limit = handler.policy.timeout if claim.timeout is None else claim.timeout
-            # As few coroutines in each other as there can be: every one of them costs every task.
+            # Each nested coroutine costs time for every task: use as few as possible.
             work = (
                 self._call(handler, arguments, context, held)
                 if injected
@@ -108,35 +121,37 @@ class Runner:
             value = await (work if limit is None else self._within(limit, claim, work))
             done = Completed(handler.params.pack_result(value), context.follow_ups())
             return Ran(*judged(held, done, None))
-        except BaseException as error:  # whatever it is, the task must hear of it, and the worker must live
+        except BaseException as error:  # the worker must survive it, and the task must get an outcome
             outcome, report = judged(held, _outcome(claim, context, error), error)
             return Ran(hidden_in(outcome, self._hidden) if self._hidden else outcome, report)
         finally:
             del self._contexts[key]
 
     def stop(self, claim: Claim) -> None:
-        """Somebody asked to cancel it: a coroutine is cancelled, a thread can see it in `ctx.cancelled`."""
+        """Cancel it: a coroutine is cancelled, a thread can check `ctx.cancelled`."""
         context, task = self._contexts.get((claim.id, claim.token.claim), (None, None))
-        # It is asked again with every renewal, but a handler that cleans up must not be broken into.
+        # Every renewal asks again, but a handler that is cleaning up must not be interrupted twice.
         if context is not None and not context.cancelled:
             context.ask_to_stop()
             if task is not None and self._handlers[claim.handler].is_async:
                 task.cancel()
-                given_up = Cancelled("cancelled; it did not yield, and was abandoned")
+                given_up = Cancelled("cancelled; it ignored the cancellation and was abandoned")
                 self._give_up_after(GRACE_SECONDS, claim, lambda: given_up)
 
     async def close(self) -> None:
-        """Close the states that live in this worker."""
+        """Close the worker states."""
         await self._states.close()
 
-    async def _call(self, handler: Runnable, arguments: dict[str, Any], context: Context, held: Lent | None) -> Any:
+    async def _call(
+        self, handler: Runnable, arguments: dict[str, Any], context: Context, held: TaskLease | None
+    ) -> Any:
         injected = handler.params.injected
         wanted = {name: kind for name, kind in injected.items() if isinstance(kind, StatePlaceholder)}
-        # Opening a state is part of the task too: what is logged then should say so.
+        # Opening a state is part of the task: its log lines should name the task.
         with context.running():
             if held is not None:
                 await held.prepare()
-            async with self._states.lent(wanted) as states:
+            async with self._states.using(wanted) as states:
                 given = dict.fromkeys(injected.keys() - wanted.keys(), context) | states
                 if held is not None:
                     given[held.parameter] = held.lease
@@ -155,7 +170,7 @@ class Runner:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
             if not future.done():
-                # A thread cannot be ended. It goes on in a place that no other task can have meanwhile.
+                # A thread cannot be killed. It keeps its slot until it returns.
                 self.stuck += 1
                 future.add_done_callback(self._unstuck)
             raise
@@ -207,7 +222,7 @@ class _OutOfTime(TimeoutError):
 
 
 class _Stopped(Exception):
-    """Carries a StopIteration out of a thread, where a future cannot hold it."""
+    """Carries a StopIteration out of a thread: a future cannot hold one."""
 
 
 def _quietly(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
@@ -228,11 +243,11 @@ def _raised(claim: Claim, error: BaseException) -> Outcome:
         case Fail():
             return Failed(described(claim, error, category=error.category, retryable=False))
         case RateLimited() if claim.leased is None:
-            # Nothing can be handed on; but the far side's wish for a pause is known.
+            # There is no member to replace; but the far side said how long to pause.
             told = described(claim, error, category="rate_limited")
             return Retry(None, told) if error.retry_after is None else Snooze(error.retry_after, error.reason)
         case InvalidInput():
-            # The stored arguments do not fit the function, or its result is no JSON: no repetition changes that.
+            # The stored arguments do not fit the function, or its result is not JSON: a retry cannot help.
             return Failed(described(claim, error, category="invalid", retryable=False))
     return _failed(claim, error)
 
@@ -246,18 +261,18 @@ def _timed_out(claim: Claim, error: BaseException) -> TimedOut:
 
 
 def _ignored(claim: Claim, told: str) -> TimedOut:
-    return _timed_out(claim, _OutOfTime(f"{told}, did not yield when it was cancelled, and was abandoned"))
+    return _timed_out(claim, _OutOfTime(f"{told}, ignored its cancellation, and was abandoned"))
 
 
 def described(
     claim: Claim, error: BaseException, *, category: str, retryable: bool = True, message: str | None = None
 ) -> TaskError:
-    """An exception as data. Its own text may fail or be huge; neither may lose the outcome."""
+    """An exception as data. Its `str()` may fail or be huge; neither may lose the outcome."""
     try:
         told = str(error) if message is None else message
         trace = "".join(traceback.TracebackException(type(error), error, _of_the_handler(error.__traceback__)).format())
     except Exception:
-        told, trace = f"{type(error).__name__} (its text cannot be made)", ""
+        told, trace = f"{type(error).__name__} (its str() failed)", ""
     kind = type(error).__name__
     signal = isinstance(error, Signal)
     return TaskError(
@@ -271,7 +286,27 @@ def described(
 
 
 def _of_the_handler(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback from where the handler begins: how it was called says nothing to its author."""
+    """The traceback without the frames of this package, which mean nothing to the handler's author."""
     while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename in _OUR_FILES:
         trace = trace.tb_next
     return trace
+
+
+def hidden_in(outcome: Outcome, hidden: Hidden) -> Outcome:
+    """The outcome without secrets in its texts. A result belongs to the handler and stays as it is."""
+    match outcome:
+        case Failed() | TimedOut() | Rotated():
+            return msgspec.structs.replace(outcome, error=_without_secrets(outcome.error, hidden))
+        case Retry() | Crashed():
+            error = outcome.error
+            return outcome if error is None else msgspec.structs.replace(outcome, error=_without_secrets(error, hidden))
+        case Snooze() | Cancelled():
+            return msgspec.structs.replace(outcome, reason=hidden(outcome.reason))
+        case Completed() | Released():
+            return outcome
+
+
+def _without_secrets(error: TaskError, hidden: Hidden) -> TaskError:
+    return msgspec.structs.replace(
+        error, message=hidden(error.message), traceback=hidden(error.traceback), type=hidden(error.type)
+    )

@@ -13,7 +13,7 @@ from pitboss.model import errors
 from pitboss.model.errors import InvalidInput, PitbossError, StaleLease, StoreUnavailable
 from pitboss.model.filter import Filter
 from pitboss.model.resource import PoolRules
-from pitboss.worker.frames import MAX_FRAME, AnswerMessage, AskMessage
+from pitboss.worker.channel import MAX_FRAME, AnswerMessage, AskMessage
 
 # Other messages may go out in the same frame, and a frame that is too long would cut the worker off.
 _LARGEST = MAX_FRAME // 2

@@ -1,8 +1,8 @@
-"""Outlives a manager that is killed, to end what it leaves behind: workers, and the processes their handlers started.
+"""A small process that outlives a killed manager and kills what it leaves behind.
 
-A worker dies with its manager by itself, but cannot take its own children along, and one whose handler holds the
-interpreter does not even notice. So a small process waits for the end of a pipe, and then ends every worker's group,
-and every process that carries the manager's mark (`strays.py`).
+A worker exits with its manager, but cannot take its own child processes along, and a worker whose handler holds the
+interpreter does not even notice. So the reaper waits for the end of a pipe, and then kills the process group of every
+worker, and every process with the manager's mark (`strays.py`).
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from pitboss.manager.strays import MARK
 
-# Runs by itself, without this package: it must be small, and start before anything else could go wrong.
+# Runs without this package: it must be small, and must start before anything can go wrong.
 _SCRIPT = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -39,10 +39,10 @@ for name in filter(str.isdigit, os.listdir("/proc")):
 _PAUSE_SECONDS = 1.0
 
 
-class Guard:
-    """Told which process groups there are. The end of the manager, however it comes, closes the pipe.
+class Reaper:
+    """Tells the process which process groups exist. The end of the manager, for whatever reason, closes the pipe.
 
-    It is only a process: should somebody end it, another one takes its place.
+    If the process is killed, another one is started.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Guard:
             if self._process is not None:
                 await self._process.wait()
             await asyncio.sleep(_PAUSE_SECONDS)
-            with suppress(OSError):  # the system refuses another process: later, perhaps
+            with suppress(OSError):  # the system refuses another process: try again later
                 await self._spawn()
 
     async def _spawn(self) -> None:
@@ -101,6 +101,6 @@ class Guard:
 
     def _tell(self, line: str) -> None:
         if self._pipe is not None:
-            # Straight to the pipe: a line that sits in a buffer would be lost with the manager.
+            # Unbuffered: a line in a buffer would be lost with the manager.
             with suppress(BrokenPipeError):
                 os.write(self._pipe, line.encode())

@@ -1,41 +1,34 @@
-"""What operators want, as this manager has read it from the store."""
+"""What operators want, as this manager has last read it from the store."""
 
 from collections.abc import Iterable
-from typing import Protocol
 
+from pitboss.dispatch.dispatcher import Dispatcher
 from pitboss.engines.protocol import Desired
 from pitboss.model.desired_state import DesiredManager, DesiredState
 
 
-class Messenger(Protocol):
-    """What a session hears: that somebody rang, and with each renewal the store's newest version of a wish."""
-
-    rung: bool
-    desired: int
-
-
-class Orders:
+class DesiredStateReader:
     """Asks the store only when there may be something new."""
 
     def __init__(self, engine: Desired) -> None:
         self._engine = engine
         self.wishes = DesiredState()
 
-    def expected(self, messenger: Messenger | None) -> bool:
-        """Whether a look is worth a call: a wish rings, and a ring that was lost shows in the next renewal."""
-        if messenger is None:
+    def may_have_changed(self, session: Dispatcher | None) -> bool:
+        """Whether reading is worth a call: a wish rings, and every renewal returns the version of the newest wish."""
+        if session is None:
             return False
-        rung, messenger.rung = messenger.rung, False
-        return rung or messenger.desired > self.wishes.version
+        rung, session.rung = session.rung, False
+        return rung or session.desired > self.wishes.version
 
     async def read(self) -> bool:
-        """Take what has changed; whether anything has."""
+        """Read what has changed; whether anything has."""
         changes = await self._engine.wishes(self.wishes.version)
         self.wishes.take(changes)
         return bool(changes)
 
     def of_manager(self, sessions: Iterable[int]) -> DesiredManager:
-        """Asked of any of its sessions so far: a wish must not be forgotten because a new session has begun."""
+        """What is wanted from this manager. Wishes for its earlier sessions still count."""
         wanted = [self.wishes.manager(number) for number in sessions]
         return DesiredManager(
             drain=any(wish.drain for wish in wanted),

@@ -1,4 +1,4 @@
-"""The resource that a task holds while it runs: handed to its handler, made ready, and judged by what came of it."""
+"""The resource that a task holds while it runs: prepared, passed to its handler, and blamed or not at the end."""
 
 import asyncio
 from typing import Any, NamedTuple, Protocol
@@ -16,16 +16,16 @@ from pitboss.model.resource import Leased, Report, ResourceOutcome
 from pitboss.model.signals import Snooze
 from pitboss.model.task import Claim, Token
 
-# The handler chose what comes next; only what it said on the lease counts.
+# The handler chose the outcome itself: only what it said about the lease counts.
 _CHOSEN = (Retry, SnoozeOutcome, Cancelled)
 _RATE_LIMITED = CATEGORIES[ResourceOutcome.RATE_LIMITED]
 _RESOURCE = CATEGORIES[ResourceOutcome.RESOURCE_ERROR]
-# How long a task waits for another use, with the member in its hand, before others may have it.
-_PATIENCE = 5.0
+# How many seconds a task waits for another use of its member before it gives the member back.
+_USE_SECONDS = 5.0
 
 
 class Sessions(Protocol):
-    """How members are made ready."""
+    """Prepares members before their use (a login, for example)."""
 
     def wanted(self, lease: Lease) -> bool: ...
 
@@ -35,7 +35,7 @@ class Sessions(Protocol):
 
 
 class Pool(Protocol):
-    """A declared pool, as a worker needs it."""
+    """A declared resource pool."""
 
     sessions: Sessions
 
@@ -44,50 +44,50 @@ class Pool(Protocol):
     def report_on(self, lease: Lease, error: BaseException | None) -> Report | None: ...
 
 
-class Lent(NamedTuple):
-    """A lease on its way into a handler's parameter."""
+class TaskLease(NamedTuple):
+    """A task's lease, and the handler's parameter that gets it."""
 
     parameter: str
     pool: Pool
     lease: Lease
 
     async def prepare(self) -> None:
-        made_ready = self.pool.sessions.wanted(self.lease)
-        if made_ready:
+        prepared = self.pool.sessions.wanted(self.lease)
+        if prepared:
             await self.pool.sessions.prepare(self.lease)
         leased = self.lease.leased
         if leased.asked is not None and grew_old(asyncio.get_running_loop().time() - leased.asked, leased.guard):
-            await _used_from_now(self.lease, spent=made_ready)
+            await _used_from_now(self.lease, spent=prepared)
 
 
 async def _used_from_now(lease: Lease, *, spent: bool) -> None:
-    """Count the lease's use from now on; another one, if making the member ready may have been what it was for."""
+    """Count the use from now on. Take another one if `spent`: preparing the member may have used up the first."""
     try:
-        await (lease.use(_PATIENCE) if spent else lease.use_from_now(_PATIENCE))
+        await (lease.use(_USE_SECONDS) if spent else lease.use_from_now(_USE_SECONDS))
     except BudgetSpent as error:
         raise Snooze(0, "its resource came too late to be used within its limits") from error
 
 
-def lent(claim: Claim, injected: dict[str, Any]) -> Lent | None:
-    """The lease of the claim, for the parameter that asks for it; None if no parameter does."""
+def task_lease(claim: Claim, injected: dict[str, Any]) -> TaskLease | None:
+    """The lease of the claim, for the parameter that declares one; None if no parameter does."""
     for name, kind in injected.items():
         if isinstance(kind, UnheldLease):
             pool: Any = kind.source
             if claim.leased is None:
                 raise _without(pool.name, claim.queue)
-            return Lent(name, pool, pool.lent(claim.leased, claim.token, claim.id))
+            return TaskLease(name, pool, pool.lent(claim.leased, claim.token, claim.id))
     return None
 
 
-def judged(held: Lent | None, outcome: Outcome, error: BaseException | None) -> tuple[Outcome, Report | None]:
-    """The outcome as the resource's part in it makes it, and what is told about the resource."""
+def judged(held: TaskLease | None, outcome: Outcome, error: BaseException | None) -> tuple[Outcome, Report | None]:
+    """The outcome, changed if the resource is to blame for it, and the report about the resource."""
     if held is None or isinstance(outcome, Released):
         return outcome, None
     if isinstance(error, NotPrepared):
         report = held.pool.sessions.fault(held.lease, error)
         return _blamed(outcome, _RESOURCE if report is None else CATEGORIES[report.outcome], rotates=True), report
     if isinstance(error, BudgetSpent) and held.lease.report is None:
-        # Its limits are known to the store already: there is nothing to tell about it.
+        # The store knows its limits already: there is nothing to report.
         return _blamed(outcome, _RATE_LIMITED), None
     if isinstance(outcome, _CHOSEN):
         return outcome, held.pool.report_on(held.lease, None) if held.lease.report is not None else None
@@ -96,16 +96,16 @@ def judged(held: Lent | None, outcome: Outcome, error: BaseException | None) -> 
     return (outcome if category is None else _blamed(outcome, category)), report
 
 
-def _report(held: Lent, error: BaseException | None) -> Report | None:
+def _report(held: TaskLease, error: BaseException | None) -> Report | None:
     try:
         return held.pool.report_on(held.lease, error)
     except Exception:
-        # A judge that breaks must not change what became of the task.
+        # A broken `report_on` must not change the outcome of the task.
         return Report(outcome=ResourceOutcome.TASK_ERROR)
 
 
 def _blamed(outcome: Outcome, category: str, *, rotates: bool = False) -> Outcome:
-    """A failure that was the resource's: tried again, and handed on at no cost if the task has no part in it."""
+    """A failure of the resource: retried, and at no cost (`rotates`) if the task itself did nothing wrong."""
     if not isinstance(outcome, Failed):
         return outcome
     error = msgspec.structs.replace(outcome.error, category=category, retryable=True)

@@ -1,9 +1,10 @@
-"""Keeps a session alive, in a thread of its own: a blocked event loop must not look like a dead host."""
+"""Renews a session from a thread of its own, because a blocked event loop must not look like a dead host."""
 
 import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from pitboss.engines.protocol import Engine
 from pitboss.model.duration import SECOND, Span
@@ -14,11 +15,12 @@ _BEATS_PER_LIFE = 3
 _TRIES_PER_BEAT = 4
 
 
-class Keeper:
-    """Renews one session. `told` hears every answer; `lost` is called once, when the session is over.
+class SessionKeeper:
+    """Renews one session. `told` gets every answer; `lost` is called once, when the session is over. Both are called in
+    the loop that made the keeper.
 
-    The session counts as lost when the store says so, or when no answer came for its whole time to live, measured from
-    before the last good call on a clock that does not jump: by then the store may have given its tasks to others.
+    The session counts as lost when the store says so, or when no answer came for its whole time to live, measured on a
+    monotonic clock from before the last good call: by then the store may have given its tasks to others.
     """
 
     def __init__(
@@ -32,6 +34,7 @@ class Keeper:
     ) -> None:
         self._session, self._ttl = session, ttl / SECOND
         self._told, self._lost, self._snapshot = told, lost, snapshot
+        self._owner = asyncio.get_running_loop()
         self._stopped = asyncio.Event()
         self._hurry = asyncio.Event()
         self._stop_asked = False
@@ -43,35 +46,35 @@ class Keeper:
         self._stopped, self._hurry = asyncio.Event(), asyncio.Event()
         loop = self._loop = asyncio.get_running_loop()
         confirmed = loop.time()
-        # A stop may have come before there was a loop to hear it.
+        # `stop` may have been called before there was a loop.
         while not self._stop_asked:
             asked = loop.time()
             renewal = await self._ask(engine, limit=max(0.05, confirmed + self._ttl - asked))
             if renewal is not None and renewal.alive:
                 confirmed = asked
-                self._told(renewal)
+                _call_in(self._owner, partial(self._told, renewal))
             elif renewal is not None or loop.time() - confirmed >= self._ttl:
-                self._lost()
+                _call_in(self._owner, self._lost)
                 return
             pause = self._ttl / _BEATS_PER_LIFE
             if await self._stopped_within(pause if renewal else pause / _TRIES_PER_BEAT):
                 return
 
     def start_thread(self, make_engine: Callable[[], Engine]) -> None:
-        """Keep in a thread with an engine of its own."""
+        """Renew in a thread with an engine of its own."""
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._keep_with(make_engine)), name="pitboss-keeper", daemon=True
         )
         self._thread.start()
 
     def renew_now(self) -> None:
-        """The snapshot has something new that should not wait for the next beat."""
-        self._in_loop(self._hurry.set)
+        """Renew at once: the snapshot has changed and should not wait for the next beat."""
+        _call_in(self._loop, self._hurry.set)
 
     def stop(self) -> None:
-        """Stop renewing; the session then ends by itself or by `end_session`."""
+        """Stop renewing. The session then expires, or is ended by `end_session`."""
         self._stop_asked = True
-        self._in_loop(self._stop)
+        _call_in(self._loop, self._stop)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=5)
 
@@ -81,7 +84,7 @@ class Keeper:
             await engine.open()
             await self.keep(engine)
         except PitbossError:
-            self._lost()
+            _call_in(self._owner, self._lost)
         finally:
             await engine.close()
 
@@ -93,7 +96,7 @@ class Keeper:
             return None
 
     async def _stopped_within(self, seconds: float) -> bool:
-        """False also when a renewal is wanted before that time."""
+        """Also returns, with False, when `renew_now` was called."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._hurry.wait()
@@ -104,8 +107,9 @@ class Keeper:
         self._stopped.set()
         self._hurry.set()
 
-    def _in_loop(self, call: Callable[[], object]) -> None:
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(call)
+
+def _call_in(loop: asyncio.AbstractEventLoop | None, call: Callable[[], object]) -> None:
+    """Run it in a loop, from any thread; nothing happens if the loop has ended."""
+    if loop is not None and not loop.is_closed():
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(call)

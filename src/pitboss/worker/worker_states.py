@@ -1,4 +1,4 @@
-"""The states that live in this worker: opened at first use, replaced when worn out, closed at the end."""
+"""The values of `@app.worker_state` in this worker: opened at first use, replaced when worn out, closed at the end."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -9,22 +9,22 @@ from pitboss.client.state import StatePlaceholder, WorkerState
 from pitboss.model.duration import SECOND
 
 
-class States:
-    """One living value per declared state, shared by the tasks that run at the same time."""
+class WorkerStates:
+    """One open value per declared state, shared by the tasks that run at the same time."""
 
     def __init__(self) -> None:
-        self._living: dict[int, _Living] = {}
+        self._open: dict[int, _OpenState] = {}
         self._opening: dict[int, asyncio.Lock] = {}
 
     @asynccontextmanager
-    async def lent(self, wanted: Mapping[str, StatePlaceholder]) -> AsyncIterator[dict[str, Any]]:
+    async def using(self, wanted: Mapping[str, StatePlaceholder]) -> AsyncIterator[dict[str, Any]]:
         """The values for a handler's parameters, held for the time of one task."""
         async with AsyncExitStack() as stack:
             yield {name: await stack.enter_async_context(self._use(want.state)) for name, want in wanted.items()}
 
     async def close(self) -> None:
-        living, self._living = list(self._living.values()), {}
-        for one in living:
+        states, self._open = list(self._open.values()), {}
+        for one in states:
             await one.retire()
 
     @asynccontextmanager
@@ -36,48 +36,48 @@ class States:
             yield one.value
         finally:
             one.users -= 1
-            await one.close_if_over()
+            await one.close_if_unused()
 
-    async def _fresh(self, state: WorkerState[Any]) -> "_Living":
+    async def _fresh(self, state: WorkerState[Any]) -> "_OpenState":
         key = id(state)
         async with self._opening.setdefault(key, asyncio.Lock()):
-            one = self._living.get(key)
+            one = self._open.get(key)
             if one is not None and one.worn:
-                del self._living[key]
+                del self._open[key]
                 await one.retire()
                 one = None
             if one is None:
-                one = self._living[key] = await _Living.born(state)
+                one = self._open[key] = await _OpenState.opened(state)
             return one
 
 
-class _Living:
-    """A state's value, with its uses counted. Retired, it is closed when its last user has left."""
+class _OpenState:
+    """A state's value, with its uses counted. After `retire` it closes when its last user has finished."""
 
     def __init__(self, state: WorkerState[Any], manager: AbstractAsyncContextManager[Any], value: Any) -> None:
         self._state, self._manager, self.value = state, manager, value
-        self._born = asyncio.get_running_loop().time()
+        self._opened_at = asyncio.get_running_loop().time()
         self.users = 0
         self.uses = 0
         self._retired = False
         self._closed = False
 
     @classmethod
-    async def born(cls, state: WorkerState[Any]) -> "_Living":
+    async def opened(cls, state: WorkerState[Any]) -> "_OpenState":
         manager = state.open()
         return cls(state, manager, await manager.__aenter__())
 
     @property
     def worn(self) -> bool:
-        age = asyncio.get_running_loop().time() - self._born
+        age = asyncio.get_running_loop().time() - self._opened_at
         too_old = self._state.max_age is not None and age * SECOND >= self._state.max_age
         return too_old or (self._state.max_uses is not None and self.uses >= self._state.max_uses)
 
     async def retire(self) -> None:
         self._retired = True
-        await self.close_if_over()
+        await self.close_if_unused()
 
-    async def close_if_over(self) -> None:
+    async def close_if_unused(self) -> None:
         if self._retired and not self.users and not self._closed:
             self._closed = True
             await self._manager.__aexit__(None, None, None)

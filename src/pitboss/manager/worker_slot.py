@@ -1,49 +1,48 @@
-"""One place of a pool, which is kept filled: a worker comes, lives, is replaced or dies, and another one follows."""
+"""One numbered slot of a pool, such as `download-1`: it always has a worker, and replaces or restarts it as needed."""
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple
 
-from pitboss.manager.guard import Guard
-from pitboss.manager.process import WorkerProcess, evidence
-from pitboss.manager.signals import first
+from pitboss.engines.protocol import Clock
+from pitboss.manager.announcer import Announcer
+from pitboss.manager.reaper import Reaper
+from pitboss.manager.session_router import SessionRouter
 from pitboss.manager.strays import end_strays
+from pitboss.manager.worker_process import WorkerProcess, crash_error
 from pitboss.model import restart
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.pool import PoolSpec, spoken_size
 from pitboss.model.snapshot import WorkerState
 from pitboss.model.task import TaskError
-from pitboss.worker.frames import ToManager
 
 
-class Board(Protocol):
-    """Who is told when workers come and go: the manager."""
+class Services(NamedTuple):
+    """What the workers of all pools of a manager share."""
 
-    def hired(self, worker: WorkerProcess, spec: PoolSpec) -> None: ...
-
-    def leaving(self, worker: WorkerProcess) -> None: ...
-
-    def lost(self, worker: WorkerProcess, error: TaskError | None) -> None: ...
-
-    def given_up(self, name: str, spec: PoolSpec, why: str, crashes: int) -> None: ...
-
-    def heard(self, worker: WorkerProcess, message: ToManager) -> None: ...
-
-    def say(self, text: str) -> None: ...
-
-    def now(self) -> Moment: ...
+    router: SessionRouter
+    announcer: Announcer
+    reaper: Reaper
+    clock: Clock
 
 
-class Place:
-    """Keeps one worker alive. A successor is ready before its predecessor ends, so that work never waits for a start.
+class WorkerSlot:
+    """Keeps one worker alive. A successor is ready before its predecessor ends, so tasks never wait for a start.
 
-    `current` takes tasks; those before it may still be ending theirs.
+    `current` takes tasks; earlier workers of the slot may still be finishing theirs. `rest` says how many seconds the
+    worker pauses after each task.
     """
 
     def __init__(
-        self, board: Board, guard: Guard, spec: PoolSpec, name: str, make: Callable[[str, PoolSpec], WorkerProcess]
+        self,
+        services: Services,
+        spec: PoolSpec,
+        name: str,
+        make: Callable[[str, PoolSpec], WorkerProcess],
+        rest: Callable[[], float],
     ) -> None:
-        self._board, self._guard, self.spec, self.name, self._make = board, guard, spec, name, make
+        self._services, self.spec, self.name, self._make, self._rest = services, spec, name, make, rest
+        self._say, self._clock = services.announcer.say, services.clock
         self.current: WorkerProcess | None = None
         self.workers: list[WorkerProcess] = []
         self.state = WorkerState.STARTING
@@ -62,7 +61,7 @@ class Place:
         self._leaving = False
 
     def open(self, after: float) -> None:
-        """Begin to fill it, after so many seconds."""
+        """Start the first worker after this many seconds, and keep one running."""
         self._keeping = asyncio.create_task(self._keep(after))
 
     @property
@@ -74,7 +73,7 @@ class Place:
         return self.state is WorkerState.CRASHED
 
     def leave(self) -> None:
-        """No more workers here: the last one ends its tasks and then itself."""
+        """Start no more workers here: the last one finishes its tasks and exits."""
         self._leaving = True
         self.state = WorkerState.DRAINING if self.workers else WorkerState.STOPPED
         self._again.set()
@@ -82,26 +81,26 @@ class Place:
             self._send_away(worker)
 
     def revive(self) -> None:
-        """A place that was given up, or waits for its restart, is tried again now with a clean record."""
+        """If it was given up, or waits for a restart: forget its crashes and start a worker now."""
         if self.current is None and not self._leaving:
             self._record = restart.Record()
             self._again.set()
 
     def replace(self) -> "asyncio.Task[bool]":
-        """Start a successor, and let the present worker go once that one is ready. False if it does not get ready."""
+        """Start a successor, and drain the present worker once that is ready. False if it does not become ready."""
         if self._succession is None or self._succession.done():
             self._succession = asyncio.create_task(self._succeed())
         return self._succession
 
     @property
     def replaceable(self) -> bool:
-        """Whether a worn worker may be replaced now. After a successor that did not start it has to go on for a while:
-        code that cannot be loaded must not be tried at every look."""
+        """Whether a worn worker may be replaced now. After a successor that did not start there is a pause: code that
+        cannot be loaded must not be tried at every health check."""
         succeeding = self._succession is not None and not self._succession.done()
-        return not succeeding and self._board.now() >= self._not_before
+        return not succeeding and self._clock.now() >= self._not_before
 
     async def end(self) -> None:
-        """End everything here now."""
+        """Kill everything here now."""
         self._leaving = True
         for worker in self.workers:
             worker.kill()
@@ -112,7 +111,7 @@ class Place:
         self.state = WorkerState.STOPPED
 
     async def vacated(self) -> None:
-        """Returns when no worker is here any more."""
+        """Returns when no worker is left here."""
         while self._lives:
             await asyncio.wait(set(self._lives))
 
@@ -128,15 +127,15 @@ class Place:
         self.state = WorkerState.DRAINING if self.workers else WorkerState.STOPPED
 
     async def _pause(self) -> None:
-        """Between two workers: as long as the rules of restarting say, or until somebody wants it now."""
+        """Between two workers: as long as the restart rules say, or until `revive`."""
         if self._leaving or self.state is not WorkerState.RESTARTING:
             return
         if self._wait is None:
             self.state = WorkerState.CRASHED
-            self._board.given_up(self.name, self.spec, self.why, self.crashes)
+            self._services.announcer.given_up(self.name, self.spec, self.why, self.crashes)
             await self._again.wait()
         elif self._wait:
-            self._board.say(f"worker {self.name} is started again in {spoken(self._wait)}")
+            self._say(f"worker {self.name} starts again in {spoken(self._wait)}")
             try:
                 async with asyncio.timeout(self._wait / SECOND):
                     await self._again.wait()
@@ -152,107 +151,105 @@ class Place:
         return worker
 
     async def _live(self, worker: WorkerProcess) -> None:
-        started_at = self._board.now()
+        started_at = self._clock.now()
         try:
             await worker.spawn()
         except OSError as error:
-            self._stillborn(worker, error, started_at)
+            self._not_started(worker, error, started_at)
             return
         group = worker.pid
-        self._guard.watch(group)
+        self._services.reaper.watch(group)
         try:
-            await first(worker.ready, worker.gone)
-            # A successor is hired by the succession, which waits for the same moment.
-            if worker.ready.is_set() and worker is self.current and not worker.succeeds:
+            # `_succeed` hires a successor: it waits for the same moment.
+            if await worker.started() and worker is self.current and not worker.is_successor:
                 self._hire(worker)
             code = await worker.ended()
-            await self._clear_away(worker)
+            await self._end_strays(worker)
         finally:
-            self._guard.forget(group)
+            self._services.reaper.forget(group)
         self.workers.remove(worker)
-        self._bury(worker, code, started_at)
+        self._after_end(worker, code, started_at)
 
-    def _stillborn(self, worker: WorkerProcess, error: OSError, started_at: Moment) -> None:
+    def _not_started(self, worker: WorkerProcess, error: OSError, started_at: Moment) -> None:
         """The system refuses another process."""
         message = f"worker {worker.name} cannot be started: {error.strerror or error}"
-        worker.sentence = TaskError(category="start", type="WorkerNotStarted", message=message, fingerprint="")
+        worker.kill_reason = TaskError(category="start", type="WorkerNotStarted", message=message, fingerprint="")
         worker.gone.set()
         self.workers.remove(worker)
-        self._bury(worker, None, started_at)
+        self._after_end(worker, None, started_at)
 
     def _hire(self, worker: WorkerProcess) -> None:
         self.state, self.why = WorkerState.IDLE, ""
-        self._board.hired(worker, self.spec)
+        self._services.announcer.started(worker, self.spec)
+        self._services.router.add_worker(worker, self.spec, self._rest if self.spec.delay[1] else None)
         if self.spec.soft is not None and worker.fresh > self.spec.soft:
-            self._board.say(
+            self._say(
                 f"worker {self.name} uses {spoken_size(worker.fresh)} of memory before its first task, more than its"
-                f" soft limit of {spoken_size(self.spec.soft)}: it is not replaced for it. Raise memory or memory_soft"
+                f" soft limit of {spoken_size(self.spec.soft)}, so it is not replaced for it."
+                " Raise memory or memory_soft"
             )
         if self._leaving:
             self._send_away(worker)
 
-    async def _clear_away(self, worker: WorkerProcess) -> None:
+    async def _end_strays(self, worker: WorkerProcess) -> None:
         strays = await asyncio.to_thread(end_strays, worker.mark)
         for stray in strays:
-            self._board.say(
-                f"worker {worker.name} left process {stray.pid} behind ({stray.command or 'no command'}); it was ended"
-            )
+            command = stray.command or "no command"
+            self._say(f"worker {worker.name} left process {stray.pid} behind ({command}); it was killed")
 
-    def _bury(self, worker: WorkerProcess, code: int | None, started_at: Moment) -> None:
-        planned = worker.draining and code == 0 and worker.sentence is None
-        error = None if planned else evidence(worker, code)
-        self._board.lost(worker, error)
-        if error is not None and not worker.spared:
+    def _after_end(self, worker: WorkerProcess, code: int | None, started_at: Moment) -> None:
+        planned = worker.draining and code == 0 and worker.kill_reason is None
+        error = None if planned else crash_error(worker, code)
+        self._services.announcer.ended(worker, error, self._services.router.remove_worker(worker, error))
+        if error is not None and not worker.blameless:
             self.crashes += 1
             self.last_crash = worker.broken.error if worker.broken else error.message.partition(" while it ran")[0]
         if worker is self.current:
             self.current = None
-            self._judge(worker, code, started_at, planned)
+            self._plan_restart(worker, code, started_at, planned)
             self._vacant.set()
         elif self._leaving and not self.workers:
             self.state = WorkerState.STOPPED
 
-    def _judge(self, worker: WorkerProcess, code: int | None, started_at: Moment, planned: bool) -> None:
-        """What follows the end of the worker that held this place."""
-        if self._leaving or planned or worker.spared:
+    def _plan_restart(self, worker: WorkerProcess, code: int | None, started_at: Moment, planned: bool) -> None:
+        """After the end of the current worker: start another at once, later, or not at all."""
+        if self._leaving or planned or worker.blameless:
             self.state = WorkerState.STARTING
             return
         self.state, self.why = WorkerState.RESTARTING, self.last_crash
-        # Here and not when the pause begins: somebody may want it again in between.
+        # Here and not when the pause begins: a `revive` in between must count.
         self._again.clear()
         if worker.broken is not None:
             self._wait = None
             self.why = f"the app cannot be loaded: {worker.broken.error}"
             return
-        verdict = restart.after_end(
+        decision = restart.after_end(
             self._record,
             self.spec,
             started_at=started_at,
-            now=self._board.now(),
+            now=self._clock.now(),
             clean=code == 0,
-            critical=worker.sentence is not None,
+            critical=worker.kill_reason is not None,
         )
-        self._record, self._wait = verdict.record, verdict.delay
-        if verdict.why:
-            self.why = f"{verdict.why}; the last time: {self.last_crash}"
+        self._record, self._wait = decision.record, decision.delay
+        if decision.why:
+            self.why = f"{decision.why}; the last time: {self.last_crash}"
 
     async def _succeed(self) -> bool:
         old = self.current
         if old is None or self._leaving:
             return True
         successor = self._begin()
-        successor.succeeds = True
-        await first(successor.ready, successor.gone)
-        if not successor.ready.is_set():
+        successor.is_successor = True
+        if not await successor.started():
             self.last_failure = successor.broken.error if successor.broken else self.last_crash
-            told = f": {self.last_failure}"
-            self._board.say(f"the successor of worker {self.name} did not start{told}; the present one goes on")
+            self._say(f"the successor of worker {self.name} did not start: {self.last_failure}; the old one continues")
             self._failures += 1
             wait = restart.backoff(max(SECOND, self.spec.restart_delay), self._failures)
-            self._not_before = self._board.now() + wait
+            self._not_before = self._clock.now() + wait
             return False
         self._failures = 0
-        # The old one may have died meanwhile, and another have been begun in its stead.
+        # The old worker may have died since, and another one may have been started.
         others, self.current = [old, self.current], successor
         self._hire(successor)
         self._again.set()
@@ -263,5 +260,5 @@ class Place:
 
     def _send_away(self, worker: WorkerProcess) -> None:
         if not worker.draining:
-            self._board.leaving(worker)
+            self._services.router.close_worker(worker)
             worker.drain()

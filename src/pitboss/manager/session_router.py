@@ -1,4 +1,4 @@
-"""Between workers and sessions: tasks go to workers, and what comes of each is settled by the session that took it."""
+"""Connects workers with sessions: every outcome is settled by the session that claimed the task."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,71 +6,73 @@ from collections.abc import Callable
 from pitboss.dispatch.dispatcher import Dispatcher
 from pitboss.engines.protocol import Store
 from pitboss.manager.answers import answer
-from pitboss.manager.process import WorkerProcess
+from pitboss.manager.worker_process import WorkerProcess
 from pitboss.model.duration import Span
-from pitboss.model.outcome import Crashed, Outcome
+from pitboss.model.outcome import Crashed, Outcome, TimedOut
 from pitboss.model.pool import PoolSpec
 from pitboss.model.resource import Report
 from pitboss.model.task import Claim, TaskError
-from pitboss.worker.frames import AskMessage, ErrorMessage, ProgressMessage, ResultMessage, ToManager
+from pitboss.worker.channel import AskMessage, ErrorMessage, ProgressMessage, ResultMessage, ToManager
 
 
-class Desk:
-    """Knows the dispatcher of the present session, and those of earlier ones whose last tasks are still running."""
+class SessionRouter:
+    """Knows the dispatcher of the present session, and those of earlier sessions whose last tasks still run."""
 
-    def __init__(self, engine: Store) -> None:
-        self._engine = engine
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self.present: Dispatcher | None = None
         self._earlier: dict[int, Dispatcher] = {}
         self._retiring: set[asyncio.Task[None]] = set()
         self._asks: set[asyncio.Task[None]] = set()
         self.finished = 0
 
+    @property
+    def session(self) -> int | None:
+        """The number of the present session."""
+        present = self.present
+        return present.session.number if present is not None and present.session is not None else None
+
     def running(self) -> list[Claim]:
         return [claim for dispatcher in self._all() for claim in dispatcher.running()]
 
     def started(self) -> list[Claim]:
-        """What surely runs, without what waits in a worker behind it."""
+        """What surely runs, without the tasks that wait in a worker for a free slot."""
         return [claim for dispatcher in self._all() for claim in dispatcher.started()]
 
     def room(self, pool: str) -> int:
         """How many more tasks this pool's workers could start now."""
         return self.present.room(pool) if self.present is not None else 0
 
-    def seat(self, worker: WorkerProcess, spec: PoolSpec, rest: Callable[[], float] | None) -> None:
-        """The worker takes tasks from now on."""
+    def add_worker(self, worker: WorkerProcess, spec: PoolSpec, rest: Callable[[], float] | None) -> None:
+        """The worker takes tasks from now on. `rest` says how many seconds it pauses after each."""
         if self.present is not None:
             self.present.add_worker(worker, pool=spec.name, queues=spec.queues, rest=rest)
 
-    def close(self, worker: WorkerProcess) -> None:
-        """The worker takes no more tasks."""
+    def close_worker(self, worker: WorkerProcess) -> None:
+        """The worker gets no more tasks."""
         for dispatcher in self._all():
             dispatcher.close_worker(worker.id)
 
-    def remove(self, worker: WorkerProcess, error: TaskError | None) -> list[Claim]:
-        """The worker is gone; the tasks that were lost with it."""
+    def remove_worker(self, worker: WorkerProcess, error: TaskError | None) -> list[Claim]:
+        """The worker is gone; returns the tasks that were lost with it."""
         alone = min(len(worker.claims), worker.capacity) == 1
-        fate = worker.fate or Crashed(alone=alone, error=error)
-        return [claim for dispatcher in self._all() for claim in dispatcher.remove_worker(worker.id, fate)]
+        outcome = worker.task_outcome or Crashed(alone=alone, error=error)
+        return [claim for dispatcher in self._all() for claim in dispatcher.remove_worker(worker.id, outcome)]
 
-    def finish(
-        self, worker: WorkerProcess, claim: Claim, outcome: Outcome, ran: Span, report: Report | None = None
-    ) -> None:
-        self.finished += 1
-        dispatcher = self._of(claim)
-        if dispatcher is not None:
-            dispatcher.finish(claim, outcome, worker=worker.name, worker_id=worker.id, ran=ran, report=report)
+    def set_paused(self, pool: str, paused: bool) -> None:
+        if self.present is not None:
+            self.present.set_paused(pool, paused)
 
     def hear(self, worker: WorkerProcess, message: ToManager) -> None:
         match message:
             case ResultMessage(task, number, ran, outcome, report):
                 claim = worker.ended_task((task, number), well=True, ran=ran)
                 if claim is not None:
-                    self.finish(worker, claim, outcome, ran, report)
+                    self._finish(worker, claim, outcome, ran, report)
             case ErrorMessage(task, number, ran, outcome, report):
                 claim = worker.ended_task((task, number), well=False, ran=ran)
                 if claim is not None:
-                    self.finish(worker, claim, outcome, ran, report)
+                    self._finish(worker, claim, outcome, ran, report)
             case ProgressMessage(task, number, percent, note):
                 claim = worker.claims.get((task, number))
                 dispatcher = self._of(claim) if claim is not None else None
@@ -81,8 +83,13 @@ class Desk:
                 self._asks.add(work)
                 work.add_done_callback(self._asks.discard)
 
+    def time_out(self, worker: WorkerProcess, claim: Claim, error: TaskError) -> None:
+        """Settle a task that its blocked worker can no longer end."""
+        if worker.ended_task((claim.id, claim.token.claim), well=False, ran=0) is not None:
+            self._finish(worker, claim, TimedOut(error), 0)
+
     def retire(self, dispatcher: Dispatcher) -> None:
-        """A new session takes over. What runs under this one ends under it, and then it ends."""
+        """A new session takes over. Tasks of this one end under it, and then it ends."""
         assert dispatcher.session is not None
         number = dispatcher.session.number
         self._earlier[number] = dispatcher
@@ -91,11 +98,11 @@ class Desk:
         work.add_done_callback(self._retiring.discard)
 
     async def drain(self, dispatcher: Dispatcher, seconds: float) -> None:
-        """Wait for what runs, under this session and earlier ones."""
+        """Wait for the tasks that run, under this session and earlier ones."""
         await asyncio.gather(*(one.drain(seconds) for one in {dispatcher, *self._earlier.values()}))
 
     async def end(self) -> None:
-        """End the earlier sessions now, with what still runs."""
+        """End the earlier sessions now; their running tasks go back."""
         for work in list(self._retiring):
             work.cancel()
         await asyncio.gather(*self._retiring, return_exceptions=True)
@@ -104,10 +111,18 @@ class Desk:
         self._earlier.clear()
 
     def forget(self, dispatcher: Dispatcher) -> None:
-        """Its session is lost: what its tasks come to is nobody's business any more."""
+        """Its session is lost: the store would refuse the outcomes of its tasks."""
         if self.present is dispatcher:
             self.present = None
         self._earlier = {number: one for number, one in self._earlier.items() if one is not dispatcher}
+
+    def _finish(
+        self, worker: WorkerProcess, claim: Claim, outcome: Outcome, ran: Span, report: Report | None = None
+    ) -> None:
+        self.finished += 1
+        dispatcher = self._of(claim)
+        if dispatcher is not None:
+            dispatcher.finish(claim, outcome, worker=worker.name, worker_id=worker.id, ran=ran, report=report)
 
     async def _retired(self, dispatcher: Dispatcher, number: int) -> None:
         dispatcher.quiet()
@@ -126,4 +141,4 @@ class Desk:
         return [*([self.present] if self.present is not None else []), *self._earlier.values()]
 
     async def _answer(self, worker: WorkerProcess, ask: AskMessage) -> None:
-        worker.say(await answer(self._engine, ask))
+        worker.say(await answer(self._store, ask))

@@ -1,4 +1,4 @@
-"""What happens to workers and pools, told to everybody who wants to hear it: people, the log, the app's hooks."""
+"""Announces what happens to workers and pools: to people, to the log file, and to the app's hooks."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -6,26 +6,27 @@ from typing import Any, Protocol
 
 from pitboss.engines.protocol import Clock
 from pitboss.manager import host
-from pitboss.manager.process import WorkerProcess
+from pitboss.manager.worker_process import WorkerProcess
 from pitboss.model.facts import AnyFact, PoolScaled, WorkerCrashed, WorkerGivenUp, WorkerStarted
 from pitboss.model.pool import PoolSpec
 from pitboss.model.task import Claim, TaskError
 
 
 class Log(Protocol):
-    """Where facts are written down."""
+    """A structured log."""
 
     def info(self, event: str, **facts: Any) -> Any: ...
 
     def warning(self, event: str, **facts: Any) -> Any: ...
 
 
-class News:
-    """`tell` is for people, in plain words; `publish` for hooks; `log`, if there is one, for whoever looks later."""
+class Announcer:
+    """`tell` gets sentences for people, `publish` facts for hooks, `log` (if set) lines for the log file."""
 
-    def __init__(self, tell: Callable[[str], None], publish: Callable[[AnyFact], None], clock: Clock) -> None:
-        self._tell, self._publish, self._clock = tell, publish, clock
+    def __init__(self, tell: Callable[[str], None], clock: Clock) -> None:
+        self._tell, self._clock = tell, clock
         self._host = host.name()
+        self.publish: Callable[[AnyFact], None] = lambda _fact: None
         self.log: Log | None = None
         self._told_broken: dict[str, str] = {}
 
@@ -37,18 +38,18 @@ class News:
         self._tell(f"worker {worker.name} is ready (pid {worker.pid})")
         self._write("worker started", pool=spec.name, worker=worker.name, worker_pid=worker.pid)
         self._told_broken.pop(spec.name, None)
-        self._publish(WorkerStarted(worker=worker.name, pid=worker.pid, **self._common(spec.name)))
+        self.publish(WorkerStarted(worker=worker.name, pid=worker.pid, **self._common(spec.name)))
 
     def ended(self, worker: WorkerProcess, error: TaskError | None, lost: list[Claim]) -> None:
-        """An end that nobody asked for is a crash; any other is a note in the log."""
+        """An unexpected end is a crash; any other is only a line in the log."""
         pool = worker.spec.pool
-        if error is None or worker.spared or worker.broken is not None:
+        if error is None or worker.blameless or worker.broken is not None:
             self._write("worker ended", pool=pool, worker=worker.name, worker_pid=worker.pid, code=worker.code)
             return
         text = error.message.partition(" while it ran")[0]
         back = f"; {len(lost)} task(s) go to other workers" if lost else ""
-        # What the watch has ended, it has told already.
-        if worker.sentence is None or lost:
+        # If the manager killed it, that was announced already.
+        if worker.kill_reason is None or lost:
             self._tell(f"{text}{back}")
         if self.log is not None:
             self.log.warning(
@@ -69,28 +70,27 @@ class News:
             lost=tuple(claim.id for claim in lost),
             **self._common(pool),
         )
-        self._publish(fact)
+        self.publish(fact)
 
     def given_up(self, name: str, spec: PoolSpec, why: str, crashes: int) -> None:
-        # All workers of a pool have the same code: that it cannot be loaded is one fact, not one for each.
+        # All workers of a pool load the same code: if it cannot be loaded, say so once.
         if self._told_broken.get(spec.name) != why:
             self._told_broken[spec.name] = why
-            again = f"Try it again with: pitboss pools restart {spec.name}"
-            self._tell(f"worker {name} is not started again: {why}. {again}")
+            self._tell(f"worker {name} stays down: {why}. Try again with: pitboss pools restart {spec.name}")
         if self.log is not None:
             self.log.warning("worker given up", pool=spec.name, worker=name, why=why, crashes=crashes)
-        self._publish(WorkerGivenUp(worker=name, why=why, crashes=crashes, **self._common(spec.name)))
+        self.publish(WorkerGivenUp(worker=name, why=why, crashes=crashes, **self._common(spec.name)))
 
     def scaled(self, pool: str, before: int, after: int, why: str) -> None:
         if before:
             self._tell(f"pool {pool} goes from {before} to {after} worker(s): {why or 'configured'}")
         self._write("pool scaled", pool=pool, before=before, after=after, why=why)
-        self._publish(PoolScaled(before=before, after=after, why=why, **self._common(pool)))
+        self.publish(PoolScaled(before=before, after=after, why=why, **self._common(pool)))
 
     def waiting_for(self, claims: list[Claim], seconds: float) -> None:
         counts = Counter(claim.handler for claim in claims)
         listed = ", ".join(f"{count} × {name}" for name, count in sorted(counts.items()))
-        self.say(f"waiting up to {seconds:g} s for {len(claims)} running task(s): {listed}. Once more stops at once.")
+        self.say(f"waiting up to {seconds:g} s for {len(claims)} running task(s): {listed}. Stop again to end now.")
 
     def _common(self, pool: str) -> dict[str, Any]:
         return {"pool": pool, "host": self._host, "at": self._clock.now()}

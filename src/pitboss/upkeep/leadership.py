@@ -1,4 +1,4 @@
-"""Keeps a manager in the running for the lead: asks every two seconds, and knows the term while it leads."""
+"""A manager's part in the election of a leader: it campaigns every two seconds, and knows its term while it leads."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,15 +9,14 @@ from pitboss.model.errors import SessionLost, StoreUnavailable
 from pitboss.model.session import Lead
 
 CAMPAIGN_SECONDS = 2.0
-# An answer that is older than this is not believed: the manager stood still, or the store has been away.
+# Older answers do not count: the manager was halted, or the store was down.
 BELIEVED: Span = 5 * SECOND
 
 
 class Leadership:
-    """One manager's part in it. `session` is its session at the time, None while it has none.
+    """`session` returns the manager's present session, None while it has none. `told` gets each new leader or term.
 
-    `told` hears who leads, each time that it is somebody else or another term. What is known here is a hint, which
-    spares useless calls: whether a duty is done is decided by the store, which is given the term and compares it.
+    This is only a hint that saves useless calls: a leader's duty carries the term, and the store compares it.
     """
 
     def __init__(
@@ -34,17 +33,17 @@ class Leadership:
         self._last: tuple[int, int] | None = None
 
     def lead(self) -> Lead | None:
-        """Who leads, as far as is known; None if nothing is known that is fresh enough."""
+        """The present leader; None if the last answer is too old."""
         fresh = 0 <= self._clock.now() - self._heard_at < BELIEVED
         return self._lead if fresh else None
 
     def term(self) -> int | None:
-        """The term under which this manager leads; None while it does not."""
+        """The term of this manager; None while it does not lead."""
         lead = self.lead()
         return lead.term if lead is not None and lead.mine and lead.session == self._session() else None
 
     async def campaign(self) -> None:
-        """Ask once. A store that is away is asked again the next time."""
+        """Campaign once. If the store is down, the next call tries again."""
         session, asked_at = self._session(), self._clock.now()
         if session is None:
             self._lead = None
@@ -56,20 +55,20 @@ class Leadership:
         except SessionLost:
             self._lead = None
             return
-        # From before the question: how long the answer took must not make it look fresher than it is.
+        # The time of the question: a slow answer must not look fresh.
         self._lead, self._heard_at = lead, asked_at
         if self._last != (lead.term, lead.session):
             self._last = (lead.term, lead.session)
             self._told(lead)
 
     async def campaign_forever(self) -> None:
-        """Every two seconds, until cancelled. A leader that ends its session is followed within that time."""
+        """Campaign every two seconds until cancelled. When the leader ends its session, another leads soon."""
         while True:
             await self.campaign()
             await asyncio.sleep(CAMPAIGN_SECONDS)
 
 
-def spoken(lead: Lead) -> str:
-    """Who leads, in a sentence for people."""
+def described(lead: Lead) -> str:
+    """Who leads, as a sentence for people."""
     who = "this manager" if lead.mine else f"the manager on {lead.host} (session {lead.session})"
     return f"{who} leads (term {lead.term})"

@@ -12,7 +12,7 @@ from pitboss.model.errors import StoreUnavailable
 from pitboss.model.session import Lead, SessionInfo
 from pitboss.testing.clock import FakeClock
 from pitboss.testing.virtual import run_virtual
-from pitboss.upkeep.lead import BELIEVED, CAMPAIGN_SECONDS, Leadership, spoken
+from pitboss.upkeep.leadership import BELIEVED, CAMPAIGN_SECONDS, Leadership, described
 
 TTL = 15 * SECOND
 
@@ -186,5 +186,5 @@ def test_without_a_session_nobody_campaigns() -> None:
 
 
 def test_who_leads_is_told_in_plain_words() -> None:
-    assert spoken(Lead(term=3, session=9, host="h", mine=True)) == "this manager leads (term 3)"
-    assert spoken(Lead(term=3, session=9, host="h")) == "the manager on h (session 9) leads (term 3)"
+    assert described(Lead(term=3, session=9, host="h", mine=True)) == "this manager leads (term 3)"
+    assert described(Lead(term=3, session=9, host="h")) == "the manager on h (session 9) leads (term 3)"

@@ -1,4 +1,4 @@
-"""Finds a user's app by what they typed: `module:app`, or a path to a Python file."""
+"""Loads the user's app from a target: `module:app`, or a path to a Python file."""
 
 import importlib
 import importlib.util
@@ -13,7 +13,7 @@ _USUAL_NAMES = ("app", "pitboss", "application")
 
 
 def load_app(target: str) -> Any:
-    """The app object. Errors of the user's own code pass through as they are."""
+    """The app object. Errors in the user's own code pass through unchanged."""
     place, _, name = target.partition(":")
     is_path = place.endswith(".py") or "/" in place
     return _app_in(_from_file(Path(place)) if is_path else _from_name(place), name, target)
@@ -24,14 +24,14 @@ def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise InvalidInput(
             f"there is no file {path}",
-            why="the target ends in .py or has a slash, so it was taken for a path",
+            why="the target ends in .py or contains a slash, so it is read as a path",
             fix="check the path, or name a module as in package.module:app",
         )
-    # As `python file.py` does: its neighbours can be imported, and it is imported under its own name.
+    # Like `python file.py`: modules beside it can be imported, and it is imported under its own name.
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise InvalidInput(f"{path} cannot be imported", why="it does not look like Python", fix="name a .py file")
+        raise InvalidInput(f"{path} cannot be imported", why="it is not a Python file", fix="name a .py file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
@@ -45,12 +45,12 @@ def _from_name(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # Only the target itself: a module that it imports in vain is an error of the user's own code.
+        # Only if the target itself is missing: an import that fails inside it is an error in the user's code.
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
             raise
         raise InvalidInput(
             f'there is no module "{name}"',
-            why=f"it was looked for in {here} and in the Python path",
+            why=f"it is neither in {here} nor on the Python path",
             fix="start in the folder of your code, or give the path of a file, such as app.py",
         ) from error
 
@@ -61,7 +61,7 @@ def _app_in(module: ModuleType, name: str, target: str) -> Any:
         if not _is_app(app):
             raise InvalidInput(
                 f'{module.__name__} has no app named "{name}"',
-                why="the name behind the colon must be an App" if app is not None else "there is no such name in it",
+                why="the name after the colon must be an App" if app is not None else "it has no such name",
                 fix=f"apps in {module.__name__}: {', '.join(_apps(module)) or 'none'}",
             )
         return app
@@ -83,5 +83,5 @@ def _apps(module: ModuleType) -> dict[str, Any]:
 
 
 def _is_app(value: object) -> bool:
-    # By what its class can do: this room does not know the class, and values may answer any question with an error.
+    # By the methods of its class: this package must not import App, and `hasattr` on a value may run user code.
     return all(hasattr(type(value), verb) for verb in ("describe", "send", "worker_state"))

@@ -1,4 +1,4 @@
-"""What the operating system says about a worker and its child processes: memory and processor time."""
+"""Memory and processor time of a worker with its child processes, as the operating system counts them."""
 
 import os
 from contextlib import suppress
@@ -9,25 +9,25 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class Vitals(NamedTuple):
-    """Of a process with all its descendants: resident bytes, and seconds of processor time used so far."""
+class Usage(NamedTuple):
+    """Resident bytes and seconds of processor time of a process with all its descendants."""
 
     memory: int
     cpu_seconds: float
 
 
-def measure(pid: int) -> Vitals:
-    """A quick look. Memory that several of the processes share is counted for each of them."""
+def measure(pid: int) -> Usage:
+    """A quick measurement. Memory that several of the processes share is counted for each of them."""
     pages, ticks = 0, 0
     for one in family(pid):
         with suppress(OSError, ValueError, IndexError):
             pages += int(_read(f"/proc/{one}/statm").split()[1])
             ticks += sum(int(field) for field in _read(f"/proc/{one}/stat").rpartition(")")[2].split()[11:15])
-    return Vitals(pages * _PAGE, ticks / _TICKS)
+    return Usage(pages * _PAGE, ticks / _TICKS)
 
 
 def proportional(pid: int) -> int:
-    """The same memory with shared pages divided among those who share them: the truth, at several times the cost."""
+    """The memory with shared pages divided among their users: exact, at several times the cost."""
     total = 0
     for one in family(pid):
         with suppress(OSError):
@@ -47,29 +47,6 @@ def family(pid: int) -> list[int]:
             for thread in Path(f"/proc/{one}/task").iterdir():
                 left += map(int, _read(f"{thread}/children").split())
     return found
-
-
-def cores() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def host_memory() -> int:
-    """Bytes of memory that this host has; 0 where the system does not tell."""
-    return _meminfo("MemTotal:")
-
-
-def host_memory_free() -> int:
-    """Bytes that could be used without swapping."""
-    return _meminfo("MemAvailable:")
-
-
-def _meminfo(name: str) -> int:
-    with suppress(OSError, ValueError):
-        for line in _read("/proc/meminfo").splitlines():
-            if line.startswith(name):
-                return int(line.split()[1]) * 1024
-    return 0
 
 
 def _read(path: str) -> str:

@@ -1,0 +1,96 @@
+"""The snapshot of a manager: its pools and workers, as other hosts see them."""
+
+import asyncio
+from functools import cache
+from importlib import metadata
+
+from pitboss.manager import host
+from pitboss.manager.host_memory import total_memory
+from pitboss.manager.pool_set import PoolSet
+from pitboss.manager.worker_pool import WorkerPool
+from pitboss.manager.worker_process import WorkerProcess
+from pitboss.manager.worker_slot import WorkerSlot
+from pitboss.model.duration import SECOND, Moment
+from pitboss.model.snapshot import SHOWN_TASKS, CurrentTask, PoolFigures, Snapshot, WorkerFigures, WorkerState
+
+
+def snapshot(target: str, pool_set: PoolSet, now: Moment, *, draining: bool, term: int, logs: str) -> Snapshot:
+    """Everything as it is now."""
+    pools = pool_set.every_pool()
+    return Snapshot(
+        target=target,
+        pools=tuple(_pool(pool_set, pool) for pool in pools),
+        workers=tuple(figures for pool in pools for slot in pool.every_slot() for figures in _workers(slot, pool, now)),
+        draining=draining,
+        term=term,
+        logs=logs,
+        version=version(),
+        cores=host.cores(),
+        memory=total_memory(),
+    )
+
+
+@cache
+def version() -> str:
+    return metadata.version("pitboss")
+
+
+def _pool(pool_set: PoolSet, pool: WorkerPool) -> PoolFigures:
+    wanted, why = pool_set.wanted(pool.spec)
+    return PoolFigures(
+        name=pool.spec.name,
+        queues=pool.spec.queues,
+        concurrency=pool.spec.concurrency,
+        wanted=wanted,
+        least=pool.spec.min_workers,
+        most=pool.spec.max_workers,
+        paused=pool.paused,
+        generation=pool.edition[0],
+        why=pool.trouble or why,
+    )
+
+
+def _workers(slot: WorkerSlot, pool: WorkerPool, now: Moment) -> list[WorkerFigures]:
+    """The workers of one slot: usually one, two during a replacement, none while it waits or was given up."""
+    if not slot.workers:
+        return [
+            WorkerFigures(name=slot.name, pool=pool.spec.name, state=slot.state, crashes=slot.crashes, why=slot.why)
+        ]
+    return [_worker(worker, slot, pool, now) for worker in list(slot.workers)]
+
+
+def _worker(worker: WorkerProcess, slot: WorkerSlot, pool: WorkerPool, now: Moment) -> WorkerFigures:
+    # The loop's clock and the store's clock differ; ages are the same in both.
+    ahead = now - round(asyncio.get_running_loop().time() * SECOND)
+    since = {key: ahead + round(at * SECOND) for key, at in worker.since.items()}
+    current = [
+        CurrentTask(id=claim.id, handler=claim.handler, since=since[key])
+        for key, claim in list(worker.claims.items())[:SHOWN_TASKS]
+    ]
+    return WorkerFigures(
+        name=worker.name,
+        pool=pool.spec.name,
+        state=_state(worker),
+        pid=worker.pid,
+        generation=worker.edition[0],
+        started_at=ahead + round(worker.began * SECOND),
+        active_at=ahead + round(worker.heard_at * SECOND),
+        running=len(worker.claims),
+        tasks=tuple(current),
+        crashes=slot.crashes,
+        processed=worker.processed,
+        succeeded=worker.succeeded,
+        failed=worker.failed,
+        mean=worker.busy // worker.processed if worker.processed else 0,
+        rss=worker.memory,
+        cpu=round(worker.cpu, 3),
+        why="its event loop is blocked" if worker.reported_blocked else slot.last_crash if slot.crashes else "",
+    )
+
+
+def _state(worker: WorkerProcess) -> WorkerState:
+    if worker.draining:
+        return WorkerState.DRAINING
+    if not worker.ready.is_set():
+        return WorkerState.STARTING
+    return WorkerState.PROCESSING if worker.claims else WorkerState.IDLE

@@ -1,0 +1,163 @@
+"""The workers of one pool: as many slots as wanted, and rolling restarts, one worker after the other."""
+
+import asyncio
+from collections.abc import Callable
+
+from pitboss.manager.worker_process import Edition, WorkerProcess
+from pitboss.manager.worker_slot import Services, WorkerSlot
+from pitboss.model.duration import SECOND
+from pitboss.model.outcome import Released
+from pitboss.model.pool import PoolSpec
+from pitboss.model.snapshot import WorkerState
+
+Make = Callable[[str, PoolSpec, Edition], WorkerProcess]
+
+
+class WorkerPool:
+    """Keeps `size` slots filled. Each restarts by itself: a crash in one does not slow down the others.
+
+    `edition` is the generation that operators asked for, and how often the pool's settings have changed since. Workers
+    of an older edition are replaced.
+    """
+
+    def __init__(self, services: Services, spec: PoolSpec, make: Make, luck: Callable[[], float]) -> None:
+        self._services, self.spec, self._make, self._luck = services, spec, make, luck
+        self.slots: dict[int, WorkerSlot] = {}
+        self._leaving: list[WorkerSlot] = []
+        self.edition: Edition = (0, 0)
+        self.paused = False
+        self.trouble = ""
+        self._rolling: asyncio.Task[bool] | None = None
+        self._stopping = False
+
+    @property
+    def size(self) -> int:
+        return len(self.slots)
+
+    @property
+    def workers(self) -> list[WorkerProcess]:
+        """Every process of this pool, including those that are draining."""
+        return [worker for slot in self.every_slot() for worker in slot.workers]
+
+    def every_slot(self) -> list[WorkerSlot]:
+        return [*self.slots.values(), *self._leaving]
+
+    def resize(self, size: int) -> None:
+        """Add or remove slots; the highest numbers go first."""
+        self._leaving = [slot for slot in self._leaving if not slot.empty]
+        if self._stopping:
+            return
+        after = 0.0
+        for number in range(1, size + 1):
+            if number not in self.slots:
+                self._open(number, after)
+                after += self._between(self.spec.stagger)
+        for number in sorted(self.slots, reverse=True):
+            if number > size:
+                slot = self.slots.pop(number)
+                slot.leave()
+                self._leaving.append(slot)
+
+    def renew(self, edition: Edition, drain_seconds: float) -> None:
+        """Replace every worker of an older edition, one after the other."""
+        if edition > self.edition:
+            self.edition, self.trouble = edition, ""
+            if self._rolling is None or self._rolling.done():
+                self._rolling = asyncio.create_task(self._roll(drain_seconds))
+
+    def change(self, spec: PoolSpec, drain_seconds: float) -> None:
+        """Replace every worker by one with the new settings and the new code."""
+        self.spec = spec
+        for slot in self.slots.values():
+            slot.spec = spec
+        self.renew((self.edition[0], self.edition[1] + 1), drain_seconds)
+
+    def quiet(self) -> None:
+        """Stop replacing workers."""
+        self._stopping = True
+        if self._rolling is not None:
+            self._rolling.cancel()
+
+    def drain(self) -> None:
+        """Let every worker finish its tasks and exit."""
+        self.quiet()
+        for slot in self.slots.values():
+            slot.leave()
+
+    def kill(self) -> None:
+        """Kill every worker now; their tasks are not blamed."""
+        for worker in self.workers:
+            worker.kill_for(task_outcome=Released(started=True))
+
+    async def end(self, grace: float) -> None:
+        """Wait `grace` seconds for workers that exit by themselves, then kill the rest."""
+        self.quiet()
+        try:
+            async with asyncio.timeout(grace):
+                await asyncio.gather(*(slot.vacated() for slot in self.every_slot()))
+        except TimeoutError:
+            pass
+        await asyncio.gather(*(slot.end() for slot in self.every_slot()))
+
+    def rest(self) -> float:
+        """How many seconds a worker pauses after a task."""
+        return self._between(self.spec.delay)
+
+    async def rolled(self) -> bool:
+        """Wait for the rolling restart; whether every worker is of the present edition."""
+        return self._rolling is None or await self._rolling
+
+    def _open(self, number: int, after: float) -> None:
+        slot = WorkerSlot(self._services, self.spec, f"{self.spec.name}-{number}", self._new_worker, self.rest)
+        self.slots[number] = slot
+        slot.open(after)
+
+    def _new_worker(self, name: str, spec: PoolSpec) -> WorkerProcess:
+        worker = self._make(name, spec, self.edition)
+        worker.stuck = self._replace_stuck
+        return worker
+
+    def _between(self, bounds: tuple[int, int]) -> float:
+        low, high = bounds
+        return (low + (high - low) * self._luck()) / SECOND
+
+    async def _roll(self, drain_seconds: float) -> bool:
+        while old := self._oldest():
+            slot, worker = old
+            if await worker.started() and not await slot.replace():
+                self.trouble = f"new workers do not start, the old ones continue: {slot.last_failure}"
+                self._services.announcer.say(f"pool {self.spec.name}: {self.trouble}")
+                return False
+            await self._gone(slot, worker, drain_seconds)
+        return True
+
+    def _oldest(self) -> tuple[WorkerSlot, WorkerProcess] | None:
+        for slot in self.slots.values():
+            worker = slot.current
+            if slot.given_up or slot.state is WorkerState.RESTARTING:
+                slot.revive()
+            elif worker is not None and worker.edition < self.edition and not worker.gone.is_set():
+                return slot, worker
+        return None
+
+    async def _gone(self, slot: WorkerSlot, worker: WorkerProcess, drain_seconds: float) -> None:
+        """A replaced worker has as much time for its tasks as at a stop; then they go back at no cost."""
+        try:
+            async with asyncio.timeout(drain_seconds):
+                await worker.gone.wait()
+        except TimeoutError:
+            count = len(worker.claims)
+            self._services.announcer.say(
+                f"{count} task(s) of worker {slot.name} did not end in time and go back to the queue; this costs no"
+                " attempt"
+            )
+            worker.kill_for(task_outcome=Released(started=True))
+            await worker.gone.wait()
+
+    def _replace_stuck(self, worker: WorkerProcess, stuck: int) -> None:
+        for slot in self.slots.values():
+            if slot.current is worker and slot.replaceable and not self._stopping:
+                self._services.announcer.say(
+                    f"worker {worker.name} has {stuck} task(s) that do not return; it is replaced"
+                )
+                slot.replace()
