@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.manager.drills import Recovered, beside_another, on_another_host, rolling, with_nobody_else
-from tests.manager.house import TARGET, TROUBLE, House
+from tests.manager.cluster import TARGET, TROUBLE, Cluster
+from tests.manager.drills import Recovered, beside_another, on_another_host, rolling, without_another
 from tests.servers.postgres import PostgresServer
 
 ROLLS = 100
@@ -21,13 +21,13 @@ Report = tuple[str, list[str]]
 
 
 @contextmanager
-def _house(url: str, folder: Path, target: str) -> Iterator[House]:
+def _cluster(url: str, folder: Path, target: str) -> Iterator[Cluster]:
     folder.mkdir()
-    house = House(url, folder, target)
+    cluster = Cluster(url, folder, target)
     try:
-        yield house
+        yield cluster
     finally:
-        house.close()
+        cluster.close()
 
 
 def rolling_restarts(folder: Path) -> Report:
@@ -35,8 +35,8 @@ def rolling_restarts(folder: Path) -> Report:
     told, faults = [], list[str]()
     with PostgresServer() as server:
         for name, url in (("sqlite", f"sqlite:///{folder}/shop.db"), ("postgres", server.create_database())):
-            with _house(url, folder / name, TARGET) as house:
-                came = rolling(house, ROLLS)
+            with _cluster(url, folder / name, TARGET) as cluster:
+                came = rolling(cluster, ROLLS)
             told.append(
                 f"{name}: {came.restarts} restarts in {came.seconds:.0f} s, {came.workers} workers, {came.tasks} tasks,"
                 f" {came.lost} lost, {came.twice} twice, {came.spent} with an attempt or a loss more"
@@ -47,12 +47,12 @@ def rolling_restarts(folder: Path) -> Report:
 
 def recovery(folder: Path) -> Report:
     """The time from a kill to the moment when the task's handler runs again."""
-    with _house(f"sqlite:///{folder}/beside.db", folder / "beside", TROUBLE) as house:
-        beside = beside_another(house, KILLS)
-    with _house(f"sqlite:///{folder}/alone.db", folder / "alone", TROUBLE) as house:
-        alone = with_nobody_else(house, LONE_POOLS)
-    with PostgresServer() as server, _house(server.create_database(), folder / "hosts", TROUBLE) as house:
-        hosts = on_another_host(house, HOSTS, TTL)
+    with _cluster(f"sqlite:///{folder}/beside.db", folder / "beside", TROUBLE) as cluster:
+        beside = beside_another(cluster, KILLS)
+    with _cluster(f"sqlite:///{folder}/alone.db", folder / "alone", TROUBLE) as cluster:
+        alone = without_another(cluster, LONE_POOLS)
+    with PostgresServer() as server, _cluster(server.create_database(), folder / "hosts", TROUBLE) as cluster:
+        hosts = on_another_host(cluster, HOSTS, TTL)
     told = {
         "beside another worker": beside,
         "beyond the restart delay": alone,

@@ -1,4 +1,4 @@
-"""Every test of the settings works in an empty folder, with no settings of the person who runs it."""
+"""Every test of settings runs in an empty folder, without the settings of the person who runs it."""
 
 import os
 from pathlib import Path

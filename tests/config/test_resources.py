@@ -1,4 +1,4 @@
-"""Resource pools as file and environment change them, and what the pages say of them."""
+"""Resource pools with settings from file and environment, and their documentation."""
 
 import re
 from pathlib import Path
@@ -86,7 +86,7 @@ def test_the_how_to_runs_as_it_is_printed(folder: Path) -> None:
     app: App = names["app"]
     with sandbox(app) as box:
         for block in blocks[1:]:
-            # A gap that a lease of one's own waits for is not passed by the sandbox's clock.
+            # A lease outside a task waits in real time, which the sandbox's clock does not move.
             names["proxies"].add_many(
                 {"name": f"eu-{one}", "fields": {"host": "h"}, "labels": "eu"} for one in range(3)
             )

@@ -1,4 +1,4 @@
-"""Settings: which layer wins, where values come from, and what is said about bad ones."""
+"""Settings: which layer wins, where values come from, and the errors for bad ones."""
 
 from pathlib import Path
 from typing import Any

@@ -68,7 +68,7 @@ class CoroutineWorker:
         self._running[claim.id].cancel()
 
     def kill(self) -> None:
-        """The worker dies: nothing of it is heard again."""
+        """The worker dies: it reports nothing more."""
         for task in self._running.values():
             task.cancel()
         self._running, self._waiting = {}, []

@@ -1,4 +1,4 @@
-"""What may start beside what runs: memory of the host, pauses of a pool, rests of a worker; in virtual time."""
+"""What may start: memory of the host, paused pools, pauses after tasks; in virtual time."""
 
 import asyncio
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""The dispatcher as a driver sees it, in virtual time."""
+"""The dispatcher from outside, in virtual time."""
 
 import asyncio
 from collections.abc import Sequence
@@ -158,7 +158,7 @@ def test_a_dead_worker_gives_its_tasks_back_at_once_and_no_attempt_is_spent() ->
         await dispatcher.stop()
         for task in await stage.tasks():
             assert (task.state, task.attempts, task.losses, task.crashes) == (State.COMPLETED, 1, 1, 0)
-        # Each had been lost, so each ran by itself, however many places the worker had.
+        # Each had been lost, so each ran alone, although the worker has more slots.
         assert second.most == 1
 
     run_virtual(main(), clock=stage.clock)

@@ -1,4 +1,4 @@
-"""Tasks with a resource in their hand: started at once or given back, and judged."""
+"""Tasks that hold a resource: started at once or given back, and reported on."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ async def _pool(stage: Stage, members: int, *, min_delay: int = 0) -> None:
 
 
 async def _pool_in_other_hands(stage: Stage) -> None:
-    """Its only member is leased to somebody, until "mine" is released."""
+    """The only member is leased outside a task, until "mine" is released."""
     await _pool(stage, 1)
     assert isinstance(await stage.engine.acquire("proxies", Want(), 60 * SECOND, lease="mine"), Leased)
 
@@ -77,7 +77,7 @@ def test_the_dispatcher_wakes_when_a_member_may_be_used_again() -> None:
 
 
 class Shrinking(CoroutineWorker):
-    """A worker that has lost its room while the store was asked."""
+    """A worker loses its free slot during the claim."""
 
     def __init__(self, stage: Stage, dispatcher: Dispatcher) -> None:
         super().__init__(stage, dispatcher, "w1", 4, taking(1.0))
@@ -153,7 +153,7 @@ def test_what_came_of_it_reaches_the_member() -> None:
 
 
 class _Counting:
-    """Counts the claims that a store is asked for, and takes a little time for each, as a real one does."""
+    """Counts the claims, and takes a little time for each, like a real store."""
 
     def __init__(self, stage: Stage) -> None:
         self.asked: list[int] = []
@@ -320,7 +320,7 @@ def test_courtesy_does_not_starve_whoever_serves_other_queues_of_the_pool() -> N
 
 
 def test_a_member_that_comes_back_while_the_store_is_asked_is_not_overlooked() -> None:
-    """The claim was made for something else, and its answer is on its way when the member comes back."""
+    """The member comes back while the answer of another claim is on its way."""
     stage = Stage()
     claim = stage.engine.claim
 

@@ -1,4 +1,4 @@
-"""How much is asked for, and when."""
+"""How much a group claims, and when."""
 
 from math import inf
 
@@ -28,7 +28,7 @@ class _Worker:
 
 
 def _busy() -> WorkerGroup:
-    """Its slots are full, and it has been fast enough to want some ahead."""
+    """Its slots are full, and it was fast enough to claim ahead."""
     group = WorkerGroup("default", None)
     load = group.workers["w"] = WorkerLoad(_Worker(), 0.0)
     for number in range(300):

@@ -25,7 +25,7 @@ from pitboss.model.task import NewTask
 from pitboss.testing.clock import FakeClock
 from tests.faults import batch_load
 from tests.faults.children import Child
-from tests.manager.house import House
+from tests.manager.cluster import Cluster
 
 ENGINES = ("sqlite", "postgres")
 # Every step is tried; several tests share them, so that they can run side by side.
@@ -51,8 +51,8 @@ def make_url(request: pytest.FixtureRequest, tmp_path: Path) -> MakeUrl:
 
 
 @pytest.fixture
-def house(request: pytest.FixtureRequest, make_url: MakeUrl, tmp_path: Path) -> Iterator[House]:
-    house = House(make_url(request.param), tmp_path, SHOP)
+def house(request: pytest.FixtureRequest, make_url: MakeUrl, tmp_path: Path) -> Iterator[Cluster]:
+    house = Cluster(make_url(request.param), tmp_path, SHOP)
     try:
         yield house
     finally:
@@ -117,7 +117,7 @@ async def test_what_is_wrong_with_a_batch_is_seen(wrong: str) -> None:
 
 
 @pytest.mark.parametrize("house", ENGINES, indirect=True)
-def test_managers_and_workers_killed_in_the_middle_of_three_batches(house: House) -> None:
+def test_managers_and_workers_killed_in_the_middle_of_three_batches(house: Cluster) -> None:
     batches = three_batches(house)
     first = house.manager(workers=2, concurrency=4, ttl="2s", elsewhere="host-1")
     second = house.manager(workers=2, concurrency=4, ttl="2s", elsewhere="host-2")
@@ -142,7 +142,7 @@ def test_managers_and_workers_killed_in_the_middle_of_three_batches(house: House
     assert (second.end(), third.end()) == (0, 0)
 
 
-def three_batches(house: House) -> list[str]:
+def three_batches(house: Cluster) -> list[str]:
     """In one lane, so that each has to wait for the one before it; for members with a gap between two uses."""
     rules = PoolRules(limits=Limits(min_delay=20_000, concurrency=1))
     house.do(store_of(house).declare_pool(batch_load.POOL, rules))
@@ -160,13 +160,13 @@ def three_batches(house: House) -> list[str]:
     return found
 
 
-def store_of(house: House) -> FullStore:
+def store_of(house: Cluster) -> FullStore:
     return cast("FullStore", house.engine)
 
 
-def reached(house: House, share: float) -> bool:
+def reached(house: Cluster, share: float) -> bool:
     return house.finished() >= 3 * EACH * share
 
 
-def all_over(house: House, batches: list[str]) -> bool:
+def all_over(house: Cluster, batches: list[str]) -> bool:
     return all(batch.status in OVER for batch in house.do(store_of(house).batches(batches)))

@@ -1,37 +1,37 @@
-"""A house per test, on both stores that real processes can share."""
+"""A cluster per test, on both stores that processes can share."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.manager.house import TROUBLE, House
+from tests.manager.cluster import TROUBLE, Cluster
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     on_file = request.param == "sqlite"
-    house = House(f"sqlite:///{tmp_path}/shop.db" if on_file else request.getfixturevalue("postgres_dsn"), tmp_path)
+    cluster = Cluster(f"sqlite:///{tmp_path}/shop.db" if on_file else request.getfixturevalue("postgres_dsn"), tmp_path)
     try:
-        yield house
+        yield cluster
     finally:
-        house.close()
+        cluster.close()
 
 
 @pytest.fixture
-def lite_house(tmp_path: Path) -> Iterator[House]:
-    house = House(f"sqlite:///{tmp_path}/shop.db", tmp_path)
+def sqlite_cluster(tmp_path: Path) -> Iterator[Cluster]:
+    cluster = Cluster(f"sqlite:///{tmp_path}/shop.db", tmp_path)
     try:
-        yield house
+        yield cluster
     finally:
-        house.close()
+        cluster.close()
 
 
 @pytest.fixture
-def troubled(tmp_path: Path) -> Iterator[House]:
-    """A house whose app has handlers that do what supervisors fear."""
-    house = House(f"sqlite:///{tmp_path}/shop.db", tmp_path, TROUBLE)
+def troubled(tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster whose handlers misbehave."""
+    cluster = Cluster(f"sqlite:///{tmp_path}/shop.db", tmp_path, TROUBLE)
     try:
-        yield house
+        yield cluster
     finally:
-        house.close()
+        cluster.close()

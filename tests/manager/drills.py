@@ -1,4 +1,4 @@
-"""Drills that the tests run briefly, and `benchmarks/supervision.py` at length."""
+"""Drills: the tests run them briefly, `benchmarks/supervision.py` at length."""
 
 import asyncio
 import os
@@ -12,14 +12,14 @@ from typing import NamedTuple
 from pitboss.model.duration import SECOND
 from pitboss.model.snapshot import WorkerState
 from pitboss.model.states import State
-from tests.manager.house import House, ManagerProcess, pool
+from tests.manager.cluster import Cluster, ManagerProcess, pool
 
 BACKLOG = 150
 _AT_WORK = (WorkerState.IDLE, WorkerState.PROCESSING)
 
 
 class Rolled(NamedTuple):
-    """What came of rolling restarts under load."""
+    """The result of rolling restarts under load."""
 
     restarts: int
     tasks: int
@@ -35,25 +35,25 @@ class Rolled(NamedTuple):
         return [f"{count} task(s) {what}" for what, count in told.items() if count]
 
 
-def rolling(house: House, times: int) -> Rolled:
-    """Restart a pool of two again and again while there is always more to do than it can do at once."""
-    manager = house.manager(pool(concurrency=8), ttl="1500ms")
-    house.until(lambda: manager.said("default-1 is ready") and manager.said("default-2 is ready"))
+def rolling(cluster: Cluster, times: int) -> Rolled:
+    """Restart a pool of two again and again while it always has a backlog."""
+    manager = cluster.manager(pool(concurrency=8), ttl="1500ms")
+    cluster.until(lambda: manager.said("default-1 is ready") and manager.said("default-2 is ready"))
     began, ids, luck = time.monotonic(), list[str](), random.Random(1)
     for generation in range(1, times + 1):
-        house.wish("default", generation=generation)
-        house.until(partial(_rolled, house, ids, luck, generation), within=60, what="it has rolled")
+        cluster.wish("default", generation=generation)
+        cluster.until(partial(_rolled, cluster, ids, luck, generation), within=60, what="it has rolled")
     seconds = time.monotonic() - began
-    house.until(lambda: house.finished() == len(ids), within=60)
+    cluster.until(lambda: cluster.finished() == len(ids), within=60)
     assert manager.end() == 0
-    return _counted(house, times, ids, seconds)
+    return _counted(cluster, times, ids, seconds)
 
 
-def _rolled(house: House, ids: list[str], luck: random.Random, generation: int) -> bool:
-    if house.counts().get(State.PENDING, 0) < BACKLOG:
+def _rolled(cluster: Cluster, ids: list[str], luck: random.Random, generation: int) -> bool:
+    if cluster.counts().get(State.PENDING, 0) < BACKLOG:
         for _ in range(4):
-            ids += house.put("slow", BACKLOG // 4, seconds=luck.choice([0, 0.01, 0.05, 0.2]))
-    workers = house.workers()
+            ids += cluster.put("slow", BACKLOG // 4, seconds=luck.choice([0, 0.01, 0.05, 0.2]))
+    workers = cluster.workers()
     return (
         [worker.generation for worker in workers if worker.state in _AT_WORK]
         == [generation] * 2
@@ -61,13 +61,13 @@ def _rolled(house: House, ids: list[str], luck: random.Random, generation: int) 
     )
 
 
-def _counted(house: House, times: int, ids: list[str], seconds: float) -> Rolled:
-    began, ended = (Counter(line[1] for line in house.traced(word)) for word in ("began", "ended"))
-    tasks = {task.id: task for task in house.tasks()}
+def _counted(cluster: Cluster, times: int, ids: list[str], seconds: float) -> Rolled:
+    began, ended = (Counter(line[1] for line in cluster.traced(word)) for word in ("began", "ended"))
+    tasks = {task.id: task for task in cluster.tasks()}
     return Rolled(
         restarts=times,
         tasks=len(ids),
-        workers=len({line[3] for line in house.traced("began")}),
+        workers=len({line[3] for line in cluster.traced("began")}),
         seconds=seconds,
         lost=sum(one not in tasks or tasks[one].state is not State.COMPLETED for one in ids),
         twice=sum(began[one] != 1 or ended[one] != 1 for one in ids),
@@ -76,7 +76,7 @@ def _counted(house: House, times: int, ids: list[str], seconds: float) -> Rolled
 
 
 class Recovered(NamedTuple):
-    """How long after the end of their workers tasks ran again, in seconds, beyond what they had to wait for anyway."""
+    """How many seconds after the death of their workers tasks ran again, beyond the wait that is expected."""
 
     delays: list[float]
 
@@ -88,72 +88,72 @@ class Recovered(NamedTuple):
         return f"{len(self.delays)} kills: p50 {p50:.2f} s, p99 {p99:.2f} s, longest {worst:.2f} s"
 
 
-def beside_another(house: House, kills: int) -> Recovered:
-    """Kill the worker that runs a task, while another one of its pool is at work."""
-    manager = house.manager(pool(concurrency=4, restart_delay=0, max_restarts=10_000))
-    ready(house, manager, 2)
+def beside_another(cluster: Cluster, kills: int) -> Recovered:
+    """Kill the worker that runs a task, while another worker of its pool is alive."""
+    manager = cluster.manager(pool(concurrency=4, restart_delay=0, max_restarts=10_000))
+    ready(cluster, manager, 2)
     delays = []
     for count in range(kills):
-        house.put("slow", 20, seconds=0.05)
-        delays.append(killed(house))
-        ready(house, manager, 3 + count)
-    return _recovered(house, manager, delays)
+        cluster.put("slow", 20, seconds=0.05)
+        delays.append(killed(cluster))
+        ready(cluster, manager, 3 + count)
+    return _recovered(cluster, manager, delays)
 
 
-def with_nobody_else(house: House, pools: int) -> Recovered:
-    """Kill the only worker of a pool, three times each: beyond the delay of its restart, which doubles."""
+def without_another(cluster: Cluster, pools: int) -> Recovered:
+    """Kill the only worker of each pool three times; the restart delay, which doubles, is subtracted."""
     specs = [pool(f"p{number}", workers=1, queues=(f"p{number}",)) for number in range(pools)]
-    manager = house.manager(*specs)
-    ready(house, manager, pools, within=60)
+    manager = cluster.manager(*specs)
+    ready(cluster, manager, pools, within=60)
     turns = [(spec.name, (spec.restart_delay << count) / SECOND) for spec in specs for count in range(3)]
-    delays = [killed(house, queue=name) - delay for name, delay in turns]
-    return _recovered(house, manager, delays)
+    delays = [killed(cluster, queue=name) - delay for name, delay in turns]
+    return _recovered(cluster, manager, delays)
 
 
-def on_another_host(house: House, kills: int, ttl: float) -> Recovered:
-    """Kill a manager with its workers: only the end of its session frees its tasks, for the one that is left."""
+def on_another_host(cluster: Cluster, kills: int, ttl: float) -> Recovered:
+    """Kill a manager with its workers: another manager gets its tasks only when its session expires."""
     delays = []
     for count in range(kills):
-        victim = house.manager(pool(workers=1), ttl=f"{ttl}s", elsewhere=f"host-{count}")
-        ready(house, victim, 1)
-        (task,) = house.put("timed")
-        house.until(partial(_began, house, task))
-        survivor = house.manager(pool(workers=1), ttl=f"{ttl}s")
-        ready(house, survivor, 1)
-        house.do(asyncio.sleep(random.uniform(0, ttl / 2)))
+        victim = cluster.manager(pool(workers=1), ttl=f"{ttl}s", elsewhere=f"host-{count}")
+        ready(cluster, victim, 1)
+        (task,) = cluster.put("timed")
+        cluster.until(partial(_began, cluster, task))
+        survivor = cluster.manager(pool(workers=1), ttl=f"{ttl}s")
+        ready(cluster, survivor, 1)
+        cluster.do(asyncio.sleep(random.uniform(0, ttl / 2)))
         at = time.time()
         victim.signal(signal.SIGKILL)
         victim.process.wait()
-        delays.append(_ran_again(house, task) - at - ttl)
+        delays.append(_ran_again(cluster, task) - at - ttl)
         survivor.end()
     return Recovered(delays)
 
 
-def killed(house: House, queue: str = "default") -> float:
-    """Kill the worker that runs a task; how long until the task runs again."""
-    (task,) = house.put("timed", queue=queue)
-    house.until(lambda: _began(house, task))
+def killed(cluster: Cluster, queue: str = "default") -> float:
+    """Kill the worker that runs a task; returns how long until the task runs again."""
+    (task,) = cluster.put("timed", queue=queue)
+    cluster.until(lambda: _began(cluster, task))
     at = time.time()
-    os.kill(int(_began(house, task)[0][3]), signal.SIGKILL)
-    return _ran_again(house, task) - at
+    os.kill(int(_began(cluster, task)[0][3]), signal.SIGKILL)
+    return _ran_again(cluster, task) - at
 
 
-def _ran_again(house: House, task: str) -> float:
-    house.until(lambda: len(_began(house, task)) == 2)
-    return float(_began(house, task)[1][4])
+def _ran_again(cluster: Cluster, task: str) -> float:
+    cluster.until(lambda: len(_began(cluster, task)) == 2)
+    return float(_began(cluster, task)[1][4])
 
 
-def _began(house: House, task: str) -> list[list[str]]:
-    return [line for line in house.traced("timed") if line[1] == task]
+def _began(cluster: Cluster, task: str) -> list[list[str]]:
+    return [line for line in cluster.traced("timed") if line[1] == task]
 
 
-def _recovered(house: House, manager: ManagerProcess, delays: list[float]) -> Recovered:
-    house.until(lambda: house.finished() == len(house.tasks()))
-    assert {(task.state, task.attempts) for task in house.tasks()} == {(State.COMPLETED, 1)}
+def _recovered(cluster: Cluster, manager: ManagerProcess, delays: list[float]) -> Recovered:
+    cluster.until(lambda: cluster.finished() == len(cluster.tasks()))
+    assert {(task.state, task.attempts) for task in cluster.tasks()} == {(State.COMPLETED, 1)}
     assert manager.end() == 0
     return Recovered(delays)
 
 
-def ready(house: House, manager: ManagerProcess, count: int, within: float = 30) -> None:
-    """Wait until so many workers take tasks."""
-    house.until(lambda: sum(" is ready (pid" in line for line in manager.lines) >= count, within=within)
+def ready(cluster: Cluster, manager: ManagerProcess, count: int, within: float = 30) -> None:
+    """Wait until `count` workers have become ready."""
+    cluster.until(lambda: sum(" is ready (pid" in line for line in manager.lines) >= count, within=within)

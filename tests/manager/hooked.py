@@ -1,4 +1,4 @@
-"""An app whose hooks leave traces in a file, and do what the fact's params say."""
+"""An app whose hooks write to a file, and do what the fact's params say."""
 
 import asyncio
 import os

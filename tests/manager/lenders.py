@@ -1,4 +1,4 @@
-"""An app whose handlers hold resources, and leave traces of what they did with them."""
+"""An app whose handlers hold resources, and record what they did with them."""
 
 import asyncio
 import logging
@@ -73,7 +73,7 @@ async def hold(seconds: float, slot: Lease = slots.lease()) -> str:
 
 @app.task(queue="apart")
 async def borrow(name: str) -> str:
-    """Takes a lease of its own inside, and adds a member from there."""
+    """Takes another lease and adds a member."""
     await slots.aadd(name, secrets={"password": "from-inside"})
     async with slots.lease(wait="5s") as lease:
         return lease.name

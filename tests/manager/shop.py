@@ -1,4 +1,4 @@
-"""An app whose handlers leave traces in a file, so that a test can count what really ran."""
+"""An app whose handlers write to a file, so that a test can count what really ran."""
 
 import asyncio
 import os
@@ -88,7 +88,7 @@ def blocking_spawning() -> str:
 
 @app.task
 async def batching(size: int) -> dict[str, int]:
-    """Makes a batch, waits for its end and adds up its results, all over the worker's socket."""
+    """Creates a batch, waits for it and adds up its results, all over the worker's socket."""
     made = await quick.abatch([{"number": number} for number in range(size)], on_complete=told, lane="inner")
     ended = await made.awaited("20s")
     values = [one.value async for one in made.aresults()]

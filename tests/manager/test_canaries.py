@@ -1,4 +1,4 @@
-"""Secrets are seen by nobody: not in the store's files, the logs, the errors, the texts of values, or the terminal."""
+"""Secrets never appear: not in the store's files, the logs, errors, texts of values, or the terminal."""
 
 import os
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from pitboss.model.task import Task
 from pitboss.secrets import KeyRing
 from pitboss.telemetry.logs.settings import LogSettings
 from tests.manager import lenders
-from tests.manager.house import House, ManagerProcess
+from tests.manager.cluster import Cluster, ManagerProcess
 
 TARGET = str(Path(__file__).with_name("lenders.py"))
 MEMBERS = 4
@@ -25,83 +25,83 @@ WAYS = ("raise", "blame", "limit", "type", "judge", "return")
 
 
 @pytest.fixture(scope="module")
-def aviary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, Path]]:
-    """Handlers that do everything with secrets that they should not do, have done it."""
+def aviary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Path]]:
+    """A cluster whose handlers have done everything with secrets that they should not do."""
     folder = tmp_path_factory.mktemp("aviary")
     url = f"sqlite:///{folder}/shop.db"
-    house = House(url, folder, TARGET)
-    house.secrets_file, house.logs = str(folder / "keys"), LogSettings(folder=str(folder / "logs"))
+    cluster = Cluster(url, folder, TARGET)
+    cluster.secrets_file, cluster.logs = str(folder / "keys"), LogSettings(folder=str(folder / "logs"))
     lenders.app.use_keys(KeyRing(file=folder / "keys"))
     lenders.app.use(url)
     try:
         for name, secrets in CANARIES.items():
             lenders.leaky.add(name, {"host": "h.example", "port": 80, "user": "anna"}, secrets)
-        manager = house.manager(workers=1, concurrency=4)
-        _play(house)
+        manager = cluster.manager(workers=1, concurrency=4)
+        _play(cluster)
         assert manager.end() == 0
-        yield house, folder
+        yield cluster, folder
     finally:
         lenders.app.close()
-        house.close()
+        cluster.close()
 
 
-def _play(house: House) -> None:
-    """Every way with every member."""
+def _play(cluster: Cluster) -> None:
+    """Each bad act with each member."""
     leak, in_thread = lenders.app.handlers["leak"], lenders.app.handlers["leak_in_thread"]
     for way in WAYS:
         for _ in range(MEMBERS):
             lenders.leaky.reset()
             handle = leak.enqueue(way)
-            house.until(partial(house.attempts, handle.id))
-            house.do(house.engine.cancel(by(id=handle.id)))
+            cluster.until(partial(cluster.attempts, handle.id))
+            cluster.do(cluster.engine.cancel(by(id=handle.id)))
     for _ in range(MEMBERS):
         lenders.leaky.reset()
         handle = in_thread.enqueue()
-        house.until(partial(house.attempts, handle.id))
+        cluster.until(partial(cluster.attempts, handle.id))
 
 
 def _seen(text: str) -> list[str]:
     return [canary for secrets in CANARIES.values() for canary in secrets.values() if canary in text]
 
 
-def test_twenty_canaries_were_sung(aviary: tuple[House, Path]) -> None:
-    house, _ = aviary
+def test_twenty_canaries_were_sung(aviary: tuple[Cluster, Path]) -> None:
+    cluster, _ = aviary
     assert len({canary for secrets in CANARIES.values() for canary in secrets.values()}) == 20
-    tasks = [task for task in house.tasks() if task.handler.startswith("leak")]
+    tasks = [task for task in cluster.tasks() if task.handler.startswith("leak")]
     assert {task.resource for task in tasks} == {f"leaky/{name}" for name in CANARIES}, "all members were used"
     assert {task.error.category for task in tasks if task.error} >= {"error", "resource", "rate_limited"}
 
 
-def test_no_canary_is_in_a_file_of_the_store_or_the_logs(aviary: tuple[House, Path]) -> None:
+def test_no_canary_is_in_a_file_of_the_store_or_the_logs(aviary: tuple[Cluster, Path]) -> None:
     _, folder = aviary
     files = [path for path in folder.rglob("*") if path.is_file()]
     names = {path.name for path in files}
     assert {"shop.db", "keys"} <= names
     assert any("logs" in path.parts for path in files)
     written = b"".join(path.read_bytes() for path in files).decode("utf-8", "replace")
-    assert "***" in written, "what was masked can be seen to be masked"
+    assert "***" in written, "a masked secret shows as ***"
     assert _seen(written) == []
 
 
-def test_no_canary_is_in_a_record_an_error_or_a_traceback(aviary: tuple[House, Path]) -> None:
-    house, _ = aviary
-    told: list[object] = [*house.tasks(), *lenders.leaky.members()]
-    told += [house.attempts(task.id) for task in house.tasks()]
+def test_no_canary_is_in_a_record_an_error_or_a_traceback(aviary: tuple[Cluster, Path]) -> None:
+    cluster, _ = aviary
+    told: list[object] = [*cluster.tasks(), *lenders.leaky.members()]
+    told += [cluster.attempts(task.id) for task in cluster.tasks()]
     text = "\n".join(f"{one!r} {one}" for one in told)
-    errors = [task.error for task in house.tasks() if isinstance(task, Task) and task.error]
+    errors = [task.error for task in cluster.tasks() if isinstance(task, Task) and task.error]
     assert any("***" in error.message for error in errors)
     assert any("***" in error.traceback for error in errors)
     assert _seen(text + "".join(error.traceback.replace("\\", "") for error in errors)) == []
 
 
-def test_no_canary_is_on_the_terminal_of_the_manager(aviary: tuple[House, Path]) -> None:
-    house, _ = aviary
-    manager: ManagerProcess = house.managers[0]
+def test_no_canary_is_on_the_terminal_of_the_manager(aviary: tuple[Cluster, Path]) -> None:
+    cluster, _ = aviary
+    manager: ManagerProcess = cluster.managers[0]
     assert any("***" in line for line in manager.lines), "warnings are shown, without the secrets"
     assert _seen("\n".join(manager.lines)) == []
 
 
-def test_no_canary_is_in_the_text_of_a_lease_or_its_refusals(aviary: tuple[House, Path]) -> None:
+def test_no_canary_is_in_the_text_of_a_lease_or_its_refusals(aviary: tuple[Cluster, Path]) -> None:
     lenders.leaky.reset()
     with lenders.leaky.lease() as lease:
         canary = lease.secret("password")

@@ -25,7 +25,7 @@ from pitboss.model.task import Claim, TaskError, Token
 from pitboss.telemetry.logs.settings import LogSettings
 from pitboss.testing.plugin import InLoop
 from pitboss.worker.describe import described
-from tests.manager.house import alive
+from tests.manager.cluster import alive
 
 TARGET = str(Path(__file__).with_name("hooked.py"))
 CODE = Path(TARGET).read_text(encoding="utf-8")

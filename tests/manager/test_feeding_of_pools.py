@@ -1,4 +1,4 @@
-"""What the scaler makes of resource pools."""
+"""How the scaler reads resource pools."""
 
 import pytest
 

@@ -14,7 +14,7 @@ from pitboss.manager.side_process import Program, SideProcess, SideState
 from pitboss.model.duration import SECOND
 from pitboss.model.pool import PoolSpec
 from pitboss.testing.plugin import InLoop
-from tests.manager.house import alive
+from tests.manager.cluster import alive
 from tests.manager.side_child import Answer, FromSide, Order, SideSpec, ToSide, from_side_codec
 
 MODULE = "tests.manager.side_child"

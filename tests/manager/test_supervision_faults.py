@@ -1,4 +1,4 @@
-"""Faults of the manager's own: what breaks is told, and the manager does not go on half alive."""
+"""Bugs in the manager itself: it reports them, and starts the broken part again."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from pitboss.manager.manager import Manager, Plan
 from pitboss.model.desired_state import DesiredManager, manager_key
 from pitboss.model.duration import SECOND
 from pitboss.worker.describe import Description
-from tests.manager.house import TARGET
+from tests.manager.cluster import TARGET
 
 
 class Moody(MemoryEngine):
-    """Breaks when it is asked for wishes, as often as told."""
+    """Raises when it is asked for wishes, `breaks` times."""
 
     breaks = 0
 
@@ -55,7 +55,7 @@ async def test_a_duty_that_breaks_is_told_and_begun_again(monkeypatch: pytest.Mo
     running = asyncio.create_task(manager.run())
     await until(manager.started.is_set)
     engine.breaks = 3
-    # Only what may be new is read: a wish, of which the first look fails, and the next renewal tells again.
+    # The manager reads wishes only when there may be new ones. The first read fails; the next renewal asks again.
     await engine.wish("pool/any", "{}", by="test")
     await until(lambda: sum("a fault of Pitboss itself (RuntimeError: bad mood)" in line for line in said) == 3)
     (session,) = (one.number for one in await engine.sessions())

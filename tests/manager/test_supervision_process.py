@@ -1,4 +1,4 @@
-"""One worker process as its manager holds it: whatever is asked of it before it has started is not forgotten."""
+"""One worker process: drain and kill also count while it is being started."""
 
 import asyncio
 import os
@@ -10,12 +10,12 @@ import pytest
 
 from pitboss.manager.worker_process import WorkerProcess
 from pitboss.worker.main import WorkerSpec
-from tests.manager.house import TARGET, alive
+from tests.manager.cluster import TARGET, alive
 
 
 @asynccontextmanager
 async def spawning() -> AsyncIterator[tuple[WorkerProcess, asyncio.Task[None]]]:
-    """A worker whose process is just being made."""
+    """A worker whose process is being started."""
     spec = WorkerSpec(name="default-1", target=TARGET, concurrency=1, manager=os.getpid())
     worker = WorkerProcess(spec, 1, (0, 0), {}, lambda _worker, _message: None)
     spawn = asyncio.create_task(worker.spawn())

@@ -1,4 +1,4 @@
-"""An app whose handlers, and whose import if the environment says so, do what supervisors fear."""
+"""An app whose handlers misbehave, and whose import misbehaves if the environment says so."""
 
 import asyncio
 import gc
@@ -18,7 +18,7 @@ app = App()
 hoard: list[bytes] = []
 MEGABYTE = 1024 * 1024
 
-# Only pools whose `env` names them are troubled at the import; whoever describes the app is not.
+# Only in workers of pools with these variables in `env`; the process that describes the app has none.
 if gate := os.environ.get("GATE"):
     while not Path(gate).exists():
         time.sleep(0.02)
@@ -46,7 +46,7 @@ async def fails() -> None:
 
 @app.task
 def burns(seconds: float) -> None:
-    """Uses a processor."""
+    """Keeps a processor busy."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         sum(range(1000))
@@ -65,7 +65,7 @@ async def bomb() -> None:
 
 @app.task
 async def blocks_once(seconds: float) -> None:
-    """Blocks the event loop, the first time."""
+    """Blocks the event loop at the first run."""
     trace("blocks")
     if ctx.token.claim == 1:
         time.sleep(seconds)  # noqa: ASYNC251
@@ -79,7 +79,7 @@ async def blocks_past_its_time(seconds: float) -> None:
 
 @app.task
 async def holds_the_interpreter() -> None:
-    """No thread of the process gets a turn; the first time."""
+    """Holds the interpreter at the first run: no other thread runs."""
     trace("holds")
     if ctx.token.claim == 1:
         re.match(r"(a+)+$", "a" * 60 + "b")
@@ -122,7 +122,7 @@ def thread_forever() -> None:
 
 @app.task
 async def deafens() -> None:
-    """From here on the worker beats, and begins nothing."""
+    """From now on the worker sends heartbeats, but starts no task."""
     worker: Any
     (worker,) = (one for one in gc.get_objects() if type(one).__name__ == "Worker" and hasattr(one, "_start"))
     worker._start = lambda _: None
@@ -147,7 +147,7 @@ def memory_bomb() -> None:
 
 @app.task(max_attempts=1)
 async def hungry_child(megabytes: int) -> None:
-    """Its own memory stays small."""
+    """Its child uses the memory."""
     trace("feeds")
     code = f"hoard = b'x' * ({megabytes} * 1024 * 1024); print(len(hoard), flush=True); import time; time.sleep(60)"
     child = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=subprocess.DEVNULL)
@@ -156,7 +156,7 @@ async def hungry_child(megabytes: int) -> None:
 
 @app.task
 async def leaves_a_daemon(seconds: float = 0) -> None:
-    """Two forks and a session of its own, as daemons do; nothing of the family tree leads to it."""
+    """Two forks and a session of its own, like a daemon: it is no descendant of the worker."""
     code = """
 import os, sys, time
 if os.fork() == 0:
@@ -180,7 +180,7 @@ os.wait()
 
 @app.task
 async def timed(seconds: float = 60) -> None:
-    """Says when it began; runs long the first time, and ends at once if it was lost."""
+    """Records its start; runs long the first time, and ends at once after a loss."""
     leave(f"timed {ctx.id} {ctx.token.claim} {os.getpid()} {time.time()}\n")
     if ctx.token.claim == 1:
         await asyncio.sleep(seconds)
@@ -188,7 +188,7 @@ async def timed(seconds: float = 60) -> None:
 
 @app.task
 def forks_and_dies() -> None:
-    """Its child has all its open files, the socket to the manager too; the first time."""
+    """At the first run: forks a child that inherits the socket to the manager, and dies."""
     trace("forks")
     if ctx.token.claim == 1:
         if os.fork() == 0:

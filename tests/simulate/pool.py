@@ -1,6 +1,6 @@
-"""A pool in virtual time: tasks arrive and take their time, workers take a second to start, a decision every two.
+"""A worker pool in virtual time: tasks arrive and run, workers take a second to start, scaling decides every two.
 
-The decision, the sketch of durations, the smoothed arrivals and the rate windows are the real ones.
+The decision, the estimate of durations, the smoothed arrivals and the rate windows are the real ones.
 """
 
 from collections import deque
@@ -45,7 +45,7 @@ class Worker:
 
 @dataclass
 class Sample:
-    """What was seen and decided at a tick."""
+    """What was measured and decided at a tick."""
 
     at: Moment
     size: int
@@ -76,7 +76,7 @@ class Course:
         return found
 
     def recovered(self, target: Span, since: float) -> float:
-        """Seconds from then until the oldest wait is under the target, and stays there."""
+        """Seconds from `since` until the oldest wait is under the target and stays there."""
         late = [sample.at for sample in self.samples if sample.oldest > target and sample.at >= since * SECOND]
         return (max(late) + TICK) / SECOND - since if late else 0.0
 
@@ -100,7 +100,7 @@ HEADING = (
 
 
 class SimulatedPool:
-    """`rate` limits the starts as a queue does; with `told` false the decision does not know of it."""
+    """`rate` limits the starts like the rate of a queue; with `told` false the decision does not know it."""
 
     def __init__(
         self,

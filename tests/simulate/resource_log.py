@@ -1,7 +1,7 @@
-"""The raw log of what members were used for, as the far side would see it, and what in it breaks a limit.
+"""The raw log of all uses of members, as the far side sees them, and the uses that break a limit.
 
-Counted by brute force, in time that really passes and not by the store's clock. A member's limits are judged within a
-*regime*: between two changes of its limits, or two times that the clock was set forward (which no store can notice).
+Counted by brute force, in real time and not by the store's clock. A member's limits are checked within a *regime*:
+between two changes of its limits, or between two moments at which the clock was set forward (no store can notice that).
 """
 
 from collections import defaultdict
@@ -24,7 +24,7 @@ class Use(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """From then on it must not be used for so long."""
+    """From `since` on it must not be used for `span`."""
 
     since: Moment
     span: Span
@@ -32,7 +32,7 @@ class Pause(NamedTuple):
 
 
 class Log:
-    """`faults` are those that were seen at a use; the others are looked for in the end."""
+    """`faults` are those found at a use; the others are found at the end."""
 
     def __init__(self) -> None:
         self._regimes: dict[str, int] = defaultdict(int)

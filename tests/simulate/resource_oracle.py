@@ -1,8 +1,8 @@
-"""When may a member be used? Told from the raw log of its uses, by the definition of the limits and nothing else.
+"""When may a member be used? Computed from the raw log of its uses, by the definition of the limits alone.
 
-Where the definition leaves room (which part of the jitter a gap gets, which old uses a longer window still counts), it
-has two answers: `not_before` is the moment before which no use may start, `surely_from` the one from which a use must
-be possible. Without jitter and without changes of the rules they are one.
+Where the definition is not exact (which part of the jitter a gap gets, which old uses a longer window still counts),
+there are two answers: no use may start before `not_before`, and from `surely_from` on a use must be possible. Without
+jitter and without changes of the rules they are equal.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ class Member:
     in_use: int = 0
     uses: list[Moment] = field(default_factory=list)
     ends: list[Moment] = field(default_factory=list)
-    # Those that its windows surely still know of.
+    # Uses that its windows still count.
     remembered: list[Moment] = field(default_factory=list)
     failures: int = 0
     cooldowns: int = 0
@@ -38,7 +38,7 @@ class Member:
 
 @dataclass
 class Job:
-    """A task, or somebody's own wish for a lease, as far as members are concerned."""
+    """A task, or a lease outside a task, as far as members are concerned."""
 
     id: str
     want: Want = field(default_factory=Want)
@@ -50,7 +50,7 @@ class Job:
 
 
 class Oracle:
-    """A pool by its log. The clock of the store is handed in with every question."""
+    """A pool, computed from its log. Every question gets the time of the store's clock."""
 
     def __init__(self, rules: PoolRules, members: Iterable[Member]) -> None:
         self.rules = rules
@@ -84,11 +84,11 @@ class Oracle:
         return max(waits)
 
     def openings(self) -> dict[str, Moment]:
-        """Of the members that have room: the moments from which they surely can be used."""
+        """The moments from which members with room can certainly be used."""
         return {member.name: self.surely_from(member) for member in self.members.values() if self.has_room(member)}
 
     def candidates(self, job: Job, now: Moment) -> list[Member]:
-        """The members of which one must be given to it as soon as it can be used."""
+        """The members of which the job must get one as soon as it can be used."""
         bound = self._bound(job, now)
         free = [member for member in self.members.values() if self.fits(member, job)]
         if bound is None:
@@ -126,12 +126,12 @@ class Oracle:
         self._forget(member, now)
 
     def newest(self, member: Member) -> list[Moment]:
-        """As many of its uses as its windows look at."""
+        """The uses that its windows count."""
         most = max((window.count for window in self.limits(member).windows), default=0)
         return sorted(member.uses)[-most:] if most else list(member.uses)
 
     def without(self, member: Member, at: Moment) -> Member:
-        """The member as it would stand if that use had not been."""
+        """The member as it would be without that use."""
         uses, remembered = list(member.uses), list(member.remembered)
         uses.remove(at)
         if at in remembered:
@@ -211,7 +211,7 @@ class Oracle:
             member.ejected_until = now + pause
 
     def _cool(self, member: Member, report: Report, now: Moment) -> None:
-        """Refusals while it cools already are of the same time; only a longer Retry-After says something new."""
+        """Refusals during a cooldown belong to it; only a longer Retry-After changes it."""
         cooling, told = member.cooling_until > now, report.retry_after
         usual = 0 if cooling else self.rules.cooldown * 2**member.cooldowns
         pause = min(usual if told is None else told, self.rules.cooldown_cap)
@@ -225,7 +225,7 @@ class Oracle:
 
 
 def _windows(limits: Limits, uses: Sequence[Moment]) -> list[Moment]:
-    """When each window has room again: the use that makes it full must be as old as the window is long."""
+    """When each window has room again: when the use that fills it is as old as the window is long."""
     by_age = sorted(uses, reverse=True)
     full = [window for window in limits.windows if len(by_age) >= window.count]
     return [by_age[window.count - 1] + window.per + limits.guard for window in full]

@@ -1,4 +1,4 @@
-"""Plans of pools, drawn at random. Times are few and even, so that windows, gaps and ends often meet exactly."""
+"""Random plans of pools. Times are few and round, so that windows, gaps and ends often fall on the same moment."""
 
 from random import Random
 from typing import NamedTuple
@@ -38,7 +38,7 @@ class Plan(NamedTuple):
         return luck.choice(self.services)
 
     def fate(self, luck: Random, name: str) -> ResourceOutcome | None:
-        """What comes of a use; None: it is given back, and nobody says anything."""
+        """The outcome of a use; None: it is given back without a report."""
         if luck.random() >= self.bad.get(name, self.bad[""]):
             return ResourceOutcome.OK
         return luck.choice(
@@ -108,7 +108,7 @@ def _rules(luck: Random) -> PoolRules:
 def _member(luck: Random, number: int) -> NewResource:
     return NewResource(
         name=f"m{number}",
-        # The first has every label, so that no wish is in vain.
+        # The first member has every label, so that every wish can be met.
         labels=LABELS if number == 0 else tuple(label for label in LABELS if luck.random() < 0.5),
         weight=luck.choice([50, 100, 300]),
         limits=draw_limits(luck) if luck.random() < 0.2 else None,
@@ -121,6 +121,6 @@ def _want(luck: Random) -> Want:
 
 
 def _moment(luck: Random, stretch: Span) -> Span:
-    """Half of them at full seconds, where other things happen too."""
+    """Half of them at full seconds, when other things happen, too."""
     at = luck.randint(0, stretch) if stretch else 0
     return at if luck.random() < 0.5 else at // SECOND * SECOND

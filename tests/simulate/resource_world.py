@@ -1,7 +1,7 @@
-"""A pool of resources in virtual time, drawn from one seed: its rules, members, what is asked of it and what befalls
-it. The engine decides; the oracle and the log judge every answer.
+"""A random pool of resources in virtual time, made from one seed: its rules, members, requests and changes. The engine
+decides; the oracle and the log check every answer.
 
-Managers ask as a dispatcher does: when something has come or ended, and at the moment that the last answer named.
+Managers claim like a dispatcher: when a task came or ended, and at the moment that the last answer named.
 """
 
 from collections.abc import Callable, Container, Coroutine
@@ -42,12 +42,12 @@ START: Moment = 1_800_000_000 * SECOND
 FOREVER: Span = 10**9 * SECOND
 POLICY = Policy(max_attempts=3, max_rotations=3, backoff=Backoff(base=2 * SECOND, jitter=0.0))
 BROKEN = TaskError(category="net", message="connection reset")
-# A plan that does not come to its end by then goes round in circles.
+# A plan that takes more steps never ends.
 MOST_EVENTS = 5_000
 
 
 class SteppedClock:
-    """The store's clock. `true` is the time that really passes; `offset` is by how much somebody has set the clock."""
+    """The store's clock. `true` is the real time; `offset` is how far the clock was set ahead or back."""
 
     def __init__(self) -> None:
         self.true: Moment = 0
@@ -64,7 +64,7 @@ class Manager:
 
 
 class World:
-    """One run. `faults` says everything that was wrong."""
+    """One run. `faults` lists everything that was wrong."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class World:
         self.log, self.faults, self.idle = Log(), list[str](), 0
         self.oracle = Oracle(self.plan.rules, (self._member(new) for new in self.plan.members))
         self.jobs: dict[str, Job] = {}
-        # When each task that waits may be given; 0 once that has come, whatever the clock says later.
+        # When each waiting task may be given; 0 once that moment has come, even if the clock is set back later.
         self._due: dict[str, Moment] = {}
         self._events: list[tuple[Moment, int, Callable[[], object]]] = []
         self._numbered = 0
@@ -100,7 +100,7 @@ class World:
             self.faults.append(f"no end after {MOST_EVENTS} events")
         return self.faults or [*self.log.violations(), *self._disagreements()]
 
-    # What is asked of the pool.
+    # Requests to the pool.
 
     def _prepare(self) -> None:
         self._do(self.engine.declare_pool(POOL, self.plan.rules))
@@ -178,7 +178,7 @@ class World:
         self.oracle.use(name, now)
 
     def _use_late(self, claim: Claim) -> None:
-        """The use that came with the claim is only made now."""
+        """The use that came with the claim happens only now."""
         assert claim.leased is not None
         name, at, now = claim.leased.name, claim.leased.leased_at, self.clock.now()
         member = self.oracle.members[name]
@@ -193,7 +193,7 @@ class World:
                 self.faults.append(f"{name}, given at {at}, could have been used at {now}: {answer}")
             return
         (stored,) = self._do(self.engine.resources(POOL, [name]))
-        # One that is moved was rested for when it was given, if nobody used the member since.
+        # The gap before a moved use was kept when it was given, unless the member was used since.
         moved, newest = stored.record.uses == counted, member.uses[-1] == at
         if moved:
             self.oracle.members[name] = self.oracle.without(member, at)
@@ -245,7 +245,7 @@ class World:
         self._note(None if self._do(self.engine.release(job.id, report)) else f"{job.id} is not held")
         self._taken_back(leased.name, job, report)
 
-    # What befalls the pool.
+    # Changes to the pool.
 
     def _trouble_new_rules(self) -> None:
         rules = msgspec.structs.replace(self.oracle.rules, limits=draw_limits(self.luck))
@@ -299,7 +299,7 @@ class World:
     def _anybody(self) -> str:
         return self.luck.choice(sorted(self.oracle.members))
 
-    # What must hold.
+    # Checks.
 
     def _check_given(self, leased: Leased, job: Job, *, made: bool = True) -> None:
         now = self.clock.now()
@@ -309,19 +309,19 @@ class World:
         self.oracle.give(leased.name, job, now)
 
     def _check_idle(self, claimed: Claimed) -> None:
-        """Nothing was given: then no member and task fit each other, and none do before the moment that was named."""
+        """Nothing was given: no member fits any waiting task, and none will before the moment that was named."""
         self.idle += 1
         now, openings = self.clock.now(), self.oracle.openings()
         waiting = [self.jobs[task] for task, due in self._due.items() if not due]
         needed = [due for due in self._due.values() if due]
-        # Those that want the same have the same chances.
+        # Tasks that want the same have the same chances.
         for job in {(job.want, job.tried): job for job in waiting}.values():
             needed += self._check_missed(job, now, openings, "nothing was given")
         if needed and (claimed.next_due is None or claimed.next_due > min(needed)):
             self.faults.append(f"there is something to give at {min(needed)}, the answer said {claimed.next_due}")
 
     def _check_missed(self, job: Job, now: Moment, openings: dict[str, Moment], what: str) -> list[Moment]:
-        """When it can be given something; a fault if that is now."""
+        """When it can be given a member; a fault if that is now."""
         candidates = [member.name for member in self.oracle.candidates(job, now) if member.name in openings]
         ready = [name for name in candidates if openings[name] <= now]
         if ready:
@@ -343,7 +343,7 @@ class World:
         self.log.used(name, Use(true, arrived, limits, member.in_use, given))
 
     def _disagreements(self) -> list[str]:
-        """In the end every task has ended, and the store counted as the log did."""
+        """At the end every task has ended, and the store's counts equal those of the log."""
         tasks = self._do(self.engine.find(EVERYTHING, limit=1000)).tasks
         left = [task.id for task in tasks if not task.state.finished]
         found = [f"{len(left)} tasks did not end: {left[:3]}"] if left else []

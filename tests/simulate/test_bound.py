@@ -1,4 +1,4 @@
-"""The soonest that limits allow, against schedules worked out by hand."""
+"""The earliest times that limits allow, compared with schedules worked out by hand."""
 
 from itertools import islice
 

@@ -1,4 +1,4 @@
-"""A forecast is made by the real dispatcher on a real engine, and comes within one percent of the bound."""
+"""A forecast uses the real dispatcher and engine, and is within one percent of the bound."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Thousands of random pools in virtual time: no limit is passed, and no member left idle that a task could have."""
+"""Thousands of random pools in virtual time: no limit is exceeded, and no member is idle that a task could use."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def test_no_limit_is_passed_and_no_opportunity_missed(part: int) -> None:
         faults = world.run()
         assert not faults, told(world, seed, faults)
         uses, idle = uses + world.log.count(), idle + world.idle
-    # Pools that are never short, or never give anything, would prove nothing.
+    # Pools that are never short, or never lend anything, would prove nothing.
     assert uses > 15 * EACH
     assert idle > 5 * EACH
 
@@ -77,7 +77,7 @@ def with_a_longer_guard(resource: Resource, rules: PoolRules) -> Limits:
 
 
 LEASING, MEMORY = "pitboss.model.leasing", "pitboss.engines.memory"
-# What stands in the place of what: each loosens or tightens one rule.
+# Each planted mistake loosens or tightens one rule.
 PLANTED: dict[str, tuple[str, Any]] = {
     "one more in each window": (f"{LEASING}.limits_of", with_wider_windows),
     "no windows": (f"{LEASING}.limits_of", changed(windows=())),
@@ -90,7 +90,7 @@ PLANTED: dict[str, tuple[str, Any]] = {
     "no blacklist": (f"{LEASING}._ejected", lambda record, rules, now: record),
     "rests that a change ends": (f"{LEASING}._rested", lambda limits, resource: 0),
     "room on every blacklist": (f"{MEMORY}.members.room_on_blacklist", lambda rules, enabled, ejected: True),
-    "nobody is told when to come back": (f"{MEMORY}.claim.ClaimVerb._next_due", lambda *_: None),
+    "the next due time is missing": (f"{MEMORY}.claim.ClaimVerb._next_due", lambda *_: None),
 }
 
 

@@ -1,4 +1,4 @@
-"""Scaling in virtual time: ramps, spikes, throttled queues, teeth, rest. `pytest -s` prints what was seen."""
+"""Scaling in virtual time: ramps, spikes, throttled queues, sawtooth, rest. `pytest -s` prints the figures."""
 
 import sys
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ def test_a_heap_of_tasks_at_once_is_worked_off_within_a_minute(seed: int, table:
 
 @pytest.mark.parametrize("after", [4, 30, 62, 64, 70, 90, 122, 130])
 def test_a_spike_that_meets_a_pool_just_cut_is_absorbed_as_well(after: int, table: Table) -> None:
-    """20 a second until second 120, then 4, and so many seconds later 40."""
+    """20 a second until second 120, then 4, and 40 after a pause."""
 
     def rate(second: float) -> float:
         return 20 if second < 120 else 4 if second < 120 + after else 40

@@ -1,4 +1,4 @@
-"""What the tests of the logs share: Python's logging for one test alone, files read back, claims out of nothing."""
+"""Shared by the tests of logs: a clean logging for each test, reading of files, made-up claims."""
 
 import logging
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ TASK = "01900000-0000-7000-8000-0123456789ab"
 
 @contextmanager
 def fresh_logging() -> Iterator[logging.Logger]:
-    """The root logger as in a process that has just begun; what it was before comes back."""
+    """The root logger as in a new process; restored afterwards."""
     root = logging.getLogger()
     handlers, level, known = root.handlers, root.level, dict(root.manager.loggerDict)
     root.handlers = []
@@ -43,7 +43,7 @@ def settings(folder: Path, **changes: Any) -> LogSettings:
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    """Every line of a file; each must be whole."""
+    """Every line of a file; each must be complete."""
     return [msgspec.json.decode(raw) for raw in path.read_bytes().splitlines()]
 
 

@@ -173,7 +173,7 @@ def test_a_line_cut_off_by_a_full_disk_does_not_swallow_the_next(
 
 
 def test_processes_that_write_to_one_file_lose_and_tear_nothing(tmp_path: Path) -> None:
-    """As an old worker that drains and its successor, only faster: three at once, a new file every fifty lines."""
+    """Like a draining worker and its successor, only faster: three writers at once, a new file every fifty lines."""
     path, count = worker_file(tmp_path, "a-1"), 1500
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITER, str(path), name, str(count)], stdin=subprocess.PIPE)

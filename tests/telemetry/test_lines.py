@@ -1,4 +1,4 @@
-"""A record becomes a line whatever it holds, and the line says who, where and for which task."""
+"""Every record becomes a line, whatever it holds, and the line names the worker and the task."""
 
 import logging
 import sys

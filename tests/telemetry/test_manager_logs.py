@@ -1,4 +1,4 @@
-"""A manager's file has its facts and the complaints of the libraries, and all files stay within their limits."""
+"""A manager's file has its own lines and the warnings of libraries, and all files stay within their limits."""
 
 import logging
 from pathlib import Path
@@ -29,13 +29,13 @@ def test_facts_are_fields(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_complaints_of_libraries_are_kept_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with fresh_logging() as root:
         logs = set_up_manager(settings(tmp_path))
-        logging.getLogger("asyncio").error("nobody heard of this")
+        logging.getLogger("asyncio").error("an error of a library")
         logging.getLogger("asyncio").info("chatter")
         logs.close()
         assert root.handlers == []
         assert root.level == logging.WARNING
-    assert events(manager_file(tmp_path)) == ["nobody heard of this"]
-    assert "nobody heard of this" in capsys.readouterr().err
+    assert events(manager_file(tmp_path)) == ["an error of a library"]
+    assert "an error of a library" in capsys.readouterr().err
 
 
 def test_managers_in_turn_write_each_line_once(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Lines come back merged by time, filtered, and each once however the files are renamed meanwhile."""
+"""Lines are read sorted by time, filtered, and once each, even if files are renamed at the same time."""
 
 import random
 from pathlib import Path
@@ -17,7 +17,7 @@ FIRST, SECOND_TASK = "01900000-0000-7000-8000-0000000000aa", "01900000-0000-7000
 
 
 class Book:
-    """Writers of some names, each line with the next moment."""
+    """Writers for several names; each line has a later time."""
 
     def __init__(self, folder: Path, *, size: int = 1_000_000, kept: int = 10_000) -> None:
         self.folder, self._size, self._kept = folder, size, kept

@@ -1,4 +1,4 @@
-"""What a worker's process logs is in its file with its task, and what the app does with its logging stays as it is."""
+"""Everything that a worker logs is in its file, with the task; the app's own logging is not changed."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Managers that campaign, in virtual time: one leads, the others know who, and one of them follows in time."""
+"""Managers that campaign, in virtual time: one leads, the others know which, and another follows in time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ TTL = 15 * SECOND
 
 
 class Store(MemoryEngine):
-    """Says nothing while it is away."""
+    """Raises StoreUnavailable while it is down."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__(clock=clock)
@@ -33,7 +33,7 @@ class Store(MemoryEngine):
 
 
 class Manager:
-    """A session that is kept alive, and its campaign. `stop` is the end of the process, with no word to the store."""
+    """A renewed session and its campaign. `stop` ends the process without telling the store."""
 
     def __init__(self, store: Store, host: str) -> None:
         self.store, self.host = store, host

@@ -1,4 +1,4 @@
-"""Sweeping in virtual time: everybody reclaims, the leader prunes, and one that is not the leader any more does not."""
+"""Sweeping in virtual time: every manager reclaims, only the leader prunes, and a replaced leader does not."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ LONG = 36_000 * SECOND
 
 
 class Store(MemoryEngine):
-    """Remembers under which terms it was asked to prune."""
+    """Records the terms under which it was asked to prune."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__(clock=clock)
@@ -149,7 +149,7 @@ def test_everybody_reclaims() -> None:
 
 
 def test_batches_are_deleted_with_their_items_when_their_time_is_over() -> None:
-    """However many items they have; those that have not ended, or ended just now, stay."""
+    """Whatever their size; batches that have not ended, or ended just now, stay."""
 
     async def scene(store: Store) -> None:
         await store.register([HandlerInfo(name="job")])

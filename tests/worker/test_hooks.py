@@ -1,4 +1,4 @@
-"""Declaring hooks: which functions hear which facts."""
+"""Declaring hooks: which functions get which facts."""
 
 import functools
 from datetime import UTC, datetime

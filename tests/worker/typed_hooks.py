@@ -1,4 +1,4 @@
-"""Read by mypy only: what a user's editor says of right and wrong hooks."""
+"""Read by mypy only: which hooks a user's editor accepts."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any, assert_type

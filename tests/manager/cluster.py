@@ -1,4 +1,4 @@
-"""A store, managers as real processes on it, and ways to look at what they do."""
+"""A store with managers as real processes, and ways to observe them."""
 
 import asyncio
 import os
@@ -33,13 +33,13 @@ TROUBLE = str(Path(__file__).with_name("trouble.py"))
 
 
 def pool(name: str = "default", *, workers: int = 2, **settings: Any) -> PoolSpec:
-    """A pool that starts dead workers again after a moment, as tests have no five seconds."""
+    """A pool that restarts dead workers quickly: tests cannot wait five seconds."""
     usual = {"min_workers": workers, "max_workers": workers, "restart_delay": SECOND // 5, "max_restarts": 50}
     return PoolSpec(name=name, **{**usual, **settings})
 
 
 class ManagerProcess:
-    """One manager with its workers. What it prints is kept."""
+    """One manager with its workers; `lines` is what it prints."""
 
     def __init__(self, url: str, traces: Path, plan: Plan, file: Path, *elsewhere: str) -> None:
         self._file = file
@@ -75,12 +75,12 @@ class ManagerProcess:
         self.process.send_signal(number)
 
     def reload(self, plan: Plan) -> None:
-        """Have it read another plan, and the code anew."""
+        """Make it read another plan, and the code again."""
         self._file.write_bytes(msgspec.json.encode(plan))
         self.signal(signal.SIGHUP)
 
     def end(self) -> int:
-        """Stop it well; its exit code."""
+        """Stop it; returns its exit code."""
         if self.process.poll() is None:
             self.signal(signal.SIGTERM)
         try:
@@ -89,7 +89,7 @@ class ManagerProcess:
             self.close()
 
     def close(self) -> None:
-        """End it whatever it does, and let go of its output."""
+        """Kill it if it still runs, and close its output."""
         if self.process.poll() is None:
             self.signal(signal.SIGCONT)
             self.process.kill()
@@ -99,7 +99,7 @@ class ManagerProcess:
             self.process.stdout.close()
 
 
-class House:
+class Cluster:
     """Puts tasks, starts managers, waits, and reads the ledger."""
 
     def __init__(self, url: str, folder: Path, target: str = TARGET) -> None:
@@ -132,7 +132,7 @@ class House:
         drain_seconds: float = 20,
         elsewhere: str | None = None,
     ) -> ManagerProcess:
-        """One with these pools, or with one pool of so many workers; as if on another host, if one is named."""
+        """Start one with these pools, or with one pool of `workers`; `elsewhere` names another host to pretend."""
         plan = Plan(
             target=target or self.target,
             pools=pools or (pool(workers=workers, concurrency=concurrency),),
@@ -148,7 +148,7 @@ class House:
         return manager
 
     def snapshots(self) -> list[Snapshot]:
-        """What the living managers tell of themselves."""
+        """The snapshots of the living managers."""
         told = [read(session.snapshot) for session in self.do(self.engine.sessions()) if not session.ended]
         return [one for one in told if one is not None]
 
@@ -156,7 +156,7 @@ class House:
         return [worker for told in self.snapshots() for worker in told.workers if pool in (None, worker.pool)]
 
     def wish(self, name: str, host: str | None = None, **wanted: Any) -> None:
-        """What an operator wants of a pool, on every host or on one."""
+        """Write what an operator wants from a pool, on every host or on one."""
         self.do(self.engine.wish(pool_key(name, host), msgspec.json.encode(DesiredPool(**wanted)).decode(), by="test"))
 
     def tasks(self) -> list[Task]:
@@ -187,7 +187,7 @@ class House:
         return [line for line in lines if not word or line[0] == word]
 
     def until(self, condition: Callable[[], object], *, within: float = 30.0, what: str = "") -> None:
-        """Look again and again, for as long as anybody would wait."""
+        """Wait until the condition holds."""
         limit = time.monotonic() + within
         while not condition():
             if time.monotonic() > limit:
