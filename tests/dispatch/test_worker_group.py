@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from pitboss.dispatch.worker_group import WorkerGroup, WorkerLoad
+from pitboss.dispatch.worker_group import WorkerGroup
 from pitboss.model.ids import make_id
 from pitboss.model.session import Slot
 from pitboss.model.task import Claim, Token
@@ -30,7 +30,7 @@ class _Worker:
 def _busy() -> WorkerGroup:
     """Its slots are full, and it was fast enough to claim ahead."""
     group = WorkerGroup("default", None)
-    load = group.workers["w"] = WorkerLoad(_Worker(), 0.0)
+    load = group.add(_Worker(), 0.0)
     for number in range(300):
         load.start(claim_of(number))
         group.ended(load, claim_of(number), number / 1000)

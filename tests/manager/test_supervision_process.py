@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pitboss.manager.worker_process import WorkerProcess
+from pitboss.manager.worker_process import WorkerProcess, crash_error
 from pitboss.worker.main import WorkerSpec
 from tests.manager.cluster import TARGET, alive
 
@@ -63,3 +63,9 @@ async def test_a_system_without_room_for_a_process_costs_no_open_files(monkeypat
         with pytest.raises(BlockingIOError):
             await worker.spawn()
     assert open_files() == before
+
+
+async def test_a_worker_killed_by_a_signal_without_a_name_is_reported_by_its_number() -> None:
+    spec = WorkerSpec(name="default-1", target=TARGET, concurrency=1, manager=os.getpid())
+    worker = WorkerProcess(spec, 1, (0, 0), {}, lambda _worker, _message: None)
+    assert crash_error(worker, -41).message == "worker default-1 (pid 0) was killed by signal 41 while it ran this task"

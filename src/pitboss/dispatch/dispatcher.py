@@ -61,7 +61,7 @@ class Dispatcher:
         self._make_keeper, self._snapshot, self._on_lost = make_keeper, snapshot, on_lost
         self.noted: Noted | None = None
         self._groups: dict[tuple[str, tuple[str, ...] | None], WorkerGroup] = {}
-        self._workers: dict[str, tuple[WorkerGroup, WorkerLoad]] = {}
+        self._workers: dict[str, WorkerLoad] = {}
         self._time = asyncio.get_running_loop().time
         self._wake = asyncio.Event()
         self._settler = Settler(engine, self._wake.set)
@@ -107,37 +107,36 @@ class Dispatcher:
         if group is None:
             group = self._groups[pool, queues] = WorkerGroup(pool, queues)
         group.rest, group.paused, group.admits = rest, pool in self._paused, self._admits
-        load = group.workers[worker.id] = WorkerLoad(worker, self._time())
-        self._workers[worker.id] = group, load
+        self._workers[worker.id] = group.add(worker, self._time())
         group.hand_out()
         self._wake.set()
 
     def close_worker(self, worker_id: str) -> None:
         """Give this worker no more tasks; those that run there continue."""
-        if worker_id in self._workers:
-            group, load = self._workers[worker_id]
+        load = self._workers.get(worker_id)
+        if load is not None:
             load.closed = True
             load.worker.recall()
             if load.reserved is not None:
                 claim, load.reserved = load.reserved, None
-                group.accept([claim], self._time())
+                load.group.accept([claim], self._time())
 
     def remove_worker(self, worker_id: str, outcome: Outcome | None = None) -> list[Claim]:
         """A worker is gone. The tasks that ran there are lost and returned; those that had not started go back.
 
         `outcome` is settled for the lost tasks; without it they crashed. A crash counts as alone only if one task ran.
         """
-        if worker_id not in self._workers:
+        load = self._workers.pop(worker_id, None)
+        if load is None:
             return []
-        group, load = self._workers.pop(worker_id)
-        del group.workers[worker_id]
+        del load.group.workers[worker_id]
         lost = load.started
         for claim in lost:
             self._settle(claim, _lost_outcome(outcome, len(lost)), worker=load.worker.name)
         for claim in list(load.running.values())[len(lost) :]:
             self._settle(claim, Released())
         if load.reserved is not None:
-            group.accept([load.reserved], self._time())
+            load.group.accept([load.reserved], self._time())
         self._wake.set()
         return lost
 
@@ -170,19 +169,19 @@ class Dispatcher:
     ) -> None:
         """A worker reports the outcome of a claim, and on its resource. `told` gets the store's answer."""
         self._settle(claim, outcome, worker=worker, ran=ran, told=told, report=report)
-        worker_id = worker_id or worker
-        if worker_id in self._workers:
-            group, load = self._workers[worker_id]
+        load = self._workers.get(worker_id or worker)
+        if load is not None:
+            group = load.group
             group.ended(load, claim, self._time())
             if load.resting and group.rest is not None:
-                asyncio.get_running_loop().call_later(group.rest(), self._rested, group, load)
+                asyncio.get_running_loop().call_later(group.rest(), self._rested, load)
             if self._draining or group.hungry:
                 self._wake.set()
 
-    def _rested(self, group: WorkerGroup, load: WorkerLoad) -> None:
+    def _rested(self, load: WorkerLoad) -> None:
         load.resting -= 1
         if not load.resting:
-            group.hand_out()
+            load.group.hand_out()
             self._wake.set()
 
     def _empty(self, group: WorkerGroup) -> None:
@@ -198,11 +197,11 @@ class Dispatcher:
 
     def running(self) -> list[Claim]:
         """The claims that the workers have now."""
-        return [claim for _, load in self._workers.values() for claim in load.running.values()]
+        return [claim for load in self._workers.values() for claim in load.running.values()]
 
     def started(self) -> list[Claim]:
         """The claims that run now, without those that wait in a worker for a free slot."""
-        return [claim for _, load in self._workers.values() for claim in load.started]
+        return [claim for load in self._workers.values() for claim in load.started]
 
     def room(self, pool: str) -> int:
         """How many more tasks the workers of a pool could start now."""
@@ -398,6 +397,7 @@ class Dispatcher:
             claim = group.cancel(task, token)
             if claim is not None:
                 self._settle(claim, Cancelled("cancelled before it started"))
+                return
 
     def _session_lost(self) -> None:
         if not self.lost:

@@ -67,8 +67,8 @@ class WorkerLoad:
     waits for the next one. It starts them in the given order: the first `capacity` of them run.
     """
 
-    def __init__(self, worker: Worker, now: float) -> None:
-        self.worker = worker
+    def __init__(self, group: "WorkerGroup", worker: Worker, now: float) -> None:
+        self.group, self.worker = group, worker
         self.running: dict[TaskId, Claim] = {}
         self.reserved: Claim | None = None
         self.runs_alone = False
@@ -132,6 +132,10 @@ class WorkerGroup:
         self._pause, self.ahead_from = 0.0, 0.0
         # Limited by resources, not by workers: do not claim again before a member is released, which rings.
         self.starved = False
+
+    def add(self, worker: Worker, now: float) -> WorkerLoad:
+        load = self.workers[worker.id] = WorkerLoad(self, worker, now)
+        return load
 
     def slot(self) -> Slot:
         """What to ask the store for now."""
