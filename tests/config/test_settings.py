@@ -123,7 +123,7 @@ def test_pyproject_serves_too_and_yields_to_pitboss_toml(folder: Path) -> None:
     )
 
 
-def test_a_pyproject_of_somebody_else_is_none_of_our_business(folder: Path) -> None:
+def test_a_pyproject_without_our_table_is_ignored(folder: Path) -> None:
     (folder / "pyproject.toml").write_text("[tool.other]\nthis is not toml\n")
     assert config.loaded().folder is None
 
@@ -185,7 +185,7 @@ def test_a_folder_that_is_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(folder)
 
 
-def test_an_app_s_own_store_yields_to_whoever_runs_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_override_the_store_in_the_code(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with App("sqlite:///code.db") as app:
 
         @app.task

@@ -198,7 +198,7 @@ def test_a_task_that_ends_is_no_reason_to_ask_before_its_member_is_back() -> Non
     assert len(vain) <= 8, "the polls of ten seconds, and a few at the end"
 
 
-def test_whoever_gave_a_member_back_has_it_again_before_others_ask() -> None:
+def test_the_dispatcher_that_released_a_member_gets_it_again_before_others_claim() -> None:
     stage = Stage()
     stage.engine.tables.doorbell = _HeardByAll()
     _Counting(stage)
@@ -246,7 +246,7 @@ class _HeardByAll(Doorbell):
             self._events.remove(event)
 
 
-def test_a_member_that_is_given_back_elsewhere_is_taken_by_whoever_has_room() -> None:
+def test_a_member_that_is_released_elsewhere_goes_to_a_dispatcher_with_room() -> None:
     stage = Stage()
     stage.engine.tables.doorbell = _HeardByAll()
 
@@ -291,7 +291,7 @@ def test_a_plain_task_is_not_kept_waiting_by_others_that_lack_a_member() -> None
     assert run_virtual(main(), clock=stage.clock) < 0.02
 
 
-def test_courtesy_does_not_starve_whoever_serves_other_queues_of_the_pool() -> None:
+def test_backing_off_does_not_starve_a_dispatcher_of_other_queues_of_the_pool() -> None:
     stage = Stage()
     stage.engine.tables.doorbell = _HeardByAll()
     _Counting(stage)

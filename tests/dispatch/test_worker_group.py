@@ -41,7 +41,7 @@ def _busy() -> WorkerGroup:
     return group
 
 
-def test_what_is_asked_for_ahead_in_vain_is_asked_for_less_and_less() -> None:
+def test_after_empty_claims_ahead_the_pause_grows() -> None:
     group, now, pauses = _busy(), 10.0, list[float]()
     for _ in range(12):
         slot = group.slot()
@@ -63,7 +63,7 @@ def test_what_comes_ahead_ends_the_restraint() -> None:
     assert group.wants(group.slot(), 11.0)
 
 
-def test_a_free_slot_asks_whatever_was_in_vain_and_for_some_ahead() -> None:
+def test_a_free_slot_claims_at_once_and_some_ahead() -> None:
     group = _busy()
     slot = group.slot()
     group.answered(slot, 0, 0.31)

@@ -82,7 +82,7 @@ def test_a_manager_that_was_stopped_past_its_session_is_refused_when_it_goes_on(
     assert second.end() == 0
 
 
-def test_a_bomb_fails_as_poison_and_takes_nobody_with_it(sqlite_cluster: Cluster) -> None:
+def test_a_bomb_fails_as_poison_and_no_other_task_does(sqlite_cluster: Cluster) -> None:
     cluster = sqlite_cluster
     (bomb,) = cluster.put("bomb")
     innocents = cluster.put("slow", 6, seconds=0.5)

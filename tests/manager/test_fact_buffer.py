@@ -133,7 +133,7 @@ async def test_facts_reach_the_hooks_that_want_them_and_no_other(bench: Bench) -
     assert bench.told == []
 
 
-async def test_what_nobody_wants_is_neither_kept_nor_sent(bench: Bench) -> None:
+async def test_a_fact_that_no_hook_wants_is_neither_kept_nor_sent(bench: Bench) -> None:
     buffer = bench.buffer(["task_failed"])
     assert buffer.wants("task_failed")
     assert not buffer.wants("task_completed")
@@ -150,7 +150,9 @@ async def test_without_hooks_there_is_no_process(bench: Bench) -> None:
     await buffer.stop()
 
 
-async def test_a_hook_that_raises_is_logged_and_harms_nobody(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_a_hook_that_raises_is_logged_and_the_others_continue(
+    bench: Bench, capfd: pytest.CaptureFixture[str]
+) -> None:
     buffer = bench.buffer()
     for fact in (completed(1, "raise"), completed(2, "exit"), failed(3, "raise"), completed(4)):
         buffer.publish(fact)

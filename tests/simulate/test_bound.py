@@ -28,7 +28,7 @@ def test_gaps_from_the_start_and_from_the_end() -> None:
     assert seconds(Limits(min_delay=3 * SECOND, delay_from="end"), count=3, service=1) == [0, 4, 8]
 
 
-def test_so_many_at_a_time() -> None:
+def test_a_limited_number_at_a_time() -> None:
     assert seconds(Limits(concurrency=2), count=5, service=4) == [0, 0, 4, 4, 8]
 
 

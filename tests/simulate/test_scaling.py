@@ -112,7 +112,7 @@ def test_a_throttled_queue_gets_no_more_than_its_rate_feeds(concurrency: int, ta
     assert_calm(course, 900)
 
 
-def test_a_limit_that_nobody_told_shows_in_its_free_slots(table: Table) -> None:
+def test_an_unknown_limit_shows_in_free_slots(table: Table) -> None:
     """Something lets only 5 a second start. Workers without work are the sign; more of them would be no answer."""
     arrivals = [*[0] * 1000, *poisson(lambda _: 10, 900, most=10)]
     pool = SimulatedPool(SPEC, around(1), rate="5/s", told=False)

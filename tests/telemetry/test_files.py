@@ -126,7 +126,7 @@ def test_a_file_that_another_has_just_begun_is_not_rotated(tmp_path: Path, monke
     assert [[line[0] for line in lines] for lines in contents(tmp_path)] == [["s"], ["q", "t"]]
 
 
-def test_nobody_waits_for_one_who_is_just_at_it(tmp_path: Path) -> None:
+def test_no_writer_waits_for_another_one_that_rotates(tmp_path: Path) -> None:
     out = appender(worker_file(tmp_path, "a-1"))
     out.write(b"x" * 90 + b"\n", NOW)
     with (tmp_path / ".lock").open("wb") as lock:

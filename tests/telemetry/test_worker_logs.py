@@ -232,7 +232,7 @@ def test_a_full_disk_is_told_once_and_never_to_the_handler(
     assert '"lost":3' in found[1]
 
 
-def test_a_folder_that_cannot_be_made_stops_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_cannot_be_made_stops_no_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "taken").write_text("a file")
     with fresh_logging(), worker(tmp_path / "taken" / "logs"):
         logging.getLogger("shop").info("lost")

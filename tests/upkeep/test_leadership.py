@@ -171,7 +171,7 @@ def test_an_answer_is_believed_for_a_while_when_the_store_is_away() -> None:
     play(scene)
 
 
-def test_without_a_session_nobody_campaigns() -> None:
+def test_without_a_session_there_is_no_campaign() -> None:
     async def scene(store: Store, one: Manager, two: Manager) -> None:
         await asyncio.sleep(5)
         assert one.leadership.term() == 1

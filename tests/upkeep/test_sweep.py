@@ -76,7 +76,7 @@ def play(scene: Callable[[Store], Awaitable[None]], *terms: Callable[[], int | N
     run_virtual(main(), clock=clock, limit="1h")
 
 
-def test_without_leaders_everybody_prunes_when_it_is_time() -> None:
+def test_without_leaders_every_manager_prunes_when_it_is_time() -> None:
     async def scene(store: Store) -> None:
         await store.add_finished()
         await asyncio.sleep(PRUNE_SECONDS - 1)
@@ -133,7 +133,7 @@ def test_a_leader_of_an_old_term_deletes_nothing_and_sweeps_on() -> None:
     play(scene, lambda: terms[0])
 
 
-def test_everybody_reclaims() -> None:
+def test_every_manager_reclaims() -> None:
     async def scene(store: Store) -> None:
         task = await store.add()
         session = await store.session()
