@@ -85,7 +85,7 @@ def test_a_second_signal_stops_at_once_and_nothing_is_lost(folder: Path) -> None
         process.tell(signal.SIGINT)
         assert process.ended() == 0
         assert time.monotonic() - began < 10
-        assert "go back to the queue; no attempt is spent" in process.said
+        assert "go back to the queue; this costs no attempt" in process.said
     found = pitboss("tasks", "show", task, "--json").json()["task"]
     assert (found["state"], found["attempts"]) == ("pending", 0)
 
