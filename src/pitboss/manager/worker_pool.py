@@ -114,7 +114,7 @@ class WorkerPool:
 
     def _new_worker(self, name: str, spec: PoolSpec) -> WorkerProcess:
         worker = self._make(name, spec, self.edition)
-        worker.stuck = self._replace_stuck
+        worker.on_stuck = self._replace_stuck
         return worker
 
     def _between(self, bounds: tuple[int, int]) -> float:

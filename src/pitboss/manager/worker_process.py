@@ -33,7 +33,7 @@ _TRAVEL_SECONDS = 1.0
 class WorkerProcess(ChildProcess[ToManager, ToWorker]):
     """One worker, and what it was given. `id` belongs to this process; `name` to its slot, and so to its successor too.
 
-    `heard` gets every message. `stuck` gets how many tasks do not return; `learned` how much memory a task of a
+    `heard` gets every message. `on_stuck` gets how many tasks do not return; `learned` how much memory a task of a
     handler needed.
     """
 
@@ -53,7 +53,7 @@ class WorkerProcess(ChildProcess[ToManager, ToWorker]):
         self.reported_blocked = False
         self.deaf_beats = 0
         self.handled = 0
-        self.stuck: Callable[[WorkerProcess, int], None] = lambda _worker, _count: None
+        self.on_stuck: Callable[[WorkerProcess, int], None] = lambda _worker, _count: None
         self.learned: Callable[[str, int], None] = lambda _handler, _size: None
         # The task that runs alone here: only then the growth of memory is known to be its own.
         self._solo: Key | None = None
@@ -157,7 +157,7 @@ class WorkerProcess(ChildProcess[ToManager, ToWorker]):
             case HeartbeatMessage(running, stuck, handled):
                 self._beat(running, handled)
                 if stuck and not self.draining:
-                    self.stuck(self, stuck)
+                    self.on_stuck(self, stuck)
         self._heard(self, message)
 
     def _beat(self, running: int, handled: int) -> None:
