@@ -12,24 +12,24 @@ class DesiredStateReader:
 
     def __init__(self, engine: Desired) -> None:
         self._engine = engine
-        self.wishes = DesiredState()
+        self.state = DesiredState()
 
     def may_have_changed(self, session: Dispatcher | None) -> bool:
         """Whether reading is worth a call: a wish rings, and every renewal returns the version of the newest wish."""
         if session is None:
             return False
         rung, session.rung = session.rung, False
-        return rung or session.desired > self.wishes.version
+        return rung or session.desired > self.state.version
 
     async def read(self) -> bool:
         """Read what has changed; whether anything has."""
-        changes = await self._engine.wishes(self.wishes.version)
-        self.wishes.take(changes)
+        changes = await self._engine.wishes(self.state.version)
+        self.state.take(changes)
         return bool(changes)
 
     def of_manager(self, sessions: Iterable[int]) -> DesiredManager:
         """What is wanted from this manager. Wishes for its earlier sessions still count."""
-        wanted = [self.wishes.manager(number) for number in sessions]
+        wanted = [self.state.manager(number) for number in sessions]
         return DesiredManager(
             drain=any(wish.drain for wish in wanted),
             stop=any(wish.stop for wish in wanted),

@@ -127,7 +127,7 @@ class Manager:
         work = (sweep, self._tick, self._scaler.run, self._leadership.campaign_forever, checks.run)
         duties = [asyncio.create_task(self._lasting(one)) for one in work]
         self._hooks.start()
-        await self._pools.start(self._desired.wishes)
+        await self._pools.start(self._desired.state)
         try:
             pause = _PAUSE
             while not self._stop.is_set():
@@ -169,7 +169,7 @@ class Manager:
         self._policies = _policies(description)
         self._plan, self._description = plan, description
         self._pools.change(plan)
-        self._pools.wish(self._desired.wishes)
+        self._pools.follow(self._desired.state)
         self._hooks.change(plan.target, description.hooks)
         if self._router.present is not None:
             self._router.present.noted = self._noted()
@@ -321,7 +321,7 @@ class Manager:
                 return
         except PitbossError:
             return  # the store is down: the next renewal says again that there is something to read
-        self._pools.wish(self._desired.wishes)
+        self._pools.follow(self._desired.state)
         wanted = self._desired.of_manager(self._sessions)
         if wanted.drain != self._draining:
             self._draining = wanted.drain

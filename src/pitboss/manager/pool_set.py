@@ -39,15 +39,15 @@ class PoolSet:
         self._learn = learn
         self.pools: dict[str, WorkerPool] = {}
         self._removed: list[WorkerPool] = []
-        self._wishes = DesiredState()
+        self._desired = DesiredState()
         self._host = host.name()
         self.scaled: dict[str, tuple[int, str]] = {}
         self._stopping = False
         self._made = 0
 
-    async def start(self, wishes: DesiredState) -> None:
+    async def start(self, desired: DesiredState) -> None:
         await self._services.reaper.start()
-        self._wishes = wishes
+        self._desired = desired
         for spec in self._plan.pools:
             self._add(spec)
 
@@ -69,9 +69,9 @@ class PoolSet:
         """Wait for the rolling restarts; whether every worker was replaced."""
         return all(await asyncio.gather(*(pool.rolled() for pool in self.pools.values())))
 
-    def wish(self, wishes: DesiredState) -> None:
+    def follow(self, desired: DesiredState) -> None:
         """Bring every pool to what operators want."""
-        self._wishes = wishes
+        self._desired = desired
         for pool in self.pools.values():
             self._fit(pool)
 
@@ -85,7 +85,7 @@ class PoolSet:
         """How many workers a pool should have, and why."""
         if spec.name not in self.pools:
             return 0, "it is no longer configured"
-        wish = self._wished(spec.name)
+        wish = self._desired_pool(spec.name)
         if wish.size is not None:
             return wish.size, "set by an operator"
         if spec.scales:
@@ -143,13 +143,13 @@ class PoolSet:
 
     def _add(self, spec: PoolSpec) -> None:
         pool = self.pools[spec.name] = WorkerPool(self._services, spec, self._make, self._luck)
-        pool.edition = (self._wished(spec.name).generation or 0, 0)
+        pool.edition = (self._desired_pool(spec.name).generation or 0, 0)
         self._fit(pool)
 
     def _fit(self, pool: WorkerPool) -> None:
         if self._stopping:
             return
-        name, wish = pool.spec.name, self._wished(pool.spec.name)
+        name, wish = pool.spec.name, self._desired_pool(pool.spec.name)
         if bool(wish.paused) != pool.paused:
             pool.paused = bool(wish.paused)
             self._services.announcer.say(f"pool {name} is {'paused' if pool.paused else 'no longer paused'}")
@@ -162,8 +162,8 @@ class PoolSet:
             self._services.announcer.scaled(name, pool.size, size, why)
             pool.resize(size)
 
-    def _wished(self, pool: str) -> DesiredPool:
-        return self._wishes.pool(pool, self._host)
+    def _desired_pool(self, pool: str) -> DesiredPool:
+        return self._desired.pool(pool, self._host)
 
     def _make(self, name: str, spec: PoolSpec, edition: Edition) -> WorkerProcess:
         # Counted over all pools: workers of a removed pool may still be draining when another pool of its name begins.
