@@ -9,18 +9,9 @@ from pitboss.engines.postgres.members import Member
 from pitboss.engines.postgres.rows import names, texts
 from pitboss.engines.postgres.script import Row, Script, Statements
 from pitboss.model.duration import Moment
-from pitboss.model.leasing import (
-    STRIKES_KEPT,
-    Judgement,
-    forgiven,
-    is_fault,
-    judge,
-    may_eject,
-    released,
-    room_on_blacklist,
-)
+from pitboss.model.leasing import STRIKES_KEPT, forgiven, given_back, is_fault, may_eject, room_on_blacklist
 from pitboss.model.picking import same_member
-from pitboss.model.resource import PoolRules, Report, Resource, ResourceOutcome
+from pitboss.model.resource import PoolRules, Report, Resource
 
 
 class Return(NamedTuple):
@@ -93,18 +84,18 @@ class Returns:
             return
         resource, rules = held.resource, self._rules[held.resource.pool]
         self._pools.add(resource.pool)
-        if one.report is None:
-            self._put(released(resource, rules, None, self.now))
-            return
-        judgement = self._judged(resource, one)
-        ejectable = True
-        if may_eject(resource, rules, judgement.report):
-            ejectable = yield from self._has_room(resource, rules)
-        self._put(released(resource, rules, judgement.report, self.now, ejectable=ejectable))
-        for name in judgement.forgiven:
+        room = True
+        if one.report is not None and may_eject(resource, rules, one.report):
+            room = yield from self._has_room(resource, rules)
+        strikers = self._strikers_of(resource.pool, one.report)
+        back = given_back(resource, rules, one.report, self.now, tried=one.tried, strikers=strikers, room=room)
+        self._put(back.member)
+        for name in back.forgiven:
             known = self._members.get(f"{resource.pool}/{name}")
             if known is not None:
                 self._put(forgiven(known.resource))
+        if back.strike is not None and one.report is not None and one.report.destination is not None:
+            self._note_strike((resource.pool, one.report.destination), resource.name, struck=back.strike)
 
     def write(self, counts: CountChanges) -> Script[None]:
         """Write the members together with the counts of tasks, and ring the queues of their pools."""
@@ -122,22 +113,21 @@ class Returns:
         self._members[resource.id] = self._members[resource.id]._replace(resource=resource)
         self._changed[resource.id] = None
 
-    def _judged(self, resource: Resource, one: Return) -> Judgement:
-        report = one.report
+    def _strikers_of(self, pool: str, report: Report | None) -> list[str]:
+        """The members that failed on the report's destination and are still remembered for it."""
         if report is None or report.destination is None:
-            return judge(report or Report(outcome=ResourceOutcome.OK), resource.name, one.tried, ())
-        place = (resource.pool, report.destination)
-        strikers = self._strikers.setdefault(place, {})
-        remembered = [name for name, at in strikers.items() if at > self.now - STRIKES_KEPT]
-        judgement = judge(report, resource.name, one.tried, remembered)
-        if one.fault:
-            strikers[resource.name] = self.now
-            self._struck.setdefault(place, {})[resource.name] = None
-        elif report.outcome is ResourceOutcome.OK:
-            strikers.clear()
+            return []
+        known = self._strikers.get((pool, report.destination), {})
+        return [name for name, at in known.items() if at > self.now - STRIKES_KEPT]
+
+    def _note_strike(self, place: tuple[str, str], name: str, *, struck: bool) -> None:
+        if struck:
+            self._strikers.setdefault(place, {})[name] = self.now
+            self._struck.setdefault(place, {})[name] = None
+        else:
+            self._strikers.pop(place, None)
             self._struck.pop(place, None)
             self._answered[place] = None
-        return judgement
 
     def _read_strikers(self, faults: Sequence[Return]) -> Script[None]:
         places = {(one.pool, one.report.destination) for one in faults if one.report and one.report.destination}
