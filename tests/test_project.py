@@ -62,23 +62,23 @@ def test_postgres_answers_from_an_empty_database(postgres_dsn: str) -> None:
         assert tables.fetchone() == (0,)
 
 
-def test_postgres_is_as_durable_as_in_production(postgres_server: PostgresServer) -> None:
-    with psycopg.connect(postgres_server.dsn) as connection:
+def test_postgres_is_as_durable_as_in_production(durable_server: PostgresServer) -> None:
+    with psycopg.connect(durable_server.dsn) as connection:
         shown = [connection.execute(f"show {name}").fetchone() for name in ("fsync", "synchronous_commit")]
     assert shown == [("on",), ("on",)]
 
 
 def test_postgres_keeps_what_it_acknowledged_through_kill_and_restart(
-    postgres_server: PostgresServer, postgres_dsn: str
+    durable_server: PostgresServer, durable_dsn: str
 ) -> None:
-    with psycopg.connect(postgres_dsn) as connection:
+    with psycopg.connect(durable_dsn) as connection:
         connection.execute("create table kept as select 42 as answer")
-    postgres_server.kill9()
+    durable_server.kill9()
     with pytest.raises(psycopg.OperationalError):
-        psycopg.connect(postgres_dsn, connect_timeout=2)
-    postgres_server.start()
-    postgres_server.restart()
-    with psycopg.connect(postgres_dsn) as connection:
+        psycopg.connect(durable_dsn, connect_timeout=2)
+    durable_server.start()
+    durable_server.restart()
+    with psycopg.connect(durable_dsn) as connection:
         assert connection.execute("select answer from kept").fetchone() == (42,)
 
 

@@ -12,6 +12,7 @@ from pitboss.engines.protocol import FullStore
 from pitboss.model.errors import PitbossError
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import TaskId
+from pitboss.model.resource import ResourcePool
 from pitboss.model.session import Renewal
 from pitboss.model.task import Task
 from pitboss.testing.clock import FakeClock
@@ -66,8 +67,8 @@ class Arena:
         self._tasks = {task.id: task for task in tasks}
         await self._same("histories", lambda store: _histories(store, changed))
         await self._same("queues", lambda store: store.queues())
-        await self._same("pools", lambda store: store.resource_pools())
-        await self._same("members", _members)
+        pools: list[ResourcePool] = await self._same("pools", lambda store: store.resource_pools())
+        await self._same("members", lambda store: _members(store, pools))
         await self._same("batches", lambda store: store.batches(limit=1000))
         await self._same("lanes", lambda store: store.lanes())
         await assert_members_sound(self._stores[0], self.clock.now(), tasks)
@@ -121,8 +122,8 @@ async def _ledger(store: FullStore) -> list[Task]:
             return tasks
 
 
-async def _members(store: FullStore) -> list[Any]:
-    return [await store.resources(pool.name) for pool in await store.resource_pools()]
+async def _members(store: FullStore, pools: list[ResourcePool]) -> list[Any]:
+    return [await store.resources(pool.name) for pool in pools]
 
 
 async def _histories(store: FullStore, tasks: list[Task]) -> list[Any]:

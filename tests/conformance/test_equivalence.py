@@ -33,7 +33,6 @@ from tests.conformance.scarce_acts import (
     ScarceActs,
 )
 from tests.conformance.walk import Walk
-from tests.servers.postgres import PostgresServer
 
 EXAMPLES = {"memory": 40, "sqlite": 12, "postgres": 4}
 STEPS_OF_WALK = {"memory": 400, "sqlite": 300, "postgres": 150}
@@ -224,8 +223,7 @@ class Equivalence(RuleBasedStateMachine):
 def contestant(request: pytest.FixtureRequest) -> tuple[str, Open]:
     """Every engine meets the oracle; a second memory engine proves that nothing in the comparison is left to chance."""
     if request.param == "postgres":
-        server: PostgresServer = request.getfixturevalue("postgres_server")
-        return "postgres", postgres_opener(server.create_database())
+        return "postgres", postgres_opener(request.getfixturevalue("emptied_schema"))
     return request.param, {"memory": open_memory, "sqlite": open_sqlite}[request.param]
 
 

@@ -9,7 +9,10 @@ from pitboss.engines.protocol import Failpoint, FullStore
 from pitboss.engines.sqlite import SqliteEngine
 from pitboss.testing.clock import FakeClock
 from pitboss.testing.failpoints import SCARCE_VERBS, VERBS, names
+from tests.servers.schema import EmptiedSchema
 
+# Answers the address of an empty store of a kind: "sqlite" or "postgres".
+MakeUrl = Callable[[str], str]
 OpenWithFaults = Callable[[FakeClock, Failpoint], Awaitable[FullStore]]
 
 # PostgreSQL renews by one statement that commits itself: there is no place between writing and committing.
@@ -46,9 +49,13 @@ def sqlite(file: Path) -> OpenWithFaults:
     return open_store
 
 
-def postgres(dsn: str, schema: str) -> OpenWithFaults:
+def postgres(schema: EmptiedSchema) -> OpenWithFaults:
+    schema.empty()
+
     async def open_store(clock: FakeClock, failpoint: Failpoint) -> FullStore:
-        engine = PostgresEngine(dsn, schema=schema, clock=clock, failpoint=failpoint, connections=2, listen=False)
+        engine = PostgresEngine(
+            schema.dsn, schema=schema.name, clock=clock, failpoint=failpoint, connections=2, listen=False
+        )
         await engine.open()
         return engine
 

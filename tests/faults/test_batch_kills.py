@@ -1,12 +1,11 @@
-"""kill -9 of managers and workers in the middle of batches, at every step that an engine names.
+"""kill -9 of managers and workers in the middle of batches, at the steps that an engine names.
 
 Whenever it happens: a batch counts what its items are, a lane neither stalls nor runs two, and a member is in use
 exactly as often as a live claim holds it.
 """
 
-import asyncio
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -24,30 +23,18 @@ from pitboss.model.states import State
 from pitboss.model.task import NewTask
 from pitboss.testing.clock import FakeClock
 from tests.faults import batch_load
-from tests.faults.children import Child
+from tests.faults.batch_kills import killed_at_steps
+from tests.faults.stores import MakeUrl
 from tests.manager.cluster import Cluster
 
 ENGINES = ("sqlite", "postgres")
-# Every step is tried; several tests share them, so that they can run side by side.
-PARTS = 4
+# One step in so many is tried here, and every one in `make soak`.
+STRIDE = 5
 # The work takes more steps than this, or it did not do what it should.
 FEWEST = 60
 SHOP = str(Path(__file__).with_name("batch_shop.py"))
 EACH = 100
 PROXIES = 6
-
-MakeUrl = Callable[[str], str]
-
-
-@pytest.fixture
-def make_url(request: pytest.FixtureRequest, tmp_path: Path) -> MakeUrl:
-    def make(engine: str) -> str:
-        if engine == "sqlite":
-            return f"sqlite:///{tmp_path / 'store.db'}"
-        dsn: str = request.getfixturevalue("postgres_dsn")
-        return dsn
-
-    return make
 
 
 @pytest.fixture
@@ -59,42 +46,14 @@ def house(request: pytest.FixtureRequest, make_url: MakeUrl, tmp_path: Path) -> 
         house.close()
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.fresh_loop(limit=280)
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.fresh_loop(limit=100)
 @pytest.mark.parametrize("engine", ENGINES)
-async def test_a_kill_at_any_step_of_batches_leaves_them_sound(engine: str, part: int, make_url: MakeUrl) -> None:
-    url = make_url(engine)
-    store = cast("FullStore", wiring.make_engine(url))
-    await store.open()
-    nursery = Child("tests.faults.batch_nursery", url)
-    try:
-        await batch_load.prepare(store)
-        assert nursery.hear() == "ready"
-        places = await killed_at_every_step(store, nursery, part)
-    finally:
-        nursery.end()
-        await store.close()
-    assert len(places) * PARTS > FEWEST
-    verbs = {place.partition(".")[0] for place in places}
+async def test_a_kill_at_any_step_of_batches_leaves_them_sound(engine: str, make_url: MakeUrl) -> None:
+    killed = await killed_at_steps(make_url(engine), STRIDE)
+    assert killed.faults == []
+    assert len(killed.places) * STRIDE > FEWEST
+    verbs = {place.partition(".")[0] for place in killed.places}
     assert {"claim", "settle", "reclaim"} <= verbs
-
-
-async def killed_at_every_step(store: FullStore, nursery: Child, part: int) -> list[str]:
-    """One life after the other, each one step longer, until one comes to its end; the places where they died."""
-    places: list[str] = []
-    for step in range(1 + part, 10_000, PARTS):
-        number = 10 * step
-        nursery.tell(f"{step} {number}")
-        place = await asyncio.to_thread(nursery.hear)
-        assert "ended" not in place, place
-        faults = await batch_load.complaints(store)
-        faults += await batch_load.go_on(store, [number, number + 1, number + 2])
-        assert not faults, f"killed at step {step}, {place}:\n" + "\n".join(faults[:5])
-        if place == "done":
-            break
-        places.append(place)
-    return places
 
 
 @pytest.mark.parametrize("wrong", ["in_use", "status", "count"])

@@ -13,7 +13,7 @@ from tests.faults import stores
 from tests.faults.stores import POINTS, SCARCE_POINTS, OpenWithFaults
 from tests.races.scarce_workload import ScarceWorkload
 from tests.races.workload import Workload, told
-from tests.servers.postgres import PostgresServer
+from tests.servers.schema import EmptiedSchema
 
 ACTIONS: tuple[Action, ...] = ("kill", "lost", "delay")
 CASES = [
@@ -24,32 +24,24 @@ CASES = [
 ]
 STEPS = 45
 TRIES = 8
+# The first seeds that reach what is seldom done; any other verb is reached by seed 0.
+FIRST = {"acquire": 2, "use": 2, "release": 6}
 # Longer than a session of the workload lives.
 PAUSE = 12.0
 
-MakeStore = Callable[[str], OpenWithFaults]
-
-
-@pytest.fixture(scope="session")
-def fault_database(postgres_server: PostgresServer) -> str:
-    """One database for the whole matrix: a schema costs a tenth of a database."""
-    return postgres_server.create_database()
+MakeStore = Callable[[], OpenWithFaults]
 
 
 @pytest.fixture
-def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
-    """An empty store of a kind, at each call."""
-    numbers = count()
-
-    def make(engine: str) -> OpenWithFaults:
-        if engine == "memory":
-            return stores.memory()
-        if engine == "sqlite":
-            return stores.sqlite(tmp_path / f"{next(numbers)}.db")
-        schema = "".join(char if char.isalnum() else "_" for char in request.node.callspec.id)
-        return stores.postgres(request.getfixturevalue("fault_database"), f"{schema}_{next(numbers)}")
-
-    return make
+def make_store(engine: str, request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
+    """An empty store at each call. The faults are simulated, so no store need be durable."""
+    if engine == "memory":
+        return stores.memory
+    if engine == "sqlite":
+        numbers = count()
+        return lambda: stores.sqlite(tmp_path / f"{next(numbers)}.db")
+    schema: EmptiedSchema = request.getfixturevalue("emptied_schema")
+    return lambda: stores.postgres(schema)
 
 
 async def run_with_fault(open_with: OpenWithFaults, name: str, action: Action, seed: int) -> Failpoints:
@@ -67,10 +59,11 @@ async def run_with_fault(open_with: OpenWithFaults, name: str, action: Action, s
 
 
 @pytest.mark.parametrize(("engine", "name", "action"), CASES, ids=["-".join(case) for case in CASES])
-async def test_promises_hold_through_a_fault(engine: str, name: str, action: Action, make_store: MakeStore) -> None:
+async def test_promises_hold_through_a_fault(name: str, action: Action, make_store: MakeStore) -> None:
     reached: set[str] = set()
-    for seed in range(TRIES):
-        points = await run_with_fault(make_store(engine), name, action, seed)
+    first = FIRST.get(name.partition(".")[0], 0)
+    for seed in range(first, first + TRIES):
+        points = await run_with_fault(make_store(), name, action, seed)
         if points.bitten:
             assert points.bitten == [(name, action)]
             return

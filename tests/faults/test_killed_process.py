@@ -4,7 +4,6 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -19,25 +18,13 @@ from pitboss.testing.checker import check, final
 from pitboss.testing.history import History
 from pitboss.testing.recorded import Recorded, recorded
 from pitboss.wiring import SystemClock, make_engine
+from tests.faults.stores import MakeUrl
 from tests.races.workload import told
 
 ROOT = Path(__file__).resolve().parents[2]
 POINTS = ("put.after", "claim.after", "settle.commit", "settle.after")
 NTH = 9
 SECONDS = 30.0
-
-MakeUrl = Callable[[str], str]
-
-
-@pytest.fixture
-def make_url(request: pytest.FixtureRequest, tmp_path: Path) -> MakeUrl:
-    def make(engine: str) -> str:
-        if engine == "sqlite":
-            return f"sqlite:///{tmp_path / 'store.db'}"
-        dsn: str = request.getfixturevalue("postgres_dsn")
-        return dsn
-
-    return make
 
 
 async def run_child(url: str, history: Path, name: str) -> int | None:

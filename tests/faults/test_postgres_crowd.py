@@ -48,23 +48,23 @@ AMISS = {
 }
 
 
-def test_a_crowd_meets_no_deadlock(postgres_dsn: str) -> None:
-    done, faults = crowded(postgres_dsn, 8)
+def test_a_crowd_meets_no_deadlock(durable_dsn: str) -> None:
+    done, faults = crowded(durable_dsn, 8)
     assert faults == []
     assert all(done[doing] > 0 for doing in DOINGS), done
 
 
-def test_a_crowd_around_batches_and_resources_meets_no_deadlock(postgres_dsn: str) -> None:
-    done, faults = crowded(postgres_dsn, 8, "tests.faults.scarce_crowd_load", 2)
+def test_a_crowd_around_batches_and_resources_meets_no_deadlock(durable_dsn: str) -> None:
+    done, faults = crowded(durable_dsn, 8, "tests.faults.scarce_crowd_load", 2)
     assert faults == []
     assert all(done[doing] > 0 for doing in SCARCE_DOINGS), done
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+    with psycopg.connect(durable_dsn, autocommit=True) as connection:
         wrong = [(what, row) for what, query in AMISS.items() for row in connection.execute(query.encode()).fetchall()]
     assert wrong == []
 
 
-def test_a_deadlock_would_be_counted(postgres_dsn: str) -> None:
-    with psycopg.connect(postgres_dsn) as one, psycopg.connect(postgres_dsn) as other:
+def test_a_deadlock_would_be_counted(durable_dsn: str) -> None:
+    with psycopg.connect(durable_dsn) as one, psycopg.connect(durable_dsn) as other:
         one.execute("CREATE TABLE t AS SELECT n FROM generate_series(1, 2) AS n")
         one.commit()
         _lock(one, 1)
@@ -77,7 +77,7 @@ def test_a_deadlock_would_be_counted(postgres_dsn: str) -> None:
                 other.rollback()
             with suppress(DeadlockDetected):
                 waiting.result()
-    assert deadlocks(postgres_dsn) == 1
+    assert deadlocks(durable_dsn) == 1
 
 
 def _lock(connection: psycopg.Connection, row: int) -> None:

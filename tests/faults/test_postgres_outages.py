@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 
@@ -86,16 +86,9 @@ def troubled(server: PostgresServer, dsn: str, trouble: Trouble, times: int) -> 
         return shop.result()
 
 
-@pytest.fixture(scope="module")
-def postgres_server() -> Iterator[PostgresServer]:
-    """One of its own: that of the other tests has thousands of files, and takes a minute to recover."""
-    with PostgresServer() as server:
-        yield server
-
-
 @pytest.mark.parametrize(("trouble", "times"), [(killed, 3), (cut_off, 6), (halted, 1)])
-def test_every_task_ends_once(trouble: Trouble, times: int, postgres_server: PostgresServer, postgres_dsn: str) -> None:
-    outcomes = troubled(postgres_server, postgres_dsn, trouble, times)
+def test_every_task_ends_once(trouble: Trouble, times: int, durable_server: PostgresServer, durable_dsn: str) -> None:
+    outcomes = troubled(durable_server, durable_dsn, trouble, times)
     assert outcomes.faults == []
     assert outcomes.put == outcomes.ended == TASKS
     assert outcomes.lost_sessions == 0

@@ -5,6 +5,6 @@ from pathlib import Path
 from tests.faults.line import complaints, stand_in_line, table
 
 
-def test_eight_processes_share_one_file(tmp_path: Path) -> None:
-    turns = stand_in_line(tmp_path, 8)
+def test_eight_processes_share_one_file(disk: Path) -> None:
+    turns = stand_in_line(disk, 8)
     assert complaints(turns) == [], "\n" + table(turns)

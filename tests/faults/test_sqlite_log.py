@@ -25,12 +25,12 @@ async def _written(engine: SqliteEngine, path: Path, megabytes: int) -> int:
     return path.with_name(path.name + "-wal").stat().st_size
 
 
-async def test_the_log_is_reused(tmp_path: Path) -> None:
-    async with opened(tmp_path / "s.db") as engine:
-        assert await _written(engine, tmp_path / "s.db", 50) < BOUND
+async def test_the_log_is_reused(disk: Path) -> None:
+    async with opened(disk / "s.db") as engine:
+        assert await _written(engine, disk / "s.db", 50) < BOUND
 
 
-async def test_a_read_of_ours_that_stays_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_read_of_ours_that_stays_is_ended(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def endless(self: Reader, _: Filter) -> int:
         text = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n, sqlite_master"
         found: int = self._connection.execute(text).fetchone()[0]
@@ -38,15 +38,15 @@ async def test_a_read_of_ours_that_stays_is_ended(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(open_store, "_READ_LIMIT", 0.3)
     monkeypatch.setattr(Reader, "count", endless)
-    async with opened(tmp_path / "s.db") as engine:
+    async with opened(disk / "s.db") as engine:
         await engine.put([new()])
         with pytest.raises(StoreUnavailable, match="took too long"):
             await engine.count(EVERYTHING)
-        assert await _written(engine, tmp_path / "s.db", 30) < BOUND
+        assert await _written(engine, disk / "s.db", 30) < BOUND
 
 
-async def test_a_foreign_reader_that_stays_makes_it_grow_only_while_it_stays(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
+async def test_a_foreign_reader_that_stays_makes_it_grow_only_while_it_stays(disk: Path) -> None:
+    path = disk / "s.db"
     async with opened(path) as engine:
         await engine.put([new()])
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as foreign:

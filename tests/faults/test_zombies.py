@@ -5,7 +5,6 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from random import Random
 
 import msgspec
@@ -22,15 +21,15 @@ from pitboss.model.states import State
 from pitboss.model.task import Claim, NewTask
 from pitboss.wiring import SystemClock, make_engine
 from tests.faults.children import Child
+from tests.faults.stores import MakeUrl
 from tests.faults.zombie import HANDLER, TTL, WORDS, Spoken
 
 pytestmark = pytest.mark.fresh_loop(limit=60)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    dsn: str = request.getfixturevalue("postgres_dsn") if request.param == "postgres" else ""
-    return dsn or f"sqlite:///{tmp_path / 's.db'}"
+def url(request: pytest.FixtureRequest, make_url: MakeUrl) -> str:
+    return make_url(request.param)
 
 
 @asynccontextmanager

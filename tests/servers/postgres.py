@@ -27,6 +27,8 @@ STOP_SIGNALS: dict[StopMode, signal.Signals] = {
     "fast": signal.SIGINT,
     "immediate": signal.SIGQUIT,
 }
+# What must survive a crash is kept here: the folder for temporary files may be in memory.
+DISK = Path("/var/tmp")
 # After a crash it reads its log since the last checkpoint, which can be long on a busy disk.
 START_SECONDS = 120.0
 STOP_SECONDS = 30.0
@@ -63,12 +65,15 @@ def free_port() -> int:
 
 
 class PostgresServer:
-    def __init__(self) -> None:
+    """Not `durable`: commits do not wait for the disk, for tests in which no server dies."""
+
+    def __init__(self, *, durable: bool = True) -> None:
+        self._durable = durable
         self._binaries = find_binaries()
         self._user = unprivileged_user()
         self._group = pwd.getpwnam(self._user).pw_gid if self._user else None
         # Not under pytest's folder: that one is closed to other users, and too long for a socket path.
-        self.folder = Path(tempfile.mkdtemp(prefix="pitboss-pg-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="pitboss-pg-", dir=DISK if durable else None))
         self._data = self.folder / "data"
         self._log = self.folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -109,6 +114,7 @@ class PostgresServer:
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": self.folder,
             "max_connections": 200,
+            "fsync": "on" if self._durable else "off",
         }
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         # A test run that is killed must not leave a server behind: the kernel tells it when its parent dies.
@@ -158,9 +164,12 @@ class PostgresServer:
         """A new empty database; returns its dsn."""
         self._databases += 1
         name = f"test_{self._databases}"
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
-            connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        self._execute(sql.SQL("create database {}").format(sql.Identifier(name)))
         return self._dsn(name)
+
+    def drop_database(self, dsn: str) -> None:
+        """Remove a database even while it has connections."""
+        self._execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(dsn.rpartition("/")[2])))
 
     def close(self) -> None:
         """End the server and remove its folder; harmless to repeat."""
@@ -169,7 +178,7 @@ class PostgresServer:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _initialise(self) -> None:
-        # --no-sync: nobody pulls the plug during initdb. The server itself runs with fsync on.
+        # --no-sync: no test crashes initdb. The server itself has its own setting.
         options = ["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"]
         command = [str(self._binaries / "initdb"), "-D", str(self._data), *options]
         with self._log.open("ab") as log:
@@ -201,6 +210,10 @@ class PostgresServer:
             else:
                 return
         raise ServerError(f"the server did not come up on port {self.port}:\n{self._log_tail()}")
+
+    def _execute(self, statement: sql.Composed) -> None:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(statement)
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
