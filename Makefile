@@ -12,6 +12,8 @@ PATHS := $(wildcard src tests scripts benchmarks examples)
 MODULES := $(shell find src -name '*.py' -print -quit)
 
 MAKEFLAGS += --no-print-directory
+# The tests start thousands of Python processes; without bytecode each of them compiles Pitboss anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo story-checker test soak check fmt docs clean postgres strace pgbouncer redis bench bench-quick
