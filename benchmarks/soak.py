@@ -4,24 +4,28 @@ They are the tests of tests/faults and tests/manager, run longer. The figures of
 docs/explanation/reliability.md and docs/supervision.md.
 """
 
+import asyncio
 import os
 import platform
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 from benchmarks.supervision import recovery, rolling_restarts
-from tests.faults.crowd import crowded
+from tests.faults.batch_kills import killed_at_steps
+from tests.faults.crowd import crowded, crowded_around_batches
 from tests.faults.line import complaints, stand_in_line, table
 from tests.faults.power import Start, lose_power
-from tests.faults.test_postgres_outages import TASKS, cut_off, halted, killed, troubled
+from tests.faults.test_postgres_outages import cut_off, halted, killed, troubled
 from tests.faults.test_power_loss import LOADS
 from tests.servers.postgres import PostgresServer
 
 SECONDS = 60.0
+TASKS = 5000
 SEED = int.from_bytes(os.urandom(4))
 Report = tuple[str, list[str]]
 
@@ -58,15 +62,34 @@ def line(folder: Path) -> Report:
 
 def crowd(_: Path) -> Report:
     with PostgresServer() as server:
-        done, faults = crowded(server.create_database(), SECONDS)
+        return _counted(*crowded(server.create_database(), SECONDS))
+
+
+def batch_crowd(_: Path) -> Report:
+    with PostgresServer() as server:
+        return _counted(*crowded_around_batches(server.create_database(), SECONDS))
+
+
+def _counted(done: Counter[str], faults: list[str]) -> Report:
     return ", ".join(f"{name} {number}" for name, number in sorted(done.items())), faults
+
+
+def batch_kills(folder: Path) -> Report:
+    """A kill at every step of the work on batches; `make test` tries one step in five."""
+    told, faults = [], list[str]()
+    with PostgresServer() as server:
+        for name, url in (("sqlite", f"sqlite:///{folder}/store.db"), ("postgres", server.create_database())):
+            killed = asyncio.run(killed_at_steps(url, stride=1))
+            told.append(f"{name}: {len(killed.places)} kills at {len(set(killed.places))} places")
+            faults += [f"{name}: {fault}" for fault in killed.faults]
+    return "; ".join(told), faults
 
 
 def outages(_: Path) -> Report:
     told, faults = [], list[str]()
     with PostgresServer() as server:
         for trouble, times in ((killed, 5), (cut_off, 12), (halted, 2)):
-            came = troubled(server, server.create_database(), trouble, times)
+            came = troubled(server, server.create_database(), trouble, times, TASKS)
             told.append(f"{trouble.__name__} {times}×: {came.ended} ended, {came.runs} runs")
             faults += came.faults + ([] if came.ended == TASKS else [f"{came.ended} of {TASKS} ended"])
     return "; ".join(told), faults
@@ -77,6 +100,8 @@ PROOFS: dict[str, Callable[[Path], Report]] = {
     "large-log": large_log,
     "line": line,
     "crowd": crowd,
+    "batch-crowd": batch_crowd,
+    "batch-kills": batch_kills,
     "outages": outages,
     "rolling": rolling_restarts,
     "recovery": recovery,

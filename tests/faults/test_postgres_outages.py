@@ -15,8 +15,9 @@ from pitboss.engines.postgres import PostgresEngine
 from tests.faults.shop import Outcomes, Shop
 from tests.servers.postgres import PostgresServer
 
-TASKS = 5000
-SECONDS = 8.0
+# `make soak` strikes more often, and in the middle of more tasks.
+TASKS = 2000
+TASKS_PER_SECOND = 625
 Trouble = Callable[[PostgresServer], None]
 
 
@@ -55,28 +56,28 @@ def _terminate_all(dsn: str) -> int:
     return len(rows)
 
 
-async def _shop(dsn: str, times: int, strikes: "SimpleQueue[Future[None] | None]") -> Outcomes:
+async def _shop(dsn: str, times: int, tasks: int, strikes: "SimpleQueue[Future[None] | None]") -> Outcomes:
     """Ask for a strike each time that another part of the tasks has ended."""
     try:
         async with Shop(lambda: PostgresEngine(dsn)) as shop:
-            putting = asyncio.create_task(shop.enqueue(TASKS, SECONDS))
+            putting = asyncio.create_task(shop.enqueue(tasks, tasks / TASKS_PER_SECOND))
             for part in range(1, times + 1):
-                await shop.until_ended(TASKS * part // (times + 2), 60)
+                await shop.until_ended(tasks * part // (times + 2), 60)
                 strike: Future[None] = Future()
                 strikes.put(strike)
                 await asyncio.wrap_future(strike)
             await putting
-            await shop.until_ended(TASKS, 60)
+            await shop.until_ended(tasks, 60)
             return await shop.closed()
     finally:
         strikes.put(None)
 
 
-def troubled(server: PostgresServer, dsn: str, trouble: Trouble, times: int) -> Outcomes:
+def troubled(server: PostgresServer, dsn: str, trouble: Trouble, times: int, tasks: int) -> Outcomes:
     """The shop works in a thread: the server is the child of the thread that starts it, and ends with that."""
     strikes: SimpleQueue[Future[None] | None] = SimpleQueue()
     with ThreadPoolExecutor(1) as pool:
-        shop = pool.submit(lambda: asyncio.run(_shop(dsn, times, strikes)))
+        shop = pool.submit(lambda: asyncio.run(_shop(dsn, times, tasks, strikes)))
         while strike := strikes.get():
             try:
                 trouble(server)
@@ -88,7 +89,7 @@ def troubled(server: PostgresServer, dsn: str, trouble: Trouble, times: int) -> 
 
 @pytest.mark.parametrize(("trouble", "times"), [(killed, 3), (cut_off, 6), (halted, 1)])
 def test_every_task_ends_once(trouble: Trouble, times: int, durable_server: PostgresServer, durable_dsn: str) -> None:
-    outcomes = troubled(durable_server, durable_dsn, trouble, times)
+    outcomes = troubled(durable_server, durable_dsn, trouble, times, TASKS)
     assert outcomes.faults == []
     assert outcomes.put == outcomes.ended == TASKS
     assert outcomes.lost_sessions == 0

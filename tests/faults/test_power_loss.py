@@ -11,7 +11,7 @@ import pytest
 from tests.faults.disk import Create, Disk, FolderSynced, SyncBegun, SyncDone, Write
 from tests.faults.power import Start, lose_power
 
-CRASHES = 103
+CRASHES = 51
 # As shipped; opened and closed often, so that the log is emptied and removed; emptied while others write; and both by
 # two processes.
 LOADS = {
