@@ -263,12 +263,12 @@ def test_a_shared_file_system_and_a_full_disk(monkeypatch: pytest.MonkeyPatch) -
     assert "50 MB of 10 GB free" in found(answer, "disk", "problem")[0]["what"]
 
 
-def test_doctor_looks_at_a_server_without_upgrading_it(postgres_dsn: str) -> None:
-    answer = pitboss("doctor", "--json", "--store", postgres_dsn)
+def test_doctor_looks_at_a_server_without_upgrading_it(durable_dsn: str) -> None:
+    answer = pitboss("doctor", "--json", "--store", durable_dsn)
     assert found(answer, "schema", "problem")[0]["fix"].startswith("pitboss db upgrade")
-    assert pitboss("db", "status", "--json", "--store", postgres_dsn).json()["schema"] == 0
-    pitboss("db", "upgrade", "--store", postgres_dsn)
-    manager(snapshot(worker()), url=postgres_dsn)
-    well = pitboss("doctor", "--json", "--store", postgres_dsn)
+    assert pitboss("db", "status", "--json", "--store", durable_dsn).json()["schema"] == 0
+    pitboss("db", "upgrade", "--store", durable_dsn)
+    manager(snapshot(worker()), url=durable_dsn)
+    well = pitboss("doctor", "--json", "--store", durable_dsn)
     assert well.json()["problems"] == 0
     assert {"durability", "server", "vacuum", "connections", "clock"} <= {one["check"] for one in well.json()["checks"]}

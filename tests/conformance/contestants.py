@@ -1,5 +1,6 @@
 """The engines that run side by side, each with an empty store of its own."""
 
+import itertools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -24,7 +25,21 @@ async def open_sqlite(clock: FakeClock, folder: Path) -> FullStore:
     return engine
 
 
-def postgres_opener(schema: EmptiedSchema) -> Open:
+def postgres_opener(dsn: str) -> Open:
+    """Each store gets its own schema: much quicker than its own database."""
+    numbers = itertools.count(1)
+
+    async def open_postgres(clock: FakeClock, folder: Path) -> FullStore:
+        engine = PostgresEngine(dsn, schema=f"arena_{next(numbers)}", clock=clock, connections=1)
+        await engine.open()
+        return engine
+
+    return open_postgres
+
+
+def emptied_opener(schema: EmptiedSchema) -> Open:
+    """All stores use one schema, one after the other: much quicker than their own schemas."""
+
     async def open_postgres(clock: FakeClock, folder: Path) -> FullStore:
         schema.empty()
         engine = PostgresEngine(schema.dsn, schema=schema.name, clock=clock, connections=1)

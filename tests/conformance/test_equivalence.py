@@ -19,7 +19,7 @@ from pitboss.model.session import SessionInfo, Slot
 from pitboss.model.task import Unique
 from pitboss.testing.conformance.outcomes import OUTCOMES
 from tests.conformance.acts import FILTERS, HANDLERS, PERIODS, QUEUES, RATES, SECOND, STEPS
-from tests.conformance.contestants import Open, open_memory, open_sqlite, postgres_opener
+from tests.conformance.contestants import Open, emptied_opener, open_memory, open_sqlite
 from tests.conformance.scarce_acts import (
     BATCH_ACTS,
     CHANGES,
@@ -223,7 +223,7 @@ class Equivalence(RuleBasedStateMachine):
 def contestant(request: pytest.FixtureRequest) -> tuple[str, Open]:
     """Every engine meets the oracle; a second memory engine proves that nothing in the comparison is left to chance."""
     if request.param == "postgres":
-        return "postgres", postgres_opener(request.getfixturevalue("emptied_schema"))
+        return "postgres", emptied_opener(request.getfixturevalue("emptied_schema"))
     return request.param, {"memory": open_memory, "sqlite": open_sqlite}[request.param]
 
 

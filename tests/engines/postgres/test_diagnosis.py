@@ -16,6 +16,11 @@ from tests.engines.sqlite.store import WallClock
 WELL = Server("17.7 (Debian)", 170_007, "on", "on", "on", "on", 100, False, 5, 0)
 
 
+@pytest.fixture
+def yard(durable_dsn: str) -> Yard:
+    return Yard(durable_dsn)
+
+
 def grades(findings: list[Finding]) -> dict[str, Grade]:
     return {finding.check: finding.grade for finding in findings}
 
