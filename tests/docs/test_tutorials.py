@@ -29,8 +29,8 @@ def test_first_steps(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(240)
 def test_proxies_with_limits(tmp_path: Path) -> None:
-    """The window of a minute is cut to 20 seconds by the environment, so that the test need not wait for a minute."""
-    shorter = {"RATE": "6/20s", "PER_MINUTE": "none", "MIN_DELAY": "100ms"}
+    """The window of a minute is cut to 12 seconds by the environment, so that the test need not wait for a minute."""
+    shorter = {"RATE": "6/12s", "PER_MINUTE": "none", "MIN_DELAY": "100ms"}
     with Reader(tmp_path, {f"PITBOSS_RESOURCES__PROXIES__{key}": value for key, value in shorter.items()}) as reader:
         reader.follow(TUTORIALS / "proxies-with-limits.md")
 

@@ -5,7 +5,7 @@ from itertools import accumulate, pairwise
 
 from pitboss.model.ids import TaskId
 from pitboss.testing.checker.evidence import Evidence, GivenClaim, SettleCall
-from pitboss.testing.checker.violation import Violation, session_story, story
+from pitboss.testing.checker.violation import Violation, of_task, session_story
 from pitboss.testing.history import FOREVER
 
 ONE_CLAIM = "at most one live claim per task"
@@ -15,8 +15,7 @@ ANSWERS = "a settlement is refused only for a reason, and a refusal is final"
 
 def check_claims(seen: Evidence) -> Iterator[Violation]:
     for task in seen.ids:
-        for invariant, what in _faults(seen, task):
-            yield Violation(invariant=invariant, what=f"task {task}: {what}", task=task, lines=story(seen.calls, task))
+        yield from of_task(seen.calls, task, _faults(seen, task))
     yield from _check_sessions(seen)
 
 

@@ -7,7 +7,7 @@ from pitboss.model.states import FINISHED, WAITING
 from pitboss.model.task import NewTask, Task
 from pitboss.testing import history as acts
 from pitboss.testing.checker.evidence import Creation, Evidence
-from pitboss.testing.checker.violation import Violation, shown, story
+from pitboss.testing.checker.violation import Violation, of_task, shown
 
 NOT_LOST = "no acknowledged put is lost, and nothing appears unasked"
 FOLLOW_UPS = "follow-up tasks exist if and only if their settlement was accepted"
@@ -16,8 +16,7 @@ _SAME = ("handler", "queue", "params", "priority", "max_attempts", "timeout", "t
 
 def check_creations(seen: Evidence) -> Iterator[Violation]:
     for task in seen.ids:
-        for invariant, what in _faults(seen, task):
-            yield Violation(invariant=invariant, what=f"task {task}: {what}", task=task, lines=story(seen.calls, task))
+        yield from of_task(seen.calls, task, _faults(seen, task))
     yield from _check_pruned(seen)
 
 

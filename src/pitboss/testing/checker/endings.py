@@ -7,7 +7,7 @@ from pitboss.model.ids import TaskId
 from pitboss.model.states import FINISHED, MOVES, WAITING, State
 from pitboss.model.task import Attempt, Task
 from pitboss.testing.checker.evidence import FULL_RECORD, Evidence, SettleCall
-from pitboss.testing.checker.violation import Violation, story
+from pitboss.testing.checker.violation import Violation, of_task
 from pitboss.testing.history import FOREVER
 
 ENDS_ONCE = "a task ends exactly once, with its accepted outcome"
@@ -38,8 +38,7 @@ class Range(NamedTuple):
 
 def check_endings(seen: Evidence) -> Iterator[Violation]:
     for task in seen.ids:
-        for invariant, what in _faults(seen, task):
-            yield Violation(invariant=invariant, what=f"task {task}: {what}", task=task, lines=story(seen.calls, task))
+        yield from of_task(seen.calls, task, _faults(seen, task))
 
 
 def _faults(seen: Evidence, task: TaskId) -> Iterator[tuple[str, str]]:

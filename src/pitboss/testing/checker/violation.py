@@ -1,6 +1,6 @@
 """A broken promise, and the calls that show it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -22,6 +22,14 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return "\n".join([f"{self.invariant}: {self.what}", *(f"    {line}" for line in self.lines)])
+
+
+def of_task(calls: Iterable[Call], task: TaskId, faults: Iterable[tuple[str, str]]) -> Iterator[Violation]:
+    """One violation for each fault (invariant, what); all show the same calls."""
+    found = list(faults)
+    lines = story(calls, task) if found else ()
+    for invariant, what in found:
+        yield Violation(invariant=invariant, what=f"task {task}: {what}", task=task, lines=lines)
 
 
 def story(calls: Iterable[Call], task: TaskId) -> tuple[str, ...]:
