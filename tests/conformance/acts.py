@@ -26,7 +26,7 @@ FETCH, BOUND, POOL = "f", "q4", "p"
 QUEUES = ("q1", "q2", "q3", BOUND)
 SECOND = 1_000_000
 PERIODS = [None, None, 5 * SECOND, 60 * SECOND]
-# One longest window for all: what a queue remembers of its past is then the same whoever changes what.
+# One longest window for all: a queue then remembers the same past, whichever act changes its rate.
 RATES = ["1/5s", "3/5s", "1/1s,2/5s"]
 STEPS = ["1us", "999999us", "1s", "4999999us", "5s", "16s", "61m"]
 FILTERS = [

@@ -32,8 +32,7 @@ from tests.conformance.acts import BOUND, FETCH, POOL, SECOND, Acts
 MEMBERS = ("m1", "m2", "m3", "m4")
 LEASES = ("l1", "l2", "l3")
 LANES = ("default", "side")
-# One window for all, beside others that look back less far: what a member remembers of its uses is then the same
-# whoever changes what.
+# One window for all, beside shorter ones: a member then remembers the same uses, whichever act changes its limits.
 _ALWAYS = Window(3, 5 * SECOND)
 LIMITS = [
     Limits(windows=(_ALWAYS,), concurrency=None),

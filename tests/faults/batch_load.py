@@ -1,6 +1,6 @@
 """Three batches in one lane, whose items hold members of a pool: how they are made, worked on, and looked at.
 
-Everything that a batch consists of follows from its number, so that whoever got no answer can ask for the same again.
+Everything that a batch consists of follows from its number, so that a process that got no answer can repeat the call.
 """
 
 from collections import Counter
@@ -126,7 +126,7 @@ def ids(numbers: Sequence[int]) -> list[str]:
 
 
 async def complaints(store: FullStore, *, idle: bool = False) -> list[str]:
-    """Whatever does not agree with the items. `idle`: nobody holds a claim, so nothing may be in use."""
+    """Whatever does not agree with the items. `idle`: no claim is held, so nothing may be in use."""
     tasks = (await store.find(EVERYTHING, limit=_ALL)).tasks
     batches = await store.batches(limit=_ALL)
     found = [fault for batch in batches for fault in _of_batch(batch, tasks)]

@@ -31,7 +31,7 @@ POLICY = Policy(max_attempts=3, backoff=Backoff(base=1000, jitter=0.0))
 _BROKEN = TaskError(category="net", message="connection reset")
 _KEYS = 40
 _BATCH = 50
-# Nobody renews here, so it must outlive the run; sessions end by being ended.
+# No session is renewed here, so it must outlive the run; sessions end by being ended.
 _TTL = 600_000_000
 
 

@@ -25,7 +25,7 @@ class Start:
 
 @dataclass
 class Losses:
-    """What came of so many losses of power."""
+    """The result of a number of power losses."""
 
     crashes: int = 0
     unsynced: int = 0
@@ -37,7 +37,7 @@ class Losses:
 
 
 def lose_power(folder: Path, rng: Random, times: int, *load: str, start: Start | None = None) -> Losses:
-    """Record one load (options of `power_load`) and crash it at so many of its operations, chosen at random."""
+    """Record one load (options of `power_load`) and crash it at a number of its operations, chosen at random."""
     start = start or Start()
     store, history = folder / "store", folder / "history"
     _laid_out(store, start.image)

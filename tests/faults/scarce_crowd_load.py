@@ -154,7 +154,7 @@ class Member:
             await self._other.release(lease, self._report())
 
     async def _use_unless_replaced(self, lease: str, held: Leased) -> None:
-        """Somebody may have removed the member and added another one of its name; nothing else ends a lease."""
+        """An operator may have removed the member and added another of the same name; nothing else ends a lease."""
         try:
             await self._other.use(lease)
         except StaleLease:

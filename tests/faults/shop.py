@@ -1,6 +1,6 @@
 """A small shop in real time: clients that put, managers that claim and settle, workers that are coroutines.
 
-Everything that a store is asked goes through a recorded engine, so that the checker can judge what came of it.
+All calls go through a recorded engine, so that the checker can judge the history.
 """
 
 import asyncio
@@ -125,7 +125,7 @@ class Shop:
         await asyncio.gather(*(self._enqueue(till, share, seconds) for till in self._tills))
 
     async def until_ended(self, count: int, seconds: float) -> None:
-        """Returns when so many have ended; `TimeoutError` says how many had."""
+        """Returns when that many have ended; `TimeoutError` says how many had."""
         try:
             async with asyncio.timeout(seconds):
                 while self.ended < count:
@@ -135,7 +135,7 @@ class Shop:
             raise TimeoutError(f"{self.ended} of {count} have ended after {seconds:g} s") from None
 
     async def closed(self) -> Outcomes:
-        """What came of it, judged by the checker."""
+        """The history, judged by the checker."""
         for dispatcher in self._dispatchers:
             await dispatcher.flushed()
         store = await self._opened("auditor")

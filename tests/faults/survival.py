@@ -105,7 +105,7 @@ def _missing(session: Session | None, number: int, until: Moment) -> list[str]:
 
 
 async def _unclaimed(store: Recorded, calls: list[Call]) -> list[str]:
-    """A claim that nobody wrote about, and that no sweep can have taken, is still running under its token."""
+    """A claim that was not settled, and that no sweep can have taken, is still running under its token."""
     swept = max([call.ended for call in calls if isinstance(call.act, told.Reclaim)], default=0)
     spoken = {
         (one.id, one.token) for call in calls if isinstance(call.act, told.Settle) for one in call.act.settlements

@@ -28,7 +28,7 @@ from tests.faults.stores import MakeUrl
 from tests.manager.cluster import Cluster
 
 ENGINES = ("sqlite", "postgres")
-# One step in so many is tried here, and every one in `make soak`.
+# Every fifth step is tried here, and every step in `make soak`.
 STRIDE = 5
 # The work takes more steps than this, or it did not do what it should.
 FEWEST = 60

@@ -1,4 +1,4 @@
-"""Many processes on one SQLite file: nobody sees a locked database, and everybody gets a fair share of the turns."""
+"""Many processes on one SQLite file: no process sees a locked database, and each gets a fair share of the turns."""
 
 from pathlib import Path
 

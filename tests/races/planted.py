@@ -1,4 +1,4 @@
-"""Engines that are wrong in one way each. Whoever changes the checker or the workload must still catch them all."""
+"""Engines that are wrong in one way each. A changed checker or workload must still catch them all."""
 
 import asyncio
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def _progress(settlement: Settlement) -> bool:
 
 
 class NoFence(Planted):
-    """Whoever says that a running task is done is believed."""
+    """Any session may settle a running task."""
 
     breaks = "newest claim"
 

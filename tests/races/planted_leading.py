@@ -17,7 +17,7 @@ class PlantedLead(Planted):
 
 
 class LeadRace(PlantedLead):
-    """Looks whether somebody leads, then takes the lead: two who do it at once both have it."""
+    """Looks for a leader, then takes the lead: two sessions at once both get it."""
 
     breaks = _LEADS
 
@@ -42,7 +42,7 @@ class TermReused(PlantedLead):
 
 
 class LastCampaignerLeads(PlantedLead):
-    """A live leader loses the lead to whoever asks."""
+    """A live leader loses the lead to any session that asks."""
 
     breaks = _LEADS
 
@@ -82,7 +82,7 @@ class NoFenceOnDuties(PlantedLead):
 
 
 class FenceLooksAtTheNumberOnly(PlantedLead):
-    """A leader that is dead, and that nobody has followed yet, may prune."""
+    """A leader that is dead, and that has no successor yet, may prune."""
 
     breaks = _FENCED
 
@@ -92,7 +92,7 @@ class FenceLooksAtTheNumberOnly(PlantedLead):
 
 
 class FenceShutsTheLeaderOut(PlantedLead):
-    """Nobody may prune, not even the leader."""
+    """No session may prune, not even the leader."""
 
     breaks = _FENCED
 

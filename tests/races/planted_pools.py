@@ -61,7 +61,7 @@ class _Shared(PoolMembers):
 
 
 class NeverBusy(PlantedPool):
-    """That somebody has a member is not written down."""
+    """A grant does not count as in use."""
 
     breaks = _LIMITS
     members = _Shared
@@ -110,7 +110,7 @@ class _Greedy(PoolMembers):
 
 
 class NeverGivenBack(PlantedPool):
-    """What came of a use is written down, but the member stays in use."""
+    """The report on a use is written, but the member stays in use."""
 
     breaks = _GIVEN_BACK
     members = _Greedy
@@ -126,7 +126,7 @@ class LossKeepsTheMember(PlantedPool):
 
 
 class GivenBackTwice(PlantedPool):
-    """A settlement that is repeated gives the member back again, whoever has it now."""
+    """A settlement that is repeated gives the member back again, although another task has it now."""
 
     breaks = _LIMITS
 
@@ -178,7 +178,7 @@ class MovedUsesStayWhereTheyWere(PlantedPool):
 
 
 class LeasesNeverEnd(PlantedPool):
-    """Whoever forgets to release keeps the member."""
+    """A lease that is not released keeps the member."""
 
     breaks = _GIVEN_BACK
 

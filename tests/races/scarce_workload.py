@@ -66,7 +66,7 @@ class ScarceWorkload(Workload):
     """Everything that `Workload` does, and all that can be done to pools, leases and batches."""
 
     handlers = ("job", "fetch", "post")
-    # Whether somebody starts batches by force: then no lane can be judged by how many run.
+    # Whether operators start batches by force: then no lane can be judged by how many run.
     forcing = False
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -204,7 +204,7 @@ class ScarceWorkload(Workload):
                 continue
 
     async def _creates_batch_again(self, process: Process) -> None:
-        """Under a name that is taken: nothing of it may come into being, whoever asks."""
+        """Under a name that is taken: no part of it may be created."""
         if self._batches and (await process.store.batches([self._batches[-1]])):
             await process.store.create_batch(NewBatch(id=self._batches[-1], lane="one"), [])
 
@@ -226,7 +226,7 @@ class ScarceWorkload(Workload):
         await process.store.read_batches()
 
     async def _drain(self) -> None:
-        """Whoever is out is back, and whatever was paused goes on."""
+        """Disabled members are enabled, and paused batches go on."""
         self._heal()
         store = self._processes[0].store = (await self._born("healer")).store
         for pool in POOLS:

@@ -21,7 +21,7 @@ CLEAN_SEEDS = 100
 
 
 class ForcefulWorkload(ScarceWorkload):
-    """Somebody starts batches by force, too."""
+    """Operators start batches by force, too."""
 
     forcing = True
 

@@ -89,7 +89,7 @@ class Workload:
         self._deaths = 0
 
     async def run(self, steps: int = 120) -> list[Violation]:
-        """Do so many random things, drain, and let the checker judge."""
+        """Do a number of random things, drain, and let the checker judge."""
         try:
             self._processes = [await self._born("p1"), await self._born("p2")]
             await self._prepare()
@@ -390,7 +390,7 @@ class Workload:
         self.clock.advance("11s")
 
     async def _drain(self) -> None:
-        """Faults are over. Whoever held something is dead by now; everything runs to its end."""
+        """Faults are over. Every holder is dead by now; everything runs to its end."""
         self._heal()
         self.clock.advance("11s")
         process = self._processes[0] = await self._born("drain")

@@ -34,6 +34,9 @@ START_SECONDS = 120.0
 STOP_SECONDS = 30.0
 
 
+_UNPRIVILEGED = 65534
+
+
 class ServerError(Exception):
     """The PostgreSQL server of the tests could not be found, started or stopped."""
 
@@ -48,11 +51,11 @@ def find_binaries(debian_folder: Path = Path("/usr/lib/postgresql")) -> Path:
 
 
 def unprivileged_user() -> str | None:
-    """Whom to become: PostgreSQL refuses to run as root. None: we are nobody special, stay as we are."""
+    """Whom to become: PostgreSQL refuses to run as root. None: we are not root, stay as we are."""
     if os.geteuid() != 0:
         return None
     known = {entry.pw_name for entry in pwd.getpwall()}
-    return "postgres" if "postgres" in known else "nobody"
+    return "postgres" if "postgres" in known else pwd.getpwuid(_UNPRIVILEGED).pw_name
 
 
 def free_port() -> int:

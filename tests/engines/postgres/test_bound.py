@@ -57,7 +57,7 @@ async def test_a_batch_and_a_member_that_are_not_named_are_found(yard: Yard, bat
 
 async def test_a_wrong_name_does_not_change_the_settlement(yard: Yard) -> None:
     claims = await _claimed(yard)
-    wrong = [msgspec.structs.replace(_settled(one), resource="p/nobody", batch="none") for one in claims]
+    wrong = [msgspec.structs.replace(_settled(one), resource="p/unknown", batch="none") for one in claims]
     assert await yard.engine.settle(wrong) == [APPLIED] * 2
     assert [one.in_use for one in await yard.engine.resources("p")] == [0, 0]
 

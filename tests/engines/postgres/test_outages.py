@@ -110,7 +110,7 @@ async def test_a_frozen_server_does_not_hang_a_call(yard: Yard) -> None:
 
 
 async def test_a_missing_server_is_reported_soon_and_clearly() -> None:
-    engine = PostgresEngine(f"postgresql://nobody:secret@127.0.0.1:{free_port()}/nowhere", limit=0.5)
+    engine = PostgresEngine(f"postgresql://stranger:secret@127.0.0.1:{free_port()}/nowhere", limit=0.5)
     begin = time.monotonic()
     with pytest.raises(StoreUnavailable, match="cannot be reached") as refused:
         await engine.open()

@@ -148,7 +148,7 @@ async def test_plans_with_statistics_that_lie(yard: Yard) -> None:
 
 
 async def test_a_claim_reads_no_more_rows_because_others_are_finished_scheduled_or_held(yard: Yard) -> None:
-    await yard.engine.put([*yard.news(2000, delay=10**12), *yard.news(2000, handler="nobody"), *yard.news(2100)])
+    await yard.engine.put([*yard.news(2000, delay=10**12), *yard.news(2000, handler="unknown"), *yard.news(2100)])
     await yard.engine.settle(ends((await yard.claim(2000)).claims))
     with psycopg.connect(yard.dsn, autocommit=True) as connection:
         connection.execute("VACUUM pitboss.tasks")
