@@ -79,6 +79,7 @@ check: $(READY)
 	@$(if $(MODULES),$(BIN)/lint-imports --no-cache --no-logo,:)
 	@$(BIN)/python scripts/check_imports.py
 	@$(BIN)/python scripts/check_files.py
+	@$(BIN)/python scripts/check_phrases.py
 
 fmt: $(READY)
 	@$(BIN)/ruff check --fix-only --quiet $(PATHS)
