@@ -33,6 +33,8 @@ _KEYS = 40
 _BATCH = 50
 # No session is renewed here, so it must outlive the run; sessions end by being ended.
 _TTL = 600_000_000
+# A session ends, with its claims, after this many rounds that claimed tasks.
+_ROUNDS_PER_SESSION = 4
 
 
 class Deeds(msgspec.Struct):
@@ -51,6 +53,7 @@ class Member:
         self._rng = Random(seed)
         self._ids = IdMaker(SystemClock().now, Random().getrandbits)
         self._session: Session | None = None
+        self._busy = 0
         self._done: Counter[str] = Counter()
         self._errors: list[str] = []
 
@@ -97,7 +100,8 @@ class Member:
             *(one.claim(ClaimRequest(session=session.number, slots=slots)) for one in self._settlers)
         )
         claims = [claim for claimed in both for claim in claimed.claims]
-        if self._rng.random() < 0.05:
+        self._busy += bool(claims)
+        if claims and self._busy % _ROUNDS_PER_SESSION == 0:
             await first.end_session(session.number)
             self._session = None
         settlements = [self._settled(claim) for claim in claims]
