@@ -217,6 +217,7 @@ def main() -> int:
     text = report.written(given, systems, results, limits, comparison.repeated)
     given.output.parent.mkdir(parents=True, exist_ok=True)
     given.output.write_text(text)
+    BUILD.mkdir(parents=True, exist_ok=True)
     (BUILD / "results.json").write_text(json.dumps({"results": results, "raw": limits}, indent=1))
     print(text)
     say(f"written to {given.output}")
