@@ -22,10 +22,14 @@ from tests.faults.line import complaints, stand_in_line, table
 from tests.faults.power import Start, lose_power
 from tests.faults.test_postgres_outages import cut_off, halted, killed, troubled
 from tests.faults.test_power_loss import LOADS
+from tests.races.scene import Scene
 from tests.servers.postgres import PostgresServer
+from tests.simulate.resource_world import World
 
 SECONDS = 60.0
 TASKS = 5000
+POOLS = 10_000
+HISTORIES = 1000
 SEED = int.from_bytes(os.urandom(4))
 Report = tuple[str, list[str]]
 
@@ -95,6 +99,26 @@ def outages(_: Path) -> Report:
     return "; ".join(told), faults
 
 
+def simulated_pools(_: Path) -> Report:
+    """Random pools in virtual time: no limit is exceeded, and no member is idle that a task could have."""
+    uses, faults = 0, list[str]()
+    for seed in range(POOLS):
+        world = World(seed)
+        faults += [f"seed {seed}: {fault}" for fault in world.run()]
+        uses += world.log.count()
+    return f"{POOLS} pools, {uses} uses", faults
+
+
+def simulated_histories(_: Path) -> Report:
+    """The dispatcher in virtual time, with calls that get lost and hosts that stop; each history is checked."""
+    losses, faults = 0, list[str]()
+    for seed in range(HISTORIES):
+        scene = Scene(seed)
+        faults += [f"seed {seed}: {violation}" for violation in scene.run()]
+        losses += scene.losses.bitten
+    return f"{HISTORIES} histories, {losses} losses", faults
+
+
 PROOFS: dict[str, Callable[[Path], Report]] = {
     "power-loss": power_loss,
     "large-log": large_log,
@@ -103,6 +127,8 @@ PROOFS: dict[str, Callable[[Path], Report]] = {
     "batch-crowd": batch_crowd,
     "batch-kills": batch_kills,
     "outages": outages,
+    "simulated-pools": simulated_pools,
+    "simulated-histories": simulated_histories,
     "rolling": rolling_restarts,
     "recovery": recovery,
 }
@@ -122,7 +148,7 @@ def main(wanted: list[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="pitboss-soak-") as folder:
             told, faults = PROOFS[name](Path(folder))
         failed += bool(faults)
-        print(f"{'FAILED' if faults else 'ok':<7} {name:<11} {time.monotonic() - begun:5.0f} s  {told}")
+        print(f"{'FAILED' if faults else 'ok':<7} {name:<19} {time.monotonic() - begun:5.0f} s  {told}")
         print("".join(f"        {fault}\n" for fault in faults[:10]), end="", flush=True)
     return 1 if failed else 0
 

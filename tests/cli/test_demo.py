@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 def test_the_demo_shows_every_kind_of_task_and_ends_by_itself() -> None:
     done = subprocess.run(
         [ROOT / "scripts" / "demo.sh"],
-        env={**os.environ, "DEMO_SECONDS": "12"},
+        env={**os.environ, "DEMO_SECONDS": "6"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
