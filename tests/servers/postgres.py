@@ -67,6 +67,14 @@ def free_port() -> int:
     raise ServerError("no free port on 127.0.0.1")
 
 
+def _is_dead(process: psutil.Process) -> bool:
+    """A zombie has given up its memory; when init reaps it does not matter here, and may take seconds."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 class PostgresServer:
     """Not `durable`: commits do not wait for the disk, for tests in which no server dies."""
 
@@ -152,9 +160,11 @@ class PostgresServer:
                 with suppress(psutil.NoSuchProcess):
                     child.kill()
             # A child that lingers holds the shared memory, and the next start would be refused.
-            _, alive = psutil.wait_procs(family, timeout=STOP_SECONDS)
-            if alive:
-                raise ServerError(f"still alive after kill -9: {alive}")
+            deadline = time.monotonic() + STOP_SECONDS
+            while alive := [child for child in family if not _is_dead(child)]:
+                if time.monotonic() > deadline:
+                    raise ServerError(f"still alive after kill -9: {alive}")
+                time.sleep(0.005)
         process.wait(STOP_SECONDS)
         self._process = None
 
