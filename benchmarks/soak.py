@@ -1,7 +1,7 @@
 """The long reliability proofs, one after the other, with a summary: `make soak`, or `make soak ARGS="power-loss"`.
 
-They are the tests of tests/faults and tests/manager, run longer. The figures of the last run stand in
-docs/explanation/reliability.md and docs/supervision.md.
+They are tests of tests/faults, tests/manager, tests/races and tests/simulate, run longer. The figures of the last run
+are in docs/explanation/reliability.md and docs/supervision.md.
 """
 
 import asyncio

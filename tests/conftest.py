@@ -28,6 +28,11 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of managers mostly wait. They come first, so that the other pytest-xdist worker has tests that compute."""
+    items.sort(key=lambda item: "manager" not in item.path.parts)
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """One server for the whole run. A test in which it dies takes `durable_server`."""
