@@ -28,7 +28,7 @@ from tests.simulate.resource_world import World
 
 SECONDS = 60.0
 TASKS = 5000
-POOLS = 10_000
+POOLS = 5000
 HISTORIES = 1000
 SEED = int.from_bytes(os.urandom(4))
 Report = tuple[str, list[str]]

@@ -3,7 +3,7 @@
 import msgspec
 
 from pitboss.model.duration import SECOND, Moment
-from pitboss.model.leasing import granted, placed, released, restated
+from pitboss.model.leasing import granted, moved, placed, released, restated
 from pitboss.model.limits import Window
 from pitboss.model.picking import added, nth_of, same_member
 from pitboss.model.resource import Limits, NewResource, PoolRules, Record, Report, Resource, ResourceOutcome, Stage
@@ -42,6 +42,12 @@ def test_a_first_use_that_has_not_ended_has_no_rest_from_its_end() -> None:
     member = granted(Resource(pool="p", name="m"), RESTING, _no_use, NOW)
     shared = PoolRules(limits=msgspec.structs.replace(RESTING.limits, concurrency=2))
     assert restated(member, shared, _no_use, NOW + SECOND).stage is Stage.READY
+
+
+def test_a_use_moved_after_the_windows_were_tightened_counts_the_uses_before_it() -> None:
+    rules = PoolRules(limits=Limits(windows=(Window(1, 60 * SECOND),)))
+    member = Resource(pool="p", name="m", in_use=1, last_used_at=5 * SECOND)
+    assert moved(member, rules, [4 * SECOND, 5 * SECOND], 5 * SECOND, 6 * SECOND) == 64 * SECOND
 
 
 def test_a_block_that_finds_no_room_on_the_blacklist_is_one_refusal() -> None:

@@ -80,12 +80,14 @@ def moved(
     use at `at` is remembered.
     """
     limits = limits_of(resource, rules)
-    seen, uses = most_remembered(limits), sorted(uses)
-    older, others = list(uses[: max(0, len(uses) - seen)]), list(uses[-seen:] if seen else ())
-    if at > now or (seen and at not in others):
+    seen, rest = most_remembered(limits), sorted(uses)
+    if at > now or (seen and at not in rest[-seen:]):
         return None
     if seen:
-        others.remove(at)
+        rest.remove(at)
+    # As many as the windows count are left: the limits may have been wider when this use was granted.
+    kept = max(0, len(rest) - seen)
+    older, others = rest[:kept], rest[kept:]
     # Its own gap was kept when it was granted, unless others used the member later.
     newest = resource.last_used_at == at and limits.delay_from == "start"
     rested = 0 if newest else _rested(limits, resource)
