@@ -22,7 +22,7 @@ help:
 	@echo 'make demo    see it run: examples/hello on an embedded store, no server (Ctrl-C ends it)'
 	@echo 'make story-checker   see examples/story_checker run: proxies with limits, batches in a queue (half a minute)'
 	@echo 'make test    run the tests on real servers (ARGS= goes to pytest)'
-	@echo 'make soak    run the long reliability proofs and print their figures (about 30 minutes)'
+	@echo 'make soak    run the long reliability proofs and print their figures (about 35 minutes)'
 	@echo 'make bench   measure Pitboss beside its peers (40 minutes; bench-quick: rough figures in three)'
 	@echo 'make check   lint, format, types, import contracts, file checks'
 	@echo 'make fmt     format the code and fix what can be fixed'

@@ -1,4 +1,4 @@
-"""A process that works on a store until a failpoint kills it with SIGKILL. What it saw stands in its history file."""
+"""A process that works on a store until a failpoint kills it with SIGKILL. What it saw is in its history file."""
 
 import asyncio
 import os

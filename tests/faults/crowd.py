@@ -1,4 +1,4 @@
-"""Eight settlers and everybody who may meet them on the same rows of PostgreSQL: no deadlock, no error."""
+"""Eight settlers and all clients that may meet them on the same rows of PostgreSQL: no deadlock, no error."""
 
 import asyncio
 from collections import Counter

@@ -45,7 +45,7 @@ class Deeds(msgspec.Struct):
 
 
 class Member:
-    """One process: two settlers over one session, and everybody else once."""
+    """One process: two settlers over one session, and one of every other client."""
 
     def __init__(self, dsn: str, seed: int) -> None:
         self._settlers = [PostgresEngine(dsn), PostgresEngine(dsn)]

@@ -47,7 +47,7 @@ def record(folder: Path, history: Path, module: str, *arguments: str) -> list[Op
 
 
 class _Reader:
-    """Reads the trace line by line. A call that another thread interrupted stands in two lines."""
+    """Reads the trace line by line. A call that another thread interrupted is in two lines."""
 
     def __init__(self, folder: Path, history: Path) -> None:
         self._folder, self._history = str(folder), str(history)

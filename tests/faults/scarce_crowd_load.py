@@ -59,7 +59,7 @@ _ACTS: tuple[BatchAct, ...] = (
 
 
 class Member:
-    """One process: two settlers over one session, and everybody else once."""
+    """One process: two settlers over one session, and one of every other client."""
 
     def __init__(self, dsn: str, seed: int) -> None:
         self._settlers = [PostgresEngine(dsn, connections=2), PostgresEngine(dsn, connections=2)]
