@@ -187,7 +187,11 @@ class PostgresServer:
     def close(self) -> None:
         """End the server and remove its folder; harmless to repeat."""
         if self._process is not None:
-            self.kill9()
+            try:
+                # Not kill -9: that leaves its shared memory in /dev/shm.
+                self.stop("immediate")
+            except ServerError:
+                self.kill9()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _initialise(self) -> None:
