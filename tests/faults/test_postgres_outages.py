@@ -17,6 +17,9 @@ from tests.servers.postgres import PostgresServer
 
 # `make soak` strikes more often, and in the middle of more tasks.
 TASKS = 2000
+# Fewer connections than this would prove little. The engines open them again within milliseconds.
+CONNECTIONS = 5
+RECONNECTED_SECONDS = 10.0
 TASKS_PER_SECOND = 625
 Trouble = Callable[[PostgresServer], None]
 
@@ -30,7 +33,7 @@ def killed(server: PostgresServer) -> None:
 def cut_off(server: PostgresServer) -> None:
     """All connections are ended by the server, three times in a row."""
     for _ in range(3):
-        assert _terminate_all(server.dsn) >= 5
+        assert _terminate_all(server.dsn) >= CONNECTIONS
         time.sleep(0.2)
 
 
@@ -48,12 +51,19 @@ def halted(server: PostgresServer) -> None:
 
 
 def _terminate_all(dsn: str) -> int:
+    """End all connections, once the processes have connected again after the last time."""
+    mine = "pid <> pg_backend_pid() AND backend_type = 'client backend'"
     with psycopg.connect(dsn, autocommit=True) as connection:
-        rows = connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
-        ).fetchall()
-    return len(rows)
+        until = time.monotonic() + RECONNECTED_SECONDS
+        while time.monotonic() < until:
+            ((connected,),) = connection.execute(
+                f"SELECT count(*) FROM pg_stat_activity WHERE {mine}".encode()
+            ).fetchall()
+            if connected >= CONNECTIONS:
+                break
+            time.sleep(0.01)
+        rows = connection.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {mine}".encode())
+        return len(rows.fetchall())
 
 
 async def _shop(dsn: str, times: int, tasks: int, strikes: "SimpleQueue[Future[None] | None]") -> Outcomes:
