@@ -212,7 +212,8 @@ def main() -> int:
             for kind in kinds:
                 limits[kind].append(comparison.measure_raw(kind))
             for phase in given.phases.split(","):
-                for system in systems:
+                # The order turns round each time: the first one meets what the measurement before it left behind.
+                for system in systems[:: -1 if repetition % 2 else 1]:
                     results[system.name][phase].append(comparison.measure(system, phase))
     text = report.written(given, systems, results, limits, comparison.repeated)
     given.output.parent.mkdir(parents=True, exist_ok=True)
