@@ -58,7 +58,7 @@ async def main(url: str) -> None:
     spoken = Spoken({}, {}, renewed=(await engine.renew(session.number)).alive, claimed=True)
     for word, claim in zip(WORDS, claims, strict=True):
         (verdict,) = await engine.settle([Settlement(id=claim.id, token=claim.token, transition=_said(word, claim))])
-        spoken.accepted[word], spoken.why[word] = verdict
+        spoken.accepted[word], spoken.why[word] = verdict.applied, verdict.why
     try:
         await engine.claim(request)
     except SessionLost:

@@ -419,8 +419,13 @@ def test_a_member_that_fails_on_a_task_that_two_others_failed_on_is_excused() ->
 
 def test_the_same_holds_for_a_destination_and_a_members_own_failures_do_not_excuse_it() -> None:
     assert judge(ERROR, "c", (), ("a", "b")).forgiven == ("a", "b")
-    assert judge(ERROR, "a", (), ("a", "b")).report is ERROR
+    assert judge(ERROR, "a", (), ("a",)).report is ERROR
+    assert judge(ERROR, "b", (), ("a",)).report is ERROR
     assert judge(ERROR, "a", ("a", "b"), ()).report is ERROR
+
+
+def test_a_destination_that_another_member_failed_on_too_counts_once_for_each() -> None:
+    assert judge(ERROR, "a", (), ("a", "b")) == (msgspec.structs.replace(ERROR, outcome=ResourceOutcome.TASK_ERROR), ())
 
 
 @given(st.lists(st.sampled_from("abcde"), unique=True), st.lists(st.sampled_from("abcde"), unique=True))
@@ -466,7 +471,7 @@ def test_a_fault_that_is_excused_strikes_too_and_a_silent_return_judges_nothing(
     somewhere = msgspec.structs.replace(ERROR, destination="example.org")
     back = given_back(member, rules, somewhere, NOW, strikers=("a", "b"))
     assert (back.forgiven, back.strike, back.member.record.blacklistings) == (("a", "b"), True, 0)
-    assert given_back(member, rules, None, NOW) == (released(member, rules, None, NOW), (), None)
+    assert given_back(member, rules, None, NOW) == (released(member, rules, None, NOW), (), None, ())
 
 
 def test_a_member_that_the_blacklist_has_no_room_for_cools_down_instead() -> None:

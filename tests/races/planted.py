@@ -11,6 +11,7 @@ from pitboss.engines.memory import MemoryEngine
 from pitboss.engines.memory.tables import Tables
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.limits import allowed
+from pitboss.model.outdone import SentAway
 from pitboss.model.resource import Report
 from pitboss.model.session import Claimed, ClaimRequest, Renewal, Session, SessionInfo
 from pitboss.model.settlement import APPLIED, STALE_CLAIM, STALE_TASK, ClaimEnd, SettleAnswer, Settlement
@@ -183,10 +184,11 @@ class KeyFreedByRetry(Planted):
 
     breaks = "unique key"
 
-    def _end_claim(self, task: Task, end: ClaimEnd, report: Report | None, now: Moment) -> None:
-        super()._end_claim(task, end, report, now)
+    def _end_claim(self, task: Task, end: ClaimEnd, report: Report | None, now: Moment) -> list[SentAway]:
+        away = super()._end_claim(task, end, report, now)
         if task.unique_key is not None and end.state in WAITING and end.outcome != "lost":
             self.tables.keys.pop(task.unique_key, None)
+        return away
 
 
 class KeyNeverFreed(Planted):

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from pitboss.engines.memory.members import PoolMembers
 from pitboss.model.duration import Moment, Span
 from pitboss.model.leasing import placed
+from pitboss.model.outdone import SentAway
 from pitboss.model.resource import Leased, Report, Resource, Shortage, Stage, Want
 from pitboss.model.settlement import APPLIED, SettleAnswer, Settlement
 from pitboss.model.task import Task
@@ -68,8 +69,10 @@ class NeverBusy(PlantedPool):
 
 
 class _Unreported(PoolMembers):
-    def hand_back(self, member: Resource, report: Report | None, tried: Sequence[str], now: Moment) -> None:
-        super().hand_back(member, None, tried, now)
+    def hand_back(
+        self, member: Resource, report: Report | None, tried: Sequence[str], now: Moment, *, completed: bool = False
+    ) -> list[SentAway]:
+        return super().hand_back(member, None, tried, now)
 
 
 class RefusalsUnheard(PlantedPool):
@@ -80,9 +83,11 @@ class RefusalsUnheard(PlantedPool):
 
 
 class _Shortening(PoolMembers):
-    def hand_back(self, member: Resource, report: Report | None, tried: Sequence[str], now: Moment) -> None:
+    def hand_back(
+        self, member: Resource, report: Report | None, tried: Sequence[str], now: Moment, *, completed: bool = False
+    ) -> list[SentAway]:
         record = replace(member.record, cooldown_until=0)
-        super().hand_back(replace(member, record=record, available_at=0), report, tried, now)
+        return super().hand_back(replace(member, record=record, available_at=0), report, tried, now)
 
 
 class CooldownShortened(PlantedPool):
@@ -105,8 +110,10 @@ class DisabledButReady(PlantedPool):
 
 
 class _Greedy(PoolMembers):
-    def hand_back(self, member: Resource, report: Report | None, tried: Sequence[str], now: Moment) -> None:
-        super().hand_back(replace(member, in_use=member.in_use + 1), report, tried, now)
+    def hand_back(
+        self, member: Resource, report: Report | None, tried: Sequence[str], now: Moment, *, completed: bool = False
+    ) -> list[SentAway]:
+        return super().hand_back(replace(member, in_use=member.in_use + 1), report, tried, now)
 
 
 class NeverGivenBack(PlantedPool):
@@ -136,7 +143,7 @@ class GivenBackTwice(PlantedPool):
         over = ours and task is not None and task.finished_at is not None
         verdict = super()._settle(settlement, now)
         if over and task is not None and verdict == APPLIED:
-            self.hand_back(task, None, now)
+            self.hand_back(task, None, now, completed=False)
         return verdict
 
 
@@ -149,7 +156,7 @@ class TheStaleGiveBack(PlantedPool):
         task = self.tables.tasks.get(settlement.id)
         verdict = super()._settle(settlement, now)
         if task is not None and not verdict.applied:
-            self.hand_back(task, None, now)
+            self.hand_back(task, None, now, completed=False)
         return verdict
 
 

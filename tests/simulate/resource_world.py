@@ -217,7 +217,8 @@ class World:
         )
         (verdict,) = self._do(self.engine.settle([settlement]))
         self._note(None if verdict.applied else f"settlement refused: {verdict.why}")
-        self._taken_back(claim.leased.name, self.jobs[claim.id], report)
+        completed = isinstance(outcome, Completed)
+        self._taken_back(claim.leased.name, self.jobs[claim.id], report, completed=completed)
 
     def _fate(self, name: str) -> tuple[Outcome, Report | None]:
         kind = self.plan.fate(self.luck, name)
@@ -328,13 +329,13 @@ class World:
             self.faults.append(f"missed at {now}: {job} could have had {ready}; {what}")
         return [openings[name] for name in candidates]
 
-    def _taken_back(self, name: str, job: Job, report: Report | None) -> None:
+    def _taken_back(self, name: str, job: Job, report: Report | None, *, completed: bool = False) -> None:
         told = None if report is None else report.retry_after
         if told is not None:
             span = min(told, self.oracle.rules.cooldown_cap)
             self.log.paused(name, Pause(self.clock.true, span, "told to wait"))
         self.log.ended(name, self.clock.true)
-        self.oracle.take_back(name, job, report, self.clock.now())
+        self.oracle.take_back(name, job, report, self.clock.now(), completed=completed)
 
     def _log_use(self, name: str, *, given: bool) -> None:
         member, true = self.oracle.members[name], self.clock.true

@@ -13,6 +13,7 @@ from pitboss import wiring
 from pitboss.engines.protocol import FullStore
 from pitboss.model.duration import SECOND
 from pitboss.model.leasing import limits_of
+from pitboss.model.outdone import Outdone
 from pitboss.model.resource import Limits, PoolRules, Resource
 from tests.simulate.resource_world import SteppedClock, World
 
@@ -100,6 +101,7 @@ PLANTED: dict[str, tuple[str, Any]] = {
     "any number at a time": (f"{LEASING}._most_at_once", lambda resource, rules: None),
     "no cooldown": (f"{LEASING}._cooled", lambda record, rules, report, now: record),
     "no blacklist": (f"{LEASING}._ejected", lambda record, rules, now: record),
+    "no comparison": (f"{MEMORY}.members.outdone", lambda member, *_, **__: Outdone(member)),
     "rests that a change ends": (f"{LEASING}._rested", lambda limits, resource: 0),
     "room on every blacklist": (f"{MEMORY}.members.room_on_blacklist", lambda rules, enabled, ejected: True),
     "the next due time is missing": (f"{MEMORY}.claim.ClaimVerb._next_due", lambda *_: None),

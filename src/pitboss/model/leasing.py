@@ -11,6 +11,7 @@ from zlib import crc32
 
 import msgspec
 
+from pitboss.model.comparison import noted
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.resource import (
     Condition,
@@ -46,10 +47,16 @@ def fits(resource: Resource, want: Want, avoided: Iterable[str] = ()) -> bool:
     return set(want.labels) <= set(resource.labels) and resource.name not in avoided
 
 
-def avoided(tried: Sequence[str], members: int) -> frozenset[str]:
-    """The members that a task does not get again because they failed it. `members` is how many carry its labels.
+def in_service(resource: Resource, now: Moment) -> bool:
+    """Whether it is neither disabled nor sent away for some time."""
+    return resource.enabled and max(resource.record.cooldown_until, resource.record.blacklisted_until) <= now
 
-    One is always left, so that a task never waits for a member that does not exist.
+
+def avoided(tried: Sequence[str], members: int) -> frozenset[str]:
+    """The members that a task does not get again because it failed with them. `members` is how many carry its labels
+    and are in service.
+
+    One is always left, so that a task never waits for a member that does not exist, or will be away for long.
     """
     return frozenset(tried[-(members - 1) :]) if members > 1 else frozenset()
 
@@ -102,11 +109,23 @@ def moved(
 
 
 def released(
-    resource: Resource, rules: PoolRules, report: Report | None, now: Moment, *, ejectable: bool = True
+    resource: Resource,
+    rules: PoolRules,
+    report: Report | None,
+    now: Moment,
+    *,
+    ejectable: bool = True,
+    completed: bool = False,
 ) -> Resource:
-    """Given back. The report says how the use went; None: unknown. `ejectable`: the blacklist has room for it."""
+    """Given back. The report says how the use went; None: unknown. `ejectable`: the blacklist has room for it.
+
+    `completed`: its task ended well, which counts for it (see `model.comparison`).
+    """
     record = resource.record if report is None else _judged(resource, rules, report, now, ejectable)
-    record = msgspec.structs.replace(record, ended_at=now)
+    compared = record.compared
+    if completed and is_good(report):
+        compared = noted(compared, failed=False)
+    record = msgspec.structs.replace(record, ended_at=now, compared=compared)
     limits = limits_of(resource, rules)
     rested = _rested_from_end(limits, resource, now) if limits.delay_from == "end" else 0
     available_at = max(resource.available_at, rested, record.cooldown_until, record.blacklisted_until)
@@ -127,6 +146,11 @@ def room_on_blacklist(rules: PoolRules, enabled: int, ejected: int) -> bool:
     return ejected + 1 <= min(int(rules.max_ejected * enabled), enabled - 1)
 
 
+def sent_away(record: Record, rules: PoolRules, now: Moment, *, room: bool) -> Record:
+    """Put on the blacklist or, if that has no room, cooled down."""
+    return _ejected(record, rules, now) if room else _cooled(record, rules, None, now)
+
+
 def forgiven(resource: Resource) -> Resource:
     """Take back a failure that was not this member's fault. A cooldown or blacklisting that it caused stays."""
     record = msgspec.structs.replace(resource.record, failures=max(0, resource.record.failures - 1))
@@ -145,7 +169,7 @@ def restated(resource: Resource, rules: PoolRules, nth: Nth, now: Moment) -> Res
 def without_faults(record: Record) -> Record:
     """The record after an operator's reset."""
     return msgspec.structs.replace(
-        record, failures=0, cooldowns=0, cooldown_until=0, blacklistings=0, blacklisted_until=0
+        record, failures=0, cooldowns=0, cooldown_until=0, blacklistings=0, blacklisted_until=0, compared=0
     )
 
 
@@ -202,28 +226,31 @@ class Judgement(NamedTuple):
 def judge(report: Report, name: str, tried: Sequence[str], strikers: Sequence[str]) -> Judgement:
     """What is to blame: the member, or the task or destination that other members have failed on too.
 
-    `tried` failed this task before, `strikers` failed on this destination since a use of it last succeeded.
+    `tried` failed this task before, `strikers` failed on this destination since a use of it last succeeded. While
+    another member is among those, the destination is in doubt, and a member's second failure there does not count.
     """
     if report.outcome not in _FAULTS:
         return Judgement(report)
+    excused = msgspec.structs.replace(report, outcome=ResourceOutcome.TASK_ERROR)
     for others in ({*tried} - {name}, {*strikers} - {name}):
         if len(others) >= NOT_THE_MEMBERS - 1:
             just_now = len(others) == NOT_THE_MEMBERS - 1
-            excused = msgspec.structs.replace(report, outcome=ResourceOutcome.TASK_ERROR)
             return Judgement(excused, tuple(sorted(others)) if just_now else ())
-    return Judgement(report)
+    return Judgement(excused if name in strikers and len(strikers) > 1 else report)
 
 
 class GivenBack(NamedTuple):
     """A member after it was given back, and what else that changes.
 
-    `forgiven` names members whose last failure is taken back (see `forgiven`). `strike` True adds this member to those
+    `outdone` names members that failed the task before (see `outdone`), `forgiven` those whose last failure is taken
+    back (see `forgiven`). `strike` True adds this member to those
     that failed on the report's destination, False forgets all of them, None leaves them as they are.
     """
 
     member: Resource
     forgiven: tuple[str, ...] = ()
     strike: bool | None = None
+    outdone: tuple[str, ...] = ()
 
 
 def given_back(
@@ -235,20 +262,23 @@ def given_back(
     tried: Sequence[str] = (),
     strikers: Sequence[str] = (),
     room: bool = True,
+    completed: bool = False,
 ) -> GivenBack:
     """The end of a hold on a member.
 
-    `tried` are members that failed this task before, `strikers` those that failed on the report's destination within
-    `STRIKES_KEPT`. `room`: the blacklist has room for it (`room_on_blacklist`); that only matters if `may_eject`.
+    `tried` are members that this task failed with before, `strikers` those that failed on the report's destination
+    within `STRIKES_KEPT`. `room`: the blacklist has room for it (`room_on_blacklist`); that only matters if
+    `may_eject`. `completed`: it was held by a task, which is completed.
     """
     if report is None:
         return GivenBack(released(member, rules, None, now))
     counted, excused = judge(report, member.name, tried, strikers)
-    after = released(member, rules, counted, now, ejectable=room)
+    after = released(member, rules, counted, now, ejectable=room, completed=completed)
+    worse = tuple(name for name in tried if name != member.name) if completed and is_good(report) else ()
     if report.destination is None:
-        return GivenBack(after, excused)
-    strike = True if is_fault(report.outcome) else False if report.outcome is ResourceOutcome.OK else None
-    return GivenBack(after, excused, strike)
+        return GivenBack(after, excused, outdone=worse)
+    strike = True if is_fault(report.outcome) else False if is_good(report) else None
+    return GivenBack(after, excused, strike, worse)
 
 
 def is_fault(outcome: ResourceOutcome) -> bool:
@@ -256,9 +286,14 @@ def is_fault(outcome: ResourceOutcome) -> bool:
     return outcome in _FAULTS
 
 
+def is_good(report: Report | None) -> bool:
+    return report is not None and report.outcome is ResourceOutcome.OK
+
+
 def tried_after(tried: Sequence[str], name: str, outcome: ResourceOutcome) -> tuple[str, ...]:
-    """The members that a task should not get again, after one more use: by the report, not by the judgement."""
-    if outcome in (ResourceOutcome.OK, ResourceOutcome.TASK_ERROR):
+    """The members that a task has failed with, whatever it raised, after one more use: by the report, not by the
+    judgement. A member whose limit was reached did not fail: it cools down."""
+    if outcome in (ResourceOutcome.OK, ResourceOutcome.RATE_LIMITED):
         return tuple(tried)
     return (*(one for one in tried if one != name), name)[-KEPT_TRIED:]
 
@@ -346,8 +381,16 @@ def _judged(resource: Resource, rules: PoolRules, report: Report, now: Moment, e
         record = msgspec.structs.replace(record, last_error=report.error, last_error_at=now)
     match report.outcome:
         case ResourceOutcome.OK:
+            # A good probe is a new beginning.
+            probe = record.blacklistings and record.blacklisted_until <= now
             return msgspec.structs.replace(
-                record, ok=record.ok + 1, failures=0, cooldowns=0, blacklistings=0, last_ok_at=now
+                record,
+                ok=record.ok + 1,
+                failures=0,
+                cooldowns=0,
+                blacklistings=0,
+                last_ok_at=now,
+                compared=0 if probe else record.compared,
             )
         case ResourceOutcome.RATE_LIMITED:
             return _cooled(msgspec.structs.replace(record, refused=record.refused + 1), rules, report, now)
@@ -363,9 +406,9 @@ def _judged(resource: Resource, rules: PoolRules, report: Report, now: Moment, e
     return _ejected(record, rules, now) if due and ejectable else record
 
 
-def _cooled(record: Record, rules: PoolRules, report: Report, now: Moment) -> Record:
+def _cooled(record: Record, rules: PoolRules, report: Report | None, now: Moment) -> Record:
     """Not used for a while: as long as the far side asked, or longer each time. Never shorter than it already is."""
-    asked, cooling = report.retry_after, record.cooldown_until > now
+    asked, cooling = None if report is None else report.retry_after, record.cooldown_until > now
     if cooling and asked is None:
         # Several holders were refused at the same time: that is one refusal.
         return record

@@ -145,7 +145,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `turn` counts uses by weight, for strategies that take turns. `failures` and `cooldowns` are in a row;
     `blacklistings` too, and while there are any, the member is on probation: one use at a time, and the next failure
-    blacklists it again. `ended_at` is when it was last given back, for gaps that count from there.
+    blacklists it again. `ended_at` is when it was last given back, for gaps that count from there. `compared` are its
+    newest uses that `model.comparison` judges it by.
     """
 
     turn: int = 0
@@ -164,6 +165,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_ok_at: Moment = 0
     ended_at: Moment = 0
     since: Moment = 0
+    compared: int = 0
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from pitboss.model.duration import Moment, Span
 from pitboss.model.ids import TaskId
 from pitboss.model.leasing import tried_after
 from pitboss.model.outcome import Transition
+from pitboss.model.outdone import SentAway
 from pitboss.model.resource import Report
 from pitboss.model.states import FINISHED, WAITING, State
 from pitboss.model.task import Attempt, Task, TaskError, Token
@@ -39,10 +40,14 @@ class Settlement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class SettleAnswer(NamedTuple):
-    """Applied, or refused with the reason: the writer's token is stale and it must drop the task."""
+    """Applied, or refused with the reason: the writer's token is stale and it must drop the task.
+
+    `away` are members that the task failed with before, and that were sent away now because it has succeeded.
+    """
 
     applied: bool
     why: str | None = None
+    away: tuple[SentAway, ...] = ()
 
 
 APPLIED = SettleAnswer(True)

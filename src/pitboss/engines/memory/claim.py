@@ -80,7 +80,7 @@ class ClaimVerb(Verbs):
         if pool is None:
             return [self._take(task, session, index, now)]
         members, want = self.tables.pool(pool, now), task.want or ANY
-        sought = (pool, want, members.avoided(want, task.tried))
+        sought = (pool, want, members.avoided(want, task.tried, now))
         member = None if sought in progress.unmet else members.choose(want, task.tried, now)
         if member is not None:
             given = leased(members.grant(member, want, now), members.rules, now)

@@ -11,6 +11,7 @@ from pitboss.engines.memory.tables import Tables
 from pitboss.engines.protocol import Clock, Failpoint
 from pitboss.model.batch import BatchStatus
 from pitboss.model.duration import Moment
+from pitboss.model.outdone import SentAway
 from pitboss.model.resource import Report
 from pitboss.model.session import Reclaimed, Renewal
 from pitboss.model.settlement import ClaimEnd, Progress, SettleAnswer, Settlement, effect, lost
@@ -97,18 +98,20 @@ class MemoryEngine(ClaimVerb, ControlVerbs, BatchVerbs, ResourceVerbs, SessionVe
         if task is not None and isinstance(change, Progress):
             self.tables.move(task, State.RUNNING, progress=change.progress, note=change.note)
         elif task is not None and isinstance(change, ClaimEnd):
-            self._end_claim(task, change, settlement.report, now)
+            away = self._end_claim(task, change, settlement.report, now)
             for new in settlement.transition.follow_ups:
                 self.tables.place(new, now)
+            return answer._replace(away=tuple(away)) if away else answer
         return answer
 
-    def _end_claim(self, task: Task, end: ClaimEnd, report: Report | None, now: Moment) -> None:
+    def _end_claim(self, task: Task, end: ClaimEnd, report: Report | None, now: Moment) -> list[SentAway]:
         if end.run is not None:
             self.tables.record(task.id, end.run)
         self.tables.write(end.applied_to(task))
-        self.hand_back(task, report, now)
+        away = self.hand_back(task, report, now, completed=end.state is State.COMPLETED)
         if end.state is State.PENDING:
             self.ring([task.queue])
+        return away
 
     def _batch_status(self, task: Task | None) -> BatchStatus | None:
         return None if task is None or task.batch is None else self.tables.batches[task.batch].status

@@ -13,6 +13,7 @@ from pitboss.model.leasing import (
     forgiven,
     given_back,
     granted,
+    in_service,
     limits_of,
     may_eject,
     most_remembered,
@@ -23,6 +24,7 @@ from pitboss.model.leasing import (
     shortage,
     used,
 )
+from pitboss.model.outdone import SentAway, may_send_away, outdone
 from pitboss.model.picking import ReadyMembers, nth_of
 from pitboss.model.resource import PoolRules, Report, Resource, ResourcePool, Shortage, Stage, Want
 
@@ -42,7 +44,8 @@ class PoolMembers:
         self._bound: dict[str, tuple[str, Moment]] = {}
         # Destination -> the members that failed there, and when.
         self._strikes: dict[str, dict[str, Moment]] = {}
-        self._carrying: dict[tuple[str, ...], int] = {}
+        # Labels -> how many members in service have them, at a moment.
+        self._carrying: dict[tuple[str, ...], tuple[int, Moment | None]] = {}
         self._woken_at: Moment = 0
 
     def write(self, member: Resource) -> Resource:
@@ -55,7 +58,7 @@ class PoolMembers:
         self.ready.put(member)
         if member.stage is Stage.AWAY:
             insort(self._away, (member.available_at, member.name))
-        if old is None or (old.enabled, old.labels) != (member.enabled, member.labels):
+        if old is None or _serving(old) != _serving(member):
             self._carrying.clear()
         return member
 
@@ -92,10 +95,10 @@ class PoolMembers:
 
     def choose(self, want: Want, tried: Sequence[str], now: Moment) -> Resource | None:
         """The member for a task, or None if it must wait for one."""
-        return self.ready.choose(want, self.avoided(want, tried), self._bound_to(want.key, now), self.rules)
+        return self.ready.choose(want, self.avoided(want, tried, now), self._bound_to(want.key, now), self.rules)
 
-    def avoided(self, want: Want, tried: Sequence[str]) -> frozenset[str]:
-        return avoided(tried, self._carrying_all(want.labels)) if tried else frozenset()
+    def avoided(self, want: Want, tried: Sequence[str], now: Moment) -> frozenset[str]:
+        return avoided(tried, self._carrying_all(want.labels, now)) if tried else frozenset()
 
     def grant(self, member: Resource, want: Want, now: Moment) -> Resource:
         """Give the member to a task or lease: this is a use, and binds the key if the want has one."""
@@ -117,12 +120,16 @@ class PoolMembers:
         self._remember(self.write(used(member, self.rules, self.nth(member.name), now)), now)
         return None
 
-    def hand_back(self, member: Resource, report: Report | None, tried: Sequence[str], now: Moment) -> None:
-        """Take the member back from its holder, together with the holder's report."""
+    def hand_back(
+        self, member: Resource, report: Report | None, tried: Sequence[str], now: Moment, *, completed: bool = False
+    ) -> list[SentAway]:
+        """Take the member back from its holder, together with the holder's report; the members that it sends away."""
         destination = None if report is None else report.destination
         strikers = [] if destination is None else self._strikers(destination, now)
         room = report is None or not may_eject(member, self.rules, report) or self._room_on_blacklist(member, now)
-        back = given_back(member, self.rules, report, now, tried=tried, strikers=strikers, room=room)
+        back = given_back(
+            member, self.rules, report, now, tried=tried, strikers=strikers, room=room, completed=completed
+        )
         self.write(back.member)
         for name in back.forgiven:
             if name in self.all:
@@ -132,6 +139,17 @@ class PoolMembers:
                 self._strikes.setdefault(destination, {})[member.name] = now
             else:
                 self._strikes.pop(destination, None)
+        found = [self._outdone(self.all[name], now) for name in back.outdone if name in self.all]
+        return [away for away in found if away is not None]
+
+    def _outdone(self, member: Resource, now: Moment) -> SentAway | None:
+        others, room = list[int](), True
+        if may_send_away(member, now):
+            others = [one.record.compared for one in self.all.values() if one.enabled and one.name != member.name]
+            room = self._room_on_blacklist(member, now)
+        after, away = outdone(member, self.rules, now, others=others, room=room)
+        self.write(after)
+        return away
 
     def _strikers(self, destination: str, now: Moment) -> list[str]:
         """The members that failed there lately; earlier strikes are forgotten."""
@@ -149,12 +167,14 @@ class PoolMembers:
         name, until = self._bound.get(key, ("", 0)) if key is not None else ("", 0)
         return self.all.get(name) if until > now else None
 
-    def _carrying_all(self, labels: tuple[str, ...]) -> int:
-        """How many enabled members have all these labels."""
-        if labels not in self._carrying:
+    def _carrying_all(self, labels: tuple[str, ...], now: Moment) -> int:
+        """How many members in service have all these labels."""
+        count, at = self._carrying.get(labels, (0, None))
+        if at != now:
             wanted = set(labels)
-            self._carrying[labels] = sum(one.enabled and wanted <= set(one.labels) for one in self.all.values())
-        return self._carrying[labels]
+            count = sum(in_service(one, now) and wanted <= set(one.labels) for one in self.all.values())
+            self._carrying[labels] = count, now
+        return count
 
     def _remember(self, member: Resource, now: Moment) -> None:
         uses = self._uses[member.name]
@@ -171,3 +191,7 @@ class PoolMembers:
             del self._stages[member.stage]
         if member.stage is Stage.AWAY:
             del self._away[bisect_left(self._away, (member.available_at, member.name))]
+
+
+def _serving(member: Resource) -> tuple[object, ...]:
+    return member.enabled, member.labels, member.record.cooldown_until, member.record.blacklisted_until

@@ -9,6 +9,7 @@ from pitboss.engines.memory.verbs import Verbs
 from pitboss.model.duration import Moment, Span
 from pitboss.model.errors import StaleLease
 from pitboss.model.ids import TaskId
+from pitboss.model.outdone import SentAway
 from pitboss.model.picking import added, added_again, changed, leased, same_member
 from pitboss.model.resource import (
     Leased,
@@ -109,11 +110,13 @@ class ResourceVerbs(Verbs):
         self._reach("use.after")
         return Shortage(pool=member.pool, why="all away", until=until) if until is not None else now
 
-    def hand_back(self, task: Task, report: Report | None, now: Moment) -> None:
-        """Give back the member that an ended claim held."""
-        if task.resource is not None:
-            pool, name = task.resource.split("/", 1)
-            self._give_back(pool, name, task.started_at or 0, report, task.tried, now)
+    def hand_back(self, task: Task, report: Report | None, now: Moment, *, completed: bool) -> list[SentAway]:
+        """Give back the member that an ended claim held; the members that this sends away."""
+        if task.resource is None:
+            return []
+        pool, name = task.resource.split("/", 1)
+        member = self._leased_member(pool, name, task.started_at or 0)
+        return [] if member is None else self._give_back(member, report, now, task.tried, completed=completed)
 
     def end_old_leases(self, limit: int, now: Moment) -> int:
         """Give back the members of leases that are past their time."""
@@ -138,15 +141,22 @@ class ResourceVerbs(Verbs):
 
     def _end_lease(self, held: Leased, report: Report | None, now: Moment) -> None:
         del self.tables.leases[held.lease or ""]
-        self._give_back(held.pool, held.name, held.leased_at, report, (), now)
+        member = self._leased_member(held.pool, held.name, held.leased_at)
+        if member is not None:
+            self._give_back(member, report, now)
 
     def _give_back(
-        self, pool: str, name: str, leased_at: Moment, report: Report | None, tried: Sequence[str], now: Moment
-    ) -> None:
-        member = self._leased_member(pool, name, leased_at)
-        if member is not None:
-            self._pool(pool).hand_back(member, report, tried, now)
-            self.ring(self.tables.queues_of(pool))
+        self,
+        member: Resource,
+        report: Report | None,
+        now: Moment,
+        tried: Sequence[str] = (),
+        *,
+        completed: bool = False,
+    ) -> list[SentAway]:
+        away = self._pool(member.pool).hand_back(member, report, tried, now, completed=completed)
+        self.ring(self.tables.queues_of(member.pool))
+        return away
 
     def _held_by_lease(self, lease: str, now: Moment) -> Resource | None:
         held = self.tables.leases.get(lease)

@@ -186,7 +186,8 @@ class MemberGrants:
         if not wanted:
             return
         rows = yield self._sql.ask(
-            "member_enabled",
+            "member_serving",
+            self.now,
             pools=texts([pool for pool, _ in wanted]),
             labels=texts([texts(labels) for _, labels in wanted]),
             most=KEPT_TRIED + 2,

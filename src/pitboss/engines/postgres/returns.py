@@ -9,7 +9,8 @@ from pitboss.engines.postgres.members import Member
 from pitboss.engines.postgres.rows import names, texts
 from pitboss.engines.postgres.script import Row, Script, Statements
 from pitboss.model.duration import Moment
-from pitboss.model.leasing import STRIKES_KEPT, forgiven, given_back, is_fault, may_eject, room_on_blacklist
+from pitboss.model.leasing import STRIKES_KEPT, forgiven, given_back, is_fault, is_good, may_eject, room_on_blacklist
+from pitboss.model.outdone import SentAway, may_send_away, outdone
 from pitboss.model.picking import same_member
 from pitboss.model.resource import PoolRules, Report, Resource
 
@@ -21,6 +22,7 @@ class Return(NamedTuple):
     since: Moment
     report: Report | None = None
     tried: Sequence[str] = ()
+    completed: bool = False
 
     @property
     def pool(self) -> str:
@@ -29,6 +31,11 @@ class Return(NamedTuple):
     @property
     def fault(self) -> bool:
         return self.report is not None and is_fault(self.report.outcome)
+
+    @property
+    def blames(self) -> bool:
+        """Whether it may change other members: see `GivenBack`."""
+        return self.fault or (self.completed and bool(self.tried) and is_good(self.report))
 
 
 class Returns:
@@ -47,11 +54,11 @@ class Returns:
 
     def lock(self, returns: Sequence[Return]) -> Script[None]:
         """Lock all that these returns may change. The rules are read behind the locks: see `members.rules_now`."""
-        faults = [one for one in returns if one.fault]
-        if faults:
-            yield self._sql.ask("pool_lock", names=names(one.pool for one in faults))
-            yield from self._read_strikers(faults)
-        blamed = {f"{one.pool}/{name}" for one in faults for name in one.tried}
+        blaming = [one for one in returns if one.blames]
+        if blaming:
+            yield self._sql.ask("pool_lock", names=names(one.pool for one in blaming))
+            yield from self._read_strikers([one for one in blaming if one.fault])
+        blamed = {f"{one.pool}/{name}" for one in blaming for name in one.tried}
         blamed |= {f"{pool}/{name}" for (pool, _), struck in self._strikers.items() for name in struck}
         self._members = yield from members.locked(self._sql, {one.resource for one in returns} | blamed)
 
@@ -77,25 +84,30 @@ class Returns:
             elif what == "rules":
                 self._rules[one] = members.rules_of(other)
 
-    def take(self, one: Return) -> Script[None]:
-        """Give one back. A member that is gone, or a new one of the same name, is not changed."""
+    def take(self, one: Return) -> Script[list[SentAway]]:
+        """Give one back; the members that this sends away. One that is gone, or a new one of the same name, is not
+        changed."""
         held = self._members.get(one.resource)
         if held is None or not same_member(held.resource, one.since):
-            return
+            return []
         resource, rules = held.resource, self._rules[held.resource.pool]
         self._pools.add(resource.pool)
         room = True
         if one.report is not None and may_eject(resource, rules, one.report):
             room = yield from self._has_room(resource, rules)
-        strikers = self._strikers_of(resource.pool, one.report)
-        back = given_back(resource, rules, one.report, self.now, tried=one.tried, strikers=strikers, room=room)
+        known = {"tried": one.tried, "strikers": self._strikers_of(resource.pool, one.report)}
+        back = given_back(resource, rules, one.report, self.now, **known, room=room, completed=one.completed)
         self._put(back.member)
         for name in back.forgiven:
-            known = self._members.get(f"{resource.pool}/{name}")
-            if known is not None:
-                self._put(forgiven(known.resource))
+            other = self._members.get(f"{resource.pool}/{name}")
+            if other is not None:
+                self._put(forgiven(other.resource))
         if back.strike is not None and one.report is not None and one.report.destination is not None:
             self._note_strike((resource.pool, one.report.destination), resource.name, struck=back.strike)
+        away: list[SentAway] = []
+        for name in back.outdone:
+            away += yield from self._outdone(f"{resource.pool}/{name}", rules)
+        return away
 
     def write(self, counts: CountChanges) -> Script[None]:
         """Write the members together with the counts of tasks, and ring the queues of their pools."""
@@ -136,6 +148,27 @@ class Returns:
         wanted = sorted((pool, destination) for pool, destination in places)
         for pool, place, name, at in (yield self._sql.ask("strike_list", **_keys(wanted))):
             self._strikers.setdefault((pool, place), {})[name] = at
+
+    def _outdone(self, member: str, rules: PoolRules) -> Script[list[SentAway]]:
+        """A task that failed with this member has succeeded with another."""
+        held = self._members.get(member)
+        if held is None:
+            return []
+        others, room = list[int](), True
+        if may_send_away(held.resource, self.now):
+            others = yield from self._compared(held.resource)
+            room = yield from self._has_room(held.resource, rules)
+        after, away = outdone(held.resource, rules, self.now, others=others, room=room)
+        self._put(after)
+        return [] if away is None else [away]
+
+    def _compared(self, resource: Resource) -> Script[list[int]]:
+        """The compared uses of the other enabled members, some of which this transaction has changed."""
+        ours = [one.resource for one in self._members.values() if one.resource.pool == resource.pool]
+        besides = texts([one.name for one in ours])
+        rows = yield self._sql.ask("member_compared", pool=resource.pool, besides=besides)
+        changed = [one.record.compared for one in ours if one.enabled and one.name != resource.name]
+        return [*changed, *(row[0] for row in rows)]
 
     def _has_room(self, resource: Resource, rules: PoolRules) -> Script[bool]:
         """Whether the blacklist has room, counting what this transaction has changed but not written yet."""

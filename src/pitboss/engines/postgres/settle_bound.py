@@ -18,6 +18,7 @@ from pitboss.engines.postgres.settle import ANSWERS, ROUNDS, after, columns, fla
 from pitboss.model.duration import Moment
 from pitboss.model.ids import TaskId
 from pitboss.model.leasing import is_fault, tried_after
+from pitboss.model.outdone import SentAway
 from pitboss.model.settlement import STALE_TASK, SettleAnswer, Settlement
 from pitboss.model.states import FINISHED, State
 
@@ -58,12 +59,13 @@ class _Group:
         while left:
             wave, left = next_wave(self._settlements, left)
             answers = yield from self._write(wave, self._returns.now or now)
-            fresh = [i for i, answer in zip(wave, answers, strict=True) if answer == "apply"]
-            for i in sorted(fresh):
-                yield from self._give_back(self._settlements[i])
-            yield from after(self._sql, [self._settlements[i] for i in fresh], self._returns.now)
             for i, answer in zip(wave, answers, strict=True):
                 answered[i] = ANSWERS[answer]
+            fresh = [i for i, answer in zip(wave, answers, strict=True) if answer == "apply"]
+            for i in sorted(fresh):
+                away = yield from self._give_back(self._settlements[i])
+                answered[i] = answered[i]._replace(away=tuple(away)) if away else answered[i]
+            yield from after(self._sql, [self._settlements[i] for i in fresh], self._returns.now)
         yield from self._returns.write(self._counts)
         yield from self._batches.changed(self._ended, self._returns.now)
         return answered
@@ -80,7 +82,8 @@ class _Group:
         return (yield from self._lock_named(look, asked))
 
     def _lock_named(self, look: Ask, asked: list[Settlement]) -> Script[bool]:
-        """Look and lock in one round trip, by what the settlements name. False if a claim has more than they name."""
+        """Look and lock in one round trip, by what the settlements name. False if a claim has more than they name, or
+        its end changes other members."""
         batches = {one.batch for one in asked if one.batch is not None}
         ending = [one for one in asked if one.transition.state is not State.RUNNING]
         resources = {one.resource for one in ending if one.resource is not None}
@@ -94,8 +97,8 @@ class _Group:
             yield members.locking(self._sql, resources).into(held)
         yield ALL
         self._note(asked, claims)
-        touched = self._touched()
-        if touched.keys() - batches or {one.resource for one in self._returned(asked)} - resources:
+        touched, returned = self._touched(), self._returned(asked)
+        if touched.keys() - batches or any(one.blames or one.resource not in resources for one in returned):
             return False
         self._returns.locked(held)
         return self._batches.locked(standings, touched)
@@ -116,12 +119,12 @@ class _Group:
         held = self._held.get(one.id)
         if held is None or not held.live or held.resource is None or one.transition.state is State.RUNNING:
             return None
-        return Return(held.resource, held.since, one.report, held.tried)
+        completed = one.transition.state is State.COMPLETED
+        return Return(held.resource, held.since, one.report, held.tried, completed)
 
-    def _give_back(self, one: Settlement) -> Script[None]:
+    def _give_back(self, one: Settlement) -> Script[list[SentAway]]:
         returned = self._return(one)
-        if returned is not None:
-            yield from self._returns.take(returned)
+        return [] if returned is None else (yield from self._returns.take(returned))
 
     def _write(self, wave: list[int], now: Moment | None) -> Script[list[str]]:
         """The answers for one wave. A row that changed while the statement waited for it is judged again."""

@@ -71,7 +71,7 @@ class PoolGrants:
         self._ready = _Ready(members, portion)
         self._bound: dict[str, str | None] = {}
         self._bindings: dict[str, tuple[object, ...]] = {}
-        self._enabled: dict[tuple[str, ...], int] = {}
+        self._serving: dict[tuple[str, ...], int] = {}
         members.act.run("member_wake", members.pool, members.act.now)
 
     def grant(self, want: Want | None, tried: Sequence[str]) -> int | None:
@@ -107,12 +107,13 @@ class PoolGrants:
     def _avoided(self, want: Want, tried: Sequence[str]) -> frozenset[str]:
         if not tried:
             return frozenset()
-        if want.labels not in self._enabled:
+        if want.labels not in self._serving:
             # A task has tried at most `KEPT_TRIED`: counting further changes nothing.
             most = KEPT_TRIED + 2
-            row: Any = self.members.act.one("member_enabled", self.members.pool, _quoted(want.labels), most)
-            self._enabled[want.labels] = row[0]
-        return avoided(tried, self._enabled[want.labels])
+            act, pool = self.members.act, self.members.pool
+            row: Any = act.one("member_serving", pool, _quoted(want.labels), act.now, most)
+            self._serving[want.labels] = row[0]
+        return avoided(tried, self._serving[want.labels])
 
     def _bound_to(self, key: str | None) -> Resource | None:
         """The member that the key is bound to, if there is one of that name."""

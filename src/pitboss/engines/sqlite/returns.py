@@ -6,9 +6,8 @@ from typing import Any
 from pitboss.engines.sqlite.act import Act
 from pitboss.engines.sqlite.pool_members import PoolMembers
 from pitboss.model.leasing import STRIKES_KEPT, forgiven, given_back, may_eject, room_on_blacklist
+from pitboss.model.outdone import SentAway, may_send_away, outdone
 from pitboss.model.resource import Report
-
-_ALL = -1
 
 
 def pool_of(resource: str) -> str:
@@ -31,8 +30,11 @@ class Returns:
         for pool, numbers in by_pool.items():
             self._pool(pool).members.fetch(numbers)
 
-    def take_back(self, pool: str, number: int, report: Report | None, tried: Sequence[str] = ()) -> None:
-        self._pool(pool).take_back(number, report, tried)
+    def take_back(
+        self, pool: str, number: int, report: Report | None, tried: Sequence[str] = (), *, completed: bool = False
+    ) -> list[SentAway]:
+        """Give one back; the members that this sends away."""
+        return self._pool(pool).take_back(number, report, tried, completed=completed)
 
     def write(self) -> None:
         for pool in self._pools.values():
@@ -50,20 +52,25 @@ class _PoolReturns:
         self.members, self._given_back = members, False
         self._strikers: dict[str, set[str]] = {}
 
-    def take_back(self, number: int, report: Report | None, tried: Sequence[str]) -> None:
+    def take_back(self, number: int, report: Report | None, tried: Sequence[str], *, completed: bool) -> list[SentAway]:
         members, destination = self.members, None if report is None else report.destination
         member = members.member(number)
         if member is None:
-            return
+            return []
         self._given_back = True
         strikers = sorted(self._strikers_of(destination))
         room = report is None or not may_eject(member, members.rules, report) or self._has_room(number)
-        back = given_back(member, members.rules, report, members.act.now, tried=tried, strikers=strikers, room=room)
+        now = members.act.now
+        back = given_back(
+            member, members.rules, report, now, tried=tried, strikers=strikers, room=room, completed=completed
+        )
         members.change(number, back.member)
         for name in back.forgiven:
             self._forgive(name)
         if destination is not None and back.strike is not None:
             self._strike(destination, member.name, back.strike)
+        found = [self._outdone(name) for name in back.outdone]
+        return [away for away in found if away is not None]
 
     def write(self) -> None:
         self.members.write()
@@ -74,9 +81,22 @@ class _PoolReturns:
     def _has_room(self, number: int) -> bool:
         members = self.members
         members.write()
-        enabled: Any = members.act.one("member_enabled", members.pool, "[]", _ALL)
+        enabled: Any = members.act.one("member_enabled", members.pool)
         ejected: Any = members.act.one("member_blacklisted", members.pool, members.act.now, number)
         return room_on_blacklist(members.rules, enabled[0], ejected[0])
+
+    def _outdone(self, name: str) -> SentAway | None:
+        members, number = self.members, self.members.named(name)
+        if number is None:
+            return None
+        member, others, room = members.known[number], list[int](), True
+        if may_send_away(member, members.act.now):
+            room = self._has_room(number)
+            rows: Iterable[Any] = members.act.rows("member_compared", members.pool, number)
+            others = [row[0] for row in rows]
+        after, away = outdone(member, members.rules, members.act.now, others=others, room=room)
+        members.change(number, after)
+        return away
 
     def _forgive(self, name: str) -> None:
         number = self.members.named(name)

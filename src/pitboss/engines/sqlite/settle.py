@@ -14,6 +14,7 @@ from pitboss.engines.sqlite.returns import Returns, pool_of
 from pitboss.engines.sqlite.rows import error_text, names_text
 from pitboss.model.batch import BatchStatus
 from pitboss.model.outcome import Transition
+from pitboss.model.outdone import SentAway
 from pitboss.model.resource import Report
 from pitboss.model.settlement import APPLIED, ClaimEnd, Progress, SettleAnswer, Settlement, StoredTask, effect
 from pitboss.model.states import FINISHED, State
@@ -139,7 +140,8 @@ class _Group:
         if task is not None and isinstance(change, Progress):
             self.progress[task.row] = (task.row, *change)
         elif task is not None and isinstance(change, ClaimEnd):
-            self._end(task, change, settlement)
+            away = self._end(task, change, settlement)
+            return answer._replace(away=tuple(away)) if away else answer
         return answer
 
     def write(self) -> None:
@@ -162,21 +164,27 @@ class _Group:
             alive = self.alive[session] = self.act.one("session_alive", session, self.act.now) is not None
         return alive
 
-    def _end(self, task: ClaimRow, end: ClaimEnd, settlement: Settlement) -> None:
+    def _end(self, task: ClaimRow, end: ClaimEnd, settlement: Settlement) -> list[SentAway]:
         follow_ups = settlement.transition.follow_ups
         if self.act.touched and (follow_ups or task.unique_key is not None):
             # A batch that has just ended puts its task first: both may want the same key.
             self.write()
             conclude(self.act)
-        self._note(task, end, settlement.transition, settlement.report)
+        away = self._give_back(task, end, settlement.report)
+        self._note(task, end, settlement.transition)
         if follow_ups:
             # Written first: a follow-up may take the unique key that its task has just freed.
             self.write()
             put_follow_ups(self.act, follow_ups)
+        return away
 
-    def _note(self, task: ClaimRow, end: ClaimEnd, transition: Transition, report: Report | None) -> None:
-        if task.resource is not None and task.member is not None:
-            self.returns.take_back(pool_of(task.resource), task.member, report, task.tried)
+    def _give_back(self, task: ClaimRow, end: ClaimEnd, report: Report | None) -> list[SentAway]:
+        if task.resource is None or task.member is None:
+            return []
+        completed = end.state is State.COMPLETED
+        return self.returns.take_back(pool_of(task.resource), task.member, report, task.tried, completed=completed)
+
+    def _note(self, task: ClaimRow, end: ClaimEnd, transition: Transition) -> None:
         if end.state is State.COMPLETED and _is_plain(transition):
             self.completed.append((task.row, end.outcome, end.result, end.worker, end.started_at, end.finished_at))
         else:

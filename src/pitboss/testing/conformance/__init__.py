@@ -30,6 +30,7 @@ from pitboss.testing.conformance.blaming import Blacklisting, Forgiveness, Repor
 from pitboss.testing.conformance.bulk import Bulk
 from pitboss.testing.conformance.choosing import Labels, Rotation, StickyKeys, Strategies
 from pitboss.testing.conformance.claiming import Claiming
+from pitboss.testing.conformance.comparing import Comparing, SendingAway
 from pitboss.testing.conformance.control import Cancelling, Pruning, Retrying
 from pitboss.testing.conformance.desired import DesiredState
 from pitboss.testing.conformance.diagnosing import Diagnosing
@@ -109,6 +110,8 @@ class ResourceConformance(
     Reports,
     Blacklisting,
     Forgiveness,
+    Comparing,
+    SendingAway,
     GivingBack,
     Acquiring,
     LeaseTimes,
@@ -158,6 +161,7 @@ __all__ = [
     "CancellingBatches",
     "ChangingMembers",
     "Claiming",
+    "Comparing",
     "Conformance",
     "CoreConformance",
     "CreatingBatches",
@@ -203,6 +207,7 @@ __all__ = [
     "Retrying",
     "Rotation",
     "SchemaKeeping",
+    "SendingAway",
     "SessionKeeping",
     "Settling",
     "Shortages",

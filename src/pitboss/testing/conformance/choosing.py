@@ -125,7 +125,7 @@ class Rotation:
     async def test_a_task_that_is_handed_on_gets_another_member(self, bench: Bench) -> None:
         await pool(bench, "a", "b")
         claim = await served(bench)
-        await handed_on(bench, claim)
+        await handed_on(bench, claim, FAULTY)
         task = await bench.task(claim.id)
         assert (task.state, task.tried, task.rotations, task.attempts) == (State.PENDING, ("a",), 1, 0)
         (again,) = (await asked(bench)).claims
@@ -176,16 +176,37 @@ class Rotation:
         await change(bench, "b", enabled=False)
         assert given((await asked(bench)).claims) == ["a"]
 
-    @pytest.mark.parametrize("report", [None, OK, NOT_MINE])
-    async def test_a_member_that_is_not_to_blame_is_not_avoided(self, bench: Bench, report: Report | None) -> None:
+    async def test_whatever_a_task_fails_of_it_gets_another_member(self, bench: Bench) -> None:
+        await pool(bench, "a", "b", strategy=Strategy.ROUND_ROBIN)
+        claim = await served(bench)
+        await handed_on(bench, claim, NOT_MINE)
+        assert (await bench.task(claim.id)).tried == ("a",)
+        await done(bench, await served(bench, priority=-1))
+        assert given((await asked(bench)).claims) == ["b"]
+
+    @pytest.mark.parametrize("report", [None, OK, LIMITED])
+    async def test_a_member_that_did_not_fail_is_not_avoided(self, bench: Bench, report: Report | None) -> None:
         await pool(bench, "a", "b")
         claim = await served(bench)
         await handed_on(bench, claim, report)
         assert (await bench.task(claim.id)).tried == ()
 
+    @pytest.mark.parametrize("report", [LIMITED, FAULTY])
+    async def test_a_task_does_not_wait_for_members_that_are_sent_away(self, bench: Bench, report: Report) -> None:
+        """If only the member that failed it is in service, it gets that one again."""
+        await pool(bench, "a", "b", max_failures=1)
+        first = await wait_for_one(bench)
+        other = await wait_for_one(bench)
+        held = {claim.id: claim for claim in (await asked(bench, 2)).claims}
+        await handed_on(bench, held[other.id], report)
+        await handed_on(bench, held[first.id], NOT_MINE)
+        bench.clock.advance(1)
+        (again,) = (await asked(bench)).claims
+        assert (again.id, given([again])) == (first.id, ["a"])
+
     async def test_what_was_tried_is_forgotten_when_the_task_completes(self, bench: Bench) -> None:
         await pool(bench, "a", "b")
-        await handed_on(bench, await served(bench))
+        await handed_on(bench, await served(bench), FAULTY)
         (again,) = (await asked(bench)).claims
         await done(bench, again)
         task = await bench.task(again.id)
@@ -193,7 +214,7 @@ class Rotation:
 
     async def test_a_failed_task_shows_what_it_tried_until_it_is_retried(self, bench: Bench) -> None:
         await pool(bench, "a", "b")
-        await handed_on(bench, await served(bench))
+        await handed_on(bench, await served(bench), NOT_MINE)
         (again,) = (await asked(bench)).claims
         await failed(bench, again)
         assert (await bench.task(again.id)).tried == ("a", "b")

@@ -91,12 +91,14 @@ WITH due AS MATERIALIZED (
 )
 UPDATE {schema}.resources AS r SET stage = 'ready' FROM due WHERE r.ctid = due.place
 
--- name: member_enabled
--- How many enabled members have these labels, counted up to `most`: a task cannot have tried more.
+-- name: member_serving
+-- How many members in service (`model.leasing`) have these labels, counted up to `most`: a task cannot have tried more.
 SELECT w.pool, w.labels, (
     SELECT count(*) FROM (
         SELECT FROM {schema}.resources AS r
-        WHERE r.pool = w.pool AND enabled AND r.labels @> w.labels::text[] LIMIT %(most)s::bigint
+        WHERE r.pool = w.pool AND enabled AND r.labels @> w.labels::text[] AND blacklisted_until <= %(now)s::bigint
+            AND coalesce((record::json ->> 'cooldown_until')::bigint, 0) <= %(now)s::bigint
+        LIMIT %(most)s::bigint
     ) AS few
 ) FROM unnest(%(pools)s::text[], %(labels)s::text[]) AS w (pool, labels)
 
@@ -104,6 +106,10 @@ SELECT w.pool, w.labels, (
 SELECT count(*) FILTER (WHERE enabled), count(*) FILTER (WHERE enabled AND blacklisted_until > %(now)s::bigint
     AND name <> ALL (%(besides)s::text[]))
 FROM {schema}.resources WHERE pool = %(pool)s::text
+
+-- name: member_compared
+SELECT coalesce((record::json ->> 'compared')::bigint, 0)
+FROM {schema}.resources WHERE pool = %(pool)s::text AND enabled AND name <> ALL (%(besides)s::text[])
 
 -- name: member_lowest_turn
 SELECT coalesce(min(coalesce((record::json ->> 'turn')::bigint, 0)), 0)

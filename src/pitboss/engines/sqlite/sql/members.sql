@@ -87,8 +87,8 @@ FROM (
     LIMIT ?7
 )
 
--- name: member_enabled
--- Counts to ?3 at most: a higher number makes no difference.
+-- name: member_serving
+-- Those in service (`model.leasing`), counted to ?4 at most: a higher number makes no difference.
 SELECT count(*)
 FROM (
     SELECT 1
@@ -96,9 +96,17 @@ FROM (
     WHERE
         pool = ?1
         AND enabled = 1
+        AND blacklisted_until <= ?3
+        AND coalesce(record ->> '$.cooldown_until', 0) <= ?3
         AND NOT EXISTS (SELECT 1 FROM json_each(?2) AS wanted WHERE instr(labels, wanted.value) = 0)
-    LIMIT ?3
+    LIMIT ?4
 )
+
+-- name: member_enabled
+SELECT count(*) FROM pitboss_resources WHERE pool = ? AND enabled = 1
+
+-- name: member_compared
+SELECT coalesce(record ->> '$.compared', 0) FROM pitboss_resources WHERE pool = ? AND enabled = 1 AND number <> ?
 
 -- name: member_blacklisted
 SELECT count(*)
