@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from random import Random
 
@@ -24,12 +25,14 @@ from tests.faults.test_postgres_outages import cut_off, halted, killed, troubled
 from tests.faults.test_power_loss import LOADS
 from tests.races.scene import Scene
 from tests.servers.postgres import PostgresServer
+from tests.simulate.guilt_world import BARS, PRECISION, WORLDS, scored
 from tests.simulate.resource_world import World
 
 SECONDS = 60.0
 TASKS = 5000
 POOLS = 5000
 HISTORIES = 1000
+GUILTY = 200
 SEED = int.from_bytes(os.urandom(4))
 Report = tuple[str, list[str]]
 
@@ -119,6 +122,16 @@ def simulated_histories(_: Path) -> Report:
     return f"{HISTORIES} histories, {losses} losses", faults
 
 
+def simulated_guilt(_: Path) -> Report:
+    """Members at fault among innocent ones: how many are found within 25 uses, and how many are found wrongly."""
+    told, faults = list[str](), list[str]()
+    for (name, plan), (rate, recall) in product(WORLDS.items(), BARS.items()):
+        score = scored(plan._replace(rate=rate), GUILTY)
+        told.append(f"{name}, failing {rate:.0%}: {score}")
+        faults += [told[-1]] if score.precision < PRECISION or score.recall < recall else []
+    return "; ".join(told), faults
+
+
 PROOFS: dict[str, Callable[[Path], Report]] = {
     "power-loss": power_loss,
     "large-log": large_log,
@@ -129,6 +142,7 @@ PROOFS: dict[str, Callable[[Path], Report]] = {
     "outages": outages,
     "simulated-pools": simulated_pools,
     "simulated-histories": simulated_histories,
+    "simulated-guilt": simulated_guilt,
     "rolling": rolling_restarts,
     "recovery": recovery,
 }

@@ -17,6 +17,7 @@ from pitboss.engines.protocol import FullStore
 from pitboss.model.batch import BatchStatus
 from pitboss.model.ids import TaskId
 from pitboss.model.leasing import given_back
+from pitboss.model.outdone import outdone
 from pitboss.model.resource import Report, Resource
 from pitboss.model.settlement import ClaimEnd, Effect, Progress, Settlement, effect, lost
 from pitboss.model.states import FINISHED, State
@@ -70,8 +71,11 @@ class Seen:
         if task.batch is not None:
             self.counts[task.batch].update({task.state: -1, after.state: +1})
         if task.resource is not None:
-            member = self.members[task.resource]
-            self.members[task.resource] = given_back(member, RULES, report, now, tried=task.tried).member
+            completed = after.state is State.COMPLETED
+            back = given_back(self.members[task.resource], RULES, report, now, tried=task.tried, completed=completed)
+            self.members[task.resource] = back.member
+            for other in (f"{POOL}/{name}" for name in back.outdone):
+                self.members[other] = outdone(self.members[other], RULES, now).member
 
 
 class Judge:

@@ -28,8 +28,9 @@ POLICY = Policy(max_attempts=3, backoff=Backoff(base=2 * SECOND, jitter=0.0))
 USES = 25
 _HOPELESS, _NOISE = 0.05, 0.05
 _BROKEN = TaskError(category="net", message="it did not work")
-# The pool is full of work, but no world takes longer than this.
-_MOST_TASKS = 50_000
+_MOST = 100_000
+# When a task ends, a number that makes it unique, and its claim; None: look again.
+_End = tuple[int, int, Claim | None]
 
 
 class Plan(NamedTuple):
@@ -43,6 +44,18 @@ class Plan(NamedTuple):
     down: int = 2
     explicit: float = 0.3
     blocked: bool = False
+
+
+WORLDS = {
+    "3 of 20": Plan(),
+    "1 of 4": Plan(members=4, bad=1),
+    "8 of 20": Plan(bad=8),
+    # Half of the members are refused by the only site that they are used on, so they are at fault.
+    "a site blocks half": Plan(bad=10, destinations=1, down=0, blocked=True),
+}
+# How often a bad member fails, and which share of such members must be found.
+BARS = {0.7: 0.95, 0.5: 0.85}
+PRECISION = 0.97
 
 
 class Score(NamedTuple):
@@ -68,6 +81,10 @@ def total(scores: Iterable[Score]) -> Score:
     return Score(*(sum(column) for column in zip(*scores, strict=True)))
 
 
+def scored(plan: Plan, seeds: int) -> Score:
+    return total(GuiltWorld(plan, seed).run() for seed in range(seeds))
+
+
 class GuiltWorld:
     """One run of a plan: several tasks at a time, until each member was found or had its uses."""
 
@@ -78,7 +95,7 @@ class GuiltWorld:
         self.bad = set(self.luck.sample(names, plan.bad))
         self.found: dict[str, int] = {}
         self._watched = set(names)
-        self._put = 0
+        self._number = 0
         self._tasks: dict[str, tuple[int, bool]] = {}
         at_once(self.engine.declare_pool(POOL, PoolRules()))
         at_once(self.engine.add_resources(POOL, [NewResource(name=name) for name in names]))
@@ -87,32 +104,39 @@ class GuiltWorld:
         self._session = at_once(self.engine.open_session(info)).number
 
     def run(self) -> Score:
-        ends: list[tuple[int, int, Claim]] = []
-        while self._put < _MOST_TASKS and self._watched:
-            self._fill()
-            slot = Slot(free=self.plan.members, queues=(POOL,))
-            claimed = at_once(self.engine.claim(ClaimRequest(session=self._session, slots=(slot,))))
-            for claim in claimed.claims:
-                self._put += 1
-                heappush(ends, (self.clock.now() + self.luck.randint(1, 3 * SECOND), self._put, claim))
-            if not ends:
-                assert claimed.next_due is not None
-                self.clock.advance_to(claimed.next_due)
-                continue
-            at, _, claim = heappop(ends)
+        ends: list[_End] = []
+        while self._watched:
+            assert self._number < _MOST, "it does not end"
+            back = min(one.available_at for one in self._members(self._watched))
+            # While all that are watched cool down, there is no work: their next uses decide.
+            if back <= self.clock.now():
+                self._claim(ends)
+            at, _, claim = heappop(ends) if ends else (back, 0, None)
             self.clock.advance_to(max(at, self.clock.now()))
-            self._end(claim)
+            if claim is not None:
+                self._end(claim)
         in_time = {name for name, uses in self.found.items() if uses <= USES}
         return Score(len(self.bad), len(in_time & self.bad), len(in_time - self.bad))
 
-    def _members(self) -> list[Resource]:
-        return at_once(self.engine.resources(POOL))
+    def _members(self, names: Iterable[str] | None = None) -> list[Resource]:
+        return at_once(self.engine.resources(POOL, None if names is None else list(names)))
+
+    def _claim(self, ends: list[_End]) -> None:
+        self._fill()
+        slot = Slot(free=self.plan.members, queues=(POOL,))
+        claimed = at_once(self.engine.claim(ClaimRequest(session=self._session, slots=(slot,))))
+        for claim in claimed.claims:
+            self._number += 1
+            heappush(ends, (self.clock.now() + self.luck.randint(1, 3 * SECOND), self._number, claim))
+        if not ends:
+            assert claimed.next_due is not None
+            heappush(ends, (claimed.next_due, 0, None))
 
     def _fill(self) -> None:
         """Keep more tasks waiting than there are members."""
         while len(self._tasks) < 1.2 * self.plan.members:
-            self._put += 1
-            task = make_id(1_800_000_000_000, self._put, 0)
+            self._number += 1
+            task = make_id(1_800_000_000_000, self._number, 0)
             self._tasks[task] = self.luck.randrange(self.plan.destinations), self.luck.random() < _HOPELESS
             at_once(self.engine.put([NewTask(id=task, handler=HANDLER, queue=POOL)]))
 

@@ -12,6 +12,7 @@ from pitboss.model.duration import SECOND, Span
 from pitboss.model.errors import SessionLost, StoreUnavailable
 from pitboss.model.ids import TaskId
 from pitboss.model.outcome import Cancelled, Crashed, Outcome, Released, Transition, decide, progressed
+from pitboss.model.outdone import SentAway
 from pitboss.model.policy import Policy
 from pitboss.model.resource import Report
 from pitboss.model.session import Claimed, ClaimRequest, Renewal, Session, SessionInfo
@@ -79,6 +80,10 @@ class Dispatcher:
         # The store has rung; the reader resets it.
         self.rung = False
         self.desired = 0
+
+    def on_sent_away(self, told: Callable[[SentAway], None]) -> None:
+        """Call this for each member that the store sends away because others outdid it."""
+        self._settler.sent_away = told
 
     async def start(self) -> Session:
         """Open the session and start claiming."""

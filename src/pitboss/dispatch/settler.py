@@ -13,6 +13,7 @@ from pitboss.model.errors import StoreUnavailable
 from pitboss.model.filter import by
 from pitboss.model.ids import TaskId
 from pitboss.model.outcome import Transition
+from pitboss.model.outdone import SentAway
 from pitboss.model.resource import Report
 from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.states import State
@@ -38,11 +39,13 @@ class _Entry(NamedTuple):
 class Settler:
     """A queue in front of `engine.settle`. If the store is down it tries again: a repeated settlement is harmless.
 
-    `returned` is called when members of resource pools may have been given back.
+    `returned` is called when members of resource pools may have been given back, `sent_away` (if set) for each that
+    the store sent away because others outdid it.
     """
 
     def __init__(self, engine: Engine, returned: Callable[[], None]) -> None:
         self._engine, self._returned = engine, returned
+        self.sent_away: Callable[[SentAway], None] | None = None
         self._waiting: dict[tuple[TaskId, int], _Entry] = {}
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
@@ -97,6 +100,9 @@ class Settler:
         for entry, answer in zip(group, answers, strict=True):
             if entry.told:
                 entry.told(answer)
+            if answer.away and self.sent_away:
+                for one in answer.away:
+                    self.sent_away(one)
 
     async def _settled(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         pause = _PAUSE

@@ -7,7 +7,9 @@ from typing import Any, Protocol
 from pitboss.engines.protocol import Clock
 from pitboss.manager import host
 from pitboss.manager.worker_process import WorkerProcess
+from pitboss.model.duration import SECOND, spoken
 from pitboss.model.facts import AnyFact, PoolScaled, WorkerCrashed, WorkerGivenUp, WorkerStarted
+from pitboss.model.outdone import SentAway
 from pitboss.model.pool import PoolSpec
 from pitboss.model.task import Claim, TaskError
 
@@ -86,6 +88,13 @@ class Announcer:
             self._tell(f"pool {pool} goes from {before} to {after} worker(s): {why or 'configured'}")
         self._write("pool scaled", pool=pool, before=before, after=after, why=why)
         self.publish(PoolScaled(before=before, after=after, why=why, **self._common(pool)))
+
+    def sent_away(self, member: SentAway) -> None:
+        """A member of a resource pool was found to be at fault."""
+        away = spoken(max(SECOND, member.until - self._clock.now()))
+        self._tell(f"{member.resource} is not used for {away}: it {member.why}")
+        if self.log is not None:
+            self.log.warning("resource sent away", resource=member.resource, away=away, why=member.why)
 
     def waiting_for(self, claims: list[Claim], seconds: float) -> None:
         counts = Counter(claim.handler for claim in claims)

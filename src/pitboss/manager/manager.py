@@ -231,6 +231,7 @@ class Manager:
             snapshot=lambda: self._snapshot,
         )
         dispatcher.noted = self._noted()
+        dispatcher.on_sent_away(self._announcer.sent_away)
         return dispatcher
 
     def _noted(self) -> Noted | None:

@@ -8,6 +8,7 @@ import msgspec
 from pitboss.engines.capabilities import capabilities, resources_of
 from pitboss.engines.protocol import Store
 from pitboss.model.canonical import from_json
+from pitboss.model.comparison import Evidence, at_fault, evidence, suspected
 from pitboss.model.duration import Moment
 from pitboss.model.errors import NotFound
 from pitboss.model.filter import by
@@ -25,13 +26,19 @@ _LONGEST = 200
 
 
 class MemberReading(msgspec.Struct, frozen=True, kw_only=True):
-    """A member at one moment: its condition, when that ends, and why it is so. `limits` are its own or the pool's."""
+    """A member at one moment: its condition, when that ends, and why it is so. `limits` are its own or the pool's.
+
+    `evidence` counts the tasks that failed with it and then succeeded with others. `at_fault`: by that it is to blame,
+    also while the blacklist has no room for it.
+    """
 
     member: Resource
     condition: Condition
     until: Moment | None
     why: str | None
     limits: Limits
+    evidence: Evidence
+    at_fault: bool
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -153,14 +160,26 @@ def _reading(view: ResourcePoolView, now: Moment, queues: tuple[str, ...] = ()) 
 
 def _member(view: ResourcePoolView, member: Resource, now: Moment) -> MemberReading:
     how, until = condition(member, view.rules, now)
+    compared = member.record.compared
+    guilty = suspected(compared) and at_fault(
+        compared, [one.record.compared for one in view.members if one.enabled and one.name != member.name]
+    )
     return MemberReading(
-        member=member, condition=how, until=until, why=_why(member, how), limits=limits_of(member, view.rules)
+        member=member,
+        condition=how,
+        until=until,
+        why=_why(member, how, guilty=guilty),
+        limits=limits_of(member, view.rules),
+        evidence=evidence(compared),
+        at_fault=guilty,
     )
 
 
-def _why(member: Resource, how: Condition) -> str | None:
+def _why(member: Resource, how: Condition, *, guilty: bool) -> str | None:
     if how is Condition.DISABLED:
         return member.disabled_reason
+    if guilty:
+        return str(evidence(member.record.compared))
     if how in (Condition.COOLING, Condition.BLACKLISTED):
         cause = member.record.last_error or member.record.last_outcome
         return None if cause is None else one_line(str(cause), _LONGEST)
