@@ -15,7 +15,7 @@ from pitboss.cli.screen import Screen
 from pitboss.engines.capabilities import resources_of
 from pitboss.model.duration import SECOND
 from pitboss.model.limits import Window
-from pitboss.model.outcome import Failed, decide
+from pitboss.model.outcome import Completed, Failed, Rotated, decide
 from pitboss.model.policy import Policy
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import Limits, PoolRules, Report, ResourceOutcome, Want
@@ -187,6 +187,32 @@ def test_a_member_has_a_page_of_its_own() -> None:
     found = member("a")
     assert (found["last_outcome"], found["failures_in_a_row"]) == ("blocked", 1)
     assert found["until"] is not None
+
+
+def test_a_member_that_others_outdo_says_so() -> None:
+    with_store(lambda store: resources_of(store).declare_pool("proxies", PoolRules()))
+    for name in "ab":
+        assert pitboss("resources", "add", "proxies", name, "--field", "host=x").code == 0
+    with_store(lambda store: store.register([CHECK]))
+    put(*(new("check", queue="proxies") for _ in range(4)))
+    with_store(_fail_with_a)
+    told = "failed 3 of 3 tasks that then succeeded with others"
+    assert told in pitboss("resources", "list", "proxies").out
+    assert f"why          {told}" in pitboss("resources", "show", "proxies", "a").out
+    assert (member("a")["condition"], member("a")["at_fault"], member("b")["at_fault"]) == ("blacklisted", True, False)
+
+
+async def _fail_with_a(store: Any) -> None:
+    """Run the tasks: each fails with the member a, and succeeds with b."""
+    session = await store.open_session(SessionInfo(host="h", handlers=("check",)))
+    for _ in range(12):
+        request = ClaimRequest(session=session.number, slots=(Slot(free=1),))
+        for claim in (await store.claim(request)).claims:
+            bad = claim.leased.name == "a"
+            outcome = Rotated(TaskError(category="error", message="half a page")) if bad else Completed()
+            report = Report(outcome=ResourceOutcome.TASK_ERROR if bad else ResourceOutcome.OK)
+            transition = decide(claim, outcome, Policy(), 0, 0.5)
+            await store.settle([Settlement(id=claim.id, token=claim.token, transition=transition, report=report)])
 
 
 def test_all_away_says_until_when() -> None:

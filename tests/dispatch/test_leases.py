@@ -2,12 +2,16 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import pairwise
+from unittest.mock import Mock
 
 from pitboss.dispatch.dispatcher import Dispatcher
 from pitboss.engines.memory.tables import Doorbell
+from pitboss.manager.announcer import Announcer
 from pitboss.model.duration import SECOND
 from pitboss.model.outcome import Completed, Failed, Outcome, Rotated
+from pitboss.model.outdone import SentAway
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import Leased, Limits, NewResource, PoolRules, Report, Resource, ResourceOutcome, Want
 from pitboss.model.session import Claimed, ClaimRequest
@@ -150,6 +154,39 @@ def test_what_came_of_it_reaches_the_member() -> None:
     assert limited.record.cooldown_until - limited.last_used_at >= 60 * SECOND
     assert (dead.record.failed >= 1, dead.record.last_error) == (True, "dead")
     assert good.in_use == limited.in_use == dead.in_use == 0
+
+
+def test_a_member_that_others_outdo_is_announced_with_the_evidence() -> None:
+    stage, away = Stage(), list[SentAway]()
+
+    class Judging(CoroutineWorker):
+        def start(self, claim: Claim) -> None:
+            assert claim.leased is not None
+            bad = claim.leased.name == "p0"
+            outcome = Rotated(TaskError(category="error", message="half a page")) if bad else Completed("1")
+            report = Report(outcome=ResourceOutcome.TASK_ERROR if bad else ResourceOutcome.OK)
+            tell = partial(self._dispatcher.finish, claim, outcome, worker=self.name, report=report)
+            asyncio.get_running_loop().call_soon(tell)
+
+    async def main() -> None:
+        await _pool(stage, 3)
+        await _put(stage, 30)
+        dispatcher = stage.dispatcher()
+        dispatcher.on_sent_away(away.append)
+        dispatcher.add_worker(Judging(stage, dispatcher, "w1", 3, taking(0)))
+        await dispatcher.start()
+        await asyncio.sleep(1)
+        await dispatcher.stop()
+
+    run_virtual(main(), clock=stage.clock)
+    (one,) = away
+    assert (one.resource, one.why) == ("proxies/p0", "failed 3 of 3 tasks that then succeeded with others")
+    said, log = list[str](), Mock()
+    announcer = Announcer(said.append, stage.clock)
+    announcer.log = log
+    announcer.sent_away(one._replace(until=stage.clock.now() + 1800 * SECOND))
+    assert said == [f"proxies/p0 is not used for 30m: it {one.why}"]
+    log.warning.assert_called_once_with("resource sent away", resource="proxies/p0", away="30m", why=one.why)
 
 
 class _Counting:

@@ -1,11 +1,13 @@
 """Resource pools and members as people read them."""
 
+import msgspec
 import pytest
 
+from pitboss.model.comparison import noted
 from pitboss.model.errors import NotFound
 from pitboss.model.queue import HandlerInfo
-from pitboss.model.resource import Condition, NewResource, ResourceChange
-from pitboss.operate.documents import member_page_document, resource_pool_document
+from pitboss.model.resource import Condition, NewResource, Record, ResourceChange
+from pitboss.operate.documents import member_document, member_page_document, resource_pool_document
 from pitboss.operate.resources import (
     change_members,
     find_members,
@@ -45,6 +47,23 @@ async def test_a_member_never_shows_a_secret(store: Bench) -> None:
     assert "geheim" not in text
     assert "sealed" not in text
     assert "'token': '***'" in text
+
+
+async def test_a_member_that_is_at_fault_is_shown_even_if_it_is_still_used(store: Bench) -> None:
+    """The blacklist may have no room for it."""
+    await fill(store)
+    pool = store.tables.pools["proxies"]
+    for name, uses in (("p1", "xx.xx"), ("p2", "....x....")):
+        compared = 0
+        for use in uses:
+            compared = noted(compared, failed=use == "x")
+        pool.write(msgspec.structs.replace(pool.all[name], record=Record(compared=compared)))
+    bad, good, out = (await read_resource_pool(store, "proxies", store.now)).members
+    assert (bad.at_fault, good.at_fault, out.at_fault) == (True, False, False)
+    assert (bad.condition, bad.why) == (Condition.READY, "failed 4 of 5 tasks that then succeeded with others")
+    assert (good.why, good.evidence) == (None, (1, 9))
+    document = member_document(bad)
+    assert (document["at_fault"], document["failed_by_comparison"], document["compared"]) == (True, 4, 5)
 
 
 async def test_members_are_changed_and_removed(store: Bench) -> None:

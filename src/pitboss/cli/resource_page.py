@@ -71,9 +71,9 @@ def draw_member(screen: Screen, page: MemberPage, now: Moment) -> None:
     screen.fields([("limits", f"{limits_text(reading.limits)} ({whose})"), ("next use", _next_use(reading, now))])
     uses = f"{record.uses:,}: {record.ok:,} ok, {record.failed:,} failed, {record.refused:,} refused"
     screen.fields([("uses", uses), ("in a row", _in_a_row(member, page.rules))])
-    if reading.evidence.failed:
-        verdict = "; it is at fault" if reading.at_fault else ""
-        screen.fields([("compared", f"{reading.evidence}{verdict}")])
+    # If it is at fault, its `why` says so.
+    if reading.evidence.failed and not reading.at_fault:
+        screen.fields([("compared", str(reading.evidence))])
     screen.fields([("fields", ", ".join(f"{key}={value}" for key, value in reading.fields.items()))])
     screen.fields([("secrets", ", ".join(f"{name} {HIDDEN}" for name in sorted(member.secrets)))])
     screen.fields([("labels", ", ".join(member.labels)), ("weight", str(member.weight))])

@@ -91,7 +91,7 @@ class Announcer:
 
     def sent_away(self, member: SentAway) -> None:
         """A member of a resource pool was found to be at fault."""
-        away = spoken(max(SECOND, member.until - self._clock.now()))
+        away = spoken(max(1, round((member.until - self._clock.now()) / SECOND)) * SECOND)
         self._tell(f"{member.resource} is not used for {away}: it {member.why}")
         if self.log is not None:
             self.log.warning("resource sent away", resource=member.resource, away=away, why=member.why)
