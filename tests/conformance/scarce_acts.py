@@ -27,6 +27,7 @@ from pitboss.model.resource import (
     Strategy,
     Want,
 )
+from pitboss.model.session import Slot
 from tests.conformance.acts import BOUND, FETCH, POOL, SECOND, Acts
 
 MEMBERS = ("m1", "m2", "m3", "m4")
@@ -148,6 +149,14 @@ class ScarceActs(Acts):
     def need(self, chosen: list[dict[str, Any]], want: Want | None) -> None:
         """Put tasks that need a member."""
         self.put([one | {"handler": FETCH, "queue": BOUND, "want": want} for one in chosen], None, None)
+
+    def outdo(self, who: int, report: Report, times: int) -> None:
+        """Tasks fail with some members, and then succeed with others: these are judged by comparison."""
+        request = ((Slot(free=1, queues=(BOUND,)),), None)
+        for _ in range(times):
+            self.need([{}], None)
+            self.work(who, request, ("rotated", None, None, None, report))
+            self.work(who, request, ("completed", None, None, None, Report(outcome=ResourceOutcome.OK)))
 
     def lease(self, act: str, lease: str, want: Want | None, report: Report | None) -> None:
         match act:

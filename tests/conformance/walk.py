@@ -37,6 +37,7 @@ WEIGHTS = {
     "pool": 2,
     "need": 4,
     "lease": 3,
+    "outdo": 3,
     "create_batch": 2,
     "act_on_batch": 4,
 }
@@ -116,6 +117,10 @@ class Walk:
         if dice.random() < 0.7:
             slots = (Slot(free=dice.choice([1, 2, 4]), ahead=dice.choice([0, 1]), queues=dice.choice([None, ("q4",)])),)
             self.acts.work(self._worker(), (slots, None), self._word())
+
+    def _outdo(self) -> None:
+        reports = [report for report in REPORTS if report is not None and report.outcome != "ok"]
+        self.acts.outdo(self._worker(), self.dice.choice(reports), self.dice.randint(1, 6))
 
     def _lease(self) -> None:
         dice = self.dice
