@@ -160,10 +160,10 @@ def test_list_and_show_say_how_far_it_is_and_what_it_waits_for() -> None:
     assert "4 completed" in page
     assert "status       done" in page
     waiting = pitboss("batches", "show", second).out
-    assert "for a manager: none is running on this store" in waiting
-    assert shown(second)["waiting"] == "for a manager: none is running on this store"
+    assert "no manager is running on this store" in waiting
+    assert shown(second)["waiting"] == "no manager is running on this store"
     third = made("c")
-    assert 'for its turn in lane "default": place 1' in pitboss("batches", "show", third).out
+    assert 'it waits for its turn in lane "default": place 1 of 1' in pitboss("batches", "show", third).out
     assert pitboss("batches", "list", "done", "--json").json()["batches"][0]["percent"] == 100
 
 
@@ -305,7 +305,7 @@ def test_other_pages_mention_the_batch() -> None:
     (task, *_) = pitboss("tasks", "list", f"batch:{batch}", "--json").json()["tasks"]
     page = pitboss("tasks", "show", task["id"]).out
     assert batch in page
-    assert "it waits for its turn in its batch, which is running" in page
+    assert "no manager is running on this store" in page
 
 
 def test_items_that_were_drawn_late_are_not_late() -> None:

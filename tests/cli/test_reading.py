@@ -194,7 +194,7 @@ def test_tasks_show_says_why_it_waits() -> None:
     (later,) = put(new(delay=3600 * SECOND))
     assert "due in 59m" in pitboss("tasks", "show", later).out
     (held,) = put(new("unknown", "{}"))
-    assert 'no worker knows the handler "unknown"' in pitboss("tasks", "show", held).out
+    assert 'no live worker knows the handler "unknown"' in pitboss("tasks", "show", held).out
 
 
 def test_what_a_store_says_cannot_command_the_terminal() -> None:

@@ -154,9 +154,10 @@ class Document(msgspec.Struct):
     def lead(self, now: Moment) -> Lead | None:
         return lead_of(None if self.leader is None else self.sessions.get(self.leader), self.term, now)
 
-    def view(self, queue: str) -> Queue:
+    def view(self, queue: str, now: Moment) -> Queue:
         counts = Counter(task.state for task in self.tasks.values() if task.queue == queue)
-        return msgspec.structs.replace(self.queues[queue], counts=dict(counts))
+        opens = opens_at(self.queues[queue].rate, self.starts.get(queue, []))
+        return msgspec.structs.replace(self.queues[queue], counts=dict(counts), opens_at=opens if opens > now else None)
 
     def open_queues(self, slot: Slot) -> list[str]:
         names = self.queues if slot.queues is None else slot.queues
@@ -460,13 +461,13 @@ class SkeletonEngine:
 
     @transaction
     def queues(self, document: Document, now: Moment) -> list[Queue]:
-        return [document.view(name) for name in sorted(document.queues)]
+        return [document.view(name, now) for name in sorted(document.queues)]
 
     @transaction
     def change_queue(self, document: Document, now: Moment, name: str, change: QueueChange) -> Queue:
         document.queues[name] = changed_queue(document.queues.get(name, Queue(name=name)), change, now)
         document.ring(name)
-        return document.view(name)
+        return document.view(name, now)
 
     async def register(self, handlers: Iterable[HandlerInfo]) -> None:
         # A transaction may run twice, an iterator only once.

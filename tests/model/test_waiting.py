@@ -1,22 +1,28 @@
-"""Why tasks and batches wait."""
+"""Why tasks and batches wait, from what was read. `tests/operate/test_why.py` seeds each situation on every engine."""
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from pitboss.model.batch import Batch, BatchStatus
+from pitboss.model.batch import Batch, BatchStatus, Lane
 from pitboss.model.duration import SECOND
+from pitboss.model.eta import Range
+from pitboss.model.fleet import ManagerView
+from pitboss.model.gates import Line, Scene
 from pitboss.model.limits import rate
 from pitboss.model.queue import Queue
 from pitboss.model.resource import PoolRules, Record, Resource
 from pitboss.model.session import Session, SessionInfo
+from pitboss.model.snapshot import PoolFigures, Snapshot, WorkerFigures
 from pitboss.model.states import State
 from pitboss.model.supply import ResourcePoolView
 from pitboss.model.task import Task, TaskError
-from pitboss.model.waiting import why_batch_waits, why_task_waits
+from pitboss.model.waiting import Why, spoken_start, troubles, why_batch, why_task
 
 NOW = 1_800_000_000_000_000
-MANAGER = Session(number=1, info=SessionInfo(host="h", handlers=("check",)), opened_at=0, expires_at=NOW + SECOND)
+SESSION = Session(number=1, info=SessionInfo(host="there", handlers=("f",)), opened_at=0, expires_at=NOW + SECOND)
+MANAGER = ManagerView(SESSION, Snapshot())
 COOLING = ResourcePoolView(
     "proxies",
     PoolRules(),
@@ -32,93 +38,65 @@ COOLING = ResourcePoolView(
 )
 BRIEFLY = ResourcePoolView("proxies", PoolRules(), [Resource(pool="proxies", name="p", available_at=NOW + SECOND)])
 FREE = ResourcePoolView("proxies", PoolRules(), [Resource(pool="proxies", name="p")])
-
-
-def reason(
-    status: BatchStatus = BatchStatus.RUNNING,
-    counts: dict[State, int] | None = None,
-    *,
-    queue: Queue | None = None,
-    pool: ResourcePoolView = FREE,
-    sessions: tuple[Session, ...] = (MANAGER,),
-    **values: Any,
-) -> str | None:
-    batch = Batch(id="b", status=status, counts={State.HELD: 3} if counts is None else counts, queues=("q",), **values)
-    queues = {"q": queue or Queue(name="q")}
-    return why_batch_waits(batch, queues=queues, pools={"proxies": pool}, sessions=sessions, now=NOW)
-
-
 BOUND = Queue(name="q", resources="proxies")
 
 
-@pytest.mark.parametrize(
-    ("said", "given"),
-    [
-        (None, {}),
-        (None, {"status": BatchStatus.DONE}),
-        ('for its turn in lane "slow": place 2', {"status": BatchStatus.QUEUED, "lane": "slow", "position": 2}),
-        ("for an operator to resume it", {"status": BatchStatus.PAUSED}),
-        ("for 1 running item to end", {"status": BatchStatus.PAUSING, "counts": {State.RUNNING: 1}}),
-        ("for 2 running items to end", {"status": BatchStatus.CANCELLING, "counts": {State.RUNNING: 2}}),
-        ("for a manager: none is running on this store", {"sessions": ()}),
-        ('for the paused queue "q"', {"queue": Queue(name="q", paused=True)}),
-        ("5 proxies cooling, next in 4m12s", {"queue": BOUND, "pool": COOLING}),
-        (None, {"queue": BOUND, "pool": COOLING, "counts": {State.RUNNING: 1, State.HELD: 2}}),
-        (None, {"queue": BOUND, "pool": FREE}),
-        (None, {"queue": BOUND, "pool": BRIEFLY}),
-        (None, {"queue": Queue(name="q", resources="unknown")}),
-        ("for 4 items due later", {"counts": {State.SCHEDULED: 4, State.COMPLETED: 1}}),
-        (None, {"counts": {State.SCHEDULED: 4, State.PENDING: 1}}),
-    ],
-)
-def test_why_a_batch_waits(said: str | None, given: dict[str, Any]) -> None:
-    assert reason(**given) == said
+def task(state: State = State.PENDING, **options: Any) -> Task:
+    return Task(**{"id": "x", "handler": "f", "queue": "q", "state": state, "params": "{}"} | options)
 
 
-def test_an_item_waits_for_its_batch_or_for_a_resource() -> None:
-    held = Task(id="t", handler="check", queue="q", params="{}", state=State.HELD, reason="batch", batch="b")
-    assert why_task_waits(held, queue=None, sessions=(), now=NOW, batch="paused").endswith(
-        "in its batch, which is paused"
-    )
-    pending = Task(id="t", handler="check", queue="q", params="{}", state=State.PENDING)
-    waits = why_task_waits(pending, queue=BOUND, sessions=(MANAGER,), now=NOW, shortage="5 proxies cooling")
-    assert waits == "it waits for a resource: 5 proxies cooling"
+def scene(*, queue: Queue | None = None, pool: ResourcePoolView = FREE, **given: Any) -> Scene:
+    usual = {"managers": [MANAGER], "queues": {"q": queue or Queue(name="q")}, "pools": {"proxies": pool}}
+    return Scene(now=NOW, **usual | given)
 
 
-def session(*, handlers: tuple[str, ...] = ("f",)) -> Session:
-    info = SessionInfo(host="there", handlers=handlers)
-    return Session(number=1, info=info, opened_at=NOW - SECOND, expires_at=NOW + SECOND)
-
-
-def task(state: State, **options: object) -> Task:
-    return Task(**{"id": "x", "handler": "f", "queue": "q", "state": state, "params": "{}"} | options)  # type: ignore[arg-type]
+ITEM = task(State.HELD, reason="batch", batch="b")
 
 
 @pytest.mark.parametrize(
-    ("queue", "sessions", "said"),
+    ("said", "batch", "around"),
     [
+        (None, {}, {}),
+        (None, {"status": BatchStatus.DONE}, {}),
         (
-            Queue(name="q", paused=True, paused_by="me", paused_at=NOW - 60 * SECOND),
-            [session()],
-            "paused by me since 1m",
+            'it waits for its turn in lane "slow": place 2 of 5',
+            {"status": BatchStatus.QUEUED, "lane": "slow", "position": 2},
+            {"lanes": {"slow": Lane(name="slow", queued=5)}},
         ),
-        (Queue(name="q"), [], "no manager is running"),
-        (Queue(name="q"), [session(handlers=("g",))], 'knows the handler "f"'),
-        (Queue(name="q", rate=rate("2/s")), [session()], "at most 2 per 1s"),
-        (None, [session(handlers=())], "waits for a free worker"),
+        ("it is paused until an operator resumes it", {"status": BatchStatus.PAUSED}, {}),
+        (
+            "it is pausing: it waits for 1 running item to end",
+            {"status": BatchStatus.PAUSING, "counts": {State.RUNNING: 1}},
+            {},
+        ),
+        ("no manager is running on this store", {}, {"managers": []}),
+        ('queue "q" is paused', {}, {"queue": Queue(name="q", paused=True)}),
+        ("it waits for a resource: 5 proxies cooling, next in 4m12s", {}, {"queue": BOUND, "pool": COOLING}),
+        (None, {"counts": {State.RUNNING: 1, State.HELD: 2}}, {"queue": BOUND, "pool": COOLING}),
+        (None, {}, {"queue": BOUND, "pool": BRIEFLY}),
+        ('resource pool "gone" has no members', {}, {"queue": Queue(name="q", resources="gone")}),
     ],
 )
-def test_why_a_pending_task_waits(queue: Queue | None, sessions: list[Session], said: str) -> None:
-    assert said in why_task_waits(task(State.PENDING), queue=queue, sessions=sessions, now=NOW)
+def test_why_a_batch_waits(said: str | None, batch: dict[str, Any], around: dict[str, Any]) -> None:
+    given: dict[str, Any] = {"status": BatchStatus.RUNNING, "counts": {State.HELD: 3}, "queues": ("q",)} | batch
+    why = why_batch(Batch(id="b", **given), scene(**around), ITEM)
+    assert (None if why is None else why.sentence) == said
+
+
+def test_items_that_are_due_later_hold_a_batch_up() -> None:
+    batch = Batch(id="b", status=BatchStatus.RUNNING, counts={State.SCHEDULED: 4})
+    why = why_batch(batch, scene(), task(State.SCHEDULED, run_at=NOW + 60 * SECOND))
+    assert why is not None
+    assert why.sentence == "it has 4 items due later: is due in 1m"
+    assert why_batch(batch, scene()) is None
 
 
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (task(State.HELD), 'no worker knows the handler "f"'),
-        (task(State.SCHEDULED, run_at=NOW + 60 * SECOND), "due in 1m"),
-        (task(State.SCHEDULED, run_at=NOW, reason="snoozed"), "due now: snoozed"),
-        (task(State.SCHEDULED), "it is scheduled"),
+        (task(State.HELD, reason="handler"), 'knows the handler "f" has come: it is released within seconds'),
+        (task(State.SCHEDULED, run_at=NOW + SECOND, reason="snoozed"), "due in 1s: snoozed"),
+        (task(State.SCHEDULED), "it is ready"),
         (
             task(State.SCHEDULED, run_at=NOW + SECOND, attempts=2, error=TaskError(category="error", message="no")),
             "attempt 2 failed, and the next one is due in 1s",
@@ -129,5 +107,43 @@ def test_why_a_pending_task_waits(queue: Queue | None, sessions: list[Session], 
         (task(State.FAILED, reason="attempts used up"), "it has ended: attempts used up"),
     ],
 )
-def test_why_any_other_task_is_where_it_is(found: Task, said: str) -> None:
-    assert said in why_task_waits(found, queue=None, sessions=[session()], now=NOW)
+def test_what_a_task_does(found: Task, said: str) -> None:
+    assert said in why_task(found, scene(), [SESSION]).sentence
+
+
+def test_a_manager_that_names_no_handlers_knows_all() -> None:
+    info = msgspec.structs.replace(SESSION.info, handlers=())
+    every = ManagerView(msgspec.structs.replace(SESSION, info=info), Snapshot())
+    assert why_task(task(handler="other"), scene(managers=[every])).cause == "ready"
+    assert why_task(task(handler="other"), scene()).cause == "handler"
+
+
+def test_the_pace_of_workers_and_the_line_give_an_estimate() -> None:
+    worker = WorkerFigures(name="w-1", pool="w", running=2, mean=6 * SECOND)
+    busy = ManagerView(SESSION, Snapshot(pools=(PoolFigures(name="w", concurrency=2, wanted=1),), workers=(worker,)))
+    line = Line([task(id=f"a{number}") for number in range(19)])
+    why = why_task(task(), scene(managers=[busy], lines={"q": line}))
+    assert (why.cause, spoken_start(why)) == ("busy", "in about 1m, give or take 15s")
+    more = why_task(task(), scene(managers=[busy], lines={"q": Line(line.tasks, False)}))
+    assert spoken_start(more) == "in at least 1m"
+
+
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [
+        (Why(sentence="", cause="", starts=Range(0, 0)), "at once"),
+        (Why(sentence="", cause="", starts=Range(7_400_000, 7_400_000)), "in 8s"),
+        (Why(sentence="", cause="", starts=Range(0, None)), "unknown"),
+        (Why(sentence="", cause="", stuck=True, starts=Range(0, 0)), "not before that is changed"),
+    ],
+)
+def test_when_it_starts_in_words(why: Why, said: str) -> None:
+    assert spoken_start(why) == said
+
+
+def test_the_normal_course_of_things_is_no_trouble() -> None:
+    queue = Queue(name="q", rate=rate("1/m"), opens_at=NOW + SECOND, counts={State.PENDING: 7})
+    assert troubles([(task(), why_task(task(), scene(queue=queue)))], [queue]) == []
+    cooling = msgspec.structs.replace(BOUND, counts={State.PENDING: 7})
+    (found,) = troubles([(task(), why_task(task(), scene(queue=cooling, pool=COOLING)))], [cooling])
+    assert (found.cause, found.tasks, found.stuck) == ("cooling", 7, False)

@@ -17,7 +17,7 @@ async def test_progress_waiting_and_errors_of_one_batch(store: Bench) -> None:
     batch = await create(store, "a")
     page = await read_batch(store, batch[-8:], store.now)
     assert (page.reading.percent, page.reading.forecast) == (0, Forecast())
-    assert page.reading.waiting == "for a manager: none is running on this store"
+    assert page.reading.waiting == "no manager is running on this store"
     assert page.reading.lane is not None
     assert page.reading.lane.running == 1
     await store.run_all(fail="no route")
@@ -32,7 +32,9 @@ async def test_a_queued_batch_waits_for_its_turn(store: Bench) -> None:
     for name in "abc":
         await create(store, name)
     found = await list_batches(store, store.now, [BatchStatus.QUEUED], 10)
-    assert [one.waiting for one in found] == [f'for its turn in lane "default": place {place}' for place in (1, 2)]
+    assert [one.waiting for one in found] == [
+        f'it waits for its turn in lane "default": place {place} of 2' for place in (1, 2)
+    ]
     assert len(await list_batches(store, store.now, limit=2)) == 2
 
 

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from pitboss.client.waiting import pool_views
 from pitboss.model.comparison import noted
 from pitboss.model.errors import NotFound
 from pitboss.model.queue import HandlerInfo
@@ -13,7 +14,6 @@ from pitboss.operate.resources import (
     find_members,
     find_resource_pool,
     list_resource_pools,
-    pool_views,
     read_member,
     read_resource_pool,
 )

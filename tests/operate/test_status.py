@@ -61,7 +61,7 @@ async def test_unfinished_batches_and_resource_pools_are_part_of_it(store: Bench
     assert [one.batch.name for one in found.batches] == ["a"]
     assert [pool.name for pool in found.resource_pools] == ["proxies"]
     document = status_document(found)
-    assert document["batches"][0]["waiting"] == "for a manager: none is running on this store"
+    assert document["batches"][0]["waiting"] == "no manager is running on this store"
     assert document["resources"] == [{"name": "proxies", "members": 1, "stages": {"ready": 1}, "next_at": None}]
 
 

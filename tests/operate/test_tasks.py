@@ -27,7 +27,7 @@ async def test_what_a_task_waits_for_is_read_from_the_store(store: Bench) -> Non
     (task,) = await store.add(store.new())
 
     async def why(one: str = task) -> str:
-        return (await read_task(store, one, store.now)).why
+        return (await read_task(store, one, store.now)).why.sentence
 
     assert await why() == "no manager is running on this store"
     await store.manager(handlers=("greet", "check"))
@@ -37,7 +37,8 @@ async def test_what_a_task_waits_for_is_read_from_the_store(store: Bench) -> Non
     assert await why() == 'queue "default" is paused by ann since 1m'
     (item,) = [store.new()]
     batch = await store.create_batch(NewBatch(id=store.new_id(), paused=True), [item])
-    assert await why(item.id) == f"it waits for its turn in its batch, which is {batch.status}"
+    assert await why(item.id) == "its batch is paused until an operator resumes it"
+    assert batch.status == "paused"
 
 
 async def test_a_task_waits_for_a_member_of_its_queues_pool(store: Bench) -> None:
@@ -47,7 +48,7 @@ async def test_a_task_waits_for_a_member_of_its_queues_pool(store: Bench) -> Non
     check = HandlerInfo(name="check", queue="checks", resources="proxies")
     (task,) = await store.add(store.new("check", queue="checks"), handlers=(check,))
     page = await read_task(store, task, store.now)
-    assert page.why == "it waits for a resource: proxies: 1 disabled"
+    assert page.why.sentence == 'resource pool "proxies" has no enabled member'
 
 
 async def test_a_page_has_every_run(store: Bench) -> None:

@@ -72,6 +72,7 @@ def test_what_is_open_to_workers_is_a_decision() -> None:
         "act_on_batch",
         "add_resources",
         "batches",
+        "bound",
         "cancel",
         "change_lane",
         "change_resources",
@@ -82,10 +83,12 @@ def test_what_is_open_to_workers_is_a_decision() -> None:
         "handlers",
         "lanes",
         "put",
+        "queues",
         "register",
         "release",
         "resource_pools",
         "resources",
+        "sessions",
         "use",
     ]
 

@@ -100,6 +100,11 @@ async def _read(store: "Store") -> Shown:
 def _draw(screen: Screen, found: Status) -> None:
     screen.line(found.verdict.sentence, _STYLES[found.verdict.health])
     screen.line(f"Next: {found.next}")
+    waiting = [finding.what for finding in found.findings if finding.check == "waiting"]
+    if len(waiting) > 1:
+        screen.heading("Waiting")
+        for text in waiting:
+            screen.line(text)
     if found.queues:
         screen.heading("Queues")
         screen.table(QUEUE_COLUMNS, [queue_row(queue) for queue in found.queues])

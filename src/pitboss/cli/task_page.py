@@ -6,6 +6,7 @@ from pitboss.cli.formatting import ago, took, when
 from pitboss.cli.screen import Screen
 from pitboss.model.duration import Moment, spoken
 from pitboss.model.task import Attempt, Task, TaskError
+from pitboss.model.waiting import spoken_start
 from pitboss.operate.tasks import TaskPage
 
 _LONG = 100
@@ -14,7 +15,10 @@ _LONG = 100
 def draw_task(screen: Screen, page: TaskPage, now: Moment) -> None:
     """State and reason, params and result, policy, times, and every run."""
     task = page.task
-    screen.fields([("task", task.handler), ("id", task.id), ("state", task.state), ("why", page.why)])
+    screen.fields([("task", task.handler), ("id", task.id), ("state", task.state), ("why", page.why.sentence)])
+    screen.fields(
+        [("starts", spoken_start(page.why) if page.why.gates else None), ("helps", "; ".join(page.why.helps))]
+    )
     screen.fields([("progress", _progress(task)), ("params", _json(task.params)), ("result", _json(task.result))])
     screen.fields(_policy(task))
     screen.fields(

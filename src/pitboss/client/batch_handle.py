@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import suppress
 from math import inf
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from pitboss.client.app_core import LIMIT, AppCore
 from pitboss.client.client import Client
+from pitboss.client.waiting import explain_batches
 from pitboss.engines.capabilities import batches_of
 from pitboss.engines.protocol import Batches
 from pitboss.model.batch import (
@@ -26,7 +28,7 @@ from pitboss.model.batch import (
 )
 from pitboss.model.canonical import from_json
 from pitboss.model.duration import SECOND, Span, Time, span, spoken
-from pitboss.model.errors import InvalidInput, NotFound, TimedOutWaiting
+from pitboss.model.errors import InvalidInput, NotFound, PitbossError, TimedOutWaiting
 from pitboss.model.filter import Filter, parsed
 from pitboss.model.ids import TaskId
 from pitboss.model.states import State
@@ -229,13 +231,21 @@ async def ended_batch(client: Client, batch: BatchId, timeout: Span | None) -> B
             return found
         left = None if timeout is None else started + timeout - client.clock.now()
         if left is not None and left <= 0:
+            ended = f"it is {found.status}: {found.finished:,} of {found.total:,} items have ended"
             raise TimedOutWaiting(
                 f"batch {batch} did not end within {spoken(timeout or 0)}",
-                why=f"it is {found.status}: {found.finished:,} of {found.total:,} items have ended",
+                why=ended + await _why(client, found),
                 fix=f"wait longer; pitboss batches show {batch} says what it waits for",
             )
         await asyncio.sleep(pause if left is None else min(pause, left / SECOND))
         pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+
+async def _why(client: Client, batch: Batch) -> str:
+    with suppress(PitbossError):
+        why = (await explain_batches(client.store, [batch], client.clock.now())).get(batch.id)
+        return "" if why is None else f"; {why.sentence}"
+    return ""
 
 
 def _move(to: MoveTo, before: BatchHandle | BatchId | None) -> Move:

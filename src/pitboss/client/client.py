@@ -6,16 +6,18 @@ from functools import cached_property
 from typing import TypeVar
 
 from pitboss.client.resource_client import ResourceClient
+from pitboss.client.waiting import explain_task
 from pitboss.engines.capabilities import check_needs
 from pitboss.engines.protocol import Clock, Store
 from pitboss.model.duration import SECOND, Span, spoken
-from pitboss.model.errors import NotFound, QueueFull, StoreUnavailable, TimedOutWaiting
+from pitboss.model.errors import NotFound, PitbossError, QueueFull, StoreUnavailable, TimedOutWaiting
 from pitboss.model.filter import by
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import PoolRules
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Placed, Task
+from pitboss.model.waiting import Why
 
 T = TypeVar("T")
 _PATIENCE: Span = 5 * SECOND
@@ -96,7 +98,7 @@ class Client:
                 return found
             left = None if timeout is None else started + timeout - self.clock.now()
             if left is not None and left <= 0:
-                raise _too_late(found, timeout or 0)
+                raise await self._too_late(found, timeout or 0)
             await asyncio.sleep(pause if left is None else min(pause, left / SECOND))
             pause = min(pause * 1.5, _LONGEST_PAUSE)
 
@@ -105,15 +107,17 @@ class Client:
         await self.store.cancel(by(id=task), reason=reason)
         return (await self.get(task)).state
 
+    async def _too_late(self, task: Task, timeout: Span) -> TimedOutWaiting:
+        try:
+            why = await explain_task(self.store, task, self.clock.now())
+        except PitbossError:  # the store is away: its last answer is all that is known
+            why = Why(sentence=f"it is {task.state}", cause=task.state.value)
+        return TimedOutWaiting(
+            f"task {task.id} ({task.handler}) did not end within {spoken(timeout)}",
+            why=f"{why.sentence}; it goes on by itself" if not why.stuck else why.sentence,
+            fix="; ".join(why.helps) if why.stuck else f"wait longer; pitboss why {task.id} says more",
+        )
+
     def _still_time(self, started: int, patience: Span, error: Exception) -> None:
         if self.clock.now() - started >= patience:
             raise error
-
-
-def _too_late(task: Task, timeout: Span) -> TimedOutWaiting:
-    held = f" (held: {task.reason})" if task.state is State.HELD else ""
-    return TimedOutWaiting(
-        f"task {task.id} ({task.handler}) did not end within {spoken(timeout)}",
-        why=f"it is {task.state}{held}; it goes on by itself",
-        fix="wait longer, or check that a manager runs that serves its queue",
-    )

@@ -13,6 +13,7 @@ from pitboss.model.errors import SessionLost, StoreUnavailable
 from pitboss.model.ids import TaskId
 from pitboss.model.outcome import Cancelled, Crashed, Outcome, Released, Transition, decide, progressed
 from pitboss.model.outdone import SentAway
+from pitboss.model.placement import NO_MEMORY
 from pitboss.model.policy import Policy
 from pitboss.model.resource import Report
 from pitboss.model.session import Claimed, ClaimRequest, Renewal, Session, SessionInfo
@@ -31,7 +32,7 @@ _NO_MEMORY = Transition(
     state=State.SCHEDULED,
     outcome="released",
     delay=2 * SECOND,
-    reason="waiting for memory on a host",
+    reason=NO_MEMORY,
     recorded=False,
 )
 Noted = Callable[[Claim, Settlement], None]

@@ -151,6 +151,7 @@ class Sessions(Protocol):
         """End a session now: its owner closes it, or a successor on the same host has proved it dead. `reclaim` takes
         back at once what it still held. Harmless to repeat."""
 
+    @open_to_workers
     async def sessions(self) -> list[Session]:
         """The live sessions, and those that ended within the last hour."""
 
@@ -229,8 +230,10 @@ class Control(Protocol):
 class Queues(Protocol):
     """Queues: what waits in them, and their limits."""
 
+    @open_to_workers
     async def queues(self) -> list[Queue]:
-        """Every queue by name, with its settings and its number of tasks by state (zeros left out)."""
+        """Every queue by name, with its settings, its number of tasks by state (zeros left out), and when its rate
+        allows the next start (`opens_at`, from all windows; None if it allows one now, paused or not)."""
 
     async def change_queue(self, name: str, change: QueueChange) -> Queue:
         """Pause, resume or limit a queue, which is created if it is new. Rings it when it may give more."""
@@ -354,6 +357,11 @@ class Leases(Protocol):
         is not held any more. `instead` is the moment of a use that the holder was granted and did not make: that use is
         moved instead of adding one (`leasing.moved`). If windows remember uses and none at that moment, one is added.
         """
+
+    @open_to_workers
+    async def bound(self, pool: str, key: str) -> str | None:
+        """The name of the member that a sticky key is bound to now, whether the pool still has it or not; None if the
+        key is bound to none. Only for reading: it extends no binding."""
 
 
 @runtime_checkable

@@ -36,6 +36,12 @@ class Announcer:
         self._tell(text)
         self._write(text)
 
+    def warn(self, text: str) -> None:
+        """As `say`, for something that a person should look at."""
+        self._tell(text)
+        if self.log is not None:
+            self.log.warning(text)
+
     def started(self, worker: WorkerProcess, spec: PoolSpec) -> None:
         self._tell(f"worker {worker.name} is ready (pid {worker.pid})")
         self._write("worker started", pool=spec.name, worker=worker.name, worker_pid=worker.pid)

@@ -28,6 +28,13 @@ class HostMemory:
     def admits(self, claim: Claim) -> bool:
         return self._budget.admits(claim.handler, [one.handler for one in self._running() if one.id != claim.id])
 
+    def published(self) -> tuple[int, int, dict[str, int]]:
+        """For the snapshot: the budget, what is in use of it, and each handler's need; nothing while none is heavy."""
+        if not self.tight or self._budget.budget is None:
+            return 0, 0, {}
+        in_use = self._budget.in_use(one.handler for one in self._running())
+        return self._budget.budget, in_use, self._budget.figures()
+
 
 def total_memory() -> int:
     """Bytes of memory that this host has; 0 if the system does not say."""

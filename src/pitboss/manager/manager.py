@@ -20,6 +20,7 @@ from pitboss.manager.reaper import Reaper
 from pitboss.manager.scaler import Scaler
 from pitboss.manager.session_router import SessionRouter
 from pitboss.manager.snapshot import snapshot
+from pitboss.manager.trouble_log import TroubleLog
 from pitboss.manager.worker_slot import Services
 from pitboss.model.duration import Span
 from pitboss.model.errors import PitbossError, StoreUnavailable
@@ -124,7 +125,8 @@ class Manager:
         term = self._leadership.term
         sweep = partial(sweep_forever, self._engine, self._plan.retention, self._clock, term=term)
         checks = HealthChecks(self._pools.every_pool, self._router, self._announcer, self._time_limit)
-        work = (sweep, self._tick, self._scaler.run, self._leadership.campaign_forever, checks.run)
+        troubles = TroubleLog(self._engine, self._clock, begun=self._announcer.warn, ended=self.say)
+        work = (sweep, self._tick, self._scaler.run, self._leadership.campaign_forever, checks.run, troubles.run)
         duties = [asyncio.create_task(self._lasting(one)) for one in work]
         self._hooks.start()
         await self._pools.start(self._desired.state)
@@ -341,7 +343,13 @@ class Manager:
         term = self._leadership.term() or 0
         logs = self._plan.logs.folder if self._plan.logs is not None else ""
         taken = snapshot(
-            self._plan.target, self._pools, self._clock.now(), draining=self._draining, term=term, logs=logs
+            self._plan.target,
+            self._pools,
+            self._clock.now(),
+            draining=self._draining,
+            term=term,
+            logs=logs,
+            tasks_memory=self._memory.published(),
         )
         self._snapshot = msgspec.json.encode(taken).decode()
 

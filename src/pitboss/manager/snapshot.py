@@ -13,10 +13,15 @@ from pitboss.manager.worker_slot import WorkerSlot
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.snapshot import SHOWN_TASKS, CurrentTask, PoolFigures, Snapshot, WorkerFigures, WorkerState
 
+TasksMemory = tuple[int, int, dict[str, int]]
 
-def snapshot(target: str, pool_set: PoolSet, now: Moment, *, draining: bool, term: int, logs: str) -> Snapshot:
+
+def snapshot(
+    target: str, pool_set: PoolSet, now: Moment, *, draining: bool, term: int, logs: str, tasks_memory: TasksMemory
+) -> Snapshot:
     """Everything as it is now."""
     pools = pool_set.every_pool()
+    budget, in_use, needs = tasks_memory
     return Snapshot(
         target=target,
         pools=tuple(_pool(pool_set, pool) for pool in pools),
@@ -27,6 +32,9 @@ def snapshot(target: str, pool_set: PoolSet, now: Moment, *, draining: bool, ter
         version=version(),
         cores=host.cores(),
         memory=total_memory(),
+        budget=budget,
+        in_use=in_use,
+        needs=needs,
     )
 
 

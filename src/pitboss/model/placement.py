@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from pitboss.model.quantiles import Quantiles
 
 SHARE = 0.95
+# The reason of a task that was sent back because its host has no memory for it.
+NO_MEMORY = "waiting for memory on a host"
 # A handler's figure is computed again after an eighth more values: that sorts the buckets, and tasks come fast.
 _READ_AGAIN = 8
 # The need of a new handler is unknown. One byte lets it start; zero would let a huge task start beside it.
@@ -42,8 +44,12 @@ class MemoryBudget:
         """
         if self.budget is None:
             return True
-        in_use = sum(map(self._counted, running)) + sum(map(self._counted, ahead))
+        in_use = self.in_use(running) + self.in_use(ahead)
         return admits(self._counted(handler), in_use, self.budget)
+
+    def in_use(self, running: Iterable[str]) -> int:
+        """What these tasks, given by their handlers, are expected to need together."""
+        return sum(map(self._counted, running))
 
     def figures(self) -> dict[str, int]:
         """The expected memory of every handler that was measured."""

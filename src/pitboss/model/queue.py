@@ -15,7 +15,8 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}\Z")
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
     """A queue as stored, with the number of its tasks by state.
 
-    `resources` names the resource pool: each of its tasks holds a member of it while it runs.
+    `resources` names the resource pool: each of its tasks holds a member of it while it runs. `opens_at` is when its
+    rate allows the next start; None: now.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     capacity: int | None = None
     rate: tuple[Window, ...] = ()
     resources: str | None = None
+    opens_at: Moment | None = None
     counts: dict[State, int] = {}
 
     @property

@@ -73,7 +73,9 @@ class PoolFigures(msgspec.Struct, frozen=True, kw_only=True):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A manager's app, worker pools and workers at the last renewal of its session.
 
-    `logs` is the folder of its log files on its host; `cores` and `memory` are what the host has.
+    `logs` is the folder of its log files on its host; `cores` and `memory` are what the host has. `budget` is the
+    memory for all tasks together, `in_use` what the running ones are expected to need, and `needs` the need of one task
+    of each handler; they are published while a handler needs a large part of the budget.
     """
 
     target: str = ""
@@ -86,6 +88,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     logs: str = ""
     cores: int = 0
     memory: int = 0
+    budget: int = 0
+    in_use: int = 0
+    needs: dict[str, int] = {}
     term: int = 0
 
 

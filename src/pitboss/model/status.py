@@ -7,26 +7,32 @@ from enum import StrEnum
 import msgspec
 
 from pitboss.model.duration import SECOND, Moment, Span, spoken
-from pitboss.model.finding import Finding, fine, problem, warning
+from pitboss.model.finding import Finding, Grade, fine, problem, warning
 from pitboss.model.fleet import ManagerView, WorkerPoolView, live_managers, manager_view, worker_pools
+from pitboss.model.gates import how_paused
 from pitboss.model.queue import HandlerInfo, Queue
 from pitboss.model.session import Session
 from pitboss.model.snapshot import WorkerState
 from pitboss.model.states import State
 from pitboss.model.text import counted, listed
+from pitboss.model.waiting import Trouble, Why
 
 LATE: Span = 300 * SECOND
 LATELY: Span = 3600 * SECOND
 _MANY_FAILURES = 10
 _NAMES_IN_VERDICT = 3
 _SHOWN = 5
+# Causes that operators made on purpose, and causes that have a finding of their own.
+_BY_OPERATORS = ("queue-paused", "pool-paused", "draining", "disabled", "no-workers")
+_FOUND_ELSEWHERE = ("no-manager", "queue-paused", "unserved")
 # A session is renewed three times within its time to live; one with less than this share left has missed a renewal.
 _MISSED_SHARE = 0.45
 
 
 class StoreReading(msgspec.Struct, frozen=True, kw_only=True):
     """What was read from a store. `held` counts tasks by the handler that no worker knows, `late` tasks that waited
-    longer than `LATE`, `completed` and `failed` tasks put within `LATELY`. `release` is the reader's own."""
+    longer than `LATE`, `completed` and `failed` tasks put within `LATELY`. `troubles` say why due tasks do not start;
+    `oldest` says it for the one that has waited longest. `release` is the reader's own."""
 
     queues: Sequence[Queue] = ()
     sessions: Sequence[Session] = ()
@@ -35,6 +41,8 @@ class StoreReading(msgspec.Struct, frozen=True, kw_only=True):
     late: int = 0
     completed: int = 0
     failed: int = 0
+    troubles: Sequence[Trouble] = ()
+    oldest: Why | None = None
     release: str = ""
 
     def total(self, *states: State) -> int:
@@ -54,12 +62,14 @@ class Health(StrEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """`cause` is stable and may be matched by programs; `queue` is the one it is about, if it is about one."""
+    """`cause` is stable and may be matched by programs; `queue` is the one it is about, if it is about one. `next` is
+    what to do, if the cause alone does not say it."""
 
     health: Health
     cause: str
     sentence: str
     queue: str | None = None
+    next: str = ""
 
 
 class Assessment(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,19 +87,24 @@ def assess(reading: StoreReading, now: Moment) -> Assessment:
         *_workers(managers),
         *_queues(reading, managers),
         *_handlers(reading, managers),
-        *_paused(reading, managers),
+        *_paused(reading, managers, now),
+        *_waiting(reading),
     )
-    return Assessment(verdict=_verdict(reading, managers), findings=findings)
+    return Assessment(verdict=_verdict(reading, managers, findings), findings=findings)
 
 
-def _verdict(reading: StoreReading, managers: Sequence[ManagerView]) -> Verdict:
+def _verdict(reading: StoreReading, managers: Sequence[ManagerView], findings: Sequence[Finding]) -> Verdict:
     """The worst cause that applies."""
     if not managers:
         return _without_managers(reading)
-    for look in (_held_tasks, _many_failures, _paused_queue, _late_tasks, _some_failures):
+    for look in (_held_tasks, _many_failures, _cannot_start, _paused_queue, _late_tasks, _some_failures):
         found = look(reading)
         if found is not None:
             return found
+    wrong = next((finding for finding in findings if finding.grade is Grade.PROBLEM), None)
+    if wrong is not None:
+        said = f"{wrong.what[:1].upper()}{wrong.what[1:]}."
+        return Verdict(health=Health.ATTENTION, cause="problem", sentence=said, next=wrong.fix)
     running, waiting = reading.total(State.RUNNING), reading.total(State.PENDING, State.SCHEDULED)
     said = f"Healthy: {counted(len(managers), 'manager')}, {running:,} running, {waiting:,} waiting."
     return Verdict(health=Health.HEALTHY, cause="healthy", sentence=said)
@@ -116,6 +131,23 @@ def _many_failures(reading: StoreReading) -> Verdict | None:
     return Verdict(health=Health.UNHEALTHY, cause="failing", sentence=said)
 
 
+def _cannot_start(reading: StoreReading) -> Verdict | None:
+    """Unhealthy if a whole queue stands still, and no operator wanted that."""
+    found = [(_health_of(one, reading), one) for one in reading.troubles if one.cause != "queue-paused"]
+    if not found:
+        return None
+    health, worst = max(found, key=lambda one: (one[0] is Health.UNHEALTHY, one[1].stuck, one[1].tasks))
+    said = f"{worst.said[:1].upper()}{worst.said[1:]}."
+    step = worst.helps[0] if worst.helps else f"pitboss why {worst.example}"
+    return Verdict(health=health, cause=worst.cause, sentence=said, queue=worst.queue, next=step)
+
+
+def _health_of(trouble: Trouble, reading: StoreReading) -> Health:
+    running = next((one.counts.get(State.RUNNING, 0) for one in reading.queues if one.name == trouble.queue), 0)
+    still = trouble.stuck and trouble.all and not running and trouble.cause not in _BY_OPERATORS
+    return Health.UNHEALTHY if still else Health.ATTENTION
+
+
 def _paused_queue(reading: StoreReading) -> Verdict | None:
     paused = [queue for queue in reading.queues if queue.paused and queue.waiting]
     if not paused:
@@ -128,7 +160,9 @@ def _paused_queue(reading: StoreReading) -> Verdict | None:
 def _late_tasks(reading: StoreReading) -> Verdict | None:
     if not reading.late:
         return None
-    said = f"{counted(reading.late, 'task')} waited longer than {spoken(LATE)}: there is more work than workers."
+    other = reading.oldest is not None and reading.oldest.shut is not None and reading.oldest.shut.name != "slots"
+    why = reading.oldest.sentence if reading.oldest is not None and other else "there is more work than workers"
+    said = f"{counted(reading.late, 'task')} waited longer than {spoken(LATE)}: {why}."
     return Verdict(health=Health.ATTENTION, cause="late", sentence=said)
 
 
@@ -260,12 +294,11 @@ def _handlers(reading: StoreReading, managers: Sequence[ManagerView]) -> Iterato
         yield fine("handlers", f"{counted(len(known), 'handler')}, each with a live worker")
 
 
-def _paused(reading: StoreReading, managers: Sequence[ManagerView]) -> Iterator[Finding]:
+def _paused(reading: StoreReading, managers: Sequence[ManagerView], now: Moment) -> Iterator[Finding]:
     for queue in (queue for queue in reading.queues if queue.paused):
-        by = f" by {queue.paused_by}" if queue.paused_by else ""
         yield warning(
             "paused",
-            f'queue "{queue.name}" is paused{by}; {_tasks_wait(queue.waiting)} in it',
+            f'queue "{queue.name}" {how_paused(queue, now)}; {_tasks_wait(queue.waiting)} in it',
             why="its tasks do not start until it is resumed",
             fix=f"pitboss queues resume {queue.name}",
         )
@@ -284,6 +317,22 @@ def _paused(reading: StoreReading, managers: Sequence[ManagerView]) -> Iterator[
             why="an operator asked for it",
             fix=f"pitboss drain --undo --manager {one.number}",
         )
+
+
+def _waiting(reading: StoreReading) -> Iterator[Finding]:
+    for queue in reading.queues:
+        if queue.capacity is not None and queue.waiting >= queue.capacity:
+            yield warning(
+                "capacity",
+                f'queue "{queue.name}" is full: {queue.waiting:,} of {queue.capacity:,} tasks wait in it',
+                why="new tasks are refused until some have started",
+                fix=f"pitboss queues limit {queue.name} --capacity N, or add workers",
+            )
+    for one in reading.troubles:
+        if one.cause not in _FOUND_ELSEWHERE:
+            report = problem if one.stuck else warning
+            step = "; ".join(one.helps) or "wait"
+            yield report("waiting", one.said, why=f"pitboss why {one.example} lists every gate", fix=step)
 
 
 def _tasks_wait(number: int) -> str:

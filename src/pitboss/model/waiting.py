@@ -1,66 +1,175 @@
-"""Why a task or a batch does not move, in a sentence. The callers read what these functions need from the store."""
+"""Why a task or a batch does not run: one answer for every face, from the gates that it has to pass."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 
-from pitboss.model.batch import OVER, Batch, BatchStatus
+import msgspec
+
+from pitboss.model.batch import OVER, Batch
 from pitboss.model.duration import SECOND, Moment, Span, spoken
-from pitboss.model.fleet import alive
+from pitboss.model.eta import Range
+from pitboss.model.gates import Gate, Scene, batch_waits, before, of_batch, of_line, of_queue, of_rate, of_time, soon
 from pitboss.model.queue import Queue
+from pitboss.model.resource_gate import of_resource
 from pitboss.model.session import Session
 from pitboss.model.states import State
 from pitboss.model.supply import ResourcePoolView
 from pitboss.model.task import Task
 from pitboss.model.text import counted
+from pitboss.model.worker_gates import held_for_handler, of_handler, of_manager, of_memory, of_slots, of_workers
 
 # A shorter rest between two uses of a resource is normal and not worth a message.
 _WORTH_TELLING: Span = 2 * SECOND
+# Every member that fits has failed or was refused. They come back by themselves, but a person should know.
+_FAILED_MEMBERS = ("cooling", "blacklisted", "key-cooling", "key-blacklisted")
+# The part of the time in line by which the estimate may be wrong, each way.
+_UNSURE = 0.25
+_GATES: tuple[Callable[[Task, Scene], Gate | None], ...] = (
+    of_batch,
+    of_time,
+    of_queue,
+    of_manager,
+    of_handler,
+    of_workers,
+    of_resource,
+    of_rate,
+    of_memory,
+    of_slots,
+    of_line,
+)
 
 
-def why_task_waits(
-    task: Task,
-    *,
-    queue: Queue | None,
-    sessions: Sequence[Session],
-    now: Moment,
-    batch: str | None = None,
-    shortage: str | None = None,
-) -> str:
-    """What the task waits for, or what it does. `batch` is the status of its batch, `shortage` says why no member of
-    its queue's resource pool is free."""
-    match task.state:
-        case State.RUNNING:
-            return _running(task, sessions, now)
-        case State.HELD if task.reason == "batch":
-            return f"it waits for its turn in its batch, which is {batch or 'not running'}"
-        case State.HELD:
-            return f'it is held: no worker knows the handler "{task.handler}"'
-        case State.SCHEDULED:
-            return _scheduled(task, now)
-        case State.PENDING:
-            return _pending(task, queue, alive(sessions, now), now, shortage)
-    return f"it has ended: {task.reason}" if task.reason else f"it has ended: {task.state}"
+class Why(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a task does not run, or what it does. `cause` is stable and may be matched by programs.
+
+    `gates` are all gates of a waiting task in their order; the first shut one is the cause. `stuck`: without a person
+    it never starts. `starts` is when it starts, from now; None if that is unknown. `helps` are commands to type.
+    """
+
+    sentence: str
+    cause: str
+    gates: tuple[Gate, ...] = ()
+    stuck: bool = False
+    starts: Range | None = None
+    helps: tuple[str, ...] = ()
+
+    @property
+    def shut(self) -> Gate | None:
+        """The gate that it waits at."""
+        return next((gate for gate in self.gates if gate.shut), None)
+
+    @property
+    def until(self) -> Moment | None:
+        return None if self.shut is None else self.shut.until
 
 
-def why_batch_waits(
-    batch: Batch,
-    *,
-    queues: Mapping[str, Queue],
-    pools: Mapping[str, ResourcePoolView],
-    sessions: Sequence[Session],
-    now: Moment,
-) -> str | None:
-    """What the batch waits for; None if it has ended or makes progress."""
-    running = batch.counts.get(State.RUNNING, 0)
+def why_task(task: Task, scene: Scene, sessions: Sequence[Session] = ()) -> Why:
+    """The answer for one task. `sessions` only name the host of a running one."""
+    if task.state is State.RUNNING:
+        return Why(sentence=_running(task, sessions, scene.now), cause="running")
+    if task.state.finished:
+        ended = f"it has ended: {task.reason}" if task.reason else f"it has ended: {task.state}"
+        return Why(sentence=ended, cause=task.state.value)
+    gates = tuple(gate for look in _GATES if (gate := look(task, scene)) is not None)
+    shut = [gate for gate in gates if gate.shut]
+    if held_for_handler(task):
+        shut.sort(key=lambda gate: gate.name != "handler")
+    if not shut:
+        return Why(sentence=_ready(task, scene), cause="ready", gates=gates, starts=_starts(task, scene, gates))
+    return Why(
+        sentence=shut[0].sentence,
+        cause=shut[0].cause,
+        gates=gates,
+        stuck=any(gate.stuck for gate in shut),
+        starts=_starts(task, scene, gates),
+        helps=tuple(dict.fromkeys(text for gate in shut for text in gate.helps)),
+    )
+
+
+def why_batch(batch: Batch, scene: Scene, item: Task | None = None) -> Why | None:
+    """The answer for a batch; None if it has ended or makes progress. `item` is one of its items that wait."""
     if batch.status in OVER:
         return None
-    match batch.status:
-        case BatchStatus.QUEUED:
-            return f'for its turn in lane "{batch.lane}": place {batch.position}'
-        case BatchStatus.PAUSED:
-            return "for an operator to resume it"
-        case BatchStatus.PAUSING | BatchStatus.CANCELLING:
-            return f"for {counted(running, 'running item')} to end"
-    return None if running else _stuck(batch, queues, pools, sessions, now)
+    gate = batch_waits(batch, scene.lanes)
+    if gate is not None:
+        said = f"it {gate.says}"
+        return Why(sentence=said, cause=gate.cause, gates=(gate,), stuck=gate.stuck, helps=gate.helps)
+    if batch.counts.get(State.RUNNING) or item is None:
+        return None
+    found = why_task(item, scene)
+    if found.shut is None or found.shut.name == "slots" or _brief(found, scene.now):
+        return None
+    if found.shut.name == "time":
+        later = f"it has {counted(batch.counts.get(State.SCHEDULED, 0), 'item')} due later: {found.shut.says}"
+        return msgspec.structs.replace(found, sentence=later)
+    return found
+
+
+class Trouble(msgspec.Struct, frozen=True, kw_only=True):
+    """Tasks of a queue that do not start for one cause, although they are due. `tasks` is how many wait for it at
+    least; `all`: every task of the queue that was looked at. `example` is one of them."""
+
+    queue: str
+    cause: str
+    sentence: str
+    tasks: int
+    example: str
+    all: bool = False
+    stuck: bool = False
+    helps: tuple[str, ...] = ()
+
+    @property
+    def said(self) -> str:
+        least = "" if self.all else "at least "
+        return f'{least}{counted(self.tasks, "task")} of queue "{self.queue}" cannot start: {self.sentence}'
+
+
+def troubles(waiting: Sequence[tuple[Task, Why]], queues: Sequence[Queue]) -> list[Trouble]:
+    """What keeps tasks from starting and is not the normal course of things, such as a busy worker or a rate."""
+    groups: dict[tuple[str, str], list[tuple[Task, Why]]] = {}
+    for task, why in waiting:
+        groups.setdefault((task.queue, why.cause), []).append((task, why))
+    seen = Counter(task.queue for task, _ in waiting)
+    pending = {queue.name: queue.counts.get(State.PENDING, 0) for queue in queues}
+    found = []
+    for (queue, cause), group in groups.items():
+        task, why = group[0]
+        if not why.stuck and cause not in _FAILED_MEMBERS:
+            continue
+        whole = len(group) == seen[queue]
+        found.append(
+            Trouble(
+                queue=queue,
+                cause=cause,
+                sentence=why.sentence,
+                tasks=max(pending.get(queue, 0), 1) if whole else len(group),
+                example=task.id,
+                all=whole,
+                stuck=why.stuck,
+                helps=why.helps,
+            )
+        )
+    return found
+
+
+def spoken_start(why: Why) -> str:
+    """When it starts, as a person says it."""
+    if why.stuck:
+        return "not before that is changed"
+    if why.starts is None:
+        return "unknown"
+    earliest, latest = why.starts.earliest, why.starts.latest
+    if latest is None:
+        return f"in at least {soon(earliest)}" if earliest else "unknown"
+    if latest < SECOND:
+        return "at once"
+    if latest - earliest < 2 * SECOND:
+        return f"in {soon(latest)}"
+    return f"in about {soon((earliest + latest) // 2)}, give or take {soon((latest - earliest) // 2)}"
+
+
+def _brief(why: Why, now: Moment) -> bool:
+    return why.shut is not None and why.shut.name == "resource" and 0 < (why.until or 0) - now < _WORTH_TELLING
 
 
 def _running(task: Task, sessions: Sequence[Session], now: Moment) -> str:
@@ -70,55 +179,50 @@ def _running(task: Task, sessions: Sequence[Session], now: Moment) -> str:
     return f"it runs{since}{host}{stopping}"
 
 
-def _scheduled(task: Task, now: Moment) -> str:
-    if task.run_at is None:
-        return "it is scheduled"
-    due = f"due in {spoken(task.run_at - now)}" if task.run_at > now else "due now"
-    if task.error is not None and task.attempts:
-        return f"attempt {task.attempts} failed, and the next one is {due}"
-    return f"it is {due}" + (f": {task.reason}" if task.reason else "")
+def _ready(task: Task, scene: Scene) -> str:
+    line = scene.lines.get(task.queue)
+    ahead = 0 if line is None else before(task, line)
+    if not ahead:
+        return "it is ready, and waits for a free worker that serves its queue"
+    least = "" if line is None or line.whole else "at least "
+    return f"it is ready; {least}{counted(ahead, 'task')} {'is' if ahead == 1 else 'are'} before it"
 
 
-def _pending(task: Task, queue: Queue | None, sessions: Sequence[Session], now: Moment, shortage: str | None) -> str:
-    if queue is not None and queue.paused:
-        by = f" by {queue.paused_by}" if queue.paused_by else ""
-        since = f" since {spoken(now - queue.paused_at)}" if queue.paused_at is not None else ""
-        return f'queue "{queue.name}" is paused{by}{since}'
-    if not sessions:
-        return "no manager is running on this store"
-    if not any(task.handler in one.info.handlers or not one.info.handlers for one in sessions):
-        return f'no running manager knows the handler "{task.handler}"'
-    if shortage is not None:
-        return f"it waits for a resource: {shortage}"
-    if queue is not None and queue.rate:
-        limits = ", ".join(f"{window.count} per {spoken(window.per)}" for window in queue.rate)
-        return f'queue "{queue.name}" starts at most {limits}; it starts when that limit allows'
-    return "it is ready, and waits for a free worker that serves its queue"
-
-
-def _stuck(
-    batch: Batch,
-    queues: Mapping[str, Queue],
-    pools: Mapping[str, ResourcePoolView],
-    sessions: Sequence[Session],
-    now: Moment,
-) -> str | None:
-    if not alive(sessions, now):
-        return "for a manager: none is running on this store"
-    own = [queues[name] for name in batch.queues if name in queues]
-    paused = [f'"{queue.name}"' for queue in own if queue.paused]
-    if paused and len(paused) == len(own):
-        return f"for the paused {'queue' if len(paused) == 1 else 'queues'} {', '.join(paused)}"
-    short = [_shortage(pools.get(queue.resources or ""), now) for queue in own if queue.resources is not None]
-    told = [text for text in dict.fromkeys(short) if text is not None]
-    if told and len(short) == len(own) and None not in short:
-        return "; ".join(told)
-    waiting = batch.counts.get(State.PENDING, 0) + batch.counts.get(State.HELD, 0)
-    scheduled = batch.counts.get(State.SCHEDULED, 0)
-    return f"for {counted(scheduled, 'item')} due later" if scheduled and not waiting else None
-
-
-def _shortage(pool: ResourcePoolView | None, now: Moment) -> str | None:
-    if pool is None or 0 < pool.supply(now).wait < _WORTH_TELLING:
+def _starts(task: Task, scene: Scene, gates: Sequence[Gate]) -> Range | None:
+    """From the waits of shut gates, and the pace at which the tasks before it can start."""
+    shut = [gate for gate in gates if gate.shut]
+    if any(gate.stuck or gate.name == "batch" for gate in shut) or not scene.managers:
         return None
-    return pool.shortage(now)
+    wait = max((gate.until - scene.now for gate in shut if gate.until is not None), default=0)
+    line = scene.lines.get(task.queue)
+    ahead = 0 if line is None else before(task, line) + any(gate.cause == "busy" for gate in shut)
+    open_ended = any(gate.until is None for gate in shut)
+    pace = _pace(task, scene)
+    if pace is None:
+        known = not ahead and not open_ended and (line is None or line.whole)
+        return Range(wait, wait) if known else Range(wait, None) if wait else None
+    span = round(ahead / pace * SECOND)
+    if line is not None and not line.whole:
+        return Range(wait + span, None)
+    return Range(wait + round(span * (1 - _UNSURE)), wait + round(span * (1 + _UNSURE)))
+
+
+def _pace(task: Task, scene: Scene) -> float | None:
+    """Starts per second that rate, resources and workers allow; None if nothing limits them that is known."""
+    queue = scene.queues.get(task.queue)
+    paces: list[float] = []
+    if queue is not None and queue.rate:
+        paces.append(min(window.count / window.per for window in queue.rate) * SECOND)
+    pool = scene.pools.get(queue.resources or "") if queue is not None else None
+    if pool is not None:
+        paces.append(_fitting(pool, task).supply(scene.now).steady)
+    workers = [(view.pool.concurrency, worker) for view in scene.taking(task) for worker in view.ready if worker.mean]
+    if workers:
+        paces.append(sum(slots * SECOND / worker.mean for slots, worker in workers))
+    limited = [pace for pace in paces if 0 < pace < float("inf")]
+    return min(limited, default=None)
+
+
+def _fitting(pool: ResourcePoolView, task: Task) -> ResourcePoolView:
+    wanted = set(task.want.labels) if task.want is not None else set()
+    return ResourcePoolView(pool.name, pool.rules, [one for one in pool.members if wanted <= set(one.labels)])

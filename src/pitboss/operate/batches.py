@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pitboss.client.waiting import explain_batches, pool_views
 from pitboss.engines.capabilities import batches_of
 from pitboss.engines.protocol import Store
 from pitboss.model.batch import IN_SLOT, Batch, BatchStatus, Lane
@@ -12,22 +13,25 @@ from pitboss.model.eta import Forecast, forecast
 from pitboss.model.filter import by
 from pitboss.model.queue import Queue
 from pitboss.model.supply import Supply, together
-from pitboss.model.waiting import why_batch_waits
+from pitboss.model.waiting import Why
 from pitboss.operate.failures import FailureGroups, failure_groups
 from pitboss.operate.lookup import find_batch
-from pitboss.operate.resources import pool_views
 
 _READ = 10_000
 _LIVE = (*sorted(IN_SLOT), BatchStatus.QUEUED)
 
 
 class BatchReading(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch at one moment. `waiting` is None if it has ended or makes progress."""
+    """A batch at one moment. `why` is None if it has ended or makes progress."""
 
     batch: Batch
     forecast: Forecast = Forecast()
-    waiting: str | None = None
+    why: Why | None = None
     lane: Lane | None = None
+
+    @property
+    def waiting(self) -> str | None:
+        return None if self.why is None else self.why.sentence
 
     @property
     def percent(self) -> int:
@@ -63,7 +67,7 @@ async def read_batches(store: Store, batches: Sequence[Batch], now: Moment) -> l
     queues = {queue.name: queue for queue in await store.queues()}
     bound = {queues[name].resources for batch in live for name in batch.queues if name in queues}
     views = await pool_views(store, bound)
-    sessions, lanes = await store.sessions(), await found.lanes()
+    lanes, whys = await found.lanes(), await explain_batches(store, batches, now)
     supplies = {pool: view.supply(now) for pool, view in views.items()}
     shares = {batch.id: supply for batch in live if (supply := _supply(batch, queues, supplies)) is not None}
     forecasts = forecast(live, lanes, shares, now)
@@ -72,7 +76,7 @@ async def read_batches(store: Store, batches: Sequence[Batch], now: Moment) -> l
         BatchReading(
             batch=batch,
             forecast=forecasts.get(batch.id, Forecast()),
-            waiting=why_batch_waits(batch, queues=queues, pools=views, sessions=sessions, now=now),
+            why=whys.get(batch.id),
             lane=by_name.get(batch.lane),
         )
         for batch in batches

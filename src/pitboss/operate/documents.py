@@ -20,6 +20,7 @@ from pitboss.model.snapshot import CurrentTask, PoolFigures, WorkerFigures, read
 from pitboss.model.supply import steady
 from pitboss.model.task import Attempt, Task
 from pitboss.model.text import HIDDEN
+from pitboss.model.waiting import Why, spoken_start
 
 # Only for types: every command loads this module, and none of them needs all of the others.
 if TYPE_CHECKING:
@@ -32,7 +33,17 @@ if TYPE_CHECKING:
     from pitboss.operate.workers import ManagersReading
 
 Document = dict[str, Any]
-_MOMENTS = ("created_at", "run_at", "expires_at", "started_at", "finished_at", "ended_at", "paused_at", "opened_at")
+_MOMENTS = (
+    "created_at",
+    "run_at",
+    "expires_at",
+    "started_at",
+    "finished_at",
+    "ended_at",
+    "paused_at",
+    "opened_at",
+    "opens_at",
+)
 _SPANS = ("bound_for", "cooldown", "cooldown_cap", "blacklist", "blacklist_cap")
 
 
@@ -77,8 +88,30 @@ def task_document(task: Task) -> Document:
 def task_page_document(page: "TaskPage") -> Document:
     return {
         "task": task_document(page.task),
-        "why": page.why,
+        **why_document(page.why),
         "attempts": [attempt_document(attempt) for attempt in page.attempts],
+    }
+
+
+def why_document(why: Why) -> Document:
+    """`why` is the sentence, `starts` None if that is unknown."""
+    return {
+        "why": why.sentence,
+        "cause": why.cause,
+        "stuck": why.stuck,
+        "starts": spoken_start(why) if why.gates else None,
+        "helps": list(why.helps),
+        "gates": [
+            {
+                "name": gate.name,
+                "what": gate.what,
+                "passed": gate.passed,
+                "says": gate.says,
+                "figure": gate.figure,
+                "until": utc(gate.until),
+            }
+            for gate in why.gates
+        ],
     }
 
 

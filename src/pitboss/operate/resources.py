@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from pitboss.engines.capabilities import capabilities, resources_of
+from pitboss.engines.capabilities import resources_of
 from pitboss.engines.protocol import Store
 from pitboss.model.canonical import from_json
 from pitboss.model.comparison import Evidence, at_fault, evidence, suspected
@@ -134,17 +134,6 @@ async def change_members(
 ) -> list[str]:
     """Change members, or remove them if `change` is None; the names of those that there were."""
     return await resources_of(store).change_resources(pool, [member.name for member in members], change)
-
-
-async def pool_views(store: object, names: Iterable[str | None]) -> dict[str, ResourcePoolView]:
-    """The resource pools of these names with their members; a store without resources has none."""
-    wanted = {name for name in names if name is not None}
-    resources = capabilities(store).resources
-    if not wanted or resources is None:
-        return {}
-    rules = {pool.name: pool.rules for pool in await resources.resource_pools()}
-    known = sorted(wanted & rules.keys())
-    return {name: ResourcePoolView(name, rules[name], await resources.resources(name)) for name in known}
 
 
 def _reading(view: ResourcePoolView, now: Moment, queues: tuple[str, ...] = ()) -> ResourcePoolReading:

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from pitboss.client.waiting import explain_queues
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Clock, Store
 from pitboss.model.batch import IN_SLOT, BatchStatus
@@ -13,6 +14,7 @@ from pitboss.model.resource import ResourcePool
 from pitboss.model.session import Session
 from pitboss.model.states import State
 from pitboss.model.status import LATE, LATELY, StoreReading, Verdict, assess
+from pitboss.model.waiting import troubles
 from pitboss.operate.batches import BatchReading, read_batches
 
 _HELD_READ = 500
@@ -50,7 +52,7 @@ async def read_status(store: Store, now: Moment, release: str = "") -> Status:
     return Status(
         now=now,
         verdict=found.verdict,
-        next=_NEXT[found.verdict.cause].format(queue=found.verdict.queue),
+        next=found.verdict.next or _NEXT[found.verdict.cause].format(queue=found.verdict.queue),
         findings=found.findings,
         queues=tuple(reading.queues),
         sessions=tuple(reading.sessions),
@@ -68,16 +70,19 @@ async def check_store(store: Store, clock: Clock, release: str) -> list[Finding]
 
 
 async def read_store(store: Store, now: Moment, release: str = "") -> StoreReading:
-    queues = await store.queues()
+    queues, sessions = await store.queues(), await store.sessions()
+    waiting = await explain_queues(store, queues, sessions, now)
     return StoreReading(
         queues=queues,
-        sessions=await store.sessions(),
+        sessions=sessions,
         handlers=await store.handlers(),
         held=await _held_by_handler(store, queues),
         # An item is as old as its batch, which may have queued for hours: that is no delay.
         late=await store.count(parsed(f"state:pending wait:>{spoken(LATE)} -batch:*")),
         completed=await store.count(parsed(f"state:completed age:<{spoken(LATELY)}")),
         failed=await store.count(parsed(f"state:failed age:<{spoken(LATELY)}")),
+        troubles=troubles(waiting, queues),
+        oldest=min(waiting, key=lambda one: one.task.created_at).why if waiting else None,
         release=release,
     )
 

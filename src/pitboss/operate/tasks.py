@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from pitboss.engines.capabilities import capabilities
+from pitboss.client.waiting import explain_task
 from pitboss.engines.protocol import Queues, Store
 from pitboss.model.duration import Moment
 from pitboss.model.errors import NotFound
@@ -13,9 +13,8 @@ from pitboss.model.ids import TaskId
 from pitboss.model.queue import Changed, Queue, QueueChange
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, Task
-from pitboss.model.waiting import why_task_waits
+from pitboss.model.waiting import Why
 from pitboss.operate.lookup import find_task
-from pitboss.operate.resources import pool_views
 
 PORTION = 1000
 CANCELLABLE = (State.HELD, State.SCHEDULED, State.PENDING, State.RUNNING)
@@ -26,7 +25,7 @@ class TaskPage(msgspec.Struct, frozen=True, kw_only=True):
     """One task with its runs. `why` says what it waits for, what it does, or how it ended."""
 
     task: Task
-    why: str
+    why: Why
     attempts: tuple[Attempt, ...]
 
 
@@ -50,15 +49,7 @@ class BulkResult(msgspec.Struct, frozen=True, kw_only=True):
 async def read_task(store: Store, text: str, now: Moment) -> TaskPage:
     """The task that an id or a piece of one names."""
     task = await find_task(store, text)
-    queue = next((one for one in await store.queues() if one.name == task.queue), None)
-    why = why_task_waits(
-        task,
-        queue=queue,
-        sessions=await store.sessions(),
-        now=now,
-        batch=await _status_of_batch(store, task),
-        shortage=await _shortage(store, queue, now),
-    )
+    why = await explain_task(store, task, now)
     return TaskPage(task=task, why=why, attempts=tuple(await store.attempts(task.id)))
 
 
@@ -123,18 +114,3 @@ async def _in_portions(act: Callable[[], Awaitable[Changed]], progress: Progress
         # Refused tasks still match: without this check, a portion that changes nothing would repeat for ever.
         if not step.more or not step.changed + step.asked:
             return total
-
-
-async def _status_of_batch(store: Store, task: Task) -> str | None:
-    batches = capabilities(store).batches
-    if task.batch is None or batches is None:
-        return None
-    batch = next(iter(await batches.batches([task.batch])), None)
-    return None if batch is None else batch.status
-
-
-async def _shortage(store: Store, queue: Queue | None, now: Moment) -> str | None:
-    if queue is None or queue.resources is None:
-        return None
-    views = await pool_views(store, {queue.resources})
-    return next((view.shortage(now) for view in views.values()), None)

@@ -13,6 +13,7 @@ from pitboss.model.filter import Filter
 from pitboss.model.finding import Finding, warning
 from pitboss.model.ids import TaskId
 from pitboss.model.lifecycle import MAX_RECORDED_RUNS, cancelled
+from pitboss.model.limits import opens_at
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish, changed_queue
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, Task, last_run
@@ -111,8 +112,13 @@ class ControlVerbs(Verbs):
         ]
 
     def _queue(self, name: str) -> Queue:
+        queue = self.tables.queues[name]
+        opens = opens_at(queue.rate, self.tables.starts[name])
         return replace(
-            self.tables.queues[name], counts=dict(self.tables.counts[name]), resources=self.tables.bound.get(name)
+            queue,
+            counts=dict(self.tables.counts[name]),
+            resources=self.tables.bound.get(name),
+            opens_at=opens if opens > self.clock.now() else None,
         )
 
     def _bind_queues(self) -> None:

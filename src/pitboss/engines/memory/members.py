@@ -163,9 +163,14 @@ class PoolMembers:
         ejected = sum(one.record.blacklisted_until > now for one in enabled if one.name != member.name)
         return room_on_blacklist(self.rules, len(enabled), ejected)
 
+    def bound(self, key: str, now: Moment) -> str | None:
+        """The name of the member that the key is bound to."""
+        name, until = self._bound.get(key, ("", 0))
+        return name if until > now else None
+
     def _bound_to(self, key: str | None, now: Moment) -> Resource | None:
-        name, until = self._bound.get(key, ("", 0)) if key is not None else ("", 0)
-        return self.all.get(name) if until > now else None
+        name = None if key is None else self.bound(key, now)
+        return None if name is None else self.all.get(name)
 
     def _carrying_all(self, labels: tuple[str, ...], now: Moment) -> int:
         """How many members in service have all these labels."""

@@ -74,6 +74,9 @@ class ResourceVerbs(Verbs):
     async def resources(self, pool: str, names: Sequence[str] | None = None) -> list[Resource]:
         return self._named(pool, names)
 
+    async def bound(self, pool: str, key: str) -> str | None:
+        return self._pool(pool).bound(key, self.clock.now()) if pool in self.tables.pools else None
+
     async def acquire(self, pool: str, want: Want, hold: Span, *, lease: str) -> Leased | Shortage:
         self._reach("acquire.before")
         answer = self._acquire(pool, want, hold, lease, self.clock.now())

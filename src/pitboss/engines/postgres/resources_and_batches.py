@@ -114,6 +114,10 @@ class ResourcesAndBatches(CoreProtocols):
             before_commit=lambda: self._reach("use.commit"),
         )
 
+    async def bound(self, pool: str, key: str) -> str | None:
+        found = await self._read("binding_get", pool=pool, key=key)
+        return str(found[0][0]) if found else None
+
     async def create_batch(self, batch: NewBatch, items: Sequence[NewTask]) -> Batch:
         return await self._transact(
             "create_batch", self._writing, lambda now: batches.create(self._sql, batch, items, now)

@@ -122,7 +122,7 @@ def session(row: Row) -> Session:
 
 
 def queue(row: Row) -> Queue:
-    name, paused, paused_by, paused_at, capacity, counts, spans, resources, figures = row
+    name, paused, paused_by, paused_at, capacity, counts, spans, resources, opens_at, figures = row
     return Queue(
         name=name,
         paused=paused,
@@ -131,6 +131,7 @@ def queue(row: Row) -> Queue:
         capacity=capacity,
         rate=tuple(Window(count, per) for count, per in zip(counts or (), spans or (), strict=True)),
         resources=resources,
+        opens_at=opens_at,
         counts=_decode_counts(figures),
     )
 

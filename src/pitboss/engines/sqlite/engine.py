@@ -229,6 +229,9 @@ class SqliteEngine:
     ) -> Moment | Shortage:
         return await self._write("use", lambda act: leases.use(act, holder, task, instead))
 
+    async def bound(self, pool: str, key: str) -> str | None:
+        return await self._read(lambda reader: reader.bound(pool, key))
+
     async def create_batch(self, batch: NewBatch, items: Sequence[NewTask]) -> Batch:
         return await self._write("create_batch", lambda act: batches.create(act, batch, items), len(items))
 

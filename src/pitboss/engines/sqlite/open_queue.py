@@ -83,16 +83,23 @@ class OpenQueue:
         return 0 if row is None else row[0]
 
     def _opens_at(self, act: Act) -> Moment:
-        return max((self._window_opens(act, window) for window in self.rate), default=0)
+        return opens_at(self.rate, act.rows("start_list", self.name))
 
-    def _window_opens(self, act: Act, window: Window) -> Moment:
-        """When the start that is `count` starts back leaves the window."""
-        back = 0
-        for at, n in act.rows("start_list", self.name):
-            back += n
-            if back >= window.count:
-                return int(at) + window.per
-        return 0
+
+def opens_at(rate: Iterable[Window], starts: Iterable[Any]) -> Moment:
+    """When every window allows a start, from the rows of past starts, newest first."""
+    past = list(starts)
+    return max((_window_opens(window, past) for window in rate), default=0)
+
+
+def _window_opens(window: Window, past: Iterable[Any]) -> Moment:
+    """When the start that is `count` starts back leaves the window."""
+    back = 0
+    for at, n in past:
+        back += n
+        if back >= window.count:
+            return int(at) + window.per
+    return 0
 
 
 def open_queues(act: Act, slots: Iterable[Slot]) -> dict[str, OpenQueue]:

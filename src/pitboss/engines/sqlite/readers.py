@@ -18,6 +18,7 @@ from pitboss.engines.sqlite.act import json_list
 from pitboss.engines.sqlite.connection import connect_reader
 from pitboss.engines.sqlite.faults import closed, translated
 from pitboss.engines.sqlite.filters import STATE_INDEXES, matching, names_batches, names_ids
+from pitboss.engines.sqlite.open_queue import opens_at
 from pitboss.engines.sqlite.reclaim import HOUR
 from pitboss.engines.sqlite.rows import (
     STATES,
@@ -25,6 +26,7 @@ from pitboss.engines.sqlite.rows import (
     attempt_of,
     lead_of,
     queue_of,
+    rate_of,
     session_of,
     task_of,
 )
@@ -83,7 +85,16 @@ class Reader:
         counts: dict[str, dict[State, int]] = {}
         for queue, state, n in self.rows("count_list"):
             counts.setdefault(queue, {})[STATES[state]] = n
-        return [queue_of(row, counts.get(row[0], {})) for row in self.rows("queue_list")]
+        return [
+            queue_of(row, counts.get(row[0], {}), self._opens_at(row[0], row[5])) for row in self.rows("queue_list")
+        ]
+
+    def bound(self, pool: str, key: str) -> str | None:
+        return next((str(row[0]) for row in self.rows("binding_get", pool, key, self.now)), None)
+
+    def _opens_at(self, queue: str, rate: str | None) -> Moment | None:
+        at = opens_at(rate_of(rate), self.rows("start_list", queue)) if rate else 0
+        return at if at > self.now else None
 
     def handlers(self) -> list[HandlerInfo]:
         return [

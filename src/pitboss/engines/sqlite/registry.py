@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from pitboss.engines.sqlite.act import Act, json_list
-from pitboss.engines.sqlite.rows import STATES, lead_of, queue_of, rate_text
+from pitboss.engines.sqlite.open_queue import opens_at
+from pitboss.engines.sqlite.rows import STATES, lead_of, queue_of, rate_of, rate_text
 from pitboss.model.errors import NotLeader, SessionLost
 from pitboss.model.queue import HandlerInfo, Queue, QueueChange
 from pitboss.model.session import Lead, Renewal, Session, SessionInfo
@@ -75,7 +76,8 @@ def change_queue(act: Act, name: str, change: QueueChange) -> Queue:
     act.rings.add(name)
     row: Any = act.one("queue_get", name)
     counts: Iterable[Any] = act.rows("queue_counts", name)
-    return queue_of(row, {STATES[state]: n for state, n in counts})
+    opens = opens_at(rate_of(row[5]), act.rows("start_list", name))
+    return queue_of(row, {STATES[state]: n for state, n in counts}, opens if opens > act.now else None)
 
 
 def register(act: Act, handlers: Iterable[HandlerInfo], release_limit: int) -> int:

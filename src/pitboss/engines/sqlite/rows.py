@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from pitboss.model.duration import Moment
 from pitboss.model.limits import Window
 from pitboss.model.queue import Queue
 from pitboss.model.resource import Want
@@ -109,7 +110,7 @@ def attempt_row(task: str, run: Attempt) -> tuple[object, ...]:
     )
 
 
-def queue_of(row: Sequence[Any], counts: dict[State, int]) -> Queue:
+def queue_of(row: Sequence[Any], counts: dict[State, int], opens_at: Moment | None = None) -> Queue:
     name, paused, paused_by, paused_at, capacity, rate, resources = row
     return Queue(
         name=name,
@@ -119,6 +120,7 @@ def queue_of(row: Sequence[Any], counts: dict[State, int]) -> Queue:
         capacity=capacity,
         rate=rate_of(rate),
         resources=resources,
+        opens_at=opens_at,
         counts=counts,
     )
 

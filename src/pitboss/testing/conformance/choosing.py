@@ -11,6 +11,7 @@ from pitboss.testing.conformance.scarcity import (
     LIMITED,
     NOT_MINE,
     OK,
+    POOL,
     UNLIMITED,
     add,
     asked,
@@ -253,6 +254,17 @@ class StickyKeys:
         await done(bench, first)
         (claim,) = (await asked(bench)).claims
         assert (claim.id, given([claim])) == (waits.id, ["a"])
+
+    async def test_the_member_of_a_key_can_be_read(self, bench: Bench) -> None:
+        await pool(bench, "a", "b", strategy=Strategy.STICKY, bound_for=60 * SECOND)
+        assert await bench.store.bound(POOL, "ann") is None
+        assert await bench.store.bound("nowhere", "ann") is None
+        await served(bench, want=ANN)
+        assert (await bench.store.bound(POOL, "ann"), await bench.store.bound(POOL, "bob")) == ("a", None)
+        bench.clock.advance(59)
+        assert await bench.store.bound(POOL, "ann") == "a"
+        bench.clock.advance(1)
+        assert await bench.store.bound(POOL, "ann") is None
 
     async def test_a_key_that_waits_is_told_until_when(self, bench: Bench) -> None:
         await pool(bench, "a", "b", strategy=Strategy.STICKY, limits=limits(windows=[(1, 60)]))

@@ -140,6 +140,23 @@ class Rates:
         bench.clock.advance(1)
         assert (await bench.take()).id == first.id
 
+    async def test_a_queue_says_when_its_rate_allows_the_next_start(self, bench: Bench) -> None:
+        await _rated(bench, "2/10s, 3/h", 9)
+        assert (await bench.queue("r")).opens_at is None
+        first = bench.now
+        await bench.take()
+        assert (await bench.queue("r")).opens_at is None
+        bench.clock.advance(4)
+        await bench.take()
+        assert (await bench.queue("r")).opens_at == first + 10_000_000
+        assert (await bench.change("r", paused=True)).opens_at == first + 10_000_000
+        await bench.change("r", paused=False)
+        bench.clock.advance(6)
+        assert (await bench.queue("r")).opens_at is None
+        await bench.take()
+        assert (await bench.queue("r")).opens_at == first + 3_600_000_000
+        assert (await bench.change("r", rate=())).opens_at is None
+
     async def test_a_removed_rate_gives_all(self, bench: Bench) -> None:
         await _rated(bench, "1/h", 4)
         await bench.take()

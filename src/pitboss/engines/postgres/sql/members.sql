@@ -120,6 +120,9 @@ FROM {schema}.resources WHERE pool = %(pool)s::text
 SELECT pool, key FROM unnest(%(pools)s::text[], %(keys)s::text[]) AS w (pool, key)
 WHERE pg_try_advisory_xact_lock(hashtextextended(%(channel)s::text || ' ' || pool || ' ' || key, 0))
 
+-- name: binding_get
+SELECT name FROM {schema}.bindings WHERE pool = %(pool)s::text AND key = %(key)s::text AND until > {now}
+
 -- name: binding_members
 -- The members that keys are bound to.
 SELECT w.key, r.number, r.pool, r.name, r.stage, r.rank, r.last_used_at, r.available_at, r.in_use, r.enabled, r.labels,

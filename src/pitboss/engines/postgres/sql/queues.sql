@@ -1,5 +1,7 @@
 -- name: queue_list
-WITH figures AS (
+WITH clock AS MATERIALIZED (
+    SELECT {now} AS now
+), figures AS (
     SELECT queue, state, sum(n) AS n FROM (
         SELECT queue, state, n FROM {schema}.counts WHERE %(name)s::text IS NULL OR queue = %(name)s::text
         UNION ALL
@@ -10,9 +12,13 @@ SELECT name, paused, paused_by, paused_at, capacity, rate_counts, rate_spans, (
     SELECT resources FROM {schema}.handlers AS h WHERE h.queue = queues.name AND resources IS NOT NULL
     ORDER BY h.name COLLATE "C" LIMIT 1
 ), (
+    SELECT max(oldest.at + span) FROM unnest(rate_counts, rate_spans) AS w (allowed, span), LATERAL (
+        SELECT at FROM {schema}.starts WHERE queue = queues.name ORDER BY at DESC OFFSET allowed - 1 LIMIT 1
+    ) AS oldest WHERE oldest.at + span > now
+), (
     SELECT coalesce(json_object_agg(state, n), json_build_object())::text FROM figures WHERE queue = name
 )
-FROM {schema}.queues WHERE %(name)s::text IS NULL OR name = %(name)s::text ORDER BY name
+FROM clock, {schema}.queues WHERE %(name)s::text IS NULL OR name = %(name)s::text ORDER BY name
 
 -- name: queue_change
 WITH clock AS MATERIALIZED (

@@ -1,0 +1,133 @@
+"""Reads why tasks and batches do not run. `model.waiting` makes the answer; every face shows the same one."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from pitboss.engines.capabilities import capabilities
+from pitboss.engines.protocol import Store
+from pitboss.model.batch import IN_SLOT, Batch
+from pitboss.model.duration import Moment
+from pitboss.model.filter import by
+from pitboss.model.fleet import live_managers
+from pitboss.model.gates import Line, Scene
+from pitboss.model.queue import Queue
+from pitboss.model.session import Session
+from pitboss.model.states import State
+from pitboss.model.supply import ResourcePoolView
+from pitboss.model.task import Task
+from pitboss.model.waiting import Why, why_batch, why_task
+
+_LINE_READ = 500
+# Where more tasks wait, the oldest cannot be found cheaply: an engine would have to sort them.
+_SORTED = 10_000
+_QUEUES_SAMPLED = 20
+_SAMPLED = 10
+
+
+class WaitingTask(NamedTuple):
+    """A task and why it does not run."""
+
+    task: Task
+    why: Why
+
+
+async def explain_task(store: Store, task: Task, now: Moment) -> Why:
+    """Why this task does not run. A few reads, however many tasks wait."""
+    if task.state.finished:
+        return why_task(task, Scene(now=now))
+    sessions = await store.sessions()
+    if task.state is State.RUNNING:
+        return why_task(task, Scene(now=now), sessions)
+    queues = _by_name(await store.queues())
+    line = await read_line(store, queues.get(task.queue), _LINE_READ) if task.state is State.PENDING else None
+    lines = {} if line is None else {task.queue: line}
+    return why_task(task, await read_scene(store, [task], now, queues=queues, sessions=sessions, lines=lines))
+
+
+async def explain_queues(
+    store: Store, queues: Sequence[Queue], sessions: Sequence[Session], now: Moment
+) -> list[WaitingTask]:
+    """Some pending tasks of each queue, and why they do not run: the oldest ones, since tasks that cannot run stay."""
+    fullest = sorted(queues, key=lambda queue: -queue.counts.get(State.PENDING, 0))[:_QUEUES_SAMPLED]
+    lines = {
+        queue.name: await read_line(store, queue, _SAMPLED) for queue in fullest if queue.counts.get(State.PENDING)
+    }
+    tasks = [task for line in lines.values() for task in line.tasks]
+    scene = await read_scene(store, tasks, now, queues=_by_name(queues), sessions=sessions, lines=lines)
+    return [WaitingTask(task, why_task(task, scene)) for task in tasks]
+
+
+async def explain_batches(store: Store, batches: Sequence[Batch], now: Moment) -> dict[str, Why]:
+    """Why these batches make no progress, by id; those that do are left out."""
+    idle = [batch for batch in batches if batch.status in IN_SLOT and not batch.counts.get(State.RUNNING)]
+    items = {batch.id: await _waiting_item(store, batch) for batch in idle}
+    tasks = [item for item in items.values() if item is not None]
+    scene = await read_scene(store, tasks, now, batches=batches)
+    found = {batch.id: why_batch(batch, scene, items.get(batch.id)) for batch in batches}
+    return {batch: why for batch, why in found.items() if why is not None}
+
+
+async def read_line(store: Store, queue: Queue | None, limit: int) -> Line:
+    """The oldest pending tasks of a queue; any of them where too many wait to look for the oldest."""
+    waiting = 0 if queue is None else queue.counts.get(State.PENDING, 0)
+    if queue is None or not waiting:
+        return Line()
+    wanted = by(state=State.PENDING, queue=queue.name)
+    page = await store.find(wanted, limit=limit, oldest_first=waiting <= _SORTED)
+    return Line(page.tasks, page.next is None)
+
+
+async def read_scene(
+    store: Store,
+    tasks: Sequence[Task],
+    now: Moment,
+    *,
+    queues: Mapping[str, Queue] | None = None,
+    sessions: Sequence[Session] | None = None,
+    batches: Iterable[Batch] | None = None,
+    lines: Mapping[str, Line] | None = None,
+) -> Scene:
+    """What surrounds these tasks; what the caller has read already is not read again."""
+    has = capabilities(store)
+    named = _by_name(await store.queues()) if queues is None else queues
+    pools = {task.id: named[task.queue].resources for task in tasks if task.queue in named}
+    keys = {(pool, task.want.key) for task in tasks if task.want and task.want.key and (pool := pools.get(task.id))}
+    own = sorted({task.batch for task in tasks if task.batch is not None})
+    if batches is None:
+        batches = await has.batches.batches(own) if has.batches and own else ()
+    found = {batch.id: batch for batch in batches}
+    return Scene(
+        now=now,
+        managers=live_managers(await store.sessions() if sessions is None else sessions, now),
+        queues=named,
+        pools=await pool_views(store, pools.values()),
+        bound={key: name for key in sorted(keys) if (name := await has.resources.bound(*key))} if has.resources else {},
+        batches=found,
+        lanes={lane.name: lane for lane in await has.batches.lanes()} if has.batches and found else {},
+        lines=lines or {},
+    )
+
+
+async def pool_views(store: object, names: Iterable[str | None]) -> dict[str, ResourcePoolView]:
+    """The resource pools of these names with their members; a store without resources has none."""
+    wanted = {name for name in names if name is not None}
+    resources = capabilities(store).resources
+    if not wanted or resources is None:
+        return {}
+    rules = {pool.name: pool.rules for pool in await resources.resource_pools()}
+    known = sorted(wanted & rules.keys())
+    return {name: ResourcePoolView(name, rules[name], await resources.resources(name)) for name in known}
+
+
+async def _waiting_item(store: Store, batch: Batch) -> Task | None:
+    """An item that waits: drawn already, else one that a claim would draw, else one that is due later."""
+    for state in (State.PENDING, State.HELD, State.SCHEDULED):
+        if batch.counts.get(state):
+            page = await store.find(by(batch=batch.id, state=state), limit=1, oldest_first=True)
+            if page.tasks:
+                return page.tasks[0]
+    return None
+
+
+def _by_name(queues: Iterable[Queue]) -> dict[str, Queue]:
+    return {queue.name: queue for queue in queues}

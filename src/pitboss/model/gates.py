@@ -1,0 +1,220 @@
+"""The gates that a waiting task passes before it starts: each open or shut, with its figure.
+
+Here are those of its batch, its time and its queue; workers and resources have modules of their own. `model.waiting`
+makes one answer of all of them; its callers read the `Scene` from the store.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from pitboss.model.batch import Batch, BatchStatus, Lane
+from pitboss.model.duration import SECOND, Moment, Span, spoken
+from pitboss.model.fleet import ManagerView, WorkerPoolView, worker_pools
+from pitboss.model.placement import NO_MEMORY
+from pitboss.model.queue import Queue
+from pitboss.model.states import State
+from pitboss.model.supply import ResourcePoolView
+from pitboss.model.task import Task
+from pitboss.model.text import counted
+
+
+class Gate(msgspec.Struct, frozen=True, kw_only=True):
+    """One gate. `passed` None: nothing is known yet. `says` is its answer, `figure` the number behind it.
+
+    A shut gate has a `cause`, which is stable and may be matched by programs, and a `sentence` that stands alone.
+    `until` is when it opens by itself, if that is known; `stuck`: it never does, and `helps` are commands that open it.
+    """
+
+    name: str
+    what: str
+    says: str
+    passed: bool | None = True
+    figure: str = ""
+    cause: str = ""
+    sentence: str = ""
+    until: Moment | None = None
+    stuck: bool = False
+    helps: tuple[str, ...] = ()
+
+    @property
+    def shut(self) -> bool:
+        return self.passed is False
+
+
+class Line(msgspec.Struct, frozen=True):
+    """The pending tasks of a queue that were read; `whole`: these are all."""
+
+    tasks: Sequence[Task] = ()
+    whole: bool = True
+
+
+class Scene(msgspec.Struct, frozen=True, kw_only=True):
+    """What surrounds waiting tasks, read at one moment. `bound` has the member of a pool's sticky key."""
+
+    now: Moment
+    managers: Sequence[ManagerView] = ()
+    queues: Mapping[str, Queue] = {}
+    pools: Mapping[str, ResourcePoolView] = {}
+    bound: Mapping[tuple[str, str], str] = {}
+    batches: Mapping[str, Batch] = {}
+    lanes: Mapping[str, Lane] = {}
+    lines: Mapping[str, Line] = {}
+
+    def knowing(self, handler: str) -> list[ManagerView]:
+        """The managers whose workers can run this handler."""
+        return [one for one in self.managers if not one.session.info.handlers or handler in one.session.info.handlers]
+
+    def serving(self, task: Task) -> list[WorkerPoolView]:
+        """The worker pools that can run this task, whatever they do now."""
+        pools = worker_pools(self.knowing(task.handler))
+        return [view for view in pools if view.pool.queues is None or task.queue in view.pool.queues]
+
+    def taking(self, task: Task) -> list[WorkerPoolView]:
+        """Those of them that take tasks."""
+        return [view for view in self.serving(task) if not view.pool.paused and not view.manager.snapshot.draining]
+
+
+def of_batch(task: Task, scene: Scene) -> Gate | None:
+    batch = scene.batches.get(task.batch or "")
+    if batch is None:
+        return None
+    waits = batch_waits(batch, scene.lanes)
+    return waits or Gate(name="batch", what=f"Batch {batch.name or batch.id[-12:]}", says=f"is {batch.status}")
+
+
+def batch_waits(batch: Batch, lanes: Mapping[str, Lane]) -> Gate | None:
+    """The gate of a batch whose items do not start; None if they may, or if it has ended. Its sentence begins with a
+    verb: the subject is the batch."""
+    lane, short = lanes.get(batch.lane), batch.id[-12:]
+    line = f"place {batch.position}" + (f" of {lane.queued}" if lane is not None else "")
+    running = counted(batch.counts.get(State.RUNNING, 0), "running item")
+    match batch.status:
+        case BatchStatus.QUEUED:
+            cause, says = "batch-queued", f'waits for its turn in lane "{batch.lane}": {line}'
+            helps: tuple[str, ...] = (f"pitboss batches move {short} top", f"pitboss batches start {short}")
+        case BatchStatus.PAUSED:
+            cause, says, line = "batch-paused", "is paused until an operator resumes it", ""
+            helps = (f"pitboss batches resume {short}",)
+        case BatchStatus.PAUSING | BatchStatus.CANCELLING:
+            cause, says, line = f"batch-{batch.status}", f"is {batch.status}: it waits for {running} to end", ""
+            helps = (f"pitboss batches resume {short}",) if batch.status is BatchStatus.PAUSING else ()
+        case _:
+            return None
+    return Gate(
+        name="batch",
+        what=f"Batch {batch.name or short}",
+        passed=False,
+        says=says,
+        figure=line,
+        cause=cause,
+        sentence=f"its batch {says}",
+        stuck=cause == "batch-paused",
+        helps=helps,
+    )
+
+
+def of_time(task: Task, scene: Scene) -> Gate:
+    now = scene.now
+    if task.expires_at is not None and task.expires_at <= now:
+        said = "it is past its expiry: the next manager that meets it cancels it"
+        return _time(says="is past its expiry", passed=False, cause="expired", sentence=said)
+    waits = task.state is State.SCHEDULED or task.run_at is not None
+    if not waits or task.run_at is None or task.run_at <= now or task.reason == NO_MEMORY:
+        due = f"is due since {spoken(now - task.run_at)}" if task.run_at is not None and task.run_at < now else "is due"
+        return _time(says=due, figure=_attempts(task))
+    due = f"due in {spoken(task.run_at - now)}"
+    if task.error is not None and task.attempts:
+        cause, said = "retry", f"attempt {task.attempts} failed, and the next one is {due}"
+    else:
+        cause, said = "scheduled", f"it is {due}" + (f": {task.reason}" if task.reason else "")
+    return _time(says=f"is {due}", passed=False, figure=_attempts(task), cause=cause, sentence=said, until=task.run_at)
+
+
+def of_queue(task: Task, scene: Scene) -> Gate:
+    queue = scene.queues.get(task.queue) or Queue(name=task.queue)
+    what, figure = f"Queue {queue.name}", f"{queue.waiting:,} {'waits' if queue.waiting == 1 else 'wait'}"
+    if queue.capacity is not None:
+        figure += f", room for {queue.capacity:,}"
+    if not queue.paused:
+        return Gate(name="queue", what=what, says="is open", figure=figure)
+    says = how_paused(queue, scene.now)
+    return Gate(
+        name="queue",
+        what=what,
+        passed=False,
+        says=says,
+        figure=figure,
+        cause="queue-paused",
+        sentence=f'queue "{queue.name}" {says}',
+        stuck=True,
+        helps=(f"pitboss queues resume {queue.name}",),
+    )
+
+
+def how_paused(queue: Queue, now: Moment) -> str:
+    """ "is paused by ann since 3m"."""
+    by = f" by {queue.paused_by}" if queue.paused_by else ""
+    since = now - queue.paused_at if queue.paused_at is not None else 0
+    return f"is paused{by}" + (f" since {spoken(since)}" if since >= SECOND else "")
+
+
+def of_rate(task: Task, scene: Scene) -> Gate | None:
+    queue = scene.queues.get(task.queue)
+    if queue is None or not queue.rate:
+        return None
+    rate = ", ".join(f"{window.count} per {spoken(window.per)}" for window in queue.rate)
+    if queue.opens_at is None or queue.opens_at <= scene.now:
+        return Gate(name="rate", what=f"Rate {rate}", says="allows a start now")
+    wait = f"next in {soon(queue.opens_at - scene.now)}"
+    return Gate(
+        name="rate",
+        what=f"Rate {rate}",
+        passed=False,
+        says="is used up",
+        figure=wait,
+        cause="rate",
+        sentence=f'queue "{queue.name}" starts at most {rate}; {wait}',
+        until=queue.opens_at,
+        helps=(f"pitboss queues limit {queue.name} --rate …",),
+    )
+
+
+def of_line(task: Task, scene: Scene) -> Gate | None:
+    """How many pending tasks are before it. It is never shut: it moves as tasks start."""
+    line = scene.lines.get(task.queue)
+    if line is None or task.state is not State.PENDING:
+        return None
+    said, same = before(task, line), before(task, Line([one for one in line.tasks if one.want == task.want]))
+    total = scene.queues[task.queue].counts.get(State.PENDING, 0) if task.queue in scene.queues else len(line.tasks)
+    least = f"{said:,}" if line.whole else f"at least {said:,}"
+    alike = f" ({same:,} with the same need)" if same and same < said else ""
+    return Gate(
+        name="line",
+        what="Line",
+        says=f"{least} before it{alike}, {total:,} in the whole queue"
+        if said or not line.whole
+        else "it is the next one",
+        figure=f"priority {task.priority}",
+    )
+
+
+def before(task: Task, line: Line) -> int:
+    """How many of the tasks that were read start before this one."""
+    return sum((one.priority, one.id) < (task.priority, task.id) for one in line.tasks)
+
+
+def soon(left: Span) -> str:
+    """A wait in whole seconds, at least one."""
+    return spoken(max(SECOND, -(-left // SECOND) * SECOND))
+
+
+def _time(**gate: Any) -> Gate:
+    return Gate(name="time", what="Its own time", **gate)
+
+
+def _attempts(task: Task) -> str:
+    if task.max_attempts is None:
+        return f"attempt {task.attempts + 1}"
+    return f"attempt {task.attempts + 1} of {task.max_attempts}"

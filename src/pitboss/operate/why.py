@@ -1,0 +1,62 @@
+"""Why nothing runs: the whole answer for one task or batch, and the troubles of all queues."""
+
+import msgspec
+
+from pitboss.client.waiting import explain_batches, explain_queues, explain_task
+from pitboss.engines.capabilities import capabilities
+from pitboss.engines.protocol import Store
+from pitboss.model.batch import OVER, Batch
+from pitboss.model.duration import Moment
+from pitboss.model.errors import NotFound
+from pitboss.model.states import State
+from pitboss.model.task import Task
+from pitboss.model.text import counted
+from pitboss.model.waiting import Trouble, Why, troubles
+from pitboss.operate.lookup import find_batch, find_task
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True):
+    """A task or a batch, and why it does not run, or what it does."""
+
+    thing: Task | Batch
+    why: Why
+
+
+async def explain(store: Store, text: str, now: Moment) -> Explained:
+    """The task or batch that an id or a piece of one names."""
+    try:
+        task = await find_task(store, text)
+    except NotFound:
+        if capabilities(store).batches is None:
+            raise
+        batch = await _batch(store, text)
+        return Explained(thing=batch, why=(await explain_batches(store, [batch], now)).get(batch.id) or _goes_on(batch))
+    return Explained(thing=task, why=await explain_task(store, task, now))
+
+
+async def read_troubles(store: Store, now: Moment) -> list[Trouble]:
+    """What keeps due tasks from starting. Two reads if nothing waits, and a few more for each of the fullest queues."""
+    queues = await store.queues()
+    if not any(queue.counts.get(State.PENDING) for queue in queues):
+        return []
+    return troubles(await explain_queues(store, queues, await store.sessions(), now), queues)
+
+
+async def _batch(store: Store, text: str) -> Batch:
+    try:
+        return await find_batch(store, text)
+    except NotFound as error:
+        raise NotFound(
+            f"there is no task or batch {text}",
+            why=error.why,
+            fix="check the id and the store; pitboss tasks list and pitboss batches list show them",
+        ) from error
+
+
+def _goes_on(batch: Batch) -> Why:
+    if batch.status in OVER:
+        return Why(sentence=f"it has ended: {batch.status}", cause=batch.status.value)
+    running = counted(batch.counts.get(State.RUNNING, 0), "item")
+    return Why(
+        sentence=f"it makes progress: {running} running, {batch.finished:,} of {batch.total:,} ended", cause="running"
+    )

@@ -1,0 +1,592 @@
+"""Why nothing runs: every face gives one answer. Each situation is seeded on every engine."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from pitboss.client.client import Client
+from pitboss.engines.memory import MemoryEngine
+from pitboss.engines.postgres import PostgresEngine
+from pitboss.engines.protocol import FullStore
+from pitboss.engines.sqlite import SqliteEngine
+from pitboss.manager.trouble_log import TroubleLog
+from pitboss.model.duration import SECOND
+from pitboss.model.errors import NotFound, TimedOutWaiting
+from pitboss.model.filter import by
+from pitboss.model.limits import Window, rate
+from pitboss.model.outcome import Failed, Transition
+from pitboss.model.placement import NO_MEMORY
+from pitboss.model.queue import HandlerInfo
+from pitboss.model.resource import (
+    Limits,
+    NewResource,
+    PoolRules,
+    Report,
+    ResourceChange,
+    ResourceOutcome,
+    Strategy,
+    Want,
+)
+from pitboss.model.snapshot import PoolFigures, Snapshot, WorkerFigures, WorkerState
+from pitboss.model.states import State
+from pitboss.model.waiting import Why, spoken_start
+from pitboss.operate.batches import read_batch
+from pitboss.operate.status import check_store, read_status
+from pitboss.operate.tasks import read_task
+from pitboss.operate.why import explain, read_troubles
+from pitboss.testing.clock import FakeClock
+from pitboss.testing.conformance import Bench, MakeEngine, Subject
+from pitboss.testing.conformance.bench import BROKEN
+
+GIGA = 1024**3
+FETCH = HandlerInfo(name="job", queue="fetching", resources="proxies")
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def make_engine(request: pytest.FixtureRequest, tmp_path: Path) -> MakeEngine:
+    shared: list[MemoryEngine] = []
+    schema = request.getfixturevalue("emptied_schema") if request.param == "postgres" else None
+    if schema is not None:
+        schema.empty()
+
+    async def make(clock: FakeClock) -> Any:
+        engine: FullStore
+        if request.param == "memory":
+            shared.append(MemoryEngine(clock=clock))
+            return shared[0]
+        if schema is None:
+            engine = SqliteEngine(tmp_path / "store.db", clock=clock)
+        else:
+            engine = PostgresEngine(schema.dsn, schema=schema.name, clock=clock)
+        await engine.open()
+        return engine
+
+    return make
+
+
+async def shot(bench: Bench, *states: WorkerState, running: int = 0, why: str = "", **given: Any) -> None:
+    """The manager publishes one pool of these workers, each with one slot."""
+    workers = tuple(
+        WorkerFigures(name=f"web-{number}", pool="web", state=state, running=running, why=why)
+        for number, state in enumerate(states, 1)
+    )
+    pool = PoolFigures(**{"name": "web", "concurrency": 1, "wanted": len(states)} | given.pop("pool", {}))
+    told = Snapshot(pools=(pool,), workers=workers, **given)
+    await bench.renew(bench.me, msgspec.json.encode(told).decode())
+
+
+async def pool(bench: Bench, *members: str | NewResource, **rules: Any) -> None:
+    await bench.store.declare_pool("proxies", PoolRules(**rules))
+    await bench.store.register([FETCH])
+    new = [NewResource(name=one) if isinstance(one, str) else one for one in members]
+    await bench.store.add_resources("proxies", new)
+
+
+async def fetch(bench: Bench, **options: Any) -> str:
+    return (await bench.add(queue="fetching", **options)).id
+
+
+async def used(bench: Bench, outcome: ResourceOutcome, **options: Any) -> None:
+    """One task uses a member, with this outcome."""
+    claim = await bench.started(queue="fetching", **options)
+    await bench.report(claim, Failed(msgspec.structs.replace(BROKEN, retryable=False)), report=Report(outcome=outcome))
+
+
+async def no_manager(bench: Bench) -> str:
+    task = await bench.add()
+    await bench.end(bench.me)
+    return task.id
+
+
+async def paused_queue(bench: Bench) -> str:
+    await bench.change("default", paused=True, by="ann")
+    bench.clock.advance("3m")
+    return (await bench.add()).id
+
+
+async def unknown_handler(bench: Bench) -> str:
+    return (await bench.add(handler="stranger")).id
+
+
+async def handler_of_nobody(bench: Bench) -> str:
+    await bench.register("other")
+    return (await bench.add(handler="other")).id
+
+
+async def unserved_queue(bench: Bench) -> str:
+    await shot(bench, WorkerState.IDLE, pool={"queues": ("mail",)})
+    return (await bench.add()).id
+
+
+async def paused_worker_pool(bench: Bench) -> str:
+    await shot(bench, WorkerState.IDLE, pool={"paused": True})
+    return (await bench.add()).id
+
+
+async def draining_manager(bench: Bench) -> str:
+    await shot(bench, WorkerState.IDLE, draining=True)
+    return (await bench.add()).id
+
+
+async def workers_given_up(bench: Bench) -> str:
+    await shot(bench, WorkerState.CRASHED, WorkerState.CRASHED, why="it crashed 6 times")
+    return (await bench.add()).id
+
+
+async def workers_that_start(bench: Bench) -> str:
+    await shot(bench, WorkerState.STARTING, WorkerState.CRASHED)
+    return (await bench.add()).id
+
+
+async def no_workers_wanted(bench: Bench) -> str:
+    await shot(bench, pool={"least": 1, "most": 4})
+    return (await bench.add()).id
+
+
+async def scaled_to_zero(bench: Bench) -> str:
+    await shot(bench, pool={"most": 4})
+    return (await bench.add()).id
+
+
+async def empty_pool(bench: Bench) -> str:
+    await pool(bench)
+    return await fetch(bench)
+
+
+async def missing_label(bench: Bench) -> str:
+    await pool(bench, "p1", NewResource(name="p2", labels=("us",)))
+    return await fetch(bench, want=Want(labels=("eu", "fast")))
+
+
+async def disabled_members(bench: Bench) -> str:
+    await pool(bench, "p1", NewResource(name="p2", labels=("eu",)))
+    await bench.store.change_resources("proxies", ["p2"], ResourceChange(enabled=False))
+    return await fetch(bench, want=Want(labels=("eu",)))
+
+
+async def cooling_members(bench: Bench) -> str:
+    await pool(bench, NewResource(name="p1", labels=("eu",)), "p2", cooldown=252 * SECOND)
+    await used(bench, ResourceOutcome.RATE_LIMITED, want=Want(labels=("eu",)))
+    return await fetch(bench, want=Want(labels=("eu",)))
+
+
+async def blacklisted_member(bench: Bench) -> str:
+    await pool(bench, "p1", "p2", max_failures=1, blacklist=600 * SECOND, max_ejected=1.0)
+    await used(bench, ResourceOutcome.RESOURCE_ERROR)
+    await bench.store.change_resources("proxies", ["p2"], ResourceChange(enabled=False))
+    return await fetch(bench)
+
+
+async def busy_members(bench: Bench) -> str:
+    await pool(bench, "p1")
+    await bench.started(queue="fetching")
+    return await fetch(bench)
+
+
+async def resting_members(bench: Bench) -> str:
+    await pool(bench, "p1", limits=Limits(windows=(Window(1, 60 * SECOND),)))
+    await used(bench, ResourceOutcome.OK)
+    return await fetch(bench)
+
+
+async def sticky_key(bench: Bench) -> str:
+    await pool(bench, "p1", "p2", strategy=Strategy.STICKY, cooldown=252 * SECOND)
+    await used(bench, ResourceOutcome.RATE_LIMITED, want=Want(key="ann"))
+    return await fetch(bench, want=Want(key="ann"))
+
+
+async def sticky_key_in_use(bench: Bench) -> str:
+    await pool(bench, "p1", "p2", strategy=Strategy.STICKY)
+    await bench.started(queue="fetching", want=Want(key="ann"))
+    return await fetch(bench, want=Want(key="ann"))
+
+
+async def used_up_rate(bench: Bench) -> str:
+    await bench.change("default", rate=rate("1/min"))
+    await bench.started()
+    bench.clock.advance("52s")
+    return (await bench.add()).id
+
+
+async def no_memory(bench: Bench) -> str:
+    claim = await bench.started()
+    await bench.write(
+        claim, Transition(state=State.SCHEDULED, outcome="released", delay=2 * SECOND, reason=NO_MEMORY, recorded=False)
+    )
+    await shot(bench, WorkerState.IDLE, budget=2 * GIGA, in_use=GIGA, needs={"job": 3 * GIGA // 2})
+    return claim.id
+
+
+async def due_later(bench: Bench) -> str:
+    return (await bench.add(delay=90 * SECOND)).id
+
+
+async def waiting_retry(bench: Bench) -> str:
+    claim = await bench.started(max_attempts=3)
+    await bench.report(claim, Failed(BROKEN))
+    return claim.id
+
+
+async def expired(bench: Bench) -> str:
+    task = await bench.add(expires_in=SECOND)
+    bench.clock.advance(2)
+    return task.id
+
+
+async def batch_in_line(bench: Bench) -> str:
+    for _ in range(2):
+        await bench.create(bench.new())
+    item = bench.new()
+    await bench.create(item, id="0198c1a0-0000-7000-8000-00000000beef")
+    return item.id
+
+
+async def paused_batch(bench: Bench) -> str:
+    item = bench.new()
+    await bench.create(item, paused=True, id="0198c1a0-0000-7000-8000-00000000beef")
+    return item.id
+
+
+async def busy_workers(bench: Bench) -> str:
+    await shot(bench, WorkerState.PROCESSING, WorkerState.PROCESSING, running=1)
+    return (await bench.add()).id
+
+
+async def tasks_before_it(bench: Bench) -> str:
+    first = await bench.add()
+    await bench.add(priority=-1)
+    await bench.add()
+    return first.id
+
+
+class Situation(NamedTuple):
+    """`sentence` is all of it; `helps` is the first thing to do; `starts` is when it starts."""
+
+    seed: Callable[[Bench], Awaitable[str]]
+    cause: str
+    sentence: str
+    helps: str = ""
+    starts: str = "not before that is changed"
+
+
+SITUATIONS = (
+    Situation(no_manager, "no-manager", "no manager is running on this store", "pitboss up"),
+    Situation(
+        paused_queue, "queue-paused", 'queue "default" is paused by ann since 3m', "pitboss queues resume default"
+    ),
+    Situation(unknown_handler, "handler", 'no live worker knows the handler "stranger"', "start the app that has it"),
+    Situation(handler_of_nobody, "handler", 'no live worker knows the handler "other"', "start the app that has it"),
+    Situation(unserved_queue, "unserved", 'no worker pool serves queue "default"', "add default to the queues"),
+    Situation(paused_worker_pool, "pool-paused", "worker pool web is paused", "pitboss pools resume web"),
+    Situation(
+        draining_manager,
+        "draining",
+        "every manager with worker pool web is draining: it takes no tasks",
+        "pitboss drain --undo --manager 1",
+    ),
+    Situation(
+        workers_given_up,
+        "given-up",
+        "every worker of pool web was given up: it crashed 6 times",
+        "pitboss pools restart web",
+    ),
+    Situation(
+        workers_that_start,
+        "not-ready",
+        "no worker of pool web is ready: 1 crashed, 1 starting",
+        starts="unknown",
+    ),
+    Situation(no_workers_wanted, "no-workers", "worker pool web has no workers", "pitboss pools scale web 1"),
+    Situation(scaled_to_zero, "not-ready", "no worker of pool web runs; one is started", starts="unknown"),
+    Situation(
+        empty_pool, "no-members", 'resource pool "proxies" has no members', "pitboss resources add proxies NAME …"
+    ),
+    Situation(
+        missing_label,
+        "labels",
+        'resource pool "proxies" has no member with labels eu, fast',
+        "pitboss resources add proxies NAME --label eu --label fast",
+    ),
+    Situation(
+        disabled_members,
+        "disabled",
+        'resource pool "proxies" has no enabled member with label eu',
+        "pitboss resources enable proxies p2",
+    ),
+    Situation(
+        cooling_members,
+        "cooling",
+        "it waits for a resource with label eu: proxies: 1 cooling, next in 4m12s",
+        "pitboss resources show proxies",
+        "in 4m12s",
+    ),
+    Situation(
+        blacklisted_member,
+        "blacklisted",
+        "it waits for a resource: proxies: 1 blacklisted, 1 disabled, next in 10m",
+        "pitboss resources show proxies",
+        "in 10m",
+    ),
+    Situation(
+        busy_members,
+        "busy",
+        "it waits for a resource: proxies: 1 busy",
+        "pitboss resources add proxies NAME …",
+        "unknown",
+    ),
+    Situation(
+        resting_members,
+        "resting",
+        "it waits for a resource: proxies: 1 resting, next in 1m",
+        "pitboss resources add proxies NAME …",
+        "in 1m",
+    ),
+    Situation(
+        sticky_key,
+        "key-cooling",
+        'its key "ann" is bound to proxies/p1, which is cooling; back in 4m12s',
+        "pitboss resources show proxies",
+        "in 4m12s",
+    ),
+    Situation(
+        sticky_key_in_use,
+        "key-busy",
+        'its key "ann" is bound to proxies/p1, which is busy',
+        starts="unknown",
+    ),
+    Situation(
+        used_up_rate,
+        "rate",
+        'queue "default" starts at most 1 per 1m; next in 8s',
+        "pitboss queues limit default --rate …",
+        "in 8s",
+    ),
+    Situation(
+        no_memory,
+        "memory",
+        "it waits for memory on here: 1.0 GB of 2.0 GB in use; it needs 1.5 GB",
+        starts="in 2s",
+    ),
+    Situation(due_later, "scheduled", "it is due in 1m30s", starts="in 1m30s"),
+    Situation(waiting_retry, "retry", "attempt 1 failed, and the next one is due in 5s", starts="in 5s"),
+    Situation(expired, "expired", "it is past its expiry: the next manager that meets it cancels it", starts="unknown"),
+    Situation(
+        batch_in_line,
+        "batch-queued",
+        'its batch waits for its turn in lane "default": place 2 of 2',
+        "pitboss batches move 00000000beef top",
+        "unknown",
+    ),
+    Situation(
+        paused_batch,
+        "batch-paused",
+        "its batch is paused until an operator resumes it",
+        "pitboss batches resume 00000000beef",
+    ),
+    Situation(
+        busy_workers,
+        "busy",
+        "every worker is busy: 2 slots of pool web run tasks",
+        "pitboss pools scale web 3",
+        "unknown",
+    ),
+    Situation(tasks_before_it, "ready", "it is ready; 1 task is before it", starts="unknown"),
+)
+
+
+class TestSituations(Subject):
+    @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.seed.__name__)
+    async def test_its_cause_what_to_do_and_every_face_says_the_same(self, bench: Bench, situation: Situation) -> None:
+        task = await situation.seed(bench)
+        why = (await explain(bench.store, task, bench.now)).why
+        assert (why.cause, why.sentence) == (situation.cause, situation.sentence)
+        assert ([*why.helps, ""][0]).startswith(situation.helps)
+        assert bool(why.helps) >= bool(situation.helps)
+        assert spoken_start(why) == situation.starts
+        assert why.stuck is (situation.starts == "not before that is changed")
+        await assert_faces_agree(bench, task, why)
+
+
+async def assert_faces_agree(bench: Bench, task: str, why: Why) -> None:
+    assert (await read_task(bench.store, task, bench.now)).why == why
+    with pytest.raises(TimedOutWaiting) as late:
+        await Client(bench.store, bench.clock).finished(task, timeout=0)
+    assert why.sentence in late.value.why
+    status = await read_status(bench.store, bench.now)
+    (found,) = await bench.store.get([task])
+    assert found is not None
+    if why.stuck:
+        assert found.batch is not None or status.verdict.health != "healthy"
+    if why.stuck and found.state is State.PENDING and why.cause != "no-manager":
+        (trouble,) = await read_troubles(bench.store, bench.now)
+        assert trouble.sentence == why.sentence
+        assert status.verdict.cause == ("paused" if why.cause == "queue-paused" else why.cause)
+        said = [one.what for one in await check_store(bench.store, bench.clock, "")]
+        assert any(why.sentence in one for one in said)
+
+
+class TestGates(Subject):
+    async def test_every_gate_is_listed_in_order_with_its_figure(self, bench: Bench) -> None:
+        await pool(bench, NewResource(name="p1", labels=("eu",)), "p2")
+        await shot(bench, WorkerState.IDLE, WorkerState.PROCESSING, budget=2 * GIGA, in_use=GIGA, needs={"job": GIGA})
+        await bench.change("fetching", rate=rate("5/min"), capacity=100)
+        item = bench.new(queue="fetching", want=Want(labels=("us",)))
+        await bench.create(item, name="night run")
+        await fetch(bench, priority=-1)
+        why = (await explain(bench.store, item.id, bench.now)).why
+        assert [(gate.passed, gate.what, gate.says, gate.figure) for gate in why.gates] == [
+            (True, "Batch night run", "is running", ""),
+            (True, "Its own time", "is due", "attempt 1"),
+            (True, "Queue fetching", "is open", "2 wait, room for 100"),
+            (True, "Manager", "1 manager on here", ""),
+            (True, "Handler job", "is known by 2 workers", "2 workers"),
+            (True, "Workers", "2 ready workers of pool web serve queue fetching", "2 ready workers"),
+            (False, "Resource proxies, label us", "has no member with label us", "0 of 2 with label us"),
+            (True, "Rate 5 per 1m", "allows a start now", ""),
+            (True, "Memory", "is enough on here", "1.0 GB of 2.0 GB in use; it needs 1.0 GB"),
+            (True, "Free worker", "there is one", "2 of 2 slots free"),
+        ]
+
+    async def test_the_line_counts_priority_then_age_and_those_with_the_same_need(self, bench: Bench) -> None:
+        await shot(bench, WorkerState.IDLE)
+        await bench.add(want=Want(labels=("eu",)))
+        await bench.add()
+        mine = await bench.add(want=Want(labels=("eu",)))
+        await bench.add()
+        await bench.add(priority=-5)
+        why = (await explain(bench.store, mine.id, bench.now)).why
+        assert why.gates[-1].says == "3 before it (1 with the same need), 5 in the whole queue"
+        assert why.sentence == "it is ready; 3 tasks are before it"
+
+    async def test_a_rate_and_the_line_give_an_estimate(self, bench: Bench) -> None:
+        await bench.change("default", rate=rate("1/min"))
+        await bench.started()
+        *_, last = [await bench.add() for _ in range(4)]
+        why = (await explain(bench.store, last.id, bench.now)).why
+        assert spoken_start(why) == "in about 4m, give or take 45s"
+
+    async def test_running_and_finished_tasks_say_so(self, bench: Bench) -> None:
+        claim = await bench.started()
+        bench.clock.advance(5)
+        running = (await explain(bench.store, claim.id, bench.now)).why
+        assert (running.sentence, running.gates) == ("it runs for 5s on here", ())
+        await bench.complete(claim)
+        ended = (await explain(bench.store, claim.id, bench.now)).why
+        assert (ended.sentence, ended.cause) == ("it has ended: completed", "completed")
+
+    async def test_a_key_may_leave_a_member_that_is_away(self, bench: Bench) -> None:
+        await pool(bench, "p1", "p2", strategy=Strategy.STICKY, away="rebind")
+        await bench.started(queue="fetching", want=Want(key="ann"))
+        assert (await explain(bench.store, await fetch(bench, want=Want(key="ann")), bench.now)).why.cause == "ready"
+
+    async def test_a_member_that_failed_the_task_is_not_waited_for(self, bench: Bench) -> None:
+        await pool(bench, "p1", "p2", cooldown=0)
+        claim = await bench.started(queue="fetching")
+        assert claim.leased is not None
+        back = Transition(state=State.PENDING, outcome="rotated", rotated=True)
+        await bench.write(claim, back, report=Report(outcome=ResourceOutcome.RESOURCE_ERROR))
+        await bench.started(queue="fetching", priority=-1)
+        why = (await explain(bench.store, claim.id, bench.now)).why
+        assert why.cause in ("ready", "busy")
+
+    async def test_an_unknown_id_is_neither_task_nor_batch(self, bench: Bench) -> None:
+        with pytest.raises(NotFound, match="no task or batch"):
+            await explain(bench.store, "abcdef012345", bench.now)
+
+
+class TestBatches(Subject):
+    async def test_a_batch_says_what_its_items_wait_for(self, bench: Bench) -> None:
+        await pool(bench)
+        batch = await bench.create(bench.new(queue="fetching"), bench.new(queue="fetching"))
+        said = 'resource pool "proxies" has no members'
+        assert (await read_batch(bench.store, batch.id, bench.now)).reading.waiting == said
+        assert (await explain(bench.store, batch.id[-12:], bench.now)).why.sentence == said
+        await bench.store.add_resources("proxies", [NewResource(name="p1")])
+        assert (await read_batch(bench.store, batch.id, bench.now)).reading.waiting is None
+        going = (await explain(bench.store, batch.id, bench.now)).why
+        assert going.sentence == "it makes progress: 0 items running, 0 of 2 ended"
+
+    async def test_a_batch_in_line_says_its_place(self, bench: Bench) -> None:
+        await bench.create(bench.new())
+        second = await bench.create(bench.new())
+        why = (await explain(bench.store, second.id, bench.now)).why
+        assert why.sentence == 'it waits for its turn in lane "default": place 1 of 1'
+
+
+class TestTroubles(Subject):
+    async def test_a_whole_queue_that_stands_still_is_unhealthy_and_one_task_is_not(self, bench: Bench) -> None:
+        await pool(bench, "p1")
+        first = await fetch(bench, want=Want(labels=("eu",)))
+        status = await read_status(bench.store, bench.now)
+        assert (status.verdict.health, status.verdict.cause) == ("unhealthy", "labels")
+        assert status.verdict.sentence == (
+            '1 task of queue "fetching" cannot start: resource pool "proxies" has no member with label eu.'
+        )
+        assert status.next == "pitboss resources add proxies NAME --label eu"
+        await fetch(bench)
+        status = await read_status(bench.store, bench.now)
+        assert status.verdict.health == "attention"
+        assert status.verdict.sentence.startswith('At least 1 task of queue "fetching" cannot start')
+        await bench.cancel(first)
+        assert (await read_status(bench.store, bench.now)).verdict.health == "healthy"
+
+    async def test_a_worker_that_was_given_up_is_not_healthy(self, bench: Bench) -> None:
+        await shot(bench, WorkerState.IDLE, WorkerState.CRASHED, why="it crashed 6 times")
+        status = await read_status(bench.store, bench.now)
+        assert status.verdict.health == "attention"
+        assert status.verdict.sentence.startswith("Worker web-2 on here was given up")
+
+    async def test_late_tasks_name_their_cause(self, bench: Bench) -> None:
+        await bench.change("default", rate=rate("1/h"))
+        await bench.started()
+        await bench.add()
+        bench.clock.advance("6m")
+        status = await read_status(bench.store, bench.now)
+        assert status.verdict.sentence == (
+            '1 task waited longer than 5m: queue "default" starts at most 1 per 1h; next in 54m.'
+        )
+
+    async def test_a_full_queue_is_a_warning(self, bench: Bench) -> None:
+        await bench.change("default", capacity=1)
+        await bench.add()
+        said = [one.what for one in (await read_status(bench.store, bench.now)).findings if one.check == "capacity"]
+        assert said == ['queue "default" is full: 1 of 1 tasks wait in it']
+
+    async def test_a_manager_tells_each_cause_once_and_its_end_once(self, bench: Bench) -> None:
+        said: list[str] = []
+        log = TroubleLog(bench.store, bench.clock, begun=said.append, ended=said.append)
+        await pool(bench)
+        for _ in range(3):
+            await fetch(bench)
+            log.tell(await read_troubles(bench.store, bench.now))
+        await bench.store.add_resources("proxies", [NewResource(name="p1")])
+        for _ in range(2):
+            log.tell(await read_troubles(bench.store, bench.now))
+        assert said == [
+            '1 task of queue "fetching" cannot start: resource pool "proxies" has no members; '
+            "what helps: pitboss resources add proxies NAME …",
+            'tasks of queue "fetching" no longer wait for this: resource pool "proxies" has no members',
+        ]
+
+    async def test_reading_costs_the_same_however_many_tasks_wait(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bench.watching = False
+        await shot(bench, WorkerState.IDLE)
+        await bench.put(*(bench.new() for _ in range(2000)))
+        asked: list[int] = []
+        find = bench.store.find
+
+        async def counted(*args: Any, limit: int = 50, **options: Any) -> Any:
+            asked.append(limit)
+            return await find(*args, limit=limit, **options)
+
+        monkeypatch.setattr(bench.store, "find", counted)
+        await read_troubles(bench.store, bench.now)
+        (newest,) = (await find(by(state="pending"), limit=1)).tasks
+        why = (await explain(bench.store, newest.id, bench.now)).why
+        assert asked == [10, 500]
+        assert why.gates[-1].says == "at least 500 before it, 2,000 in the whole queue"
