@@ -197,6 +197,37 @@ def test_tasks_show_says_why_it_waits() -> None:
     assert 'no live worker knows the handler "unknown"' in pitboss("tasks", "show", held).out
 
 
+def test_why_lists_every_gate_with_what_helps() -> None:
+    (task,) = put(new())
+    answer = pitboss("why", task[-8:])
+    assert answer.code == 0
+    assert "No manager is running on this store." in answer.out
+    rows = [line.split()[0] for line in answer.out.splitlines() if line.startswith(("ok ", "shut ", "- "))]
+    assert rows.count("shut") == 1
+    assert "starts       not before that is changed\nhelps        pitboss up" in answer.out
+    document = pitboss("why", task, "--json").json()
+    assert (document["cause"], document["stuck"], document["helps"]) == ("no-manager", True, ["pitboss up"])
+    assert [gate["name"] for gate in document["gates"] if gate["passed"] is False] == ["manager"]
+
+
+def test_why_of_tasks_that_run_or_have_ended_and_of_nothing() -> None:
+    (first,) = put(new())
+    run_all()
+    assert "It has ended: completed." in pitboss("why", first).out
+    (second,) = put(new())
+    run_all(stay=True)
+    assert "on elsewhere." in pitboss("why", second).out
+    assert pitboss("why", "0123456789ab").code == Exit.NOT_FOUND
+
+
+def test_status_lists_all_that_waits_if_it_is_more_than_one_thing() -> None:
+    handlers = [HandlerInfo(name=name, queue=name, resources=name) for name in ("greet", "flaky")]
+    put(*(new(name, "{}", queue=name) for name in ("greet", "flaky")), handlers=handlers)
+    run_all(stay=True)
+    page = pitboss("status").out
+    assert 'Waiting\n1 task of queue "flaky" cannot start: resource pool "flaky" has no members\n1 task of' in page
+
+
 def test_what_a_store_says_cannot_command_the_terminal() -> None:
     (task,) = put(new(params='{"name":"\x1b[31mred\x1b]0;title\x07"}'))
     answer = pitboss("tasks", "show", task)
@@ -314,7 +345,7 @@ def _commands() -> list[list[str]]:
         "config": ["show"],
     }
     both = [[noun, verb] for noun, verbs in nouns.items() for verb in verbs]
-    alone = ["up", "init", "status", "ps", "top", "stop", "drain", "doctor", "help"]
+    alone = ["up", "init", "status", "why", "ps", "top", "stop", "drain", "doctor", "help"]
     return [*([name] for name in alone), *both]
 
 

@@ -39,6 +39,18 @@ def _member(cluster: Cluster, pool: str, name: str) -> Resource:
     return found
 
 
+def test_a_manager_tells_once_that_a_pool_is_empty_and_once_that_it_is_not(cluster: Cluster) -> None:
+    manager = cluster.manager(workers=1)
+    lenders.app.handlers["check"].enqueue_many({"profile": f"n{number}"} for number in range(3))
+    cause = 'resource pool "proxies" has no members'
+    cluster.until(lambda: any(cause in line for line in manager.lines))
+    lenders.proxies.add("p1", labels=["web"])
+    over = f'tasks of queue "{lenders.app.handlers["check"].queue}" no longer wait for this: {cause}'
+    cluster.until(lambda: any(over in line for line in manager.lines))
+    assert [cause in line for line in manager.lines if cause in line] == [True, True]
+    cluster.until(lambda: cluster.finished() == 3)
+
+
 def test_workers_get_members_make_their_sessions_and_keep_the_gap(cluster: Cluster) -> None:
     lenders.proxies.add_many({"name": f"p{number}", "labels": ["web"]} for number in range(3))
     lenders.proxies.add("other", labels=["mail"])

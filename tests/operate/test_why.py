@@ -30,6 +30,7 @@ from pitboss.model.resource import (
     Strategy,
     Want,
 )
+from pitboss.model.sealed import MissingKey
 from pitboss.model.snapshot import PoolFigures, Snapshot, WorkerFigures, WorkerState
 from pitboss.model.states import State
 from pitboss.model.waiting import Why, spoken_start
@@ -159,6 +160,12 @@ async def empty_pool(bench: Bench) -> str:
 async def missing_label(bench: Bench) -> str:
     await pool(bench, "p1", NewResource(name="p2", labels=("us",)))
     return await fetch(bench, want=Want(labels=("eu", "fast")))
+
+
+async def missing_key(bench: Bench) -> str:
+    await pool(bench, NewResource(name="p1", secrets={"password": "s1.aaaaaaaa.x"}))
+    await shot(bench, WorkerState.IDLE, missing_keys=(MissingKey("proxies", "aaaaaaaa", 1),))
+    return await fetch(bench)
 
 
 async def disabled_members(bench: Bench) -> str:
@@ -309,6 +316,12 @@ SITUATIONS = (
         "labels",
         'resource pool "proxies" has no member with labels eu, fast',
         "pitboss resources add proxies NAME --label eu --label fast",
+    ),
+    Situation(
+        missing_key,
+        "missing-key",
+        "no running manager has the key aaaaaaaa (1 member of proxies), which its secrets are sealed with",
+        "put the key back",
     ),
     Situation(
         disabled_members,

@@ -5,6 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from pitboss.model.duration import Moment, Span
+from pitboss.model.sealed import MissingKey
 
 SHOWN_TASKS = 16
 
@@ -75,7 +76,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     `logs` is the folder of its log files on its host; `cores` and `memory` are what the host has. `budget` is the
     memory for all tasks together, `in_use` what the running ones are expected to need, and `needs` the need of one task
-    of each handler; they are published while a handler needs a large part of the budget.
+    of each handler; they are published while a handler needs a large part of the budget. Queues that need a pool in
+    `missing_keys` are left out of its claims, because it lacks the key of their secrets.
     """
 
     target: str = ""
@@ -92,6 +94,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     in_use: int = 0
     needs: dict[str, int] = {}
     term: int = 0
+    missing_keys: tuple[MissingKey, ...] = ()
 
 
 def read(text: str | None) -> Snapshot | None:

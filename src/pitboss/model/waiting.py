@@ -10,7 +10,7 @@ from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.eta import Range
 from pitboss.model.gates import Gate, Scene, batch_waits, before, of_batch, of_line, of_queue, of_rate, of_time, soon
 from pitboss.model.queue import Queue
-from pitboss.model.resource_gate import of_resource
+from pitboss.model.resource_gates import of_keys, of_resource
 from pitboss.model.session import Session
 from pitboss.model.states import State
 from pitboss.model.supply import ResourcePoolView
@@ -31,6 +31,7 @@ _GATES: tuple[Callable[[Task, Scene], Gate | None], ...] = (
     of_manager,
     of_handler,
     of_workers,
+    of_keys,
     of_resource,
     of_rate,
     of_memory,

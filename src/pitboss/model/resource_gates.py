@@ -1,4 +1,4 @@
-"""The gate that a resource pool is: a member that fits the task, and can be used now."""
+"""The gates of a resource pool: a key for its secrets, and a member that fits the task and can be used now."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,8 +7,10 @@ from pitboss.model.duration import Moment
 from pitboss.model.gates import Gate, Scene, soon
 from pitboss.model.leasing import avoided, condition, fits
 from pitboss.model.resource import Condition, PoolRules, Resource, Want
+from pitboss.model.sealed import told
 from pitboss.model.supply import ResourcePoolView
 from pitboss.model.task import Task
+from pitboss.model.text import counted
 
 _READY = Condition.READY
 # Conditions of members that are not ready, those that pass soonest first.
@@ -30,6 +32,35 @@ def of_resource(task: Task, scene: Scene) -> Gate | None:
     shunned = avoided(task.tried, sum(member.enabled for member in fitting))
     left = ResourcePoolView(view.name, view.rules, [member for member in fitting if member.name not in shunned])
     return _of_members(left, want, len(fitting), scene.now)
+
+
+def of_keys(task: Task, scene: Scene) -> Gate | None:
+    """Whether a manager that knows the handler can open the pool's secrets; only where one of them cannot."""
+    queue, knowing = scene.queues.get(task.queue), scene.knowing(task.handler)
+    pool = None if queue is None else queue.resources
+    lacking = [
+        own for one in knowing if (own := [key for key in one.snapshot.missing_keys if key.pool == pool]) and pool
+    ]
+    if not lacking:
+        return None
+    what, figure = f"Secrets of {pool}", f"{len(knowing) - len(lacking)} of {counted(len(knowing), 'manager')}"
+    if len(lacking) < len(knowing):
+        return Gate(name="keys", what=what, says="a manager has their key", figure=figure)
+    keys = told(sorted({key for own in lacking for key in own}))
+    return Gate(
+        name="keys",
+        what=what,
+        passed=False,
+        says=f"no manager has {keys}",
+        figure=figure,
+        cause="missing-key",
+        sentence=f"no running manager has {keys}, which its secrets are sealed with",
+        stuck=True,
+        helps=(
+            "put the key back: the key file, or PITBOSS_SECRET_KEYS",
+            f"pitboss resources add {pool} NAME --secret …",
+        ),
+    )
 
 
 def _no_member(view: ResourcePoolView, want: Want, fitting: Sequence[Resource]) -> Gate:
