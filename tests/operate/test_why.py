@@ -15,7 +15,7 @@ from pitboss.engines.sqlite import SqliteEngine
 from pitboss.manager.trouble_log import TroubleLog
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import NotFound, TimedOutWaiting
-from pitboss.model.filter import by
+from pitboss.model.filter import Filter, by
 from pitboss.model.limits import Window, rate
 from pitboss.model.outcome import Failed, Transition
 from pitboss.model.placement import NO_MEMORY
@@ -589,17 +589,17 @@ class TestTroubles(Subject):
     ) -> None:
         bench.watching = False
         await shot(bench, WorkerState.IDLE)
-        await bench.put(*(bench.new() for _ in range(2000)))
-        asked: list[int] = []
+        await bench.put(*(bench.new() for _ in range(2100)))
+        asked: list[tuple[str, int]] = []
         find = bench.store.find
 
-        async def counted(*args: Any, limit: int = 50, **options: Any) -> Any:
-            asked.append(limit)
-            return await find(*args, limit=limit, **options)
+        async def counted(wanted: Filter, *, limit: int = 50, **options: Any) -> Any:
+            asked.append((wanted.terms[-1].field, limit))
+            return await find(wanted, limit=limit, **options)
 
         monkeypatch.setattr(bench.store, "find", counted)
         await read_troubles(bench.store, bench.now)
         (newest,) = (await find(by(state="pending"), limit=1)).tasks
         why = (await explain(bench.store, newest.id, bench.now)).why
-        assert asked == [10, 500]
-        assert why.gates[-1].says == "at least 500 before it, 2,000 in the whole queue"
+        assert asked == [("priority", 10), ("priority", 500)], "an index gives the oldest of one priority"
+        assert why.gates[-1].says == "at least 500 before it, 2,100 in the whole queue"

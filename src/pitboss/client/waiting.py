@@ -18,8 +18,9 @@ from pitboss.model.task import Task
 from pitboss.model.waiting import Why, why_batch, why_task
 
 _LINE_READ = 500
-# Where more tasks wait, the oldest cannot be found cheaply: an engine would have to sort them.
-_SORTED = 10_000
+# Engines keep pending tasks by priority, then age. The oldest of all priorities must be sorted out, so where more wait
+# than this, only one priority is read.
+_SORTED = 2000
 _QUEUES_SAMPLED = 20
 _SAMPLED = 10
 
@@ -39,7 +40,11 @@ async def explain_task(store: Store, task: Task, now: Moment) -> Why:
     if task.state is State.RUNNING:
         return why_task(task, Scene(now=now), sessions)
     queues = _by_name(await store.queues())
-    line = await read_line(store, queues.get(task.queue), _LINE_READ) if task.state is State.PENDING else None
+    line = (
+        await read_line(store, queues.get(task.queue), _LINE_READ, task.priority)
+        if task.state is State.PENDING
+        else None
+    )
     lines = {} if line is None else {task.queue: line}
     return why_task(task, await read_scene(store, [task], now, queues=queues, sessions=sessions, lines=lines))
 
@@ -67,14 +72,16 @@ async def explain_batches(store: Store, batches: Sequence[Batch], now: Moment) -
     return {batch: why for batch, why in found.items() if why is not None}
 
 
-async def read_line(store: Store, queue: Queue | None, limit: int) -> Line:
-    """The oldest pending tasks of a queue; any of them where too many wait to look for the oldest."""
+async def read_line(store: Store, queue: Queue | None, limit: int, priority: int = 0) -> Line:
+    """The oldest pending tasks of a queue; where many wait, the oldest of this priority."""
     waiting = 0 if queue is None else queue.counts.get(State.PENDING, 0)
     if queue is None or not waiting:
         return Line()
     wanted = by(state=State.PENDING, queue=queue.name)
-    page = await store.find(wanted, limit=limit, oldest_first=waiting <= _SORTED)
-    return Line(page.tasks, page.next is None)
+    if waiting > _SORTED:
+        wanted = wanted.also(priority=str(priority))
+    page = await store.find(wanted, limit=limit, oldest_first=True)
+    return Line(page.tasks, page.next is None and waiting <= _SORTED)
 
 
 async def read_scene(
