@@ -12,6 +12,7 @@ from pitboss.engines.memory import MemoryEngine
 from pitboss.engines.postgres import PostgresEngine
 from pitboss.engines.protocol import FullStore
 from pitboss.engines.sqlite import SqliteEngine
+from pitboss.manager.host_memory import HostMemory
 from pitboss.manager.trouble_log import TroubleLog
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import NotFound, TimedOutWaiting
@@ -33,6 +34,7 @@ from pitboss.model.resource import (
 from pitboss.model.sealed import MissingKey
 from pitboss.model.snapshot import PoolFigures, Snapshot, WorkerFigures, WorkerState
 from pitboss.model.states import State
+from pitboss.model.task import Claim, Token
 from pitboss.model.waiting import Why, spoken_start
 from pitboss.operate.batches import read_batch
 from pitboss.operate.status import check_store, read_status
@@ -552,6 +554,13 @@ class TestTroubles(Subject):
         assert status.verdict.health == "attention"
         assert status.verdict.sentence.startswith("Worker web-2 on here was given up")
 
+    async def test_items_that_no_claim_draws_are_not_healthy(self, bench: Bench) -> None:
+        await shot(bench, WorkerState.IDLE, pool={"paused": True})
+        await bench.create(bench.new(), bench.new())
+        status = await read_status(bench.store, bench.now)
+        assert (status.verdict.health, status.next) == ("attention", "pitboss pools resume web")
+        assert status.verdict.sentence == '2 tasks of queue "default" cannot start: worker pool web is paused.'
+
     async def test_late_tasks_name_their_cause(self, bench: Bench) -> None:
         await bench.change("default", rate=rate("1/h"))
         await bench.started()
@@ -603,3 +612,15 @@ class TestTroubles(Subject):
         why = (await explain(bench.store, newest.id, bench.now)).why
         assert asked == [("priority", 10), ("priority", 500)], "an index gives the oldest of one priority"
         assert why.gates[-1].says == "at least 500 before it, 2,100 in the whole queue"
+
+
+def test_a_manager_publishes_memory_only_while_a_handler_is_heavy() -> None:
+    token = Token(1, 1)
+    claim = Claim(id="t", token=token, handler="job", queue="q", params="{}", attempt=1)
+    memory = HostMemory(16 * GIGA, lambda: [claim])
+    memory.learn("small", 1)
+    assert memory.published() == (0, 0, {})
+    memory.learn("job", 4 * GIGA)
+    budget, in_use, needs = memory.published()
+    assert (budget, in_use) == (16 * GIGA, needs["job"])
+    assert round(needs["job"] / GIGA) == 4

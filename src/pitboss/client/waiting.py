@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Store
-from pitboss.model.batch import IN_SLOT, Batch
+from pitboss.model.batch import IN_SLOT, Batch, BatchStatus
 from pitboss.model.duration import Moment
 from pitboss.model.filter import by
 from pitboss.model.fleet import live_managers
@@ -52,12 +52,15 @@ async def explain_task(store: Store, task: Task, now: Moment) -> Why:
 async def explain_queues(
     store: Store, queues: Sequence[Queue], sessions: Sequence[Session], now: Moment
 ) -> list[WaitingTask]:
-    """Some pending tasks of each queue, and why they do not run: the oldest ones, since tasks that cannot run stay."""
+    """Some pending tasks of each queue, and why they do not run: the oldest ones, since tasks that cannot run stay. Of
+    batches whose items no claim draws, one item."""
     fullest = sorted(queues, key=lambda queue: -queue.counts.get(State.PENDING, 0))[:_QUEUES_SAMPLED]
     lines = {
         queue.name: await read_line(store, queue, _SAMPLED) for queue in fullest if queue.counts.get(State.PENDING)
     }
     tasks = [task for line in lines.values() for task in line.tasks]
+    if any(queue.counts.get(State.HELD) for queue in queues):
+        tasks += [item for item in await _undrawn_items(store) if item.queue not in lines]
     scene = await read_scene(store, tasks, now, queues=_by_name(queues), sessions=sessions, lines=lines)
     return [WaitingTask(task, why_task(task, scene)) for task in tasks]
 
@@ -124,6 +127,17 @@ async def pool_views(store: object, names: Iterable[str | None]) -> dict[str, Re
     rules = {pool.name: pool.rules for pool in await resources.resource_pools()}
     known = sorted(wanted & rules.keys())
     return {name: ResourcePoolView(name, rules[name], await resources.resources(name)) for name in known}
+
+
+async def _undrawn_items(store: Store) -> list[Task]:
+    """One item of each running batch that has only undrawn ones left."""
+    batches = capabilities(store).batches
+    if batches is None:
+        return []
+    running = await batches.batches(statuses=[BatchStatus.RUNNING], limit=_QUEUES_SAMPLED)
+    idle = [one for one in running if not one.counts.get(State.RUNNING) and not one.counts.get(State.PENDING)]
+    items = [await _waiting_item(store, batch) for batch in idle]
+    return [item for item in items if item is not None and item.state is State.HELD]
 
 
 async def _waiting_item(store: Store, batch: Batch) -> Task | None:

@@ -131,7 +131,7 @@ def troubles(waiting: Sequence[tuple[Task, Why]], queues: Sequence[Queue]) -> li
     for task, why in waiting:
         groups.setdefault((task.queue, why.cause), []).append((task, why))
     seen = Counter(task.queue for task, _ in waiting)
-    pending = {queue.name: queue.counts.get(State.PENDING, 0) for queue in queues}
+    pending = {one.name: one.counts.get(State.PENDING, 0) or one.counts.get(State.HELD, 0) for one in queues}
     found = []
     for (queue, cause), group in groups.items():
         task, why = group[0]

@@ -37,7 +37,7 @@ async def explain(store: Store, text: str, now: Moment) -> Explained:
 async def read_troubles(store: Store, now: Moment) -> list[Trouble]:
     """What keeps due tasks from starting. Two reads if nothing waits, and a few more for each of the fullest queues."""
     queues = await store.queues()
-    if not any(queue.counts.get(State.PENDING) for queue in queues):
+    if not any(queue.counts.get(state) for queue in queues for state in (State.PENDING, State.HELD)):
         return []
     return troubles(await explain_queues(store, queues, await store.sessions(), now), queues)
 
