@@ -25,7 +25,7 @@ def why(
     as_json: JsonOption = False,
     watch: WatchOption = None,
 ) -> None:
-    """Say why a task or batch does not run, when it starts, and what helps.
+    """Say why a task or batch does not run, and what helps.
 
     \b
     Examples:
