@@ -32,6 +32,7 @@ from pitboss.model.resource import (
     Want,
 )
 from pitboss.model.sealed import MissingKey
+from pitboss.model.session import Slot
 from pitboss.model.snapshot import PoolFigures, Snapshot, WorkerFigures, WorkerState
 from pitboss.model.states import State
 from pitboss.model.task import Claim, Token
@@ -213,6 +214,13 @@ async def sticky_key_in_use(bench: Bench) -> str:
     return await fetch(bench, want=Want(key="ann"))
 
 
+async def sticky_key_of_a_disabled_member(bench: Bench) -> str:
+    await pool(bench, "p1", "p2", strategy=Strategy.STICKY)
+    await used(bench, ResourceOutcome.OK, want=Want(key="ann"))
+    await bench.store.change_resources("proxies", ["p1"], ResourceChange(enabled=False))
+    return await fetch(bench, want=Want(key="ann"))
+
+
 async def used_up_rate(bench: Bench) -> str:
     await bench.change("default", rate=rate("1/min"))
     await bench.started()
@@ -373,6 +381,12 @@ SITUATIONS = (
         starts="unknown",
     ),
     Situation(
+        sticky_key_of_a_disabled_member,
+        "ready",
+        "it is ready, and waits for a free worker that serves its queue",
+        starts="at once",
+    ),
+    Situation(
         used_up_rate,
         "rate",
         'queue "default" starts at most 1 per 1m; next in 8s',
@@ -423,6 +437,8 @@ class TestSituations(Subject):
         assert spoken_start(why) == situation.starts
         assert why.stuck is (situation.starts == "not before that is changed")
         await assert_faces_agree(bench, task, why)
+        if why.cause != "no-manager":
+            await assert_the_engine_agrees(bench, task, why)
 
 
 async def assert_faces_agree(bench: Bench, task: str, why: Why) -> None:
@@ -441,6 +457,14 @@ async def assert_faces_agree(bench: Bench, task: str, why: Why) -> None:
         assert status.verdict.cause == ("paused" if why.cause == "queue-paused" else why.cause)
         said = [one.what for one in await check_store(bench.store, bench.clock, "")]
         assert any(why.sentence in one for one in said)
+
+
+async def assert_the_engine_agrees(bench: Bench, task: str, why: Why) -> None:
+    """A claim by a worker that could take everything gets the task, or one gate that the engine keeps is shut."""
+    kept = {"batch", "time", "queue", "handler", "resource", "rate", "memory"}
+    free = not any(gate.shut and gate.name in kept for gate in why.gates)
+    claimed = await bench.ask(Slot(free=50), handlers=["job"])
+    assert (task in [claim.id for claim in claimed.claims]) is free
 
 
 class TestGates(Subject):

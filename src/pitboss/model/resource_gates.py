@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from pitboss.model.duration import Moment
 from pitboss.model.gates import Gate, Scene, soon
 from pitboss.model.leasing import avoided, condition, fits
-from pitboss.model.resource import Condition, PoolRules, Resource, Want
+from pitboss.model.picking import ReadyMembers
+from pitboss.model.resource import Condition, PoolRules, Resource, Stage, Want
 from pitboss.model.sealed import told
 from pitboss.model.supply import ResourcePoolView
 from pitboss.model.task import Task
@@ -26,7 +29,7 @@ def of_resource(task: Task, scene: Scene) -> Gate | None:
     fitting = [member for member in view.members if fits(member, want)]
     if not any(member.enabled for member in fitting):
         return _no_member(view, want, fitting)
-    bound = _bound(view, want, fitting, scene)
+    bound = _bound(view, want, scene)
     if bound is not None:
         return _of_bound(view, want, bound, scene.now)
     shunned = avoided(task.tried, sum(member.enabled for member in fitting))
@@ -87,13 +90,14 @@ def _no_member(view: ResourcePoolView, want: Want, fitting: Sequence[Resource]) 
     )
 
 
-def _bound(view: ResourcePoolView, want: Want, fitting: Sequence[Resource], scene: Scene) -> Resource | None:
-    """The only member that the task may have, because its key is bound to it."""
+def _bound(view: ResourcePoolView, want: Want, scene: Scene) -> Resource | None:
+    """The member that the task's key is bound to, if it waits for that one although all others were ready."""
     name = scene.bound.get((view.name, want.key)) if want.key is not None else None
-    member = next((one for one in fitting if one.name == name and one.enabled), None)
-    if member is None or (view.rules.away == "rebind" and condition(member, view.rules, scene.now)[0] is not _READY):
+    member = next((one for one in view.members if one.name == name), None)
+    if member is None:
         return None
-    return member
+    others = ReadyMembers(replace(one, stage=Stage.READY) for one in view.members if one.name != name and one.enabled)
+    return member if others.choose(want, (), member, view.rules) is None else None
 
 
 def _of_bound(view: ResourcePoolView, want: Want, member: Resource, now: Moment) -> Gate:
@@ -109,6 +113,7 @@ def _of_bound(view: ResourcePoolView, want: Want, member: Resource, now: Moment)
         cause=f"key-{how}",
         sentence=f'its key "{want.key}" is bound to {view.name}/{member.name}, which is {how}{back}',
         until=until,
+        stuck=how is Condition.DISABLED,
         helps=_resets(view.name, [member], how),
     )
 
@@ -143,6 +148,8 @@ def _resets(pool: str, members: Sequence[Resource], how: Condition) -> tuple[str
     if how in (Condition.COOLING, Condition.BLACKLISTED):
         which = members[0].name if len(members) == 1 else "--all"
         return (f"pitboss resources show {pool}", f"pitboss resources reset {pool} {which}")
+    if how is Condition.DISABLED:
+        return (f"pitboss resources enable {pool} {members[0].name}",)
     return (f"pitboss resources add {pool} NAME …",)
 
 
