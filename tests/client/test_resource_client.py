@@ -34,7 +34,8 @@ class Pool:
 
     async def open(self, every: Span) -> None:
         """Its member is in use, and may be used once in `every`."""
-        await self.client.declare(POOL, PoolRules(limits=Limits(windows=(Window(1, every),), concurrency=9)))
+        limits = Limits(windows=(Window(1, every),), concurrency=9, use_within=0)
+        await self.client.declare(POOL, PoolRules(limits=limits))
         await self.client.add(POOL, [NewResource(name="p1")])
         await self.acquired("first", wait=0)
 
@@ -127,7 +128,7 @@ def slowly(*late: float) -> tuple[Moment, Resource]:
         leased = await client.acquire(POOL, Want(), lease="l", hold=60 * SECOND, wait=SECOND)
         used = await client.use("l", None, wait=SECOND, guard=leased.guard)
         (member,) = await client.members(POOL)
-        return used - began, member
+        return used.moment - began, member
 
     return run_virtual(work(), clock=clock)
 

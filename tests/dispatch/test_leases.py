@@ -23,7 +23,7 @@ from tests.dispatch.stage import CoroutineWorker, Stage, taking
 
 
 async def _pool(stage: Stage, members: int, *, min_delay: int = 0) -> None:
-    await stage.engine.declare_pool("proxies", PoolRules(limits=Limits(min_delay=min_delay)))
+    await stage.engine.declare_pool("proxies", PoolRules(limits=Limits(min_delay=min_delay, use_within=0)))
     await stage.engine.add_resources("proxies", [NewResource(name=f"p{number}") for number in range(members)])
     await stage.engine.register([HandlerInfo(name="check", queue="proxies", resources="proxies")])
 

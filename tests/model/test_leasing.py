@@ -59,6 +59,7 @@ limits = st.builds(
     delay_from=st.sampled_from(["start", "end"]),
     concurrency=st.one_of(st.none(), st.integers(1, 3)),
     guard=st.integers(0, 3),
+    use_within=st.just(0),
 )
 reports = st.builds(
     Report,
@@ -226,7 +227,7 @@ def test_a_report_never_brings_it_back_sooner(rules: PoolRules, acts: list[tuple
 
 
 def test_the_hour_is_exact_wherever_it_begins() -> None:
-    rules = PoolRules(limits=Limits(windows=(Window(3, 60 * MINUTE),)))
+    rules = PoolRules(limits=Limits(windows=(Window(3, 60 * MINUTE),), use_within=0))
     life = Life(rules, NOW)
     for pause in (0, 10 * MINUTE, 20 * MINUTE):
         life.wait(pause)
@@ -240,7 +241,7 @@ def test_the_hour_is_exact_wherever_it_begins() -> None:
 
 
 def test_several_windows_hold_together() -> None:
-    rules = PoolRules(limits=Limits(windows=(Window(2, 10), Window(3, 100)), concurrency=None))
+    rules = PoolRules(limits=Limits(windows=(Window(2, 10), Window(3, 100)), concurrency=None, use_within=0))
     life = Life(rules)
     for expected in (0, 10, 100):
         assert life.use()
@@ -261,7 +262,7 @@ def test_the_guard_makes_windows_and_gaps_from_the_start_longer_but_not_gaps_fro
 
 
 def test_jitter_differs_from_use_to_use_and_is_the_same_everywhere() -> None:
-    rules = PoolRules(limits=Limits(min_delay=1_000, jitter=1_000))
+    rules = PoolRules(limits=Limits(min_delay=1_000, jitter=1_000, use_within=0))
 
     def gaps() -> list[int]:
         life = Life(rules)
@@ -278,7 +279,7 @@ def test_jitter_differs_from_use_to_use_and_is_the_same_everywhere() -> None:
 
 
 def test_further_uses_count_and_hold_no_second_place() -> None:
-    rules = PoolRules(limits=Limits(windows=(Window(2, 100),), concurrency=2))
+    rules = PoolRules(limits=Limits(windows=(Window(2, 100),), concurrency=2, use_within=0))
     life = Life(rules)
     assert life.use()
     life.member = used(life.member, rules, nth_of(life.starts), life.now)
@@ -397,7 +398,7 @@ def test_what_the_task_did_wrong_is_not_the_members() -> None:
 
 
 def test_an_operators_reset_brings_it_back_but_forgets_no_use() -> None:
-    rules = PoolRules(max_failures=1, limits=Limits(windows=(Window(1, MINUTE),)))
+    rules = PoolRules(max_failures=1, limits=Limits(windows=(Window(1, MINUTE),), use_within=0))
     life = Life(rules, NOW)
     life.turn(BLOCKED)
     assert life.member.available_at > NOW + MINUTE

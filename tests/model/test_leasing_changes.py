@@ -33,7 +33,7 @@ def test_a_longer_rest_from_the_end_counts_from_that_end() -> None:
 
 
 def test_rests_from_the_end_may_come_in_place_of_rests_from_the_start() -> None:
-    from_start = PoolRules(limits=Limits(min_delay=10 * SECOND))
+    from_start = PoolRules(limits=Limits(min_delay=10 * SECOND, use_within=0))
     ended = NOW + 3 * SECOND
     assert restated(used_until(ended, from_start), RESTING, _no_use, ended).available_at == ended + 10 * SECOND
 
@@ -45,9 +45,9 @@ def test_a_first_use_that_has_not_ended_has_no_rest_from_its_end() -> None:
 
 
 def test_a_use_moved_after_the_windows_were_tightened_counts_the_uses_before_it() -> None:
-    rules = PoolRules(limits=Limits(windows=(Window(1, 60 * SECOND),)))
+    rules = PoolRules(limits=Limits(windows=(Window(1, 60 * SECOND),), use_within=0))
     member = Resource(pool="p", name="m", in_use=1, last_used_at=5 * SECOND)
-    assert moved(member, rules, [4 * SECOND, 5 * SECOND], 5 * SECOND, 6 * SECOND) == 64 * SECOND
+    assert moved(member, rules, nth_of([4 * SECOND, 5 * SECOND]), 5 * SECOND, 6 * SECOND) == 64 * SECOND
 
 
 def test_a_block_that_finds_no_room_on_the_blacklist_is_one_refusal() -> None:
@@ -74,7 +74,7 @@ def test_a_lease_begun_under_a_clock_that_was_set_back_is_still_of_this_member()
 
 
 def test_uses_that_a_clock_set_back_calls_later_do_not_hold_up_a_window() -> None:
-    rules = PoolRules(limits=Limits(windows=(Window(3, 5 * SECOND),)))
+    rules = PoolRules(limits=Limits(windows=(Window(3, 5 * SECOND),), use_within=0))
     later = [NOW + 3600 * SECOND, NOW + 3601 * SECOND]
     member = granted(Resource(pool="p", name="m"), rules, nth_of(later), NOW)
     assert member.available_at == NOW + 5 * SECOND

@@ -12,7 +12,7 @@ from pitboss.engines.memory.tables import Tables
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.limits import allowed
 from pitboss.model.outdone import SentAway
-from pitboss.model.resource import Report
+from pitboss.model.resource import Report, UseEnd
 from pitboss.model.session import Claimed, ClaimRequest, Renewal, Session, SessionInfo
 from pitboss.model.settlement import APPLIED, STALE_CLAIM, STALE_TASK, ClaimEnd, SettleAnswer, Settlement
 from pitboss.model.states import FINISHED, WAITING, State
@@ -184,8 +184,10 @@ class KeyFreedByRetry(Planted):
 
     breaks = "unique key"
 
-    def _end_claim(self, task: Task, end: ClaimEnd, report: Report | None, now: Moment) -> list[SentAway]:
-        away = super()._end_claim(task, end, report, now)
+    def _end_claim(
+        self, task: Task, end: ClaimEnd, report: Report | None, now: Moment, use_end: UseEnd | None = None
+    ) -> list[SentAway]:
+        away = super()._end_claim(task, end, report, now, use_end)
         if task.unique_key is not None and end.state in WAITING and end.outcome != "lost":
             self.tables.keys.pop(task.unique_key, None)
         return away

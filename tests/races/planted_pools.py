@@ -161,8 +161,8 @@ class TheStaleGiveBack(PlantedPool):
 
 
 class _Uncounted(PoolMembers):
-    def use(self, member: Resource, instead: Moment | None, now: Moment) -> Moment | None:
-        return None if instead is None else super().use(member, instead, now)
+    def use(self, member: Resource, instead: Moment | None, now: Moment) -> Moment | Shortage:
+        return now if instead is None else super().use(member, instead, now)
 
 
 class FurtherUsesUncounted(PlantedPool):
@@ -173,8 +173,8 @@ class FurtherUsesUncounted(PlantedPool):
 
 
 class _Unmoved(PoolMembers):
-    def use(self, member: Resource, instead: Moment | None, now: Moment) -> Moment | None:
-        return super().use(member, instead, now) if instead is None else None
+    def use(self, member: Resource, instead: Moment | None, now: Moment) -> Moment | Shortage:
+        return super().use(member, instead, now) if instead is None else now
 
 
 class MovedUsesStayWhereTheyWere(PlantedPool):

@@ -165,7 +165,7 @@ class ScarceWorkload(Workload):
                 await process.store.use(holder)
             else:
                 late = holder.leased is not None and self.random.random() < 0.5
-                instead = holder.leased.leased_at if late and holder.leased is not None else None
+                instead = holder.leased.use_at if late and holder.leased is not None else None
                 await process.store.use(holder.token, holder.id, instead=instead)
         except StaleLease:
             return

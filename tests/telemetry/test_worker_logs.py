@@ -191,7 +191,7 @@ async def test_every_line_of_a_handler_names_its_task(tmp_path: Path, file: Path
             for number, handler in enumerate(("on_the_loop", "on_the_loop", "in_a_thread", "in_a_thread"))
         ]
         outcomes = await asyncio.gather(*(runner.run(one) for one in claims))
-        assert [type(outcome) for outcome, _ in outcomes] == [Completed] * 4
+        assert [type(ran.outcome) for ran in outcomes] == [Completed] * 4
         log.info("between tasks")
     found = lines(file)
     assert len(found) == 2 * 4 + 2 + 1

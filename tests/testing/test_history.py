@@ -135,7 +135,7 @@ def test_every_act_is_recorded_by_the_verb_of_its_name() -> None:
 async def test_arguments_and_answers_are_evidence() -> None:
     bench = Bench()
     store, wanted, report = bench.store, Want(labels=("eu",)), Report(outcome=ResourceOutcome.OK)
-    await store.declare_pool("proxies", PoolRules(limits=Limits(windows=(Window(1, SECOND),))))
+    await store.declare_pool("proxies", PoolRules(limits=Limits(windows=(Window(1, SECOND),), use_within=0)))
     await store.add_resources("proxies", [NewResource(name="p1", labels=("eu",))])
     leased = await store.acquire("proxies", wanted, SECOND, lease="mine")
     shortage = await store.acquire("proxies", Want(), SECOND, lease="other")

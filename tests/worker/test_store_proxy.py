@@ -77,6 +77,7 @@ def test_what_is_open_to_workers_is_a_decision() -> None:
         "change_lane",
         "change_resources",
         "create_batch",
+        "end_use",
         "extend",
         "find",
         "get",

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -10,11 +10,13 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import msgspec
 
 from pitboss.client.app_core import LIMIT
+from pitboss.client.held_uses import HeldUses, caller
+from pitboss.client.resource_client import Grant
 from pitboss.model.canonical import from_json
 from pitboss.model.duration import SECOND, Moment, Span, Time, span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.ids import TaskId
-from pitboss.model.resource import Leased, Report, ResourceOutcome
+from pitboss.model.resource import Leased, Report, ResourceOutcome, UseEnd
 from pitboss.model.task import Token
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ class Lease:
     def __init__(self, pool: "Resources", leased: Leased, holder: Token | str, task: TaskId | None = None) -> None:
         self._pool, self._leased, self._holder, self._task = pool, leased, holder, task
         self._fields: dict[str, Any] = from_json(leased.fields)
+        self.uses = HeldUses(pool, leased, holder, task)
         self.destination: str | None = None
         self.report: Report | None = None
 
@@ -127,31 +130,52 @@ class Lease:
                 return self.secret(name)
         return None
 
-    # One more use.
+    # Uses.
 
     async def use(self, wait: Time | None = None) -> Moment:
         """Call it before each further request: it waits until the member's limits allow one, and counts it.
 
-        Returns the moment of the use, by the store's clock. After `wait` (one minute by default) it raises
-        `BudgetSpent`, a `TimedOutWaiting`. If a handler does not catch that, its task goes to another member, at no
-        attempt.
+        Send the request within `use_within` (ten seconds by default): the use before is over now, and this one lasts
+        until the next call, the end of the handler, or that time. Returns the moment of the use, by the store's clock.
+        After `wait` (one minute by default) it raises `BudgetSpent`, a `TimedOutWaiting`. If a handler does not catch
+        that, its task goes to another member, at no attempt.
         """
-        return await self._use(_waiting(wait))
+        return (await self.uses.add(_waiting(wait), caller())).moment
 
     def use_sync(self, wait: Time | None = None) -> Moment:
         """As `use`, for handlers that are plain functions."""
-        limit = _waiting(wait) / SECOND + LIMIT
-        return self._pool.run(self.use(wait), limit=limit, what="waiting for the resource")
+        return self._sync(self.uses.add(_waiting(wait), caller()), wait).moment
 
-    async def use_from_now(self, wait: Time) -> Moment:
-        """Count the use that came with the lease, and was not made yet, from now on. For code that runs handlers."""
-        return await self._use(_waiting(wait), instead=self._leased.leased_at)
+    async def use_from_now(self, wait: Time | None = None) -> Moment:
+        """The newest use (at first the one that came with the lease) was not made yet, and counts from now on.
 
-    async def _use(self, wait: Span, instead: Moment | None = None) -> Moment:
-        holder, task, guard = self._holder, self._task, self._leased.guard
-        return await self._pool.aask(
-            lambda resources: resources.use(holder, task, wait=wait, guard=guard, instead=instead)
-        )
+        For a handler that works for long before its first request. Unlike `use`, it adds none.
+        """
+        return (await self.uses.from_now(_waiting(wait), caller())).moment
+
+    def use_from_now_sync(self, wait: Time | None = None) -> Moment:
+        """As `use_from_now`, for handlers that are plain functions."""
+        return self._sync(self.uses.from_now(_waiting(wait), caller()), wait).moment
+
+    # For clients that know when their request is sent.
+
+    async def grant_request(self, wait: Time | None = None) -> Grant:
+        """A use for a request that is sent at once: the first one moves the use that came with the lease to now."""
+        return await self.uses.for_request(_waiting(wait), caller())
+
+    def grant_request_sync(self, wait: Time | None = None) -> Grant:
+        return self._sync(self.uses.for_request(_waiting(wait), caller()), wait)
+
+    def request_sent(self, grant: Grant) -> None:
+        """The request of that use has left now; safe to call from any thread."""
+        self.uses.sent(grant)
+
+    def use_end(self) -> UseEnd | None:
+        """The end of its newest use, for the act that gives the member back. None if no use is open."""
+        return self.uses.end
+
+    def _sync(self, work: Coroutine[Any, Any, Grant], wait: Time | None) -> Grant:
+        return self._pool.run(work, limit=_waiting(wait) / SECOND + LIMIT, what="waiting for the resource")
 
     async def renew(self) -> None:
         """Make the secrets that have a hook (`@pool.session`) anew, because the far side refused the present ones.

@@ -216,7 +216,7 @@ class Members:
     async def aask(self, work: Work[T]) -> T:
         return await self._app.aask(lambda client: work(client.resources))
 
-    def _begin(self, work: Work[T]) -> "Future[T]":
+    def begin(self, work: Work[T]) -> "Future[T]":
         return self._app.begin(lambda client: work(client.resources))
 
 

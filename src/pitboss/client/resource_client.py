@@ -3,8 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from time import monotonic
+from typing import NamedTuple, TypeVar
 from zlib import crc32
+
+import msgspec
 
 from pitboss.engines.capabilities import capabilities, resources_of
 from pitboss.engines.protocol import Clock
@@ -20,6 +23,7 @@ from pitboss.model.resource import (
     Resource,
     ResourceChange,
     Shortage,
+    UseEnd,
     Want,
 )
 from pitboss.model.task import Token
@@ -34,6 +38,17 @@ _SPREAD: Span = 20_000
 _SPREAD_PART = 4
 # A store that is late this often in a row is slow, and asking again does not make it faster.
 _LATE_ANSWERS = 8
+
+
+class Grant(NamedTuple):
+    """A use: its moment by the store's clock, and when it was asked for by this host's monotonic clock.
+
+    The store granted it after `asked`. So a request that leaves at `sent` is made at `moment + (sent - asked)` at the
+    latest, by the store's clock, however long the answer took.
+    """
+
+    moment: Moment
+    asked: float
 
 
 class ResourceClient:
@@ -81,35 +96,52 @@ class ResourceClient:
             return found
 
         leased = await self._waited(asked, wait, lease, TimedOutWaiting)
-        if grew_old(_steady() - began, leased.guard):
-            await self._afresh(leased, lease, min(hold, max(0, started + wait - self._clock.now())))
+        if grew_old(_steady() - began, leased.guard or leased.open_for):
+            left = min(hold, max(0, started + wait - self._clock.now()))
+            return msgspec.structs.replace(leased, leased_at=await self._afresh(leased, lease, left))
         return leased
 
     async def use(
-        self, holder: Token | str, task: TaskId | None, *, wait: Span, guard: Span = 0, instead: Moment | None = None
-    ) -> Moment:
-        """One more use. With `instead`, the use that was granted at that moment and not made yet moves to now.
+        self,
+        holder: Token | str,
+        task: TaskId | None,
+        *,
+        wait: Span,
+        guard: Span = 0,
+        open_for: Span = 0,
+        instead: Moment | None = None,
+        ends: UseEnd | None = None,
+    ) -> Grant:
+        """One more use, open for `open_for`. With `instead`, the use that is remembered at that moment and was not made
+        yet moves to now. `ends` ends an earlier open one first.
 
-        An answer that came too late may break the limits at the far side (see `Limits.guard`). Such a use is moved to
-        the moment of another answer, which costs nothing.
+        An answer that came too late may break the limits at the far side (see `Limits`). Such a use is moved to the
+        moment of another answer, which costs nothing.
         """
-        place = instead
+        place, over, within = instead, ends, guard or open_for
 
-        async def asked() -> Moment | Shortage:
-            nonlocal place
-            began, late = _steady(), 0
-            answer = await self._store.use(holder, task, instead=place)
-            while not isinstance(answer, Shortage) and late < _LATE_ANSWERS and grew_old(_steady() - began, guard):
-                place, began, late = answer, _steady(), late + 1
+        async def asked() -> Grant | Shortage:
+            nonlocal place, over
+            began, sent, late = _steady(), monotonic(), 0
+            answer = await self._store.use(holder, task, instead=place, ends=over)
+            over = None
+            while not isinstance(answer, Shortage) and late < _LATE_ANSWERS and grew_old(_steady() - began, within):
+                place, began, sent, late = answer + open_for, _steady(), monotonic(), late + 1
                 answer = await self._store.use(holder, task, instead=place)
-            return answer
+            return answer if isinstance(answer, Shortage) else Grant(answer, sent)
 
         return await self._waited(asked, wait, str(holder), BudgetSpent)
 
-    async def _afresh(self, leased: Leased, lease: str, wait: Span) -> None:
+    async def end_use(self, holder: Token | str, task: TaskId | None, end: UseEnd) -> None:
+        await self._store.end_use(holder, task, end)
+
+    async def _afresh(self, leased: Leased, lease: str, wait: Span) -> Moment:
         """Count the use of a lease that came late from now on, or give the lease back."""
         try:
-            await self.use(lease, None, wait=wait, guard=leased.guard, instead=leased.leased_at)
+            grant = await self.use(
+                lease, None, wait=wait, guard=leased.guard, open_for=leased.open_for, instead=leased.use_at
+            )
+            return grant.moment
         except BaseException as error:
             with suppress(PitbossError):
                 await asyncio.shield(self._store.release(lease, None))
@@ -117,8 +149,8 @@ class ResourceClient:
                 raise TimedOutWaiting(error.what, why=error.why, fix=error.fix) from error
             raise
 
-    async def release(self, lease: str, report: Report | None) -> bool:
-        return await self._store.release(lease, report)
+    async def release(self, lease: str, report: Report | None, use_end: UseEnd | None = None) -> bool:
+        return await self._store.release(lease, report, use_end)
 
     async def extend(self, lease: str, hold: Span) -> Moment | None:
         return await self._store.extend(lease, hold)

@@ -189,7 +189,7 @@ class Resources(Members):
     async def aheld(self, terms: LeaseTerms) -> Lease:
         lease = await self._acquired(_plain(terms, self.name))
         hold, name = terms.hold or DEFAULT_HOLD, lease.id or ""
-        self._extending[name] = self._begin(lambda resources: _extend_forever(resources, name, hold))
+        self._extending[name] = self.begin(lambda resources: _extend_forever(resources, name, hold))
         return lease
 
     def give_back(self, lease: Lease, error: BaseException | None) -> None:
@@ -240,7 +240,8 @@ class Resources(Members):
         extending = self._extending.pop(name, None)
         if extending is not None:
             extending.cancel()
-        return await self.aask(lambda resources: resources.release(name, report))
+        await lease.uses.told()
+        return await self.aask(lambda resources: resources.release(name, report, lease.use_end()))
 
 
 async def _extend_forever(resources: ResourceClient, lease: str, hold: Span) -> None:

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from pitboss.dispatch.session_keeper import SessionKeeper
-from pitboss.dispatch.settler import LostClaims, Settler, Told, settlement_of
+from pitboss.dispatch.settler import LostClaims, Settler, Told, settlement_of, unmade
 from pitboss.dispatch.worker_group import Worker, WorkerGroup, WorkerLoad
 from pitboss.engines.protocol import Clock, Engine, Store
 from pitboss.model.duration import SECOND, Span
@@ -15,7 +15,7 @@ from pitboss.model.outcome import Cancelled, Crashed, Outcome, Released, Transit
 from pitboss.model.outdone import SentAway
 from pitboss.model.placement import NO_MEMORY
 from pitboss.model.policy import Policy
-from pitboss.model.resource import Report
+from pitboss.model.resource import Report, UseEnd
 from pitboss.model.session import Claimed, ClaimRequest, Renewal, Session, SessionInfo
 from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
@@ -138,9 +138,10 @@ class Dispatcher:
         del load.group.workers[worker_id]
         lost = load.started
         for claim in lost:
-            self._settle(claim, _lost_outcome(outcome, len(lost)), worker=load.worker.name)
+            # Its process is dead: no request of it can be made any more.
+            self._settle(claim, _lost_outcome(outcome, len(lost)), worker=load.worker.name, use_end=unmade(claim))
         for claim in list(load.running.values())[len(lost) :]:
-            self._settle(claim, Released())
+            self._unstarted(claim)
         if load.reserved is not None:
             load.group.accept([load.reserved], self._time())
         self._wake.set()
@@ -172,9 +173,10 @@ class Dispatcher:
         ran: Span | None = None,
         told: Told | None = None,
         report: Report | None = None,
+        use_end: UseEnd | None = None,
     ) -> None:
         """A worker reports the outcome of a claim, and on its resource. `told` gets the store's answer."""
-        self._settle(claim, outcome, worker=worker, ran=ran, told=told, report=report)
+        self._settle(claim, outcome, worker=worker, ran=ran, told=told, report=report, use_end=use_end)
         load = self._workers.get(worker_id or worker)
         if load is not None:
             group = load.group
@@ -195,7 +197,7 @@ class Dispatcher:
         for load in group.workers.values():
             load.worker.recall()
         for claim in group.empty_buffer():
-            self._settle(claim, Released())
+            self._unstarted(claim)
 
     def progress(self, claim: Claim, percent: int, note: str | None, told: Told | None = None) -> None:
         """A worker reports the progress of a claim."""
@@ -240,7 +242,7 @@ class Dispatcher:
         if not self.lost:
             for group in self._groups.values():
                 for claim in group.empty_buffer():
-                    self._settle(claim, Released())
+                    self._unstarted(claim)
             for claim in self.running():
                 self._settle(claim, Released(started=True))
             with contextlib.suppress(TimeoutError):
@@ -327,7 +329,7 @@ class Dispatcher:
     def _accept(self, group: WorkerGroup, claims: list[Claim], asked: float) -> None:
         if self._draining or group.paused:
             for claim in claims:
-                self._settle(claim, Released())
+                self._unstarted(claim)
         else:
             for claim in group.accept(claims, self._time(), asked):
                 self._give_back(group, claim)
@@ -373,9 +375,13 @@ class Dispatcher:
     def _give_back(self, group: WorkerGroup, claim: Claim) -> None:
         """It may start elsewhere; but if this host lacks memory for it, it must not come back at once."""
         if group.admits is None or group.admits(claim):
-            self._settle(claim, Released())
+            self._unstarted(claim)
         else:
-            self._settler.add(settlement_of(claim, _NO_MEMORY))
+            self._settler.add(settlement_of(claim, _NO_MEMORY, use_end=unmade(claim)))
+
+    def _unstarted(self, claim: Claim, outcome: Outcome | None = None) -> None:
+        """Settle a claim that no worker has started: it goes back, or has this outcome."""
+        self._settle(claim, outcome or Released(), use_end=unmade(claim))
 
     def _settle(
         self,
@@ -386,9 +392,10 @@ class Dispatcher:
         ran: Span | None = None,
         told: Told | None = None,
         report: Report | None = None,
+        use_end: UseEnd | None = None,
     ) -> None:
         transition = decide(claim, outcome, self._policies(claim.handler), self._clock.now(), self._luck())
-        settlement = settlement_of(claim, transition, worker=worker, ran=ran, report=report)
+        settlement = settlement_of(claim, transition, worker=worker, ran=ran, report=report, use_end=use_end)
         self._settler.add(settlement, told)
         if self.noted is not None:
             self.noted(claim, settlement)
@@ -402,7 +409,7 @@ class Dispatcher:
         for group in self._groups.values():
             claim = group.cancel(task, token)
             if claim is not None:
-                self._settle(claim, Cancelled("cancelled before it started"))
+                self._unstarted(claim, Cancelled("cancelled before it started"))
                 return
 
     def _session_lost(self) -> None:

@@ -14,7 +14,7 @@ from pitboss.model.filter import by
 from pitboss.model.ids import TaskId
 from pitboss.model.outcome import Transition
 from pitboss.model.outdone import SentAway
-from pitboss.model.resource import Report
+from pitboss.model.resource import Report, UseEnd
 from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Claim, Task, TaskError, Token
@@ -168,6 +168,7 @@ def settlement_of(
     worker: str | None = None,
     ran: Span | None = None,
     report: Report | None = None,
+    use_end: UseEnd | None = None,
 ) -> Settlement:
     """The settlement of a claim, with what the store would otherwise have to look up."""
     leased = claim.leased
@@ -181,7 +182,14 @@ def settlement_of(
         batch=claim.batch,
         resource=None if leased is None else leased.id,
         report=report,
+        use_end=use_end,
     )
+
+
+def unmade(claim: Claim) -> UseEnd | None:
+    """The end of the use that came with a claim which will surely not make it any more."""
+    leased = claim.leased
+    return None if leased is None or not leased.open_for else UseEnd(leased.use_at)
 
 
 def _unheard(task: Task, token: Token) -> Settlement:

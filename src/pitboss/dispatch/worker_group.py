@@ -312,6 +312,6 @@ class WorkerGroup:
 def _dated(claim: Claim, asked: float) -> Claim:
     """The claim with the moment at which its resource was asked for, if the age of the use matters."""
     leased = claim.leased
-    if leased is None or not leased.guard:
+    if leased is None or not (leased.guard or leased.open_for):
         return claim
     return msgspec.structs.replace(claim, leased=msgspec.structs.replace(leased, asked=asked))

@@ -24,6 +24,7 @@ from pitboss.model.resource import (
     ResourceChange,
     ResourcePool,
     Shortage,
+    UseEnd,
     Want,
 )
 from pitboss.model.session import Claimed, ClaimRequest, Lead, Reclaimed, Renewal, Session, SessionInfo
@@ -120,8 +121,9 @@ class Engine(Protocol):
         to cancel becomes cancelled instead of waiting again. A finished state counts as an attempt; waiting counts only
         if the transition is charged. A run that ends in waiting is recorded in the history if the transition says so; a
         run that finishes the task always is. Follow-up tasks are put in the same act, as `put` would, except that they
-        may overfill a queue. The end of a claim gives its resource back in the same act, with the settlement's report;
-        see `Resources`. A task of a batch that is not running becomes held instead of waiting; see `Batches`.
+        may overfill a queue. The end of a claim gives its resource back in the same act, with the settlement's report
+        and the end of its use; see `Resources`. A task of a batch that is not running becomes held instead of waiting;
+        see `Batches`.
         """
 
     async def reclaim(self, limit: int = 1000) -> Reclaimed:
@@ -278,8 +280,9 @@ class Resources(Protocol):
     A claim on such a queue goes through its pending tasks in their order. Each task gets the first member by the pool's
     strategy (`rank`, then `last_used_at`, then `name`) that is ready and fits: the member carries all labels of the
     task's want, and the task does not avoid it (`leasing.avoided` of its `tried`, and the number of enabled members
-    with those labels). Giving a member is a use (`leasing.granted`), which counts whatever the outcome. A member that
-    is still ready can be given again in the same call, at its new place in the order.
+    with those labels). Giving a member is a use (`leasing.granted`), which counts whatever the outcome. It is open
+    until the act that ends it (`Leases.end_use`): then it counts from its end, else from the last moment at which it
+    can have been made. A member that is still ready can be given again in the same call, at its new place in the order.
 
     A want with a key gets the member to which the key is bound, whatever the task has tried, and binds it for
     `bound_for` again. If that member is not ready, the task waits; with `away` "rebind" the key is bound to another
@@ -341,8 +344,9 @@ class Leases(Protocol):
         `lease` is the caller's name for the lease; the same name again, while it is held, gets the same member."""
 
     @open_to_workers
-    async def release(self, lease: str, report: Report | None) -> bool:
-        """Give the member back. If the lease is not held (any more), return False and write nothing."""
+    async def release(self, lease: str, report: Report | None, use_end: UseEnd | None = None) -> bool:
+        """Give the member back, and end its open use if `use_end` says so, as `end_use` would. If the lease is not held
+        (any more), return False and write nothing."""
 
     @open_to_workers
     async def extend(self, lease: str, hold: Span) -> Moment | None:
@@ -350,18 +354,31 @@ class Leases(Protocol):
 
     @open_to_workers
     async def use(
-        self, holder: "Token | str", task: TaskId | None = None, *, instead: Moment | None = None
+        self,
+        holder: "Token | str",
+        task: TaskId | None = None,
+        *,
+        instead: Moment | None = None,
+        ends: UseEnd | None = None,
     ) -> Moment | Shortage:
         """Count one more use of the member that a claim (its token and task) or a lease holds. Returns the moment of
         the use, or a shortage with its `until` if the member's limits do not allow it yet. `StaleLease` if the member
-        is not held any more. `instead` is the moment of a use that the holder was granted and did not make: that use is
-        moved instead of adding one (`leasing.moved`). If windows remember uses and none at that moment, one is added.
+        is not held any more. `ends` ends an earlier open use first, as `end_use` would, whatever the answer. `instead`
+        is the moment under which a use is remembered that the holder was granted and did not make: that use is moved
+        instead of adding one (`leasing.moved`). If windows remember uses and none at that moment, one is added. The
+        new use is open for as long as the limits say (`leasing.open_span`), and remembered at the answer plus that
+        span.
         """
 
     @open_to_workers
     async def bound(self, pool: str, key: str) -> str | None:
         """The name of the member that a sticky key is bound to now, whether the pool still has it or not; None if the
         key is bound to none. Only for reading: it extends no binding."""
+
+    @open_to_workers
+    async def end_use(self, holder: "Token | str", task: TaskId | None, end: UseEnd) -> None:
+        """End an open use of a member that is held on (`leasing.ended`). Rings its queues if it may be used earlier. A
+        use that is not remembered, and a member that is not held any more, change nothing: a repeat is harmless."""
 
 
 @runtime_checkable

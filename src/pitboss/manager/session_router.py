@@ -10,7 +10,7 @@ from pitboss.manager.worker_process import WorkerProcess
 from pitboss.model.duration import Span
 from pitboss.model.outcome import Crashed, Outcome, TimedOut
 from pitboss.model.pool import PoolSpec
-from pitboss.model.resource import Report
+from pitboss.model.resource import Report, UseEnd
 from pitboss.model.task import Claim, TaskError
 from pitboss.worker.channel import AskMessage, ErrorMessage, ProgressMessage, ResultMessage, ToManager
 
@@ -65,14 +65,14 @@ class SessionRouter:
 
     def hear(self, worker: WorkerProcess, message: ToManager) -> None:
         match message:
-            case ResultMessage(task, number, ran, outcome, report):
+            case ResultMessage(task, number, ran, outcome, report, use_end):
                 claim = worker.ended_task((task, number), well=True, ran=ran)
                 if claim is not None:
-                    self._finish(worker, claim, outcome, ran, report)
-            case ErrorMessage(task, number, ran, outcome, report):
+                    self._finish(worker, claim, outcome, ran, report, use_end)
+            case ErrorMessage(task, number, ran, outcome, report, use_end):
                 claim = worker.ended_task((task, number), well=False, ran=ran)
                 if claim is not None:
-                    self._finish(worker, claim, outcome, ran, report)
+                    self._finish(worker, claim, outcome, ran, report, use_end)
             case ProgressMessage(task, number, percent, note):
                 claim = worker.claims.get((task, number))
                 dispatcher = self._of(claim) if claim is not None else None
@@ -117,12 +117,20 @@ class SessionRouter:
         self._earlier = {number: one for number, one in self._earlier.items() if one is not dispatcher}
 
     def _finish(
-        self, worker: WorkerProcess, claim: Claim, outcome: Outcome, ran: Span, report: Report | None = None
+        self,
+        worker: WorkerProcess,
+        claim: Claim,
+        outcome: Outcome,
+        ran: Span,
+        report: Report | None = None,
+        use_end: UseEnd | None = None,
     ) -> None:
         self.finished += 1
         dispatcher = self._of(claim)
         if dispatcher is not None:
-            dispatcher.finish(claim, outcome, worker=worker.name, worker_id=worker.id, ran=ran, report=report)
+            dispatcher.finish(
+                claim, outcome, worker=worker.name, worker_id=worker.id, ran=ran, report=report, use_end=use_end
+            )
 
     async def _retired(self, dispatcher: Dispatcher, number: int) -> None:
         dispatcher.quiet()

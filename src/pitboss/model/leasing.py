@@ -24,6 +24,7 @@ from pitboss.model.resource import (
     Shortage,
     Stage,
     Strategy,
+    UseEnd,
     Want,
 )
 
@@ -32,6 +33,8 @@ STRIDE = 100_000_000
 # If this many different members fail on one task, or on one destination, the members are not to blame.
 NOT_THE_MEMBERS = 3
 KEPT_TRIED = 16
+# Open uses that one act grants have moments within this span.
+_APART: Span = 1000
 # How long a failure on a destination is remembered, unless a use of it succeeds before.
 STRIKES_KEPT: Span = 600 * SECOND
 _FAULTS = (ResourceOutcome.BLOCKED, ResourceOutcome.RESOURCE_ERROR)
@@ -72,40 +75,50 @@ def used(resource: Resource, rules: PoolRules, nth: Nth, now: Moment) -> Resourc
 
 
 class Moved(NamedTuple):
-    """A member with one use at a later moment, and all of its uses that are remembered, in rising order."""
+    """A member with one use at another moment: that moment, and the newest uses that change places, in rising order."""
 
     member: Resource
-    uses: list[Moment]
+    at: Moment
+    newest: list[Moment]
 
 
-def moved(
-    resource: Resource, rules: PoolRules, uses: Sequence[Moment], at: Moment, now: Moment
-) -> Moved | Moment | None:
-    """Count a use that was granted at `at`, and has not been made yet, from now on.
+def moved(resource: Resource, rules: PoolRules, nth: Nth, at: Moment, now: Moment) -> Moved | Moment | None:
+    """Count a use that is remembered at `at`, and has not been made yet, from now on.
 
-    `uses` are all that are remembered. Answers the moment to wait for if others have used the member since; None if no
-    use at `at` is remembered.
+    Answers the moment to wait for if others have used the member since; None if no use at `at` is remembered.
     """
     limits = limits_of(resource, rules)
-    seen, rest = most_remembered(limits), sorted(uses)
-    if at > now or (seen and at not in rest[-seen:]):
+    if at > (now + open_for + _APART if (open_for := open_span(limits)) else now):
         return None
-    if seen:
-        rest.remove(at)
-    # As many as the windows count are left: the limits may have been wider when this use was granted.
-    kept = max(0, len(rest) - seen)
-    older, others = rest[:kept], rest[kept:]
+    new = _moment(resource, limits, now)
+    newest = _replaced(limits, nth, at, new)
+    if newest is None:
+        return None
     # Its own gap was kept when it was granted, unless others used the member later.
-    newest = resource.last_used_at == at and limits.delay_from == "start"
-    rested = 0 if newest else _rested(limits, resource)
-    until = max(_known(resource, limits, others), rested)
+    alone = resource.last_used_at == at and limits.delay_from == "start"
+    until = max(_known(resource, limits, _without(nth, at)), 0 if alone else _rested(limits, resource))
     if until > now:
         return until
-    if seen:
-        insort(others, now)
-    later = msgspec.structs.replace(resource, last_used_at=max(resource.last_used_at, now))
-    available_at = max(resource.available_at, _known(later, limits, others), _rested(limits, later))
-    return Moved(placed(msgspec.structs.replace(later, available_at=available_at), rules, now), older + others)
+    later = msgspec.structs.replace(resource, last_used_at=max(resource.last_used_at, new))
+    windows = _known(later, limits, _after(nth, newest))
+    available_at = max(resource.available_at, windows, _rested(limits, later))
+    return Moved(placed(msgspec.structs.replace(later, available_at=available_at), rules, now), new, newest)
+
+
+def ended(resource: Resource, rules: PoolRules, nth: Nth, end: UseEnd, now: Moment) -> Moved | None:
+    """An open use is over: it counts from its end. None if that changes nothing, or no such use is remembered."""
+    limits = limits_of(resource, rules)
+    over = min(end.at, now if end.ended is None else min(end.ended, now))
+    newest = _replaced(limits, nth, end.at, over) or []
+    last = resource.last_used_at == end.at
+    if over == end.at or not (newest or last):
+        return None
+    after = _after(nth, newest)
+    used_at = resource.last_used_at
+    if last:
+        used_at = max(over, after(1) or 0) if limits.windows else over
+    changed = msgspec.structs.replace(resource, last_used_at=used_at)
+    return Moved(restated(changed, rules, after, now), over, newest)
 
 
 def released(
@@ -159,10 +172,9 @@ def forgiven(resource: Resource) -> Resource:
 
 def restated(resource: Resource, rules: PoolRules, nth: Nth, now: Moment) -> Resource:
     """After a change of its rules or settings: when it may be used again, from its remembered uses."""
-    limits, record = limits_of(resource, rules), resource.record
-    windows = [at + window.per + limits.guard for window in limits.windows if (at := nth(window.count)) is not None]
-    rested = _rested(limits, resource) if record.uses else 0
-    available_at = max([rested, record.cooldown_until, record.blacklisted_until, *windows])
+    limits = limits_of(resource, rules)
+    rested = _rested(limits, resource) if resource.record.uses else 0
+    available_at = max(rested, _known(resource, limits, nth))
     return placed(msgspec.structs.replace(resource, available_at=available_at), rules, now)
 
 
@@ -197,7 +209,8 @@ def condition(resource: Resource, rules: PoolRules, now: Moment) -> tuple[Condit
     if record.cooldown_until > now:
         return Condition.COOLING, max(record.cooldown_until, resource.available_at)
     where = stage(resource, rules, now)
-    if where is Stage.BUSY:
+    # While a use is open, it is not known when the member may be used again.
+    if where is Stage.BUSY or (where is Stage.AWAY and resource.in_use and resource.last_used_at > now):
         return Condition.BUSY, None
     return (Condition.RESTING, resource.available_at) if where is Stage.AWAY else (Condition.READY, None)
 
@@ -298,15 +311,16 @@ def tried_after(tried: Sequence[str], name: str, outcome: ResourceOutcome) -> tu
     return (*(one for one in tried if one != name), name)[-KEPT_TRIED:]
 
 
-def grew_old(took: float, guard: Span) -> bool:
-    """Whether the answer took so long to arrive that the limits may not hold at the far side; `took` is in seconds."""
-    return guard > 0 and took * SECOND * 2 > guard
+def grew_old(took: float, within: Span) -> bool:
+    """Whether the answer took so long to arrive that the limits may not hold at the far side; `took` is in seconds,
+    `within` the guard, or how long the use is open."""
+    return within > 0 and took * SECOND * 2 > within
 
 
-def horizon(rules: PoolRules, own: Limits | None) -> Span:
-    """How far back uses must be remembered."""
-    limits = own or rules.limits
-    return max((window.per for window in limits.windows), default=0) + limits.guard
+def open_span(limits: Limits) -> Span:
+    """How long a use is open at most. Without limits that look back at uses, and with a guard, it is not open."""
+    looks_back = limits.windows or (limits.delay_from == "start" and (limits.min_delay or limits.jitter))
+    return limits.use_within if looks_back and not limits.guard else 0
 
 
 def most_remembered(limits: Limits) -> int:
@@ -316,25 +330,68 @@ def most_remembered(limits: Limits) -> int:
 
 def _used(resource: Resource, rules: PoolRules, nth: Nth, now: Moment, *, in_use: int) -> Resource:
     limits, record = limits_of(resource, rules), resource.record
+    used_at = _moment(resource, limits, now)
     turn = record.turn + STRIDE // resource.weight
     record = msgspec.structs.replace(record, uses=record.uses + 1, turn=turn, since=min(record.since, now))
-    changed = msgspec.structs.replace(resource, in_use=in_use, last_used_at=now, record=record)
+    changed = msgspec.structs.replace(resource, in_use=in_use, last_used_at=used_at, record=record)
     moments = [changed.available_at]
     for window in limits.windows:
-        # With this use, the n-th newest is the one that was the (n-1)-th before. If the clock was set back, its moment
-        # may be later than now: then it counts as now.
-        at = now if window.count == 1 else nth(window.count - 1)
-        moments += [] if at is None else [min(at, now) + window.per + limits.guard]
+        # With this use, the n-th newest is the one that was the (n-1)-th before. If the clock was set back, or uses
+        # were open for longer before a change of limits, its moment may be later than this use: then this use counts.
+        at = used_at if window.count == 1 else nth(window.count - 1)
+        moments += [] if at is None else [min(at, used_at) + window.per + limits.guard]
     # Without a gap there is nothing to wait for, not even this moment: the clock may be set back.
     if limits.delay_from == "start" and (gap := _start_gap(limits, changed)):
-        moments.append(now + gap)
+        moments.append(used_at + gap)
     return placed(msgspec.structs.replace(changed, available_at=max(moments)), rules, now)
 
 
-def _known(resource: Resource, limits: Limits, uses: Sequence[Moment]) -> Moment:
-    """Until when its windows, with these uses in rising order, and its record keep it from being used."""
-    full = [window for window in limits.windows if window.count <= len(uses)]
-    windows = [uses[-window.count] + window.per + limits.guard for window in full]
+def _moment(resource: Resource, limits: Limits, now: Moment) -> Moment:
+    """The moment under which a use that is granted now is remembered: the latest at which it can be made.
+
+    Open uses of one member have different moments, so that an end that is told twice never ends another use.
+    """
+    open_for = open_span(limits)
+    at = now + open_for
+    taken = open_for and 0 <= resource.last_used_at - at < _APART
+    return resource.last_used_at + 1 if taken else at
+
+
+def _replaced(limits: Limits, nth: Nth, at: Moment, new: Moment) -> list[Moment] | None:
+    """The newest uses, in rising order, with the one at `at` moved to `new`; None if there is none at `at`.
+
+    Empty without windows: only windows remember uses.
+    """
+    newest: list[Moment] = []
+    if not limits.windows:
+        return newest
+    while (moment := nth(len(newest) + 1)) is not None and moment >= min(at, new):
+        newest.insert(0, moment)
+    if at not in newest[-most_remembered(limits) :]:
+        return None
+    newest.remove(at)
+    insort(newest, new)
+    return newest
+
+
+def _after(nth: Nth, newest: Sequence[Moment]) -> Nth:
+    """`nth` with other moments for the newest uses."""
+    return lambda n: newest[-n] if n <= len(newest) else nth(n)
+
+
+def _without(nth: Nth, at: Moment) -> Nth:
+    """`nth` without one use at `at`, which is remembered."""
+
+    def moment(n: int) -> Moment | None:
+        found = nth(n)
+        return found if found is None or found > at else nth(n + 1)
+
+    return moment
+
+
+def _known(resource: Resource, limits: Limits, nth: Nth) -> Moment:
+    """Until when its windows and its record keep it from being used."""
+    windows = [at + window.per + limits.guard for window in limits.windows if (at := nth(window.count)) is not None]
     return max([resource.record.cooldown_until, resource.record.blacklisted_until, *windows])
 
 

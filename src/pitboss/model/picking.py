@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterable
 import msgspec
 
 from pitboss.model.duration import Moment
-from pitboss.model.leasing import Nth, fits, limits_of, placed, restated, without_faults
+from pitboss.model.leasing import Nth, fits, limits_of, open_span, placed, restated, without_faults
 from pitboss.model.resource import (
     Leased,
     NewResource,
@@ -98,24 +98,31 @@ def changed(member: Resource, change: ResourceChange, rules: PoolRules, nth: Nth
         wanted["disabled_reason"] = None if change.enabled else change.reason
     if change.reset:
         wanted["record"] = without_faults(member.record)
+    if change.late:
+        record = wanted.get("record", member.record)
+        wanted["record"] = msgspec.structs.replace(record, late=record.late + change.late)
     return restated(msgspec.structs.replace(member, **wanted), rules, nth, now)
 
 
 def leased(
     member: Resource, rules: PoolRules, now: Moment, *, lease: str | None = None, expires_at: Moment | None = None
 ) -> Leased:
-    """The member as its holder sees it."""
+    """The member as its holder sees it, just after `granted`."""
+    limits = limits_of(member, rules)
+    open_for = open_span(limits)
     return Leased(
         pool=member.pool,
         name=member.name,
         fields=member.fields,
         secrets=member.secrets,
         labels=member.labels,
-        leased_at=now,
+        leased_at=member.last_used_at - open_for if open_for else now,
         valid_until=member.valid_until,
-        guard=limits_of(member, rules).guard,
+        guard=limits.guard,
         lease=lease,
         expires_at=expires_at,
+        open_for=open_for,
+        shared=limits.concurrency != 1,
     )
 
 

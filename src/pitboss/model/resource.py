@@ -16,6 +16,7 @@ from pitboss.model.limits import Window
 from pitboss.model.queue import checked_name
 
 MINUTE: Span = 60 * SECOND
+USE_WITHIN: Span = 10 * SECOND
 HOUR: Span = 60 * MINUTE
 MAX_LABELS = 20
 # Sealed values are texts of their own form; the store never sees an open one.
@@ -65,9 +66,12 @@ class Condition(StrEnum):
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How often, and how many at a time, a member may be used. Windows are exact wherever they begin.
 
-    The gap counts from the start of a use, or from its end; a random part of up to `jitter` is added each time. `guard`
-    is the longest delay between the lease and the far side: windows and gaps from the start are longer by it, so that
-    they hold there too. `concurrency` None is without limit.
+    The gap counts from the start of a use, or from its end; a random part of up to `jitter` is added each time.
+    `concurrency` None is without limit.
+
+    The far side sees a request later than the store grants its use. So a use is open from its grant until its holder
+    ends it, for `use_within` at most, and windows and gaps count from there. With `guard`, the longest delay between
+    the grant and the far side, uses are not open: windows and gaps from the start are longer by the guard instead.
     """
 
     windows: tuple[Window, ...] = ()
@@ -76,12 +80,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     delay_from: Literal["start", "end"] = "start"
     concurrency: int | None = 1
     guard: Span = 0
+    use_within: Span = USE_WITHIN
 
     def __post_init__(self) -> None:
-        if min(self.min_delay, self.jitter, self.guard) < 0 or (self.concurrency is not None and self.concurrency < 1):
+        shortest = min(self.min_delay, self.jitter, self.guard, self.use_within)
+        if shortest < 0 or (self.concurrency is not None and self.concurrency < 1):
             raise InvalidInput(
                 f"min_delay={self.min_delay}, jitter={self.jitter}, guard={self.guard}, "
-                f"concurrency={self.concurrency} cannot limit a resource",
+                f"use_within={self.use_within}, concurrency={self.concurrency} cannot limit a resource",
                 why="spans are not negative, and a resource that no task may use is disabled, not limited",
                 fix="use spans of zero or more and a concurrency of at least 1, or None for no limit",
             )
@@ -146,7 +152,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `turn` counts uses by weight, for strategies that take turns. `failures` and `cooldowns` are in a row;
     `blacklistings` too, and while there are any, the member is on probation: one use at a time, and the next failure
     blacklists it again. `ended_at` is when it was last given back, for gaps that count from there. `compared` are its
-    newest uses that `model.comparison` judges it by.
+    newest uses that `model.comparison` judges it by. `late` uses may have passed a limit at the far side, because the
+    process that made them had been stopped.
     """
 
     turn: int = 0
@@ -166,10 +173,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ended_at: Moment = 0
     since: Moment = 0
     compared: int = 0
+    late: int = 0
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored member. `available_at` is the earliest moment at which another use may start.
+    """A stored member. `available_at` is the earliest moment at which another use may start. `last_used_at` lies ahead
+    while its newest use is open.
 
     `rank` orders the ready members for the pool's strategy (lowest first, then `last_used_at`, then `name`).
     """
@@ -201,7 +210,7 @@ class ResourceChange(msgspec.Struct, frozen=True, kw_only=True):
     """Changes to members; UNSET fields stay as they are.
 
     `reason` is shown while `enabled` is False. `reset` clears failures, cooldown and blacklist, but not the uses that
-    windows count.
+    windows count. `late` more uses came too late (`Record.late`).
     """
 
     enabled: bool | msgspec.UnsetType = msgspec.UNSET
@@ -213,6 +222,7 @@ class ResourceChange(msgspec.Struct, frozen=True, kw_only=True):
     fields: Json | msgspec.UnsetType = msgspec.UNSET
     secrets: dict[str, Sealed] | msgspec.UnsetType = msgspec.UNSET
     valid_until: Moment | msgspec.UnsetType | None = msgspec.UNSET
+    late: int = 0
 
 
 class ResourcePool(msgspec.Struct, frozen=True, kw_only=True):
@@ -239,7 +249,8 @@ class Leased(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A resource as its holder has it. `lease` names a lease without a task; with one, the claim is the lease.
 
     `asked` is when the holder asked for it, by its host's monotonic clock: the lease is not older than that, whatever
-    the clocks of host and store show.
+    the clocks of host and store show. Its use is open for `open_for` (0: not open), and remembered as made at
+    `leased_at + open_for` until it ends. `shared`: others may hold the member at the same time.
     """
 
     pool: str
@@ -253,10 +264,24 @@ class Leased(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     lease: str | None = None
     expires_at: Moment | None = None
     asked: float | None = None
+    open_for: Span = 0
+    shared: bool = False
 
     @property
     def id(self) -> str:
         return f"{self.pool}/{self.name}"
+
+    @property
+    def use_at(self) -> Moment:
+        """The moment under which the use that came with it is remembered."""
+        return self.leased_at + self.open_for
+
+
+class UseEnd(msgspec.Struct, frozen=True, array_like=True):
+    """The end of an open use: the moment under which it is remembered, and when it was over; None: now."""
+
+    at: Moment
+    ended: Moment | None = None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

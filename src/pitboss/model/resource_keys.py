@@ -33,6 +33,7 @@ class LimitKeys(TypedDict, total=False):
     delay_from: Literal["start", "end"]
     concurrency: int | None
     guard: Time
+    use_within: Time
 
 
 class ResourceKeys(LimitKeys, total=False):
@@ -109,7 +110,7 @@ def limits_of(values: Mapping[str, KeyValue]) -> Limits:
     if isinstance(rate, str) and rate != NO_LIMIT:
         windows += windows_of(rate)
     others: dict[str, Any] = {
-        key: values[key] for key in ("min_delay", "jitter", "delay_from", "guard") if key in values
+        key: values[key] for key in ("min_delay", "jitter", "delay_from", "guard", "use_within") if key in values
     }
     if "concurrency" in values:
         others["concurrency"] = None if values["concurrency"] == NO_LIMIT else values["concurrency"]
@@ -184,6 +185,7 @@ _READERS: dict[str, Callable[[str, Any], KeyValue]] = {
     "delay_from": _one_of(("start", "end")),
     "concurrency": _window,
     "guard": _time,
+    "use_within": _time,
     "strategy": _one_of(Strategy),
     "away": _one_of(("wait", "rebind")),
     "bound_for": _time,
@@ -195,4 +197,4 @@ _READERS: dict[str, Callable[[str, Any], KeyValue]] = {
     "max_ejected": _share,
 }
 KEYS = tuple(_READERS)
-LIMIT_KEYS = KEYS[: KEYS.index("guard") + 1]
+LIMIT_KEYS = KEYS[: KEYS.index("use_within") + 1]

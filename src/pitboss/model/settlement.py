@@ -16,7 +16,7 @@ from pitboss.model.ids import TaskId
 from pitboss.model.leasing import tried_after
 from pitboss.model.outcome import Transition
 from pitboss.model.outdone import SentAway
-from pitboss.model.resource import Report
+from pitboss.model.resource import Report, UseEnd
 from pitboss.model.states import FINISHED, WAITING, State
 from pitboss.model.task import Attempt, Task, TaskError, Token
 
@@ -25,7 +25,8 @@ class Settlement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One transition to write under one token. `ran` is how long the handler ran, for the attempt's record.
 
     `queue`, `batch` and `resource` (its id) are the claim's, if the caller knows them: they save the store a read, and
-    tell it what to lock first. `report` says how the resource behaved; None says nothing about it.
+    tell it what to lock first. `report` says how the resource behaved; None says nothing about it. `use_end` ends the
+    open use of the resource; None: it is unknown when its request was made.
     """
 
     id: TaskId
@@ -37,6 +38,7 @@ class Settlement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     batch: BatchId | None = None
     resource: str | None = None
     report: Report | None = None
+    use_end: UseEnd | None = None
 
 
 class SettleAnswer(NamedTuple):

@@ -18,7 +18,7 @@ from pitboss.model.duration import Moment, Span
 from pitboss.model.filter import Filter
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import Changed, Queue, QueueChange
-from pitboss.model.resource import Leased, NewResource, PoolRules, Report, ResourceChange, Shortage, Want
+from pitboss.model.resource import Leased, NewResource, PoolRules, Report, ResourceChange, Shortage, UseEnd, Want
 from pitboss.model.session import Claimed, ClaimRequest, Lead, Reclaimed, Renewal, Session, SessionInfo
 from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.task import NewTask, Placed, Token
@@ -126,6 +126,7 @@ class Acquire(_Act, frozen=True, kw_only=True):
 class Release(_Act, frozen=True, kw_only=True):
     lease: str
     report: Report | None
+    use_end: UseEnd | None = None
     released: bool | None = None
 
 
@@ -141,7 +142,14 @@ class Use(_Act, frozen=True, kw_only=True):
     holder: Token | str
     task: TaskId | None
     instead: Moment | None = None
+    ends: UseEnd | None = None
     used: Moment | None = None
+
+
+class EndUse(_Act, frozen=True, kw_only=True):
+    holder: Token | str
+    task: TaskId | None
+    end: UseEnd
 
 
 class CreateBatch(_Act, frozen=True, kw_only=True):
@@ -189,6 +197,7 @@ Act = (
     | Release
     | Extend
     | Use
+    | EndUse
     | CreateBatch
     | ActOnBatch
     | ChangeLane

@@ -18,7 +18,7 @@ from pitboss.model.canonical import from_json, to_json
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.filter import EVERYTHING, Filter, by, parsed
 from pitboss.model.outcome import decide, progressed
-from pitboss.model.resource import Shortage
+from pitboss.model.resource import Shortage, UseEnd
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
 from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim, NewTask, Placed, Task, Token
@@ -122,11 +122,11 @@ class Sandbox:
         return session.number
 
     async def _settle(self, claim: Claim) -> None:
-        outcome, report = await self._runner.run(claim)
+        outcome, report, use_end = await self._runner.run(claim)
         reports, self._reports = self._reports, []
         policy = self._app.handlers[claim.handler].policy
         transition = decide(claim, outcome, policy, self.clock.now(), 0.5)
-        await self.store.settle([*reports, settlement_of(claim, transition, report=report)])
+        await self.store.settle([*reports, settlement_of(claim, transition, report=report, use_end=use_end)])
 
     def _progressed(self, claim: Claim, percent: int, note: str | None) -> None:
         self._reports.append(Settlement(id=claim.id, token=claim.token, transition=progressed(percent, note)))
@@ -146,9 +146,13 @@ class Sandbox:
         use = self.store.use
 
         async def use_when_it_may(
-            holder: Token | str, task: str | None = None, *, instead: Moment | None = None
+            holder: Token | str,
+            task: str | None = None,
+            *,
+            instead: Moment | None = None,
+            ends: UseEnd | None = None,
         ) -> Moment | Shortage:
-            answer = await use(holder, task, instead=instead)
+            answer = await use(holder, task, instead=instead, ends=ends)
             while isinstance(answer, Shortage) and answer.until is not None:
                 self.clock.advance_to(answer.until)
                 answer = await use(holder, task, instead=instead)

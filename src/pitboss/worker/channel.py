@@ -16,7 +16,7 @@ from pitboss.model.duration import Span
 from pitboss.model.facts import AnyFact
 from pitboss.model.ids import TaskId
 from pitboss.model.outcome import Outcome
-from pitboss.model.resource import Report
+from pitboss.model.resource import Report, UseEnd
 from pitboss.model.task import Claim
 
 VERSION = 1
@@ -76,13 +76,14 @@ class BrokenMessage(msgspec.Struct, frozen=True, array_like=True, tag="broken"):
 
 
 class ResultMessage(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="result"):
-    """A task completed. `report` says how the resource that it held behaved."""
+    """A task completed. `report` says how the resource that it held behaved, `use_end` ends the use of it."""
 
     id: TaskId
     claim: int
     ran: Span
     outcome: Outcome
     report: Report | None = None
+    use_end: UseEnd | None = None
 
 
 class ErrorMessage(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="error"):
@@ -93,6 +94,7 @@ class ErrorMessage(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="
     ran: Span
     outcome: Outcome
     report: Report | None = None
+    use_end: UseEnd | None = None
 
 
 class ProgressMessage(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="progress"):

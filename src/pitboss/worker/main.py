@@ -159,7 +159,7 @@ class Worker:
 
     async def _work(self, claim: Claim, key: tuple[str, int]) -> None:
         began = self._loop.time()
-        outcome, report = await self._runner.run(claim, self._running[key])
+        outcome, report, use_end = await self._runner.run(claim, self._running[key])
         ran = round((self._loop.time() - began) * SECOND)
         if self._running.pop(key, None) is None:
             self._runner.stuck -= 1
@@ -167,7 +167,7 @@ class Worker:
         kind = ResultMessage if type(outcome) is Completed else ErrorMessage
         if isinstance(outcome, Failed | TimedOut):
             self._log_failure(claim, outcome.error)
-        self._ended(claim, key, kind(claim.id, claim.token.claim, ran, outcome, report))
+        self._ended(claim, key, kind(claim.id, claim.token.claim, ran, outcome, report, use_end))
 
     def _ended(self, claim: Claim, key: tuple[str, int], message: ToManager) -> None:
         self._channel.say(message)

@@ -31,7 +31,7 @@ from pitboss.model.outcome import (
     TimedOut,
 )
 from pitboss.model.policy import Policy
-from pitboss.model.resource import Report
+from pitboss.model.resource import Report, UseEnd
 from pitboss.model.signals import Cancel, Fail, RateLimited, Signal
 from pitboss.model.signals import Retry as RetrySignal
 from pitboss.model.signals import Snooze as SnoozeSignal
@@ -69,10 +69,11 @@ class Runnable(Protocol):
 
 
 class Ran(NamedTuple):
-    """The outcome of a claim, and how the resource that it held behaved."""
+    """The outcome of a claim, how the resource that it held behaved, and the end of its use."""
 
     outcome: Outcome
     report: Report | None = None
+    use_end: UseEnd | None = None
 
 
 class Runner:
@@ -120,10 +121,13 @@ class Runner:
             )
             value = await (work if limit is None else self._within(limit, claim, work))
             done = Completed(handler.params.pack_result(value), context.follow_ups())
-            return Ran(*judged(held, done, None))
+            return Ran(*judged(held, done, None), None if held is None else await held.end())
         except BaseException as error:  # the worker must survive it, and the task must get an outcome
             outcome, report = judged(held, _outcome(claim, context, error), error)
-            return Ran(hidden_in(outcome, self._hidden) if self._hidden else outcome, report)
+            # A thread that was given up may still make its request.
+            over = held is not None and (handler.is_async or not isinstance(error, _OutOfTime | asyncio.CancelledError))
+            use_end = await held.end() if held is not None and over else None
+            return Ran(hidden_in(outcome, self._hidden) if self._hidden else outcome, report, use_end)
         finally:
             del self._contexts[key]
 

@@ -12,7 +12,7 @@ from pitboss.model.errors import BudgetSpent, InvalidInput
 from pitboss.model.leasing import grew_old
 from pitboss.model.outcome import Cancelled, Failed, Outcome, Released, Retry, Rotated
 from pitboss.model.outcome import Snooze as SnoozeOutcome
-from pitboss.model.resource import Leased, Report, ResourceOutcome
+from pitboss.model.resource import Leased, Report, ResourceOutcome, UseEnd
 from pitboss.model.signals import Snooze
 from pitboss.model.task import Claim, Token
 
@@ -56,8 +56,14 @@ class TaskLease(NamedTuple):
         if prepared:
             await self.pool.sessions.prepare(self.lease)
         leased = self.lease.leased
-        if leased.asked is not None and grew_old(asyncio.get_running_loop().time() - leased.asked, leased.guard):
+        within = leased.guard or leased.open_for
+        if leased.asked is not None and grew_old(asyncio.get_running_loop().time() - leased.asked, within):
             await _used_from_now(self.lease, spent=prepared)
+
+    async def end(self) -> UseEnd | None:
+        """The end of its use, once its handler has ended."""
+        await self.lease.uses.told()
+        return self.lease.use_end()
 
 
 async def _used_from_now(lease: Lease, *, spent: bool) -> None:

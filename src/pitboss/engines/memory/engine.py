@@ -12,7 +12,7 @@ from pitboss.engines.protocol import Clock, Failpoint
 from pitboss.model.batch import BatchStatus
 from pitboss.model.duration import Moment
 from pitboss.model.outdone import SentAway
-from pitboss.model.resource import Report
+from pitboss.model.resource import Report, UseEnd
 from pitboss.model.session import Reclaimed, Renewal
 from pitboss.model.settlement import ClaimEnd, Progress, SettleAnswer, Settlement, effect, lost
 from pitboss.model.states import State
@@ -98,17 +98,19 @@ class MemoryEngine(ClaimVerb, ControlVerbs, BatchVerbs, ResourceVerbs, SessionVe
         if task is not None and isinstance(change, Progress):
             self.tables.move(task, State.RUNNING, progress=change.progress, note=change.note)
         elif task is not None and isinstance(change, ClaimEnd):
-            away = self._end_claim(task, change, settlement.report, now)
+            away = self._end_claim(task, change, settlement.report, now, settlement.use_end)
             for new in settlement.transition.follow_ups:
                 self.tables.place(new, now)
             return answer._replace(away=tuple(away)) if away else answer
         return answer
 
-    def _end_claim(self, task: Task, end: ClaimEnd, report: Report | None, now: Moment) -> list[SentAway]:
+    def _end_claim(
+        self, task: Task, end: ClaimEnd, report: Report | None, now: Moment, use_end: UseEnd | None = None
+    ) -> list[SentAway]:
         if end.run is not None:
             self.tables.record(task.id, end.run)
         self.tables.write(end.applied_to(task))
-        away = self.hand_back(task, report, now, completed=end.state is State.COMPLETED)
+        away = self.hand_back(task, report, now, use_end, completed=end.state is State.COMPLETED)
         if end.state is State.PENDING:
             self.ring([task.queue])
         return away

@@ -10,6 +10,7 @@ from pitboss.model.leasing import (
     Moved,
     Nth,
     avoided,
+    ended,
     forgiven,
     given_back,
     granted,
@@ -18,6 +19,7 @@ from pitboss.model.leasing import (
     may_eject,
     most_remembered,
     moved,
+    open_span,
     placed,
     restated,
     room_on_blacklist,
@@ -26,7 +28,7 @@ from pitboss.model.leasing import (
 )
 from pitboss.model.outdone import SentAway, may_send_away, outdone
 from pitboss.model.picking import ReadyMembers, nth_of
-from pitboss.model.resource import PoolRules, Report, Resource, ResourcePool, Shortage, Stage, Want
+from pitboss.model.resource import PoolRules, Report, Resource, ResourcePool, Shortage, Stage, UseEnd, Want
 
 
 class PoolMembers:
@@ -103,22 +105,28 @@ class PoolMembers:
     def grant(self, member: Resource, want: Want, now: Moment) -> Resource:
         """Give the member to a task or lease: this is a use, and binds the key if the want has one."""
         given = self.write(granted(member, self.rules, self.nth(member.name), now))
-        self._remember(given, now)
+        self._remember(given)
         if want.key is not None:
             self._bound[want.key] = (member.name, now + self.rules.bound_for)
         return given
 
-    def use(self, member: Resource, instead: Moment | None, now: Moment) -> Moment | None:
-        """Count one more use by the holder, or move an earlier one. If not allowed yet: the moment when it is."""
-        change = None if instead is None else moved(member, self.rules, self._uses[member.name], instead, now)
+    def use(self, member: Resource, instead: Moment | None, now: Moment) -> Moment | Shortage:
+        """Count one more use by the holder, or move an earlier one. Answers the moment of the use, or until when the
+        limits forbid it."""
+        change = None if instead is None else moved(member, self.rules, self.nth(member.name), instead, now)
         if isinstance(change, Moved):
-            self._uses[member.name] = change.uses
-            self.write(change.member)
-            return None
+            self._move(change)
+            return change.at - open_span(limits_of(member, self.rules))
         if change is not None or member.available_at > now:
-            return member.available_at if change is None else change
-        self._remember(self.write(used(member, self.rules, self.nth(member.name), now)), now)
-        return None
+            until = member.available_at if change is None else change
+            return Shortage(pool=self.name, why="all away", until=until)
+        after = self._remember(self.write(used(member, self.rules, self.nth(member.name), now)))
+        return after.last_used_at - open_span(limits_of(after, self.rules))
+
+    def end_use(self, member: Resource, end: UseEnd, now: Moment) -> Resource:
+        """The member after the end of an open use."""
+        change = ended(member, self.rules, self.nth(member.name), end, now)
+        return member if change is None else self._move(change)
 
     def hand_back(
         self, member: Resource, report: Report | None, tried: Sequence[str], now: Moment, *, completed: bool = False
@@ -181,10 +189,16 @@ class PoolMembers:
             self._carrying[labels] = count, now
         return count
 
-    def _remember(self, member: Resource, now: Moment) -> None:
+    def _remember(self, member: Resource) -> Resource:
         uses = self._uses[member.name]
-        insort(uses, now)
+        insort(uses, member.last_used_at)
         del uses[: -most_remembered(limits_of(member, self.rules)) or None]
+        return member
+
+    def _move(self, change: Moved) -> Resource:
+        uses = self._uses[change.member.name]
+        uses[len(uses) - len(change.newest) :] = change.newest
+        return self.write(change.member)
 
     def _next_at(self) -> Moment | None:
         return self._away[0][0] if self._away else None

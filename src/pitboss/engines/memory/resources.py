@@ -20,6 +20,7 @@ from pitboss.model.resource import (
     ResourceChange,
     ResourcePool,
     Shortage,
+    UseEnd,
     Want,
     checked_resource,
 )
@@ -83,13 +84,13 @@ class ResourceVerbs(Verbs):
         self._reach("acquire.after")
         return answer
 
-    async def release(self, lease: str, report: Report | None) -> bool:
+    async def release(self, lease: str, report: Report | None, use_end: UseEnd | None = None) -> bool:
         self._reach("release.before")
         now = self.clock.now()
         held = self.tables.leases.get(lease)
         if held is None or not _is_held(held, now):
             return False
-        self._end_lease(held, report, now)
+        self._end_lease(held, report, now, use_end)
         self._reach("release.after")
         return True
 
@@ -102,24 +103,43 @@ class ResourceVerbs(Verbs):
         return now + hold
 
     async def use(
-        self, holder: Token | str, task: TaskId | None = None, *, instead: Moment | None = None
+        self,
+        holder: Token | str,
+        task: TaskId | None = None,
+        *,
+        instead: Moment | None = None,
+        ends: UseEnd | None = None,
     ) -> Moment | Shortage:
         self._reach("use.before")
         now = self.clock.now()
-        member = self._held_by_lease(holder, now) if isinstance(holder, str) else self._held_by_claim(holder, task, now)
+        member = self._held(holder, task, now)
         if member is None:
             raise StaleLease(str(holder) if task is None else f"{holder} of task {task}")
-        until = self._pool(member.pool).use(member, instead, now)
+        if ends is not None:
+            member = self._end_use(member, ends, now)
+        answer = self._pool(member.pool).use(member, instead, now)
         self._reach("use.after")
-        return Shortage(pool=member.pool, why="all away", until=until) if until is not None else now
+        return answer
 
-    def hand_back(self, task: Task, report: Report | None, now: Moment, *, completed: bool) -> list[SentAway]:
+    async def end_use(self, holder: Token | str, task: TaskId | None, end: UseEnd) -> None:
+        self._reach("end_use.before")
+        now = self.clock.now()
+        member = self._held(holder, task, now)
+        if member is not None:
+            self._end_use(member, end, now)
+        self._reach("end_use.after")
+
+    def hand_back(
+        self, task: Task, report: Report | None, now: Moment, use_end: UseEnd | None = None, *, completed: bool
+    ) -> list[SentAway]:
         """Give back the member that an ended claim held; the members that this sends away."""
         if task.resource is None:
             return []
         pool, name = task.resource.split("/", 1)
         member = self._leased_member(pool, name, task.started_at or 0)
-        return [] if member is None else self._give_back(member, report, now, task.tried, completed=completed)
+        if member is None:
+            return []
+        return self._give_back(member, report, now, use_end, task.tried, completed=completed)
 
     def end_old_leases(self, limit: int, now: Moment) -> int:
         """Give back the members of leases that are past their time."""
@@ -142,24 +162,37 @@ class ResourceVerbs(Verbs):
         self.tables.leases[lease] = leased(given, members.rules, now, lease=lease, expires_at=now + hold)
         return self.tables.leases[lease]
 
-    def _end_lease(self, held: Leased, report: Report | None, now: Moment) -> None:
+    def _end_lease(self, held: Leased, report: Report | None, now: Moment, use_end: UseEnd | None = None) -> None:
         del self.tables.leases[held.lease or ""]
         member = self._leased_member(held.pool, held.name, held.leased_at)
         if member is not None:
-            self._give_back(member, report, now)
+            self._give_back(member, report, now, use_end)
 
     def _give_back(
         self,
         member: Resource,
         report: Report | None,
         now: Moment,
+        use_end: UseEnd | None,
         tried: Sequence[str] = (),
         *,
         completed: bool = False,
     ) -> list[SentAway]:
-        away = self._pool(member.pool).hand_back(member, report, tried, now, completed=completed)
+        pool = self._pool(member.pool)
+        if use_end is not None:
+            member = pool.end_use(member, use_end, now)
+        away = pool.hand_back(member, report, tried, now, completed=completed)
         self.ring(self.tables.queues_of(member.pool))
         return away
+
+    def _end_use(self, member: Resource, end: UseEnd, now: Moment) -> Resource:
+        after = self._pool(member.pool).end_use(member, end, now)
+        if after.available_at < member.available_at:
+            self.ring(self.tables.queues_of(member.pool))
+        return after
+
+    def _held(self, holder: Token | str, task: TaskId | None, now: Moment) -> Resource | None:
+        return self._held_by_lease(holder, now) if isinstance(holder, str) else self._held_by_claim(holder, task, now)
 
     def _held_by_lease(self, lease: str, now: Moment) -> Resource | None:
         held = self.tables.leases.get(lease)

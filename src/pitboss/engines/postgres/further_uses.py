@@ -1,21 +1,25 @@
 """Further uses of members that are held, or uses moved to a later moment: in groups, within a transaction."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from pitboss.engines.postgres import members
+from pitboss.engines.postgres.count_changes import CountChanges
 from pitboss.engines.postgres.members import Member
 from pitboss.engines.postgres.returns import Return
 from pitboss.engines.postgres.rows import names, numbers, texts
 from pitboss.engines.postgres.script import Row, Script, Statements
-from pitboss.engines.postgres.use_history import UseHistory
+from pitboss.engines.postgres.use_history import Unread, UseHistory
 from pitboss.model.duration import Moment
 from pitboss.model.ids import TaskId
-from pitboss.model.leasing import Moved, moved, used
+from pitboss.model.leasing import Moved, ended, limits_of, moved, open_span, used
 from pitboss.model.picking import same_member
-from pitboss.model.resource import PoolRules, Shortage
+from pitboss.model.resource import PoolRules, Shortage, UseEnd
 from pitboss.model.task import Token
+
+T = TypeVar("T")
 
 
 class Busy(NamedTuple):
@@ -26,11 +30,18 @@ Answer = Moment | Shortage | Busy | None
 
 
 class Asked(NamedTuple):
-    """One more use of a held member, or one instead of the use that was granted at that moment."""
+    """One more use of a held member, or one instead of the use that is remembered at that moment. First, `ends` ends an
+    open one; with `more` False that is all."""
 
     holder: Token | str
     task: TaskId | None
-    instead: Moment | None
+    instead: Moment | None = None
+    ends: UseEnd | None = None
+    more: bool = True
+
+    @property
+    def moves(self) -> bool:
+        return self.instead is not None or self.ends is not None
 
 
 class _Seen(NamedTuple):
@@ -65,9 +76,10 @@ def use(sql: Statements, asked: Sequence[Asked], now: Moment | None, *, wait: bo
     group = _Group(seen.now, seen.rules, {one.number: one for one in held.values()}, uses)
     answers: list[Answer] = [Busy() if place in busy else None for place in range(len(asked))]
     for place in sorted(held):
-        answers[place] = group.answer(held[place].number, asked[place].instead)
+        answers[place] = yield from group.answer(sql, held[place].number, asked[place])
     yield from uses.write_shifted(sql)
-    yield from members.write(sql, [group.members[number] for number in sorted(group.changed)], seen.rules, uses)
+    changed = [group.members[number] for number in sorted(group.changed)]
+    yield from members.write(sql, changed, seen.rules, uses, group.counts)
     return answers
 
 
@@ -79,23 +91,50 @@ class _Group:
     ) -> None:
         self._now, self._rules, self.members, self._uses = now, rules, members, uses
         self.changed: set[int] = set()
+        # Rings the pools in which a member may be used earlier than it was known.
+        self.counts = CountChanges()
 
-    def answer(self, number: int, instead: Moment | None) -> Moment | Shortage:
-        one = self.members[number].resource
-        rules = self._rules[one.pool]
-        change = None
-        if instead is not None:
-            change = moved(one, rules, self._uses.remembered(number), instead, self._now)
-        if isinstance(change, Moved):
-            self._uses.shift(number, change.uses)
-            self._put(Member(number, change.member))
+    def answer(self, sql: Statements, number: int, asked: Asked) -> Script[Moment | Shortage]:
+        if asked.ends is not None:
+            yield from self._with_uses(sql, number, partial(self._end, number, asked.ends))
+        if not asked.more:
             return self._now
+        return (yield from self._with_uses(sql, number, partial(self._use, number, asked.instead)))
+
+    def _with_uses(self, sql: Statements, number: int, act: Callable[[], T]) -> Script[T]:
+        """The act, which reads all uses of the member if it needs more than the usual ones."""
+        try:
+            return act()
+        except Unread:
+            yield from members.read_all_uses(sql, self._uses, number)
+            return act()
+
+    def _end(self, number: int, end: UseEnd) -> None:
+        one = self.members[number].resource
+        change = ended(one, self._rules[one.pool], self._uses.nth(number, one), end, self._now)
+        if change is not None:
+            self._move(number, change)
+            if change.member.available_at < one.available_at:
+                self.counts.pools.add(one.pool)
+
+    def _use(self, number: int, instead: Moment | None) -> Moment | Shortage:
+        one = self.members[number].resource
+        rules, nth = self._rules[one.pool], self._uses.nth(number, one)
+        open_for = open_span(limits_of(one, rules))
+        change = None if instead is None else moved(one, rules, nth, instead, self._now)
+        if isinstance(change, Moved):
+            self._move(number, change)
+            return change.at - open_for
         if change is not None or one.available_at > self._now:
             return Shortage(pool=one.pool, why="all away", until=one.available_at if change is None else change)
-        given = used(one, rules, self._uses.nth(number, one), self._now)
+        given = used(one, rules, nth, self._now)
         self._uses.add(number, given, rules)
         self._put(Member(number, given))
-        return self._now
+        return given.last_used_at - open_for
+
+    def _move(self, number: int, change: Moved) -> None:
+        self._uses.shift(number, change.member.record.uses, change.newest)
+        self._put(Member(number, change.member))
 
     def _put(self, member: Member) -> None:
         self.members[member.number] = member
@@ -129,12 +168,9 @@ def _read(
     held: Mapping[int, Member],
     rules: Mapping[str, PoolRules],
 ) -> Script[None]:
-    """Read the uses that the group needs: all, where one is to be moved; else those that windows look at."""
-    wanted = Counter(one.number for one in held.values())
-    moving = {one.number for place, one in held.items() if asked[place].instead is not None}
-    if moving:
-        uses.note_all(moving, (yield sql.ask("use_list", members=numbers(sorted(moving)))))
-    others = {one.number: one for one in held.values() if one.number not in moving}
-    if others:
-        ahead = max(wanted[number] for number in others)
-        yield from members.read_uses(sql, uses, list(others.values()), rules, ahead)
+    """Read the uses that windows look at, and the newest ones too where one is to be moved."""
+    if held:
+        ahead = max(Counter(one.number for one in held.values()).values())
+        if any(asked[place].moves for place in held):
+            ahead += members.NEWEST
+        yield from members.read_uses(sql, uses, {one.number: one for one in held.values()}.values(), rules, ahead)

@@ -9,7 +9,7 @@ from pitboss.engines.postgres.rows import names
 from pitboss.engines.postgres.script import Again, Row, Script, Statements
 from pitboss.model.duration import Moment, Span
 from pitboss.model.picking import leased
-from pitboss.model.resource import Leased, Report, Shortage, Want
+from pitboss.model.resource import Leased, Report, Shortage, UseEnd, Want
 
 _RETURNED_AT_ONCE = 5000
 _decode = msgspec.json.Decoder(Leased).decode
@@ -44,10 +44,12 @@ def acquire(
     return held
 
 
-def release(sql: Statements, lease: str, report: Report | None, now: Moment | None) -> Script[bool]:
+def release(
+    sql: Statements, lease: str, report: Report | None, use_end: UseEnd | None, now: Moment | None
+) -> Script[bool]:
     """Give it back, within a transaction; False if it is not held."""
     known = yield sql.ask("lease_get", now, id=lease)
-    return bool(known and known[0][4] and (yield from _end(sql, lease, known[0], report, now)))
+    return bool(known and known[0][4] and (yield from _end(sql, lease, known[0], report, now, use_end)))
 
 
 def extend(sql: Statements, lease: str, hold: Span, now: Moment | None) -> Script[Moment | None]:
@@ -56,13 +58,16 @@ def extend(sql: Statements, lease: str, hold: Span, now: Moment | None) -> Scrip
     return until
 
 
-def _end(sql: Statements, lease: str, row: Row, report: Report | None, now: Moment | None) -> Script[bool]:
+def _end(
+    sql: Statements, lease: str, row: Row, report: Report | None, now: Moment | None, use_end: UseEnd | None = None
+) -> Script[bool]:
     """End the lease; False if another call has ended it meanwhile."""
     pool, name, since = row[:3]
     returns = Returns(sql)
-    back = Return(f"{pool}/{name}", since, report)
-    yield from returns.lock([back])
+    back = Return(f"{pool}/{name}", since, report, use_end=use_end)
+    yield from returns.lock([back], now=now)
     yield from returns.read_rules(now)
+    yield from returns.read_uses([back])
     gone = yield sql.ask("lease_end", id=lease, since=since)
     if not gone:
         return False

@@ -13,6 +13,8 @@ from pitboss.model.duration import Moment
 from pitboss.model.leasing import limits_of, most_remembered
 from pitboss.model.resource import Limits, PoolRules, Record, Resource, Sealed, Stage
 
+# How many of the newest uses are read where one is moved: others have rarely been granted since.
+NEWEST = 4
 _STAGES = {stage.value: stage for stage in Stage}
 
 
@@ -107,19 +109,35 @@ def read_uses(
     sql: Statements, uses: UseHistory, members: Iterable[Member], rules: Mapping[str, PoolRules], ahead: int = 1
 ) -> Script[None]:
     """Read what `granted` will ask for the next `ahead` uses of each, and `restated` for the next one."""
-    wanted: list[tuple[int, int]] = []
+    asked = reading_uses(sql, uses, members, rules, ahead)
+    if asked is not None:
+        uses.note_rows((yield asked))
+
+
+def reading_uses(
+    sql: Statements, uses: UseHistory, members: Iterable[Member], rules: Mapping[str, PoolRules], ahead: int = 1
+) -> Ask | None:
+    """The statement of `read_uses`, for `UseHistory.note_rows`; None if nothing must be read.
+
+    It reads as many of the newest uses as of those at the end of each window: a use that moves passes few others.
+    """
+    wanted: dict[tuple[int, int], None] = {}
     for number, resource in members:
         newest = resource.record.uses
         for window in limits_of(resource, rules[resource.pool]).windows:
             first = newest - window.count + 1
-            wanted += [(number, use) for use in range(max(1, first), min(newest, first + ahead) + 1)]
+            places = {*range(first - (ahead > 1), first + ahead + 1), *range(newest - ahead + 1, newest + 1)}
+            wanted |= dict.fromkeys((number, use) for use in places if 1 <= use <= newest)
     # Uses that this act has added are not in the table yet: reading them would forget them.
-    wanted = [(number, use) for number, use in wanted if not uses.knows(number, use)]
-    if not wanted:
-        return
-    asked = sql.ask("use_at", members=numbers([one for one, _ in wanted]), numbers=numbers([use for _, use in wanted]))
-    for number, use, at in (yield asked):
-        uses.note(number, use, at)
+    missing = [(number, use) for number, use in wanted if not uses.knows(number, use)]
+    if not missing:
+        return None
+    return sql.ask("use_at", members=numbers([one for one, _ in missing]), numbers=numbers([use for _, use in missing]))
+
+
+def read_all_uses(sql: Statements, uses: UseHistory, number: int) -> Script[None]:
+    """Read all uses of a member that are remembered."""
+    uses.note_all([number], (yield sql.ask("use_list", members=numbers([number]))))
 
 
 def write(

@@ -84,7 +84,6 @@ class MemberGrants:
             return None
         number, rules = self._known[chosen.id].number, self.rules[need.pool]
         given = yield from self._granted(number, chosen, rules)
-        self._uses.add(number, given, rules)
         self._known[given.id] = Member(number, given)
         self._ready[need.pool].put(given)
         self._given[given.id] = None
@@ -94,6 +93,7 @@ class MemberGrants:
         return given
 
     def write(self) -> Script[None]:
+        yield from self._uses.write_shifted(self._sql)
         yield from members.write(self._sql, [self._known[one] for one in sorted(self._given)], self.rules, self._uses)
         if self._bindings:
             bound = sorted((pool, key, name, until) for (pool, key), (name, until) in self._bindings.items())
@@ -140,10 +140,16 @@ class MemberGrants:
         ahead = 2
         while True:
             try:
-                return granted(chosen, rules, self._uses.nth(number, chosen), self.now or 0)
+                given = granted(chosen, rules, self._uses.nth(number, chosen), self.now or 0)
+                self._uses.add(number, given, rules)
             except Unread:
-                yield from members.read_uses(self._sql, self._uses, [Member(number, chosen)], self.rules, ahead)
-                ahead = min(ahead * 4, _MOST_READ_AHEAD)
+                if ahead < _MOST_READ_AHEAD:
+                    yield from members.read_uses(self._sql, self._uses, [Member(number, chosen)], self.rules, ahead)
+                    ahead *= 4
+                else:
+                    yield from members.read_all_uses(self._sql, self._uses, number)
+            else:
+                return given
 
     def _load_keys(self, keys: set[tuple[str, str]]) -> Script[list[tuple[str, str]]]:
         """Lock the keys; the members (pool, name) that they are bound to. Keys that others have locked are skipped."""

@@ -25,6 +25,7 @@ from pitboss.model.resource import (
     ResourceChange,
     ResourcePool,
     Shortage,
+    UseEnd,
     Want,
 )
 from pitboss.model.task import NewTask, Token
@@ -79,22 +80,36 @@ class ResourcesAndBatches(CoreProtocols):
             await asyncio.sleep(_PAUSE * (attempt + 1))
         return Shortage(pool=pool, why="all busy", until=await self._moment())
 
-    async def release(self, lease: str, report: Report | None) -> bool:
-        return await self._transact("release", self._writing, lambda now: leases.release(self._sql, lease, report, now))
+    async def release(self, lease: str, report: Report | None, use_end: UseEnd | None = None) -> bool:
+        return await self._transact(
+            "release", self._writing, lambda now: leases.release(self._sql, lease, report, use_end, now)
+        )
 
     async def extend(self, lease: str, hold: Span) -> Moment | None:
         now = self._now()
         return await self._writing.call(lambda: leases.extend(self._sql, lease, hold, now))
 
     async def use(
-        self, holder: Token | str, task: TaskId | None = None, *, instead: Moment | None = None
+        self,
+        holder: Token | str,
+        task: TaskId | None = None,
+        *,
+        instead: Moment | None = None,
+        ends: UseEnd | None = None,
     ) -> Moment | Shortage:
         self._reach("use.before")
-        answer = None if task is not None and not known_id(task) else await self._used(Asked(holder, task, instead))
+        known = task is None or known_id(task)
+        answer = await self._used(Asked(holder, task, instead, ends)) if known else None
         self._reach("use.after")
         if answer is None:
             raise StaleLease(str(holder) if task is None else f"{holder} of task {task}")
         return answer
+
+    async def end_use(self, holder: Token | str, task: TaskId | None, end: UseEnd) -> None:
+        self._reach("end_use.before")
+        if task is None or known_id(task):
+            await self._used(Asked(holder, task, ends=end, more=False))
+        self._reach("end_use.after")
 
     async def _used(self, asked: Asked) -> Moment | Shortage | None:
         """In a group with others. If its member is locked, try again, and at last wait for the lock alone."""

@@ -1,6 +1,6 @@
 """Members that are given back in this transaction: locked first, judged one after the other, written together."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pitboss.engines.postgres import members
@@ -8,11 +8,21 @@ from pitboss.engines.postgres.count_changes import CountChanges
 from pitboss.engines.postgres.members import Member
 from pitboss.engines.postgres.rows import names, texts
 from pitboss.engines.postgres.script import Row, Script, Statements
+from pitboss.engines.postgres.use_history import Unread, UseHistory
 from pitboss.model.duration import Moment
-from pitboss.model.leasing import STRIKES_KEPT, forgiven, given_back, is_fault, is_good, may_eject, room_on_blacklist
+from pitboss.model.leasing import (
+    STRIKES_KEPT,
+    ended,
+    forgiven,
+    given_back,
+    is_fault,
+    is_good,
+    may_eject,
+    room_on_blacklist,
+)
 from pitboss.model.outdone import SentAway, may_send_away, outdone
 from pitboss.model.picking import same_member
-from pitboss.model.resource import PoolRules, Report, Resource
+from pitboss.model.resource import PoolRules, Report, Resource, UseEnd
 
 
 class Return(NamedTuple):
@@ -23,6 +33,7 @@ class Return(NamedTuple):
     report: Report | None = None
     tried: Sequence[str] = ()
     completed: bool = False
+    use_end: UseEnd | None = None
 
     @property
     def pool(self) -> str:
@@ -47,12 +58,13 @@ class Returns:
         self._pools: set[str] = set()
         self._rules: dict[str, PoolRules] = {}
         self._members: dict[str, Member] = {}
+        self._uses, self._use_rows = UseHistory(), list[Row]()
         self._changed: dict[str, None] = {}
         self._strikers: dict[tuple[str, str], dict[str, Moment]] = {}
         self._struck: dict[tuple[str, str], dict[str, None]] = {}
         self._answered: dict[tuple[str, str], None] = {}
 
-    def lock(self, returns: Sequence[Return]) -> Script[None]:
+    def lock(self, returns: Sequence[Return], *, now: Moment | None = None) -> Script[None]:
         """Lock all that these returns may change. The rules are read behind the locks: see `members.rules_now`."""
         blaming = [one for one in returns if one.blames]
         if blaming:
@@ -60,11 +72,28 @@ class Returns:
             yield from self._read_strikers([one for one in blaming if one.fault])
         blamed = {f"{one.pool}/{name}" for one in blaming for name in one.tried}
         blamed |= {f"{pool}/{name}" for (pool, _), struck in self._strikers.items() for name in struck}
-        self._members = yield from members.locked(self._sql, {one.resource for one in returns} | blamed)
-
-    def locked(self, rows: Sequence[Row]) -> None:
-        """Note members that were locked by another statement, where none is to blame."""
+        wanted = {one.resource for one in returns} | blamed
+        if not any(one.use_end for one in returns):
+            self._members = yield from members.locked(self._sql, wanted)
+            return
+        rows: list[Row] = []
+        yield members.locking(self._sql, wanted).into(rows)
+        _, self._rules = yield from members.rules_now(self._sql, {one.pool for one in returns}, now)
         self._members = members.by_id(rows)
+
+    def locked(self, rows: Sequence[Row], rules: Sequence[Row] = ()) -> None:
+        """Note members that were locked by another statement, where none is to blame; and rules read behind that."""
+        self._members = members.by_id(rows)
+        self._rules = {name: members.rules_of(text) for _, name, text in rules if name is not None}
+
+    def read_uses(self, returns: Iterable[Return]) -> Script[None]:
+        """Ask for the uses that `take` needs to end open ones, together with the next statement. Rules are known."""
+        ending = {one.resource for one in returns if one.use_end is not None}
+        known = [self._members[one] for one in sorted(ending & self._members.keys())]
+        rules = {one.resource.pool: self._rules.get(one.resource.pool, PoolRules()) for one in known}
+        asked = members.reading_uses(self._sql, self._uses, known, rules, members.NEWEST)
+        if asked is not None:
+            yield asked.into(self._use_rows)
 
     @property
     def locked_pools(self) -> set[str]:
@@ -90,7 +119,8 @@ class Returns:
         held = self._members.get(one.resource)
         if held is None or not same_member(held.resource, one.since):
             return []
-        resource, rules = held.resource, self._rules[held.resource.pool]
+        rules = self._rules[held.resource.pool]
+        resource = held.resource if one.use_end is None else (yield from self._end_use(held, one.use_end, rules))
         self._pools.add(resource.pool)
         room = True
         if one.report is not None and may_eject(resource, rules, one.report):
@@ -113,6 +143,7 @@ class Returns:
         """Write the members together with the counts of tasks, and ring the queues of their pools."""
         counts.pools |= self._pools
         changed = [self._members[one] for one in sorted(self._changed)]
+        yield from self._uses.write_shifted(self._sql)
         yield from members.write(self._sql, changed, self._rules, counts=counts)
         if self._answered:
             yield self._sql.ask("strike_forget", **_keys(sorted(self._answered)))
@@ -120,6 +151,22 @@ class Returns:
         if struck:
             keys = _keys([(pool, place) for pool, place, _ in struck])
             yield self._sql.ask("strike_add", self.now, **keys, names=texts([name for _, _, name in struck]))
+
+    def _end_use(self, held: Member, end: UseEnd, rules: PoolRules) -> Script[Resource]:
+        """The member after the end of its open use."""
+        number, resource = held
+        self._uses.note_rows(self._use_rows)
+        self._use_rows.clear()
+        nth = self._uses.nth(number, resource)
+        try:
+            change = ended(resource, rules, nth, end, self.now)
+        except Unread:
+            yield from members.read_all_uses(self._sql, self._uses, number)
+            change = ended(resource, rules, nth, end, self.now)
+        if change is None:
+            return resource
+        self._uses.shift(number, resource.record.uses, change.newest)
+        return change.member
 
     def _put(self, resource: Resource) -> None:
         self._members[resource.id] = self._members[resource.id]._replace(resource=resource)

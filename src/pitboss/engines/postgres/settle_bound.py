@@ -54,7 +54,7 @@ class _Group:
     def write(self, now: Moment | None) -> Script[list[SettleAnswer] | Again]:
         answered: list[SettleAnswer] = [STALE_TASK] * len(self._settlements)
         left = [i for i, one in enumerate(self._settlements) if known_id(one.id)]
-        if not (yield from self._lock(left)):
+        if not (yield from self._lock(left, now)):
             return Again()
         while left:
             wave, left = next_wave(self._settlements, left)
@@ -70,18 +70,20 @@ class _Group:
         yield from self._batches.changed(self._ended, self._returns.now)
         return answered
 
-    def _lock(self, known: list[int]) -> Script[bool]:
+    def _lock(self, known: list[int], now: Moment | None) -> Script[bool]:
         asked = [self._settlements[i] for i in known]
         look = self._sql.ask("claim_read", ids=texts(sorted({one.id for one in asked})))
         if self._batches.lanes or any(one.report is not None and is_fault(one.report.outcome) for one in asked):
             self._note(asked, (yield look))
             if not (yield from self._batches.lock(self._touched())):
                 return False
-            yield from self._returns.lock(self._returned(asked))
+            returned = self._returned(asked)
+            yield from self._returns.lock(returned, now=now)
+            yield from self._returns.read_uses(returned)
             return True
-        return (yield from self._lock_named(look, asked))
+        return (yield from self._lock_named(look, asked, now))
 
-    def _lock_named(self, look: Ask, asked: list[Settlement]) -> Script[bool]:
+    def _lock_named(self, look: Ask, asked: list[Settlement], now: Moment | None) -> Script[bool]:
         """Look and lock in one round trip, by what the settlements name. False if a claim has more than they name, or
         its end changes other members."""
         batches = {one.batch for one in asked if one.batch is not None}
@@ -90,17 +92,21 @@ class _Group:
         claims: list[Row] = []
         standings: list[Row] = []
         held: list[Row] = []
+        rules: list[Row] = []
         yield look.into(claims)
         if batches:
             yield self._batches.locking(batches).into(standings)
         if resources:
             yield members.locking(self._sql, resources).into(held)
+        if any(one.use_end is not None for one in ending):
+            yield self._sql.ask("pool_rules", now, names=names(one.split("/", 1)[0] for one in resources)).into(rules)
         yield ALL
         self._note(asked, claims)
         touched, returned = self._touched(), self._returned(asked)
         if touched.keys() - batches or any(one.blames or one.resource not in resources for one in returned):
             return False
-        self._returns.locked(held)
+        self._returns.locked(held, rules)
+        yield from self._returns.read_uses(returned)
         return self._batches.locked(standings, touched)
 
     def _note(self, asked: list[Settlement], rows: Sequence[Row]) -> None:
@@ -120,7 +126,7 @@ class _Group:
         if held is None or not held.live or held.resource is None or one.transition.state is State.RUNNING:
             return None
         completed = one.transition.state is State.COMPLETED
-        return Return(held.resource, held.since, one.report, held.tried, completed)
+        return Return(held.resource, held.since, one.report, held.tried, completed, one.use_end)
 
     def _give_back(self, one: Settlement) -> Script[list[SentAway]]:
         returned = self._return(one)

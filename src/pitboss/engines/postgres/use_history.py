@@ -28,29 +28,40 @@ class UseHistory:
     def knows(self, number: int, use: int) -> bool:
         return use in self._read.get(number, ())
 
+    def note_rows(self, rows: Iterable[Row]) -> None:
+        """Note uses that were asked for by their number."""
+        for number, use, at in rows:
+            self.note(number, use, at)
+
     def note_all(self, members: Iterable[int], rows: Iterable[Row]) -> None:
         """Note all stored uses of these members: others never were, or are forgotten."""
         self._complete.update(members)
         for number, use, at in rows:
-            self.note(number, use, at)
+            # What this act has made or moved is not in the table yet.
+            if not self.knows(number, use):
+                self.note(number, use, at)
 
     def add(self, number: int, member: Resource, rules: PoolRules) -> None:
         """Add the use that was just granted; kept if a window looks at it."""
+        use, at = member.record.uses, member.last_used_at
         if most_remembered(limits_of(member, rules)):
-            self.note(number, member.record.uses, member.last_used_at)
-        self.fresh.append((number, member.record.uses, member.last_used_at))
+            # Later numbers have later moments. Only after the clock was set back, or the limits were changed while
+            # uses were open, are there uses whose moment is later than the one of the newest.
+            later = self._later(number, member, at)
+            self.note(number, use, at)
+            self.fresh.append((number, use, at))
+            self.shift(number, use, [at, *later])
+        else:
+            self.fresh.append((number, use, at))
 
-    def remembered(self, number: int) -> list[Moment]:
-        """All known uses of a member, the oldest first; for members of which all were read."""
-        return [at for _, at in self._of(number)]
-
-    def shift(self, number: int, moments: Sequence[Moment]) -> None:
-        """Let the uses count from these moments."""
-        for (use, old), new in zip(self._of(number), moments, strict=True):
-            if new != old:
-                self.note(number, use, new)
-                self._shifted[number, use] = new
-        self.fresh = [(one, use, self._shifted.pop((one, use), at)) for one, use, at in self.fresh]
+    def shift(self, number: int, newest: int, moments: Sequence[Moment]) -> None:
+        """Let the newest uses, up to the number of the newest, count from these moments."""
+        for use, at in enumerate(moments, start=newest - len(moments) + 1):
+            if self._read[number].get(use) != at:
+                self.note(number, use, at)
+                self._shifted[number, use] = at
+        if self._shifted:
+            self.fresh = [(one, use, self._shifted.pop((one, use), at)) for one, use, at in self.fresh]
 
     def write_shifted(self, sql: Statements) -> Script[None]:
         if self._shifted:
@@ -75,5 +86,9 @@ class UseHistory:
 
         return moment
 
-    def _of(self, number: int) -> list[tuple[int, Moment]]:
-        return sorted((use, at) for use, at in self._read.get(number, {}).items() if at is not None)
+    def _later(self, number: int, used: Resource, at: Moment) -> list[Moment]:
+        """The moments of uses before the newest that are later than it, in rising order."""
+        nth, later = self.nth(number, used), list[Moment]()
+        while (before := nth(len(later) + 2)) is not None and before > at:
+            later.insert(0, before)
+        return later

@@ -42,6 +42,7 @@ from pitboss.model.resource import (
     ResourceChange,
     ResourcePool,
     Shortage,
+    UseEnd,
     Want,
 )
 from pitboss.model.session import Claimed, ClaimRequest, Lead, Reclaimed, Renewal, Session, SessionInfo
@@ -218,16 +219,24 @@ class SqliteEngine:
     async def acquire(self, pool: str, want: Want, hold: Span, *, lease: str) -> Leased | Shortage:
         return await self._write("acquire", lambda act: leases.acquire(act, pool, want, hold, lease))
 
-    async def release(self, lease: str, report: Report | None) -> bool:
-        return await self._write("release", lambda act: leases.release(act, lease, report))
+    async def release(self, lease: str, report: Report | None, use_end: UseEnd | None = None) -> bool:
+        return await self._write("release", lambda act: leases.release(act, lease, report, use_end))
 
     async def extend(self, lease: str, hold: Span) -> Moment | None:
         return await self._write("extend", lambda act: leases.extend(act, lease, hold))
 
     async def use(
-        self, holder: Token | str, task: TaskId | None = None, *, instead: Moment | None = None
+        self,
+        holder: Token | str,
+        task: TaskId | None = None,
+        *,
+        instead: Moment | None = None,
+        ends: UseEnd | None = None,
     ) -> Moment | Shortage:
-        return await self._write("use", lambda act: leases.use(act, holder, task, instead))
+        return await self._write("use", lambda act: leases.use(act, holder, task, instead, ends))
+
+    async def end_use(self, holder: Token | str, task: TaskId | None, end: UseEnd) -> None:
+        await self._write("end_use", lambda act: leases.end_use(act, holder, task, end))
 
     async def bound(self, pool: str, key: str) -> str | None:
         return await self._read(lambda reader: reader.bound(pool, key))

@@ -12,7 +12,7 @@ from pitboss.model.duration import Moment, Span
 from pitboss.model.errors import StaleLease
 from pitboss.model.ids import TaskId
 from pitboss.model.picking import leased
-from pitboss.model.resource import Leased, Report, Shortage, Want
+from pitboss.model.resource import Leased, Report, Shortage, UseEnd, Want
 from pitboss.model.task import Token
 
 _leased = msgspec.json.Decoder(Leased)
@@ -46,12 +46,12 @@ def acquire(act: Act, pool: str, want: Want, hold: Span, lease: str) -> Leased |
     return given
 
 
-def release(act: Act, lease: str, report: Report | None) -> bool:
+def release(act: Act, lease: str, report: Report | None, use_end: UseEnd | None) -> bool:
     """As the contract says."""
     held = _lease(act, lease)
     if held is None or held.until <= act.now:
         return False
-    _end(act, lease, held.pool, held.member, report)
+    _end(act, lease, held.pool, held.member, report, use_end)
     return True
 
 
@@ -64,15 +64,30 @@ def extend(act: Act, lease: str, hold: Span) -> Moment | None:
     return act.now + hold
 
 
-def use(act: Act, holder: Token | str, task: TaskId | None, instead: Moment | None) -> Moment | Shortage:
+def use(
+    act: Act, holder: Token | str, task: TaskId | None, instead: Moment | None, ends: UseEnd | None
+) -> Moment | Shortage:
     """As the contract says."""
-    pool, number = _held_by(act, holder, task)
-    members = PoolMembers(act, pool)
-    if members.member(number) is None:
+    held = _member_of(act, holder, task)
+    if held is None:
         raise StaleLease(_spoken(holder, task))
-    until = members.use(number, instead)
+    members, number = held
+    if ends is not None and members.end_use(number, ends):
+        members.ring()
+    answer = members.use(number, instead)
     members.write()
-    return Shortage(pool=pool, why="all away", until=until) if until is not None else act.now
+    return answer
+
+
+def end_use(act: Act, holder: Token | str, task: TaskId | None, end: UseEnd) -> None:
+    """As the contract says."""
+    held = _member_of(act, holder, task)
+    if held is None:
+        return
+    members, number = held
+    if members.end_use(number, end):
+        members.ring()
+    members.write()
 
 
 def end_overdue(act: Act, limit: int) -> int:
@@ -91,24 +106,25 @@ def _lease(act: Act, lease: str) -> _Held | None:
     return None if row is None else _Held(*row)
 
 
-def _end(act: Act, lease: str, pool: str, number: int, report: Report | None) -> None:
+def _end(act: Act, lease: str, pool: str, number: int, report: Report | None, use_end: UseEnd | None = None) -> None:
     act.run("lease_end", lease)
     returns = Returns(act)
-    returns.take_back(pool, number, report)
+    returns.take_back(pool, number, report, use_end=use_end)
     returns.write()
 
 
-def _held_by(act: Act, holder: Token | str, task: TaskId | None) -> tuple[str, int]:
-    """The pool and the number of the member that is held."""
+def _member_of(act: Act, holder: Token | str, task: TaskId | None) -> tuple[PoolMembers, int] | None:
+    """The pool and the number of the member that is held; None if it is not held any more."""
     if isinstance(holder, Token):
         row: Any = act.one("claim_held", task, holder.session, holder.claim, act.now)
-        if row is not None and row[1] is not None:
-            return pool_of(row[0]), row[1]
+        found = None if row is None or row[1] is None else (pool_of(row[0]), row[1])
     else:
         held = _lease(act, holder)
-        if held is not None and held.until > act.now:
-            return held.pool, held.member
-    raise StaleLease(_spoken(holder, task))
+        found = None if held is None or held.until <= act.now else (held.pool, held.member)
+    if found is None:
+        return None
+    members = PoolMembers(act, found[0])
+    return None if members.member(found[1]) is None else (members, found[1])
 
 
 def _spoken(holder: Token | str, task: TaskId | None) -> str:

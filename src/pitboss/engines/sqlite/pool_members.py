@@ -8,8 +8,8 @@ import msgspec
 from pitboss.engines.sqlite.act import Act, Row, json_list
 from pitboss.engines.sqlite.member_rows import STAGES, MemberRow, member_of, member_rows, rules_of, standing
 from pitboss.model.duration import Moment
-from pitboss.model.leasing import Moved, Nth, limits_of, most_remembered, moved, shortage, used
-from pitboss.model.resource import Limits, PoolRules, Resource, Shortage
+from pitboss.model.leasing import Moved, Nth, ended, limits_of, most_remembered, moved, open_span, shortage, used
+from pitboss.model.resource import Limits, PoolRules, Resource, Shortage, UseEnd
 
 _use_rows = msgspec.json.Decoder(list[tuple[int, int, int]])
 
@@ -58,19 +58,31 @@ class PoolMembers:
         self.known[number] = member
         self._changed.add(number)
 
-    def use(self, number: int, instead: Moment | None) -> Moment | None:
-        """One more use by the holder, or a granted one moved to now. If it is refused: the moment to wait for."""
-        member = self.known[number]
-        change = None if instead is None else self._move(number, member, instead)
+    def use(self, number: int, instead: Moment | None) -> Moment | Shortage:
+        """One more use by the holder, or a granted one moved to now: its moment, or until when the limits forbid it."""
+        member, now = self.known[number], self.act.now
+        nth, open_for = self.uses.nth(number, member), open_span(self.limits(member))
+        change = None if instead is None else moved(member, self.rules, nth, instead, now)
         if isinstance(change, Moved):
-            self.change(number, change.member)
-            return None
-        if change is not None or member.available_at > self.act.now:
-            return member.available_at if change is None else change
-        after = used(member, self.rules, self.uses.nth(number, member), self.act.now)
+            self._move(number, change)
+            return change.at - open_for
+        if change is not None or member.available_at > now:
+            until = member.available_at if change is None else change
+            return Shortage(pool=self.pool, why="all away", until=until)
+        after = used(member, self.rules, nth, now)
         self.uses.add(number, after, self.limits(after))
         self.change(number, after)
-        return None
+        return after.last_used_at - open_for
+
+    def end_use(self, number: int, end: UseEnd) -> bool:
+        """An open use is over; whether the member may be used earlier than it was known."""
+        member = self.known[number]
+        self.uses.prefetch([(number, member, self.limits(member))], used=False)
+        change = ended(member, self.rules, self.uses.nth(number, member), end, self.act.now)
+        if change is None:
+            return False
+        self._move(number, change)
+        return change.member.available_at < member.available_at
 
     def write(self) -> None:
         if self._changed:
@@ -89,12 +101,9 @@ class PoolMembers:
         queues: Iterable[Any] = self.act.rows("pool_queues", self.pool)
         self.act.rings.update(row[0] for row in queues)
 
-    def _move(self, number: int, member: Resource, at: Moment) -> Moved | Moment | None:
-        remembered = self.uses.remembered(number, member, self.limits(member))
-        change = moved(member, self.rules, remembered, at, self.act.now)
-        if isinstance(change, Moved) and remembered:
-            self.uses.put(number, change.member, change.uses)
-        return change
+    def _move(self, number: int, change: Moved) -> None:
+        self.uses.put(number, change.member, change.newest)
+        self.change(number, change.member)
 
 
 class Uses:
@@ -129,20 +138,13 @@ class Uses:
         return moment
 
     def add(self, number: int, used: Resource, limits: Limits) -> None:
-        """Its newest use is now; uses that no window looks back to any more are forgotten."""
+        """Its newest use is the last; uses that no window looks back to any more are forgotten."""
         kept, newest = most_remembered(limits), used.record.uses
         if kept:
-            self._add_newest(number, newest, kept)
+            self._add_newest(number, newest, kept, used.last_used_at)
         if newest > kept:
             self._moments[number, newest - kept] = None
             self._forgotten.append((number, newest - kept))
-
-    def remembered(self, number: int, member: Resource, limits: Limits) -> list[Moment]:
-        """All that windows look at, in rising order."""
-        newest = member.record.uses
-        seqs = range(max(1, newest - most_remembered(limits) + 1), newest + 1)
-        self._read([(number, seq) for seq in seqs])
-        return [at for seq in seqs if (at := self._moments[number, seq]) is not None]
 
     def put(self, number: int, member: Resource, moments: list[Moment]) -> None:
         """Replace its newest uses by these."""
@@ -158,14 +160,15 @@ class Uses:
             self._act.bulk("use_forget", self._forgotten)
             self._forgotten.clear()
 
-    def _add_newest(self, number: int, newest: int, kept: int) -> None:
-        moments, before = [self._act.now], self._moment(number, newest - 1) if newest > 1 else None
-        if before is not None and before > self._act.now:
-            # The clock was set back: sort, so that the n-th newest use still has the n-th latest moment.
+    def _add_newest(self, number: int, newest: int, kept: int, at: Moment) -> None:
+        moments, before = [at], self._moment(number, newest - 1) if newest > 1 else None
+        if before is not None and before > at:
+            # The clock was set back, or uses are open for a shorter time now: sort, so that the n-th newest use still
+            # has the n-th latest moment.
             remembered = [self._moment(number, seq) for seq in range(max(1, newest - kept), newest)]
-            moments = sorted([*moments, *(at for at in remembered if at is not None)])
-        for seq, at in enumerate(moments, start=newest - len(moments) + 1):
-            self._moments[number, seq] = self._added[number, seq] = at
+            moments = sorted([*moments, *(one for one in remembered if one is not None)])
+        for seq, moment in enumerate(moments, start=newest - len(moments) + 1):
+            self._moments[number, seq] = self._added[number, seq] = moment
 
     def _moment(self, number: int, seq: int) -> Moment | None:
         if (number, seq) not in self._moments:
@@ -173,6 +176,10 @@ class Uses:
         return self._moments[number, seq]
 
     def _read(self, asked: list[tuple[int, int]]) -> None:
+        # What this act has changed is not in the table yet.
+        asked = [use for use in asked if use not in self._moments]
+        if not asked:
+            return
         self._moments.update(dict.fromkeys(asked))
         found = self._act.decoded("use_at", _use_rows, msgspec.json.encode(asked).decode())
         self._moments.update({(number, seq): at for number, seq, at in found})

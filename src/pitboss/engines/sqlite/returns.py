@@ -7,7 +7,7 @@ from pitboss.engines.sqlite.act import Act
 from pitboss.engines.sqlite.pool_members import PoolMembers
 from pitboss.model.leasing import STRIKES_KEPT, forgiven, given_back, may_eject, room_on_blacklist
 from pitboss.model.outdone import SentAway, may_send_away, outdone
-from pitboss.model.resource import Report
+from pitboss.model.resource import Report, UseEnd
 
 
 def pool_of(resource: str) -> str:
@@ -31,10 +31,17 @@ class Returns:
             self._pool(pool).members.fetch(numbers)
 
     def take_back(
-        self, pool: str, number: int, report: Report | None, tried: Sequence[str] = (), *, completed: bool = False
+        self,
+        pool: str,
+        number: int,
+        report: Report | None,
+        tried: Sequence[str] = (),
+        use_end: UseEnd | None = None,
+        *,
+        completed: bool = False,
     ) -> list[SentAway]:
         """Give one back; the members that this sends away."""
-        return self._pool(pool).take_back(number, report, tried, completed=completed)
+        return self._pool(pool).take_back(number, report, tried, use_end, completed=completed)
 
     def write(self) -> None:
         for pool in self._pools.values():
@@ -52,12 +59,22 @@ class _PoolReturns:
         self.members, self._given_back = members, False
         self._strikers: dict[str, set[str]] = {}
 
-    def take_back(self, number: int, report: Report | None, tried: Sequence[str], *, completed: bool) -> list[SentAway]:
+    def take_back(
+        self,
+        number: int,
+        report: Report | None,
+        tried: Sequence[str],
+        use_end: UseEnd | None,
+        *,
+        completed: bool,
+    ) -> list[SentAway]:
         members, destination = self.members, None if report is None else report.destination
-        member = members.member(number)
-        if member is None:
+        if members.member(number) is None:
             return []
         self._given_back = True
+        if use_end is not None:
+            members.end_use(number, use_end)
+        member = members.known[number]
         strikers = sorted(self._strikers_of(destination))
         room = report is None or not may_eject(member, members.rules, report) or self._has_room(number)
         now = members.act.now

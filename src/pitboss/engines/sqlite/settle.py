@@ -15,7 +15,6 @@ from pitboss.engines.sqlite.rows import error_text, names_text
 from pitboss.model.batch import BatchStatus
 from pitboss.model.outcome import Transition
 from pitboss.model.outdone import SentAway
-from pitboss.model.resource import Report
 from pitboss.model.settlement import APPLIED, ClaimEnd, Progress, SettleAnswer, Settlement, StoredTask, effect
 from pitboss.model.states import FINISHED, State
 from pitboss.model.task import Attempt, TaskError
@@ -99,6 +98,7 @@ def _is_usual(settlement: Settlement, session: int) -> bool:
         and settlement.batch is None
         and settlement.resource is None
         and settlement.report is None
+        and settlement.use_end is None
         and settlement.token.session == session
         and transition.outcome == "completed"
         and not transition.follow_ups
@@ -170,7 +170,7 @@ class _Group:
             # A batch that has just ended puts its task first: both may want the same key.
             self.write()
             conclude(self.act)
-        away = self._give_back(task, end, settlement.report)
+        away = self._give_back(task, end, settlement)
         self._note(task, end, settlement.transition)
         if follow_ups:
             # Written first: a follow-up may take the unique key that its task has just freed.
@@ -178,11 +178,13 @@ class _Group:
             put_follow_ups(self.act, follow_ups)
         return away
 
-    def _give_back(self, task: ClaimRow, end: ClaimEnd, report: Report | None) -> list[SentAway]:
+    def _give_back(self, task: ClaimRow, end: ClaimEnd, settlement: Settlement) -> list[SentAway]:
         if task.resource is None or task.member is None:
             return []
-        completed = end.state is State.COMPLETED
-        return self.returns.take_back(pool_of(task.resource), task.member, report, task.tried, completed=completed)
+        pool, completed = pool_of(task.resource), end.state is State.COMPLETED
+        return self.returns.take_back(
+            pool, task.member, settlement.report, task.tried, settlement.use_end, completed=completed
+        )
 
     def _note(self, task: ClaimRow, end: ClaimEnd, transition: Transition) -> None:
         if end.state is State.COMPLETED and _is_plain(transition):

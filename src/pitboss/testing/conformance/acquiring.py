@@ -250,7 +250,7 @@ class FurtherUses:
         assert (await member(bench, "a")).record.uses == 2
 
     async def test_a_further_use_needs_no_room_beside_its_own(self, bench: Bench) -> None:
-        await pool(bench, "a", limits=Limits(concurrency=1, min_delay=SECOND))
+        await pool(bench, "a", limits=Limits(concurrency=1, min_delay=SECOND, use_within=0))
         await got(bench)
         answer = await bench.store.use("l1")
         assert isinstance(answer, Shortage)

@@ -242,7 +242,7 @@ class MemberLimits:
         assert sorted(map(str, given((await contested(bench, 6)).claims))) == ["a", "b", "b", "b"]
 
     async def test_the_gap_counts_from_the_start_of_a_use(self, bench: Bench) -> None:
-        await pool(bench, "a", limits=Limits(min_delay=5 * SECOND))
+        await pool(bench, "a", limits=Limits(min_delay=5 * SECOND, use_within=0))
         claim = await served(bench)
         begun = bench.now
         bench.clock.advance(2)
@@ -281,7 +281,7 @@ class MemberLimits:
         assert (await member(bench, "a")).available_at == bench.now + 5_050_000
 
     async def test_a_use_counts_though_its_task_never_started(self, bench: Bench) -> None:
-        await pool(bench, "a", limits=Limits(windows=limits(windows=[(1, 60)]).windows))
+        await pool(bench, "a", limits=limits(windows=[(1, 60)], concurrency=1))
         claim = await served(bench)
         await bench.report(claim, Released())
         assert (await asked(bench)).claims == []

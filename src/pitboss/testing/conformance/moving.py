@@ -6,7 +6,7 @@ import pytest
 
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import StaleLease
-from pitboss.model.resource import Limits, Shortage
+from pitboss.model.resource import Shortage
 from pitboss.testing.conformance.acquiring import gave_back, got, none
 from pitboss.testing.conformance.bench import Bench
 from pitboss.testing.conformance.scarcity import BLOCKED, POOL, UNLIMITED, done, limits, member, pool, served
@@ -34,7 +34,7 @@ class MovedUses:
         await got(bench, "l2")
 
     async def test_the_gap_counts_from_its_new_moment(self, bench: Bench) -> None:
-        await pool(bench, "a", limits=Limits(min_delay=5 * SECOND, concurrency=None))
+        await pool(bench, "a", limits=limits(min_delay=5 * SECOND))
         first = await got(bench)
         bench.clock.advance(3)
         assert await bench.store.use("l1", instead=first.leased_at) == bench.now
@@ -65,7 +65,7 @@ class MovedUses:
         assert (await member(bench, "a")).record.uses == 2
 
     async def test_it_waits_for_the_gap_after_those_that_came_since(self, bench: Bench) -> None:
-        await pool(bench, "a", limits=Limits(min_delay=5 * SECOND, concurrency=None))
+        await pool(bench, "a", limits=limits(min_delay=5 * SECOND))
         first = await got(bench)
         bench.clock.advance(5)
         await got(bench, "l2")

@@ -32,9 +32,10 @@ UNLIMITED = Limits(concurrency=None)
 
 
 def limits(**options: Any) -> Limits:
-    """Limits, with no limit on concurrency by default; windows are pairs of count and seconds."""
+    """Limits, with no limit on concurrency and uses that are not open by default; windows are pairs of count and
+    seconds."""
     windows = tuple(Window(count, round(seconds * SECOND)) for count, seconds in options.pop("windows", ()))
-    return Limits(**{"windows": windows, "concurrency": None} | options)
+    return Limits(**{"windows": windows, "concurrency": None, "use_within": 0} | options)
 
 
 async def pool(bench: Bench, *members: str | NewResource, **rules: Any) -> None:

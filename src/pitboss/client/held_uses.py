@@ -1,0 +1,142 @@
+"""The uses of a held member, as its holder knows them: which are open, and when each of them was over."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from math import ceil
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple
+
+from pitboss.client.resource_client import Grant, ResourceClient
+from pitboss.model.duration import SECOND, Moment, Span
+from pitboss.model.ids import TaskId
+from pitboss.model.leasing import grew_old
+from pitboss.model.resource import Leased, ResourceChange, UseEnd
+from pitboss.model.task import Token
+
+if TYPE_CHECKING:
+    from pitboss.client.resources import Resources
+
+_log = logging.getLogger("pitboss.resources")
+_TELLING_SECONDS = 5.0
+# Whether the code that asked for a use is still running: while it is, its request may not have been sent yet.
+Caller = tuple[object, Callable[[], bool]]
+
+
+class _OpenUse(NamedTuple):
+    """A use that the store remembers at `at`; `caller` asked for it, `ended` is when its request had left."""
+
+    at: Moment
+    caller: Caller | None = None
+    ended: Moment | None = None
+
+    def over_for(self, caller: Caller) -> bool:
+        """Whether it is over when this caller asks for another one."""
+        return self.ended is not None or self.caller is None or self.caller[0] is caller[0] or not self.caller[1]()
+
+
+class HeldUses:
+    """Asks for uses of one lease. With the store's answer it knows the moment under which an open use is remembered."""
+
+    def __init__(self, pool: "Resources", leased: Leased, holder: Token | str, task: TaskId | None) -> None:
+        self._pool, self._leased, self._holder, self._task = pool, leased, holder, task
+        self._open = [_OpenUse(leased.use_at)] if leased.open_for else []
+        # The use that came with the lease belongs to no request of the lease's own client yet.
+        self._spare = True
+        self._telling: set[Future[None]] = set()
+
+    @property
+    def end(self) -> UseEnd | None:
+        """What the act that gives the member back says about its newest use."""
+        return UseEnd(self._open[-1].at, self._open[-1].ended) if self._open else None
+
+    async def add(self, wait: Span, caller: Caller) -> Grant:
+        """One more use. It ends the one before, unless another caller may still be about to make that one."""
+        self._spare = False
+        over = next((use for use in self._open if use.over_for(caller)), None)
+        return await self._ask(wait, caller, None, None if over is None else UseEnd(over.at, over.ended))
+
+    async def from_now(self, wait: Span, caller: Caller) -> Grant:
+        """The newest use was not made yet: it counts from now on."""
+        return await self._ask(wait, caller, self._open[-1].at if self._open else self._leased.leased_at, None)
+
+    async def for_request(self, wait: Span, caller: Caller) -> Grant:
+        """A use for a request that is sent at once: first the one that came with the lease, then further ones."""
+        if not self._spare:
+            return await self.add(wait, caller)
+        leased, self._spare = self._leased, False
+        asked = monotonic() if leased.asked is None else leased.asked
+        if not leased.open_for and not grew_old(monotonic() - asked, leased.guard):
+            return Grant(leased.leased_at, asked)
+        try:
+            return await self._ask(wait, caller, leased.use_at, None)
+        except BaseException:
+            self._spare = True
+            raise
+
+    def sent(self, grant: Grant) -> None:
+        """The request of this use has left now."""
+        open_for, at = self._leased.open_for, grant.moment + self._leased.open_for
+        if not open_for:
+            return
+        lag = ceil((monotonic() - grant.asked) * SECOND)
+        end = UseEnd(at, grant.moment + lag)
+        self._open = [use._replace(ended=end.ended) if use.at == at else use for use in self._open]
+        if lag > open_for:
+            self.note_late()
+        if self._leased.shared or len(self._open) > 1:
+            holder, task = self._holder, self._task
+            self._tell(self._pool.begin(lambda resources: resources.end_use(holder, task, end)))
+
+    def note_late(self) -> None:
+        """A use may have passed a limit: its process had been stopped between the grant and the request."""
+        name = self._leased.name
+        _log.warning("a use of %s may have passed its limits: the process had been stopped", self._leased.id)
+        change = ResourceChange(late=1)
+
+        async def tell(resources: ResourceClient) -> None:
+            await resources.change(self._leased.pool, [name], change)
+
+        self._tell(self._pool.begin(tell))
+
+    async def told(self) -> None:
+        """Returns once the store knows what it was told in the background, or after a few seconds."""
+        if self._telling:
+            await asyncio.wait([asyncio.wrap_future(one) for one in self._telling], timeout=_TELLING_SECONDS)
+
+    async def _ask(self, wait: Span, caller: Caller, instead: Moment | None, ends: UseEnd | None) -> Grant:
+        holder, task, leased = self._holder, self._task, self._leased
+        grant = await self._pool.aask(
+            lambda resources: resources.use(
+                holder,
+                task,
+                wait=wait,
+                guard=leased.guard,
+                open_for=leased.open_for,
+                instead=instead,
+                ends=ends,
+            )
+        )
+        if leased.open_for:
+            gone = {instead, None if ends is None else ends.at}
+            self._open = [use for use in self._open if use.at not in gone]
+            self._open.append(_OpenUse(grant.moment + leased.open_for, caller))
+        return grant
+
+    def _tell(self, told: "Future[None]") -> None:
+        self._telling.add(told)
+        told.add_done_callback(self._telling.discard)
+
+
+def caller() -> Caller:
+    """The coroutine or thread that runs now."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        task = None
+    if task is not None:
+        return task, lambda: not task.done()
+    thread = threading.current_thread()
+    return thread, thread.is_alive
