@@ -19,6 +19,7 @@ from pitboss.model.resource import (
     Report,
     ResourceChange,
     ResourceOutcome,
+    UseEnd,
     Want,
 )
 from pitboss.model.session import Slot
@@ -29,16 +30,17 @@ from tests.races.workload import BROKEN, PLAIN, Doing, Process, Workload
 TIGHT, WIDE = "tight", "wide"
 FETCHING, POSTING = "fetching", "posting"
 HOLD = 6 * SECOND
+OPEN = 3 * SECOND
 POOLS = {
     TIGHT: PoolRules(
-        limits=Limits(windows=(Window(3, 10 * SECOND),), min_delay=SECOND, concurrency=1),
+        limits=Limits(windows=(Window(3, 10 * SECOND),), min_delay=SECOND, concurrency=1, use_within=OPEN),
         cooldown=4 * SECOND,
         cooldown_cap=20 * SECOND,
         blacklist=5 * SECOND,
         blacklist_cap=20 * SECOND,
     ),
     WIDE: PoolRules(
-        limits=Limits(windows=(Window(6, 10 * SECOND),), concurrency=2),
+        limits=Limits(windows=(Window(6, 10 * SECOND),), concurrency=2, use_within=OPEN),
         cooldown=4 * SECOND,
         cooldown_cap=20 * SECOND,
         blacklist=5 * SECOND,
@@ -73,6 +75,7 @@ class ScarceWorkload(Workload):
         super().__init__(*arguments, **options)
         self._batches: list[BatchId] = []
         self._leases: list[str] = []
+        self._use_ends: dict[str, UseEnd] = {}
         self._declared = False
 
     async def _prepare(self) -> None:
@@ -123,7 +126,8 @@ class ScarceWorkload(Workload):
         if claim.leased is None:
             return super()._settlement(claim, outcome)
         outcome = Rotated(BROKEN) if self.random.random() < 0.3 else outcome
-        return replace(super()._settlement(claim, outcome), report=_report(self.random))
+        end = UseEnd(claim.leased.use_at) if self.random.random() < 0.7 else None
+        return replace(super()._settlement(claim, outcome), report=_report(self.random), use_end=end)
 
     async def _acquires(self, process: Process) -> None:
         """A new lease, or the same again, as after a lost answer."""
@@ -139,12 +143,15 @@ class ScarceWorkload(Workload):
                 continue
         else:
             return
-        if isinstance(got, Leased) and self.random.random() < 0.5:
-            await self._uses_safely(process, lease)
+        if isinstance(got, Leased):
+            self._use_ends[lease] = UseEnd(got.use_at)
+            if self.random.random() < 0.5:
+                await self._uses_safely(process, lease)
 
     async def _releases(self, process: Process) -> None:
         if self._leases:
-            await process.store.release(self.random.choice(self._leases[-3:]), _report(self.random))
+            lease = self.random.choice(self._leases[-3:])
+            await process.store.release(lease, _report(self.random), self._use_ends.get(lease))
 
     async def _extends(self, process: Process) -> None:
         if self._leases:
@@ -162,7 +169,12 @@ class ScarceWorkload(Workload):
     async def _uses_safely(self, process: Process, holder: Claim | str) -> None:
         try:
             if isinstance(holder, str):
-                await process.store.use(holder)
+                ends = self._use_ends.get(holder) if self.random.random() < 0.7 else None
+                answer = await process.store.use(holder, ends=ends)
+                if isinstance(answer, int):
+                    self._use_ends[holder] = UseEnd(answer + OPEN)
+                if holder in self._use_ends and self.random.random() < 0.2:
+                    await process.store.end_use(holder, None, self._use_ends[holder])
             else:
                 late = holder.leased is not None and self.random.random() < 0.5
                 instead = holder.leased.use_at if late and holder.leased is not None else None

@@ -34,7 +34,7 @@ STRIDE = 100_000_000
 NOT_THE_MEMBERS = 3
 KEPT_TRIED = 16
 # Open uses that one act grants have moments within this span.
-_APART: Span = 1000
+APART: Span = 1000
 # How long a failure on a destination is remembered, unless a use of it succeeds before.
 STRIKES_KEPT: Span = 600 * SECOND
 _FAULTS = (ResourceOutcome.BLOCKED, ResourceOutcome.RESOURCE_ERROR)
@@ -88,7 +88,7 @@ def moved(resource: Resource, rules: PoolRules, nth: Nth, at: Moment, now: Momen
     Answers the moment to wait for if others have used the member since; None if no use at `at` is remembered.
     """
     limits = limits_of(resource, rules)
-    if at > (now + open_for + _APART if (open_for := open_span(limits)) else now):
+    if at > (now + open_for + APART if (open_for := open_span(limits)) else now):
         return None
     new = _moment(resource, limits, now)
     newest = _replaced(limits, nth, at, new)
@@ -353,7 +353,7 @@ def _moment(resource: Resource, limits: Limits, now: Moment) -> Moment:
     """
     open_for = open_span(limits)
     at = now + open_for
-    taken = open_for and 0 <= resource.last_used_at - at < _APART
+    taken = open_for and 0 <= resource.last_used_at - at < APART
     return resource.last_used_at + 1 if taken else at
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from pitboss.model.duration import Moment
-from pitboss.model.resource import Leased, Limits, NewResource, PoolRules
+from pitboss.model.resource import Leased, Limits, NewResource, PoolRules, UseEnd
 from pitboss.model.task import Claim, Token
 from pitboss.testing import history as acts
 from pitboss.testing.checker.evidence import Evidence
@@ -16,7 +16,7 @@ from pitboss.testing.history import FOREVER, Call
 
 class Grant(NamedTuple):
     """One use of a member. `held_until` is the first place in the order at which it may have been given back; None for
-    a further use of a member that is held already."""
+    a further use of a member that is held already. `latest` is when it counts until it ends, if it is open."""
 
     member: str
     at: Moment
@@ -24,6 +24,7 @@ class Grant(NamedTuple):
     holder: Token | str
     whom: str
     held_until: int | None
+    latest: Moment
 
     def covers(self, other: Call) -> bool:
         """Whether the member was surely held during all of a later call."""
@@ -50,8 +51,12 @@ class Holdings:
         self.grants: dict[str, list[Grant]] = defaultdict(list)
         self.leases: dict[str, list[Call]] = defaultdict(list)
         self._releases: dict[str, list[Call]] = defaultdict(list)
+        # By holder and latest moment of a use: the first place in the order at which it may have ended.
+        self._ends: dict[tuple[Token | str, Moment], int] = {}
         for call in seen.calls:
             self._file_lease(call)
+            for holder, end in _ends(call):
+                self._ends.setdefault((holder, end.at), call.begun)
         for call in seen.calls:
             for grant in self._granted(call):
                 if not self._moves(grant):
@@ -73,6 +78,10 @@ class Holdings:
             begin = call.ended
         return [*limits_in_force, LimitsInForce(begin, FOREVER, _limits(rules, own) if known else None, rules)]
 
+    def counts_from(self, use: Grant, call: Call) -> Moment:
+        """The moment from which a use counts for a later call, or an earlier one if that is not sure."""
+        return use.latest if self._ends.get((use.holder, use.latest), FOREVER) > call.ended else use.at
+
     def _file_lease(self, call: Call) -> None:
         match call.act:
             case acts.Acquire(lease=lease):
@@ -88,16 +97,15 @@ class Holdings:
                 for claim in claimed.claims:
                     if claim.leased is not None:
                         until = self._claim_ends(claim, call)
-                        yield Grant(
-                            claim.leased.id, claim.leased.leased_at, call, claim.token, f"task {claim.id}", until
-                        )
+                        yield _grant(claim.leased, call, claim.token, f"task {claim.id}", until)
             case acts.Acquire(leased=leased, lease=lease) if leased is not None and self._is_first(lease, leased, call):
                 until = self._lease_ends(leased, call)
-                yield Grant(leased.id, leased.leased_at, call, lease, f"lease {lease}", until)
+                yield _grant(leased, call, lease, f"lease {lease}", until)
             case acts.Use(holder=holder, task=task, used=used) if used is not None:
-                member = self._held_by(holder, task, call)
-                if member is not None:
-                    yield Grant(member, used, call, holder, f"a further use by {holder}", None)
+                held = self._held_by(holder, task, call)
+                if held is not None:
+                    whom = f"a further use by {holder}"
+                    yield Grant(held.id, used, call, holder, whom, None, used + held.open_for)
 
     def _moves(self, grant: Grant) -> bool:
         """Whether this use replaces an earlier one, which then counts from the new moment."""
@@ -105,9 +113,10 @@ class Holdings:
         if not isinstance(act, acts.Use) or act.instead is None:
             return False
         grants = self.grants[grant.member]
-        place = next((n for n, one in enumerate(grants) if (one.at, one.holder) == (act.instead, grant.holder)), None)
+        wanted = act.instead, grant.holder
+        place = next((n for n, one in enumerate(grants) if (one.latest, one.holder) == wanted), None)
         if place is not None:
-            grants[place] = grants[place]._replace(at=grant.at)
+            grants[place] = grants[place]._replace(at=grant.at, latest=grant.latest)
         return place is not None
 
     def _is_first(self, lease: str, leased: Leased, call: Call) -> bool:
@@ -158,13 +167,32 @@ class Holdings:
         )
         return next(removals, FOREVER)
 
-    def _held_by(self, holder: Token | str, task: str | None, call: Call) -> str | None:
+    def _held_by(self, holder: Token | str, task: str | None, call: Call) -> Leased | None:
         if isinstance(holder, str):
             earlier = [other.act for other in self.leases[holder] if other.begun < call.begun]
             known = [act.leased for act in earlier if isinstance(act, acts.Acquire) and act.leased is not None]
-            return known[-1].id if known else None
+            return known[-1] if known else None
         given = [one.claim for one in self._seen.given.get(task or "", ()) if one.claim.token == holder]
-        return given[0].leased.id if given and given[0].leased is not None else None
+        return given[0].leased if given else None
+
+
+def _grant(leased: Leased, call: Call, holder: Token | str, whom: str, until: int) -> Grant:
+    return Grant(leased.id, leased.leased_at, call, holder, whom, until, leased.use_at)
+
+
+def _ends(call: Call) -> Iterator[tuple[Token | str, UseEnd]]:
+    """The open uses that a call may have ended."""
+    match call.act:
+        case acts.Settle(settlements=settlements):
+            for one in settlements:
+                if one.use_end is not None:
+                    yield one.token, one.use_end
+        case acts.Release(lease=lease, use_end=UseEnd() as end):
+            yield lease, end
+        case acts.Use(holder=holder, ends=UseEnd() as end) | acts.EndUse(holder=holder, end=end):
+            yield holder, end
+        case _:
+            pass
 
 
 def touches(call: Call, pool: str, name: str) -> bool:

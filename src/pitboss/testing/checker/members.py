@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from pitboss.model.duration import Moment
+from pitboss.model.duration import Moment, Span
+from pitboss.model.leasing import APART, open_span
 from pitboss.model.resource import Limits, Report, ResourceOutcome
 from pitboss.model.states import State
 from pitboss.testing import history as acts
@@ -35,16 +36,15 @@ def check_members(seen: Evidence) -> Iterator[Violation]:
             within = [grant for grant in grants if in_force.governs(grant.call)]
             if in_force.limits is not None:
                 yield from _check_limits(member, in_force.limits, within)
+                yield from _check_open(holdings, member, in_force.limits, within)
         yield from _check_away(seen, member, grants, limits_in_force)
         yield from _check_disabled(seen, member, grants)
     yield from _check_given_back(seen, holdings)
 
 
 def _check_limits(member: str, limits: Limits, grants: list[Grant]) -> Iterator[Violation]:
-    for window in limits.windows:
-        yield from _check_spans(member, grants, window.count, window.per + limits.guard)
-    if limits.min_delay and limits.delay_from == "start":
-        yield from _check_spans(member, grants, 1, limits.min_delay + limits.guard)
+    for count, span in _spans(limits):
+        yield from _check_spans(member, grants, count, span + limits.guard)
     if limits.concurrency is not None:
         yield from _check_at_once(member, grants, limits.concurrency)
 
@@ -57,6 +57,29 @@ def _check_spans(member: str, grants: list[Grant], count: int, span: int) -> Ite
                 LIMITS, f"member {member}: {len(few)} uses within {span} µs, but only {count} are allowed", few
             )
             return
+
+
+def _check_open(holdings: Holdings, member: str, limits: Limits, grants: list[Grant]) -> Iterator[Violation]:
+    """A use that has surely not ended counts from the last moment at which it can be made."""
+    if not open_span(limits):
+        return
+    for place, grant in enumerate(grants):
+        moments = [(holdings.counts_from(use, grant.call), use) for use in grants[:place]]
+        for count, span in _spans(limits):
+            within = [use for moment, use in moments if moment > grant.at - span]
+            if len(within) >= count:
+                what = f"member {member}: used at {grant.at}, though {len(within)} uses count within {span} µs"
+                yield _fault(LIMITS, f"{what}, and only {count} are allowed", [*within, grant])
+                return
+
+
+def _spans(limits: Limits) -> Iterator[tuple[int, Span]]:
+    """How many uses are allowed within which span. Open uses of one moment are told apart by a few microseconds."""
+    apart = APART if open_span(limits) else 0
+    for window in limits.windows:
+        yield window.count, window.per - apart
+    if limits.min_delay and limits.delay_from == "start":
+        yield 1, limits.min_delay - apart
 
 
 def _check_at_once(member: str, grants: list[Grant], most: int) -> Iterator[Violation]:

@@ -43,6 +43,7 @@ from pitboss.testing.conformance.leading import LeaderDuties, Leading
 from pitboss.testing.conformance.leasing import Leasing, MemberLimits, Shortages
 from pitboss.testing.conformance.ledger import LedgerReading
 from pitboss.testing.conformance.moving import MovedUses, UsesAtOnce
+from pitboss.testing.conformance.open_uses import ChangedWhileOpen, EndingUses, LateUses, OpenUses
 from pitboss.testing.conformance.pausing import PausingBatches, ResumingBatches
 from pitboss.testing.conformance.pools import ChangingMembers, DeclaringPools, PoolMembers
 from pitboss.testing.conformance.putting import Putting
@@ -118,6 +119,10 @@ class ResourceConformance(
     FurtherUses,
     MovedUses,
     UsesAtOnce,
+    OpenUses,
+    EndingUses,
+    ChangedWhileOpen,
+    LateUses,
 ):
     """For an engine with `Resources` and `Leases`."""
 
@@ -159,6 +164,7 @@ __all__ = [
     "Bulk",
     "Cancelling",
     "CancellingBatches",
+    "ChangedWhileOpen",
     "ChangingMembers",
     "Claiming",
     "Comparing",
@@ -172,6 +178,7 @@ __all__ = [
     "DrawingItems",
     "DurableConformance",
     "EndingBatches",
+    "EndingUses",
     "Fencing",
     "Filtering",
     "Forgiveness",
@@ -181,6 +188,7 @@ __all__ = [
     "Labels",
     "Lanes",
     "LargeBatches",
+    "LateUses",
     "LeaderDuties",
     "Leading",
     "LeaseTimes",
@@ -191,6 +199,7 @@ __all__ = [
     "MovedUses",
     "MovingBatches",
     "Notices",
+    "OpenUses",
     "PausingBatches",
     "PoolMembers",
     "Pruning",
