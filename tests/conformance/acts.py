@@ -12,7 +12,7 @@ from pitboss.engines.protocol import FullStore
 from pitboss.model.filter import EVERYTHING, Filter
 from pitboss.model.ids import IdMaker, TaskId
 from pitboss.model.queue import HandlerInfo, QueueChange
-from pitboss.model.resource import Report
+from pitboss.model.resource import Report, UseEnd
 from pitboss.model.session import Claimed, ClaimRequest, Lead, Session, SessionInfo
 from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim, NewTask, Token
@@ -176,7 +176,11 @@ class Acts:
         follow_ups = (self._new(follow, claim.id),) if follow and name in FINAL else ()
         self.known += follow_ups
         transition = transition_for(name, claim, self.arena.clock.now(), follow_ups)
-        return Settlement(id=claim.id, token=claim.token, transition=transition, worker=worker, ran=ran, report=report)
+        # Those that report on their member know that its use is over.
+        end = None if claim.leased is None or report is None else UseEnd(claim.leased.use_at)
+        return Settlement(
+            id=claim.id, token=claim.token, transition=transition, worker=worker, ran=ran, report=report, use_end=end
+        )
 
     def _new(self, options: dict[str, Any], parent: TaskId | None) -> NewTask:
         kept = {name: value for name, value in options.items() if self.prompt or name != "expires_in"}

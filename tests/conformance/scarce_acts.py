@@ -25,6 +25,7 @@ from pitboss.model.resource import (
     ResourceChange,
     ResourceOutcome,
     Strategy,
+    UseEnd,
     Want,
 )
 from pitboss.model.session import Slot
@@ -36,11 +37,11 @@ LANES = ("default", "side")
 # One window for all, beside shorter ones: a member then remembers the same uses, whichever act changes its limits.
 _ALWAYS = Window(3, 5 * SECOND)
 LIMITS = [
-    Limits(windows=(_ALWAYS,), concurrency=None),
-    Limits(windows=(_ALWAYS,), concurrency=1),
-    Limits(windows=(_ALWAYS, Window(1, SECOND)), concurrency=2),
+    Limits(windows=(_ALWAYS,), concurrency=None, use_within=2 * SECOND),
+    Limits(windows=(_ALWAYS,), concurrency=1, use_within=0),
+    Limits(windows=(_ALWAYS, Window(1, SECOND)), concurrency=2, use_within=SECOND // 2),
     Limits(windows=(_ALWAYS,), min_delay=SECOND, jitter=SECOND, concurrency=None),
-    Limits(windows=(_ALWAYS,), min_delay=SECOND, delay_from="end", concurrency=1),
+    Limits(windows=(_ALWAYS,), min_delay=SECOND, delay_from="end", concurrency=1, use_within=3 * SECOND),
 ]
 _HEALTH: dict[str, Any] = {
     "max_failures": 2,
@@ -128,7 +129,10 @@ class ScarceActs(Acts):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.batches: list[BatchId] = []
+        # By lease: the moments under which its first and its newest use are remembered, and how long uses are open.
         self.granted: dict[str, int] = {}
+        self.newest: dict[str, int] = {}
+        self.open_for: dict[str, int] = {}
 
     def begin(self) -> None:
         super().begin()
@@ -163,13 +167,21 @@ class ScarceActs(Acts):
             case "acquire":
                 got = self.arena.act(lambda store: store.acquire(POOL, want or Want(), 4 * SECOND, lease=lease))
                 if isinstance(got, Leased):
-                    self.granted[lease] = got.leased_at
+                    self.granted[lease] = self.newest[lease] = got.use_at
+                    self.open_for[lease] = got.open_for
             case "release":
-                self.arena.act(lambda store: store.release(lease, report))
+                end = None if lease not in self.newest or report is None else UseEnd(self.newest[lease])
+                self.arena.act(lambda store: store.release(lease, report, end))
+            case "end":
+                over = UseEnd(self.newest.get(lease, 0), self.granted.get(lease))
+                self.arena.act(lambda store: store.end_use(lease, None, over))
             case "extend":
                 self.arena.act(lambda store: store.extend(lease, 8 * SECOND))
             case "use":
-                self.arena.act(lambda store: store.use(lease))
+                ends = UseEnd(self.newest[lease]) if lease in self.newest else None
+                used = self.arena.act(lambda store: store.use(lease, ends=ends))
+                if isinstance(used, int):
+                    self.newest[lease] = used + self.open_for.get(lease, 0)
             case "move":
                 instead = self.granted.get(lease)
                 self.arena.act(lambda store: store.use(lease, instead=instead))
@@ -178,7 +190,7 @@ class ScarceActs(Acts):
         """By a claim, which may be over."""
         if self.claims:
             claim = self.claims[-1 - which % min(4, len(self.claims))]
-            instead = claim.leased.leased_at if claim.leased is not None and which % 2 else None
+            instead = claim.leased.use_at if claim.leased is not None and which % 2 else None
             self.arena.act(lambda store: store.use(claim.token, claim.id, instead=instead))
 
     def create_batch(self, chosen: list[dict[str, Any]], lane: str, again: int | None, notice: bool) -> None:

@@ -185,7 +185,7 @@ class Equivalence(RuleBasedStateMachine):
                 self.acts.change(names, change)
 
     @rule(
-        act=st.sampled_from(["acquire", "acquire", "release", "extend", "use", "move", "again"]),
+        act=st.sampled_from(["acquire", "acquire", "release", "extend", "use", "move", "end", "again"]),
         lease=st.sampled_from(LEASES),
         want=st.sampled_from(WANTS),
         report=st.sampled_from(REPORTS),

@@ -124,7 +124,7 @@ class Walk:
 
     def _lease(self) -> None:
         dice = self.dice
-        act = dice.choices(["acquire", "release", "extend", "use", "move", "again"], [4, 3, 1, 2, 2, 2])[0]
+        act = dice.choices(["acquire", "release", "extend", "use", "move", "end", "again"], [4, 3, 1, 2, 2, 1, 2])[0]
         if act == "again":
             self.acts.use_again(self._pick())
         else:

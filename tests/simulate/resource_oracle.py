@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pitboss.model.duration import Moment
-from pitboss.model.resource import Limits, PoolRules, Report, ResourceOutcome, Want
+from pitboss.model.resource import Limits, PoolRules, Report, ResourceOutcome, UseEnd, Want
 
 _FAULTS = (ResourceOutcome.BLOCKED, ResourceOutcome.RESOURCE_ERROR)
 _NOT_FAILED = (ResourceOutcome.OK, ResourceOutcome.RATE_LIMITED)
@@ -124,11 +124,19 @@ class Oracle:
     def _in_service(self, member: Member, now: Moment) -> bool:
         return member.enabled and member.cooling_until <= now and member.ejected_until <= now
 
-    def use(self, name: str, now: Moment) -> None:
+    def use(self, name: str, at: Moment, now: Moment) -> None:
+        """A use that counts from `at`, which is later than now while it is open."""
         member = self.members[name]
-        member.uses.append(now)
-        member.remembered.append(now)
+        member.uses.append(at)
+        member.remembered.append(at)
         self._forget(member, now)
+
+    def end_use(self, name: str, end: UseEnd | None, now: Moment) -> None:
+        """A use that is remembered counts from its end."""
+        member = self.members[name]
+        for uses in (member.uses, member.remembered):
+            if end is not None and end.at in uses:
+                uses[uses.index(end.at)] = min(end.at, now)
 
     def newest(self, member: Member) -> list[Moment]:
         """The uses that its windows count."""
@@ -143,8 +151,8 @@ class Oracle:
             remembered.remove(at)
         return replace(member, uses=uses, remembered=remembered)
 
-    def give(self, name: str, job: Job, now: Moment) -> None:
-        self.use(name, now)
+    def give(self, name: str, job: Job, at: Moment, now: Moment) -> None:
+        self.use(name, at, now)
         self.members[name].in_use += 1
         if job.want.key is not None:
             self.bound[job.want.key] = name, now + self.rules.bound_for

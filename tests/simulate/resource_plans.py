@@ -55,13 +55,14 @@ class Plan(NamedTuple):
         return luck.choice([1, 10, 90]) * SECOND if luck.random() < self.told else None
 
 
-def draw(luck: Random) -> Plan:
-    members = [_member(luck, number) for number in range(luck.choice([1, 2, 3, 5, 8]))]
+def draw(luck: Random, lasting: Random | None) -> Plan:
+    """A plan. `lasting` decides for how long uses are open; None: not at all."""
+    members = [_member(luck, lasting, number) for number in range(luck.choice([1, 2, 3, 5, 8]))]
     stretch = luck.choice([0, 5, 30, 120]) * SECOND
     count = luck.randint(6, 28)
     troubled = luck.random() < 0.5
     return Plan(
-        rules=_rules(luck),
+        rules=_rules(luck, lasting),
         members=members,
         managers=luck.choice([[1], [3], [40], [1, 2], [8, 8]]),
         tasks=sorted(((_moment(luck, stretch), _want(luck)) for _ in range(count)), key=lambda one: one[0]),
@@ -75,7 +76,7 @@ def draw(luck: Random) -> Plan:
     )
 
 
-def draw_limits(luck: Random) -> Limits:
+def draw_limits(luck: Random, lasting: Random | None) -> Limits:
     windows = tuple(
         Window(luck.choice([1, 2, 3, 5, 8]), luck.choice([1, 5, 10, 60]) * SECOND)
         for _ in range(luck.choice([0, 1, 1, 2, 3]))
@@ -87,12 +88,13 @@ def draw_limits(luck: Random) -> Limits:
         delay_from=luck.choice(["start", "end"]),
         concurrency=luck.choice([1, 1, 2, 4, None]),
         guard=luck.choice([0, 0, 50_000, SECOND]),
+        use_within=lasting.choice([0, 50_000, SECOND, 10 * SECOND, 10 * SECOND]) if lasting is not None else 0,
     )
 
 
-def _rules(luck: Random) -> PoolRules:
+def _rules(luck: Random, lasting: Random | None) -> PoolRules:
     return PoolRules(
-        limits=draw_limits(luck),
+        limits=draw_limits(luck, lasting),
         strategy=luck.choice(list(Strategy)),
         away=luck.choice(["wait", "rebind"]),
         bound_for=luck.choice([7_000_003, 3_600_000_017]),
@@ -105,13 +107,13 @@ def _rules(luck: Random) -> PoolRules:
     )
 
 
-def _member(luck: Random, number: int) -> NewResource:
+def _member(luck: Random, lasting: Random | None, number: int) -> NewResource:
     return NewResource(
         name=f"m{number}",
         # The first member has every label, so that every wish can be met.
         labels=LABELS if number == 0 else tuple(label for label in LABELS if luck.random() < 0.5),
         weight=luck.choice([50, 100, 300]),
-        limits=draw_limits(luck) if luck.random() < 0.2 else None,
+        limits=draw_limits(luck, lasting) if luck.random() < 0.2 else None,
     )
 
 

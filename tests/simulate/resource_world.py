@@ -17,6 +17,7 @@ from pitboss.engines.protocol import FullStore
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import make_id
+from pitboss.model.leasing import open_span
 from pitboss.model.outcome import Completed, Failed, Outcome, Released, Rotated, decide
 from pitboss.model.policy import Backoff, Policy
 from pitboss.model.queue import HandlerInfo
@@ -27,6 +28,7 @@ from pitboss.model.resource import (
     ResourceChange,
     ResourceOutcome,
     Shortage,
+    UseEnd,
     Want,
 )
 from pitboss.model.session import Claimed, ClaimRequest, SessionInfo, Slot
@@ -72,15 +74,21 @@ class World:
         make_engine: Callable[[SteppedClock], FullStore] | None = None,
         do: Callable[[Coroutine[Any, Any, Any]], Any] | None = None,
         without: Container[str] = (),
+        *,
+        lasting: bool = True,
     ) -> None:
         self.luck = Random(seed)
-        self.plan: Plan = draw(self.luck)
+        # Uses last or not, whatever else is drawn: a seed that once found a fault still draws the same plan.
+        self.lasting = Random(~seed) if lasting else None
+        self.plan: Plan = draw(self.luck, self.lasting)
         self.clock = SteppedClock()
         self.engine = make_engine(self.clock) if make_engine else MemoryEngine(clock=self.clock)
         self._do, self._without = do or at_once, without
         self.log, self.faults, self.idle = Log(), list[str](), 0
         self.oracle = Oracle(self.plan.rules, (self._member(new) for new in self.plan.members))
         self.jobs: dict[str, Job] = {}
+        # By task: the moment under which its newest use is remembered, as far as its holder knows.
+        self._open: dict[str, Moment] = {}
         # When each waiting task may be given; 0 once that moment has come, even if the clock is set back later.
         self._due: dict[str, Moment] = {}
         self._events: list[tuple[Moment, int, Callable[[], object]]] = []
@@ -145,11 +153,12 @@ class World:
         manager.busy += 1
         self._note(f"{claim.id} was not due" if self._due.pop(claim.id, 1) else None)
         took, late = self.plan.service(self.luck), self.luck.random() < self.plan.late
-        self._check_given(claim.leased, self.jobs[claim.id], made=not late)
+        self._open[claim.id] = claim.leased.use_at
+        self._check_given(claim.leased, self.jobs[claim.id], made=not late, lasts=took // 3)
         if late:
-            self._later(took // 3, partial(self._use_late, claim))
+            self._later(took // 3, partial(self._use_late, claim, took // 2 - took // 3))
         if self.luck.random() < self.plan.more_uses:
-            self._later(took // 2, partial(self._use_again, claim))
+            self._later(took // 2, partial(self._use_again, claim, took - took // 2))
         self._later(took, partial(self._end, manager, claim))
 
     def _wake_at(self, manager: Manager, due: Moment | None) -> None:
@@ -162,25 +171,33 @@ class World:
             manager.wakes = true
             self._later(true - self.clock.true, lambda: manager)
 
-    def _use_again(self, claim: Claim) -> None:
+    def _use_again(self, claim: Claim, lasts: Span) -> None:
         assert claim.leased is not None
         name, now = claim.leased.name, self.clock.now()
         member = self.oracle.members[name]
         if not member.enabled:
             return
-        answer = self._do(self.engine.use(claim.token, claim.id))
+        end = UseEnd(self._open[claim.id]) if self.lasting else None
+        answer = self._do(self.engine.use(claim.token, claim.id, ends=end))
+        self.oracle.end_use(name, end, now)
         if isinstance(answer, Shortage):
             if self.oracle.surely_from(member) <= now or answer.until is None or answer.until <= now:
                 self.faults.append(f"{name} could have been used again at {now}: {answer}")
             return
         self._note(self.oracle.too_early(name, now))
-        self._log_use(name, given=False)
-        self.oracle.use(name, now)
+        self._log_use(name, given=False, lasts=lasts)
+        self._used(claim, answer)
 
-    def _use_late(self, claim: Claim) -> None:
+    def _used(self, claim: Claim, answer: Moment) -> None:
+        assert claim.leased is not None
+        name = claim.leased.name
+        self.oracle.use(name, answer + open_span(self.oracle.limits(self.oracle.members[name])), self.clock.now())
+        self._open[claim.id] = answer + claim.leased.open_for
+
+    def _use_late(self, claim: Claim, lasts: Span) -> None:
         """The use that came with the claim happens only now."""
         assert claim.leased is not None
-        name, at, now = claim.leased.name, claim.leased.leased_at, self.clock.now()
+        name, at, now = claim.leased.name, claim.leased.use_at, self.clock.now()
         member = self.oracle.members[name]
         if not member.enabled:
             return
@@ -198,8 +215,8 @@ class World:
         if moved:
             self.oracle.members[name] = self.oracle.without(member, at)
         self._note(self.oracle.too_early(name, now, rested=moved and newest))
-        self._log_use(name, given=False)
-        self.oracle.use(name, now)
+        self._log_use(name, given=False, lasts=lasts)
+        self._used(claim, answer)
 
     def _end(self, manager: Manager, claim: Claim) -> None:
         assert claim.leased is not None
@@ -208,17 +225,24 @@ class World:
         transition = decide(claim, outcome, POLICY, self.clock.now(), 0.5)
         if not transition.state.finished:
             self._due[claim.id] = self.clock.now() + transition.delay if transition.delay else 0
+        end = self._use_end(self._open.pop(claim.id))
         settlement = Settlement(
             id=claim.id,
             token=claim.token,
             transition=transition,
             resource=claim.leased.id,
             report=report,
+            use_end=end,
         )
         (verdict,) = self._do(self.engine.settle([settlement]))
         self._note(None if verdict.applied else f"settlement refused: {verdict.why}")
+        self.oracle.end_use(claim.leased.name, end, self.clock.now())
         completed = isinstance(outcome, Completed)
         self._taken_back(claim.leased.name, self.jobs[claim.id], report, completed=completed)
+
+    def _use_end(self, at: Moment) -> UseEnd | None:
+        """What a holder says at its end. Some die, and cannot say it."""
+        return UseEnd(at) if self.lasting is not None and self.lasting.random() < 0.8 else None
 
     def _fate(self, name: str) -> tuple[Outcome, Report | None]:
         kind = self.plan.fate(self.luck, name)
@@ -243,13 +267,15 @@ class World:
 
     def _release(self, leased: Leased, job: Job) -> None:
         _, report = self._fate(leased.name)
-        self._note(None if self._do(self.engine.release(job.id, report)) else f"{job.id} is not held")
+        end = self._use_end(leased.use_at)
+        self._note(None if self._do(self.engine.release(job.id, report, end)) else f"{job.id} is not held")
+        self.oracle.end_use(leased.name, end, self.clock.now())
         self._taken_back(leased.name, job, report)
 
     # Changes to the pool.
 
     def _trouble_new_rules(self) -> None:
-        rules = msgspec.structs.replace(self.oracle.rules, limits=draw_limits(self.luck))
+        rules = msgspec.structs.replace(self.oracle.rules, limits=draw_limits(self.luck, self.lasting))
         self._do(self.engine.declare_pool(POOL, rules))
         self.oracle.change_rules(rules, self.clock.now())
         for name in self.oracle.members:
@@ -257,7 +283,7 @@ class World:
 
     def _trouble_own_limits(self) -> None:
         name = self._anybody()
-        own = draw_limits(self.luck) if self.luck.random() < 0.7 else None
+        own = draw_limits(self.luck, self.lasting) if self.luck.random() < 0.7 else None
         self._do(self.engine.change_resources(POOL, [name], ResourceChange(limits=own)))
         self.oracle.change_limits(name, own, self.clock.now())
         self.log.new_regime(name)
@@ -285,7 +311,7 @@ class World:
         self.oracle.members[name].labels |= {"new"}
 
     def _trouble_new_member(self) -> None:
-        new = NewResource(name=f"late-{self._numbered}", limits=draw_limits(self.luck))
+        new = NewResource(name=f"late-{self._numbered}", limits=draw_limits(self.luck, self.lasting))
         self._do(self.engine.add_resources(POOL, [new]))
         self.oracle.members[new.name] = self._member(new)
 
@@ -302,12 +328,12 @@ class World:
 
     # Checks.
 
-    def _check_given(self, leased: Leased, job: Job, *, made: bool = True) -> None:
+    def _check_given(self, leased: Leased, job: Job, *, made: bool = True, lasts: Span = 0) -> None:
         now = self.clock.now()
         self._note(self.oracle.objection(leased.name, job, now))
         if made:
-            self._log_use(leased.name, given=True)
-        self.oracle.give(leased.name, job, now)
+            self._log_use(leased.name, given=True, lasts=lasts)
+        self.oracle.give(leased.name, job, leased.use_at, now)
 
     def _check_idle(self, claimed: Claimed) -> None:
         """Nothing was given: no member fits any waiting task, and none will before the moment that was named."""
@@ -337,10 +363,13 @@ class World:
         self.log.ended(name, self.clock.true)
         self.oracle.take_back(name, job, report, self.clock.now(), completed=completed)
 
-    def _log_use(self, name: str, *, given: bool) -> None:
+    def _log_use(self, name: str, *, given: bool, lasts: Span) -> None:
+        """The far side sees it within the guard, or while it is open; its holder goes on for `lasts`."""
         member, true = self.oracle.members[name], self.clock.true
         limits = self.oracle.limits(member)
         arrived = true + self.luck.randint(0, limits.guard)
+        if self.lasting is not None and (open_for := open_span(limits)):
+            arrived += self.lasting.choice([0, min(lasts, open_for), self.lasting.randint(0, min(lasts, open_for))])
         self.log.used(name, Use(true, arrived, limits, member.in_use, given))
 
     def _disagreements(self) -> list[str]:

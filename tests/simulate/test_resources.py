@@ -39,12 +39,12 @@ def test_no_limit_is_passed_and_no_opportunity_missed(part: int) -> None:
 @pytest.mark.parametrize("seed", [2950, 3962])
 def test_a_use_that_is_made_late_keeps_limits_that_were_tightened_since(seed: int) -> None:
     """Its own moment was taken out of the few that the new windows count, and a full window looked free."""
-    assert World(seed).run() == []
+    assert World(seed, lasting=False).run() == []
 
 
 @pytest.mark.xfail(strict=True, reason="a use without windows is not remembered, and another's moment is taken for it")
 def test_uses_granted_in_one_microsecond_before_there_was_a_window_are_told_apart() -> None:
-    assert World(7844).run() == []
+    assert World(7844, lasting=False).run() == []
 
 
 @pytest.mark.parametrize(("kind", "seeds"), [("sqlite", range(5000, 5030)), ("postgres", range(6000, 6010))])
@@ -95,6 +95,9 @@ PLANTED: dict[str, tuple[str, Any]] = {
     "one more in each window": (f"{LEASING}.limits_of", with_wider_windows),
     "no windows": (f"{LEASING}.limits_of", changed(windows=())),
     "no gaps": (f"{LEASING}.limits_of", changed(min_delay=0, jitter=0)),
+    "uses that do not last": (f"{LEASING}.open_span", lambda limits: 0),
+    "uses that end when they are granted": (f"{LEASING}._moment", lambda resource, limits, now: now),
+    "uses that never end": (f"{MEMORY}.members.ended", lambda *_: None),
     "no guard": (f"{LEASING}.limits_of", changed(guard=0)),
     "a guard that is too long": (f"{LEASING}.limits_of", with_a_longer_guard),
     "one at a time": (f"{LEASING}.limits_of", changed(concurrency=1)),
