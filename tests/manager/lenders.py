@@ -3,6 +3,9 @@
 import asyncio
 import logging
 import os
+import random
+import time
+import urllib.request
 
 from pitboss import App, Lease, RateLimited, ResourceFailed, ctx
 
@@ -12,6 +15,7 @@ proxies = app.resources("proxies", min_delay="50ms", cooldown="1h", max_failures
 slots = app.resources("slots", concurrency=1)
 leaky = app.resources("leaky", max_failures=99)
 guarded = app.resources("guarded", per_minute=9, guard="4s")
+sites = app.resources("sites", rate="5/2s", min_delay="150ms")
 FIELDS = ("password", "token", "cookie", "api_key", "pin")
 
 
@@ -38,6 +42,17 @@ async def slowly(lease: Lease) -> bool:
 @app.task
 async def far(site: Lease = guarded.lease()) -> str:
     return site.name
+
+
+@app.task
+def visit(pages: int, site: Lease = sites.lease()) -> None:
+    """Own clients, each of which takes a while until its request is sent, as cold ones do."""
+    for page in range(pages):
+        if page:
+            site.use_sync()
+        time.sleep(random.uniform(0, 0.3))
+        with urllib.request.urlopen(f"{site['address']}/{site.name}", timeout=20) as answer:
+            answer.read()
 
 
 @app.task

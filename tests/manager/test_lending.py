@@ -1,13 +1,17 @@
 """Resources with real processes: which member a worker gets, how long it waits, and what is reported."""
 
 import signal
-from collections import Counter
+import threading
+import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from pitboss import wiring
 from pitboss.engines.capabilities import resources_of
 from pitboss.model.canonical import from_json
 from pitboss.model.resource import Resource
@@ -121,6 +125,46 @@ def test_handlers_take_leases_of_their_own_and_add_members(cluster: Cluster) -> 
     assert cluster.task(task).value() == "s9", cluster.task(task).error
     assert _member(cluster, "slots", "s9").in_use == 0
     assert _member(cluster, "slots", "s9").record.ok == 1
+
+
+class _Visits(ThreadingHTTPServer):
+    """A far side that notes when it was asked, by the path of the request."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, list[float]] = defaultdict(list)
+        super().__init__(("127.0.0.1", 0), _Visited)
+
+
+class _Visited(BaseHTTPRequestHandler):
+    server: _Visits
+
+    def do_GET(self) -> None:
+        self.server.seen[self.path].append(time.monotonic())
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_no_limit_is_passed_at_the_far_side_with_no_option_set(cluster: Cluster) -> None:
+    """Each request leaves up to 300 ms after its grant, and the gap is 150 ms."""
+    with _Visits() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        lenders.sites.add_many({"name": f"s{number}", "fields": {"address": address}} for number in range(2))
+        cluster.manager(workers=4)
+        lenders.app.handlers["visit"].enqueue_many({"pages": 1 + number % 2} for number in range(10))
+        cluster.until(lambda: cluster.finished() == 10)
+        server.shutdown()
+    assert {task.state for task in cluster.tasks()} == {State.COMPLETED}
+    assert sum(len(seen) for seen in server.seen.values()) == 15
+    for seen in server.seen.values():
+        assert min(later - sooner for sooner, later in pairwise(seen)) >= 0.15
+        assert all(sixth - first >= 2 for first, sixth in zip(seen, seen[5:], strict=False))
+    assert all(
+        member.in_use == 0 and member.last_used_at <= wiring.SystemClock().now() for member in lenders.sites.members()
+    )
 
 
 def test_no_more_start_than_the_pool_can_feed(cluster: Cluster) -> None:

@@ -24,7 +24,7 @@ def test_two_windows_each_hold() -> None:
 
 
 def test_gaps_from_the_start_and_from_the_end() -> None:
-    assert seconds(Limits(min_delay=3 * SECOND), count=3, service=1) == [0, 3, 6]
+    assert seconds(Limits(min_delay=3 * SECOND, use_within=0), count=3, service=1) == [0, 3, 6]
     assert seconds(Limits(min_delay=3 * SECOND, delay_from="end"), count=3, service=1) == [0, 4, 8]
 
 
@@ -41,8 +41,14 @@ def test_the_guard_is_no_part_of_it() -> None:
     assert seconds(Limits(min_delay=SECOND, guard=SECOND), count=3) == [0, 1, 2]
 
 
+def test_windows_and_gaps_count_from_the_end_of_an_open_use() -> None:
+    assert seconds(Limits(min_delay=3 * SECOND), count=3, service=1) == [0, 4, 8]
+    assert seconds(Limits(windows=(Window(1, 5 * SECOND),)), count=3, service=2) == [0, 7, 14]
+    assert seconds(Limits(min_delay=3 * SECOND, concurrency=2), count=3, service=30) == [0, 13, 30]
+
+
 def test_ends_and_counts() -> None:
-    hourly = [Limits(windows=(Window(50, 3600 * SECOND),), min_delay=20 * SECOND)] * 50
+    hourly = [Limits(windows=(Window(50, 3600 * SECOND),), min_delay=20 * SECOND, use_within=0)] * 50
     # Four hours' worth of 2,500 each; the last hour's fifty uses are 20 seconds apart.
     assert soonest_end(hourly, 10_000, service=SECOND) == (3 * 3600 + 49 * 20 + 1) * SECOND
     assert most_starts(hourly, 3600 * SECOND, service=SECOND) == 2_500

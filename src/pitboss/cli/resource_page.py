@@ -77,9 +77,9 @@ def draw_member(screen: Screen, page: MemberPage, now: Moment) -> None:
     screen.fields([("fields", ", ".join(f"{key}={value}" for key, value in reading.fields.items()))])
     screen.fields([("secrets", ", ".join(f"{name} {HIDDEN}" for name in sorted(member.secrets)))])
     screen.fields([("labels", ", ".join(member.labels)), ("weight", str(member.weight))])
-    screen.fields(
-        [("added", when(member.added_at or None, now)), ("last used", when(member.last_used_at or None, now))]
-    )
+    screen.fields([("added", when(member.added_at or None, now)), ("last used", when(reading.used_at, now))])
+    if record.late:
+        screen.fields([("late", f"{record.late:,} uses may have passed a limit: their process had been stopped")])
     screen.fields([("last ok", when(record.last_ok_at or None, now)), ("valid until", when(member.valid_until, now))])
     if record.last_error:
         screen.fields([("last error", f"{one_line(record.last_error)} ({ago(record.last_error_at, now)})")])
@@ -91,6 +91,7 @@ def limits_text(limits: Limits) -> str:
         least, most = limits.min_delay, limits.min_delay + limits.jitter
         gap = spoken(least) if least == most else f"{spoken(least)}–{spoken(most)}"
         parts.append(f"{gap} between uses" + (" after the end" if limits.delay_from == "end" else ""))
+    parts += [f"guard {spoken(limits.guard)}"] if limits.guard else []
     parts.append("any number at a time" if limits.concurrency is None else f"{limits.concurrency} at a time")
     return ", ".join(parts)
 
@@ -114,7 +115,7 @@ def _member_row(reading: MemberReading, now: Moment) -> list[str]:
         str(member.in_use),
         f"{member.record.uses:,}",
         _ok_share(member),
-        ago(member.last_used_at or None, now),
+        ago(reading.used_at, now),
         ", ".join(member.labels),
         one_line(reading.why or "", 60),
     ]
@@ -144,6 +145,8 @@ def _next_use(reading: MemberReading, now: Moment) -> str | None:
     if reading.condition is Condition.DISABLED:
         return None
     available = reading.member.available_at
+    if available > now and reading.open_until is not None:
+        return f"when the open use ends, {_left(available, now)} at the latest"
     return "now" if available <= now else _left(available, now)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pitboss.client.client import Client
 from pitboss.client.options import Options
 from pitboss.client.private_loop import PrivateLoop
+from pitboss.client.standstill import Standstill
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Clock, Store, Within
 from pitboss.model.duration import SECOND
@@ -45,6 +46,7 @@ class AppCore(ABC):
         self.handlers: dict[str, Handler[Any, Any, Any]] = {}
         self.resource_pools: dict[str, Resources] = {}
         self.redactor = Redactor()
+        self.standstill = Standstill()
         self._connection: Connection | None = None
         self._lock = threading.Lock()
         self._ids: IdMaker | None = None

@@ -10,6 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from pitboss.client.resource_client import Grant, ResourceClient
+from pitboss.client.standstill import seconds
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.ids import TaskId
 from pitboss.model.leasing import grew_old
@@ -26,9 +27,10 @@ Caller = tuple[object, Callable[[], bool]]
 
 
 class _OpenUse(NamedTuple):
-    """A use that the store remembers at `at`; `caller` asked for it, `ended` is when its request had left."""
+    """A use that the store remembers at `at`; `caller` asked for it at `since`, and its request had left at `ended`."""
 
     at: Moment
+    since: float
     caller: Caller | None = None
     ended: Moment | None = None
 
@@ -42,7 +44,11 @@ class HeldUses:
 
     def __init__(self, pool: "Resources", leased: Leased, holder: Token | str, task: TaskId | None) -> None:
         self._pool, self._leased, self._holder, self._task = pool, leased, holder, task
-        self._open = [_OpenUse(leased.use_at)] if leased.open_for else []
+        self._open: list[_OpenUse] = []
+        if leased.open_for:
+            pool.standstill.begin()
+            age = 0.0 if leased.asked is None else monotonic() - leased.asked
+            self._open = [_OpenUse(leased.use_at, seconds() - age)]
         # The use that came with the lease belongs to no request of the lease's own client yet.
         self._spare = True
         self._telling: set[Future[None]] = set()
@@ -56,6 +62,8 @@ class HeldUses:
         """One more use. It ends the one before, unless another caller may still be about to make that one."""
         self._spare = False
         over = next((use for use in self._open if use.over_for(caller)), None)
+        if over is not None:
+            self._judge(over)
         return await self._ask(wait, caller, None, None if over is None else UseEnd(over.at, over.ended))
 
     async def from_now(self, wait: Span, caller: Caller) -> Grant:
@@ -85,12 +93,30 @@ class HeldUses:
         end = UseEnd(at, grant.moment + lag)
         self._open = [use._replace(ended=end.ended) if use.at == at else use for use in self._open]
         if lag > open_for:
-            self.note_late()
+            self._note_late()
         if self._leased.shared or len(self._open) > 1:
             holder, task = self._holder, self._task
             self._tell(self._pool.begin(lambda resources: resources.end_use(holder, task, end)))
 
-    def note_late(self) -> None:
+    async def over(self) -> UseEnd | None:
+        """The handler has ended: the end of its newest use, once the store knows of the others."""
+        for use in self._open:
+            self._judge(use)
+        if self._telling:
+            telling = [asyncio.wrap_future(one) for one in self._telling]
+            done, _ = await asyncio.wait(telling, timeout=_TELLING_SECONDS)
+            for one in done:
+                # What could not be told stays as it is in the store, which is the safe side.
+                one.exception()
+        return self.end
+
+    def _judge(self, use: _OpenUse) -> None:
+        """Only a process that stood still can have made its request later than it was asked to."""
+        took = seconds() - use.since
+        if use.ended is None and took * SECOND > self._leased.open_for and self._pool.standstill.since(use.since):
+            self._note_late()
+
+    def _note_late(self) -> None:
         """A use may have passed a limit: its process had been stopped between the grant and the request."""
         name = self._leased.name
         _log.warning("a use of %s may have passed its limits: the process had been stopped", self._leased.id)
@@ -100,11 +126,6 @@ class HeldUses:
             await resources.change(self._leased.pool, [name], change)
 
         self._tell(self._pool.begin(tell))
-
-    async def told(self) -> None:
-        """Returns once the store knows what it was told in the background, or after a few seconds."""
-        if self._telling:
-            await asyncio.wait([asyncio.wrap_future(one) for one in self._telling], timeout=_TELLING_SECONDS)
 
     async def _ask(self, wait: Span, caller: Caller, instead: Moment | None, ends: UseEnd | None) -> Grant:
         holder, task, leased = self._holder, self._task, self._leased
@@ -122,7 +143,8 @@ class HeldUses:
         if leased.open_for:
             gone = {instead, None if ends is None else ends.at}
             self._open = [use for use in self._open if use.at not in gone]
-            self._open.append(_OpenUse(grant.moment + leased.open_for, caller))
+            since = seconds() - (monotonic() - grant.asked)
+            self._open.append(_OpenUse(grant.moment + leased.open_for, since, caller))
         return grant
 
     def _tell(self, told: "Future[None]") -> None:

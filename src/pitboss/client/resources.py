@@ -13,6 +13,7 @@ from pitboss.client.lease import DEFAULT_WAIT, Lease, LeaseTerms, UnheldLease
 from pitboss.client.member_sessions import Check, Make, MemberSessions
 from pitboss.client.members import Members
 from pitboss.client.resource_client import ResourceClient
+from pitboss.client.standstill import Standstill
 from pitboss.model.blame import at, blame
 from pitboss.model.canonical import printable
 from pitboss.model.duration import SECOND, Span, Time, span
@@ -175,6 +176,10 @@ class Resources(Members):
         self._app.redactor.add(value)
         return value
 
+    @property
+    def standstill(self) -> Standstill:
+        return self._app.standstill
+
     def masked_pair(self, user: str, password: str) -> None:
         self._app.redactor.add_pair(user, password)
 
@@ -240,8 +245,8 @@ class Resources(Members):
         extending = self._extending.pop(name, None)
         if extending is not None:
             extending.cancel()
-        await lease.uses.told()
-        return await self.aask(lambda resources: resources.release(name, report, lease.use_end()))
+        end = await lease.uses.over()
+        return await self.aask(lambda resources: resources.release(name, report, end))
 
 
 async def _extend_forever(resources: ResourceClient, lease: str, hold: Span) -> None:

@@ -187,7 +187,7 @@ def settlement_of(
 
 
 def unmade(claim: Claim) -> UseEnd | None:
-    """The end of the use that came with a claim which will surely not make it any more."""
+    """The end of the use that came with a claim: the claim surely does not make it any more."""
     leased = claim.leased
     return None if leased is None or not leased.open_for else UseEnd(leased.use_at)
 

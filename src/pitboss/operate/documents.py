@@ -239,6 +239,7 @@ def member_document(reading: "MemberReading") -> Document:
         "ok": record.ok,
         "failed": record.failed,
         "refused": record.refused,
+        "late": record.late,
         "failures_in_a_row": record.failures,
         "failed_by_comparison": reading.evidence.failed,
         "compared": reading.evidence.uses,
@@ -247,7 +248,8 @@ def member_document(reading: "MemberReading") -> Document:
         "last_error": record.last_error,
         "last_error_at": utc(record.last_error_at or None),
         "last_ok_at": utc(record.last_ok_at or None),
-        "last_used_at": utc(member.last_used_at or None),
+        "last_used_at": utc(reading.used_at),
+        "open_until": utc(reading.open_until),
         "added_at": utc(member.added_at or None),
         "valid_until": utc(member.valid_until),
     }
@@ -312,6 +314,7 @@ def _limits(limits: Limits) -> Document:
         "delay_from": limits.delay_from,
         "concurrency": limits.concurrency,
         "guard": limits.guard / SECOND,
+        "use_within": limits.use_within / SECOND,
         "steady_per_second": None if rate == float("inf") else rate,
     }
 

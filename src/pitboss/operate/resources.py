@@ -29,7 +29,8 @@ class MemberReading(msgspec.Struct, frozen=True, kw_only=True):
     """A member at one moment: its condition, when that ends, and why it is so. `limits` are its own or the pool's.
 
     `evidence` counts the tasks that failed with it and then succeeded with others. `at_fault`: by that it is to blame,
-    also while the blacklist has no room for it.
+    also while the blacklist has no room for it. Its last use was at `used_at`; while that use is open, it ends at
+    `open_until` at the latest.
     """
 
     member: Resource
@@ -39,6 +40,8 @@ class MemberReading(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
     evidence: Evidence
     at_fault: bool
+    used_at: Moment | None
+    open_until: Moment | None
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -149,7 +152,7 @@ def _reading(view: ResourcePoolView, now: Moment, queues: tuple[str, ...] = ()) 
 
 def _member(view: ResourcePoolView, member: Resource, now: Moment) -> MemberReading:
     how, until = condition(member, view.rules, now)
-    compared = member.record.compared
+    compared, last = member.record.compared, member.last_used_at
     guilty = suspected(compared) and at_fault(
         compared, [one.record.compared for one in view.members if one.enabled and one.name != member.name]
     )
@@ -161,6 +164,8 @@ def _member(view: ResourcePoolView, member: Resource, now: Moment) -> MemberRead
         limits=limits_of(member, view.rules),
         evidence=evidence(compared),
         at_fault=guilty,
+        used_at=min(last, now) if last else None,
+        open_until=last if last > now else None,
     )
 
 

@@ -1,7 +1,8 @@
 """The earliest times that limits allow: every member is used again as soon as it may be.
 
-No plan can be faster for tasks that all take the same time. Cooldowns and the guard do not count. A real run is
-measured against this bound.
+No plan can be faster for tasks that all take the same time. A use is open until its task ends: windows and gaps count
+from there. Cooldowns and the guard do not count, and with `use_within` 0 uses count from their start: then this is the
+bound for requests that are sent at once. A real run is measured against it.
 """
 
 from collections import deque
@@ -10,6 +11,7 @@ from heapq import heapify, heapreplace
 from itertools import islice, takewhile
 
 from pitboss.model.duration import Moment, Span
+from pitboss.model.leasing import open_span
 from pitboss.model.resource import Limits
 
 
@@ -50,6 +52,7 @@ class _Member:
 
     def __init__(self, limits: Limits, service: Span) -> None:
         self._limits, self._service = limits, service
+        self._lasts = min(service, open_span(limits))
         self._gap = limits.min_delay + limits.jitter // 2
         longest = max([limits.concurrency or 0, *(window.count for window in limits.windows)])
         self._uses: deque[Moment] = deque(maxlen=longest or 1)
@@ -58,8 +61,9 @@ class _Member:
     def use(self, at: Moment) -> None:
         self._uses.append(at)
         limits = self._limits
-        waits = [at + self._gap if limits.delay_from == "start" else at]
-        waits += [self._uses[-window.count] + window.per for window in limits.windows if self._full(window.count)]
+        waits = [at + (self._gap and self._lasts + self._gap) if limits.delay_from == "start" else at]
+        full = [window for window in limits.windows if self._full(window.count)]
+        waits += [self._uses[-window.count] + self._lasts + window.per for window in full]
         if limits.concurrency is not None and self._full(limits.concurrency):
             rest = self._gap if limits.delay_from == "end" else 0
             waits.append(self._uses[-limits.concurrency] + self._service + rest)

@@ -8,6 +8,7 @@ from random import Random
 import msgspec
 
 from pitboss.dispatch.dispatcher import Dispatcher
+from pitboss.dispatch.settler import unmade
 from pitboss.engines.protocol import Clock, FullStore
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.filter import by
@@ -146,7 +147,7 @@ class _Simulation:
 
     def _finish(self, claim: Claim, outcome: Completed | Released) -> None:
         if self._dispatcher is not None:
-            self._dispatcher.finish(claim, outcome, worker=self.name)
+            self._dispatcher.finish(claim, outcome, worker=self.name, use_end=unmade(claim))
 
     def _bound(self) -> Span:
         demand = self._demand

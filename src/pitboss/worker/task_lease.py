@@ -62,8 +62,7 @@ class TaskLease(NamedTuple):
 
     async def end(self) -> UseEnd | None:
         """The end of its use, once its handler has ended."""
-        await self.lease.uses.told()
-        return self.lease.use_end()
+        return await self.lease.uses.over()
 
 
 async def _used_from_now(lease: Lease, *, spent: bool) -> None:

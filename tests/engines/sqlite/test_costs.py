@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pitboss.dispatch.settler import unmade
 from pitboss.engines.sqlite import batches, registry, resource_pools
 from pitboss.engines.sqlite.act import Act, Statements
 from pitboss.engines.sqlite.batch_lifecycle import conclude
@@ -28,7 +29,7 @@ from pitboss.model.task import NewTask
 
 SECOND = 1_000_000
 NOW = 1_800_000_000 * SECOND
-ONCE_AN_HOUR = PoolRules(limits=Limits(windows=(Window(1, 3600 * SECOND),)))
+ONCE_AN_HOUR = PoolRules(limits=Limits(windows=(Window(1, 3600 * SECOND),), use_within=0))
 DONE = Transition(state=State.COMPLETED, outcome="completed", charged=True)
 OK = Report(outcome=ResourceOutcome.OK, destination="example.org")
 Do = Callable[[Act], Any]
@@ -74,7 +75,7 @@ class Store:
 
     def settle(self, claimed: Claimed, report: Report | None = None) -> None:
         done = [
-            Settlement(id=one.id, token=one.token, transition=DONE, queue=one.queue, report=report)
+            Settlement(id=one.id, token=one.token, transition=DONE, queue=one.queue, report=report, use_end=unmade(one))
             for one in claimed.claims
         ]
         answers = self.do(lambda act: settle(act, done, plain(done)))
@@ -160,6 +161,7 @@ def test_a_turn_with_resources_takes_few_statements_however_many_tasks_it_is(sto
     store.put(256)
     claimed = store.claim(session, 256)
     assert (len(claimed.claims), store.executed <= 20) == (256, True), store.executed
+    assert all(claim.leased is not None and claim.leased.open_for for claim in claimed.claims)
     store.settle(claimed, OK)
     assert store.executed <= 12
 

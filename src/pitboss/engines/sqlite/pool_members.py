@@ -119,12 +119,13 @@ class Uses:
         self._forgotten: list[Row] = []
 
     def prefetch(self, members: Iterable[tuple[int, Resource, Limits]], *, used: bool = True) -> None:
-        """Read in one step what their next use will ask for; not `used`: what a change of their rules will."""
+        """Read in one step what their next use will ask for; not `used`: what a change of their rules, or the end of
+        their newest use, will."""
         asked: set[tuple[int, int]] = set()
         for number, member, limits in members:
             uses = member.record.uses
             asked |= {(number, uses - window.count + 1 + used) for window in limits.windows}
-            asked |= {(number, uses)} if limits.windows else set()
+            asked |= {(number, uses), (number, uses - (not used))} if limits.windows else set()
         wanted = [(number, seq) for number, seq in asked if seq > 0]
         if wanted:
             self._read(wanted)

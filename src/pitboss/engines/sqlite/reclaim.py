@@ -46,7 +46,7 @@ def _give_back(act: Act, orphans: list[ClaimRow]) -> None:
         (pool_of(one.resource), one.member) for one in orphans if one.resource is not None and one.member is not None
     ]
     returns = Returns(act)
-    returns.prefetch(held)
+    returns.prefetch((*one, False) for one in held)
     for pool, member in held:
         returns.take_back(pool, member, None)
     returns.write()

@@ -22,13 +22,20 @@ class Returns:
         self._act = act
         self._pools: dict[str, _PoolReturns] = {}
 
-    def prefetch(self, held: Iterable[tuple[str, int]]) -> None:
-        """Read these members (pool, number) in one step per pool."""
-        by_pool: dict[str, list[int]] = {}
-        for pool, number in held:
-            by_pool.setdefault(pool, []).append(number)
+    def prefetch(self, held: Iterable[tuple[str, int, bool]]) -> None:
+        """Read these members (pool, number) in one step per pool, and the uses of those whose open use ends."""
+        by_pool: dict[str, dict[int, bool]] = {}
+        for pool, number, ends in held:
+            numbers = by_pool.setdefault(pool, {})
+            numbers[number] = ends or numbers.get(number, False)
         for pool, numbers in by_pool.items():
-            self._pool(pool).members.fetch(numbers)
+            members = self._pool(pool).members
+            members.fetch(numbers)
+            ending = [number for number, ends in numbers.items() if ends and number in members.known]
+            members.uses.prefetch(
+                ((number, members.known[number], members.limits(members.known[number])) for number in ending),
+                used=False,
+            )
 
     def take_back(
         self,

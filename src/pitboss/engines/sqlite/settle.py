@@ -125,8 +125,9 @@ class _Group:
         ids = json_list({settlement.id for settlement in settlements})
         tasks = self.act.decoded("settle_read", claim_rows, ids)
         self.tasks = {task.id: task for task in tasks}
+        ending = {settlement.id for settlement in settlements if settlement.use_end is not None}
         self.returns.prefetch(
-            (pool_of(task.resource), task.member)
+            (pool_of(task.resource), task.member, task.id in ending)
             for task in tasks
             if task.resource is not None and task.member is not None and task.state is State.RUNNING
         )
