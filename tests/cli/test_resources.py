@@ -23,6 +23,7 @@ from pitboss.model.session import ClaimRequest, SessionInfo, Slot
 from pitboss.model.settlement import Settlement
 from pitboss.model.task import TaskError
 from tests.cli.command_line import Answer, new, pitboss, put, with_store
+from tests.servers.proxy import StandIn, page
 
 RULES = PoolRules(limits=Limits(windows=(Window(50, 3600 * SECOND), Window(6, 60 * SECOND)), min_delay=2 * SECOND))
 CHECK = HandlerInfo(name="check", queue="proxies", resources="proxies")
@@ -314,12 +315,73 @@ def test_members_are_tested_through_themselves(proxy: int) -> None:
     assert "canary" not in answer.out + answer.err + table.out + table.err
 
 
-def test_without_a_page_only_a_connection_is_tried(proxy: int) -> None:
-    pitboss("resources", "import", "proxies", "-", stdin=f"127.0.0.1:{proxy}\n127.0.0.1:1\n")
-    found = pitboss("resources", "test", "proxies", "--json").json()["members"]
-    assert {one["name"]: one["ok"] for one in found} == {f"127.0.0.1:{proxy}": True, "127.0.0.1:1": False}
+def test_without_a_page_a_proxy_is_asked_whether_it_is_one(proxy: int) -> None:
+    with StandIn(lambda request: page(status=407)) as closed:
+        lines = [f"127.0.0.1:{proxy}", "127.0.0.1:1", f"localhost:{closed.port}:ann:canary-pass"]
+        pitboss("resources", "import", "proxies", "-", stdin="\n".join(lines))
+        answer = pitboss("resources", "test", "proxies", "--json")
+        found = {one["name"]: one for one in answer.json()["members"]}
+    assert {name: one["ok"] for name, one in found.items()} == {
+        f"127.0.0.1:{proxy}": None,
+        "127.0.0.1:1": False,
+        f"localhost:{closed.port}": False,
+    }
+    assert "refuses its user or password" in found[f"localhost:{closed.port}"]["error"]
+    (asked,) = closed.requests
+    assert (asked.method, asked.target) == ("CONNECT", "pitboss.invalid:443"), "no third party is contacted"
+    assert asked.headers["proxy-authorization"] == "Basic YW5uOmNhbmFyeS1wYXNz"
+    told = pitboss("resources", "test", "proxies", f"127.0.0.1:{proxy}")
+    assert (told.code, "reachable" in told.out) == (0, True)
+    assert "1 of 1 are reachable; that does not prove that they work: --url URL" in told.err
     assert pitboss("resources", "test", "proxies", "--url", "ftp://x").code == Exit.USAGE
     assert pitboss("resources", "test", "proxies", "--timeout", "0").code == Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [(None, "closes the connection without an answer"), (b"?? what\r\n", "does not answer in HTTP")],
+)
+def test_a_member_that_only_accepts_connections_is_not_usable(answer: bytes | None, error: str) -> None:
+    with StandIn(lambda request: answer) as useless:
+        pitboss("resources", "import", "proxies", "-", stdin=f"127.0.0.1:{useless.port}\n")
+        tested = pitboss("resources", "test", "proxies")
+    assert (tested.code, error in tested.out) == (Exit.FAILED, True)
+
+
+def test_a_member_that_its_tasks_have_condemned_is_not_usable(proxy: int) -> None:
+    for name in ("good", "bad"):
+        pitboss("resources", "add", "proxies", name, "--url", f"http://127.0.0.1:{proxy}", "--label", name)
+
+    async def condemn(store: Any) -> None:
+        for number in range(3):
+            leased = await store.acquire("proxies", Want(("bad",)), SECOND, lease=f"lease-{number}")
+            await store.release(leased.lease, Report(outcome=ResourceOutcome.RESOURCE_ERROR, error="empty pages"))
+
+    with_store(condemn)
+    tested = pitboss("resources", "test", "proxies", "bad")
+    assert tested.code == Exit.FAILED
+    assert "on the blacklist for" in tested.out
+    assert "empty pages" in tested.out
+
+
+def test_a_socks_proxy_is_greeted() -> None:
+    heard: list[bytes] = []
+
+    def serve(listener: socket.socket) -> None:
+        for reply in (b"\x01\x00", b"\x01\x01"):
+            client, _ = listener.accept()
+            with client:
+                heard.append(client.recv(16))
+                client.sendall(b"\x05\x02")
+                heard.append(client.recv(64))
+                client.sendall(reply)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        pitboss("resources", "import", "s", "-", stdin=f"socks5://ann:canary@127.0.0.1:{listener.getsockname()[1]}\n")
+        codes = [pitboss("resources", "test", "s").code for _ in range(2)]
+    assert codes == [0, Exit.FAILED]
+    assert heard[:2] == [b"\x05\x02\x00\x02", b"\x01\x03ann\x06canary"]
 
 
 def test_a_member_that_does_not_answer_costs_only_its_time() -> None:

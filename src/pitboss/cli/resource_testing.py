@@ -1,4 +1,4 @@
-"""`pitboss resources test`: connects to members, or fetches a page through each."""
+"""`pitboss resources test`: asks members whether they are proxies, or fetches a page through each."""
 
 import asyncio
 import time
@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from pitboss.cli.command import JsonOption, StoreOption, ask, screen_of, store_app
+from pitboss.cli.command import JsonOption, StoreOption, ask, now, screen_of, store_app
 from pitboss.cli.errors import Exit
 from pitboss.cli.progress import counting
 from pitboss.cli.screen import Column, Screen
-from pitboss.model.duration import SECOND, span
+from pitboss.model.duration import SECOND, span, spoken
 from pitboss.model.errors import InvalidInput, PitbossError
-from pitboss.model.resource import Leased, Resource
+from pitboss.model.leasing import condition
+from pitboss.model.resource import Condition, Leased, PoolRules, Resource
 from pitboss.model.text import one_line
 from pitboss.operate.resources import find_members, find_resource_pool
 
 if TYPE_CHECKING:
+    from urllib.parse import SplitResult
+
     from pitboss.app import App
     from pitboss.client.lease import Lease
 
@@ -32,13 +35,19 @@ _COLUMNS = (
 _MOST_AT_ONCE = 200
 _BYTES_READ = 2048
 _FIRST_ERROR_STATUS = 400
+_PROXY_LOG_IN = 407
+_SOCKS_VERSION = 5
+# A name that no one can have (RFC 2606): a proxy answers that it cannot reach it, and no third party is contacted.
+_NOWHERE = "pitboss.invalid:443"
+_RESULTS = {True: "ok", False: "failed", None: "reachable"}
 
 
 class MemberResult(NamedTuple):
-    """The result for one member. `address` is the one that the tested page saw."""
+    """The result for one member. `ok` None: it answers, and only a page can prove that it works. `address` is the one
+    that the tested page saw."""
 
     name: str
-    ok: bool
+    ok: bool | None
     seconds: float | None = None
     status: int | None = None
     address: str | None = None
@@ -62,28 +71,32 @@ def check_members(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Test members now: connect to each, or fetch a page through it.
+    """Test members now: ask each whether it is a proxy, or fetch a page through it.
 
     \b
     Examples:
       pitboss resources test proxies
       pitboss resources test proxies p1 --url https://api.ipify.org --timeout 5s
 
-    Tests members in any condition. A test is not counted as a use and changes no member. Exits with 1 if one failed.
+    Only --url proves that a member works. Without it a member that answers is "reachable", and one on the blacklist has
+    failed. A test is not counted as a use and changes no member. Exits with 1 if one failed.
     """
     screen = screen_of(context)
     limit = span(timeout, what="--timeout") / SECOND
     if limit <= 0:
         raise InvalidInput("--timeout needs a time above 0", why="it was 0", fix="say --timeout 10s")
     page = None if url is None else _page(url)
-    members = find_members(ask(screen, store, lambda opened: find_resource_pool(opened, pool)), names or None)
+    view = ask(screen, store, lambda opened: find_resource_pool(opened, pool))
+    members = find_members(view, names or None)
     with store_app(screen, store) as app, counting(screen, "Test", len(members)) as done:
         results = asyncio.run(_all_checked(app, members, page, limit, at_once, done))
+    if page is None:
+        results = [_recorded(result, member, view.rules) for result, member in zip(results, members, strict=True)]
     if as_json:
         screen.document({"pool": pool, "url": url, "members": [one._asdict() for one in results]})
     else:
-        _draw(screen, results)
-    if not all(one.ok for one in results):
+        _draw(screen, results, proven=page is not None)
+    if any(one.ok is False for one in results):
         raise typer.Exit(Exit.FAILED)
 
 
@@ -140,15 +153,70 @@ def _lease(app: "App", member: Resource) -> "Lease":
     return known.lent(leased, "", None)
 
 
+def _recorded(result: MemberResult, member: Resource, rules: PoolRules) -> MemberResult:
+    """The result with what its uses have shown: an answer does not make up for failures of tasks."""
+    moment = now()
+    how, until = condition(member, rules, moment)
+    if result.ok is False or how is not Condition.BLACKLISTED:
+        return result
+    cause = one_line(str(member.record.last_error or "its tasks failed"))
+    left = "" if until is None else f" for {spoken(until - moment)}"
+    return result._replace(ok=False, error=f"on the blacklist{left}: {cause}")
+
+
 async def _connected(lease: "Lease") -> MemberResult:
+    """Whether it answers as a proxy does."""
     from urllib.parse import urlsplit
 
     parts = urlsplit(lease.url)
+    secure = parts.scheme == "https"
     began = time.monotonic()
-    _, writer = await asyncio.open_connection(parts.hostname, parts.port or (443 if parts.scheme == "https" else 80))
-    took = time.monotonic() - began
-    writer.close()
-    return MemberResult(lease.name, ok=True, seconds=took)
+    reader, writer = await asyncio.open_connection(
+        parts.hostname, parts.port or (443 if secure else 80), ssl=secure or None
+    )
+    try:
+        asked = _socks_error if parts.scheme.startswith("socks") else _http_error
+        error = await asked(reader, writer, parts)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        error = "it closes the connection without an answer"
+    finally:
+        writer.close()
+    took = None if error else time.monotonic() - began
+    return MemberResult(lease.name, ok=False if error else None, seconds=took, error=error)
+
+
+async def _http_error(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, parts: "SplitResult") -> str | None:
+    from base64 import b64encode
+
+    lines = [f"CONNECT {_NOWHERE} HTTP/1.1", f"Host: {_NOWHERE}"]
+    user, password = _log_in(parts)
+    if user or password:
+        lines.append(f"Proxy-Authorization: Basic {b64encode(f'{user}:{password}'.encode()).decode()}")
+    writer.write("\r\n".join([*lines, "", ""]).encode())
+    line = (await reader.readuntil(b"\n")).decode("latin-1").strip()
+    version, _, rest = line.partition(" ")
+    if not version.startswith("HTTP/"):
+        return f"it does not answer in HTTP: {line[:40]!r}"
+    return f"it refuses its user or password: {rest}" if rest.startswith(str(_PROXY_LOG_IN)) else None
+
+
+async def _socks_error(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, parts: "SplitResult") -> str | None:
+    """The greeting of SOCKS 5 (RFC 1928), and the log-in by user and password (RFC 1929) if it asks for one."""
+    writer.write(b"\x05\x02\x00\x02")
+    version, method = await reader.readexactly(2)
+    if version != _SOCKS_VERSION:
+        return "it does not answer in SOCKS 5"
+    if not method:
+        return None
+    user, password = (text.encode() for text in _log_in(parts))
+    writer.write(bytes([1, len(user)]) + user + bytes([len(password)]) + password)
+    return "it refuses its user or password" if (await reader.readexactly(2))[1] else None
+
+
+def _log_in(parts: "SplitResult") -> tuple[str, str]:
+    from urllib.parse import unquote
+
+    return unquote(parts.username or ""), unquote(parts.password or "")
 
 
 class Page:
@@ -189,15 +257,21 @@ def _address(body: str) -> str | None:
     return None
 
 
-def _draw(screen: Screen, results: Sequence[MemberResult]) -> None:
+def _draw(screen: Screen, results: Sequence[MemberResult], *, proven: bool) -> None:
     if not results:
         screen.note("there are no members to test")
         return
     screen.table(_COLUMNS, [_row(one) for one in results])
-    good = sum(one.ok for one in results)
-    screen.note(f"{good} of {len(results)} can be used")
+    good = sum(one.ok is not False for one in results)
+    if proven:
+        screen.note(f"{good} of {len(results)} can be used")
+    else:
+        screen.note(
+            f"{good} of {len(results)} are reachable; that does not prove that they work: "
+            "--url URL fetches a page through each"
+        )
 
 
 def _row(one: MemberResult) -> list[str]:
     latency = "" if one.seconds is None else f"{one.seconds * 1000:.0f}ms"
-    return [one.name, "ok" if one.ok else "failed", latency, str(one.status or ""), one.address or "", one.error or ""]
+    return [one.name, _RESULTS[one.ok], latency, str(one.status or ""), one.address or "", one.error or ""]
