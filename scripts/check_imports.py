@@ -31,7 +31,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "typer": ("pitboss.cli",),
     "click": ("pitboss.cli",),
     "rich": ("pitboss.cli",),
-    "httpx": ("pitboss.cli", "pitboss.remote"),
+    "httpx": ("pitboss.cli", "pitboss.client.lease", "pitboss.client.lease_http", "pitboss.remote"),
     "opentelemetry": ("pitboss.telemetry",),
     "structlog": ("pitboss.telemetry",),
     "cryptography": ("pitboss.secrets",),

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the checks and tests need, on a machine that has only Python, make and apt.
-# Usage: scripts/setup.sh venv|app|postgres|strace|pgbouncer|redis      Prints nothing when there is nothing to do.
+# Usage: scripts/setup.sh venv|app|postgres|strace|pgbouncer|chromium|redis      Prints nothing when there is nothing to do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -80,6 +80,13 @@ setup_pgbouncer() {
     apt_install_stopped pgbouncer
 }
 
+# The tests of browsing drive the system's browser with Playwright's Python package, which is in the dev extra.
+setup_chromium() {
+    command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null && return
+    say "installing chromium"
+    apt_install chromium
+}
+
 # The benchmarks start a Redis of their own. Its service must not start with the machine either.
 setup_redis() {
     command -v redis-server >/dev/null && return
@@ -94,6 +101,7 @@ case "${1:-}" in
     postgres) setup_postgres ;;
     strace) setup_strace ;;
     pgbouncer) setup_pgbouncer ;;
+    chromium) setup_chromium ;;
     redis) setup_redis ;;
-    *) echo "usage: $0 venv|app|postgres|strace|pgbouncer|redis" >&2; exit 2 ;;
+    *) echo "usage: $0 venv|app|postgres|strace|pgbouncer|chromium|redis" >&2; exit 2 ;;
 esac

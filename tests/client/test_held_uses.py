@@ -110,6 +110,7 @@ def test_the_first_request_takes_the_use_that_came_with_the_lease(app: App, cloc
         first = lease.grant_request_sync()
         assert (first.moment, member(pool).record.uses) == (clock.now(), 1)
         lease.request_sent(first)
+        lease.request_answered(first)
         end = lease.use_end()
         assert end is not None
         assert end.at == first.moment + OPEN
@@ -117,7 +118,7 @@ def test_the_first_request_takes_the_use_that_came_with_the_lease(app: App, cloc
         clock.advance(4)
         second = lease.grant_request_sync()
         assert (second.moment, member(pool).record.uses) == (clock.now(), 2)
-    # The first counts from when its request left, though that was told with the second.
+    # The first counts from when it was answered, though that was told with the second.
     clock.advance_to(first.moment + 10 * SECOND - 1)
     assert member(pool).record.late == 0
 
@@ -126,7 +127,7 @@ def test_a_request_of_a_shared_member_is_told_at_once(app: App, clock: FakeClock
     pool = one(app, rate="9/10s", concurrency=2)
     with pool.lease() as lease:
         grant = lease.grant_request_sync()
-        lease.request_sent(grant)
+        lease.request_answered(grant)
         asyncio.run(lease.uses.over())
         assert member(pool).last_used_at <= clock.now()
 

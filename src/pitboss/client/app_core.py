@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pitboss.client.client import Client
+from pitboss.client.http_connections import HttpConnections
 from pitboss.client.options import Options
 from pitboss.client.private_loop import PrivateLoop
 from pitboss.client.standstill import Standstill
@@ -50,6 +51,7 @@ class AppCore(ABC):
         self._connection: Connection | None = None
         self._lock = threading.Lock()
         self._ids: IdMaker | None = None
+        self._http: HttpConnections | None = None
 
     @abstractmethod
     def use(self, store: Store | str | None, *, clock: Clock | None = None) -> Store:
@@ -84,9 +86,20 @@ class AppCore(ABC):
 
     def close(self) -> None:
         """Disconnect from the store. The next call opens it again."""
+        http, self._http = self._http, None
+        if http is not None:
+            http.close()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+    def http_connections(self) -> HttpConnections:
+        """The connections of members that this process keeps open."""
+        with self._lock:
+            # A fork takes the object along, but must not write to the same sockets.
+            if self._http is None or self._http.pid != os.getpid():
+                self._http = HttpConnections()
+            return self._http
 
     # Calls. `work` is given the client of the open store, and runs on the private loop.
 

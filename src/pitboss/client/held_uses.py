@@ -27,7 +27,7 @@ Caller = tuple[object, Callable[[], bool]]
 
 
 class _OpenUse(NamedTuple):
-    """A use that the store remembers at `at`; `caller` asked for it at `since`, and its request had left at `ended`."""
+    """A use that the store remembers at `at`; `caller` asked for it at `since`, and it was over at `ended`."""
 
     at: Moment
     since: float
@@ -85,15 +85,17 @@ class HeldUses:
             raise
 
     def sent(self, grant: Grant) -> None:
-        """The request of this use has left now."""
+        """The request of this use has left now. When it arrives, only the answer tells."""
+        if 0 < self._leased.open_for < _lag(grant):
+            self._note_late()
+
+    def answered(self, grant: Grant) -> None:
+        """The answer to the request of this use has begun, or none will come: the use is over."""
         open_for, at = self._leased.open_for, grant.moment + self._leased.open_for
         if not open_for:
             return
-        lag = ceil((monotonic() - grant.asked) * SECOND)
-        end = UseEnd(at, grant.moment + lag)
+        end = UseEnd(at, grant.moment + _lag(grant))
         self._open = [use._replace(ended=end.ended) if use.at == at else use for use in self._open]
-        if lag > open_for:
-            self._note_late()
         if self._leased.shared or len(self._open) > 1:
             holder, task = self._holder, self._task
             self._tell(self._pool.begin(lambda resources: resources.end_use(holder, task, end)))
@@ -150,6 +152,10 @@ class HeldUses:
     def _tell(self, told: "Future[None]") -> None:
         self._telling.add(told)
         told.add_done_callback(self._telling.discard)
+
+
+def _lag(grant: Grant) -> Span:
+    return ceil((monotonic() - grant.asked) * SECOND)
 
 
 def caller() -> Caller:

@@ -3,15 +3,18 @@
 import asyncio
 import threading
 from collections.abc import Coroutine, Mapping
+from http.cookiejar import CookieJar
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import msgspec
 
 from pitboss.client.app_core import LIMIT
 from pitboss.client.held_uses import HeldUses, caller
+from pitboss.client.lease_browser import Browsing
 from pitboss.client.resource_client import Grant
+from pitboss.model.answers import Answers
 from pitboss.model.canonical import from_json
 from pitboss.model.duration import SECOND, Moment, Span, Time, span
 from pitboss.model.errors import InvalidInput
@@ -20,6 +23,8 @@ from pitboss.model.resource import Leased, Report, ResourceOutcome, UseEnd
 from pitboss.model.task import Token
 
 if TYPE_CHECKING:
+    import httpx
+
     from pitboss.client.resources import Resources
 
 _USER_NAMES = ("user", "username", "login")
@@ -40,6 +45,8 @@ class Lease:
         self.uses = HeldUses(pool, leased, holder, task)
         self.destination: str | None = None
         self.report: Report | None = None
+        self.answers = Answers()
+        self.cookies = CookieJar()
 
     def __repr__(self) -> str:
         secrets = f" (secrets: {', '.join(sorted(self._leased.secrets))})" if self._leased.secrets else ""
@@ -74,6 +81,16 @@ class Lease:
     def id(self) -> str | None:
         """The lease's own name, if no task holds it."""
         return self._leased.lease
+
+    @property
+    def has_address(self) -> bool:
+        """Whether requests go through it: `url` is its address."""
+        return "url" in self._fields or "host" in self._fields
+
+    @property
+    def verdict(self) -> Report | None:
+        """What its holder said, else what the answers to requests through its clients say."""
+        return self.report or self.answers.report()
 
     def __getitem__(self, field: str) -> Any:
         if field not in self._fields:
@@ -170,6 +187,10 @@ class Lease:
         """The request of that use has left now; safe to call from any thread."""
         self.uses.sent(grant)
 
+    def request_answered(self, grant: Grant) -> None:
+        """The far side has answered the request of that use, or will not: the use is over. Safe from any thread."""
+        self.uses.answered(grant)
+
     def use_end(self) -> UseEnd | None:
         """The end of its newest use, for the act that gives the member back. None if no use is open."""
         return self.uses.end
@@ -183,6 +204,43 @@ class Lease:
         If another task of this process did so since, its secrets are taken. New secrets are kept for later uses.
         """
         await self._pool.sessions.renew(self)
+
+    # Clients that make each request a use.
+
+    def http(self, *, wait: Time | None = None, **options: Any) -> "httpx.AsyncClient":
+        """An httpx client through this member: each request is a use at the moment it is sent.
+
+        A request waits for the member's limits, up to `wait` (a minute), and raises `BudgetSpent` after that, as `use`
+        does. Answers come back unchanged, and Pitboss judges them. Connections are kept for later tasks. Cookies belong
+        to this task; with `cookies="member"` all tasks of this process that hold the member share them. The other
+        `options` are those of `httpx.AsyncClient`.
+        """
+        from pitboss.client.lease_http import async_client
+
+        return async_client(self, self._pool.http_connections(), wait, options)
+
+    def http_sync(self, *, wait: Time | None = None, **options: Any) -> "httpx.Client":
+        """As `http`, for handlers that are plain functions."""
+        from pitboss.client.lease_http import sync_client
+
+        return sync_client(self, self._pool.http_connections(), wait, options)
+
+    def browsing(self, target: Any, *, wait: Time | None = None) -> Browsing:
+        """Make each navigation of a browser a use: `async with lease.browsing(page): await page.goto(…)`.
+
+        `target` is a page or a context of Playwright, async or sync (then with `with`). Pitboss judges the answers to
+        navigations. What a page loads by itself is no use. A navigation waits for the member's limits, up to `wait`
+        (a minute); after that the browser says that it was blocked, and the task goes to another member.
+        """
+        return Browsing(self, target, wait)
+
+    @property
+    def browser_proxy(self) -> dict[str, str]:
+        """Its address in the form that Playwright takes: `browser.new_context(proxy=lease.browser_proxy)`."""
+        parts = urlsplit(self.url)
+        found = {"server": f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"}
+        names = {"username": parts.username, "password": parts.password}
+        return found | {name: unquote(value) for name, value in names.items() if value}
 
     # How it went.
 

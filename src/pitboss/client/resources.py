@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from pitboss.client.app_core import LIMIT, AppCore
+from pitboss.client.http_connections import HttpConnections
 from pitboss.client.lease import DEFAULT_WAIT, Lease, LeaseTerms, UnheldLease
 from pitboss.client.member_sessions import Check, Make, MemberSessions
 from pitboss.client.members import Members
@@ -144,7 +145,8 @@ class Resources(Members):
         """How a use went. None if neither the lease nor the exception says anything about the member."""
         report = lease.report
         if report is None:
-            report = Report(outcome=ResourceOutcome.OK) if error is None else self.blamed(lease, error)
+            works = lease.answers.report() or Report(outcome=ResourceOutcome.OK)
+            report = works if error is None else self.blamed(lease, error)
         if report is None:
             return None
         return self.redacted(at(report, printable(lease.destination, 255) if lease.destination else None))
@@ -159,7 +161,7 @@ class Resources(Members):
         """The report on an exception: what is to blame for it."""
         if not isinstance(error, Exception | ResourceSignal):
             return None
-        usual = blame(error, lease.leased.leased_at, has_address="url" in lease.fields or "host" in lease.fields)
+        usual = lease.answers.beside(blame(error, lease.leased.leased_at, has_address=lease.has_address))
         if self._judge is None or isinstance(error, ResourceSignal):
             return usual
         try:
@@ -182,6 +184,9 @@ class Resources(Members):
 
     def masked_pair(self, user: str, password: str) -> None:
         self._app.redactor.add_pair(user, password)
+
+    def http_connections(self) -> HttpConnections:
+        return self._app.http_connections()
 
     async def store_secrets(self, name: str, change: ResourceChange) -> None:
         """Write the secrets that a session hook has made."""

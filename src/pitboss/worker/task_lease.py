@@ -91,11 +91,13 @@ def judged(held: TaskLease | None, outcome: Outcome, error: BaseException | None
     if isinstance(error, NotPrepared):
         report = held.pool.sessions.fault(held.lease, error)
         return _blamed(outcome, _RESOURCE if report is None else CATEGORIES[report.outcome], rotates=True), report
-    if isinstance(error, BudgetSpent) and held.lease.report is None:
-        # The store knows its limits already: there is nothing to report.
-        return _blamed(outcome, _RATE_LIMITED), None
+    seen = None if held.lease.verdict is None else held.pool.report_on(held.lease, None)
+    spent = error if held.lease.answers.unsent is None else held.lease.answers.unsent
+    if isinstance(error, Exception) and isinstance(spent, BudgetSpent) and held.lease.report is None:
+        # The store knows its limits already: only what answers said is news.
+        return _blamed(outcome, _RATE_LIMITED), seen
     if isinstance(outcome, _CHOSEN):
-        return outcome, held.pool.report_on(held.lease, None) if held.lease.report is not None else None
+        return outcome, seen
     report = _report(held, error)
     category = None if report is None else CATEGORIES.get(report.outcome)
     return (outcome if category is None else _blamed(outcome, category)), report
