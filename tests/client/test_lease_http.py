@@ -4,6 +4,8 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -397,6 +399,32 @@ def test_a_request_waits_for_the_budget_and_not_on_a_stale_connection(tmp_path: 
         app.close()
     assert arrived[1] - arrived[0] >= 1.5
     assert [request.connection for request in proxy.requests] == [1, 2], "the first one may be stale"
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_limits_hold_where_requests_arrive(tmp_path: Any, proxy: StandIn, concurrency: int) -> None:
+    """Requests take up to 60 ms to arrive, and not all the same; the moments at which they leave say little."""
+    delays = iter([0.06, 0.0] * 20)
+    proxy.arrival = lambda: next(delays)
+    app = App(f"sqlite:///{tmp_path}/pitboss.db")
+    pool = app.resources("proxies", min_delay="100ms", rate="4/1s", concurrency=concurrency)
+    pool.add("p1", {"url": proxy.url})
+
+    def work() -> None:
+        with pool.lease() as lease, lease.http_sync() as client:
+            for _ in range(3):
+                client.get(SITE)
+
+    try:
+        with ThreadPoolExecutor(3) as threads:
+            for one in [threads.submit(work) for _ in range(3)]:
+                one.result(timeout=30)
+    finally:
+        app.close()
+    arrived = sorted(request.at for request in proxy.requests)
+    assert len(arrived) == 9
+    assert min(later - earlier for earlier, later in pairwise(arrived)) >= 0.1
+    assert min(later - earlier for earlier, later in zip(arrived, arrived[4:], strict=False)) >= 1.0
 
 
 def test_a_request_that_the_limits_forbid_for_too_long_is_not_sent(tmp_path: Any, proxy: StandIn) -> None:

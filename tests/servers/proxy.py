@@ -46,6 +46,8 @@ class StandIn:
         self, answer: Answer | None = None, *, tunnels: bool = False, certificate: ssl.SSLContext | None = None
     ) -> None:
         self.answer: Answer = answer or (lambda request: page())
+        # How many seconds a request needs to arrive after it was received: a slow proxy, or a busy site.
+        self.arrival: Callable[[], float] = lambda: 0.0
         self.requests: list[Request] = []
         self.connections = 0
         self._tunnels, self._tls = tunnels, certificate
@@ -102,6 +104,9 @@ class StandIn:
                             self._open.discard(client)
                         client = self._tls.wrap_socket(client, server_side=True)
                     continue
+                if delay := self.arrival():
+                    time.sleep(delay)
+                    request = request._replace(at=time.monotonic())
                 self.requests.append(request)
                 answer = self.answer(request)
                 if answer is None:

@@ -49,8 +49,8 @@ class HeldUses:
             pool.standstill.begin()
             age = 0.0 if leased.asked is None else monotonic() - leased.asked
             self._open = [_OpenUse(leased.use_at, seconds() - age)]
-        # The use that came with the lease belongs to no request of the lease's own client yet.
-        self._spare = True
+        # The use that came with the lease, as long as it belongs to no request of the lease's own clients.
+        self._spare: Moment | None = leased.use_at
         self._telling: set[Future[None]] = set()
 
     @property
@@ -60,7 +60,7 @@ class HeldUses:
 
     async def add(self, wait: Span, caller: Caller) -> Grant:
         """One more use. It ends the one before, unless another caller may still be about to make that one."""
-        self._spare = False
+        self._spare = None
         over = next((use for use in self._open if use.over_for(caller)), None)
         if over is not None:
             self._judge(over)
@@ -68,20 +68,28 @@ class HeldUses:
 
     async def from_now(self, wait: Span, caller: Caller) -> Grant:
         """The newest use was not made yet: it counts from now on."""
-        return await self._ask(wait, caller, self._open[-1].at if self._open else self._leased.leased_at, None)
+        grant = await self._ask(wait, caller, self._open[-1].at if self._open else self._leased.leased_at, None)
+        if self._spare is not None:
+            self._spare = grant.moment + self._leased.open_for
+        return grant
 
-    async def for_request(self, wait: Span, caller: Caller) -> Grant:
-        """A use for a request that is sent at once: first the one that came with the lease, then further ones."""
-        if not self._spare:
+    async def for_request(self, wait: Span, caller: Caller, unsent: Grant | None = None) -> Grant:
+        """A use for a request that is sent at once: first the one that came with the lease, then further ones.
+
+        `unsent` was granted for the same request, which could not be sent then: it moves to now.
+        """
+        if unsent is not None:
+            return await self._ask(wait, caller, unsent.moment + self._leased.open_for, None)
+        if self._spare is None:
             return await self.add(wait, caller)
-        leased, self._spare = self._leased, False
+        leased, spare, self._spare = self._leased, self._spare, None
         asked = monotonic() if leased.asked is None else leased.asked
         if not leased.open_for and not grew_old(monotonic() - asked, leased.guard):
-            return Grant(leased.leased_at, asked)
+            return Grant(spare, asked)
         try:
-            return await self._ask(wait, caller, leased.use_at, None)
+            return await self._ask(wait, caller, spare, None)
         except BaseException:
-            self._spare = True
+            self._spare = spare
             raise
 
     def sent(self, grant: Grant) -> None:

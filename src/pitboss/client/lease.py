@@ -176,12 +176,15 @@ class Lease:
 
     # For clients that know when their request is sent.
 
-    async def grant_request(self, wait: Time | None = None) -> Grant:
-        """A use for a request that is sent at once: the first one moves the use that came with the lease to now."""
-        return await self.uses.for_request(_waiting(wait), caller())
+    async def grant_request(self, wait: Time | None = None, unsent: Grant | None = None) -> Grant:
+        """A use for a request that is sent at once: the first one moves the use that came with the lease to now.
 
-    def grant_request_sync(self, wait: Time | None = None) -> Grant:
-        return self._sync(self.uses.for_request(_waiting(wait), caller()), wait)
+        `unsent` was granted for this request before, and moves to now.
+        """
+        return await self.uses.for_request(_waiting(wait), caller(), unsent)
+
+    def grant_request_sync(self, wait: Time | None = None, unsent: Grant | None = None) -> Grant:
+        return self._sync(self.uses.for_request(_waiting(wait), caller(), unsent), wait)
 
     def request_sent(self, grant: Grant) -> None:
         """The request of that use has left now; safe to call from any thread."""

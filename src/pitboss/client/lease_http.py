@@ -70,7 +70,8 @@ class _Exchange:
 
     def __init__(self, lease: Lease, request: httpx.Request) -> None:
         self._lease, self._host = lease, request.url.host
-        self._grant: Grant | None = None
+        self.grant: Grant | None = None
+        self._waited = False
         self._to_site = self._unreached = False
         lease.answers.asked(self._host)
 
@@ -79,16 +80,17 @@ class _Exchange:
         step = event.partition(".")[2]
         if step == "send_request_headers.started":
             self._to_site = info["request"].method != b"CONNECT"
-            return self._to_site and self._grant is None
+            return self._to_site
         if step in ("connect_tcp.started", "connect_tcp.failed"):
             self._unreached = step == "connect_tcp.failed"
-        elif step in _SENT and self._to_site and self._grant is not None:
-            self._lease.request_sent(self._grant)
+        elif step in _SENT and self._to_site and self.grant is not None:
+            self._lease.request_sent(self.grant)
         return False
 
     def granted(self, grant: Grant, began: float) -> None:
-        self._grant = grant
-        if time.monotonic() - began > _STALE_SECONDS:
+        self.grant = grant
+        if time.monotonic() - began > _STALE_SECONDS and not self._waited:
+            self._waited = True
             raise _Waited
 
     def answered(self, status: int, headers: httpx.Headers) -> None:
@@ -107,8 +109,8 @@ class _Exchange:
             vars(error)[CARRIED] = report
 
     def ended(self) -> None:
-        if self._grant is not None:
-            self._lease.request_answered(self._grant)
+        if self.grant is not None:
+            self._lease.request_answered(self.grant)
 
 
 class _AsyncTransport(httpx.AsyncBaseTransport):
@@ -139,7 +141,7 @@ class _AsyncTransport(httpx.AsyncBaseTransport):
         async def trace(event: str, info: dict[str, Any]) -> None:
             if exchange.is_due(event, info):
                 began = time.monotonic()
-                exchange.granted(await self._lease.grant_request(self._wait), began)
+                exchange.granted(await self._lease.grant_request(self._wait, exchange.grant), began)
             if theirs is not None:
                 await theirs(event, info)
 
@@ -188,7 +190,7 @@ class _Transport(httpx.BaseTransport):
         def trace(event: str, info: dict[str, Any]) -> None:
             if exchange.is_due(event, info):
                 began = time.monotonic()
-                exchange.granted(self._lease.grant_request_sync(self._wait), began)
+                exchange.granted(self._lease.grant_request_sync(self._wait, exchange.grant), began)
             if theirs is not None:
                 theirs(event, info)
 
