@@ -21,7 +21,6 @@ SETTINGS = SystemSettings(
     proxy_max_failures=3,
     proxy_hourly_limit=4,
     proxy_min_delay=0.0,
-    proxy_guard=1.0,
     proxy_cooldown=0.5,
     proxy_blacklist=1.0,
     session_life=60.0,

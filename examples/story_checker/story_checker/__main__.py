@@ -33,7 +33,6 @@ SETTINGS = SystemSettings(
     proxy_hourly_limit=10,
     default_batch_size=PROFILES + 1,
     proxy_min_delay=0.2,
-    proxy_guard=0.5,
     proxy_cooldown=2.0,
     proxy_blacklist=3.0,
     session_life=12.0,

@@ -10,7 +10,6 @@ from pitboss import App, Fail, Lease, Retry, TimedOutWaiting, backoff, ctx
 from pitboss.client.batch_handle import BatchHandle
 from pitboss.client.client import Client
 from pitboss.engines.protocol import Queues
-from pitboss.model.duration import span
 from pitboss.model.limits import rate
 from pitboss.model.queue import QueueChange
 from pitboss.model.resource import Report, ResourceOutcome
@@ -21,7 +20,6 @@ from story_checker.checker import (
     NotWelcome,
     ProxyTrouble,
     SessionExpired,
-    TooManyRequests,
     UnknownProfile,
 )
 from story_checker.database import Database, StoryResult
@@ -45,8 +43,6 @@ proxies = app.resources(
     max_failures=settings.proxy_max_failures,
     cooldown=settings.proxy_cooldown,
     blacklist=settings.proxy_blacklist,
-    # The site counts arrivals and we count leases; the time between the two varies.
-    guard=settings.proxy_guard,
 )
 
 
@@ -60,44 +56,26 @@ class Checked:
 
 
 class Tools:
-    """What a worker keeps between checks: connections through each proxy, and the rules of robots.txt."""
+    """What a worker keeps between checks: the rules of robots.txt. Pitboss keeps the connections."""
 
     def __init__(self, system: SystemSettings) -> None:
         self.system = system
         self.manners = Manners(system.site, timeout=system.proxy_test_timeout)
-        self._browsers: dict[str, Browser] = {}
-
-    def browser(self, proxy: Lease) -> Browser:
-        found = self._browsers.get(proxy.url)
-        if found is None:
-            found = self._browsers[proxy.url] = browser_for(self.system, proxy)
-        return found
-
-    async def close(self) -> None:
-        for browser in self._browsers.values():
-            await browser.close()
 
 
 @app.worker_state(max_age="1h")
 async def tools() -> AsyncIterator[Tools]:
     kept = Tools(SystemSettings.load(database))
-    try:
-        await kept.manners.read()
-        yield kept
-    finally:
-        await kept.close()
+    await kept.manners.read()
+    yield kept
 
 
 @proxies.session("cookie", valid_for=settings.session_life)
 async def log_in(proxy: Lease) -> str:
-    """Log in just before the session is needed. This spends the use that came with the lease."""
+    """Log in just before the session is needed. The login is a use of the proxy like any request."""
     browser = browser_for(SystemSettings.load(database), proxy)
-    await counted(proxy)
-    note_request(proxy)
-    try:
+    with noted(proxy):
         return await browser.log_in(proxy["account"], proxy.secret("account_password"))
-    finally:
-        await browser.close()
 
 
 @proxies.valid
@@ -107,11 +85,8 @@ def not_refused(proxy: Lease) -> bool:
 
 
 def judged(error: BaseException) -> Report | None:
-    """What an error of a check or a login says about the proxy. None: use the default rules."""
+    """What an error of a check or a login says about the proxy. None: Pitboss judges by the answer itself."""
     match error:
-        case TooManyRequests(retry_after=seconds):
-            pause = None if seconds is None else span(seconds)
-            return Report(outcome=ResourceOutcome.RATE_LIMITED, retry_after=pause, error=str(error))
         case Banned():
             return Report(outcome=ResourceOutcome.BLOCKED, error=str(error))
         case ProxyTrouble():
@@ -127,9 +102,8 @@ async def check_story(profile: str, proxy: Lease = proxies.lease(), kit: Tools =
     """Check whether a profile has a story. Up to three attempts, each through another proxy."""
     with telling(proxy, profile):
         await kit.manners.check(f"/stories/{profile}")
-        await counted(proxy)
-        note_request(proxy)
-        stories = await kit.browser(proxy).stories(profile, proxy.secret("cookie"))
+        with noted(proxy):
+            stories = await browser_for(kit.system, proxy).stories(profile, proxy.secret("cookie"))
     await asyncio.to_thread(keep, ctx.id, profile, ctx.task.batch, stories, proxy.name)
     return Checked(profile, stories > 0, stories)
 
@@ -162,11 +136,22 @@ def create_batch(niche: str, size: int | None = None) -> BatchHandle:
 
 
 def browser_for(system: SystemSettings, proxy: Lease) -> Browser:
-    return Browser(system.site, proxy.url, timeout=system.proxy_test_timeout)
+    """Its requests wait for the proxy a little longer than the gap between two of them."""
+    return Browser(system.site, proxy, timeout=system.proxy_test_timeout, wait=2 * settings.proxy_min_delay + 1.0)
 
 
-def note_request(proxy: Lease) -> None:
-    database.note_request(proxy.name)
+@contextmanager
+def noted(proxy: Lease) -> Iterator[None]:
+    """Note a request for the document's own count, unless the proxy's limits did not allow it to be sent."""
+    sent = True
+    try:
+        yield
+    except TimedOutWaiting:
+        sent = False
+        raise
+    finally:
+        if sent:
+            database.note_request(proxy.name)
 
 
 def keep(task: str, profile: str, batch: str | None, stories: int, proxy: str) -> StoryResult:
@@ -194,32 +179,3 @@ def telling(proxy: Lease, profile: str) -> Iterator[None]:
         raise Fail(str(error), category="unknown_profile") from error
     except NotWelcome as error:
         raise Fail(str(error), category="robots") from error
-
-
-async def counted(proxy: Lease) -> None:
-    """Count a use of the proxy. Call this right before each request.
-
-    The use that came with the lease is for the first request. If a login spent it, or if it is too old for the limits
-    to hold at the site, this asks for another use. If none is available soon, the check goes to another proxy.
-    """
-    if not logged_in_just_now(proxy) and not grown_old(proxy):
-        return
-    try:
-        await proxy.use(wait=patience())
-    except TimedOutWaiting as error:
-        raise TooManyRequests(0) from error
-
-
-def logged_in_just_now(proxy: Lease) -> bool:
-    """Whether the cookie was made for this lease."""
-    return proxy.leased.valid_until == proxy.leased.leased_at + span(settings.session_life)
-
-
-def grown_old(proxy: Lease) -> bool:
-    """Whether more than half of the guard has passed since the lease, so that the request might arrive too late."""
-    return 2 * (time.time_ns() // 1000 - proxy.leased.leased_at) > span(settings.proxy_guard)
-
-
-def patience() -> float:
-    """How long a worker waits for another use of its proxy: a little longer than the gap between two requests."""
-    return 2 * settings.proxy_min_delay + 1.0

@@ -5,11 +5,12 @@ Every answer that is not about the profile is an error of its own type: "too man
 
 import json
 import ssl
-from collections.abc import Mapping
 from typing import Any
 from urllib.robotparser import RobotFileParser
 
 import httpx
+
+from pitboss import Lease
 
 USER_AGENT = "StoryChecker/1.0 (+https://example.org/story-checker)"
 _OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _PROXY_AUTH, _TOO_MANY = 200, 401, 403, 404, 407, 429
@@ -23,11 +24,7 @@ class CheckError(Exception):
 
 
 class TooManyRequests(CheckError):
-    """The site asked this address to pause."""
-
-    def __init__(self, retry_after: float | None) -> None:
-        super().__init__("rate limited" + (f" for {retry_after:g} s" if retry_after is not None else ""))
-        self.retry_after = retry_after
+    """The site asked this address to pause. The proxy's client has read for how long."""
 
 
 class Banned(CheckError):
@@ -55,17 +52,11 @@ class NotWelcome(CheckError):
 
 
 class Browser:
-    """Keeps connections through one proxy open between requests."""
+    """Asks the site through one proxy. Each request is a use of the proxy, and waits up to `wait` for its limits."""
 
-    def __init__(self, site: str, proxy: str, *, timeout: float = 10.0) -> None:
+    def __init__(self, site: str, proxy: Lease, *, timeout: float, wait: float) -> None:
         self.site = site.rstrip("/")
-        self._client = httpx.AsyncClient(
-            proxy=proxy,
-            headers={"User-Agent": USER_AGENT},
-            timeout=timeout,
-            verify=_TRUST,
-            trust_env=False,
-        )
+        self._client = proxy.http(wait=wait, headers={"User-Agent": USER_AGENT}, timeout=timeout)
 
     async def log_in(self, user: str, password: str) -> str:
         """Log in; returns the cookie of the new session."""
@@ -84,9 +75,6 @@ class Browser:
             raise UnknownProfile(f"the site has no profile {username}")
         _check(answer)
         return len(_stories_of(answer, username))
-
-    async def close(self) -> None:
-        await self._client.aclose()
 
     async def _ask(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:
@@ -123,18 +111,13 @@ class Manners:
 def _check(answer: httpx.Response) -> None:
     status = answer.status_code
     if status == _TOO_MANY:
-        raise TooManyRequests(_seconds(answer.headers))
+        raise TooManyRequests("the site asked for a pause")
     if status == _FORBIDDEN:
         raise Banned("the site refuses this address")
     if status in _PROXY_FAULTS:
         raise ProxyTrouble(f"the proxy answered {status}")
     if status != _OK:
         raise SiteTrouble(f"the site answered {status}")
-
-
-def _seconds(headers: Mapping[str, str]) -> float | None:
-    told = headers.get("retry-after", "")
-    return float(told) if told.isdigit() else None
 
 
 def _stories_of(answer: httpx.Response, username: str) -> list[Any]:

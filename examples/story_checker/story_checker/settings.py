@@ -17,8 +17,7 @@ class SystemSettings:
     """What an operator can set.
 
     `hour` is the length of an hour in seconds. The demo and the tests make it short, and everything per hour or per
-    minute shrinks with it. Settings of proxies and sessions are in real seconds. `proxy_guard` is the longest time
-    from a lease to the arrival of its request at the site.
+    minute shrinks with it. Settings of proxies and sessions are in real seconds.
     """
 
     max_threads: int = 3
@@ -29,7 +28,6 @@ class SystemSettings:
     story_retention_hours: int = 24
     max_retries: int = 3
     proxy_min_delay: float = 2.0
-    proxy_guard: float = 1.0
     proxy_cooldown: float = 900.0
     proxy_blacklist: float = 1800.0
     proxy_test_timeout: float = 10.0

@@ -16,20 +16,15 @@ from pitboss.model.resource import Resource
 from story_checker.app import (
     browser_for,
     database,
-    grown_old,
     judged,
     keep,
-    logged_in_just_now,
-    note_request,
-    patience,
+    noted,
     proxies,
 )
 from story_checker.checker import CheckError, Manners, SessionExpired, TooManyRequests, UnknownProfile
 from story_checker.database import StoryResult
 from story_checker.settings import SystemSettings
 
-_MICROSECONDS = 1_000_000
-_SLACK = 0.1
 ProxyStates = dict[str, dict[str, bool]]
 
 
@@ -42,8 +37,6 @@ class Worker:
         self.last_result: StoryResult | None = None
         self.last_error: CheckError | None = None
         self.manners = Manners(settings.site, timeout=settings.proxy_test_timeout)
-        # The use that came with the lease, unless a login spent it.
-        self._in_hand = not logged_in_just_now(lease)
         self._refused = False
 
     @property
@@ -82,32 +75,21 @@ class Worker:
 
     async def check_story(self, profile: str) -> bool:
         """Whether the check worked; its result is in `last_result`. After a failure, give the worker back."""
-        if self.last_error is not None or self.is_disabled or not await self._allowed():
+        if self.last_error is not None or self.is_disabled:
             return False
-        browser = browser_for(self._settings, self.lease)
         try:
             await self.manners.check(f"/stories/{profile}")
-            await asyncio.to_thread(note_request, self.lease)
-            stories = await browser.stories(profile, self.lease.secret("cookie"))
+            with noted(self.lease):
+                stories = await browser_for(self._settings, self.lease).stories(profile, self.lease.secret("cookie"))
+        except TimedOutWaiting:
+            # The limits of its proxy do not allow a request soon.
+            self._refused = True
+            return False
         except CheckError as error:
             self._failed(error, profile)
             return False
-        finally:
-            await browser.close()
         task = f"own-{self.lease.id}-{time.time_ns()}"
         self.last_result = await asyncio.to_thread(keep, task, profile, None, stories, self.name)
-        return True
-
-    async def _allowed(self) -> bool:
-        """Spend the lease's own use, or another one if it is available soon."""
-        in_hand, self._in_hand = self._in_hand, False
-        if in_hand and not grown_old(self.lease):
-            return True
-        try:
-            await self.lease.use(wait=patience())
-        except TimedOutWaiting:
-            self._refused = True
-            return False
         return True
 
     def _failed(self, error: CheckError, profile: str) -> None:
@@ -117,6 +99,8 @@ class Worker:
             case TooManyRequests():
                 self._refused = True
             case SessionExpired():
+                # Not the proxy's fault: it logs in again before its next use.
+                self.lease.ok()
                 database.refuse(self.name, self.lease.secret("cookie"))
             case UnknownProfile():
                 database.suspend(profile)
@@ -234,11 +218,11 @@ def is_out(member: Resource | None) -> bool:
 
 
 def is_limited(member: Resource | None, settings: SystemSettings) -> bool:
-    """Whether the member rests for longer than the gap between two requests."""
+    """Whether the site asked for a pause, or this hour's requests have been sent."""
     if member is None or is_out(member):
         return False
-    gap = (2 * settings.proxy_min_delay + _SLACK) * _MICROSECONDS
-    return member.record.cooldown_until > _now() or member.available_at > max(_now(), member.last_used_at + gap)
+    sent = database.requests_since(member.name, time.time() - settings.hour)
+    return member.record.cooldown_until > _now() or sent >= settings.proxy_hourly_limit
 
 
 def _member(name: str) -> Resource | None:

@@ -9,7 +9,7 @@ import msgspec
 
 from pitboss.client.lease import Lease
 from pitboss.model.duration import SECOND, Moment, Span, Time, span
-from pitboss.model.errors import InvalidInput
+from pitboss.model.errors import BudgetSpent, InvalidInput
 from pitboss.model.queue import checked_name
 from pitboss.model.resource import Report, ResourceChange, ResourceOutcome
 from pitboss.model.signals import ResourceSignal
@@ -115,10 +115,15 @@ class MemberSessions:
                 await self._make(lease, list(self._hooks.values()))
 
     def fault(self, lease: Lease, error: BaseException) -> Report | None:
-        """The report on a member that could not be prepared: whatever the cause, it cannot be used."""
+        """The report on a member that could not be prepared: whatever the cause, it cannot be used.
+
+        None if its limits were the cause, or none that can be judged.
+        """
         if not isinstance(error, Exception | ResourceSignal):
             return None
         cause = error.__cause__ or error
+        if isinstance(cause, BudgetSpent):
+            return None
         report = self._pool.blamed(lease, cause)
         if report is None or report.outcome in (ResourceOutcome.OK, ResourceOutcome.TASK_ERROR):
             told, place = (None, None) if report is None else (report.error, report.destination)

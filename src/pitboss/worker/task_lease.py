@@ -90,7 +90,8 @@ def judged(held: TaskLease | None, outcome: Outcome, error: BaseException | None
         return outcome, None
     if isinstance(error, NotPrepared):
         report = held.pool.sessions.fault(held.lease, error)
-        return _blamed(outcome, _RESOURCE if report is None else CATEGORIES[report.outcome], rotates=True), report
+        blamed = _RATE_LIMITED if isinstance(error.__cause__, BudgetSpent) else _RESOURCE
+        return _blamed(outcome, blamed if report is None else CATEGORIES[report.outcome], rotates=True), report
     seen = None if held.lease.verdict is None else held.pool.report_on(held.lease, None)
     spent = error if held.lease.answers.unsent is None else held.lease.answers.unsent
     if isinstance(error, Exception) and isinstance(spent, BudgetSpent) and held.lease.report is None:
