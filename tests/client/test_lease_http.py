@@ -1,11 +1,13 @@
 """Clients of a lease: every request is a use, every answer is judged, and connections are kept."""
 
 import asyncio
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -439,6 +441,18 @@ def test_a_request_that_the_limits_forbid_for_too_long_is_not_sent(tmp_path: Any
     finally:
         app.close()
     assert len(proxy.requests) == 1
+
+
+def test_the_how_to_runs_as_it_is_printed(proxy: StandIn) -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "requests.md").read_text()
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(block, names)
+    with sandbox(names["app"]) as box:
+        names["proxies"].add("p1", {"url": proxy.url})
+        done = [names[name].enqueue(SITE) for name in ("read", "read_plainly", "is_public")]
+        box.drain_all()
+        assert [one.result(timeout=1) for one in done] == ["hello", "hello", True]
 
 
 def test_importing_pitboss_does_not_load_httpx() -> None:
