@@ -375,7 +375,7 @@ def test_connections_of_a_loop_are_closed_when_it_ends(app: App, proxies: Resour
 @pytest.mark.parametrize("face", ["http", "http_sync"])
 def test_a_request_waits_for_the_budget_and_not_on_a_stale_connection(tmp_path: Any, proxy: StandIn, face: str) -> None:
     app = App(f"sqlite:///{tmp_path}/pitboss.db")
-    pool = app.resources("slow", min_delay="1500ms")
+    pool = app.resources("slow", min_delay="1100ms")
     arrived: list[float] = []
 
     def answer(request: Request) -> bytes:
@@ -399,7 +399,7 @@ def test_a_request_waits_for_the_budget_and_not_on_a_stale_connection(tmp_path: 
                     client.get(SITE)
     finally:
         app.close()
-    assert arrived[1] - arrived[0] >= 1.5
+    assert arrived[1] - arrived[0] >= 1.1
     assert [request.connection for request in proxy.requests] == [1, 2], "the first one may be stale"
 
 
@@ -409,7 +409,7 @@ def test_limits_hold_where_requests_arrive(tmp_path: Any, proxy: StandIn, concur
     delays = iter([0.06, 0.0] * 20)
     proxy.arrival = lambda: next(delays)
     app = App(f"sqlite:///{tmp_path}/pitboss.db")
-    pool = app.resources("proxies", min_delay="100ms", rate="4/1s", concurrency=concurrency)
+    pool = app.resources("proxies", min_delay="80ms", rate="4/600ms", concurrency=concurrency)
     pool.add("p1", {"url": proxy.url})
 
     def work() -> None:
@@ -425,8 +425,8 @@ def test_limits_hold_where_requests_arrive(tmp_path: Any, proxy: StandIn, concur
         app.close()
     arrived = sorted(request.at for request in proxy.requests)
     assert len(arrived) == 9
-    assert min(later - earlier for earlier, later in pairwise(arrived)) >= 0.1
-    assert min(later - earlier for earlier, later in zip(arrived, arrived[4:], strict=False)) >= 1.0
+    assert min(later - earlier for earlier, later in pairwise(arrived)) >= 0.08
+    assert min(later - earlier for earlier, later in zip(arrived, arrived[4:], strict=False)) >= 0.6
 
 
 def test_a_request_that_the_limits_forbid_for_too_long_is_not_sent(tmp_path: Any, proxy: StandIn) -> None:

@@ -21,6 +21,8 @@ _STALE_SECONDS = 1.0
 # They choose connections, which belong to the member and outlive the client.
 _OF_CONNECTIONS = ("transport", "mounts", "proxy", "limits", "http1", "http2")
 _MEMBER = "member"
+# Few idle connections, because many members are kept, and long enough for the next task. httpx notices closed ones.
+_LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=4, keepalive_expiry=30.0)
 # Steps of httpcore after which a request has left, or a part of it.
 _SENT = ("send_request_body.complete", "send_request_body.failed", "send_request_headers.failed")
 Trace = Callable[[str, dict[str, Any]], Any]
@@ -157,10 +159,7 @@ class _AsyncTransport(httpx.AsyncBaseTransport):
             request.extensions = own
 
     def _made(self) -> httpx.AsyncHTTPTransport:
-        verify, cert = self._tls
-        return httpx.AsyncHTTPTransport(
-            verify=_verified(self._connections, verify), cert=cert, proxy=_proxy(self._lease)
-        )
+        return httpx.AsyncHTTPTransport(**_ways(self._lease, self._connections, self._tls))
 
 
 class _Transport(httpx.BaseTransport):
@@ -205,8 +204,7 @@ class _Transport(httpx.BaseTransport):
             request.extensions = own
 
     def _made(self) -> httpx.HTTPTransport:
-        verify, cert = self._tls
-        return httpx.HTTPTransport(verify=_verified(self._connections, verify), cert=cert, proxy=_proxy(self._lease))
+        return httpx.HTTPTransport(**_ways(self._lease, self._connections, self._tls))
 
 
 class _AsyncBody(httpx.AsyncByteStream):
@@ -254,14 +252,11 @@ class _Body(httpx.SyncByteStream):
                 close(self._connections.give_back(self._kept.pop()))
 
 
-def _proxy(lease: Lease) -> str | None:
-    return lease.url if lease.has_address else None
-
-
-def _verified(kept: HttpConnections, verify: Any) -> Any:
-    """What certificates are checked with. Reading the usual ones takes longer than a request: that is done once."""
-    if verify is not None and verify is not True:
-        return verify
-    if kept.tls is None:
-        kept.tls = httpx.create_ssl_context()
-    return kept.tls
+def _ways(lease: Lease, kept: HttpConnections, tls: tuple[Any, Any]) -> dict[str, Any]:
+    """How a transport reaches servers: through the member, if it has an address."""
+    verify, cert = tls
+    if verify is None or verify is True:
+        # Reading the usual certificates takes longer than a request: that is done once.
+        kept.tls = kept.tls or httpx.create_ssl_context()
+        verify = kept.tls
+    return {"verify": verify, "cert": cert, "proxy": lease.url if lease.has_address else None, "limits": _LIMITS}
