@@ -16,12 +16,12 @@ from pitboss.engines.capabilities import resources_of
 from pitboss.model.duration import SECOND
 from pitboss.model.limits import Window
 from pitboss.model.outcome import Completed, Failed, Rotated, decide
-from pitboss.model.policy import Policy
+from pitboss.model.policy import Backoff, Policy
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import Limits, PoolRules, Report, ResourceOutcome, Want
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
 from pitboss.model.settlement import Settlement
-from pitboss.model.task import TaskError
+from pitboss.model.task import Claim, TaskError
 from tests.cli.command_line import Answer, new, pitboss, put, with_store
 from tests.servers.proxy import StandIn, page
 
@@ -212,7 +212,7 @@ async def _fail_with_a(store: Any) -> None:
             bad = claim.leased.name == "a"
             outcome = Rotated(TaskError(category="error", message="half a page")) if bad else Completed()
             report = Report(outcome=ResourceOutcome.TASK_ERROR if bad else ResourceOutcome.OK)
-            transition = decide(claim, outcome, Policy(), 0, 0.5)
+            transition = decide(claim, outcome, Policy(backoff=Backoff(base=0)), 0, 0.5)
             await store.settle([Settlement(id=claim.id, token=claim.token, transition=transition, report=report)])
 
 
@@ -362,6 +362,34 @@ def test_a_member_that_its_tasks_have_condemned_is_not_usable(proxy: int) -> Non
     assert tested.code == Exit.FAILED
     assert "on the blacklist for" in tested.out
     assert "empty pages" in tested.out
+
+
+def test_a_member_that_the_comparison_has_condemned_is_not_usable(proxy: int) -> None:
+    """Its tasks fail with an error that blames nothing, and then succeed with another member."""
+    for name in ("good", "bad"):
+        pitboss("resources", "add", "proxies", name, "--url", f"http://127.0.0.1:{proxy}")
+    put(*(new("check", "{}", queue="proxies") for _ in range(8)), handlers=(CHECK,))
+
+    async def work(store: Any) -> None:
+        session = await store.open_session(SessionInfo(host="h", handlers=("check",)))
+        for _ in range(12):
+            asked = ClaimRequest(session=session.number, slots=(Slot(free=2),))
+            await store.settle([_settled(claim) for claim in (await store.claim(asked)).claims])
+
+    with_store(work)
+    tested = pitboss("resources", "test", "proxies", "bad", "good")
+    assert tested.code == Exit.FAILED
+    (told,) = [line for line in tested.out.splitlines() if line.startswith("bad")]
+    assert "tasks that then succeeded with others" in told
+    assert "1 of 2 are reachable" in tested.err
+
+
+def _settled(claim: Claim) -> Settlement:
+    bad = claim.leased is not None and claim.leased.name == "bad"
+    outcome = Failed(TaskError(category="error", message="an empty page")) if bad else Completed("1")
+    report = Report(outcome=ResourceOutcome.TASK_ERROR if bad else ResourceOutcome.OK)
+    transition = decide(claim, outcome, Policy(backoff=Backoff(base=0)), 0, 0.5)
+    return Settlement(id=claim.id, token=claim.token, transition=transition, report=report)
 
 
 def test_a_socks_proxy_is_greeted() -> None:

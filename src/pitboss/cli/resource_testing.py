@@ -11,18 +11,18 @@ from pitboss.cli.command import JsonOption, StoreOption, ask, now, screen_of, st
 from pitboss.cli.errors import Exit
 from pitboss.cli.progress import counting
 from pitboss.cli.screen import Column, Screen
-from pitboss.model.duration import SECOND, span, spoken
+from pitboss.model.duration import SECOND, Moment, span, spoken
 from pitboss.model.errors import InvalidInput, PitbossError
-from pitboss.model.leasing import condition
-from pitboss.model.resource import Condition, Leased, PoolRules, Resource
+from pitboss.model.resource import Condition, Leased, Resource
 from pitboss.model.text import one_line
-from pitboss.operate.resources import find_members, find_resource_pool
+from pitboss.operate.resources import MemberReading, find_members, find_resource_pool, read_resource_pool
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
     from pitboss.app import App
     from pitboss.client.lease import Lease
+    from pitboss.engines.protocol import Store
 
 _COLUMNS = (
     Column("Name", fills=True),
@@ -86,12 +86,18 @@ def check_members(
     if limit <= 0:
         raise InvalidInput("--timeout needs a time above 0", why="it was 0", fix="say --timeout 10s")
     page = None if url is None else _page(url)
-    view = ask(screen, store, lambda opened: find_resource_pool(opened, pool))
-    members = find_members(view, names or None)
+    moment = now()
+
+    async def read(opened: "Store") -> tuple[list[Resource], dict[str, MemberReading]]:
+        found = find_members(await find_resource_pool(opened, pool), names or None)
+        readings = (await read_resource_pool(opened, pool, moment)).members
+        return found, {one.member.name: one for one in readings}
+
+    members, readings = ask(screen, store, read)
     with store_app(screen, store) as app, counting(screen, "Test", len(members)) as done:
         results = asyncio.run(_all_checked(app, members, page, limit, at_once, done))
     if page is None:
-        results = [_recorded(result, member, view.rules) for result, member in zip(results, members, strict=True)]
+        results = [_recorded(result, readings.get(result.name), moment) for result in results]
     if as_json:
         screen.document({"pool": pool, "url": url, "members": [one._asdict() for one in results]})
     else:
@@ -153,15 +159,16 @@ def _lease(app: "App", member: Resource) -> "Lease":
     return known.lent(leased, "", None)
 
 
-def _recorded(result: MemberResult, member: Resource, rules: PoolRules) -> MemberResult:
+def _recorded(result: MemberResult, reading: MemberReading | None, moment: Moment) -> MemberResult:
     """The result with what its uses have shown: an answer does not make up for failures of tasks."""
-    moment = now()
-    how, until = condition(member, rules, moment)
-    if result.ok is False or how is not Condition.BLACKLISTED:
+    if result.ok is False or reading is None:
         return result
-    cause = one_line(str(member.record.last_error or "its tasks failed"))
-    left = "" if until is None else f" for {spoken(until - moment)}"
-    return result._replace(ok=False, error=f"on the blacklist{left}: {cause}")
+    out = reading.condition is Condition.BLACKLISTED
+    if not out and not reading.at_fault:
+        return result
+    left = "" if reading.until is None else f" for {spoken(reading.until - moment)}"
+    where = f"on the blacklist{left}" if out else "at fault"
+    return result._replace(ok=False, error=f"{where}: {reading.why or 'its tasks failed'}")
 
 
 async def _connected(lease: "Lease") -> MemberResult:
