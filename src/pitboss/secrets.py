@@ -14,12 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pitboss.model.errors import InvalidInput
+from pitboss.model.errors import InvalidInput, KeyMissing
+from pitboss.model.sealed import VERSION
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-VERSION = "s1"
 _SIZES = (16, 24, 32)
 _NEW = 32
 _NONCE = 12
@@ -37,6 +37,15 @@ class KeyRing:
     def __repr__(self) -> str:
         return f"<KeyRing from {'the environment' if self._texts else self._file}>"
 
+    @property
+    def where(self) -> str:
+        """Where the keys come from."""
+        return "PITBOSS_SECRET_KEYS" if self._texts else str(self._file)
+
+    def names(self) -> frozenset[str]:
+        """The names of the keys as they are now: a file is read again. Makes no key."""
+        return frozenset(_name(key) for key in self._read(make=False))
+
     def seal(self, value: str, path: SecretPath) -> str:
         """The value encrypted, ready for the store."""
         keys = self._loaded(make=True)
@@ -50,6 +59,9 @@ class KeyRing:
         from cryptography.exceptions import InvalidTag
 
         name, data = _parts(sealed, path)
+        if name not in self._loaded(make=False):
+            # The key may have been put back into the file since it was read.
+            self._keys = None
         key = self._loaded(make=False).get(name)
         if key is None:
             raise self._unknown_key(name, path)
@@ -67,11 +79,14 @@ class KeyRing:
 
     def _loaded(self, *, make: bool) -> dict[str, bytes]:
         if self._keys is None:
-            keys = [_key(text, "PITBOSS_SECRET_KEYS") for text in self._texts] or self._from_file(make)
+            keys = self._read(make=make)
             if not keys:
                 return {}
             self._keys = {_name(key): key for key in keys}
         return self._keys
+
+    def _read(self, *, make: bool) -> list[bytes]:
+        return [_key(text, "PITBOSS_SECRET_KEYS") for text in self._texts] or self._from_file(make)
 
     def _from_file(self, make: bool) -> list[bytes]:
         if self._file is None:
@@ -90,11 +105,10 @@ class KeyRing:
             ) from error
         return [_key(line, str(self._file)) for line in lines if line.strip() and not line.startswith("#")]
 
-    def _unknown_key(self, name: str, path: SecretPath) -> InvalidInput:
-        where = "PITBOSS_SECRET_KEYS" if self._texts else str(self._file)
-        return InvalidInput(
+    def _unknown_key(self, name: str, path: SecretPath) -> KeyMissing:
+        return KeyMissing(
             f"the secret {'/'.join(path)} cannot be opened",
-            why=f"it was sealed with the key {name}, which is not in {where}",
+            why=f"it was sealed with the key {name}, which is not in {self.where}",
             fix="give this process the keys of the one that added it (PITBOSS_SECRET_KEYS, or secrets_file), "
             "or add the member again",
         )

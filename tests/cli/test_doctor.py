@@ -272,3 +272,15 @@ def test_doctor_looks_at_a_server_without_upgrading_it(durable_dsn: str) -> None
     well = pitboss("doctor", "--json", "--store", durable_dsn)
     assert well.json()["problems"] == 0
     assert {"durability", "server", "vacuum", "connections", "clock"} <= {one["check"] for one in well.json()["checks"]}
+
+
+def test_a_missing_key_of_secrets_is_a_problem(folder: Path) -> None:
+    assert pitboss("resources", "add", "proxies", "p1", "--field", "url=http://user:hunter22@10.0.0.1:80").code == 0
+    assert found(pitboss("doctor", "--json"), "keys")[0]["grade"] == "ok"
+    (keys,) = folder.rglob("keys")
+    keys.unlink()
+    answer = pitboss("doctor", "--json")
+    assert answer.code == Exit.UNHEALTHY
+    (missing,) = found(answer, "keys", "problem")
+    assert "1 member of proxies" in missing["what"]
+    assert str(keys) in missing["what"]

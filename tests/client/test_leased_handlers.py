@@ -26,6 +26,7 @@ from pitboss.client.member_sessions import NotPrepared
 from pitboss.model.canonical import from_json
 from pitboss.model.duration import SECOND
 from pitboss.model.resource import HOUR, Report, Resource, ResourceOutcome, Want
+from pitboss.secrets import KeyRing
 from pitboss.testing.sandbox import Sandbox, sandbox
 
 
@@ -551,3 +552,31 @@ def test_the_stored_params_do_not_hold_the_lease(app: App) -> None:
 
     assert from_json(check.prepared("anna").params) == {"profile": "anna"}
     assert "proxy" not in check.describe().schema
+
+
+def test_a_secret_that_cannot_be_opened_costs_no_attempt_and_blames_no_member(app: App) -> None:
+    """The second wall: the manager usually leaves the queue out before it comes to this."""
+    proxies = app.resources("proxies")
+
+    @proxies.session("cookie")
+    def log_in(lease: Lease) -> str:
+        return lease.secret("password")
+
+    @app.task(max_attempts=1)
+    def check(proxy: Lease = proxies.lease()) -> str:
+        return proxy.secret("cookie")
+
+    with sandbox(app) as box:
+        app.use_keys(KeyRing(["aa" * 32]))
+        proxies.add("p1", secrets={"password": "hunter22"})
+        app.use_keys(KeyRing(["bb" * 32]))
+        handle = check.enqueue()
+        box.drain()
+        task = handle.task()
+        assert (task.state, task.attempts, task.outcome) == (State.SCHEDULED, 0, "released")
+        assert "which is not in PITBOSS_SECRET_KEYS" in (task.reason or "")
+        assert (_one(proxies).record.failed, _one(proxies).record.failures) == (0, 0)
+        app.use_keys(KeyRing(["bb" * 32, "aa" * 32]))
+        box.clock.advance("5s")
+        box.drain()
+        assert handle.result(timeout=1) == "hunter22"

@@ -53,7 +53,7 @@ outcomes: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(Retry, after=st.none() | spans, error=st.none() | errors),
     st.builds(Snooze, spans, st.sampled_from(["", "later"])),
     st.builds(Cancelled, st.sampled_from(["", "enough"])),
-    st.builds(Released, st.booleans()),
+    st.builds(Released, st.booleans(), spans, st.sampled_from(["", "no key"])),
     st.builds(Crashed, st.booleans(), st.none() | errors),
     st.builds(TimedOut, errors),
 )

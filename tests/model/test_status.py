@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from pitboss.model.duration import SECOND
 from pitboss.model.finding import Grade
 from pitboss.model.queue import HandlerInfo, Queue
+from pitboss.model.sealed import MissingKey
 from pitboss.model.session import Session, SessionInfo
+from pitboss.model.snapshot import Snapshot
 from pitboss.model.states import State
 from pitboss.model.status import Health, StoreReading, Verdict, assess
 
@@ -80,3 +83,19 @@ def test_a_manager_that_missed_a_renewal_is_a_warning() -> None:
     assert any("did not renew its session for 9s of 15s" in one.what for one in late)
     punctual = assess(StoreReading(sessions=[manager(left=9 * SECOND, ttl=15 * SECOND)]), NOW).findings
     assert not any("did not renew" in one.what for one in punctual)
+
+
+def test_a_missing_key_is_a_problem_if_no_manager_that_needs_it_has_it() -> None:
+    needs = HandlerInfo(name="check", resources="proxies")
+    lacks = Snapshot(missing_keys=(MissingKey("proxies", "3f2a91bc", 5),))
+    text = msgspec.json.encode(lacks).decode()
+    without = msgspec.structs.replace(manager(handlers=("check",)), snapshot=text)
+    other = Session(number=2, info=SessionInfo(host="box2", handlers=("greet",)), opened_at=0, expires_at=NOW + SECOND)
+    reading = {"sessions": [without, other], "handlers": [needs]}
+    found = verdict(**reading)
+    assert (found.health, found.cause) == (Health.ATTENTION, "problem")
+    assert "3f2a91bc (5 members of proxies)" in found.sentence
+    assert grades(**reading)["keys"] is Grade.PROBLEM
+    able = msgspec.structs.replace(other, info=SessionInfo(host="box2", handlers=("check",)))
+    assert verdict(**reading | {"sessions": [without, able]}).cause == "healthy", "the other one runs the tasks"
+    assert grades(**reading | {"sessions": [without, able]})["keys"] is Grade.WARNING

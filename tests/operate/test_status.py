@@ -3,10 +3,10 @@
 from pitboss.model.batch import NewBatch
 from pitboss.model.finding import Grade
 from pitboss.model.queue import QueueChange
-from pitboss.model.resource import NewResource
+from pitboss.model.resource import NewResource, ResourceChange
 from pitboss.model.snapshot import Snapshot
 from pitboss.operate.documents import status_document
-from pitboss.operate.status import check_store, read_status
+from pitboss.operate.status import check_keys, check_store, read_status
 from tests.operate.bench import Bench
 
 
@@ -73,3 +73,21 @@ async def test_doctor_and_status_have_the_same_findings(store: Bench) -> None:
     assert durability.check == "durability"
     assert findings == list(status.findings)
     assert {one.check for one in status.findings if one.grade is Grade.WARNING} == {"releases"}
+
+
+async def test_missing_keys_are_found_without_a_manager_and_by_its_word_with_one(store: Bench) -> None:
+    members = [
+        NewResource(name="p1", secrets={"password": "s1.aaaaaaaa.x", "cookie": "s1.bbbbbbbb.x"}),
+        NewResource(name="p2", secrets={"password": "s1.aaaaaaaa.x"}),
+        NewResource(name="off", secrets={"password": "s1.cccccccc.x"}),
+    ]
+    await store.add_resources("proxies", members)
+    await store.add_resources("open", [NewResource(name="o1")])
+    await store.change_resources("proxies", ["off"], ResourceChange(enabled=False))
+    (found,) = await check_keys(store, {"bbbbbbbb"}, "the file keys", store.now)
+    assert (found.check, found.grade) == ("keys", Grade.PROBLEM)
+    assert "the file keys lacks the key aaaaaaaa (2 members of proxies)" in found.what
+    (found,) = await check_keys(store, {"aaaaaaaa", "bbbbbbbb"}, "the file keys", store.now)
+    assert found.grade is Grade.OK
+    await store.manager()
+    assert await check_keys(store, (), "the file keys", store.now) == []

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pitboss.model.errors import InvalidInput
+from pitboss.model.errors import InvalidInput, KeyMissing
+from pitboss.model.sealed import key_of
 from pitboss.secrets import KeyRing, new_key
 
 PLACE = ("proxies", "p1", "password")
@@ -97,3 +98,26 @@ def test_nothing_is_loaded_before_it_is_needed() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert found.stdout.strip() == "[]"
+
+
+def test_a_key_that_is_put_back_into_the_file_opens_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    sealed = KeyRing(file=file).seal("hunter22", PLACE)
+    lost = file.read_text()
+    file.write_text(new_key())
+    ring = KeyRing(file=file)
+    with pytest.raises(KeyMissing) as caught:
+        ring.open(sealed, PLACE)
+    name = key_of(sealed)
+    assert name is not None
+    assert name in caught.value.why
+    assert name not in ring.names()
+    file.write_text(f"{new_key()}\n{lost}")
+    assert name in ring.names()
+    assert ring.open(sealed, PLACE) == "hunter22"
+
+
+def test_asking_for_the_names_of_keys_makes_none(tmp_path: Path) -> None:
+    ring = KeyRing(file=tmp_path / "keys")
+    assert ring.names() == frozenset()
+    assert not (tmp_path / "keys").exists()

@@ -12,7 +12,7 @@ from pitboss.cli.command import JsonOption, StoreOption, now, opened, screen_of
 from pitboss.cli.errors import Exit
 from pitboss.cli.screen import Screen
 from pitboss.model import host_findings
-from pitboss.model.errors import PitbossError
+from pitboss.model.errors import InvalidInput, PitbossError
 from pitboss.model.finding import Finding, Grade, fine, problem, warning
 from pitboss.model.text import counted, masked
 
@@ -155,9 +155,21 @@ async def _store_checks(found: "Loaded", release: str) -> list[Finding]:
         checked = await check_store(engine, wiring.SystemClock(), release)
         managers = (await read_managers(engine, now())).living
         schemas = [schema] if schema else await _own_schema(engine)
-        return [about, *schemas, *checked, *_logs(managers, found.settings.logs)]
+        return [about, *schemas, *checked, *await _keys(engine, found), *_logs(managers, found.settings.logs)]
     finally:
         await engine.close()
+
+
+async def _keys(engine: "Store", found: "Loaded") -> list[Finding]:
+    from pitboss import config
+    from pitboss.operate.status import check_keys
+    from pitboss.secrets import KeyRing
+
+    ring = KeyRing(config.secret_keys(), config.key_file(found))
+    try:
+        return await check_keys(engine, ring.names(), ring.where, now())
+    except InvalidInput as error:
+        return [_refused("keys", error)]
 
 
 async def _schema_before_opening(url: str) -> Finding | None:

@@ -9,7 +9,7 @@ import msgspec
 
 from pitboss.client.lease import Lease
 from pitboss.model.duration import SECOND, Moment, Span, Time, span
-from pitboss.model.errors import BudgetSpent, InvalidInput
+from pitboss.model.errors import BudgetSpent, InvalidInput, KeyMissing
 from pitboss.model.queue import checked_name
 from pitboss.model.resource import Report, ResourceChange, ResourceOutcome
 from pitboss.model.signals import ResourceSignal
@@ -152,6 +152,8 @@ class MemberSessions:
             return True
         try:
             return bool(await _called(self._check, lease))
+        except KeyMissing:
+            raise
         except Exception as error:
             raise NotPrepared(f"the check of {lease.leased.id} failed: {type(error).__name__}") from error
 
@@ -173,6 +175,8 @@ class MemberSessions:
         try:
             async with asyncio.timeout(hook.timeout / SECOND):
                 value = await _called(hook.make, lease)
+        except KeyMissing:
+            raise
         except Exception as error:
             raise NotPrepared(
                 f'"{hook.secret}" of {lease.leased.id} could not be made: {type(error).__name__}: {error}'

@@ -15,7 +15,7 @@ from pitboss.model.outcome import Cancelled, Crashed, Outcome, Released, Transit
 from pitboss.model.outdone import SentAway
 from pitboss.model.placement import NO_MEMORY
 from pitboss.model.policy import Policy
-from pitboss.model.resource import Report, UseEnd
+from pitboss.model.resource import Leased, Report, UseEnd
 from pitboss.model.session import Claimed, ClaimRequest, Renewal, Session, SessionInfo
 from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
@@ -35,6 +35,7 @@ _NO_MEMORY = Transition(
     reason=NO_MEMORY,
     recorded=False,
 )
+_NO_KEY = Released(delay=2 * SECOND, reason="waiting for the key of its resource's secrets")
 Noted = Callable[[Claim, Settlement], None]
 
 
@@ -75,6 +76,11 @@ class Dispatcher:
         self._paused: set[str] = set()
         self._admits: Callable[[Claim], bool] | None = None
         self._may_back_off = True
+        self._only: frozenset[str] | None = None
+        # A member came whose secrets cannot be opened here: claim nothing before the next `claim_only`.
+        self._unopened = False
+        # Whether the secrets of a member can be opened on this host; None if that is not known.
+        self.opens: Callable[[Leased], bool] | None = None
         self.session: Session | None = None
         self.lost = False
         self.fault: Exception | None = None
@@ -152,6 +158,12 @@ class Dispatcher:
         self._admits = admits
         for group in self._groups.values():
             group.admits = admits
+
+    def claim_only(self, queues: frozenset[str] | None) -> None:
+        """From now on, claim from these queues only; None: from all."""
+        if queues != self._only or self._unopened:
+            self._only, self._unopened = queues, False
+            self._wake.set()
 
     def set_paused(self, pool: str, paused: bool) -> None:
         """A paused pool takes no new tasks. What runs continues; what has not started goes back."""
@@ -297,9 +309,9 @@ class Dispatcher:
         if self._lost_claims.expected and self.session is not None:
             await self._lost_claims.give_back(self.session.number, self._time())
         asked = self._time()
-        slots = {group: group.slot() for group in self._groups.values()}
+        slots = {group: group.slot(self._only) for group in self._groups.values()}
         groups = [group for group, slot in slots.items() if group.wants(slot, asked)]
-        stalled = self._draining or self._settler.full
+        stalled = self._draining or self._settler.full or self._unopened
         for group, slot in slots.items():
             # Without a free slot, or without a claim, nothing is known about the resources at the next claim.
             group.starved = group.starved and slot.free > 0 and not stalled
@@ -327,12 +339,24 @@ class Dispatcher:
         return any(group.knows(task, token) for group in self._groups.values())
 
     def _accept(self, group: WorkerGroup, claims: list[Claim], asked: float) -> None:
+        if self.opens is not None and any(claim.leased is not None for claim in claims):
+            claims = self._openable(claims, self.opens)
         if self._draining or group.paused:
             for claim in claims:
                 self._unstarted(claim)
         else:
             for claim in group.accept(claims, self._time(), asked):
                 self._give_back(group, claim)
+
+    def _openable(self, claims: list[Claim], opens: Callable[[Leased], bool]) -> list[Claim]:
+        """Give back the tasks whose member cannot be used here."""
+        kept = [claim for claim in claims if claim.leased is None or opens(claim.leased)]
+        if len(kept) < len(claims):
+            self._unopened = True
+            for claim in claims:
+                if claim not in kept:
+                    self._settle(claim, _NO_KEY)
+        return kept
 
     def _until(self, claimed: Claimed) -> float:
         if claimed.next_due is None:

@@ -137,13 +137,13 @@ class WorkerGroup:
         load = self.workers[worker.id] = WorkerLoad(self, worker, now)
         return load
 
-    def slot(self) -> Slot:
-        """What to ask the store for now."""
+    def slot(self, only: frozenset[str] | None = None) -> Slot:
+        """What to ask the store for now. `only`: no other queues than these."""
         room = sum(load.room for load in self.workers.values())
         buffered = len(self._buffer)
         return Slot(
             pool=self.pool,
-            queues=self.queues,
+            queues=self.queues if only is None else tuple(sorted(only.intersection(self.queues or only))),
             free=max(0, room - buffered - len(self._alone)),
             ahead=max(0, self._target() - max(0, buffered - room)) if self.workers else 0,
         )

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
+from pathlib import Path
 
 import msgspec
 
+from pitboss.config import secret_keys
 from pitboss.dispatch.dispatcher import Dispatcher, Noted
 from pitboss.engines.capabilities import check_needs, resources_of
 from pitboss.engines.protocol import Clock, Engine, Store
@@ -15,6 +17,7 @@ from pitboss.manager.desired_state import DesiredStateReader
 from pitboss.manager.health_checks import HealthChecks
 from pitboss.manager.hooks import FactBuffer
 from pitboss.manager.host_memory import HostMemory
+from pitboss.manager.key_watch import KeyWatch
 from pitboss.manager.pool_set import PoolSet
 from pitboss.manager.reaper import Reaper
 from pitboss.manager.scaler import Scaler
@@ -31,6 +34,7 @@ from pitboss.model.retention import Retention
 from pitboss.model.session import DEFAULT_TTL, Lead
 from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim
+from pitboss.secrets import KeyRing
 from pitboss.telemetry.logs.manager import ManagerLogs, set_up_manager
 from pitboss.telemetry.logs.settings import LogSettings
 from pitboss.upkeep.leadership import Leadership, described
@@ -80,6 +84,7 @@ class Manager:
         self._announcer = Announcer(tell, clock)
         self.say = self._announcer.say
         self._watcher = noted
+        self._keys = KeyWatch(engine, _ring(plan), self._announcer.warn)
         self._policies = _policies(description)
         self._desired = DesiredStateReader(engine)
         self._router = SessionRouter(engine)
@@ -126,7 +131,15 @@ class Manager:
         sweep = partial(sweep_forever, self._engine, self._plan.retention, self._clock, term=term)
         checks = HealthChecks(self._pools.every_pool, self._router, self._announcer, self._time_limit)
         troubles = TroubleLog(self._engine, self._clock, begun=self._announcer.warn, ended=self.say)
-        work = (sweep, self._tick, self._scaler.run, self._leadership.campaign_forever, checks.run, troubles.run)
+        work = (
+            sweep,
+            self._tick,
+            self._compare_keys,
+            self._scaler.run,
+            self._leadership.campaign_forever,
+            checks.run,
+            troubles.run,
+        )
         duties = [asyncio.create_task(self._lasting(one)) for one in work]
         self._hooks.start()
         await self._pools.start(self._desired.state)
@@ -170,6 +183,7 @@ class Manager:
         await self._register(plan, description)
         self._policies = _policies(description)
         self._plan, self._description = plan, description
+        self._keys.ring = _ring(plan)
         self._pools.change(plan)
         self._pools.follow(self._desired.state)
         self._hooks.change(plan.target, description.hooks)
@@ -187,6 +201,7 @@ class Manager:
             for name, rules in plan.resources:
                 await resources.declare_pool(name, rules)
         await self._engine.register(description.handlers)
+        await self._keys.watch_pools({one.resources for one in description.handlers if one.resources})
 
     @property
     def finished_tasks(self) -> int:
@@ -201,6 +216,7 @@ class Manager:
         lost = asyncio.Event()
         dispatcher = self._make_dispatcher(lost)
         try:
+            dispatcher.claim_only(await self._keys.queues())
             session = await dispatcher.start()
         except StoreUnavailable as error:
             self.say(f"the store does not answer: {error.what}; trying again")
@@ -232,7 +248,7 @@ class Manager:
             on_lost=lambda: self._session_lost(dispatcher, lost),
             snapshot=lambda: self._snapshot,
         )
-        dispatcher.noted = self._noted()
+        dispatcher.noted, dispatcher.opens = self._noted(), self._keys.opens
         dispatcher.on_sent_away(self._announcer.sent_away)
         return dispatcher
 
@@ -308,6 +324,22 @@ class Manager:
             if self._desired.may_have_changed(present):
                 await self._obey()
 
+    async def _compare_keys(self) -> None:
+        """Leave out queues whose secrets cannot be opened here, and take them in again when the key is back."""
+        while True:
+            await self._keys.suspicion(_TICK_SECONDS)
+            try:
+                changed = await self._keys.check()
+                queues = await self._keys.queues()
+            except PitbossError:
+                continue  # the store is down
+            present = self._router.present
+            if present is not None:
+                present.claim_only(queues)
+                if changed:
+                    self._take_snapshot()
+                    present.renew_now()
+
     def _publish_changes(self, ticks: int) -> None:
         """Figures go out with the next renewal; a worker that comes, goes or fails is published at once."""
         shape = self._pools.shape()
@@ -350,6 +382,7 @@ class Manager:
             term=term,
             logs=logs,
             tasks_memory=self._memory.published(),
+            missing_keys=self._keys.missing,
         )
         self._snapshot = msgspec.json.encode(taken).decode()
 
@@ -374,6 +407,11 @@ class Manager:
             logs=self._plan.logs,
             secrets_file=self._plan.secrets_file,
         )
+
+
+def _ring(plan: Plan) -> KeyRing | None:
+    """The keys that its workers will have."""
+    return None if plan.secrets_file is None else KeyRing(secret_keys(), Path(plan.secrets_file))
 
 
 def _policies(description: Description) -> dict[str, Policy]:

@@ -11,13 +11,22 @@ from pitboss.manager.worker_pool import WorkerPool
 from pitboss.manager.worker_process import WorkerProcess
 from pitboss.manager.worker_slot import WorkerSlot
 from pitboss.model.duration import SECOND, Moment
+from pitboss.model.sealed import MissingKey
 from pitboss.model.snapshot import SHOWN_TASKS, CurrentTask, PoolFigures, Snapshot, WorkerFigures, WorkerState
 
 TasksMemory = tuple[int, int, dict[str, int]]
 
 
 def snapshot(
-    target: str, pool_set: PoolSet, now: Moment, *, draining: bool, term: int, logs: str, tasks_memory: TasksMemory
+    target: str,
+    pool_set: PoolSet,
+    now: Moment,
+    *,
+    draining: bool,
+    term: int,
+    logs: str,
+    tasks_memory: TasksMemory,
+    missing_keys: tuple[MissingKey, ...] = (),
 ) -> Snapshot:
     """Everything as it is now."""
     pools = pool_set.every_pool()
@@ -35,6 +44,7 @@ def snapshot(
         budget=budget,
         in_use=in_use,
         needs=needs,
+        missing_keys=missing_keys,
     )
 
 

@@ -21,6 +21,12 @@ class InvalidInput(PitbossError, ValueError):
     code = "invalid-input"
 
 
+class KeyMissing(InvalidInput):
+    """A secret is sealed with a key that this process lacks. In a worker, the task waits, at no attempt."""
+
+    code = "key-missing"
+
+
 class QueueFull(PitbossError):
     """The queue's capacity is used up; nothing was written."""
 
@@ -93,6 +99,12 @@ class StoreUnavailable(PitbossError):
     """The store cannot be reached or does not answer. Whether the last write happened may be unknown."""
 
     code = "store-unavailable"
+
+
+class StoreDamaged(StoreUnavailable):
+    """The store's content contradicts itself: waiting does not help, and writing may make it worse."""
+
+    code = "store-damaged"
 
 
 class SchemaMismatch(PitbossError):

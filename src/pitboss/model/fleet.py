@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from pitboss.model.duration import Moment
+from pitboss.model.queue import HandlerInfo
+from pitboss.model.sealed import MissingKey
 from pitboss.model.session import Session
 from pitboss.model.snapshot import PoolFigures, Snapshot, WorkerFigures, WorkerState, read
 
@@ -118,6 +120,27 @@ def worker_pools(
         (view for view in found if pool in (None, view.pool.name)),
         key=lambda view: (view.pool.name, view.manager.host, view.manager.number),
     )
+
+
+def locked_pools(managers: Iterable[ManagerView], handlers: Iterable[HandlerInfo]) -> dict[str, list[MissingKey]]:
+    """Resource pools with secrets that no live manager which needs them can open: their tasks wait."""
+    managers, handlers = tuple(managers), tuple(handlers)
+    lacking: dict[str, dict[str, MissingKey]] = {}
+    for one in managers:
+        for key in one.snapshot.missing_keys:
+            lacking.setdefault(key.pool, {})[key.key] = key
+    return {
+        pool: [keys[name] for name in sorted(keys)]
+        for pool, keys in sorted(lacking.items())
+        if not any(_opens(one, pool, {info.name for info in handlers if info.resources == pool}) for one in managers)
+    }
+
+
+def _opens(manager: ManagerView, pool: str, needing: set[str]) -> bool:
+    """Whether it can start tasks of these handlers, which need the pool."""
+    known = manager.session.info.handlers
+    lacks = any(key.pool == pool for key in manager.snapshot.missing_keys)
+    return not lacks and (not known or not needing.isdisjoint(known))
 
 
 def doing(workers: Iterable[WorkerFigures]) -> str:

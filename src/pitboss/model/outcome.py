@@ -50,9 +50,13 @@ class Cancelled(msgspec.Struct, frozen=True, gc=False, tag="cancelled"):
 
 
 class Released(msgspec.Struct, frozen=True, gc=False, tag="released"):
-    """Given back unfinished: a drain, a deploy, a buffer that waited too long. Costs no attempt."""
+    """Given back unfinished: a drain, a deploy, a buffer that waited too long, a missing key. Costs no attempt.
+
+    `delay` and `reason` are for a cause that will still be there at once."""
 
     started: bool = False
+    delay: Span = 0
+    reason: str = ""
 
 
 class Crashed(msgspec.Struct, frozen=True, gc=False, tag="crashed"):
@@ -108,8 +112,14 @@ def decide(claim: Claim, outcome: Outcome, policy: Policy, now: Moment, luck: fl
             return _rotated(claim, error, policy, now, luck)
         case Cancelled(reason):
             return Transition(state=State.CANCELLED, outcome="cancelled", reason=reason or None, charged=True)
-        case Released(started):
-            return Transition(state=State.PENDING, outcome="released", recorded=started)
+        case Released(started, delay, reason):
+            return Transition(
+                state=State.SCHEDULED if delay else State.PENDING,
+                outcome="released",
+                delay=delay or None,
+                reason=reason or None,
+                recorded=started,
+            )
         case Crashed(alone, error):
             return _crashed(claim, alone, error)
 

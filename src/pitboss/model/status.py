@@ -8,9 +8,17 @@ import msgspec
 
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.finding import Finding, Grade, fine, problem, warning
-from pitboss.model.fleet import ManagerView, WorkerPoolView, live_managers, manager_view, worker_pools
+from pitboss.model.fleet import (
+    ManagerView,
+    WorkerPoolView,
+    live_managers,
+    locked_pools,
+    manager_view,
+    worker_pools,
+)
 from pitboss.model.gates import how_paused
 from pitboss.model.queue import HandlerInfo, Queue
+from pitboss.model.sealed import MissingKey, told
 from pitboss.model.session import Session
 from pitboss.model.snapshot import WorkerState
 from pitboss.model.states import State
@@ -87,6 +95,7 @@ def assess(reading: StoreReading, now: Moment) -> Assessment:
         *_workers(managers),
         *_queues(reading, managers),
         *_handlers(reading, managers),
+        *_missing_keys(reading, managers),
         *_paused(reading, managers, now),
         *_waiting(reading),
     )
@@ -292,6 +301,26 @@ def _handlers(reading: StoreReading, managers: Sequence[ManagerView]) -> Iterato
         )
     elif managers:
         yield fine("handlers", f"{counted(len(known), 'handler')}, each with a live worker")
+
+
+def key_finding(lacking: Sequence[MissingKey], whose: str, *, waiting: bool) -> Finding:
+    """Keys that a process lacks. `waiting`: no other process has them, so that tasks wait."""
+    report = problem if waiting else warning
+    return report(
+        "keys",
+        f"{whose} lacks {told(lacking)}",
+        why="their secrets are sealed with it; tasks that need these pools wait there, at no attempt",
+        fix="put the key back (the key file, or PITBOSS_SECRET_KEYS), and they go on by themselves; "
+        "if it is lost, add the members again with their secrets, or disable them",
+    )
+
+
+def _missing_keys(reading: StoreReading, managers: Sequence[ManagerView]) -> Iterator[Finding]:
+    locked = locked_pools(managers, reading.handlers)
+    for one in managers:
+        if one.snapshot.missing_keys:
+            waiting = any(key.pool in locked for key in one.snapshot.missing_keys)
+            yield key_finding(one.snapshot.missing_keys, one.name, waiting=waiting)
 
 
 def _paused(reading: StoreReading, managers: Sequence[ManagerView], now: Moment) -> Iterator[Finding]:

@@ -1,5 +1,7 @@
 """How a store is doing: its verdict with the next step, its findings, and the figures behind them."""
 
+from collections.abc import Collection
+
 import msgspec
 
 from pitboss.client.waiting import explain_queues
@@ -8,12 +10,14 @@ from pitboss.engines.protocol import Clock, Store
 from pitboss.model.batch import IN_SLOT, BatchStatus
 from pitboss.model.duration import Moment, spoken
 from pitboss.model.filter import by, parsed
-from pitboss.model.finding import Finding
+from pitboss.model.finding import Finding, fine
+from pitboss.model.fleet import live_managers
 from pitboss.model.queue import Queue
 from pitboss.model.resource import ResourcePool
+from pitboss.model.sealed import MissingKey, missing, sealing_keys
 from pitboss.model.session import Session
 from pitboss.model.states import State
-from pitboss.model.status import LATE, LATELY, StoreReading, Verdict, assess
+from pitboss.model.status import LATE, LATELY, StoreReading, Verdict, assess, key_finding
 from pitboss.model.waiting import troubles
 from pitboss.operate.batches import BatchReading, read_batches
 
@@ -67,6 +71,22 @@ async def check_store(store: Store, clock: Clock, release: str) -> list[Finding]
     setup = [] if diagnosis is None else await diagnosis.diagnose(clock)
     now = clock.now()
     return [*setup, *assess(await read_store(store, now, release), now).findings]
+
+
+async def check_keys(store: Store, known: Collection[str], where: str, now: Moment) -> list[Finding]:
+    """Whether the keys of this process open all secrets. Managers know their own keys: while one is alive, its word
+    counts, and this says nothing."""
+    resources = capabilities(store).resources
+    if resources is None or live_managers(await store.sessions(), now):
+        return []
+    needed: list[MissingKey] = []
+    for pool in await resources.resource_pools():
+        needed += sealing_keys(await resources.resources(pool.name))
+    if not needed:
+        return []
+    if lacking := missing(needed, known):
+        return [key_finding(lacking, where, waiting=True)]
+    return [fine("keys", f"{where} has the keys of all secrets")]
 
 
 async def read_store(store: Store, now: Moment, release: str = "") -> StoreReading:

@@ -92,7 +92,8 @@ def _too_large(verb: str, size: int) -> InvalidInput:
 
 def _error(code: str, what: str, why: str, fix: str) -> PitbossError:
     """The error that the manager met, as the same class where that can be made from its text."""
-    for kind in (errors.InvalidInput, errors.NotFound, errors.Unsupported, errors.SchemaMismatch, StoreUnavailable):
+    kinds = (errors.InvalidInput, errors.NotFound, errors.Unsupported, errors.SchemaMismatch)
+    for kind in (*kinds, errors.StoreDamaged, StoreUnavailable):
         if kind.code == code:
             return kind(what, why=why, fix=fix)
     if code == StaleLease.code:
