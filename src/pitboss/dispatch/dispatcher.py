@@ -63,6 +63,9 @@ class Dispatcher:
         self._clock, self._luck, self._policies = clock, luck, policies
         self._make_keeper, self._snapshot, self._on_lost = make_keeper, snapshot, on_lost
         self.noted: Noted | None = None
+        # Gets the errors of renewals.
+        self.troubled: Callable[[StoreUnavailable], None] = lambda _error: None
+        self._renewed_at = 0.0
         self._groups: dict[tuple[str, tuple[str, ...] | None], WorkerGroup] = {}
         self._workers: dict[str, WorkerLoad] = {}
         self._time = asyncio.get_running_loop().time
@@ -95,8 +98,14 @@ class Dispatcher:
     async def start(self) -> Session:
         """Open the session and start claiming."""
         self.session = session = await self._engine.open_session(self._info)
+        self._renewed_at = self._time()
         self._keeper = keeper = SessionKeeper(
-            session.number, self._info.ttl, told=self._renewed, lost=self._session_lost, snapshot=self._snapshot
+            session.number,
+            self._info.ttl,
+            told=self._renewed,
+            lost=self._session_lost,
+            snapshot=self._snapshot,
+            troubled=self.troubled,
         )
         duties = (self._settler.run, self._claim_forever, self._sweep)
         self._tasks = [asyncio.create_task(self._guarded(duty)) for duty in duties]
@@ -222,6 +231,16 @@ class Dispatcher:
     def started(self) -> list[Claim]:
         """The claims that run now, without those that wait in a worker for a free slot."""
         return [claim for load in self._workers.values() for claim in load.started]
+
+    @property
+    def unwritten(self) -> int:
+        """How many outcomes are not in the store yet."""
+        return self._settler.backlog
+
+    @property
+    def expires_in(self) -> float:
+        """How many seconds the session lives if it is not renewed."""
+        return self._renewed_at + self._info.ttl / SECOND - self._time()
 
     def room(self, pool: str) -> int:
         """How many more tasks the workers of a pool could start now."""
@@ -425,7 +444,7 @@ class Dispatcher:
             self.noted(claim, settlement)
 
     def _renewed(self, renewal: Renewal) -> None:
-        self.desired = renewal.desired
+        self.desired, self._renewed_at = renewal.desired, self._time()
         for task, token in renewal.cancels:
             self._cancel(task, token)
 

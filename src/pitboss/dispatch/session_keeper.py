@@ -8,16 +8,18 @@ from functools import partial
 
 from pitboss.engines.protocol import Engine
 from pitboss.model.duration import SECOND, Span
-from pitboss.model.errors import PitbossError
+from pitboss.model.errors import PitbossError, StoreUnavailable
 from pitboss.model.session import Renewal
 
 _BEATS_PER_LIFE = 3
 _TRIES_PER_BEAT = 4
+# A renewal is one small write: a store that takes longer is in trouble.
+_SLOW_SECONDS = 2.0
 
 
 class SessionKeeper:
-    """Renews one session. `told` gets every answer; `lost` is called once, when the session is over. Both are called in
-    the loop that made the keeper.
+    """Renews one session. `told` gets every answer; `lost` is called once, when the session is over; `troubled` is told
+    when the store does not answer. All are called in the loop that made the keeper.
 
     The session counts as lost when the store says so, or when no answer came for its whole time to live, measured on a
     monotonic clock from before the last good call: by then the store may have given its tasks to others.
@@ -31,8 +33,9 @@ class SessionKeeper:
         told: Callable[[Renewal], None],
         lost: Callable[[], None],
         snapshot: Callable[[], str | None] = lambda: None,
+        troubled: Callable[[StoreUnavailable], None] = lambda _error: None,
     ) -> None:
-        self._session, self._ttl = session, ttl / SECOND
+        self._session, self._ttl, self._troubled = session, ttl / SECOND, troubled
         self._told, self._lost, self._snapshot = told, lost, snapshot
         self._owner = asyncio.get_running_loop()
         self._stopped = asyncio.Event()
@@ -89,11 +92,20 @@ class SessionKeeper:
             await engine.close()
 
     async def _ask(self, engine: Engine, limit: float) -> Renewal | None:
+        slow = asyncio.get_running_loop().call_later(_SLOW_SECONDS, self._report, _slow())
         try:
             async with asyncio.timeout(limit):
                 return await engine.renew(self._session, self._snapshot())
+        except StoreUnavailable as error:
+            self._report(error)
         except (PitbossError, TimeoutError, OSError):
-            return None
+            pass
+        finally:
+            slow.cancel()
+        return None
+
+    def _report(self, error: StoreUnavailable) -> None:
+        _call_in(self._owner, partial(self._troubled, error))
 
     async def _stopped_within(self, seconds: float) -> bool:
         """Also returns, with False, when `renew_now` was called."""
@@ -106,6 +118,14 @@ class SessionKeeper:
     def _stop(self) -> None:
         self._stopped.set()
         self._hurry.set()
+
+
+def _slow() -> StoreUnavailable:
+    return StoreUnavailable(
+        f"a renewal of the session was not answered for {_SLOW_SECONDS:g} s",
+        why="the store hangs, is overloaded or locked, or cannot be reached",
+        fix="look at the store's host, at long transactions and locks",
+    )
 
 
 def _call_in(loop: asyncio.AbstractEventLoop | None, call: Callable[[], object]) -> None:

@@ -10,6 +10,7 @@ from pitboss.engines.protocol import (
     Engine,
     Gradual,
     Leases,
+    Outages,
     Resources,
     Schema,
     Within,
@@ -42,6 +43,7 @@ class Capabilities(NamedTuple):
     within: Within | None
     direct: Direct | None
     diagnosis: Diagnosis | None
+    outages: Outages | None
     gradual: bool
 
 
@@ -55,6 +57,7 @@ def capabilities(store: object) -> Capabilities:
         within=store if isinstance(store, Within) else None,
         direct=store if isinstance(store, Direct) else None,
         diagnosis=store if isinstance(store, Diagnosis) else None,
+        outages=store if isinstance(store, Outages) else None,
         gradual=isinstance(store, Gradual) and store.gradual,
     )
 

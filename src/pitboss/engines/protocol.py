@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
 from pitboss.model.duration import Moment, Span
+from pitboss.model.errors import StoreUnavailable
 from pitboss.model.filter import Filter
 from pitboss.model.finding import Finding
 from pitboss.model.ids import TaskId
@@ -469,6 +470,18 @@ class Direct(Protocol):
 
     def put_sync(self, tasks: Sequence[NewTask]) -> list[Placed]:
         """As `put`; returns when the tasks are stored."""
+
+
+@runtime_checkable
+class Outages(Protocol):
+    """Engines whose store may go away."""
+
+    def on_trouble(self, told: Callable[[StoreUnavailable], None]) -> None:
+        """`told` gets each error of the store at once, from any thread: also of calls that try again by themselves."""
+
+    async def probe(self) -> None:
+        """Whether the store takes new calls and writes: `StoreUnavailable` if not. It does not try again. Changes
+        nothing."""
 
 
 @runtime_checkable

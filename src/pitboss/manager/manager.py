@@ -9,7 +9,7 @@ import msgspec
 
 from pitboss.config import secret_keys
 from pitboss.dispatch.dispatcher import Dispatcher, Noted
-from pitboss.engines.capabilities import check_needs, resources_of
+from pitboss.engines.capabilities import capabilities, check_needs, resources_of
 from pitboss.engines.protocol import Clock, Engine, Store
 from pitboss.manager import host
 from pitboss.manager.announcer import Announcer
@@ -18,6 +18,7 @@ from pitboss.manager.health_checks import HealthChecks
 from pitboss.manager.hooks import FactBuffer
 from pitboss.manager.host_memory import HostMemory
 from pitboss.manager.key_watch import KeyWatch
+from pitboss.manager.outages import OutageWatch, Work
 from pitboss.manager.pool_set import PoolSet
 from pitboss.manager.reaper import Reaper
 from pitboss.manager.scaler import Scaler
@@ -95,6 +96,9 @@ class Manager:
         self._leadership = Leadership(engine, lambda: self._router.session, clock=clock, told=self._led_by)
         self._hooks = FactBuffer(plan.target, description.hooks, engine, clock=clock, tell=self.say, logs=plan.logs)
         self._announcer.publish = self._hooks.publish
+        self._outages = OutageWatch(
+            capabilities(engine).outages, warn=self._announcer.warn, say=self.say, work=self._work
+        )
         self._sessions: list[int] = []
         self._known: set[str] = set()
         self._draining = False
@@ -134,6 +138,7 @@ class Manager:
         work = (
             sweep,
             self._tick,
+            self._outages.run,
             self._compare_keys,
             self._scaler.run,
             self._leadership.campaign_forever,
@@ -219,7 +224,7 @@ class Manager:
             dispatcher.claim_only(await self._keys.queues())
             session = await dispatcher.start()
         except StoreUnavailable as error:
-            self.say(f"the store does not answer: {error.what}; trying again")
+            self._outages.failed(error)
             return
         self._sessions.append(session.number)
         self._scaler.session = session.number
@@ -248,7 +253,7 @@ class Manager:
             on_lost=lambda: self._session_lost(dispatcher, lost),
             snapshot=lambda: self._snapshot,
         )
-        dispatcher.noted, dispatcher.opens = self._noted(), self._keys.opens
+        dispatcher.noted, dispatcher.opens, dispatcher.troubled = self._noted(), self._keys.opens, self._outages.failed
         dispatcher.on_sent_away(self._announcer.sent_away)
         return dispatcher
 
@@ -278,9 +283,19 @@ class Manager:
         """The session is over and other managers may have its tasks: kill what runs here, and open a new session."""
         fault = dispatcher.fault
         cause = f" by a fault of Pitboss itself ({type(fault).__name__}: {fault})" if fault is not None else ""
-        self.say(f"the session was lost{cause}; its workers are killed, and a new session begins")
+        why = self._outages.session_lost() or f"the session was lost{cause}"
+        self._announcer.warn(f"{why}; its workers are killed, and a new session begins")
         self._router.forget(dispatcher)
         self._pools.kill()
+
+    def _work(self) -> Work:
+        present = self._router.present
+        alive = present is not None and not present.lost
+        return Work(
+            running=len(self._router.running()),
+            unwritten=present.unwritten if present is not None else 0,
+            expires_in=present.expires_in if present is not None and alive else None,
+        )
 
     async def _drain(self, dispatcher: Dispatcher) -> None:
         self._pools.quiet()

@@ -20,6 +20,7 @@ from pitboss.engines.postgres.faults import (
     BREAKS,
     PREPARED_GONE,
     RETRIED,
+    ended,
     is_refused_option,
     may_pass,
     translated,
@@ -69,6 +70,7 @@ class Connections:
         # call sets them for its own transaction.
         self._by_transaction = False
         self._closed = False
+        self.trouble: Callable[[StoreUnavailable], None] = lambda _error: None
 
     @property
     def pooled(self) -> bool:
@@ -97,7 +99,7 @@ class Connections:
                     return await pipeline.run(make())
             except psycopg.Error as error:
                 if not await self._may_repeat(error) or attempt + 1 == _RETRIES:
-                    raise translated(error) from error
+                    raise self._noted(translated(error)) from error
             except UnicodeEncodeError as error:
                 raise unstorable(str(error)) from error
         raise AssertionError
@@ -105,6 +107,28 @@ class Connections:
     async def connect(self) -> AsyncConnection[Row]:
         """A connection of its own, outside the pool."""
         return (await self._connect_patiently()).connection
+
+    async def probe(self) -> None:
+        """Connect anew, once. A server that takes no writes does not count as back."""
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                pipeline = await self._connect()
+                try:
+                    cursor = await pipeline.connection.execute(b"SHOW transaction_read_only", prepare=False)
+                    row = await cursor.fetchone()
+                finally:
+                    await pipeline.connection.close()
+        except psycopg.Error as error:
+            raise unreachable(self._dsn, error) from error
+        except TimeoutError as error:
+            raise unreachable(self._dsn, psycopg.OperationalError("it does not answer")) from error
+        if row is None or row[0] != "off":
+            raise unreachable(self._dsn, psycopg.OperationalError("it takes no writes"))
+
+    def _noted(self, error: Exception) -> Exception:
+        if isinstance(error, StoreUnavailable):
+            self.trouble(error)
+        return error
 
     def _first(self) -> list[Ask]:
         """What every transaction must begin with."""
@@ -141,10 +165,15 @@ class Connections:
                 await self._give_back(pipeline)
 
     def _live_idle(self) -> Pipeline | None:
+        newest = True
         while self._idle:
             pipeline = self._idle.pop()
             if not _has_died(pipeline.connection):
                 return pipeline
+            if newest:
+                # The one that was used last. Others may have been closed because they were idle for long.
+                self._noted(ended())
+            newest = False
         return None
 
     async def _give_back(self, pipeline: Pipeline) -> None:
@@ -166,11 +195,12 @@ class Connections:
             except psycopg.OperationalError as error:
                 if is_refused_option(error) and not self._by_transaction:
                     self._settle_for_transactions()
-                elif loop.time() + pause > give_up or not may_pass(error):
+                    continue
+                self._noted(unreachable(self._dsn, error))
+                if loop.time() + pause > give_up or not may_pass(error):
                     raise unreachable(self._dsn, error) from error
-                else:
-                    await asyncio.sleep(pause)
-                    pause = min(pause * 2, _LONGEST_PAUSE)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def _connect(self) -> Pipeline:
         options = conninfo.conninfo_to_dict(self._dsn)

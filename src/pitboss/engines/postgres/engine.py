@@ -21,7 +21,7 @@ from pitboss.engines.postgres.settle_bound import settle_bound
 from pitboss.engines.postgres.vacuum import Vacuum
 from pitboss.engines.postgres.within import put_within
 from pitboss.engines.protocol import Clock, Failpoint
-from pitboss.model.errors import InvalidInput
+from pitboss.model.errors import InvalidInput, StoreUnavailable
 from pitboss.model.finding import Finding
 from pitboss.model.host_findings import clock_skew
 from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal
@@ -74,6 +74,12 @@ class PostgresEngine(ResourcesAndBatches):
         await self._vacuum.close()
         await self._writing.close()
         await self._reading.close()
+
+    def on_trouble(self, told: Callable[[StoreUnavailable], None]) -> None:
+        self._writing.trouble = self._reading.trouble = told
+
+    async def probe(self) -> None:
+        await self._writing.probe()
 
     async def schema_version(self) -> tuple[int, int]:
         return await self._reading.call(lambda: schema.version(self._sql)), schema.wanted(self._sql)

@@ -56,6 +56,14 @@ def unreachable(dsn: str, error: psycopg.Error) -> PitbossError:
     )
 
 
+def ended() -> StoreUnavailable:
+    return StoreUnavailable(
+        "PostgreSQL closed the connection",
+        why="the server restarts, or an administrator ended its connections",
+        fix="nothing: calls connect again by themselves",
+    )
+
+
 def is_refused_option(error: psycopg.Error) -> bool:
     """A pooler that does not pass settings on refuses the connection with this."""
     return "startup parameter" in str(error)

@@ -22,13 +22,14 @@ from pitboss.engines.sqlite import (
 from pitboss.engines.sqlite.act import Act, Statements
 from pitboss.engines.sqlite.connection import checked_path
 from pitboss.engines.sqlite.doorbell import Doorbell
-from pitboss.engines.sqlite.faults import closed
+from pitboss.engines.sqlite.faults import Trouble, closed
 from pitboss.engines.sqlite.open_store import OpenStore, side_folder, upgrade
 from pitboss.engines.sqlite.put import put_within
 from pitboss.engines.sqlite.readers import Reader
 from pitboss.engines.sqlite.writer import Job
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
 from pitboss.model.duration import Moment, Span
+from pitboss.model.errors import StoreUnavailable
 from pitboss.model.filter import Filter
 from pitboss.model.finding import Finding
 from pitboss.model.ids import TaskId
@@ -75,6 +76,7 @@ class SqliteEngine:
         self._statements = Statements()
         self._doorbell = Doorbell(side_folder(self.path))
         self._store: OpenStore | None = None
+        self._told: Trouble | None = None
 
     async def open(self) -> None:
         if self._store is None:
@@ -260,6 +262,13 @@ class SqliteEngine:
     async def change_lane(self, name: str, max_running: int) -> Lane:
         return await self._write("change_lane", lambda act: batches.change_lane(act, name, max_running))
 
+    def on_trouble(self, told: Trouble) -> None:
+        self._told = told
+
+    async def probe(self) -> None:
+        """A write that changes no value still goes to the log, so that a full disk is found."""
+        await self._write("probe", lambda act: act.query("UPDATE pitboss_meta SET value = value", ()))
+
     async def schema_version(self) -> tuple[int, int]:
         return await self._read(lambda reader: reader.schema_version()), schema.wanted_version()
 
@@ -308,7 +317,12 @@ class SqliteEngine:
             doorbell=self._doorbell,
             failpoint=self._failpoint,
             lock_timeout=self._lock_timeout,
+            trouble=self._tell,
         )
+
+    def _tell(self, error: StoreUnavailable) -> None:
+        if self._told is not None:
+            self._told(error)
 
     def _opened_here(self) -> OpenStore:
         store = self._store

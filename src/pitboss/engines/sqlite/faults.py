@@ -1,10 +1,21 @@
 """Errors of SQLite and the file system, with a cause and a fix for people."""
 
 import sqlite3
+from collections.abc import Callable
 
-from pitboss.model.errors import PitbossError, StoreUnavailable
+from pitboss.model.errors import PitbossError, StoreDamaged, StoreUnavailable
+
+# Gets each error of the store, from any thread.
+Trouble = Callable[[StoreUnavailable], None]
 
 _UNKNOWN = "whether the last write happened is unknown; repeating it is safe"
+
+_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+# How to save what is left of a damaged file.
+SAVE = (
+    "stop all managers and keep a copy of the file with its -wal; restore a backup, or save what can be read: "
+    "sqlite3 FILE .recover | sqlite3 saved.db, then pitboss db check --repair --store sqlite:///saved.db"
+)
 
 # Result code (without its extension) -> what happened, why, and what to do. `{path}` is the database file.
 _CAUSES: dict[str, tuple[str, str, str]] = {
@@ -23,12 +34,12 @@ _CAUSES: dict[str, tuple[str, str, str]] = {
     "SQLITE_NOTADB": (
         "{path} is not an SQLite database",
         "the file holds something else, or its beginning was overwritten",
-        "correct the path, or restore the file from a backup",
+        f"correct the path; if the path is right, {SAVE}",
     ),
     "SQLITE_CORRUPT": (
         "{path} is damaged",
         "its content contradicts itself; a disk fault or a copy made while it was in use are the usual causes",
-        'stop everything, keep a copy of the file with its -wal, then try "sqlite3 FILE .recover" or a backup',
+        SAVE,
     ),
     "SQLITE_BUSY": (
         "{path} is locked by another program",
@@ -51,7 +62,8 @@ def translated(error: BaseException, path: str) -> BaseException:
     name = getattr(error, "sqlite_errorname", "") or ""
     for code, (what, why, fix) in _CAUSES.items():
         if name.startswith(code):
-            return _caused(StoreUnavailable(f"{what.format(path=path)} ({error})", why=why, fix=fix), error)
+            kind = StoreDamaged if code in _DAMAGE else StoreUnavailable
+            return _caused(kind(f"{what.format(path=path)} ({error})", why=why, fix=fix), error)
     unavailable = StoreUnavailable(
         f"the store {path} does not work: {error}", why=_UNKNOWN, fix="check the file, its folder and its disk"
     )

@@ -11,7 +11,7 @@ from pitboss.engines.sqlite import schema
 from pitboss.engines.sqlite.act import Statements
 from pitboss.engines.sqlite.connection import connect_writer, create_file
 from pitboss.engines.sqlite.doorbell import Doorbell
-from pitboss.engines.sqlite.faults import translated
+from pitboss.engines.sqlite.faults import Trouble, translated
 from pitboss.engines.sqlite.lock import WriterLock
 from pitboss.engines.sqlite.readers import Readers
 from pitboss.engines.sqlite.writer import Writer
@@ -49,16 +49,23 @@ class OpenStore:
         doorbell: Doorbell,
         failpoint: Failpoint | None,
         lock_timeout: float,
+        trouble: Trouble,
     ) -> None:
         self.process = os.getpid()
         self._doorbell, self._timeout = doorbell, lock_timeout
         self._lock, connection = _prepared(path, lock_timeout)
         doorbell.open()
         self.writer = Writer(
-            path, clock=clock, statements=statements, lock=self._lock, doorbell=doorbell, failpoint=failpoint
+            path,
+            clock=clock,
+            statements=statements,
+            lock=self._lock,
+            doorbell=doorbell,
+            failpoint=failpoint,
+            trouble=trouble,
         )
         self.writer.start(connection)
-        self.readers = Readers(path, statements.by_name, clock, _READ_LIMIT)
+        self.readers = Readers(path, statements.by_name, clock, _READ_LIMIT, trouble)
         forget = weakref.WeakMethod(self._forked)
         os.register_at_fork(after_in_child=lambda: _call(forget))
 

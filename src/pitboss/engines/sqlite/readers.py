@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from pitboss.engines.protocol import Clock, Page
 from pitboss.engines.sqlite.act import json_list
 from pitboss.engines.sqlite.connection import connect_reader
-from pitboss.engines.sqlite.faults import closed, translated
+from pitboss.engines.sqlite.faults import Trouble, closed, translated
 from pitboss.engines.sqlite.filters import STATE_INDEXES, matching, names_batches, names_ids
 from pitboss.engines.sqlite.open_queue import opens_at
 from pitboss.engines.sqlite.reclaim import HOUR
@@ -32,6 +32,7 @@ from pitboss.engines.sqlite.rows import (
 )
 from pitboss.engines.sqlite.schema import stored_version
 from pitboss.model.duration import Moment
+from pitboss.model.errors import StoreDamaged
 from pitboss.model.filter import Filter
 from pitboss.model.queue import HandlerInfo, Queue, Wish
 from pitboss.model.session import Lead, Session
@@ -138,8 +139,9 @@ class Reader:
 class Readers:
     """A small pool. Each read is one short transaction; one that takes too long is interrupted."""
 
-    def __init__(self, path: Path, sql: dict[str, str], clock: Clock, timeout: float) -> None:
+    def __init__(self, path: Path, sql: dict[str, str], clock: Clock, timeout: float, trouble: Trouble) -> None:
         self._path, self._sql, self._clock, self._timeout = path, sql, clock, timeout
+        self._trouble = trouble
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="pitboss-sqlite-reader")
         self._idle: SimpleQueue[sqlite3.Connection | None] = SimpleQueue()
         for _ in range(_THREADS):
@@ -183,7 +185,10 @@ class Readers:
                 with contextlib.suppress(sqlite3.Error):
                     connection.close()
             connection = None
-            raise translated(error, str(self._path)) from error
+            told = translated(error, str(self._path))
+            if isinstance(told, StoreDamaged):
+                self._trouble(told)
+            raise told from error
         finally:
             self._idle.put(connection)
 

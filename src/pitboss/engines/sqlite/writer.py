@@ -16,9 +16,10 @@ from pitboss.engines.sqlite.act import Act, Statements
 from pitboss.engines.sqlite.batch_lifecycle import conclude
 from pitboss.engines.sqlite.connection import connect_writer
 from pitboss.engines.sqlite.doorbell import Doorbell
-from pitboss.engines.sqlite.faults import closed, is_fatal, translated
+from pitboss.engines.sqlite.faults import Trouble, closed, is_fatal, translated
 from pitboss.engines.sqlite.lock import WriterLock
 from pitboss.engines.sqlite.put import put
+from pitboss.model.errors import StoreUnavailable
 from pitboss.model.task import NewTask
 
 # A group is bounded so that other processes do not wait long for the lock.
@@ -91,8 +92,9 @@ class Writer:
         lock: WriterLock,
         doorbell: Doorbell,
         failpoint: Failpoint | None,
+        trouble: Trouble,
     ) -> None:
-        self._path, self._clock, self._statements = path, clock, statements
+        self._path, self._clock, self._statements, self._trouble = path, clock, statements, trouble
         self._lock, self._doorbell, self._failpoint = lock, doorbell, failpoint
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._connection: sqlite3.Connection | None = None
@@ -223,6 +225,8 @@ class Writer:
                 connection.execute("RELEASE request")
         except BaseException as error:
             job.error = translated(error, str(self._path))
+            if isinstance(job.error, StoreUnavailable):
+                self._trouble(job.error)
             # A full disk makes SQLite undo the whole transaction: then the others have failed too.
             if not connection.in_transaction:
                 raise
@@ -254,6 +258,8 @@ class Writer:
     def _spoil(self, group: list[Job], error: BaseException) -> None:
         """The transaction as a whole failed: no request was written."""
         cause = translated(error, str(self._path))
+        if isinstance(cause, StoreUnavailable):
+            self._trouble(cause)
         for job in group:
             job.error = job.error or cause
             job.rings = set()
