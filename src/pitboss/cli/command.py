@@ -150,13 +150,8 @@ async def opened(url: str, *, create: bool) -> "Store":
 
     from pitboss import wiring
 
-    absent = None if create else wiring.absent_file(url)
-    if absent is not None:
-        raise StoreUnavailable(
-            f"there is no store at {absent}",
-            why="no manager was started and no task was enqueued there yet",
-            fix="start one with pitboss up, or name another store with --store or PITBOSS_STORE",
-        )
+    if not create:
+        refuse_absent(url)
     if url.startswith("memory:") and not create:
         raise InvalidInput(
             f"{url} cannot be read from here",
@@ -174,6 +169,19 @@ async def opened(url: str, *, create: bool) -> "Store":
             fix="check that it runs and can be reached",
         ) from error
     return engine
+
+
+def refuse_absent(url: str) -> None:
+    """Refuse a file that does not exist: only `up` and enqueueing create one."""
+    from pitboss import wiring
+
+    absent = wiring.absent_file(url)
+    if absent is not None:
+        raise StoreUnavailable(
+            f"there is no store at {absent}",
+            why="no manager was started and no task was enqueued there yet",
+            fix="start one with pitboss up, or name another store with --store or PITBOSS_STORE",
+        )
 
 
 async def _within(url: str, work: "Callable[[Store], Awaitable[T]]", *, create: bool) -> T:

@@ -1,20 +1,23 @@
-"""`pitboss db`: check, create and upgrade the store's tables."""
+"""`pitboss db`: create, upgrade, check and copy the store."""
 
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
-from pitboss.cli.command import JsonOption, StoreOption, opened, screen_of, settings
+from pitboss.cli.command import JsonOption, StoreOption, opened, refuse_absent, screen_of, settings
 from pitboss.cli.screen import Screen
 from pitboss.model.errors import Unsupported
-from pitboss.model.text import masked
+from pitboss.model.pool import spoken_size
+from pitboss.model.text import counted, masked
 
 if TYPE_CHECKING:
-    from pitboss.engines.protocol import SqlStore
+    from pitboss.engines.protocol import SqlStore, Store
+    from pitboss.model.finding import Finding
 
 T = TypeVar("T")
-app = typer.Typer(help="Check and upgrade the store's tables.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Upgrade, check and copy the store.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("status")
@@ -53,6 +56,79 @@ def upgrade(context: typer.Context, store: StoreOption = None) -> None:
     for name in applied:
         screen.note(f"applied {name}")
     screen.note(f"{masked(url)} has schema {version}")
+
+
+@app.command("check")
+def check(
+    context: typer.Context,
+    full: Annotated[bool, typer.Option("--full", help="SQLite: compare every index with its table too.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Write the numbers of tasks that a recount gives.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Look for damage in the whole store, and compare its numbers of tasks with a recount.
+
+    \b
+    Examples:
+      pitboss db check
+      pitboss db check --full
+      pitboss db check --repair --store sqlite:///saved.db
+
+    Managers may run meanwhile. Exits with 6 if there is a problem.
+    """
+    from pitboss.cli.doctor import draw_findings, exit_if_problem
+    from pitboss.operate.documents import findings_document
+
+    screen = screen_of(context)
+    url = _url(screen, store)
+    wrong, findings = _done(_checked(url, full=full, repair=repair))
+    if wrong:
+        screen.note(f"corrected {counted(wrong, 'number')} of tasks")
+    if as_json:
+        screen.document(findings_document(findings))
+    else:
+        draw_findings(screen, findings)
+    exit_if_problem(findings)
+
+
+@app.command("backup")
+def backup(
+    context: typer.Context,
+    to: Annotated[Path, typer.Argument(metavar="TO", help="The file to write.")],
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
+    salvage: Annotated[bool, typer.Option("--salvage", help="Of a damaged SQLite file, what can be read.")] = False,
+    store: StoreOption = None,
+) -> None:
+    """Copy the store into one file while managers run.
+
+    \b
+    Examples:
+      pitboss db backup /backups/pitboss-monday.db
+      pitboss db backup pitboss.dump --store postgresql://user@host/jobs
+      pitboss db backup saved.db --salvage
+
+    SQLite: a file that Pitboss can open. PostgreSQL: a dump by pg_dump. Keys of secrets are not in it.
+    """
+    from pitboss import config
+    from pitboss.cli.progress import counting
+    from pitboss.operate.maintenance import back_up
+
+    screen = screen_of(context)
+    found = settings(screen, store=store)
+    with counting(screen, "Copy, in percent", 100) as show:
+
+        def told(done: int, total: int) -> None:
+            show(done * 100 // max(1, total))
+
+        work = _with_unopened(
+            found.settings.store, lambda store: back_up(store, to, told, force=force, salvage=salvage)
+        )
+        how = _done(work)
+    screen.note(f"{masked(found.settings.store)} was copied to {to} ({spoken_size(to.stat().st_size)})")
+    screen.note(how.replace("FILE", str(to)))
+    keys = "PITBOSS_SECRET_KEYS" if config.secret_keys() else config.key_file(found)
+    if config.secret_keys() or Path(keys).exists():
+        screen.note(f"secrets in it open only with the keys in {keys}: keep a copy of them in another place")
 
 
 @app.command("sql")
@@ -103,6 +179,32 @@ async def _upgraded(url: str) -> tuple[list[str], int]:
         return applied, (await engine.schema_version())[0]
     finally:
         await engine.close()
+
+
+async def _checked(url: str, *, full: bool, repair: bool) -> "tuple[int, list[Finding]]":
+    from pitboss.operate.maintenance import check_content, recount
+
+    async def work(store: "Store") -> "tuple[int, list[Finding]]":
+        wrong = await recount(store) if repair else 0
+        return wrong, await check_content(store, full=full)
+
+    return await _with_unopened(url, work)
+
+
+async def _with_unopened(url: str, work: "Callable[[Store], Awaitable[T]]") -> T:
+    engine = _unopened(url)
+    try:
+        return await work(engine)
+    finally:
+        await engine.close()
+
+
+def _unopened(url: str) -> "Store":
+    """An engine with tables. Opening could fail on a damaged file, and would upgrade a server."""
+    from pitboss import wiring
+
+    refuse_absent(url)
+    return wiring.make_engine(url)
 
 
 async def _sql_store(url: str, *, create: bool) -> "SqlStore":

@@ -12,7 +12,7 @@ from pitboss.cli.command import JsonOption, StoreOption, now, opened, screen_of
 from pitboss.cli.errors import Exit
 from pitboss.cli.screen import Screen
 from pitboss.model import host_findings
-from pitboss.model.errors import InvalidInput, PitbossError
+from pitboss.model.errors import InvalidInput, PitbossError, StoreDamaged
 from pitboss.model.finding import Finding, Grade, fine, problem, warning
 from pitboss.model.text import counted, masked
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _WIDTH = 12
 _STYLES = {Grade.OK: "green", Grade.WARNING: "yellow", Grade.PROBLEM: "bold red"}
 _SECONDS = 30.0
+_CHECK_SECONDS = 5.0
 _ENDLESS = 2**31
 
 
@@ -45,7 +46,11 @@ def doctor(context: typer.Context, store: StoreOption = None, as_json: JsonOptio
     if as_json:
         screen.document(findings_document(findings))
     else:
-        _draw(screen, findings)
+        draw_findings(screen, findings)
+    exit_if_problem(findings)
+
+
+def exit_if_problem(findings: Sequence[Finding]) -> None:
     if any(finding.grade is Grade.PROBLEM for finding in findings):
         raise typer.Exit(Exit.UNHEALTHY)
 
@@ -124,19 +129,23 @@ def _of_host(found: "Loaded", description: "Description | None") -> list[Finding
 async def _of_store(found: "Loaded", release: str) -> list[Finding]:
     """Every check of the store, within a time limit."""
     url = found.settings.store
+    content: list[Finding] = []
     try:
         async with asyncio.timeout(_SECONDS):
-            return await _store_checks(found, release)
+            content = await _content(url)
+            return [*await _store_checks(found, release), *content]
     except PitbossError as error:
-        return [_refused("store", error)]
+        told = isinstance(error, StoreDamaged) and any(one.grade is Grade.PROBLEM for one in content)
+        return content if told else [_refused("store", error), *content]
     except TimeoutError:
         return [
+            *content,
             problem(
                 "store",
                 f"{masked(url)} did not answer within {_SECONDS:g} s",
                 why="it is overloaded, or another process locks it",
                 fix="look for long transactions and locks",
-            )
+            ),
         ]
 
 
@@ -156,6 +165,18 @@ async def _store_checks(found: "Loaded", release: str) -> list[Finding]:
         managers = (await read_managers(engine, now())).living
         schemas = [schema] if schema else await _own_schema(engine)
         return [about, *schemas, *checked, *await _keys(engine, found), *_logs(managers, found.settings.logs)]
+    finally:
+        await engine.close()
+
+
+async def _content(url: str) -> list[Finding]:
+    """Damage. Before opening, which may fail on a damaged file."""
+    from pitboss import wiring
+    from pitboss.operate.maintenance import check_content
+
+    engine = wiring.make_engine(url)
+    try:
+        return await check_content(engine, seconds=_CHECK_SECONDS, counts=False)
     finally:
         await engine.close()
 
@@ -231,7 +252,7 @@ def _refused(check: str, error: PitbossError) -> Finding:
     return problem(check, error.what, why=error.why, fix=error.fix)
 
 
-def _draw(screen: Screen, findings: Sequence[Finding]) -> None:
+def draw_findings(screen: Screen, findings: Sequence[Finding]) -> None:
     for finding in findings:
         first, *more = finding.what.split("\n")
         screen.line(f"{finding.grade:<8} {finding.check:<{_WIDTH}} {first}", _STYLES[finding.grade])

@@ -23,6 +23,7 @@ from pitboss.model.errors import PitbossError
 from pitboss.model.fleet import alive
 from pitboss.model.new_task import TaskOptions, new_task
 from pitboss.model.states import State
+from pitboss.operate.maintenance import refuse_damage
 from pitboss.worker.describe import Description
 
 _FIGURES_SECONDS = 1.0
@@ -186,6 +187,7 @@ def run_forever(screen: Screen, options: RunOptions, description: Description, b
     import uvloop
 
     async def serve() -> str:
+        await _refuse_damage(options.store)
         engine = await opened(options.store, create=True)
         try:
             await _note_other_managers(screen, engine)
@@ -198,6 +200,14 @@ def run_forever(screen: Screen, options: RunOptions, description: Description, b
     # longer than it works; 0.5 ms gave a tenth more tasks per second.
     sys.setswitchinterval(0.0005)
     return uvloop.run(serve())
+
+
+async def _refuse_damage(url: str) -> None:
+    engine = wiring.make_engine(url)
+    try:
+        await refuse_damage(engine)
+    finally:
+        await engine.close()
 
 
 async def _note_other_managers(screen: Screen, engine: Store) -> None:

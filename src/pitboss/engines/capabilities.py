@@ -10,6 +10,7 @@ from pitboss.engines.protocol import (
     Engine,
     Gradual,
     Leases,
+    Maintenance,
     Outages,
     Resources,
     Schema,
@@ -44,6 +45,7 @@ class Capabilities(NamedTuple):
     direct: Direct | None
     diagnosis: Diagnosis | None
     outages: Outages | None
+    maintenance: Maintenance | None
     gradual: bool
 
 
@@ -58,6 +60,7 @@ def capabilities(store: object) -> Capabilities:
         direct=store if isinstance(store, Direct) else None,
         diagnosis=store if isinstance(store, Diagnosis) else None,
         outages=store if isinstance(store, Outages) else None,
+        maintenance=store if isinstance(store, Maintenance) else None,
         gradual=isinstance(store, Gradual) and store.gradual,
     )
 

@@ -7,6 +7,7 @@ call.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
@@ -491,6 +492,23 @@ class Diagnosis(Protocol):
     async def diagnose(self, clock: Clock) -> list[Finding]:
         """What is in order and what is not: durability, free space, versions, and the difference between `clock`, this
         host's, and the store's own. Changes nothing."""
+
+
+@runtime_checkable
+class Maintenance(Protocol):
+    """Engines whose store can be damaged, and can be copied while it is in use. None of these needs an open engine."""
+
+    async def check(self, *, seconds: float | None = None, full: bool = False, counts: bool = True) -> list[Finding]:
+        """Whether the content is sound: "content", "indexes" and "counts" (`counts`: compare the numbers of tasks with
+        a recount). It stops after `seconds` and says so; `full` takes longer and finds more. Changes nothing."""
+
+    async def recount(self) -> int:
+        """Write the numbers of tasks that a recount gives; returns how many were wrong. Holds up writers meanwhile."""
+
+    async def backup(self, to: Path, told: Callable[[int, int], None], *, salvage: bool = False) -> str:
+        """Write a copy of the store at this moment into an empty file; returns how to use it. `told` gets how many
+        parts of how many are done. A file that is not finished is removed. `salvage`: of a damaged store, what can
+        still be read; `Unsupported` if the engine cannot do that."""
 
 
 class Store(Engine, Sessions, Leader, Ledger, Control, Queues, Handlers, Desired, Protocol):

@@ -1,14 +1,16 @@
 """The six verbs on PostgreSQL, opening and closing, and puts inside a caller's own transaction."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from psycopg import AsyncConnection, Connection
 from psycopg.errors import UniqueViolation
 
-from pitboss.engines.postgres import batches, diagnosis, schema
+from pitboss.engines.postgres import batches, diagnosis, maintenance, schema
 from pitboss.engines.postgres.claim import Claimer
 from pitboss.engines.postgres.connections import STEADY_PLANS, Connections
 from pitboss.engines.postgres.doorbell import Doorbell
@@ -29,6 +31,7 @@ from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Placed, Token
 
+_MAINTENANCE_SECONDS = 3600.0
 _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,55}\Z")
 
 
@@ -53,7 +56,7 @@ class PostgresEngine(ResourcesAndBatches):
         writing = Connections(dsn, size=connections, limit=limit, settings=STEADY_PLANS)
         reading = Connections(dsn, size=2, limit=limit, settings={"jit": "off"})
         super().__init__(sql, writing, reading, clock)
-        self._failpoint = failpoint
+        self._dsn, self._failpoint = dsn, failpoint
         self._listen = listen
         self._doorbell = Doorbell(sql.channel, writing.connect, self._notify)
         self._vacuum = Vacuum(sql.quoted, writing.connect, lambda: writing.pooled)
@@ -240,6 +243,33 @@ class PostgresEngine(ResourcesAndBatches):
         (row,) = await self._write("server_diagnose")
         after, found = clock.now(), diagnosis.server(row)
         return [*diagnosis.of_server(found), clock_skew((before + after) // 2 - found.now, (after - before) // 2)]
+
+    async def check(self, *, seconds: float | None = None, full: bool = False, counts: bool = True) -> list[Finding]:
+        """`full` is for engines that keep their own files: PostgreSQL's checksums and pg_amcheck look at them."""
+        async with self._patient(seconds or _MAINTENANCE_SECONDS) as connections:
+            return await maintenance.check(self._sql, connections, counts=counts)
+
+    async def recount(self) -> int:
+        async with self._patient(_MAINTENANCE_SECONDS) as connections:
+            return await connections.call(lambda: maintenance.recount(self._sql), transaction=True)
+
+    async def backup(self, to: Path, told: Callable[[int, int], None], *, salvage: bool = False) -> str:
+        try:
+            if salvage:
+                raise maintenance.no_salvage()
+            return await maintenance.dump(self._dsn, self._sql.schema, to, told)
+        except BaseException:
+            maintenance.remove(to)
+            raise
+
+    @asynccontextmanager
+    async def _patient(self, limit: float) -> AsyncIterator[Connections]:
+        """A connection for statements that may take this long."""
+        connections = Connections(self._dsn, size=1, limit=limit, settings={"jit": "off"})
+        try:
+            yield connections
+        finally:
+            await connections.close()
 
     async def _notify(self, payload: str) -> None:
         await self._write("server_notify", payload=payload)

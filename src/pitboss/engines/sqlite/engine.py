@@ -4,6 +4,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from pitboss.engines.protocol import Clock, Failpoint, Page
@@ -13,6 +14,7 @@ from pitboss.engines.sqlite import (
     control,
     diagnosis,
     leases,
+    maintenance,
     reclaim,
     registry,
     resource_pools,
@@ -22,7 +24,7 @@ from pitboss.engines.sqlite import (
 from pitboss.engines.sqlite.act import Act, Statements
 from pitboss.engines.sqlite.connection import checked_path
 from pitboss.engines.sqlite.doorbell import Doorbell
-from pitboss.engines.sqlite.faults import Trouble, closed
+from pitboss.engines.sqlite.faults import Trouble, closed, translated
 from pitboss.engines.sqlite.open_store import OpenStore, side_folder, upgrade
 from pitboss.engines.sqlite.put import put_within
 from pitboss.engines.sqlite.readers import Reader
@@ -280,6 +282,26 @@ class SqliteEngine:
         """Asks the writer, so that a store that cannot be written is found, too."""
         modes = await self._write("diagnose", diagnosis.modes)
         return [diagnosis.of_modes(*modes), *await asyncio.to_thread(diagnosis.of_file, self.path)]
+
+    async def check(self, *, seconds: float | None = None, full: bool = False, counts: bool = True) -> list[Finding]:
+        differences = self._statements.by_name["maintenance_differences"] if counts else None
+        return await asyncio.to_thread(maintenance.check, self.path, differences, seconds, full=full)
+
+    async def recount(self) -> int:
+        await self.open()
+        return await self._write("recount", maintenance.recount)
+
+    async def backup(self, to: Path, told: Callable[[int, int], None], *, salvage: bool = False) -> str:
+        try:
+            if salvage:
+                recount = [self._statements.by_name[name] for name in maintenance.RECOUNT]
+                return await asyncio.to_thread(maintenance.salvage_told, self.path, to, told, recount)
+            return await asyncio.to_thread(maintenance.backup_checked, self.path, to, told)
+        except BaseException as error:
+            maintenance.remove(to)
+            if isinstance(error, sqlite3.Error | OSError):
+                raise translated(error, str(self.path)) from error
+            raise
 
     async def _release_rest(self, handlers: set[str]) -> None:
         released = _RELEASED_AT_ONCE

@@ -13,8 +13,8 @@ _UNKNOWN = "whether the last write happened is unknown; repeating it is safe"
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 # How to save what is left of a damaged file.
 SAVE = (
-    "stop all managers and keep a copy of the file with its -wal; restore a backup, or save what can be read: "
-    "sqlite3 FILE .recover | sqlite3 saved.db, then pitboss db check --repair --store sqlite:///saved.db"
+    "stop all managers and keep a copy of the file with its -wal; then restore a backup, or save what can still be "
+    "read: pitboss db backup saved.db --salvage"
 )
 
 # Result code (without its extension) -> what happened, why, and what to do. `{path}` is the database file.
