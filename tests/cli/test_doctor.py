@@ -60,6 +60,7 @@ def test_a_healthy_store_has_no_complaint(folder: Path) -> None:
         "workers",
         "queues",
         "handlers",
+        "content",
     ]
 
 

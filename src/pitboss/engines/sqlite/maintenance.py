@@ -114,12 +114,12 @@ def _check_content(path: Path, connection: sqlite3.Connection, is_over: Callable
     checked = 0
     with suppress(_Cut):
         for name in names:
+            if is_over():
+                break
             faults = _faults(connection, f"""PRAGMA quick_check("{name.replace('"', '""')}")""")
             if faults:
                 return _damaged(path, faults)
             checked += 1
-            if is_over():
-                break
     if checked < len(names):
         part = f"{checked} of {counted(len(names), 'table')}"
         return fine("content", f"no damage found in {part} of {path} in the time; pitboss db check reads them all")
@@ -172,13 +172,17 @@ def _limited(connection: sqlite3.Connection, seconds: float | None) -> Iterator[
         over.set()
         connection.interrupt()
 
-    timer = threading.Timer(seconds or 0, end)
-    if seconds is not None:
-        timer.daemon = True
-        timer.start()
+    if seconds is None:
+        yield over.is_set
+        return
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
     try:
+        if not seconds:
+            timer.join()
         yield over.is_set
     finally:
         timer.cancel()
-        if seconds is not None:
-            timer.join()
+        # The connection is closed next, and must not be interrupted after that.
+        timer.join()

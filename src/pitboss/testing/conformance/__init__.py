@@ -51,7 +51,7 @@ from pitboss.testing.conformance.queues import QueueSettings
 from pitboss.testing.conformance.rates import Rates
 from pitboss.testing.conformance.reclaiming import Reclaiming
 from pitboss.testing.conformance.renewing import Renewing
-from pitboss.testing.conformance.schema import Reopening, SchemaKeeping
+from pitboss.testing.conformance.schema import Maintaining, Reopening, SchemaKeeping
 from pitboss.testing.conformance.sessions import SessionKeeping
 from pitboss.testing.conformance.settling import Settling
 from pitboss.testing.conformance.uniqueness import Uniqueness
@@ -151,8 +151,9 @@ class Conformance(CoreConformance, ResourceConformance, BatchConformance, Diagno
     """For an engine with all of these protocols, and `Diagnosis`."""
 
 
-class DurableConformance(Conformance, Reopening, SchemaKeeping):
-    """For an engine with all protocols whose store outlives the process; it has `Schema` too."""
+class DurableConformance(Conformance, Reopening, SchemaKeeping, Maintaining):
+    """For an engine with all protocols whose store outlives the process; it has `Schema`, `Outages` and `Maintenance`
+    too."""
 
 
 __all__ = [
@@ -194,6 +195,7 @@ __all__ = [
     "LeaseTimes",
     "Leasing",
     "LedgerReading",
+    "Maintaining",
     "MakeEngine",
     "MemberLimits",
     "MovedUses",

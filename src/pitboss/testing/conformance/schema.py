@@ -1,6 +1,7 @@
 """For engines whose store outlives the process: the schema's version, and what a reopened store still holds."""
 
-from pitboss.engines.protocol import Schema
+from pitboss.engines.protocol import Maintenance, Outages, Schema
+from pitboss.model.finding import Grade
 from pitboss.model.limits import rate
 from pitboss.model.outcome import Failed
 from pitboss.model.session import Reclaimed
@@ -21,6 +22,22 @@ class SchemaKeeping:
         await bench.add()
         assert await bench.store.upgrade() == []
         assert len(await bench.every_task()) == 1
+
+
+class Maintaining:
+    async def test_a_store_in_use_is_sound_and_its_counts_are_right(self, bench: Bench) -> None:
+        assert isinstance(bench.store, Maintenance)
+        assert isinstance(bench.store, Outages)
+        claim = await bench.started()
+        await bench.add(queue="other")
+        before = (await bench.every_task(), await bench.store.queues())
+        await bench.store.probe()
+        found = await bench.store.check()
+        assert {finding.grade for finding in found} == {Grade.OK}
+        assert "counts" in {finding.check for finding in found}
+        assert await bench.store.recount() == 0
+        assert (await bench.every_task(), await bench.store.queues()) == before
+        assert (await bench.complete(claim)).applied
 
 
 class Reopening:
