@@ -40,7 +40,10 @@ class Exit(IntEnum):
     UNREACHABLE = 3, "the store cannot be reached or opened"
     NOT_FOUND = 4, "no such task, batch, queue, handler, group, resource, pool, host or manager"
     REFUSED = 5, "refused: a conflict, a full queue, a newer schema, or no confirmation"
-    UNHEALTHY = 6, "`pitboss status --check` found the store unhealthy, or `pitboss doctor` found a problem"
+    UNHEALTHY = (
+        6,
+        "`pitboss status --check` found the store unhealthy, or `pitboss doctor` or `pitboss db check` found a problem",
+    )
     TIMEOUT = 124, "the time limit of a wait was reached"
     INTERRUPTED = 130, "ended by Ctrl-C before it was done"
 
