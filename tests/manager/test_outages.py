@@ -1,6 +1,7 @@
 """A store that goes away is told within two seconds, with what goes on meanwhile, and again when it is back."""
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from pitboss.manager.outages import OutageWatch, Work
 from pitboss.model.errors import StoreDamaged, StoreUnavailable
 from pitboss.model.states import State
+from pitboss.telemetry.logs.settings import LogSettings
 from pitboss.testing.virtual import run_virtual
 from tests.manager.cluster import TROUBLE, Cluster, ManagerProcess
 from tests.servers.postgres import PostgresServer
@@ -21,6 +23,7 @@ BEGIN, BACK = "the store does not answer", "the store is back after"
 @pytest.fixture
 def on_server(durable_dsn: str, tmp_path: Path) -> Iterator[Cluster]:
     cluster = Cluster(durable_dsn, tmp_path, TROUBLE)
+    cluster.logs = LogSettings(folder=str(tmp_path / "logs"))
     try:
         yield cluster
     finally:
@@ -39,7 +42,14 @@ def _told(manager: ManagerProcess) -> list[str]:
     return [line for line in manager.lines if "store" in line or "session" in line]
 
 
-def test_a_restart_of_the_server_is_told_and_costs_nothing(on_server: Cluster, durable_server: PostgresServer) -> None:
+def _logged(folder: Path) -> list[dict[str, Any]]:
+    (file,) = folder.rglob("manager*")
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_a_restart_of_the_server_is_told_and_costs_nothing(
+    on_server: Cluster, durable_server: PostgresServer, tmp_path: Path
+) -> None:
     manager, task = _at_work(on_server)
     durable_server.stop()
     try:
@@ -52,6 +62,7 @@ def test_a_restart_of_the_server_is_told_and_costs_nothing(on_server: Cluster, d
     assert "Running tasks go on, and their outcomes are kept" in begin
     assert "the session expires" in begin
     assert "1 task kept running" in back
+    assert [line["level"] for line in _logged(tmp_path / "logs") if "the store" in line["event"]] == ["warning", "info"]
     assert (on_server.task(task).attempts, on_server.task(task).losses) == (1, 0)
 
 

@@ -23,8 +23,10 @@ class KeyWatch:
     """Knows which keys are missing. Members are read at the start, and again while a key is missing; a member that was
     sealed with another key since then is noticed when it is granted (`opens`)."""
 
-    def __init__(self, store: Store, ring: KeyRing | None, warn: Callable[[str], None]) -> None:
-        self._store, self.ring, self._warn = store, ring, warn
+    def __init__(
+        self, store: Store, ring: KeyRing | None, *, warn: Callable[[str], None], say: Callable[[str], None]
+    ) -> None:
+        self._store, self.ring, self._warn, self._say = store, ring, warn, say
         self._known: frozenset[str] = frozenset()
         self._unreadable = ""
         self._needed: dict[str, tuple[MissingKey, ...]] = {}
@@ -36,12 +38,19 @@ class KeyWatch:
     async def watch_pools(self, names: Iterable[str]) -> None:
         """These pools are used by handlers of this manager from now on."""
         if self.ring is not None and capabilities(self._store).resources is not None:
-            self._suspects |= set(names)
+            self._needed = {name: self._needed.get(name, ()) for name in names}
+            self._suspects = set(self._needed)
             await self.check()
 
     def opens(self, leased: Leased) -> bool:
         """Whether this host can open its secrets."""
-        if self.ring is None or not leased.secrets or keys_of(leased.secrets.values()) <= self._known:
+        if self.ring is None or not leased.secrets:
+            return True
+        needed = keys_of(leased.secrets.values())
+        if not needed <= self._known:
+            # A worker makes the first key, and operators add others.
+            self._read_keys(self.ring)
+        if needed <= self._known:
             return True
         self._suspects.add(leased.pool)
         self._suspected.set()
@@ -56,7 +65,7 @@ class KeyWatch:
 
     async def check(self) -> bool:
         """Read the keys, and members if need be; whether the set of missing keys has changed. Tells of changes."""
-        if self.ring is None:
+        if self.ring is None or not self._needed:
             return False
         self._read_keys(self.ring)
         self._checks += 1
@@ -96,11 +105,10 @@ class KeyWatch:
     def _tell(self, before: tuple[MissingKey, ...]) -> None:
         pools = sorted({one.pool for one in before} - {one.pool for one in self.missing})
         if pools:
-            self._warn(f"the keys of the secrets in {', '.join(pools)} are there again; their tasks go on")
+            self._say(f"the keys of the secrets in {', '.join(pools)} are there again; their tasks go on")
         if self.missing:
-            where = self._unreadable or (self.ring.where if self.ring else "")
+            cause = self._unreadable or f"{self.ring.where if self.ring else 'this host'} lacks {told(self.missing)}"
             self._warn(
-                f"a secrets key is missing: {told(self.missing)} cannot be opened with {where}. "
-                "Tasks that need these pools wait, at no attempt, and go on when the key is back; "
-                "or add the members again, or disable them"
+                f"a secrets key is missing: {cause}. Tasks that need these pools wait, at no attempt, and go on when "
+                "the key is back; if it is lost, add the members again with their secrets, or disable them"
             )

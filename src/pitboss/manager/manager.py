@@ -85,7 +85,7 @@ class Manager:
         self._announcer = Announcer(tell, clock)
         self.say = self._announcer.say
         self._watcher = noted
-        self._keys = KeyWatch(engine, _ring(plan), self._announcer.warn)
+        self._keys = KeyWatch(engine, _ring(plan), warn=self._announcer.warn, say=self.say)
         self._policies = _policies(description)
         self._desired = DesiredStateReader(engine)
         self._router = SessionRouter(engine)
