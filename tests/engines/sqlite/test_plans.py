@@ -60,6 +60,8 @@ HOT = {
     "batch_hold": "SEARCH pitboss_tasks USING INDEX pitboss_tasks_items (batch=? AND state=?)",
     "task_get": "SEARCH pitboss_tasks USING INDEX sqlite_autoindex_pitboss_tasks_1 (id=?)",
 }
+# A recount is asked for by an operator, and reads every task.
+RECOUNTS = {"maintenance_count", "maintenance_differences"}
 LARGE = "tasks|attempts|uniques|starts|uses|bindings|strikes|batch_counts"
 
 
@@ -82,7 +84,7 @@ def test_a_hot_statement_uses_its_index(store: sqlite3.Connection, name: str) ->
     assert HOT[name] in plan(store, Statements().by_name[name])
 
 
-@pytest.mark.parametrize("name", sorted(Statements().by_name))
+@pytest.mark.parametrize("name", sorted(Statements().by_name.keys() - RECOUNTS))
 def test_no_statement_reads_a_whole_large_table_or_sorts_it(store: sqlite3.Connection, name: str) -> None:
     steps = plan(store, Statements().by_name[name])
     assert not any(re.match(rf"SCAN pitboss_({LARGE})\b", step) for step in steps), steps
