@@ -49,7 +49,7 @@ class OutageWatch:
         self._told = False
         self._last_told = self._last_damage = -_REMIND_SECONDS
         self._untold: list[float] = []
-        self._stopped = 0
+        self._again = 0
         if store is not None:
             store.on_trouble(self._heard)
 
@@ -59,7 +59,7 @@ class OutageWatch:
         if isinstance(error, StoreDamaged):
             self._tell_damage(error, now)
         elif self._store is not None and not self._away.is_set():
-            self._since, self._error, self._told, self._stopped = now, error, False, 0
+            self._since, self._error, self._told, self._again = now, error, False, 0
             self._away.set()
             if now - self._last_told >= _QUIET_SECONDS:
                 self._tell_begin()
@@ -70,7 +70,9 @@ class OutageWatch:
             return None
         if not self._told:
             self._tell_begin()
-        self._stopped += self._work().running
+        work = self._work()
+        # The store will refuse kept outcomes of this session: their tasks run again, too.
+        self._again += work.running + work.unwritten
         return f"the store has been away for {_seconds(self._loop.time() - self._since)}, and the session has expired"
 
     async def run(self) -> None:
@@ -135,12 +137,12 @@ class OutageWatch:
             )
 
     def _effect(self) -> str:
-        if self._stopped:
-            stopped = counted(self._stopped, "running task")
-            return f"the session had expired meanwhile; {stopped} ended here and start again, at no attempt"
+        if self._again:
+            again = counted(self._again, "task")
+            return f"nothing was lost, but the session had expired: {again} of it will run again, at no attempt"
         work = self._work()
-        kept = f"{counted(work.unwritten, 'kept outcome')} to write" if work.unwritten else "no outcome was lost"
-        return f"{counted(work.running, 'task')} kept running, {kept}"
+        kept = f", and {counted(work.unwritten, 'kept outcome')} can be written now" if work.unwritten else ""
+        return f"nothing was lost; {counted(work.running, 'task')} kept running{kept}"
 
     def _heard(self, error: StoreUnavailable) -> None:
         """From any thread."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Maintenance
-from pitboss.model.errors import InvalidInput, Refused, StoreDamaged, Unsupported
+from pitboss.model.errors import InvalidInput, Refused, StoreDamaged, StoreUnavailable, Unsupported
 from pitboss.model.finding import Finding, Grade
 
 # What a start may cost: a file of some hundred megabytes is read in that time.
@@ -22,7 +22,11 @@ async def check_content(
 
 async def refuse_damage(store: object) -> None:
     """A short look before a manager starts: writing into a damaged store may make it worse."""
-    for found in await check_content(store, seconds=START_SECONDS, counts=False):
+    try:
+        findings = await check_content(store, seconds=START_SECONDS, counts=False)
+    except StoreUnavailable:
+        return  # opening it says why, and waits longer
+    for found in findings:
         if found.check == "content" and found.grade is Grade.PROBLEM:
             raise StoreDamaged(found.what, why=found.why, fix=found.fix)
 
