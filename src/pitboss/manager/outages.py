@@ -142,7 +142,8 @@ class OutageWatch:
             return f"nothing was lost, but the session had expired: {again} of it will run again, at no attempt"
         work = self._work()
         kept = f", and {counted(work.unwritten, 'kept outcome')} can be written now" if work.unwritten else ""
-        return f"nothing was lost; {counted(work.running, 'task')} kept running{kept}"
+        running = f"{counted(work.running, 'task')} kept running" if work.running else "no task was running"
+        return f"nothing was lost; {running}{kept}"
 
     def _heard(self, error: StoreUnavailable) -> None:
         """From any thread."""
