@@ -374,7 +374,7 @@ class Dispatcher:
             self._unopened = True
             for claim in claims:
                 if claim not in kept:
-                    self._settle(claim, _NO_KEY)
+                    self._unstarted(claim, _NO_KEY)
         return kept
 
     def _until(self, claimed: Claimed) -> float:
