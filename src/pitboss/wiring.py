@@ -1,22 +1,16 @@
 """Composition root: the only module that names concrete engines. It loads one only when a URL asks for it."""
 
 import random
-import time
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
+from pitboss.engines import host_clock
 from pitboss.engines.protocol import Clock, Failpoint, Store
 from pitboss.model.errors import InvalidInput, Unsupported
 
 _FORMS = "sqlite:///file.db, postgresql://user@host/database, memory://"
-
-
-class SystemClock:
-    """This machine's clock."""
-
-    def now(self) -> int:
-        return time.time_ns() // 1000
+SystemClock = host_clock.SystemClock
 
 
 def randbits() -> Callable[[int], int]:

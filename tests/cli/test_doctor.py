@@ -56,6 +56,7 @@ def test_a_healthy_store_has_no_complaint(folder: Path) -> None:
         "file-system",
         "disk",
         "journal",
+        "clock",
         "managers",
         "workers",
         "queues",

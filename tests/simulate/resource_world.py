@@ -58,6 +58,8 @@ class SteppedClock:
     def now(self) -> Moment:
         return START + self.true + self.offset
 
+    wall = now
+
 
 class Manager:
     def __init__(self, session: int, slots: int) -> None:

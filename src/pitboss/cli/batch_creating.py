@@ -85,18 +85,17 @@ async def _store(
     *,
     as_json: bool,
 ) -> None:
-    from pitboss import wiring
     from pitboss.client.client import Client
     from pitboss.operate.batches import read_batches
     from pitboss.operate.documents import batch_document
     from pitboss.operate.enqueue import create_batch
 
-    client = Client(store, wiring.SystemClock())
+    client = Client(store, store.clock)
     with spinner(screen, f"storing {counted(len(params), 'item')}"):
         batch = await create_batch(client, info, params, make_id, new, **options)
     _tell(screen, batch, len(params))
     if as_json:
-        (reading,) = await read_batches(store, [batch], now())
+        (reading,) = await read_batches(store, [batch], now(store))
         screen.document({"batch": batch_document(reading)})
     else:
         screen.line(batch.id)

@@ -67,7 +67,7 @@ def list_batches(
     wanted = [status_of(status) for status in statuses or ()]
 
     async def read(opened: "Store") -> Shown:
-        moment = now()
+        moment = now(opened)
         found = await read_list(opened, moment, wanted, limit)
         document = {"batches": [batch_document(reading) for reading in found]}
         return Shown(document, lambda screen: draw_batches(screen, found, moment))
@@ -92,7 +92,7 @@ def show_batch(
     """
 
     async def read(opened: "Store") -> Shown:
-        moment = now()
+        moment = now(opened)
         page = await read_batch(opened, batch, moment)
         return Shown(batch_page_document(page), lambda screen: draw_batch(screen, page, moment))
 

@@ -51,10 +51,16 @@ def screen_of(context: typer.Context) -> Screen:
     return found if isinstance(found, Screen) else Screen()
 
 
-def now() -> Moment:
+def now(store: "Store") -> Moment:
+    """The store's time, by which all stored moments are."""
+    return store.clock.now()
+
+
+def wall() -> Moment:
+    """This machine's wall clock, by which logs are written."""
     from pitboss import wiring
 
-    return wiring.SystemClock().now()
+    return wiring.SystemClock().wall()
 
 
 def id_maker() -> Callable[[], str]:
@@ -62,7 +68,7 @@ def id_maker() -> Callable[[], str]:
     from pitboss import wiring
     from pitboss.model.ids import IdMaker
 
-    return IdMaker(now, wiring.randbits())
+    return IdMaker(wiring.SystemClock().now, wiring.randbits())
 
 
 def operator() -> str:

@@ -23,6 +23,7 @@ from pitboss.cli.command import (
 from pitboss.cli.formatting import ago, when
 from pitboss.cli.screen import Column, Screen
 from pitboss.cli.task_page import draw_task
+from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter, by
 from pitboss.model.states import State
 from pitboss.operate.documents import failure_group_document, task_page_document
@@ -71,7 +72,7 @@ def list_groups(
     async def read(opened: "Store") -> Shown:
         found = await failure_groups(opened, wanted)
         document = {"groups": [failure_group_document(group) for group in found.groups], "more": found.more}
-        return Shown(document, lambda screen: _draw_groups(screen, found))
+        return Shown(document, lambda screen: _draw_groups(screen, found, now(opened)))
 
     show(screen_of(context), store, read, as_json=as_json, watch=watch)
 
@@ -151,11 +152,10 @@ def _selected(words: Sequence[str] | None, *, everything: bool) -> Filter:
     return bulk.selected(words, everything=everything)
 
 
-def _draw_groups(screen: Screen, found: FailureGroups) -> None:
+def _draw_groups(screen: Screen, found: FailureGroups, moment: Moment) -> None:
     if not found.groups:
         screen.note("no failed tasks")
         return
-    moment = now()
     rows = [
         [
             group.fingerprint or "-",
@@ -175,7 +175,7 @@ def _draw_groups(screen: Screen, found: FailureGroups) -> None:
 
 
 async def _group_page(store: "Store", name: str) -> Shown:
-    moment = now()
+    moment = now(store)
     group = await find_failure_group(store, name)
     page = await read_task(store, group.sample, moment)
     newest = task_page_document(page)

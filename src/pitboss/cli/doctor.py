@@ -162,7 +162,7 @@ async def _store_checks(found: "Loaded", release: str) -> list[Finding]:
     try:
         about = fine("store", f"{masked(url)} opens")
         checked = await check_store(engine, wiring.SystemClock(), release)
-        managers = (await read_managers(engine, now())).living
+        managers = (await read_managers(engine, now(engine))).living
         schemas = [schema] if schema else await _own_schema(engine)
         return [about, *schemas, *checked, *await _keys(engine, found), *_logs(managers, found.settings.logs)]
     finally:

@@ -77,16 +77,14 @@ def decoded_object(text: str) -> dict[str, Any]:
 async def _enqueued(
     screen: Screen, store: "Store", name: str, params: dict[str, Any], timeout: str | None, **options: Any
 ) -> tuple[Task, bool]:
-    from pitboss import wiring
     from pitboss.client.client import Client
     from pitboss.model.duration import span
     from pitboss.operate.enqueue import enqueue as enqueue_by_name
 
-    clock = wiring.SystemClock()
-    client = Client(store, clock)
+    client = Client(store, store.clock)
     limit = None if timeout is None else span(timeout, what="--timeout")
     placed = await enqueue_by_name(client, name, params, id_maker()(), **options)
-    if limit is not None and not alive(await store.sessions(), clock.now()):
+    if limit is not None and not alive(await store.sessions(), store.clock.now()):
         screen.note("note: no manager is running on this store; start one with pitboss up")
     found = await client.get(placed.id) if limit is None else await client.finished(placed.id, timeout=limit)
     return found, placed.created

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from pitboss.cli.command import StoreOption, ask, now, screen_of, settings
+from pitboss.cli.command import StoreOption, ask, now, screen_of, settings, wall
 from pitboss.cli.formatting import local
 from pitboss.cli.screen import Screen
 from pitboss.model.duration import span
@@ -123,7 +123,7 @@ def _wanted(level: str, since: str | None, task: str | None) -> "Wanted":
     from pitboss.telemetry.logs.reading import Wanted
     from pitboss.telemetry.logs.settings import level_number
 
-    moment = None if since is None else now() - span(since, what="--since")
+    moment = None if since is None else wall() - span(since, what="--since")
     return Wanted(level=level_number(level), since=moment, task=task.lower() if task else None)
 
 
@@ -149,7 +149,7 @@ def _shower(screen: Screen, width: int, *, as_json: bool) -> "Callable[[Iterable
         sys.stdout.buffer.flush()
 
     def told(entries: "Iterable[Entry]") -> None:
-        today = local(now())[:10]
+        today = local(wall())[:10]
         for entry in entries:
             _tell(screen, entry, today, width)
 
@@ -181,7 +181,7 @@ def _no_logs(screen: Screen, store: str | None, path: Path) -> NotFound:
     from pitboss.operate.workers import log_folders
 
     try:
-        folders = ask(screen, store, lambda opened: log_folders(opened, now()))
+        folders = ask(screen, store, lambda opened: log_folders(opened, now(opened)))
     except PitbossError:
         folders = []
     if not folders:

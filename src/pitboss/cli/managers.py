@@ -130,7 +130,7 @@ def _run(
         )
 
     async def work(opened: "Store") -> None:
-        chosen = await find_managers(opened, now(), host=host, number=manager)
+        chosen = await find_managers(opened, now(opened), host=host, number=manager)
         if len(chosen) > 1 and host is None and not sure:
             _confirm(screen, act, chosen)
         await act.run(opened, chosen)
@@ -153,4 +153,4 @@ def _confirm(screen: Screen, act: _Act, chosen: list[ManagerView]) -> None:
 
 
 async def _progress(store: "Store", act: _Act, chosen: list[ManagerView]) -> RolloutProgress:
-    return act.progress(chosen, (await read_managers(store, now())).living)
+    return act.progress(chosen, (await read_managers(store, now(store))).living)

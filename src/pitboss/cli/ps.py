@@ -70,7 +70,7 @@ def ps(
     """
 
     async def read(opened: "Store") -> Shown:
-        moment = now()
+        moment = now(opened)
         found = await read_managers(opened, moment, host=host, pool=pool, with_gone=everything)
         return Shown(managers_document(found), lambda screen: _draw(screen, found, moment))
 

@@ -66,7 +66,7 @@ def list_resources(
     """
 
     async def read(opened: "Store") -> Shown:
-        moment = now()
+        moment = now(opened)
         if pool is None:
             pools = await list_resource_pools(opened, moment)
             document = {"pools": [resource_pool_document(one) for one in pools]}
@@ -96,7 +96,7 @@ def show_resources(
     """
 
     async def read(opened: "Store") -> Shown:
-        moment = now()
+        moment = now(opened)
         if name is not None:
             page = await read_member(opened, pool, name, moment)
             return Shown(member_page_document(page), lambda screen: draw_member(screen, page, moment))

@@ -93,7 +93,7 @@ def overview(screen: Screen) -> None:
 
 
 async def _read(store: "Store") -> Shown:
-    found = await read_status(store, now())
+    found = await read_status(store, now(store))
     return Shown(status_document(found), lambda screen: _draw(screen, found))
 
 

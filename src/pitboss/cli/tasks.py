@@ -80,7 +80,7 @@ def list_tasks(
     async def read(opened: "Store") -> Shown:
         page = await opened.find(wanted, limit=limit, after=after, oldest_first=oldest)
         document = {"tasks": [task_document(task) for task in page.tasks], "next": page.next}
-        return Shown(document, lambda screen: _draw_list(screen, page))
+        return Shown(document, lambda screen: _draw_list(screen, page, now(opened)))
 
     show(screen_of(context), store, read, as_json=as_json, watch=watch)
 
@@ -102,7 +102,7 @@ def show_task(
     """
 
     async def read(opened: "Store") -> Shown:
-        moment = now()
+        moment = now(opened)
         page = await read_task(opened, task, moment)
         return Shown(task_page_document(page), lambda screen: draw_task(screen, page, moment))
 
@@ -164,11 +164,10 @@ def cancel(
     bulk.run(context, store, bulk.Act("Cancel", "cancelled", CANCELLABLE, act), wanted, sure=sure, dry=dry)
 
 
-def _draw_list(screen: Screen, page: Page) -> None:
+def _draw_list(screen: Screen, page: Page, moment: Moment) -> None:
     if not page.tasks:
         screen.note("no tasks match")
         return
-    moment = now()
     screen.table(_COLUMNS, [_row(task, moment) for task in page.tasks])
     if page.next:
         screen.note(f"there are more: repeat with --after {page.next}")

@@ -173,7 +173,7 @@ def _keys(end: Callable[[], None]) -> Iterator[None]:
 
 async def _look(store: "Store", meter: RateMeter) -> Picture:
     queues, sessions = await store.queues(), await store.sessions()
-    moment = now()
+    moment = now(store)
     return picture(live_managers(sessions, moment), queues, meter, moment)
 
 

@@ -83,7 +83,7 @@ class Run:
             self._options.plan,
             self._description,
             make_engine=None if url.startswith("memory:") else lambda: wiring.make_engine(url),
-            clock=self._clock,
+            clock=engine.clock,
             luck=wiring.luck(),
             tell=self._say,
             noted=lines.note,
@@ -179,7 +179,7 @@ class Run:
             self._manager.stop()
 
     def _say(self, text: str, style: str = "") -> None:
-        self._screen.err.print(f"{time_of_day(self._clock.now())} {text}", style=style or None, soft_wrap=True)
+        self._screen.err.print(f"{time_of_day(self._clock.wall())} {text}", style=style or None, soft_wrap=True)
 
 
 def run_forever(screen: Screen, options: RunOptions, description: Description, banner: Callable[[], Any]) -> str:
@@ -212,8 +212,9 @@ async def _refuse_damage(url: str) -> None:
 
 async def _note_other_managers(screen: Screen, engine: Store) -> None:
     here = host.identity((), 0)
-    for session in alive(await engine.sessions(), wiring.SystemClock().now()):
-        if session.info.host == here.host and not host.is_dead(session):
+    now = engine.clock.now()
+    for session in alive(await engine.sessions(), now):
+        if session.info.host == here.host and not host.is_dead(session, now):
             screen.note(
                 f"note: another manager (pid {session.info.pid}) on this host serves this store; they share the work"
             )

@@ -82,7 +82,7 @@ def list_pools(
     """
 
     async def read(opened: "Store") -> Shown:
-        pools = await list_worker_pools(opened, now(), host)
+        pools = await list_worker_pools(opened, now(opened), host)
         stored = await read_desired_state(opened)
         return Shown(worker_pools_document(pools, stored), lambda screen: _draw(screen, pools, stored))
 
@@ -118,7 +118,7 @@ def scale(
         )
 
     async def work(opened: "Store") -> None:
-        change = await scale_pool(opened, now(), name, wanted, host=host, by=operator())
+        change = await scale_pool(opened, now(opened), name, wanted, host=host, by=operator())
         for one in change.pools:
             _tell(screen, one.view, counted(one.before.size or 0, "worker"), *_goal(one.view, wanted, change))
         _tell_rest(screen, change, "as configured" if wanted is None else counted(wanted, "worker"))
@@ -148,7 +148,7 @@ def restart(
     screen, limit = screen_of(context), span(timeout, what="--timeout")
 
     async def work(opened: "Store") -> None:
-        change = await restart_pool(opened, now(), name, host=host, by=operator())
+        change = await restart_pool(opened, now(opened), name, host=host, by=operator())
         generation = change.generation or 0
         for one in change.pools:
             was = f"{counted(len(one.view.live), 'worker')} of generation {one.before.generation}"
@@ -205,7 +205,7 @@ def _set_paused(
     goal = "paused" if paused else "running"
 
     async def work(opened: "Store") -> None:
-        change = await pause_pool(opened, now(), name, paused=paused, host=host, by=operator())
+        change = await pause_pool(opened, now(opened), name, paused=paused, host=host, by=operator())
         for one in change.pools:
             rest = f"; {counted(one.view.running, 'task')} still running" if paused and one.view.running else ""
             _tell(screen, one.view, "paused" if one.before.paused else "running", goal, rest)
@@ -221,7 +221,7 @@ async def _wait(
     screen: Screen, store: "Store", change: PoolChange, what: str, progress: ProgressOf, timeout: Span
 ) -> None:
     async def look() -> RolloutProgress:
-        return progress(await read_worker_pools(store, now(), change.name, change.host))
+        return progress(await read_worker_pools(store, now(store), change.name, change.host))
 
     await rollout(screen, what, look, timeout)
     screen.note(f"{what}: done")

@@ -2,8 +2,9 @@
 
 All verbs are async, take lists, and answer in the order of the list. The size of a list changes speed, never meaning.
 A call happens as a whole or not at all. A call that raises `StoreUnavailable` may or may not have happened: repeating
-it is safe. The store's clock decides (tests may inject one). Any event loop in which the engine was opened may make any
-call.
+it is safe. The store's clock decides (tests may inject one). It is steady: a host or server whose clock is set changes
+nothing but the tasks with `run_at` or `expires_at`, which are times of the wall clock; the next claim or reclaim moves
+them. Any event loop in which the engine was opened may make any call.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -43,9 +44,24 @@ def open_to_workers(verb: Verb) -> Verb:
 
 
 class Clock(Protocol):
-    """Microseconds since the epoch."""
+    """Two clocks, both in microseconds since the epoch."""
 
-    def now(self) -> Moment: ...
+    def now(self) -> Moment:
+        """The steady clock: it is never set, and only goes on. All stored moments are by this clock."""
+
+    def wall(self) -> Moment:
+        """The clock that people read and set. Only times that people gave (`run_at`, `expires_at`) follow it."""
+
+
+@runtime_checkable
+class HostClock(Clock, Protocol):
+    """A clock whose steady time is the uptime of a host plus an offset. An engine may set the offset when it opens."""
+
+    boot_id: str
+
+    def uptime(self) -> Span: ...
+
+    def set_offset(self, offset: Span) -> None: ...
 
 
 class Failpoint(Protocol):
@@ -63,9 +79,10 @@ class Page(NamedTuple):
 
 @runtime_checkable
 class Engine(Protocol):
-    """The six verbs, and opening and closing."""
+    """The six verbs, and opening and closing. `clock` is the store's clock as this process knows it."""
 
     name: str
+    clock: Clock
 
     async def open(self) -> None:
         """Connect, and create the current schema in a new store. Refuse a store of a newer version."""

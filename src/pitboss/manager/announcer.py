@@ -108,7 +108,7 @@ class Announcer:
         self.say(f"waiting up to {seconds:g} s for {len(claims)} running task(s): {listed}. Stop again to end now.")
 
     def _common(self, pool: str) -> dict[str, Any]:
-        return {"pool": pool, "host": self._host, "at": self._clock.now()}
+        return {"pool": pool, "host": self._host, "at": self._clock.wall()}
 
     def _write(self, message: str, **facts: Any) -> None:
         if self.log is not None:

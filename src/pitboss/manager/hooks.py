@@ -117,7 +117,7 @@ class FactBuffer:
         if fact.kind not in self._kinds:
             return
         if not fact.at:
-            fact = msgspec.structs.replace(fact, host=self._host, at=self._clock.now())
+            fact = msgspec.structs.replace(fact, host=self._host, at=self._clock.wall())
         if len(self._waiting) >= self._most:
             self._waiting.popleft()
             self._drops.add()
@@ -135,7 +135,7 @@ class FactBuffer:
             worker=settlement.worker,
             pool=pool,
             host=self._host,
-            at=self._clock.now(),
+            at=self._clock.wall(),
             ran=settlement.ran,
         )
         if fact is not None:

@@ -26,8 +26,9 @@ from pitboss.manager.session_router import SessionRouter
 from pitboss.manager.snapshot import snapshot
 from pitboss.manager.trouble_log import TroubleLog
 from pitboss.manager.worker_slot import Services
-from pitboss.model.duration import Span
+from pitboss.model.duration import Span, spoken
 from pitboss.model.errors import PitbossError, StoreUnavailable
+from pitboss.model.lifecycle import stepped
 from pitboss.model.policy import Policy
 from pitboss.model.pool import PoolSpec
 from pitboss.model.resource import PoolRules
@@ -107,6 +108,7 @@ class Manager:
         self._switch = asyncio.Event()
         self._logs: ManagerLogs | None = None
         self._snapshot = ""
+        self._ahead: Span = 0
         self._shape: list[tuple[object, ...]] = []
         self.started = asyncio.Event()
 
@@ -128,6 +130,7 @@ class Manager:
         return logs
 
     async def _run(self) -> None:
+        self._ahead = self._clock.wall() - self._clock.now()
         await self._register(self._plan, self._description)
         await self._take_over()
         await self._desired.read()
@@ -320,7 +323,7 @@ class Manager:
     async def _take_over(self) -> None:
         """End the sessions of managers that died on this host, so that their tasks need not wait until they expire."""
         for session in await self._engine.sessions():
-            if not session.ended and host.is_dead(session):
+            if not session.ended and host.is_dead(session, self._clock.now()):
                 await self._engine.end_session(session.number)
                 self.say(f"manager with pid {session.info.pid} on this host is gone; its tasks are taken over")
         await reclaim(self._engine)
@@ -331,8 +334,9 @@ class Manager:
             await asyncio.sleep(_TICK_SECONDS)
             ticks += 1
             self._publish_changes(ticks)
+            self._notice_step()
             if self._logs is not None and ticks % _PRUNE_LOGS == 0:
-                await asyncio.to_thread(self._logs.prune, self._clock.now())
+                await asyncio.to_thread(self._logs.prune, self._clock.wall())
             present = self._router.present
             if present is not None and self._memory.tight:
                 present.set_admission(self._memory.admits)
@@ -354,6 +358,16 @@ class Manager:
                 if changed:
                     self._take_snapshot()
                     present.renew_now()
+
+    def _notice_step(self) -> None:
+        """Say once that the wall clock was set, and by how much. The store's clock goes on by itself."""
+        ahead = self._clock.wall() - self._clock.now()
+        if stepped(self._ahead, ahead):
+            step, self._ahead = ahead - self._ahead, ahead
+            self.say(
+                f"the clock was set {'ahead' if step > 0 else 'back'} by {spoken(abs(step))}; tasks with a time of day "
+                "follow it, and everything else goes on as before"
+            )
 
     def _publish_changes(self, ticks: int) -> None:
         """Figures go out with the next renewal; a worker that comes, goes or fails is published at once."""

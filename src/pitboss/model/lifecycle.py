@@ -8,13 +8,15 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from pitboss.model.batching import HELD_BY_BATCH, Waiting, waits
-from pitboss.model.duration import Moment
+from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.ids import TaskId
 from pitboss.model.resource import Leased
 from pitboss.model.states import State
-from pitboss.model.task import Claim, NewTask, Task, Token
+from pitboss.model.task import DUE_BY_WALL, EXPIRES_BY_WALL, Claim, NewTask, Task, Token
 
 MAX_RECORDED_RUNS = 100
+# A wall clock that differs by less was not set: it is only corrected a little.
+STEP: Span = SECOND
 
 
 class KeyHold(NamedTuple):
@@ -37,9 +39,9 @@ def key_hold(new: NewTask, now: Moment) -> KeyHold:
     return KeyHold(new.id, None if period is None else now + period)
 
 
-def created(new: NewTask, now: Moment, *, known: bool, batch: str | None = None) -> Task:
+def created(new: NewTask, now: Moment, *, known: bool, batch: str | None = None, ahead: Span = 0) -> Task:
     """The task as it is first stored. `known`: its handler is registered. An item of a batch is held until drawn."""
-    due = new.due(now)
+    due = new.due(now, ahead)
     place = waits(None, known=known, run_at=due, now=now) if batch is None else HELD_BY_BATCH
     return Task(
         id=new.id,
@@ -52,7 +54,7 @@ def created(new: NewTask, now: Moment, *, known: bool, batch: str | None = None)
         run_at=due,
         max_attempts=new.max_attempts,
         timeout=new.timeout,
-        expires_at=new.expiry(now),
+        expires_at=new.expiry(now, ahead),
         unique_key=new.unique.key if new.unique else None,
         tags=new.tags,
         parent=new.parent,
@@ -60,6 +62,21 @@ def created(new: NewTask, now: Moment, *, known: bool, batch: str | None = None)
         batch=batch,
         want=new.want,
     )
+
+
+def stepped(before: Span, ahead: Span) -> bool:
+    """Whether the wall clock was set, judged by how far it was and is ahead of the store's clock."""
+    return abs(ahead - before) > STEP
+
+
+def rebased(task: Task, by_wall: int, step: Span) -> Task:
+    """An unfinished task after the wall clock was set ahead by `step`. Only its first run was given a time."""
+    due, expiry = task.run_at, task.expires_at
+    if by_wall & DUE_BY_WALL and task.claim == 0 and due is not None:
+        due -= step
+    if by_wall & EXPIRES_BY_WALL and expiry is not None:
+        expiry -= step
+    return replace(task, run_at=due, expires_at=expiry)
 
 
 def moved(task: Task, place: Waiting) -> Task:

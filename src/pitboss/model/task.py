@@ -10,6 +10,10 @@ from pitboss.model.ids import TaskId
 from pitboss.model.resource import Leased, Want
 from pitboss.model.states import FINISHED, State
 
+# Which moments of a task follow the wall clock: flags that are stored with it.
+DUE_BY_WALL = 1
+EXPIRES_BY_WALL = 2
+
 
 class Token(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The right to write about a task: the session that claimed it, and the number of that claim.
@@ -33,7 +37,10 @@ class Unique(msgspec.Struct, frozen=True, gc=False):
 
 
 class NewTask(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A task to be stored. A delay counts from the store's clock; a moment is taken as it is."""
+    """A task to be stored. A delay counts from the store's clock; a moment is a time of the wall clock.
+
+    `ahead`, here and below, is how far the wall clock is ahead of the store's.
+    """
 
     id: TaskId
     handler: str
@@ -51,13 +58,22 @@ class NewTask(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     parent: TaskId | None = None
     want: Want | None = None
 
-    def due(self, now: Moment) -> Moment | None:
+    def due(self, now: Moment, ahead: Span = 0) -> Moment | None:
         """When it may run, if that is later than now."""
-        at = self.run_at if self.delay is None else now + self.delay
-        return at if at is not None and at > now else None
+        if self.delay is not None:
+            return now + self.delay if self.delay > 0 else None
+        return self.run_at - ahead if self.run_at is not None and self.run_at - ahead > now else None
 
-    def expiry(self, now: Moment) -> Moment | None:
-        return self.expires_at if self.expires_in is None else now + self.expires_in
+    def expiry(self, now: Moment, ahead: Span = 0) -> Moment | None:
+        if self.expires_in is not None:
+            return now + self.expires_in
+        return None if self.expires_at is None else self.expires_at - ahead
+
+    @property
+    def by_wall(self) -> int | None:
+        """Which of its moments follow the wall clock, for `lifecycle.rebased`."""
+        due = DUE_BY_WALL if self.run_at is not None and self.delay is None else 0
+        return due | (EXPIRES_BY_WALL if self.expires_at is not None and self.expires_in is None else 0) or None
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):

@@ -69,7 +69,7 @@ async def check_store(store: Store, clock: Clock, release: str) -> list[Finding]
     """Every finding that the store allows: how it is set up, then managers, workers, queues and handlers."""
     diagnosis = capabilities(store).diagnosis
     setup = [] if diagnosis is None else await diagnosis.diagnose(clock)
-    now = clock.now()
+    now = store.clock.now()
     return [*setup, *assess(await read_store(store, now, release), now).findings]
 
 

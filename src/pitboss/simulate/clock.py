@@ -8,13 +8,21 @@ START: Moment = 1_800_000_000_000_000
 
 
 class FakeClock:
-    """Microseconds since the epoch, from `start` on; it never goes back."""
+    """Microseconds since the epoch, from `start` on; it never goes back. The wall clock may be set besides."""
 
     def __init__(self, start: Moment = START) -> None:
         self._now = start
+        self._ahead: Span = 0
 
     def now(self) -> Moment:
         return self._now
+
+    def wall(self) -> Moment:
+        return self._now + self._ahead
+
+    def set_wall(self, by: float | str | timedelta, *, back: bool = False) -> None:
+        """Set the wall clock ahead or back; the steady one does not notice."""
+        self._ahead += -span(by) if back else span(by)
 
     def advance(self, by: float | str | timedelta) -> Moment:
         """Move on by seconds, or by text such as "90s" or "1us"; returns the new moment."""

@@ -51,7 +51,7 @@ class _Recorder:
     def __init__(self, engine: Store, history: History, process: str, clock: Clock | None) -> None:
         self.engine, self.history, self.process, self._clock = engine, history, process, clock
         self.dead = False
-        self.name = engine.name
+        self.name, self.clock = engine.name, engine.clock
 
     async def open(self) -> None:
         await self.engine.open()

@@ -18,6 +18,8 @@ class WallClock:
     def now(self) -> int:
         return time.time_ns() // 1000
 
+    wall = now
+
 
 _ids = IdMaker(WallClock().now, Random().getrandbits)
 

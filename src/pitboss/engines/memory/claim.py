@@ -31,7 +31,7 @@ class ClaimVerb(Verbs):
 
     async def claim(self, request: ClaimRequest) -> Claimed:
         self._reach("claim.before")
-        now = self.clock.now()
+        now = self.look()
         if not self._alive(request.session, now):
             raise SessionLost(request.session)
         names = {name for slot in request.slots for name in self._open_queues(slot)}

@@ -35,7 +35,7 @@ class MemoryEngine(ClaimVerb, ControlVerbs, BatchVerbs, ResourceVerbs, SessionVe
 
     async def put(self, tasks: Sequence[NewTask]) -> list[Placed]:
         self._reach("put.before")
-        now = self.clock.now()
+        now = self.look()
         self.tables.check_room(tasks, now)
         placed = [self.tables.place(new, now) for new in tasks]
         self._reach("put.after")
@@ -68,7 +68,7 @@ class MemoryEngine(ClaimVerb, ControlVerbs, BatchVerbs, ResourceVerbs, SessionVe
 
     async def reclaim(self, limit: int = 1000) -> Reclaimed:
         self._reach("reclaim.before")
-        now = self.clock.now()
+        now = self.look()
         orphans = [
             task
             for task in self.tables.in_state(State.RUNNING)

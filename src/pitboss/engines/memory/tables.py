@@ -10,9 +10,9 @@ from pitboss.engines.memory.indexes import TaskIndexes
 from pitboss.engines.memory.members import PoolMembers
 from pitboss.model.batch import OVER, Batch, BatchId
 from pitboss.model.batching import Waiting, waits
-from pitboss.model.duration import Moment
+from pitboss.model.duration import Moment, Span
 from pitboss.model.ids import TaskId
-from pitboss.model.lifecycle import MAX_RECORDED_RUNS, KeyHold, created, key_hold, moved
+from pitboss.model.lifecycle import MAX_RECORDED_RUNS, KeyHold, created, key_hold, moved, rebased, stepped
 from pitboss.model.queue import HandlerInfo, Queue, Wish, check_capacity
 from pitboss.model.resource import Leased
 from pitboss.model.session import Session
@@ -83,6 +83,18 @@ class Tables:
         self.touched: dict[BatchId, None] = {}
         self.indexes = TaskIndexes()
         self.doorbell = Doorbell()
+        # How far the wall clock is ahead of the store's, and the tasks that follow it (`NewTask.by_wall`).
+        self.ahead: Span = 0
+        self.by_wall: dict[TaskId, int] = {}
+
+    def follow_wall(self, ahead: Span) -> None:
+        """Move the tasks that follow the wall clock, if that was set."""
+        if not stepped(self.ahead, ahead):
+            return
+        for name, flags in self.by_wall.items():
+            if not self.tasks[name].state.finished:
+                self.write(rebased(self.tasks[name], flags, ahead - self.ahead))
+        self.ahead = ahead
 
     def write(self, task: Task) -> Task:
         """Store the task, and update everything derived from it."""
@@ -105,6 +117,7 @@ class Tables:
         self.indexes.remove(task)
         del self.tasks[task.id]
         self.history.pop(task.id, None)
+        self.by_wall.pop(task.id, None)
         if task.unique_key is not None and self.keys.get(task.unique_key, KeyHold("")).task == task.id:
             del self.keys[task.unique_key]
 
@@ -117,7 +130,10 @@ class Tables:
         self.queue(new.queue)
         if new.unique:
             self.keys[new.unique.key] = key_hold(new, now)
-        task = self.write(created(new, now, known=new.handler in self.handlers, batch=batch))
+        known = new.handler in self.handlers
+        task = self.write(created(new, now, known=known, batch=batch, ahead=self.ahead))
+        if new.by_wall is not None:
+            self.by_wall[new.id] = new.by_wall
         if task.state is State.PENDING:
             self.doorbell.ring([task.queue])
         return Placed(task.id, True, task.state, task.reason)

@@ -22,6 +22,12 @@ class Verbs:
         self.batch_lifecycle = BatchLifecycle(tables)
         self._failpoint = failpoint
 
+    def look(self) -> Moment:
+        """The moment of an act that gives out or repairs tasks. Notices that the wall clock was set."""
+        now = self.clock.now()
+        self.tables.follow_wall(self.clock.wall() - now)
+        return now
+
     def ring(self, queues: Iterable[str]) -> None:
         self.tables.doorbell.ring(queues)
 

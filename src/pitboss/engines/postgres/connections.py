@@ -29,6 +29,7 @@ from pitboss.engines.postgres.faults import (
 )
 from pitboss.engines.postgres.pipeline import Pipeline
 from pitboss.engines.postgres.script import Ask, Row, Script, T, adapted
+from pitboss.engines.postgres.server_clock import STEPPED, ServerClock
 from pitboss.model.errors import StoreUnavailable
 
 _RETRIES = 5
@@ -55,8 +56,8 @@ STEADY_PLANS = {
 class Connections:
     """Up to `size` connections with the same settings. Belongs to the event loop that it is first used in."""
 
-    def __init__(self, dsn: str, *, size: int, limit: float, settings: dict[str, str]) -> None:
-        self._dsn = dsn
+    def __init__(self, dsn: str, *, size: int, limit: float, settings: dict[str, str], clock: ServerClock) -> None:
+        self._dsn, self._clock = dsn, clock
         self.limit = limit
         self._settings = {
             **settings,
@@ -93,6 +94,8 @@ class Connections:
         """Run a script, alone or in a transaction of its own. Deadlocks and the like are tried again."""
         for attempt in range(_RETRIES):
             try:
+                if self._clock.needs_look():
+                    await self.look_at_clock()
                 async with self._borrowed() as pipeline:
                     if transaction or self._by_transaction:
                         return await pipeline.transact(make(), first=self._first(), before_commit=before_commit)
@@ -103,6 +106,10 @@ class Connections:
             except UnicodeEncodeError as error:
                 raise unstorable(str(error)) from error
         raise AssertionError
+
+    async def look_at_clock(self) -> None:
+        async with self._borrowed() as pipeline:
+            await pipeline.transact(self._clock.look(), first=self._first())
 
     async def connect(self) -> AsyncConnection[Row]:
         """A connection of its own, outside the pool."""
@@ -143,6 +150,9 @@ class Connections:
             idle, self._idle = self._idle, []
             for pipeline in idle:
                 await pipeline.connection.close()
+            return True
+        if error.diag.sqlstate == STEPPED:
+            self._clock.refused()
             return True
         return error.sqlstate in RETRIED
 

@@ -9,6 +9,7 @@ from pitboss.engines.postgres.connections import Connections
 from pitboss.engines.postgres.dialect import compiled
 from pitboss.engines.postgres.rows import known_id, names, numbers, texts
 from pitboss.engines.postgres.script import Ask, Row, Script, Statements, current
+from pitboss.engines.postgres.server_clock import ServerClock
 from pitboss.engines.protocol import Clock, Page
 from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter
@@ -24,12 +25,13 @@ _AT_ONCE = 1000
 class CoreProtocols:
     """Reading and control. `writing` has steady plans; `reading` lets the server choose."""
 
-    def __init__(self, sql: Statements, writing: Connections, reading: Connections, clock: Clock | None) -> None:
+    def __init__(self, sql: Statements, writing: Connections, reading: Connections, clock: ServerClock) -> None:
         self._sql, self._writing, self._reading, self._clock = sql, writing, reading, clock
+        self.clock: Clock = clock
 
     def _now(self) -> Moment | None:
         """The injected clock's time; None leaves it to the server."""
-        return None if self._clock is None else self._clock.now()
+        return self._clock.injected()
 
     def _reach(self, name: str) -> None:
         raise NotImplementedError

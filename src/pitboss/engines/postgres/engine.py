@@ -18,6 +18,7 @@ from pitboss.engines.postgres.put import PART, put_in_parts, put_locked, put_qui
 from pitboss.engines.postgres.reclaim import Chores, find_chores, lose_bound, promote, reclaim_plain
 from pitboss.engines.postgres.resources_and_batches import ResourcesAndBatches
 from pitboss.engines.postgres.script import Again, Script, Statements, T
+from pitboss.engines.postgres.server_clock import ServerClock
 from pitboss.engines.postgres.settle import bound, settle, simple
 from pitboss.engines.postgres.settle_bound import settle_bound
 from pitboss.engines.postgres.vacuum import Vacuum
@@ -53,9 +54,10 @@ class PostgresEngine(ResourcesAndBatches):
         listen: bool = True,
     ) -> None:
         sql = Statements(_checked(schema), f"pitboss:{schema}")
-        writing = Connections(dsn, size=connections, limit=limit, settings=STEADY_PLANS)
-        reading = Connections(dsn, size=2, limit=limit, settings={"jit": "off"})
-        super().__init__(sql, writing, reading, clock)
+        watched = ServerClock(sql, clock)
+        writing = Connections(dsn, size=connections, limit=limit, settings=STEADY_PLANS, clock=watched)
+        reading = Connections(dsn, size=2, limit=limit, settings={"jit": "off"}, clock=watched)
+        super().__init__(sql, writing, reading, watched)
         self._dsn, self._failpoint = dsn, failpoint
         self._listen = listen
         self._doorbell = Doorbell(sql.channel, writing.connect, self._notify)
@@ -69,6 +71,7 @@ class PostgresEngine(ResourcesAndBatches):
         schema.check(found, wanted)
         if found < wanted:
             await self.upgrade()
+        await self._reading.look_at_clock()
         if self._listen:
             await self._doorbell.open()
 
@@ -236,12 +239,12 @@ class PostgresEngine(ResourcesAndBatches):
         return await self._doorbell.wait(queues, timeout)
 
     def put_within(self, connection: Connection[Any] | AsyncConnection[Any], tasks: Sequence[NewTask]) -> Any:
-        return put_within(self._sql, connection, tasks, self._now())
+        return put_within(self._sql.without_expectation(), connection, tasks, self._now())
 
     async def diagnose(self, clock: Clock) -> list[Finding]:
-        before = clock.now()
+        before = clock.wall()
         (row,) = await self._write("server_diagnose")
-        after, found = clock.now(), diagnosis.server(row)
+        after, found = clock.wall(), diagnosis.server(row)
         return [*diagnosis.of_server(found), clock_skew((before + after) // 2 - found.now, (after - before) // 2)]
 
     async def check(self, *, seconds: float | None = None, full: bool = False, counts: bool = True) -> list[Finding]:

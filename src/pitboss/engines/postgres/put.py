@@ -221,6 +221,7 @@ def _columns(tasks: list[NewTask], *, ring: bool, locked: bool) -> dict[str, obj
         "handlers": texts([task.handler for task in tasks]),
         "params": texts([task.params for task in tasks]),
         "tags": texts([texts(task.tags) if task.tags else None for task in tasks]),
+        "by_walls": numbers([task.by_wall for task in tasks]),
         "wants": texts([want_text(task.want) for task in tasks]),
         "unique_keys": texts([None if task.unique is None else task.unique.key for task in tasks]),
     }

@@ -11,7 +11,7 @@ from pitboss.engines.postgres.further_uses import Answer, Asked, Busy
 from pitboss.engines.postgres.grouped_calls import GroupedCalls
 from pitboss.engines.postgres.rows import known_id
 from pitboss.engines.postgres.script import Again, Script, Statements, current
-from pitboss.engines.protocol import Clock
+from pitboss.engines.postgres.server_clock import ServerClock
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
 from pitboss.model.duration import Moment, Span
 from pitboss.model.errors import StaleLease
@@ -40,7 +40,7 @@ _PAUSES = (0.002, 0.004, 0.008, 0.016)
 class ResourcesAndBatches(CoreProtocols):
     """What tasks hold, and what they belong to."""
 
-    def __init__(self, sql: Statements, writing: Connections, reading: Connections, clock: Clock | None) -> None:
+    def __init__(self, sql: Statements, writing: Connections, reading: Connections, clock: ServerClock) -> None:
         super().__init__(sql, writing, reading, clock)
         self._uses = GroupedCalls(self._use)
 

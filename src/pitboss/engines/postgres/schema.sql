@@ -41,7 +41,8 @@ CREATE TABLE {schema}.tasks (
     batch text COLLATE "C",
     want text,
     resource text COLLATE "C",
-    tried text[]
+    tried text[],
+    by_wall bigint
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
@@ -53,6 +54,9 @@ CREATE INDEX tasks_running ON {schema}.tasks (session, id) WHERE state = 'runnin
 CREATE INDEX tasks_cancel_asked ON {schema}.tasks (session, id) WHERE state = 'running' AND cancel_asked;
 CREATE INDEX tasks_failed ON {schema}.tasks (fingerprint, id) WHERE state = 'failed';
 CREATE INDEX tasks_finished ON {schema}.tasks (finished_at) WHERE state IN ('completed', 'failed', 'cancelled');
+
+-- Tasks with moments that follow the wall clock (model.task).
+CREATE INDEX tasks_by_wall ON {schema}.tasks (by_wall) WHERE by_wall IS NOT NULL;
 
 -- Items of batches; no other task pays for these.
 CREATE INDEX tasks_items_held ON {schema}.tasks (batch, reason, queue, priority, id)
@@ -263,3 +267,29 @@ CREATE INDEX batches_in_line ON {schema}.batches (lane, rank, id)
 CREATE INDEX batches_running ON {schema}.batches (id) WHERE status = 'running';
 CREATE INDEX batches_ended ON {schema}.batches (finished_at, id)
     WHERE status IN ('cancelled', 'done', 'done_with_errors');
+
+-- The store's clock is the server's clock plus `shift`, which changes only when the server's clock was set: then the first
+-- client that notices writes the shift that makes up for it. `steady_now` is that clock. A client passes the shift that it
+-- knows, so that no row is read, and the moment that it expects by its own uptime; more than a second away from that, the
+-- call is refused, and the client looks again (server_clock.py).
+CREATE TABLE {schema}.clock (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    shift bigint NOT NULL
+);
+
+INSERT INTO {schema}.clock (shift) VALUES (0);
+
+CREATE FUNCTION {schema}.steady_now(shift bigint, expected bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    wall bigint := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+    stored bigint;
+BEGIN
+    IF shift IS NOT NULL AND (expected IS NULL OR wall + shift BETWEEN expected - 1000000 AND expected + 1000000) THEN
+        RETURN wall + shift;
+    END IF;
+    SELECT c.shift INTO stored FROM {schema}.clock AS c;
+    IF expected IS NULL OR wall + stored BETWEEN expected - 1000000 AND expected + 1000000 THEN
+        RETURN wall + stored;
+    END IF;
+    RAISE EXCEPTION 'the clock of the server was set, or this call came late' USING ERRCODE = 'PB001';
+END $$;

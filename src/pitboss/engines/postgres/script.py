@@ -6,7 +6,8 @@ of the engine's own and on a caller's connection, sync or async.
 
 import asyncio
 import re
-from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from copy import copy
 from typing import Any, NamedTuple, TypeVar
 
 from psycopg import AsyncCursor, Cursor
@@ -16,12 +17,13 @@ from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import TextLoader
 
 from pitboss.engines import statements
-from pitboss.model.duration import Moment
+from pitboss.model.duration import Moment, Span
 
 T = TypeVar("T")
+Expectation = Callable[[], tuple[Span | None, Moment | None]]
 Row = tuple[Any, ...]
-# The moment that the caller handed in, or else the server's.
-_NOW = "coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)"
+# The moment that the caller handed in, or else the one of the store's clock.
+_NOW = "coalesce(%(now)s::bigint, {schema}.steady_now(%(shift)s::bigint, %(expected)s::bigint))"
 _PART = re.compile(r"\{(\w+)\}")
 
 
@@ -136,7 +138,8 @@ class Statements:
         self.quoted = Identifier(schema).as_string()
         texts = {name: _compact(text) for name, text in statements.load(f"{__package__}.sql").items()}
         parts = {name: texts.pop(name) for name in list(texts) if name.endswith("_columns")}
-        parts |= {"now": _NOW, "schema": self.quoted}
+        parts |= {"now": _NOW.replace("{schema}", self.quoted), "schema": self.quoted}
+        self.expectation: Expectation = lambda: (None, None)
         self._texts = {
             name: _PART.sub(lambda match: parts.get(match[1], match[0]), text) for name, text in texts.items()
         }
@@ -146,7 +149,14 @@ class Statements:
 
     def asked(self, text: str, now: Moment | None = None, /, **values: object) -> Ask:
         """A text made with `text`, with its values by name."""
-        return Ask(text, {"now": now, "channel": self.channel, **values})
+        shift, expected = self.expectation()
+        return Ask(text, {"now": now, "shift": shift, "expected": expected, "channel": self.channel, **values})
+
+    def without_expectation(self) -> "Statements":
+        """The same, for a caller's own transaction, in which no statement may be refused because of a clock."""
+        plain = copy(self)
+        plain.expectation = lambda: (None, None)
+        return plain
 
     def text(self, name: str, **parts: str) -> str:
         """A statement with places for parts of SQL, such as a filter's condition."""

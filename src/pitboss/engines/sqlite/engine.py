@@ -28,12 +28,14 @@ from pitboss.engines.sqlite.faults import Trouble, closed, translated
 from pitboss.engines.sqlite.open_store import OpenStore, side_folder, upgrade
 from pitboss.engines.sqlite.put import put_within
 from pitboss.engines.sqlite.readers import Reader
+from pitboss.engines.sqlite.store_clock import StoreClock
 from pitboss.engines.sqlite.writer import Job
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
 from pitboss.model.duration import Moment, Span
 from pitboss.model.errors import StoreUnavailable
 from pitboss.model.filter import Filter
 from pitboss.model.finding import Finding
+from pitboss.model.host_findings import clock_skew
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
 from pitboss.model.resource import (
@@ -74,8 +76,9 @@ class SqliteEngine:
         lock_timeout: float = 10.0,
     ) -> None:
         self.path = checked_path(path)
-        self._clock, self._failpoint, self._lock_timeout = clock, failpoint, lock_timeout
+        self.clock, self._failpoint, self._lock_timeout = clock, failpoint, lock_timeout
         self._statements = Statements()
+        self._store_clock = StoreClock(clock, self._statements)
         self._doorbell = Doorbell(side_folder(self.path))
         self._store: OpenStore | None = None
         self._told: Trouble | None = None
@@ -123,7 +126,7 @@ class SqliteEngine:
     def put_within(self, connection: sqlite3.Connection, tasks: Sequence[NewTask]) -> list[Placed]:
         """As `put`, inside the transaction that is open on the caller's connection. Rings nothing: the tasks cannot be
         found before the caller's commit. Call `ring` after it, or leave it to the poll."""
-        return put_within(connection, tasks, path=self.path, clock=self._clock, statements=self._statements)
+        return put_within(connection, tasks, path=self.path, clock=self._store_clock, statements=self._statements)
 
     def ring(self, queues: Iterable[str]) -> None:
         """Wake those that wait for these queues."""
@@ -281,7 +284,8 @@ class SqliteEngine:
     async def diagnose(self, clock: Clock) -> list[Finding]:
         """Asks the writer, so that a store that cannot be written is found, too."""
         modes = await self._write("diagnose", diagnosis.modes)
-        return [diagnosis.of_modes(*modes), *await asyncio.to_thread(diagnosis.of_file, self.path)]
+        skew = clock_skew(clock.wall() - self.clock.now(), 0)
+        return [diagnosis.of_modes(*modes), *await asyncio.to_thread(diagnosis.of_file, self.path), skew]
 
     async def check(self, *, seconds: float | None = None, full: bool = False, counts: bool = True) -> list[Finding]:
         differences = self._statements.by_name["maintenance_differences"] if counts else None
@@ -334,7 +338,7 @@ class SqliteEngine:
     def _opened(self) -> OpenStore:
         return OpenStore(
             self.path,
-            clock=self._clock,
+            clock=self._store_clock,
             statements=self._statements,
             doorbell=self._doorbell,
             failpoint=self._failpoint,

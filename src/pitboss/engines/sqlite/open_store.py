@@ -6,7 +6,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from pitboss.engines.protocol import Clock, Failpoint
+from pitboss.engines.protocol import Failpoint
 from pitboss.engines.sqlite import schema
 from pitboss.engines.sqlite.act import Statements
 from pitboss.engines.sqlite.connection import connect_writer, create_file
@@ -14,6 +14,7 @@ from pitboss.engines.sqlite.doorbell import Doorbell
 from pitboss.engines.sqlite.faults import Trouble, translated
 from pitboss.engines.sqlite.lock import WriterLock
 from pitboss.engines.sqlite.readers import Readers
+from pitboss.engines.sqlite.store_clock import StoreClock
 from pitboss.engines.sqlite.writer import Writer
 
 _READ_LIMIT = 30.0
@@ -28,7 +29,7 @@ def upgrade(path: Path, lock_timeout: float) -> list[str]:
     """Apply what is missing; the names of the migrations applied."""
     lock = WriterLock(side_folder(path), lock_timeout)
     try:
-        connection, names = _migrated(path, lock)
+        connection, names = _migrated(path, lock, None)
         connection.close()
     except (sqlite3.Error, OSError) as error:
         raise translated(error, str(path)) from error
@@ -44,7 +45,7 @@ class OpenStore:
         self,
         path: Path,
         *,
-        clock: Clock,
+        clock: StoreClock,
         statements: Statements,
         doorbell: Doorbell,
         failpoint: Failpoint | None,
@@ -53,7 +54,7 @@ class OpenStore:
     ) -> None:
         self.process = os.getpid()
         self._doorbell, self._timeout = doorbell, lock_timeout
-        self._lock, connection = _prepared(path, lock_timeout)
+        self._lock, connection = _prepared(path, lock_timeout, clock)
         doorbell.open()
         self.writer = Writer(
             path,
@@ -80,24 +81,27 @@ class OpenStore:
         self._lock.abandon()
 
 
-def _prepared(path: Path, lock_timeout: float) -> tuple[WriterLock, sqlite3.Connection]:
-    """The file, created and migrated if need be; its lock, and a connection that may write."""
+def _prepared(path: Path, lock_timeout: float, clock: StoreClock) -> tuple[WriterLock, sqlite3.Connection]:
+    """The file, created and migrated if need be, its clock begun; its lock, and a connection that may write."""
     try:
         create_file(path)
         side_folder(path).mkdir(mode=0o700, exist_ok=True)
         lock = WriterLock(side_folder(path), lock_timeout)
-        return lock, _migrated(path, lock)[0]
+        return lock, _migrated(path, lock, clock)[0]
     except (sqlite3.Error, OSError) as error:
         raise translated(error, str(path)) from error
 
 
-def _migrated(path: Path, lock: WriterLock) -> tuple[sqlite3.Connection, list[str]]:
+def _migrated(path: Path, lock: WriterLock, clock: StoreClock | None) -> tuple[sqlite3.Connection, list[str]]:
     """Under the lock like every write: switching to WAL and creating tables need the file for themselves."""
     lock.acquire()
     try:
         connection = connect_writer(path)
         try:
-            return connection, schema.upgrade(connection)
+            names = schema.upgrade(connection)
+            if clock is not None:
+                clock.begin(connection)
+            return connection, names
         except BaseException:
             connection.close()
             raise

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pitboss.engines.protocol import Clock
 from pitboss.engines.sqlite.act import Act, Statements, json_list
 from pitboss.engines.sqlite.faults import translated
 from pitboss.engines.sqlite.rows import STATES, tags_text, want_text
+from pitboss.engines.sqlite.store_clock import StoreClock
 from pitboss.model.batch import BatchId
+from pitboss.model.duration import Span
 from pitboss.model.errors import InvalidInput, QueueFull
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Placed
@@ -39,7 +40,7 @@ def put_follow_ups(act: Act, tasks: Sequence[NewTask]) -> None:
 
 
 def put_within(
-    connection: sqlite3.Connection, tasks: Sequence[NewTask], *, path: Path, clock: Clock, statements: Statements
+    connection: sqlite3.Connection, tasks: Sequence[NewTask], *, path: Path, clock: StoreClock, statements: Statements
 ) -> list[Placed]:
     """Put in the caller's open transaction; if it fails, that transaction is unchanged."""
     with _default_factories(connection):
@@ -51,6 +52,7 @@ def put_within(
                 act = Act(connection, statements, clock.now())
                 placed = put(act, tasks)
                 act.write_counts()
+                clock.keep(connection, surely=False)
             except BaseException:
                 connection.execute("ROLLBACK TO pitboss_put")
                 raise
@@ -64,13 +66,14 @@ def put_within(
 class _Context(NamedTuple):
     """What a put depends on: registered handlers, new queues, and capacities that limit it.
 
-    `batch` is the one whose items are put.
+    `batch` is the one whose items are put; `ahead` is how far the wall clock is ahead of the store's.
     """
 
     known: set[str]
     new_queues: set[str]
     capacities: dict[str, int]
     batch: BatchId | None
+    ahead: Span
 
 
 def _put(act: Act, tasks: Sequence[NewTask], *, bounded: bool, batch: BatchId | None = None) -> list[Placed]:
@@ -84,9 +87,12 @@ def _put(act: Act, tasks: Sequence[NewTask], *, bounded: bool, batch: BatchId | 
 
 def _context(act: Act, tasks: Sequence[NewTask], bounded: bool, batch: BatchId | None) -> _Context:
     known = {name for name in {new.handler for new in tasks} if act.one("handler_known", name)}
-    context = _Context(known, set(), {}, batch)
+    # From the store: the step that changes it moves all tasks that were stored before.
+    timed = any(new.run_at is not None or new.expires_at is not None for new in tasks)
+    row: Any = act.one("clock_ahead") if timed else None
+    context = _Context(known, set(), {}, batch, row[0] if row else 0)
     for name in {new.queue for new in tasks}:
-        row: Any = act.one("queue_capacity", name)
+        row = act.one("queue_capacity", name)
         if row is None:
             context.new_queues.add(name)
         elif row[0] is not None and bounded:
@@ -101,7 +107,7 @@ def _insert_unseen(act: Act, tasks: Sequence[NewTask], context: _Context) -> lis
     if many:
         act.savepoint()
     try:
-        _insert(act, tasks, placed, context.batch)
+        _insert(act, tasks, placed, context)
     except sqlite3.IntegrityError:
         if many:
             act.roll_back()
@@ -132,7 +138,7 @@ def _place_each(act: Act, tasks: Sequence[NewTask], context: _Context) -> list[P
         else:
             placed.append(there)
     _check_room(act, Counter(new.queue for new in fresh), context.capacities)
-    _insert(act, fresh, created, context.batch)
+    _insert(act, fresh, created, context)
     _account(act, fresh, created, context)
     _take_keys(act, fresh)
     return placed
@@ -162,10 +168,10 @@ def _created(new: NewTask, act: Act, context: _Context) -> Placed:
         return Placed(new.id, True, State.HELD, "batch")
     if new.handler not in context.known:
         return Placed(new.id, True, State.HELD, "handler")
-    return Placed(new.id, True, State.PENDING if new.due(act.now) is None else State.SCHEDULED)
+    return Placed(new.id, True, State.PENDING if new.due(act.now, context.ahead) is None else State.SCHEDULED)
 
 
-def _insert(act: Act, tasks: Sequence[NewTask], placed: Sequence[Placed], batch: BatchId | None) -> None:
+def _insert(act: Act, tasks: Sequence[NewTask], placed: Sequence[Placed], context: _Context) -> None:
     plain: list[tuple[object, ...]] = []
     full: list[tuple[object, ...]] = []
     now = act.now
@@ -174,7 +180,7 @@ def _insert(act: Act, tasks: Sequence[NewTask], placed: Sequence[Placed], batch:
         if one.state is State.PENDING and _is_plain(new):
             plain.append(row)
         else:
-            full.append(row + _rest(new, one, batch, now))
+            full.append(row + _rest(new, one, context, now))
     if plain:
         act.bulk("put_plain", plain)
     if full:
@@ -195,19 +201,20 @@ def _is_plain(new: NewTask) -> bool:
     )
 
 
-def _rest(new: NewTask, one: Placed, batch: BatchId | None, now: int) -> tuple[object, ...]:
+def _rest(new: NewTask, one: Placed, context: _Context, now: int) -> tuple[object, ...]:
     return (
         one.state.value,
         one.reason,
-        new.due(now),
+        new.due(now, context.ahead),
         new.max_attempts,
         new.timeout,
-        new.expiry(now),
+        new.expiry(now, context.ahead),
         new.unique.key if new.unique else None,
         tags_text(new.tags),
         new.parent,
-        batch,
+        context.batch,
         want_text(new.want),
+        new.by_wall,
     )
 
 

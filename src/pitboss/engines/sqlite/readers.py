@@ -13,7 +13,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from pitboss.engines.protocol import Clock, Page
+from pitboss.engines.protocol import Page
 from pitboss.engines.sqlite.act import json_list
 from pitboss.engines.sqlite.connection import connect_reader
 from pitboss.engines.sqlite.faults import Trouble, closed, translated
@@ -31,6 +31,7 @@ from pitboss.engines.sqlite.rows import (
     task_of,
 )
 from pitboss.engines.sqlite.schema import stored_version
+from pitboss.engines.sqlite.store_clock import StoreClock
 from pitboss.model.duration import Moment
 from pitboss.model.errors import StoreDamaged
 from pitboss.model.filter import Filter
@@ -139,7 +140,7 @@ class Reader:
 class Readers:
     """A small pool. Each read is one short transaction; one that takes too long is interrupted."""
 
-    def __init__(self, path: Path, sql: dict[str, str], clock: Clock, timeout: float, trouble: Trouble) -> None:
+    def __init__(self, path: Path, sql: dict[str, str], clock: StoreClock, timeout: float, trouble: Trouble) -> None:
         self._path, self._sql, self._clock, self._timeout = path, sql, clock, timeout
         self._trouble = trouble
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="pitboss-sqlite-reader")

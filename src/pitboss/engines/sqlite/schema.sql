@@ -1,9 +1,10 @@
 -- The schema of a fresh store. The migrations, one after the other, lead to exactly this (a test proves it).
--- Times are whole microseconds since the epoch. JSON is canonical text.
+-- Times are whole microseconds since the epoch by the store's clock (`pitboss_clock`). JSON is canonical text.
 
 -- One row per task, with the columns of model.task.Task. `tags` is NULL when there are none, and `fingerprint` repeats
 -- that of the error, for grouping. The run that finished a task is in its own row; earlier runs are in `attempts`.
 -- `member` is the number of what a running task holds; `resource` says its name, and stays. `want` and `tried` are JSON.
+-- `by_wall` says which of its moments follow the wall clock (model.task).
 CREATE TABLE pitboss_tasks (
     id TEXT PRIMARY KEY,
     handler TEXT NOT NULL,
@@ -40,7 +41,8 @@ CREATE TABLE pitboss_tasks (
     resource TEXT,
     member INTEGER,
     tried TEXT,
-    rotations INTEGER NOT NULL DEFAULT 0
+    rotations INTEGER NOT NULL DEFAULT 0,
+    by_wall INTEGER
 );
 
 -- Every index is partial: a task is in the index of the state that it is in, so that finished tasks cost a claim nothing.
@@ -60,6 +62,8 @@ WHERE state IN ('completed', 'failed', 'cancelled') AND batch IS NULL;
 CREATE INDEX pitboss_tasks_undrawn ON pitboss_tasks (batch, queue, priority, id) WHERE state = 'held' AND reason = 'batch';
 CREATE INDEX pitboss_tasks_items ON pitboss_tasks (batch, state, id) WHERE batch IS NOT NULL;
 CREATE INDEX pitboss_tasks_items_ended ON pitboss_tasks (batch, finished_at) WHERE batch IS NOT NULL AND finished_at IS NOT NULL;
+
+CREATE INDEX pitboss_tasks_by_wall ON pitboss_tasks (by_wall) WHERE by_wall IS NOT NULL;
 
 -- Runs that have ended without finishing their task.
 CREATE TABLE pitboss_attempts (
@@ -254,10 +258,21 @@ CREATE TABLE pitboss_lanes (
     max_running INTEGER NOT NULL
 ) WITHOUT ROWID;
 
+-- The store's clock is the uptime of the host plus `offset`, which is chosen once for each boot, so that no moment comes
+-- twice: `latest` is about a second behind the latest moment that was written. `ahead` is how far the wall clock was
+-- ahead when it was last set; tasks with `by_wall` have moments that were made with it.
+CREATE TABLE pitboss_clock (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    boot_id TEXT NOT NULL,
+    offset INTEGER NOT NULL,
+    ahead INTEGER NOT NULL,
+    latest INTEGER NOT NULL
+);
+
 -- `desired`: the newest version of a wish, also after wishes are gone. `schema`: the last migration applied.
 CREATE TABLE pitboss_meta (
     name TEXT PRIMARY KEY,
     value INTEGER NOT NULL
 ) WITHOUT ROWID;
 
-INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0), ('schema', 3);
+INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0), ('schema', 4);

@@ -11,7 +11,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from pitboss.engines.protocol import Clock, Failpoint
+from pitboss.engines.protocol import Failpoint
 from pitboss.engines.sqlite.act import Act, Statements
 from pitboss.engines.sqlite.batch_lifecycle import conclude
 from pitboss.engines.sqlite.connection import connect_writer
@@ -19,6 +19,7 @@ from pitboss.engines.sqlite.doorbell import Doorbell
 from pitboss.engines.sqlite.faults import Trouble, closed, is_fatal, translated
 from pitboss.engines.sqlite.lock import WriterLock
 from pitboss.engines.sqlite.put import put
+from pitboss.engines.sqlite.store_clock import StoreClock
 from pitboss.model.errors import StoreUnavailable
 from pitboss.model.task import NewTask
 
@@ -87,7 +88,7 @@ class Writer:
         self,
         path: Path,
         *,
-        clock: Clock,
+        clock: StoreClock,
         statements: Statements,
         lock: WriterLock,
         doorbell: Doorbell,
@@ -184,12 +185,16 @@ class Writer:
     def _commit(self, group: list[Job]) -> None:
         connection = self._connected()
         connection.execute("BEGIN IMMEDIATE")
+        before = connection.total_changes
+        self._clock.look(connection)
         alone = len(group) == 1
         for jobs in _bundles([job for job in group if not job.dropped]):
             if self._failpoint is not None or not self._put_together(connection, jobs):
                 for job in jobs:
                     self._attempt(connection, job, alone)
         if connection.in_transaction:
+            if connection.total_changes != before:
+                self._clock.keep(connection)
             connection.execute("COMMIT")
         for job in group:
             self._reached(job)

@@ -57,6 +57,7 @@ from pitboss.testing.conformance.settling import Settling
 from pitboss.testing.conformance.uniqueness import Uniqueness
 from pitboss.testing.conformance.values import Values
 from pitboss.testing.conformance.waiting import Waiting
+from pitboss.testing.conformance.wall_times import WallTimes
 
 
 class Subject:
@@ -147,7 +148,7 @@ class BatchConformance(
     """For an engine with `Batches`."""
 
 
-class Conformance(CoreConformance, ResourceConformance, BatchConformance, Diagnosing):
+class Conformance(CoreConformance, ResourceConformance, BatchConformance, Diagnosing, WallTimes):
     """For an engine with all of these protocols, and `Diagnosis`."""
 
 
@@ -231,4 +232,5 @@ __all__ = [
     "UsesAtOnce",
     "Values",
     "Waiting",
+    "WallTimes",
 ]

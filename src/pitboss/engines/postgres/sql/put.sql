@@ -21,23 +21,26 @@ WITH clock AS MATERIALIZED (
 ), made AS (
     INSERT INTO {schema}.tasks (
         id, priority, created_at, run_at, expires_at, timeout, max_attempts,
-        parent, state, queue, handler, params, tags, unique_key, reason, want, batch
+        parent, state, queue, handler, params, tags, unique_key, reason, want, batch, by_wall
     )
     SELECT
-        new.id, coalesce(new.priority, 0), now, nullif(greatest(due, now), now), coalesce(now + lives, expires_at),
+        new.id, coalesce(new.priority, 0), now, nullif(greatest(due, now), now), coalesce(now + lives, expiry),
         timeout, max_attempts, parent,
         CASE WHEN held IS NOT NULL THEN 'held' WHEN due > now THEN 'scheduled' ELSE 'pending' END,
-        queue, handler, params, tags::text[], unique_key, held, want, %(batch)s::text
+        queue, handler, params, tags::text[], unique_key, held, want, %(batch)s::text, by_wall
     FROM clock, unnest(
         %(ids)s::uuid[], %(priorities)s::bigint[], %(run_ats)s::bigint[], %(delays)s::bigint[],
         %(expires_ats)s::bigint[], %(lives)s::bigint[], %(timeouts)s::bigint[], %(max_attempts)s::bigint[],
         %(parents)s::uuid[], %(task_queues)s::text[], %(handlers)s::text[], %(params)s::text[], %(tags)s::text[],
-        %(unique_keys)s::text[], %(wants)s::text[]
+        %(unique_keys)s::text[], %(wants)s::text[], %(by_walls)s::bigint[]
     ) AS new (
         id, priority, run_at, delay, expires_at, lives, timeout, max_attempts,
-        parent, queue, handler, params, tags, unique_key, want
+        parent, queue, handler, params, tags, unique_key, want, by_wall
     ), LATERAL (
-        SELECT coalesce(now + delay, run_at) AS due,
+        SELECT
+            CASE WHEN delay IS NOT NULL THEN now + delay
+                WHEN run_at IS NOT NULL THEN run_at + (SELECT shift FROM {schema}.clock) END AS due,
+            CASE WHEN expires_at IS NOT NULL THEN expires_at + (SELECT shift FROM {schema}.clock) END AS expiry,
             CASE WHEN %(batch)s::text IS NOT NULL THEN 'batch'
                 WHEN handler <> ALL (ARRAY(SELECT name FROM {schema}.handlers WHERE name = ANY (%(known)s::text[])))
                     THEN 'handler' END AS held
