@@ -16,7 +16,7 @@ MAKEFLAGS += --no-print-directory
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo story-checker test soak check fmt docs clean postgres strace pgbouncer chromium redis bench bench-quick
+.PHONY: help setup demo story-checker test soak check fmt docs clean postgres strace faketime pgbouncer chromium redis bench bench-quick
 
 help:
 	@echo 'make demo    see it run: examples/hello on an embedded store, no server (Ctrl-C ends it)'
@@ -45,6 +45,9 @@ postgres:
 strace:
 	@scripts/setup.sh strace
 
+faketime:
+	@scripts/setup.sh faketime
+
 pgbouncer:
 	@scripts/setup.sh pgbouncer
 
@@ -61,7 +64,7 @@ demo: $(RUNS)
 story-checker: $(RUNS)
 	@PYTHON=$(CURDIR)/$(BIN)/python examples/story_checker/run --folder $(CURDIR)/build/story_checker $(ARGS)
 
-test: $(READY) postgres strace pgbouncer chromium
+test: $(READY) postgres strace faketime pgbouncer chromium
 	@$(BIN)/python -m pytest $(ARGS)
 
 # ARGS="power-loss crowd" runs only these.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the checks and tests need, on a machine that has only Python, make and apt.
-# Usage: scripts/setup.sh venv|app|postgres|strace|pgbouncer|chromium|redis      Prints nothing when there is nothing to do.
+# Usage: scripts/setup.sh venv|app|postgres|strace|faketime|pgbouncer|chromium|redis      Prints nothing when there is nothing to do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -61,6 +61,13 @@ setup_strace() {
     apt_install strace
 }
 
+# Sets the clock of single processes, for the tests in which a host's or a server's clock is set.
+setup_faketime() {
+    compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null && return
+    say "installing libfaketime"
+    apt_install libfaketime
+}
+
 # The policy prevents a package from starting its service, and is removed again. An existing policy is left alone.
 apt_install_stopped() {
     local policy=/usr/sbin/policy-rc.d
@@ -100,8 +107,9 @@ case "${1:-}" in
     app) setup_venv . "installing pitboss into .venv (half a minute the first time)" ;;
     postgres) setup_postgres ;;
     strace) setup_strace ;;
+    faketime) setup_faketime ;;
     pgbouncer) setup_pgbouncer ;;
     chromium) setup_chromium ;;
     redis) setup_redis ;;
-    *) echo "usage: $0 venv|app|postgres|strace|pgbouncer|chromium|redis" >&2; exit 2 ;;
+    *) echo "usage: $0 venv|app|postgres|strace|faketime|pgbouncer|chromium|redis" >&2; exit 2 ;;
 esac

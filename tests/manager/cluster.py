@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,9 @@ def pool(name: str = "default", *, workers: int = 2, **settings: Any) -> PoolSpe
 class ManagerProcess:
     """One manager with its workers; `lines` is what it prints."""
 
-    def __init__(self, url: str, traces: Path, plan: Plan, file: Path, *elsewhere: str) -> None:
+    def __init__(
+        self, url: str, traces: Path, plan: Plan, file: Path, *elsewhere: str, environment: Mapping[str, str]
+    ) -> None:
         self._file = file
         self.plan = plan
         file.write_bytes(msgspec.json.encode(plan))
@@ -50,7 +52,7 @@ class ManagerProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**os.environ, "TRACES": str(traces)},
+            env={**os.environ, **environment, "TRACES": str(traces)},
         )
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -107,7 +109,9 @@ class Cluster:
         self.managers: list[ManagerProcess] = []
         self.secrets_file: str | None = None
         self.logs: LogSettings | None = None
-        self._new_id = IdMaker(wiring.SystemClock().now, wiring.randbits())
+        # Of the managers and their workers.
+        self.environment: dict[str, str] = {}
+        self.new_id = IdMaker(wiring.SystemClock().now, wiring.randbits())
         self._runner = asyncio.Runner()
         self.engine = wiring.make_engine(url)
         self.do(self.engine.open())
@@ -119,7 +123,7 @@ class Cluster:
 
     def put(self, handler: str, count: int = 1, queue: str = "default", **params: Any) -> list[str]:
         text = to_json(params)
-        tasks = [NewTask(id=self._new_id(), handler=handler, params=text, queue=queue) for _ in range(count)]
+        tasks = [NewTask(id=self.new_id(), handler=handler, params=text, queue=queue) for _ in range(count)]
         return [placed.id for placed in self.do(self.engine.put(tasks))]
 
     def manager(
@@ -143,7 +147,8 @@ class Cluster:
             logs=self.logs,
         )
         file = self.traces.with_name(f"plan-{len(self.managers)}.json")
-        manager = ManagerProcess(self.url, self.traces, plan, file, *([elsewhere] if elsewhere else []))
+        others = [elsewhere] if elsewhere else []
+        manager = ManagerProcess(self.url, self.traces, plan, file, *others, environment=self.environment)
         self.managers.append(manager)
         return manager
 

@@ -52,7 +52,7 @@ async def main() -> None:
         plan,
         described(plan.target),
         make_engine=lambda: wiring.make_engine(url),
-        clock=wiring.SystemClock(),
+        clock=engine.clock,
         luck=random.Random(1).random,
         tell=say,
     )

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, Self
@@ -76,10 +77,13 @@ def _is_dead(process: psutil.Process) -> bool:
 
 
 class PostgresServer:
-    """Not `durable`: commits do not wait for the disk, for tests in which no server dies."""
+    """Not `durable`: commits do not wait for the disk, for tests in which no server dies.
 
-    def __init__(self, *, durable: bool = True) -> None:
-        self._durable = durable
+    `environment` is added to that of the server.
+    """
+
+    def __init__(self, *, durable: bool = True, environment: Mapping[str, str] | None = None) -> None:
+        self._durable, self._environment = durable, {**os.environ, **(environment or {})}
         self._binaries = find_binaries()
         self._user = unprivileged_user()
         self._group = pwd.getpwnam(self._user).pw_gid if self._user else None
@@ -215,6 +219,7 @@ class PostgresServer:
             group=self._group,
             extra_groups=[] if self._user else None,
             start_new_session=True,
+            env=self._environment,
         )
 
     def _wait_until_it_answers(self, process: subprocess.Popen[bytes]) -> None:

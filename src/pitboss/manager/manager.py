@@ -26,7 +26,7 @@ from pitboss.manager.session_router import SessionRouter
 from pitboss.manager.snapshot import snapshot
 from pitboss.manager.trouble_log import TroubleLog
 from pitboss.manager.worker_slot import Services
-from pitboss.model.duration import Span, spoken
+from pitboss.model.duration import SECOND, Span, spoken
 from pitboss.model.errors import PitbossError, StoreUnavailable
 from pitboss.model.lifecycle import stepped
 from pitboss.model.policy import Policy
@@ -364,8 +364,9 @@ class Manager:
         ahead = self._clock.wall() - self._clock.now()
         if stepped(self._ahead, ahead):
             step, self._ahead = ahead - self._ahead, ahead
+            size = spoken(round(abs(step) / SECOND) * SECOND)
             self.say(
-                f"the clock was set {'ahead' if step > 0 else 'back'} by {spoken(abs(step))}; tasks with a time of day "
+                f"the clock was set {'ahead' if step > 0 else 'back'} by {size}; tasks with a time of day "
                 "follow it, and everything else goes on as before"
             )
 

@@ -148,7 +148,8 @@ async def test_the_clock_never_goes_back_across_boots(file: Path, boot_id: str) 
     async with opened(file, clock=host.process()) as engine:
         for _ in range(5):
             host.goes_on(SECOND // 2)
-            last = await _stored(engine)
+            await _stored(engine)
+        last = await _stored(engine)
     host.boots(boot_id, wall=_START - _HOUR)
     async with opened(file, clock=host.process()) as engine:
         assert last.created_at < engine.clock.now() <= last.created_at + 2 * SECOND
