@@ -52,10 +52,11 @@ class Grant(NamedTuple):
 
 
 class ResourceClient:
-    """The async core. `clock` only measures waiting; the store's own clock decides."""
+    """The async core. `clock` only measures waiting; the store's own clock decides, and says how long to wait."""
 
     def __init__(self, store: object, clock: Clock) -> None:
         self._store, self._clock = resources_of(store), clock
+        self._store_clock: Clock = getattr(store, "clock", clock)
         self._engine = capabilities(store).engine
 
     async def declare(self, pool: str, rules: PoolRules) -> None:
@@ -168,8 +169,7 @@ class ResourceClient:
             found = await ask()
             if not isinstance(found, Shortage):
                 return found
-            now = self._clock.now()
-            left = started + wait - now
+            left, now = started + wait - self._clock.now(), self._store_clock.now()
             if left <= 0:
                 raise _too_late(late, found, wait, now)
             # Look earlier than `until`: a member may be given back, or its limits changed, before that.

@@ -10,6 +10,7 @@ import msgspec
 from pitboss.config import secret_keys
 from pitboss.dispatch.dispatcher import Dispatcher, Noted
 from pitboss.engines.capabilities import capabilities, check_needs, resources_of
+from pitboss.engines.host_clock import uptime
 from pitboss.engines.protocol import Clock, Engine, Store
 from pitboss.manager import host
 from pitboss.manager.announcer import Announcer
@@ -436,6 +437,7 @@ class Manager:
             pool=pool.name,
             logs=self._plan.logs,
             secrets_file=self._plan.secrets_file,
+            clock_offset=self._clock.now() - uptime(),
         )
 
 

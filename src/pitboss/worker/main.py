@@ -18,7 +18,7 @@ import msgspec
 import uvloop
 
 from pitboss.client.context import current
-from pitboss.model.duration import SECOND
+from pitboss.model.duration import SECOND, Span
 from pitboss.model.outcome import Cancelled, Completed, Failed, Outcome, Released, TimedOut
 from pitboss.model.task import Claim, TaskError
 from pitboss.telemetry.logs.settings import LogSettings
@@ -62,6 +62,8 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     pool: str = "default"
     logs: LogSettings | None = None
     secrets_file: str | None = None
+    # What the store's clock is ahead of the host's uptime.
+    clock_offset: Span | None = None
 
 
 class Worker:
@@ -94,7 +96,7 @@ class Worker:
     async def run(self, end: socket.socket) -> None:
         """Serve until the manager is gone, or the worker is drained."""
         self._channel = await Channel.over(end, worker_codec(), self._hear, self._hang_up)
-        self._store = StoreProxy(self._channel.say)
+        self._store = StoreProxy(self._channel.say, self._spec.clock_offset)
         self._app.use(self._store)
         self._channel.say(ReadyMessage(os.getpid()))
         early, self._early = self._early or [], None

@@ -7,9 +7,11 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from pitboss.engines.host_clock import SystemClock
 from pitboss.engines.protocol import Page
 from pitboss.engines.verbs import Verb, verbs
 from pitboss.model import errors
+from pitboss.model.duration import Span
 from pitboss.model.errors import InvalidInput, PitbossError, StaleLease, StoreUnavailable
 from pitboss.model.filter import Filter
 from pitboss.model.resource import PoolRules
@@ -25,8 +27,10 @@ class StoreProxy:
 
     name = "manager"
 
-    def __init__(self, say: Callable[[AskMessage], None]) -> None:
-        self._say = say
+    def __init__(self, say: Callable[[AskMessage], None], clock_offset: Span | None = None) -> None:
+        self._say, self.clock = say, SystemClock()
+        if clock_offset is not None:
+            self.clock.set_offset(clock_offset)
         self._loop = asyncio.get_running_loop()
         self._asked: dict[int, asyncio.Future[AnswerMessage]] = {}
         self._number = 0
