@@ -4,7 +4,7 @@ import pytest
 
 from pitboss.model.duration import SECOND
 from pitboss.model.finding import Grade
-from pitboss.model.host_findings import clock_skew, disk_space, memory_limits, open_files
+from pitboss.model.host_findings import clock_skew, clock_step, disk_space, memory_limits, open_files
 from pitboss.model.pool import PoolSpec
 
 GIGA = 1024**3
@@ -42,6 +42,14 @@ def test_clock_skew(distance: int, uncertain: int, grade: Grade) -> None:
     assert finding.grade is grade
     if grade is not Grade.OK:
         assert ("behind" in finding.what) == (distance < 0)
+
+
+def test_a_clock_that_was_set_is_a_warning() -> None:
+    assert clock_step(SECOND).grade is Grade.OK
+    ahead, back = clock_step(3600 * SECOND), clock_step(-3600 * SECOND)
+    assert (ahead.grade, back.grade) == (Grade.WARNING, Grade.WARNING)
+    assert "1h behind the time of day" in ahead.what
+    assert "1h ahead of the time of day" in back.what
 
 
 @pytest.mark.parametrize(

@@ -58,13 +58,25 @@ def memory_limits(pools: Iterable[PoolSpec], total: int) -> list[Finding]:
     return [fine("memory", said)]
 
 
+def clock_step(ahead: Span) -> Finding:
+    """Whether the store's clock shows the time of day; `ahead` is how far the wall clock is ahead of it."""
+    if abs(ahead) <= _SKEW_WARNING:
+        return fine("clock", "the store's clock shows the time of day")
+    return warning(
+        "clock",
+        f"stored times are {spoken(abs(ahead))} {'behind' if ahead > 0 else 'ahead of'} the time of day",
+        why="a clock was set; the store's clock went on as before, so that limits and delays hold",
+        fix="nothing needs to be done; a SQLite store shows the time of day again after the next boot of the host",
+    )
+
+
 def clock_skew(distance: Span, uncertain: Span) -> Finding:
-    """How far this host's clock is from the store's; `uncertain` is how long the question took to travel."""
+    """How far this host's clock is from the server's; `uncertain` is how long the question took to travel."""
     apart = max(abs(distance) - uncertain, 0)
     if apart <= _SKEW_WARNING:
-        return fine("clock", f"this host's clock is within {spoken(max(_SKEW_WARNING, abs(distance)))} of the store's")
-    said = f"this host's clock is {spoken(apart)} {'ahead of' if distance > 0 else 'behind'} the store's"
-    why = "the store's clock decides which tasks are due and which sessions are alive; commands here use this host's"
+        return fine("clock", f"this host's clock is within {spoken(max(_SKEW_WARNING, abs(distance)))} of the server's")
+    said = f"this host's clock is {spoken(apart)} {'ahead of' if distance > 0 else 'behind'} the server's"
+    why = "the server's clock decides when a task with a time of day is due; logs here are by this host's"
     fix = "set this host's and the server's clocks by NTP (chrony, systemd-timesyncd)"
     report = problem if apart > _SKEW_PROBLEM else warning
     return report("clock", said, why=why, fix=fix)

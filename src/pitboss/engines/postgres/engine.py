@@ -26,7 +26,8 @@ from pitboss.engines.postgres.within import put_within
 from pitboss.engines.protocol import Clock, Failpoint
 from pitboss.model.errors import InvalidInput, StoreUnavailable
 from pitboss.model.finding import Finding
-from pitboss.model.host_findings import clock_skew
+from pitboss.model.host_findings import clock_skew, clock_step
+from pitboss.model.lifecycle import stepped
 from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal
 from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.states import State
@@ -245,7 +246,9 @@ class PostgresEngine(ResourcesAndBatches):
         before = clock.wall()
         (row,) = await self._write("server_diagnose")
         after, found = clock.wall(), diagnosis.server(row)
-        return [*diagnosis.of_server(found), clock_skew((before + after) // 2 - found.now, (after - before) // 2)]
+        ahead = self.clock.wall() - self.clock.now()
+        skew = clock_skew((before + after) // 2 - found.now - ahead, (after - before) // 2)
+        return [*diagnosis.of_server(found), skew, *([clock_step(ahead)] if stepped(0, ahead) else [])]
 
     async def check(self, *, seconds: float | None = None, full: bool = False, counts: bool = True) -> list[Finding]:
         """`full` is for engines that keep their own files: PostgreSQL's checksums and pg_amcheck look at them."""

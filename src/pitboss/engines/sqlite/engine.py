@@ -35,7 +35,7 @@ from pitboss.model.duration import Moment, Span
 from pitboss.model.errors import StoreUnavailable
 from pitboss.model.filter import Filter
 from pitboss.model.finding import Finding
-from pitboss.model.host_findings import clock_skew
+from pitboss.model.host_findings import clock_step
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
 from pitboss.model.resource import (
@@ -284,8 +284,8 @@ class SqliteEngine:
     async def diagnose(self, clock: Clock) -> list[Finding]:
         """Asks the writer, so that a store that cannot be written is found, too."""
         modes = await self._write("diagnose", diagnosis.modes)
-        skew = clock_skew(clock.wall() - self.clock.now(), 0)
-        return [diagnosis.of_modes(*modes), *await asyncio.to_thread(diagnosis.of_file, self.path), skew]
+        about_file = await asyncio.to_thread(diagnosis.of_file, self.path)
+        return [diagnosis.of_modes(*modes), *about_file, clock_step(clock.wall() - self.clock.now())]
 
     async def check(self, *, seconds: float | None = None, full: bool = False, counts: bool = True) -> list[Finding]:
         differences = self._statements.by_name["maintenance_differences"] if counts else None
