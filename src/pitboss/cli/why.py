@@ -36,7 +36,7 @@ def why(
     """
 
     async def read(opened: "Store") -> Shown:
-        found = await explain(opened, task, now())
+        found = await explain(opened, task, now(opened))
         document = {"id": found.thing.id, "kind": _kind(found), **why_document(found.why)}
         return Shown(document, lambda screen: _draw(screen, found))
 
