@@ -190,7 +190,7 @@ async def _keys(engine: "Store", found: "Loaded") -> list[Finding]:
 
     ring = KeyRing(config.secret_keys(), config.key_file(found))
     try:
-        return await check_keys(engine, ring.names(), ring.where, now())
+        return await check_keys(engine, ring.names(), ring.where, now(engine))
     except InvalidInput as error:
         return [_refused("keys", error)]
 

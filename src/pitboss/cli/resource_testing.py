@@ -86,14 +86,13 @@ def check_members(
     if limit <= 0:
         raise InvalidInput("--timeout needs a time above 0", why="it was 0", fix="say --timeout 10s")
     page = None if url is None else _page(url)
-    moment = now()
 
-    async def read(opened: "Store") -> tuple[list[Resource], dict[str, MemberReading]]:
-        found = find_members(await find_resource_pool(opened, pool), names or None)
+    async def read(opened: "Store") -> tuple[list[Resource], dict[str, MemberReading], Moment]:
+        found, moment = find_members(await find_resource_pool(opened, pool), names or None), now(opened)
         readings = (await read_resource_pool(opened, pool, moment)).members
-        return found, {one.member.name: one for one in readings}
+        return found, {one.member.name: one for one in readings}, moment
 
-    members, readings = ask(screen, store, read)
+    members, readings, moment = ask(screen, store, read)
     with store_app(screen, store) as app, counting(screen, "Test", len(members)) as done:
         results = asyncio.run(_all_checked(app, members, page, limit, at_once, done))
     if page is None:

@@ -271,7 +271,7 @@ class PostgresEngine(ResourcesAndBatches):
     @asynccontextmanager
     async def _patient(self, limit: float) -> AsyncIterator[Connections]:
         """A connection for statements that may take this long."""
-        connections = Connections(self._dsn, size=1, limit=limit, settings={"jit": "off"})
+        connections = Connections(self._dsn, size=1, limit=limit, settings={"jit": "off"}, clock=self._clock)
         try:
             yield connections
         finally:
