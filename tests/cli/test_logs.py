@@ -85,6 +85,28 @@ def test_a_task_over_all_files(logs: Logs) -> None:
     assert TWO in several.err
 
 
+def test_a_task_and_a_batch_by_option_with_what_the_manager_said_of_them(logs: Logs) -> None:
+    batch = "01900000-0000-7000-8000-0000000000bb"
+    logs.write("mail-2", "item", task_id=ONE, batch=batch)
+    logs.write("manager", "task failed", level="error", task_id=ONE, batch=batch)
+    lost = [{"task_id": TWO, "batch": batch}, {"task_id": "01900000-0000-7000-8000-22222222aaaa"}]
+    logs.write("manager", "worker crashed", level="error", tasks=lost)
+    assert seen("--task", ONE) == ["first", "item", "task failed"]
+    assert seen("--task", "11111111aa") == ["fourth", "worker crashed"]
+    assert seen("--batch", "0000bb") == ["item", "task failed", "worker crashed"]
+    assert seen("--batch", batch, "--task", ONE, "--level", "error") == ["task failed"]
+    assert seen("manager", "--batch", batch) == ["task failed", "worker crashed"]
+    for option, wrong, code in (("--batch", "nightly", Exit.USAGE), ("--task", "abcdef123456", Exit.NOT_FOUND)):
+        assert pitboss("logs", option, wrong).code == code
+    assert pitboss("logs", ONE, "--task", TWO).code == Exit.USAGE
+
+
+def test_the_manager_s_troubles_are_shown_with_the_lines_of_workers(logs: Logs) -> None:
+    logs.write("manager", "task failed", level="error")
+    assert seen() == ["first", "second", "third", "fourth", "task failed"]
+    assert seen("--level", "warning") == ["second", "third", "task failed"]
+
+
 def test_all_lines_of_a_task_and_of_a_time_are_shown(logs: Logs) -> None:
     for number in range(60):
         logs.write("mail-1", f"step {number}", task_id=ONE)

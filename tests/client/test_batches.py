@@ -35,6 +35,11 @@ def report(batch: str, status: str, to: str = "ann") -> None:
 
 
 @app.task
+def count_runs(batch: str, status: str, run: int) -> None:
+    ENDED.append((batch, f"{status} in run {run}"))
+
+
+@app.task
 def deaf(to: str) -> None: ...
 
 
@@ -86,6 +91,15 @@ def test_failures_are_an_end_with_errors_and_can_be_requeued(box: Sandbox) -> No
     done = handle.requeue(error="ValueError")
     assert (done.changed, done.refused) == (1, ())
     assert handle.batch().left == 1
+
+
+def test_each_end_of_a_batch_is_reported_with_the_number_of_the_run(box: Sandbox) -> None:
+    handle = square.using(max_attempts=1).batch([{"number": -1}], on_complete=count_runs)
+    box.drain()
+    handle.requeue()
+    box.drain()
+    assert [(handle.id, "done_with_errors in run 1"), (handle.id, "done_with_errors in run 2")] == ENDED
+    assert handle.batch().run == 2
 
 
 def test_the_line_can_be_paused_moved_started_and_cancelled(box: Sandbox) -> None:

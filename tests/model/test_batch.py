@@ -43,6 +43,7 @@ from pitboss.model.batching import (
     wants_back,
 )
 from pitboss.model.errors import InvalidInput, NotFound
+from pitboss.model.ids import checked_id
 from pitboss.model.states import FINISHED, State
 from pitboss.model.task import NewTask, Task, TaskError
 
@@ -280,9 +281,19 @@ def test_batches_are_shown_slots_first_then_the_line_the_paused_and_the_ended() 
 
 
 def test_the_task_at_the_end_is_told_which_batch_ended_and_how() -> None:
-    made = completion(NewTask(id="t", handler="h", params='{"a":1,"status":"mine"}'), "b", ERRORS)
+    made = completion(NewTask(id="t", handler="h", params='{"a":1,"status":"mine"}'), "b", ERRORS, 1)
     assert made.params == '{"a":1,"batch":"b","status":"done_with_errors"}'
     assert (made.id, made.handler) == ("t", "h")
+
+
+def test_each_run_has_a_task_at_its_end_which_is_told_the_number_if_it_takes_one() -> None:
+    task = NewTask(id="01900000-0000-7000-8000-0000000000aa", handler="h", params='{"run":1}')
+    made = [completion(task, "b", DONE, run) for run in (1, 2, 3)]
+    assert [one.params for one in made] == [f'{{"batch":"b","run":{run},"status":"done"}}' for run in (1, 2, 3)]
+    assert made[0].id == task.id
+    assert len({checked_id(one.id) for one in made}) == 3
+    own = NewTask(id=task.id, handler="h", params='{"run":"nightly"}')
+    assert completion(own, "b", DONE, 2).params == '{"batch":"b","run":"nightly","status":"done"}'
 
 
 def test_a_batch_starts_once_and_puts_its_task_when_it_ends() -> None:
@@ -299,7 +310,7 @@ def test_a_batch_starts_once_and_puts_its_task_when_it_ends() -> None:
 
 def test_a_batch_that_is_requeued_has_not_begun() -> None:
     batch = Batch(id="b", status=DONE, rank=1, started_at=10, finished_at=20, reason="asked", name="n")
-    assert requeued(batch, 7) == Batch(id="b", status=QUEUED, rank=7, name="n")
+    assert requeued(batch, 7) == Batch(id="b", status=QUEUED, rank=7, name="n", run=2)
 
 
 def test_a_requeue_means_failures_by_any_of_their_names_and_the_cancelled_if_said() -> None:

@@ -1,6 +1,6 @@
 """Batches as people read them."""
 
-from pitboss.model.batch import BatchStatus, NewBatch
+from pitboss.model.batch import BatchStatus, Cancel, NewBatch
 from pitboss.model.eta import Forecast
 from pitboss.operate.batches import list_batches, read_batch
 from pitboss.operate.documents import batch_page_document
@@ -36,6 +36,16 @@ async def test_a_queued_batch_waits_for_its_turn(store: Bench) -> None:
         f'it waits for its turn in lane "default": place {place} of 2' for place in (1, 2)
     ]
     assert len(await list_batches(store, store.now, limit=2)) == 2
+
+
+async def test_a_cancelled_batch_shows_what_ran(store: Bench) -> None:
+    await store.register([GREET])
+    batch = await create(store, "a", 10)
+    await store.run_all(most=3)
+    await store.act_on_batch(batch, Cancel())
+    (reading,) = await list_batches(store, store.now)
+    assert (reading.batch.status, reading.batch.finished) == (BatchStatus.CANCELLED, 10)
+    assert (reading.done, reading.percent) == (3, 30)
 
 
 async def test_percent_is_100_only_when_every_item_has_ended(store: Bench) -> None:

@@ -60,13 +60,15 @@ def draw_batch(screen: Screen, page: BatchPage, now: Moment) -> None:
     """How far it is, when it ends, what it waits for, and its errors."""
     reading, batch = page.reading, page.reading.batch
     screen.fields([("batch", batch.name or "(no name)"), ("id", batch.id), ("status", batch.status)])
-    progress = f"{bar(screen, reading.percent, width=_WIDE)}  {batch.finished:,} of {batch.total:,} items"
+    ran = " ran" if reading.cancelled else ""
+    progress = f"{bar(screen, reading.percent, width=_WIDE)}  {reading.done:,} of {batch.total:,} items{ran}"
     screen.fields([("progress", progress), ("items", _counts(batch))])
     screen.fields([("starts", _starts(reading)), ("ends", _ends(reading))])
-    screen.fields([("waiting", reading.waiting), ("speed", _speed(batch, now)), ("reason", batch.reason)])
+    screen.fields([("waiting", reading.waiting), ("speed", _speed(reading, now)), ("reason", batch.reason)])
     screen.fields([("lane", _lane(reading)), ("queues", ", ".join(batch.queues)), ("by", batch.by)])
     screen.fields([("data", None if batch.data == "{}" else batch.data)])
     screen.fields([("then", None if batch.on_complete is None else batch.on_complete.handler)])
+    screen.fields([("run", f"{batch.run}: it had ended and was requeued" if batch.run > 1 else None)])
     screen.fields([("created", when(batch.created_at, now)), ("started", when(batch.started_at, now))])
     screen.fields([("finished", when(batch.finished_at, now))])
     if page.errors.groups:
@@ -92,7 +94,7 @@ def _row(screen: Screen, reading: BatchReading, now: Moment) -> list[str]:
         batch.status,
         "" if not batch.position else str(batch.position),
         bar(screen, reading.percent),
-        f"{batch.finished:,}/{batch.total:,}",
+        f"{reading.done:,}/{batch.total:,}",
         f"{batch.counts.get(State.FAILED, 0):,}",
         batch.lane,
         age(batch.created_at, now),
@@ -124,9 +126,10 @@ def _ahead(found: Range | None) -> str:
     return said.replace("up to", "within") if said.startswith("up to") else f"in {said}"
 
 
-def _speed(batch: Batch, now: Moment) -> str | None:
+def _speed(reading: BatchReading, now: Moment) -> str | None:
+    batch = reading.batch
     if batch.status in OVER and batch.started_at is not None and batch.finished_at is not None:
-        return f"{batch.finished:,} items in {took(batch.finished_at - batch.started_at)}"
+        return f"{reading.done:,} items in {took(batch.finished_at - batch.started_at)}"
     if batch.started_at is None or not batch.recent:
         return None
     span = min(RECENT, max(SECOND, now - batch.started_at))

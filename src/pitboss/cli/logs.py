@@ -26,13 +26,22 @@ _STYLES = {"debug": "bright_black", "warning": "yellow", "error": "red", "critic
 Subject = Callable[[str], bool]
 WhatArgument = Annotated[
     str | None,
-    typer.Argument(metavar="WHAT", help="A worker, a worker pool, `manager`, or a task's id; by default all workers."),
+    typer.Argument(
+        metavar="WHAT",
+        help="A worker, a worker pool, `manager`, or a task's id; by default all workers, and the manager's warnings.",
+    ),
+]
+TaskOption = Annotated[
+    str | None, typer.Option("--task", metavar="ID", help="Only lines of this task, from all workers and the manager.")
+]
+BatchOption = Annotated[
+    str | None, typer.Option("--batch", metavar="ID", help="Only lines of the items of this batch.")
 ]
 FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Keep showing new lines.")]
 LinesOption = Annotated[
     int | None,
     typer.Option(
-        "--lines", "-n", min=0, help="How many lines; by default the last 50, or all of a task and of --since."
+        "--lines", "-n", min=0, help="How many lines; by default the last 50, or all of a task, a batch and --since."
     ),
 ]
 LevelOption = Annotated[
@@ -51,9 +60,18 @@ class LogFolder(NamedTuple):
     names: list[str]
 
 
+class Asked(NamedTuple):
+    """The ids of a task and of a batch, or pieces of them, of which the lines are wanted."""
+
+    task: str | None = None
+    batch: str | None = None
+
+
 def logs(
     context: typer.Context,
     what: WhatArgument = None,
+    task: TaskOption = None,
+    batch: BatchOption = None,
     follow: FollowOption = False,
     lines: LinesOption = None,
     level: LevelOption = "debug",
@@ -61,25 +79,29 @@ def logs(
     as_json: RawOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Show what the workers of this host have logged.
+    """Show what the workers and the manager of this host have logged.
 
     \b
     Examples:
       pitboss logs -f
       pitboss logs download-1 --level warning
       pitboss logs manager --since 1h
-      pitboss logs 2d449e482300          the lines of one task, from all workers
+      pitboss logs --task 2d449e482300
+      pitboss logs --batch 8b1f2c9e64a0 --level warning
     """
     from pitboss.telemetry.logs.reading import Reader
 
     screen = screen_of(context)
     folder = _log_folder(screen, store)
     subject = _subject(folder, what)
-    wanted = _wanted(level, since, what if subject is None else None)
+    if subject is None and task is not None:
+        raise _two_tasks(str(what), task)
+    asked = Asked(what if subject is None else task, batch)
+    wanted = _wanted(level, since, asked, troubles=what is None and asked == Asked())
     reader = Reader(folder.path, subject or (lambda _: True), wanted)
-    if subject is None:
-        _check_task(reader, str(what), follow=follow)
-    whole = lines is None and (since is not None or subject is None)
+    if asked != Asked():
+        _check_ids(reader, asked, follow=follow)
+    whole = lines is None and (since is not None or asked != Asked())
     width = max(len(name) for name in folder.names if subject is None or subject(name))
     show = _shower(screen, width, as_json=as_json)
     try:
@@ -104,40 +126,62 @@ def _log_folder(screen: Screen, store: str | None) -> LogFolder:
 
 def _subject(folder: LogFolder, what: str | None) -> Subject | None:
     """Which files to read, also those of later workers; None for a task, which may have run in any worker."""
-    from pitboss.telemetry.logs.files import MANAGER
-
     candidates: list[Subject] = [lambda name: name == what, lambda name: name.rpartition("-")[0] == what]
     if what is None:
-        candidates = [lambda name: name != MANAGER]
+        return lambda _name: True
     meant = next((one for one in candidates if any(map(one, folder.names))), None)
-    if meant is None and (what is None or not _TASK.match(what.lower())):
+    if meant is None and not _TASK.match(what.lower()):
         raise NotFound(
-            f'there are no logs of "{what}" in {folder.path}' if what else f"no worker has logged to {folder.path}",
+            f'there are no logs of "{what}" in {folder.path}',
             why=f"there are logs of {', '.join(folder.names)}",
             fix="name one of them, a worker pool, or six or more characters of a task's id; pitboss ps lists workers",
         )
     return meant
 
 
-def _wanted(level: str, since: str | None, task: str | None) -> "Wanted":
+def _wanted(level: str, since: str | None, asked: Asked, *, troubles: bool) -> "Wanted":
     from pitboss.telemetry.logs.reading import Wanted
     from pitboss.telemetry.logs.settings import level_number
 
     moment = None if since is None else wall() - span(since, what="--since")
-    return Wanted(level=level_number(level), since=moment, task=task.lower() if task else None)
+    task, batch = (piece and piece.lower() for piece in asked)
+    return Wanted(level=level_number(level), since=moment, task=task, batch=batch, troubles=troubles)
 
 
-def _check_task(reader: "Reader", what: str, *, follow: bool) -> None:
-    """A piece of an id must match one task. A task without lines may still get some with --follow."""
-    tasks = sorted({str(entry.fields["task_id"]) for entry in reader.all()})
-    if len(tasks) > 1:
-        raise InvalidInput(f"{what} matches several tasks", why=", ".join(tasks[:10]), fix="give more of the id")
-    if not tasks and not follow:
-        raise NotFound(
-            f"there are no lines of task {what} here",
-            why="it logged nothing at this level and in this time, ran on another host, or its lines were pruned",
-            fix=f"see where it ran: pitboss tasks show {what}",
-        )
+def _check_ids(reader: "Reader", asked: Asked, *, follow: bool) -> None:
+    """A piece of an id must match one task or batch. One without lines may still get some with --follow."""
+    from pitboss.telemetry.logs.reading import matching
+
+    found = [entry.fields for entry in reader.all()]
+    for field, kind, piece in (("task_id", "task", asked.task), ("batch", "batch", asked.batch)):
+        if piece is None:
+            continue
+        if not _TASK.match(piece.lower()):
+            raise InvalidInput(
+                f"{piece!r:.60} is not the id of a {kind}",
+                why="an id has hexadecimal digits and dashes, and a piece of one has six or more of them",
+                fix=f"use an id that pitboss {kind}{'es' if kind == 'batch' else 's'} list shows",
+            )
+        ids = sorted({one for fields in found for one in matching(fields, field, piece.lower())})
+        if len(ids) > 1:
+            raise InvalidInput(f"{piece} matches several {kind}s", why=", ".join(ids[:10]), fix="give more of the id")
+        if not ids and not follow:
+            raise _no_lines(kind, piece)
+
+
+def _no_lines(kind: str, piece: str) -> NotFound:
+    command = "batches" if kind == "batch" else "tasks"
+    return NotFound(
+        f"there are no lines of {kind} {piece} here",
+        why="it logged nothing at this level and in this time, ran on another host, or its lines were pruned",
+        fix=f"see what became of it: pitboss {command} show {piece}",
+    )
+
+
+def _two_tasks(what: str, task: str) -> InvalidInput:
+    return InvalidInput(
+        f"two tasks are named: {what} and {task}", why="a line is of one task", fix="leave one of them out"
+    )
 
 
 def _shower(screen: Screen, width: int, *, as_json: bool) -> "Callable[[Iterable[Entry]], None]":

@@ -30,7 +30,7 @@ COMMANDS = {
     "init": Command("init:init", "Write a small project to start from."),
     "status": Command("status:status", "Show how the store is doing, why, and what to do next."),
     "why": Command("why:why", "Say why a task or batch does not run, and what helps."),
-    "logs": Command("logs:logs", "Show what the workers of this host have logged."),
+    "logs": Command("logs:logs", "Show what the workers and the manager of this host have logged."),
     "ps": Command("ps:ps", "List managers and workers on all hosts."),
     "top": Command("top:top", "Watch worker pools, queues and workers live; q quits."),
     "stop": Command("managers:stop", "Stop managers; running tasks finish first."),

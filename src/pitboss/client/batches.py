@@ -1,7 +1,7 @@
 """Makes batches: many tasks that start, pause, progress and end together."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, TypedDict, Unpack
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -19,6 +19,7 @@ from pitboss.model.task import NewTask
 
 MAX_NAME = 200
 _ITEMS_PER_SECOND = 1000
+_Checked = TypeVar("_Checked")
 
 
 class CompletionHandler(Protocol):
@@ -48,7 +49,8 @@ class BatchMethods(AppCore):
     def batch(self, tasks: Iterable[NewTask], **options: Unpack[BatchOptions]) -> BatchHandle:
         """Store a batch with its items, all of them or none; it starts when its lane has a free slot.
 
-        `on_complete` is put when it has ended, with `batch` and `status` among its params.
+        `on_complete` is put when it has ended, also when it was requeued and has ended again, with `batch` and `status`
+        among its params, and `run` (1, 2, …) if it takes that.
         """
         items = list(tasks)
         new, wait = prepared(self, options)
@@ -123,21 +125,33 @@ def _completion(app: AppCore, batch: BatchId, task: NewTask | CompletionHandler 
     """The task, checked now with the params that it will get, not only when the batch ends."""
     if task is None:
         return None
-    told = {"batch": batch, "status": BatchStatus.DONE.value}
     name = task.handler if isinstance(task, NewTask) else task.name
-    try:
+
+    def with_params(told: Mapping[str, Any]) -> NewTask:
         if not isinstance(task, NewTask):
             return task.prepared_from(told)
         handler = app.handlers.get(name)
         if handler is None:
             return task
         return msgspec.structs.replace(task, params=handler.params.check({**from_json(task.params), **told}))
+
+    try:
+        return with_completion_params(batch, with_params)
     except InvalidInput as error:
         raise InvalidInput(
             f'"{name}" cannot be the on_complete of a batch',
             why=error.why,
             fix="let it take batch: str and status: str, which it gets when the batch has ended",
         ) from error
+
+
+def with_completion_params(batch: BatchId, check: Callable[[Mapping[str, Any]], _Checked]) -> _Checked:
+    """What `check` makes of the params that an `on_complete` task will get: with the number of the run, if it may."""
+    told = {"batch": batch, "status": BatchStatus.DONE.value}
+    try:
+        return check({**told, "run": 1})
+    except InvalidInput:
+        return check(told)
 
 
 async def _lane(client: Client, name: str, max_running: int | None) -> Lane:

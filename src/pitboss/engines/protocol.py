@@ -415,13 +415,13 @@ class Batches(Protocol):
     An item that would go back to waiting (settled, lost, retried, its handler known again) while its batch is not
     running becomes held (reason "batch") instead, and keeps its due time. The act that ends the last unfinished item of
     a batch, whatever it is, also ends the batch: cancelled if it was being cancelled, else done, or done with errors if
-    items failed. The same act puts the batch's `on_complete` task, with `batch` and `status` added to its params, and
-    promotes the next batch of the lane. The act that ends the last running item of a pausing batch pauses the batch and
-    promotes the next. Promoting takes the queued batch with the lowest rank (then the smallest id) as long as fewer
-    than `max_running` have a slot. If an operator retries an item of an ended batch, the item is held (reason "batch"),
-    and the batch goes back to the end of the line. `on_complete` is put as a follow-up is: it may overfill its queue,
-    and it meets a task that exists, so that a batch that ends again puts none. Prune leaves items of batches alone:
-    they are deleted with their batch.
+    items failed. The same act puts the batch's `on_complete` task (`batching.completion`: `batch`, `status` and perhaps
+    `run` in its params, and an id of its own for each run) and promotes the next batch of the lane. The act that ends
+    the last running item of a pausing batch pauses the batch and promotes the next. Promoting takes the queued batch
+    with the lowest rank (then the smallest id) as long as fewer than `max_running` have a slot. If an operator retries
+    an item of an ended batch, the item is held (reason "batch"), and the batch goes back to the end of the line, with
+    the next number of `run`. `on_complete` is put as a follow-up is: it may overfill its queue, and it meets a task
+    that exists, so that no run puts two. Prune leaves items of batches alone: they are deleted with their batch.
     """
 
     @open_to_workers

@@ -56,7 +56,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """A stored batch. Its progress is the number of its items by state, and nothing else.
 
     `position` is 0 while it has a slot, its place in line while it is queued (1 is next), None otherwise. `recent`
-    items ended in the last `RECENT`, or since it was started if that is less. `queues` are those of its items.
+    items ended in the last `RECENT`, or since it was started if that is less. `queues` are those of its items. `run` is
+    1, and one more each time an ended batch was queued again.
     """
 
     id: BatchId
@@ -75,6 +76,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[State, int] = {}
     queues: tuple[str, ...] = ()
     recent: int = 0
+    run: int = 1
 
     @property
     def total(self) -> int:

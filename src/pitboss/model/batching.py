@@ -25,6 +25,7 @@ from pitboss.model.batch import (
 from pitboss.model.canonical import from_json, to_json
 from pitboss.model.duration import Moment
 from pitboss.model.errors import InvalidInput
+from pitboss.model.ids import id_of_run
 from pitboss.model.states import FINISHED, State
 from pitboss.model.task import NewTask, Task, TaskError
 
@@ -94,13 +95,19 @@ def entered(batch: Batch, status: BatchStatus, now: Moment, reason: str | None =
     )
     if not over or batch.on_complete is None:
         return Entered(changed)
-    return Entered(changed, completion(batch.on_complete, batch.id, status))
+    return Entered(changed, completion(batch.on_complete, batch.id, status, batch.run))
 
 
 def requeued(batch: Batch, rank: int) -> Batch:
     """An ended batch that has unfinished items again; `rank` is the end of its lane's line."""
     return msgspec.structs.replace(
-        batch, status=BatchStatus.QUEUED, rank=rank, started_at=None, finished_at=None, reason=None
+        batch,
+        status=BatchStatus.QUEUED,
+        rank=rank,
+        started_at=None,
+        finished_at=None,
+        reason=None,
+        run=batch.run + 1,
     )
 
 
@@ -181,10 +188,14 @@ def listed(batches: Iterable[Batch]) -> list[Batch]:
     return rest + ended
 
 
-def completion(on_complete: NewTask, batch: BatchId, status: BatchStatus) -> NewTask:
-    """The task that is put when a batch has ended; its params name the batch and its status."""
-    params = {**from_json(on_complete.params), "batch": batch, "status": status}
-    return msgspec.structs.replace(on_complete, params=to_json(params))
+def completion(on_complete: NewTask, batch: BatchId, status: BatchStatus, run: int) -> NewTask:
+    """The task that is put when a batch has ended, one for each run; its params name the batch and its status.
+
+    They get the number of the run only if they have a number `run` already: a handler need not take it.
+    """
+    params = from_json(on_complete.params)
+    told = {"batch": batch, "status": status, **({"run": run} if isinstance(params.get("run"), int) else {})}
+    return msgspec.structs.replace(on_complete, id=id_of_run(on_complete.id, run), params=to_json({**params, **told}))
 
 
 def wants_back(act: Requeue, task: Task) -> bool:

@@ -25,6 +25,14 @@ def millis_of(task_id: TaskId) -> int:
     return int(task_id[:8] + task_id[9:13], 16)
 
 
+def id_of_run(task_id: TaskId, run: int) -> TaskId:
+    """The id for run 1, 2, … of something that is repeated: the first has the id itself, and each run its own."""
+    if run == 1:
+        return task_id
+    entropy = int(task_id[19:23] + task_id[24:], 16) ^ (run - 1)
+    return f"{task_id[:19]}{entropy >> 48:04x}-{entropy & 0xFFFF_FFFF_FFFF:012x}"
+
+
 def checked_id(text: str) -> TaskId:
     """The id itself if it is canonical UUIDv7 text; refuses anything else."""
     if not _UUID7.match(text):

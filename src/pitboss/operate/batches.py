@@ -12,6 +12,7 @@ from pitboss.model.duration import Moment
 from pitboss.model.eta import Forecast, forecast
 from pitboss.model.filter import by
 from pitboss.model.queue import Queue
+from pitboss.model.states import State
 from pitboss.model.supply import Supply, together
 from pitboss.model.waiting import Why
 from pitboss.operate.failures import FailureGroups, failure_groups
@@ -34,9 +35,18 @@ class BatchReading(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.why is None else self.why.sentence
 
     @property
+    def cancelled(self) -> bool:
+        return self.batch.status in (BatchStatus.CANCELLING, BatchStatus.CANCELLED)
+
+    @property
+    def done(self) -> int:
+        """How many items have ended; of a cancelled batch only those that ran, to success or failure."""
+        return self.batch.finished - (self.batch.counts.get(State.CANCELLED, 0) if self.cancelled else 0)
+
+    @property
     def percent(self) -> int:
-        """Whole percents; 100 only when every item has ended."""
-        done, total = self.batch.finished, self.batch.total
+        """Whole percents; 100 only when every item is done."""
+        done, total = self.done, self.batch.total
         return 100 if done >= total else min(99, done * 100 // total)
 
 

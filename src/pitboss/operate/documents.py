@@ -181,6 +181,8 @@ def batch_document(reading: "BatchReading") -> Document:
         "total": batch.total,
         "finished": batch.finished,
         "left": batch.left,
+        "done": reading.done,
+        "run": batch.run,
         "percent": reading.percent,
         "counts": {state.value: count for state, count in batch.counts.items()},
         "queues": list(batch.queues),

@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from pitboss.client.batches import checked_title
+from pitboss.client.batches import checked_title, with_completion_params
 from pitboss.client.client import Client
 from pitboss.client.options import Options
 from pitboss.client.schema import checked
 from pitboss.engines.capabilities import batches_of
-from pitboss.model.batch import Batch, BatchId, BatchStatus, NewBatch
+from pitboss.model.batch import Batch, BatchId, NewBatch
 from pitboss.model.canonical import Json, to_json
 from pitboss.model.ids import TaskId
 from pitboss.model.new_task import new_task, new_tasks
@@ -59,7 +59,7 @@ async def create_batch(
     following = None
     if on_complete is not None:
         after = await find_handler(client.store, on_complete)
-        given = checked(after, {"batch": new.id, "status": BatchStatus.DONE.value})
+        given = with_completion_params(new.id, lambda told: checked(after, told))
         following = new_task(after, given, make_id())
     complete = msgspec.structs.replace(new, on_complete=following)
     return await client.patiently(lambda: batches.create_batch(complete, items))

@@ -77,7 +77,7 @@ def _counts(rows: list[Row]) -> dict[BatchId, _Counts]:
 
 
 def _batch(row: Row) -> Batch:
-    batch, name, lane, status, data, by, rank, created_at, started_at, finished_at, reason, on_complete = row
+    batch, name, lane, status, data, by, rank, created_at, started_at, finished_at, reason, on_complete, run = row
     return Batch(
         id=batch,
         name=name,
@@ -91,4 +91,5 @@ def _batch(row: Row) -> Batch:
         finished_at=finished_at,
         reason=reason,
         on_complete=None if on_complete is None else _decode_task(on_complete),
+        run=run,
     )

@@ -30,6 +30,7 @@ class LockedBatch(NamedTuple):
     started_at: Moment | None
     reason: str | None
     on_complete: str | None
+    run: int = 1
 
 
 class LockedBatches:
@@ -105,7 +106,7 @@ class LockedBatches:
         if status is BatchStatus.RUNNING:
             yield self._sql.ask("server_notify", payload=_ALL_QUEUES)
         if status in OVER and batch.on_complete is not None:
-            new = completion(_decode_task(batch.on_complete), batch.id, status)
+            new = completion(_decode_task(batch.on_complete), batch.id, status, batch.run)
             yield from put(self._sql, [new], now, ring=True)
         if status is not BatchStatus.RUNNING:
             # Starting a batch frees no slot; this avoids recursion.
@@ -123,7 +124,8 @@ class LockedBatches:
     def back_in_line(self, batch: LockedBatch) -> Script[None]:
         """Put an ended batch that has items to run again at the end of its lane."""
         rank = end_of_line((yield from line(self._sql, batch.lane)))
-        yield from self.write(batch._replace(status=BatchStatus.QUEUED, rank=rank, started_at=None, reason=None))
+        queued = batch._replace(status=BatchStatus.QUEUED, rank=rank, started_at=None, reason=None, run=batch.run + 1)
+        yield from self.write(queued)
 
     def write(self, batch: LockedBatch, finished_at: Moment | None = None) -> Script[None]:
         self.batches[batch.id] = batch
@@ -135,6 +137,7 @@ class LockedBatches:
             started_at=batch.started_at,
             finished_at=finished_at,
             reason=batch.reason,
+            run=batch.run,
         )
 
     def _known(self, batch: BatchId) -> Script[LockedBatch]:

@@ -259,7 +259,8 @@ CREATE TABLE {schema}.batches (
     data text NOT NULL,
     by text,
     reason text,
-    on_complete text
+    on_complete text,
+    run bigint NOT NULL DEFAULT 1
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
 CREATE INDEX batches_in_line ON {schema}.batches (lane, rank, id)

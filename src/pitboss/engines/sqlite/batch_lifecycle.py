@@ -94,7 +94,7 @@ def item_counts(act: Act, batch: BatchId) -> dict[State, int]:
 
 def batch_of(row: Sequence[Any]) -> Batch:
     """A batch of the columns that the statements name."""
-    batch, name, lane, status, rank, by, created_at, started_at, finished_at, reason, data, on_complete = row
+    batch, name, lane, status, rank, by, created_at, started_at, finished_at, reason, data, on_complete, run = row
     return Batch(
         id=batch,
         name=name,
@@ -108,6 +108,7 @@ def batch_of(row: Sequence[Any]) -> Batch:
         reason=reason,
         data=data,
         on_complete=None if on_complete is None else _new_task.decode(on_complete),
+        run=run,
     )
 
 
@@ -154,7 +155,7 @@ def _draw(act: Act, batch: BatchId, items: list[_Undrawn]) -> int:
 
 def _write(act: Act, batch: Batch) -> None:
     moments = (batch.started_at, batch.finished_at)
-    act.run("batch_write", batch.id, batch.status.value, batch.rank, *moments, batch.reason)
+    act.run("batch_write", batch.id, batch.status.value, batch.rank, *moments, batch.reason, batch.run)
 
 
 def _promote(act: Act) -> None:

@@ -237,7 +237,8 @@ CREATE TABLE pitboss_batches (
     finished_at INTEGER,
     reason TEXT,
     data TEXT NOT NULL,
-    on_complete TEXT
+    on_complete TEXT,
+    run INTEGER NOT NULL DEFAULT 1
 ) WITHOUT ROWID;
 
 CREATE INDEX pitboss_batches_by_status ON pitboss_batches (status, lane, rank, id);

@@ -21,7 +21,7 @@ _ID_END = 12
 _OF_RECORDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "_logger", "_name"}
 _TOLD_TWICE = ("level", "logger")
 _ALWAYS = frozenset(("time", "level", "logger", "event", "exception"))
-_OF_WORKERS = _ALWAYS | {"pool", "worker", "pid", "task_id", "handler", "queue", "attempt"}
+_OF_WORKERS = _ALWAYS | {"pool", "worker", "pid", "task_id", "handler", "queue", "attempt", "batch"}
 _OF_MANAGERS = _ALWAYS | {"manager_pid"}
 
 Current = Callable[[], Claim | None]
@@ -76,6 +76,8 @@ class LineFormatter:
             found["handler"] = claim.handler
             found["queue"] = claim.queue
             found["attempt"] = claim.attempt
+            if claim.batch is not None:
+                found["batch"] = claim.batch
         for key, value in facts.items():
             # A field of the app must not replace one of ours: `pitboss logs` finds lines by them.
             found[f"{key}_" if key in found else key] = value

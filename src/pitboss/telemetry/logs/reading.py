@@ -2,7 +2,7 @@
 
 import heapq
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -17,7 +17,7 @@ from pitboss.telemetry.logs.settings import LEVELS
 _BLOCK = 256 * 1024
 _HEAD = 96
 _LOOKS = 10
-_DEFAULT_LEVEL = LEVELS["info"]
+_DEFAULT_LEVEL, _TROUBLE = LEVELS["info"], LEVELS["warning"]
 
 # An inode is reused at once after a removal, so a file is also identified by its first bytes.
 Key = tuple[int, int, bytes]
@@ -32,16 +32,28 @@ class Entry(NamedTuple):
 
 
 class Wanted:
-    """Which lines: from a level and a time on, and of one task, given by its id or the start or end of it."""
+    """Which lines: from a level and a time on; of one task or one batch, given by its id or the start or end of it.
 
-    def __init__(self, *, level: int = 0, since: Moment | None = None, task: str | None = None) -> None:
-        self._level, self.since, self._task = level, since, task
+    `troubles`: of the manager's lines only warnings and errors.
+    """
+
+    def __init__(
+        self,
+        *,
+        level: int = 0,
+        since: Moment | None = None,
+        task: str | None = None,
+        batch: str | None = None,
+        troubles: bool = False,
+    ) -> None:
+        self._level, self.since, self._troubles = level, since, troubles
         self._since = "" if since is None else stamp(since / SECOND)
-        self._piece = (task or "").encode()
+        self._ids = [(field, piece) for field, piece in (("task_id", task), ("batch", batch)) if piece is not None]
+        self._pieces = [piece.encode() for _, piece in self._ids]
 
     def entry(self, raw: bytes) -> Entry | None:
         """The line's entry; None if it is not wanted, or not one of our lines."""
-        if self._piece not in raw:
+        if not all(piece in raw for piece in self._pieces):
             return None
         try:
             fields = msgspec.json.decode(raw)
@@ -51,12 +63,16 @@ class Wanted:
             return None
 
     def _fits(self, entry: Entry) -> bool:
-        if entry.time < self._since or LEVELS.get(entry.fields["level"], _DEFAULT_LEVEL) < self._level:
+        least = _TROUBLE if self._troubles and "manager_pid" in entry.fields else self._level
+        if entry.time < self._since or LEVELS.get(entry.fields["level"], _DEFAULT_LEVEL) < max(least, self._level):
             return False
-        if self._task is None:
-            return True
-        task = str(entry.fields.get("task_id", ""))
-        return task.startswith(self._task) or task.endswith(self._task)
+        return all(matching(entry.fields, field, piece) for field, piece in self._ids)
+
+
+def matching(fields: Mapping[str, Any], field: str, piece: str) -> list[str]:
+    """The ids in a line's `task_id` or `batch` that begin or end with this piece. A line may be about several tasks."""
+    about = [fields.get(field), *(one.get(field) for one in fields.get("tasks") or () if isinstance(one, dict))]
+    return [str(one) for one in about if one and (str(one).startswith(piece) or str(one).endswith(piece))]
 
 
 class Reader:

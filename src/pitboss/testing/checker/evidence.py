@@ -10,7 +10,7 @@ import msgspec
 
 from pitboss.model.batch import Batch, BatchId, Cancel, Requeue
 from pitboss.model.filter import Filter, by
-from pitboss.model.ids import TaskId
+from pitboss.model.ids import TaskId, id_of_run
 from pitboss.model.queue import Queue
 from pitboss.model.resource import Resource
 from pitboss.model.settlement import SettleAnswer, Settlement
@@ -205,13 +205,16 @@ class Evidence:
                 self.creations[new.id].append(creation)
 
     def _file_batch(self, call: Call, act: acts.CreateBatch) -> None:
-        """The answer does not say which items met other tasks. The notice may be put at any time, or never."""
+        """The answer does not say which items met other tasks. Each run's notice may be put at any time, or never."""
         self.items[act.batch.id] += [new.id for new in act.items]
         notice = act.batch.on_complete
         for new in act.items:
             self.creations[new.id].append(Creation(new, call, None))
         if notice is not None:
-            self.creations[notice.id].append(Creation(notice, call._replace(ended=FOREVER), None, notice=True))
+            for run in range(1, 2 + sum(_may_start_a_run(one) for one in self.calls)):
+                numbered = msgspec.structs.replace(notice, id=id_of_run(notice.id, run))
+                creation = Creation(numbered, call._replace(ended=FOREVER), None, notice=True)
+                self.creations[numbered.id].append(creation)
 
     def _file_settlements(self, call: Call, settlements: Sequence[Settlement], answers: Sequence[SettleAnswer]) -> None:
         known: Sequence[SettleAnswer | None] = answers or [None] * len(settlements)
@@ -222,6 +225,12 @@ class Evidence:
             self.written[settlement.id].append(written)
             for new in settlement.transition.follow_ups:
                 self.creations[new.id].append(Creation(new, call, None, written))
+
+
+def _may_start_a_run(call: Call) -> bool:
+    """Whether the call may have queued an ended batch again."""
+    act = call.act
+    return isinstance(act, acts.Retry) or (isinstance(act, acts.ActOnBatch) and isinstance(act.act, Requeue))
 
 
 def _effective(

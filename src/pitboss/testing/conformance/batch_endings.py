@@ -112,15 +112,42 @@ class Notices:
             await bench.report(await bench.take(), Failed(NEVER))
         assert from_json((await bench.task(notice.id)).params) == {"batch": batch.id, "status": end}
 
-    async def test_a_batch_that_ends_again_puts_no_second_notice(self, bench: Bench) -> None:
+    async def test_each_run_of_a_batch_puts_a_notice_of_its_own(self, bench: Bench) -> None:
+        notice = bench.new(queue="notices", params='{"run":1}')
+        batch = await bench.create(bench.new(), on_complete=notice)
+        assert batch.run == 1
+        await bench.report(await bench.take(), Failed(NEVER))
+        told = []
+        for again in (Requeue(), Requeue()):
+            told.append(await bench.take("notices"))
+            await bench.complete(told[-1])
+            await bench.act(batch, again)
+            await bench.report(await bench.take(), Failed(NEVER))
+        told.append(await bench.take("notices"))
+        assert len({claim.id for claim in told}) == 3
+        assert told[0].id == notice.id
+        expected = [{"batch": batch.id, "status": "done_with_errors", "run": run} for run in (1, 2, 3)]
+        assert [from_json(claim.params) for claim in told] == expected
+        assert (await bench.batch(batch)).run == 3
+
+    async def test_a_retried_item_of_an_ended_batch_begins_another_run(self, bench: Bench) -> None:
         notice = bench.new(queue="notices")
         batch = await bench.create(bench.new(), on_complete=notice)
         await bench.report(await bench.take(), Failed(NEVER))
-        await bench.complete(await bench.take("notices"))
+        await bench.retry(by(batch=batch.id))
+        await bench.complete(await bench.take("default"))
+        assert (await bench.batch(batch)).run == 2
+        params = [from_json(claim.params) for claim in await bench.claim(3, "notices")]
+        assert [one["status"] for one in params] == ["done_with_errors", "done"]
+        assert not any("run" in one for one in params)
+
+    async def test_items_that_wait_again_before_the_end_begin_no_run(self, bench: Bench) -> None:
+        batch = await bench.create(bench.new(), bench.new(), on_complete=bench.new(queue="notices"))
+        await bench.report(await bench.take(), Failed(NEVER))
         await bench.act(batch, Requeue())
-        await bench.complete(await bench.take())
-        assert await status(bench, batch) == [BatchStatus.DONE]
-        assert (await bench.task(notice.id)).state is State.COMPLETED
+        for claim in await bench.claim(2, "default"):
+            await bench.complete(claim)
+        assert (await bench.batch(batch)).run == 1
         assert await bench.store.count(by(queue="notices")) == 1
 
     async def test_a_repeated_settlement_puts_no_second_notice(self, bench: Bench) -> None:

@@ -1,6 +1,6 @@
 -- name: batch_list
 -- These batches, or the first ones of these statuses in the order of the list: with a slot, queued, paused, ended.
-SELECT id, name, lane, status, data, by, rank, created_at, started_at, finished_at, reason, on_complete
+SELECT id, name, lane, status, data, by, rank, created_at, started_at, finished_at, reason, on_complete, run
 FROM {schema}.batches
 WHERE (%(ids)s::text[] IS NULL OR id = ANY (%(ids)s::text[]))
     AND (%(statuses)s::text[] IS NULL OR status = ANY (%(statuses)s::text[]))
@@ -19,7 +19,7 @@ RETURNING id
 
 -- name: batch_write
 UPDATE {schema}.batches SET status = %(status)s::text, rank = %(rank)s::bigint, started_at = %(started_at)s::bigint,
-    finished_at = %(finished_at)s::bigint, reason = %(reason)s::text
+    finished_at = %(finished_at)s::bigint, reason = %(reason)s::text, run = %(run)s::bigint
 WHERE id = %(id)s::text
 
 -- name: batch_rank
@@ -34,7 +34,7 @@ DELETE FROM {schema}.batches WHERE id = %(batch)s::text
 SELECT id, lane, status, unfinished FROM {schema}.batches WHERE id = ANY (%(ids)s::text[])
 
 -- name: batch_lock
-SELECT id, lane, status, unfinished, rank, started_at, reason, on_complete
+SELECT id, lane, status, unfinished, rank, started_at, reason, on_complete, run
 FROM {schema}.batches WHERE id = ANY (%(ids)s::text[]) ORDER BY id FOR UPDATE
 
 -- name: batch_count_unfinished

@@ -3,7 +3,8 @@ INSERT INTO pitboss_batches (id, name, lane, status, rank, made_by, created_at, 
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: batch_write
-UPDATE pitboss_batches SET status = ?2, rank = ?3, started_at = ?4, finished_at = ?5, reason = ?6 WHERE id = ?1
+UPDATE pitboss_batches SET status = ?2, rank = ?3, started_at = ?4, finished_at = ?5, reason = ?6, run = ?7
+WHERE id = ?1
 
 -- name: batch_rank
 UPDATE pitboss_batches SET rank = ?2 WHERE id = ?1
@@ -12,29 +13,29 @@ UPDATE pitboss_batches SET rank = ?2 WHERE id = ?1
 DELETE FROM pitboss_batches WHERE id = ?
 
 -- name: batch_get
-SELECT id, name, lane, status, rank, made_by, created_at, started_at, finished_at, reason, data, on_complete
+SELECT id, name, lane, status, rank, made_by, created_at, started_at, finished_at, reason, data, on_complete, run
 FROM pitboss_batches
 WHERE id = ?
 
 -- name: batch_list_named
-SELECT id, name, lane, status, rank, made_by, created_at, started_at, finished_at, reason, data, on_complete
+SELECT id, name, lane, status, rank, made_by, created_at, started_at, finished_at, reason, data, on_complete, run
 FROM pitboss_batches
 WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: batch_list_live
-SELECT id, name, lane, status, rank, made_by, created_at, started_at, finished_at, reason, data, on_complete
+SELECT id, name, lane, status, rank, made_by, created_at, started_at, finished_at, reason, data, on_complete, run
 FROM pitboss_batches
 WHERE status IN (SELECT value FROM json_each(?))
 
 -- name: batch_list_ended
-SELECT id, name, lane, status, rank, made_by, created_at, started_at, finished_at, reason, data, on_complete
+SELECT id, name, lane, status, rank, made_by, created_at, started_at, finished_at, reason, data, on_complete, run
 FROM pitboss_batches
 WHERE finished_at IS NOT NULL AND +status IN (SELECT value FROM json_each(?))
 ORDER BY finished_at DESC, id DESC
 LIMIT ?
 
 -- name: batch_list_cancelling
-SELECT id, name, lane, status, rank, made_by, created_at, started_at, finished_at, reason, data, on_complete
+SELECT id, name, lane, status, rank, made_by, created_at, started_at, finished_at, reason, data, on_complete, run
 FROM pitboss_batches
 WHERE status = 'cancelling'
 
@@ -43,7 +44,7 @@ SELECT id, status FROM pitboss_batches WHERE id IN (SELECT value FROM json_each(
 
 -- name: batch_next
 -- The queued batches of a lane that have a slot now, in their order.
-SELECT id, name, lane, status, rank, made_by, created_at, started_at, finished_at, reason, data, on_complete
+SELECT id, name, lane, status, rank, made_by, created_at, started_at, finished_at, reason, data, on_complete, run
 FROM pitboss_batches
 WHERE status = 'queued' AND lane = ?1
 ORDER BY rank, id
