@@ -55,7 +55,7 @@ def recovery(folder: Path) -> Report:
         hosts = on_another_host(cluster, HOSTS, TTL)
     told = {
         "beside another worker": beside,
-        "beyond the restart delay": alone,
+        "the only worker": alone,
         f"beyond the {TTL} s of a session": hosts,
     }
     return "; ".join(f"{what}: {came}" for what, came in told.items()), _late(told)

@@ -216,6 +216,16 @@ def test_failures_and_retries_are_shown_without_a_terminal() -> None:
     assert output.tasks.summary(1) == "stopped after 1.0s: 1 done, 1 failed, 1 tried again, 1 cancelled"
 
 
+def test_tasks_that_were_lost_with_their_worker_have_no_lines_of_their_own() -> None:
+    output = Output()
+    error = TaskError(category="crash", type="WorkerCrashed", message="worker default-1 was killed")
+    for _ in range(16):
+        output.note(state=State.PENDING, outcome="lost", error=error, lost=True, charged=False)
+    assert output.lines == []
+    output.note(state=State.FAILED, outcome="crashed", error=error, lost=True, charged=False)
+    assert len(output.lines) == 1
+
+
 def test_quiet_output_only_counts() -> None:
     output = Output(quiet=True)
     output.note()

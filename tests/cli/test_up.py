@@ -100,6 +100,9 @@ def test_failures_are_told_with_the_way_to_look_at_them(folder: Path) -> None:
         answer = pitboss("tasks", "enqueue", "broken", "--wait", "--timeout", "30s")
         assert answer.code == Exit.FAILED
         assert "KeyError" in pitboss("tasks", "show", task).out
+        logged = pitboss("logs", "--task", task, "--level", "warning").out
+        assert "ERROR   task failed" in logged
+        assert f"[broken {task[-12:]} #1]" in logged
         process.tell(signal.SIGTERM)
         assert process.ended() == 0
     assert pitboss("dead", "list", "--json").json()["groups"][0]["count"] == 2

@@ -101,12 +101,13 @@ def beside_another(cluster: Cluster, kills: int) -> Recovered:
 
 
 def without_another(cluster: Cluster, pools: int) -> Recovered:
-    """Kill the only worker of each pool three times; the restart delay, which doubles, is subtracted."""
-    specs = [pool(f"p{number}", workers=1, queues=(f"p{number}",)) for number in range(pools)]
+    """Kill the only worker of each pool three times; its restart delay does not apply."""
+    specs = [
+        pool(f"p{number}", workers=1, queues=(f"p{number}",), restart_delay=60 * SECOND) for number in range(pools)
+    ]
     manager = cluster.manager(*specs)
     ready(cluster, manager, pools, within=60)
-    turns = [(spec.name, (spec.restart_delay << count) / SECOND) for spec in specs for count in range(3)]
-    delays = [killed(cluster, queue=name) - delay for name, delay in turns]
+    delays = [killed(cluster, queue=spec.name) for spec in specs for _ in range(3)]
     return _recovered(cluster, manager, delays)
 
 

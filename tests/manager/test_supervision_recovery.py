@@ -18,7 +18,7 @@ def test_a_dead_workers_task_runs_again_within_a_second_beside_another_worker(tr
     assert recovered.share(1) <= BUSY, recovered
 
 
-def test_a_dead_workers_task_runs_again_within_its_restart_delay_and_a_second(troubled: Cluster) -> None:
+def test_the_task_of_a_pools_only_worker_runs_again_within_a_second(troubled: Cluster) -> None:
     recovered = without_another(troubled, 1)
     # Most of it is the start of a process, which is slow on a busy machine.
     assert recovered.share(1) <= BUSY, recovered

@@ -26,10 +26,12 @@ def seen(cluster: Cluster, state: WorkerState, also: Callable[[WorkerFigures], b
 
 def test_a_worker_is_seen_from_its_start_to_its_end_with_its_figures(troubled: Cluster, tmp_path: Path) -> None:
     cluster, gate = troubled, tmp_path / "gate"
-    spec = pool(workers=1, concurrency=4, restart_delay=2 * SECOND, max_restarts=1, env={"GATE": str(gate)})
+    death = tmp_path / "death"
+    env = {"GATE": str(gate), "DIES_IF": str(death)}
+    spec = pool(workers=1, concurrency=4, restart_delay=2 * SECOND, max_restarts=1, env=env)
     manager = cluster.manager(spec, ttl="1500ms")
     _is_seen_at_work(cluster, gate)
-    _is_seen_crashing(cluster)
+    _is_seen_crashing(cluster, death)
     _is_seen_leaving(cluster)
     assert manager.end() == 0
 
@@ -58,20 +60,23 @@ def _is_seen_at_work(cluster: Cluster, gate: Path) -> None:
     assert worked.active_at > busy.active_at
 
 
-def _is_seen_crashing(cluster: Cluster) -> None:
+def _is_seen_crashing(cluster: Cluster, death: Path) -> None:
+    # The first crash is replaced at once, because no worker is alive; but then none becomes ready.
+    death.touch()
     (bomb,) = cluster.put("bomb")
     waiting = seen(cluster, WorkerState.RESTARTING)
-    assert (waiting.pid, waiting.crashes) == (0, 1)
-    assert "exit code 3" in waiting.why
-    # The task runs again and crashes it a second time, once more than allowed.
+    assert (waiting.pid, waiting.crashes) == (0, 2)
+    assert "exit code 7" in waiting.why
+    # Another one dies before it is ready, once more than allowed.
     given_up = seen(cluster, WorkerState.CRASHED)
-    assert (given_up.pid, given_up.crashes) == (0, 2)
+    assert (given_up.pid, given_up.crashes) == (0, 3)
     assert "1 restarts are allowed" in given_up.why
     assert cluster.task(bomb).state is State.PENDING
     cluster.do(cluster.engine.cancel(by(id=bomb), reason="enough"))
+    death.unlink()
     cluster.wish("default", generation=1)
     revived = seen(cluster, WorkerState.IDLE)
-    assert (revived.generation, revived.crashes, revived.processed) == (1, 2, 0)
+    assert (revived.generation, revived.crashes, revived.processed) == (1, 3, 0)
     assert _pool(cluster).generation == 1
 
 

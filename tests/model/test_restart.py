@@ -58,6 +58,17 @@ def test_more_crashes_than_allowed_within_the_window_end_it_with_a_reason() -> N
     assert not any(decision.why for decision in decisions[:-1])
 
 
+def test_the_last_worker_of_a_pool_is_replaced_at_once_and_its_end_does_not_count() -> None:
+    record = crashes(SPEC, *[SECOND] * 5)[-1].record
+    for critical in (False, True):
+        decision = after_end(record, SPEC, started_at=0, now=SECOND, clean=False, critical=critical, last=True)
+        assert (decision.delay, decision.record) == (0, record)
+    kept = PoolSpec(max_restarts=0)
+    assert after_end(Record(), kept, started_at=0, now=1, clean=False, critical=False, last=True).delay is None
+    once = PoolSpec(restart=RestartPolicy.ON_FAILURE)
+    assert after_end(Record(), once, started_at=0, now=1, clean=True, critical=False, last=True).delay is None
+
+
 def test_crashes_before_the_window_are_forgotten() -> None:
     assert None not in delays(crashes(SPEC, *[200 * SECOND] * 50))
     assert delays(crashes(SPEC, *[90 * SECOND] * 8))[:6] == [5, 5, 5, 5, 5, None]

@@ -11,7 +11,7 @@ from pitboss.model.finding import Grade
 from pitboss.model.queue import HandlerInfo, Queue
 from pitboss.model.sealed import MissingKey
 from pitboss.model.session import Session, SessionInfo
-from pitboss.model.snapshot import Snapshot
+from pitboss.model.snapshot import PoolFigures, Snapshot, WorkerFigures, WorkerState
 from pitboss.model.states import State
 from pitboss.model.status import Health, StoreReading, Verdict, assess
 
@@ -51,6 +51,60 @@ def test_the_verdict_names_the_worst_cause(reading: dict[str, Any], cause: str, 
     found = verdict(**reading)
     assert found.cause == cause
     assert said in found.sentence
+
+
+def pool_of(*workers: WorkerFigures, host: str = "box1", number: int = 1, wanted: int = 2) -> Session:
+    """A manager with one pool of these workers, for every queue."""
+    told = Snapshot(pools=(PoolFigures(name="default", wanted=wanted),), workers=workers)
+    info = SessionInfo(host=host, pid=number, handlers=("greet",))
+    snapshot = msgspec.json.encode(told).decode()
+    return Session(number=number, info=info, opened_at=0, expires_at=NOW + 15 * SECOND, snapshot=snapshot)
+
+
+IDLE = WorkerFigures(name="default-1", state=WorkerState.IDLE, crashes=3)
+STARTING = WorkerFigures(name="default-1", state=WorkerState.STARTING)
+AGAIN = WorkerFigures(name="default-1", state=WorkerState.RESTARTING, crashes=1, next_at=NOW + 4 * SECOND, why="oom")
+GIVEN_UP = WorkerFigures(name="default-2", state=WorkerState.CRASHED, crashes=6, why="it crashed 6 times")
+BACKLOG = [Queue(name="a", counts={State.PENDING: 500})]
+
+
+@pytest.mark.parametrize(
+    ("workers", "said"),
+    [
+        ((AGAIN, AGAIN), 'Worker pool "default" has no live worker; next in 4s, and 500 tasks wait.'),
+        ((AGAIN, GIVEN_UP), 'Worker pool "default" has no live worker; next in 4s, and 500 tasks wait.'),
+        ((GIVEN_UP,), 'Worker pool "default" has no live worker; none will be started, and 500 tasks wait.'),
+        ((msgspec.structs.replace(STARTING, crashes=1), GIVEN_UP), "the next one starts now"),
+    ],
+)
+def test_a_dead_pool_is_unhealthy_and_its_handlers_have_no_live_worker(
+    workers: tuple[WorkerFigures, ...], said: str
+) -> None:
+    reading = StoreReading(
+        sessions=[pool_of(*workers)], queues=BACKLOG, handlers=[HandlerInfo(name="greet", queue="a")]
+    )
+    found = assess(reading, NOW)
+    assert (found.verdict.health, found.verdict.cause) == (Health.UNHEALTHY, "no-worker")
+    assert said in found.verdict.sentence
+    findings = [(one.check, one.grade, one.what) for one in found.findings]
+    assert ("handlers", Grade.PROBLEM, "1 handler without a live worker: greet") in findings
+    assert any(what.startswith("pool default on box1 has no live worker; ") for _, _, what in findings)
+    assert not any(grade is Grade.OK and check == "workers" for check, grade, _ in findings)
+
+
+def test_a_pool_that_starts_or_wants_no_worker_is_not_dead() -> None:
+    assert verdict(sessions=[pool_of(STARTING)], queues=BACKLOG).cause == "healthy"
+    assert verdict(sessions=[pool_of(wanted=0)]).cause == "healthy"
+    assert verdict(sessions=[pool_of(IDLE, AGAIN)]).cause == "healthy"
+
+
+def test_a_worker_that_was_given_up_and_a_pool_that_is_dead_on_one_host_ask_for_attention() -> None:
+    found = verdict(sessions=[pool_of(IDLE, GIVEN_UP)])
+    assert (found.health, found.cause) == (Health.ATTENTION, "problem")
+    assert found.sentence == "Worker default-2 on box1 was given up after 6 crashes."
+    found = verdict(sessions=[pool_of(IDLE), pool_of(AGAIN, host="box2", number=2)])
+    assert (found.health, found.cause) == (Health.ATTENTION, "problem")
+    assert found.sentence == "Pool default on box2 has no live worker; next in 4s."
 
 
 def test_of_several_paused_queues_the_fullest_is_named() -> None:

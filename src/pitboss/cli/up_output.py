@@ -38,6 +38,8 @@ class TaskLines:
         if change.state is State.COMPLETED:
             if self._full:
                 self._line("done", f"{claim.handler}  {took(settlement.ran)}", "")
+        elif change.lost and change.state in _WAITING:
+            return  # the manager tells of all tasks that were lost with a worker in one line
         elif change.error is not None or change.state is State.CANCELLED:
             self._line(*_trouble(claim, settlement))
 

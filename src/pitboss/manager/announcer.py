@@ -21,6 +21,8 @@ class Log(Protocol):
 
     def warning(self, event: str, **facts: Any) -> Any: ...
 
+    def error(self, event: str, **facts: Any) -> Any: ...
+
 
 class Announcer:
     """`tell` gets sentences for people, `publish` facts for hooks, `log` (if set) lines for the log file."""
@@ -48,19 +50,20 @@ class Announcer:
         self._told_broken.pop(spec.name, None)
         self.publish(WorkerStarted(worker=worker.name, pid=worker.pid, **self._common(spec.name)))
 
-    def ended(self, worker: WorkerProcess, error: TaskError | None, lost: list[Claim]) -> None:
-        """An unexpected end is a crash; any other is only a line in the log."""
+    def ended(self, worker: WorkerProcess, error: TaskError | None, lost: list[Claim], *, others: bool) -> None:
+        """An unexpected end is a crash; any other is only a line in the log. `others` of its pool are alive."""
         pool = worker.spec.pool
         if error is None or worker.blameless or worker.broken is not None:
             self._write("worker ended", pool=pool, worker=worker.name, worker_pid=worker.pid, code=worker.code)
             return
         text = error.message.partition(" while it ran")[0]
-        back = f"; {len(lost)} task(s) go to other workers" if lost else ""
+        where = "go to other workers" if others else "wait for the next worker"
+        back = f"; {len(lost)} task(s) {where}" if lost else ""
         # If the manager killed it, that was announced already.
         if worker.kill_reason is None or lost:
             self._tell(f"{text}{back}")
         if self.log is not None:
-            self.log.warning(
+            self.log.error(
                 "worker crashed",
                 pool=pool,
                 worker=worker.name,
@@ -68,7 +71,7 @@ class Announcer:
                 code=worker.code,
                 why=text,
                 stack=worker.stack,
-                tasks=[claim.id for claim in lost],
+                tasks=[task_facts(claim) for claim in lost],
             )
         fact = WorkerCrashed(
             worker=worker.name,
@@ -86,7 +89,7 @@ class Announcer:
             self._told_broken[spec.name] = why
             self._tell(f"worker {name} stays down: {why}. Try again with: pitboss pools restart {spec.name}")
         if self.log is not None:
-            self.log.warning("worker given up", pool=spec.name, worker=name, why=why, crashes=crashes)
+            self.log.error("worker given up", pool=spec.name, worker=name, why=why, crashes=crashes)
         self.publish(WorkerGivenUp(worker=name, why=why, crashes=crashes, **self._common(spec.name)))
 
     def scaled(self, pool: str, before: int, after: int, why: str) -> None:
@@ -113,3 +116,9 @@ class Announcer:
     def _write(self, message: str, **facts: Any) -> None:
         if self.log is not None:
             self.log.info(message, **facts)
+
+
+def task_facts(claim: Claim) -> dict[str, Any]:
+    """Which task: the fields by which `pitboss logs --task` and `--batch` find a line."""
+    known = {"task_id": claim.id, "handler": claim.handler, "attempt": claim.attempt}
+    return {**known, "batch": claim.batch} if claim.batch is not None else known

@@ -25,6 +25,7 @@ from pitboss.manager.reaper import Reaper
 from pitboss.manager.scaler import Scaler
 from pitboss.manager.session_router import SessionRouter
 from pitboss.manager.snapshot import snapshot
+from pitboss.manager.task_log import TaskLog
 from pitboss.manager.trouble_log import TroubleLog
 from pitboss.manager.worker_slot import Services
 from pitboss.model.duration import SECOND, Span, spoken
@@ -88,6 +89,7 @@ class Manager:
         self.say = self._announcer.say
         self._watcher = noted
         self._keys = KeyWatch(engine, _ring(plan), warn=self._announcer.warn, say=self.say)
+        self._task_log = TaskLog(asyncio.get_running_loop().time)
         self._policies = _policies(description)
         self._desired = DesiredStateReader(engine)
         self._router = SessionRouter(engine)
@@ -120,13 +122,14 @@ class Manager:
             await self._run()
         finally:
             if logs is not None:
+                self._task_log.flush()
                 logs.close()
 
     def _open_logs(self) -> ManagerLogs | None:
         if self._plan.logs is None:
             return None
         logs = self._logs = set_up_manager(self._plan.logs)
-        self._announcer.log = logs.log
+        self._announcer.log = self._task_log.log = logs.log
         logs.log.info("manager started", target=self._plan.target, pools=[pool.name for pool in self._plan.pools])
         return logs
 
@@ -262,13 +265,15 @@ class Manager:
         return dispatcher
 
     def _noted(self) -> Noted | None:
-        return self._note if self._hooks.wants_tasks else self._watcher
+        return self._note if self._hooks.wants_tasks or self._logs is not None else self._watcher
 
     def _note(self, claim: Claim, settlement: Settlement) -> None:
         if self._watcher is not None:
             self._watcher(claim, settlement)
-        # The name of a worker is the name of its pool and a number.
-        self._hooks.note(claim, settlement, (settlement.worker or "").rpartition("-")[0])
+        self._task_log.note(claim, settlement)
+        if self._hooks.wants_tasks:
+            # The name of a worker is the name of its pool and a number.
+            self._hooks.note(claim, settlement, (settlement.worker or "").rpartition("-")[0])
 
     def _add_workers(self, dispatcher: Dispatcher) -> None:
         self._router.present = dispatcher
@@ -336,6 +341,7 @@ class Manager:
             ticks += 1
             self._publish_changes(ticks)
             self._notice_step()
+            self._task_log.flush()
             if self._logs is not None and ticks % _PRUNE_LOGS == 0:
                 await asyncio.to_thread(self._logs.prune, self._clock.wall())
             present = self._router.present

@@ -72,7 +72,14 @@ def _workers(slot: WorkerSlot, pool: WorkerPool, now: Moment) -> list[WorkerFigu
     """The workers of one slot: usually one, two during a replacement, none while it waits or was given up."""
     if not slot.workers:
         return [
-            WorkerFigures(name=slot.name, pool=pool.spec.name, state=slot.state, crashes=slot.crashes, why=slot.why)
+            WorkerFigures(
+                name=slot.name,
+                pool=pool.spec.name,
+                state=slot.state,
+                crashes=slot.crashes,
+                next_at=slot.next_at or 0,
+                why=slot.why,
+            )
         ]
     return [_worker(worker, slot, pool, now) for worker in list(slot.workers)]
 

@@ -5,11 +5,12 @@ from collections.abc import Callable
 
 from pitboss.manager.worker_process import Edition, WorkerProcess
 from pitboss.manager.worker_slot import Services, WorkerSlot
-from pitboss.model.duration import SECOND
+from pitboss.model.duration import SECOND, Moment, spoken
 from pitboss.model.outcome import Released
 from pitboss.model.pool import PoolSpec
 from pitboss.model.snapshot import WorkerState
 
+_TENTH = SECOND // 10
 Make = Callable[[str, PoolSpec, Edition], WorkerProcess]
 
 
@@ -27,6 +28,7 @@ class WorkerPool:
         self.edition: Edition = (0, 0)
         self.paused = False
         self.trouble = ""
+        self._told_next: Moment | None = None
         self._rolling: asyncio.Task[bool] | None = None
         self._stopping = False
 
@@ -38,6 +40,32 @@ class WorkerPool:
     def workers(self) -> list[WorkerProcess]:
         """Every process of this pool, including those that are draining."""
         return [worker for slot in self.every_slot() for worker in slot.workers]
+
+    @property
+    def alive(self) -> bool:
+        """Whether any worker takes tasks now."""
+        return any(slot.alive for slot in self.slots.values())
+
+    def report_down(self) -> None:
+        """Say that no worker is alive, and when the next one starts; once for each such moment."""
+        if self.alive or self._stopping:
+            return
+        slots = self.slots.values()
+        starting = any(slot.current is not None for slot in slots)
+        following = min((slot.next_at for slot in slots if slot.next_at is not None), default=None)
+        if starting or (following is not None and following == self._told_next):
+            return
+        self._told_next = following
+        again = "none will be started"
+        if following is not None:
+            left = max(0, following - self._services.clock.now())
+            again = f"next in {spoken(left + -left % _TENTH)}"
+        self._services.announcer.warn(f"pool {self.spec.name} has no live worker; {again}")
+
+    def hurry(self) -> None:
+        """If no worker is alive or starting, start one that has been ready before, whatever its restart delay."""
+        if not any(slot.current is not None for slot in self.slots.values()):
+            any(slot.hurry() for slot in self.slots.values())
 
     def every_slot(self) -> list[WorkerSlot]:
         return [*self.slots.values(), *self._leaving]
@@ -73,8 +101,10 @@ class WorkerPool:
         self.renew((self.edition[0], self.edition[1] + 1), drain_seconds)
 
     def quiet(self) -> None:
-        """Stop replacing workers."""
+        """Stop replacing workers, and start none."""
         self._stopping = True
+        for slot in self.slots.values():
+            slot.start_no_more()
         if self._rolling is not None:
             self._rolling.cancel()
 
@@ -108,7 +138,7 @@ class WorkerPool:
         return self._rolling is None or await self._rolling
 
     def _open(self, number: int, after: float) -> None:
-        slot = WorkerSlot(self._services, self.spec, f"{self.spec.name}-{number}", self._new_worker, self.rest)
+        slot = WorkerSlot(self._services, self.spec, f"{self.spec.name}-{number}", self._new_worker, self.rest, self)
         self.slots[number] = slot
         slot.open(after)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pitboss.engines.protocol import Clock
 from pitboss.manager.announcer import Announcer
@@ -26,11 +26,25 @@ class Services(NamedTuple):
     clock: Clock
 
 
+class PoolOfSlots(Protocol):
+    """The pool of a slot."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether any worker of the pool takes tasks now."""
+
+    def report_down(self) -> None:
+        """A worker of the pool is down for a while."""
+
+    def hurry(self) -> None:
+        """No worker of the pool is alive: start one that waits for its restart, if it has been ready before."""
+
+
 class WorkerSlot:
     """Keeps one worker alive. A successor is ready before its predecessor ends, so tasks never wait for a start.
 
     `current` takes tasks; earlier workers of the slot may still be finishing theirs. `rest` says how many seconds the
-    worker pauses after each task.
+    worker pauses after each task; `pool` is asked and told about the pool as a whole.
     """
 
     def __init__(
@@ -40,8 +54,10 @@ class WorkerSlot:
         name: str,
         make: Callable[[str, PoolSpec], WorkerProcess],
         rest: Callable[[], float],
+        pool: PoolOfSlots,
     ) -> None:
         self._services, self.spec, self.name, self._make, self._rest = services, spec, name, make, rest
+        self._pool = pool
         self._say, self._clock = services.announcer.say, services.clock
         self.current: WorkerProcess | None = None
         self.workers: list[WorkerProcess] = []
@@ -51,6 +67,9 @@ class WorkerSlot:
         self.last_crash = self.last_failure = ""
         self._record = restart.Record()
         self._wait: Span | None = 0
+        # When the next worker starts here, while there is none.
+        self.next_at: Moment | None = None
+        self._was_ready = False
         self._lives: set[asyncio.Task[None]] = set()
         self._keeping: asyncio.Task[None] | None = None
         self._succession: asyncio.Task[bool] | None = None
@@ -72,11 +91,21 @@ class WorkerSlot:
     def given_up(self) -> bool:
         return self.state is WorkerState.CRASHED
 
+    @property
+    def alive(self) -> bool:
+        """Whether its worker takes tasks now."""
+        worker = self.current
+        return worker is not None and worker.ready.is_set() and not worker.gone.is_set() and not worker.draining
+
+    def start_no_more(self) -> None:
+        """The present worker is the last one here, however it ends."""
+        self._leaving = True
+        self._again.set()
+
     def leave(self) -> None:
         """Start no more workers here: the last one finishes its tasks and exits."""
-        self._leaving = True
+        self.start_no_more()
         self.state = WorkerState.DRAINING if self.workers else WorkerState.STOPPED
-        self._again.set()
         for worker in self.workers:
             self._send_away(worker)
 
@@ -85,6 +114,13 @@ class WorkerSlot:
         if self.current is None and not self._leaving:
             self._record = restart.Record()
             self._again.set()
+
+    def hurry(self) -> bool:
+        """Start a worker now if one that had been ready waits here for its restart; whether it does."""
+        waits = self.current is None and bool(self._wait) and self._was_ready and self.state is WorkerState.RESTARTING
+        if waits:
+            self._again.set()
+        return waits
 
     def replace(self) -> "asyncio.Task[bool]":
         """Start a successor, and drain the present worker once that is ready. False if it does not become ready."""
@@ -133,14 +169,20 @@ class WorkerSlot:
         if self._wait is None:
             self.state = WorkerState.CRASHED
             self._services.announcer.given_up(self.name, self.spec, self.why, self.crashes)
+            self._pool.report_down()
             await self._again.wait()
         elif self._wait:
-            self._say(f"worker {self.name} starts again in {spoken(self._wait)}")
+            self.next_at = self._clock.now() + self._wait
+            if self._pool.alive:
+                self._say(f"worker {self.name} starts again in {spoken(self._wait)}")
+            self._pool.report_down()
             try:
                 async with asyncio.timeout(self._wait / SECOND):
                     await self._again.wait()
             except TimeoutError:
                 pass
+            finally:
+                self.next_at = None
 
     def _begin(self) -> WorkerProcess:
         worker = self._make(self.name, self.spec)
@@ -200,7 +242,8 @@ class WorkerSlot:
     def _after_end(self, worker: WorkerProcess, code: int | None, started_at: Moment) -> None:
         planned = worker.draining and code == 0 and worker.kill_reason is None
         error = None if planned else crash_error(worker, code)
-        self._services.announcer.ended(worker, error, self._services.router.remove_worker(worker, error))
+        lost = self._services.router.remove_worker(worker, error)
+        self._services.announcer.ended(worker, error, lost, others=self._pool.alive)
         if error is not None and not worker.blameless:
             self.crashes += 1
             self.last_crash = worker.broken.error if worker.broken else error.message.partition(" while it ran")[0]
@@ -216,12 +259,13 @@ class WorkerSlot:
         if self._leaving or planned or worker.blameless:
             self.state = WorkerState.STARTING
             return
-        self.state, self.why = WorkerState.RESTARTING, self.last_crash
+        self.state, self.why, self._was_ready = WorkerState.RESTARTING, self.last_crash, worker.ready.is_set()
         # Here and not when the pause begins: a `revive` in between must count.
         self._again.clear()
         if worker.broken is not None:
             self._wait = None
             self.why = f"the app cannot be loaded: {worker.broken.error}"
+            self._pool.hurry()
             return
         decision = restart.after_end(
             self._record,
@@ -230,10 +274,13 @@ class WorkerSlot:
             now=self._clock.now(),
             clean=code == 0,
             critical=worker.kill_reason is not None,
+            last=self._was_ready and not self._pool.alive,
         )
         self._record, self._wait = decision.record, decision.delay
         if decision.why:
             self.why = f"{decision.why}; the last time: {self.last_crash}"
+        if decision.delay != 0:
+            self._pool.hurry()
 
     async def _succeed(self) -> bool:
         old = self.current

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from pitboss.model.duration import Moment
+from pitboss.model.duration import SECOND, Moment, spoken
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.sealed import MissingKey
 from pitboss.model.session import Session
@@ -76,6 +76,23 @@ class WorkerPoolView(msgspec.Struct, frozen=True):
     @property
     def running(self) -> int:
         return sum(worker.running for worker in self.workers)
+
+    @property
+    def dead(self) -> bool:
+        """Whether its workers have crashed and none is alive. A pool that has only just begun to start is not dead."""
+        up = any(worker.state in READY or worker.state is WorkerState.DRAINING for worker in self.workers)
+        crashed = any(worker.crashes or worker.state is WorkerState.RESTARTING for worker in self.workers)
+        return self.pool.wanted > 0 and not up and (crashed or bool(self.crashed))
+
+    def next_start(self, now: Moment) -> str:
+        """When the next worker of a dead pool starts, for a sentence."""
+        if any(worker.state is WorkerState.STARTING for worker in self.workers):
+            return "the next one starts now"
+        moments = [worker.next_at for worker in self.workers if worker.next_at]
+        if not moments:
+            return "none will be started"
+        left = max(1, min(moments) - now)
+        return f"next in {spoken(left + -left % SECOND)}"
 
     @property
     def state(self) -> str:

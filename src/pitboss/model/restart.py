@@ -25,9 +25,20 @@ class RestartDecision(msgspec.Struct, frozen=True):
 
 
 def after_end(
-    record: Record, spec: PoolSpec, *, started_at: Moment, now: Moment, clean: bool, critical: bool
+    record: Record,
+    spec: PoolSpec,
+    *,
+    started_at: Moment,
+    now: Moment,
+    clean: bool,
+    critical: bool,
+    last: bool = False,
 ) -> RestartDecision:
-    """What follows an unplanned end. `clean`: exit code 0; `critical`: the manager killed it because it was unhealthy.
+    """What follows an unplanned end. `clean`: exit code 0; `critical`: the manager killed it because it was unhealthy;
+    `last`: it had been ready, and now the pool has no live worker.
+
+    The last worker of a pool is replaced at once, and its end does not count: nothing would run until then, and its
+    code can be loaded. Only `max_restarts` 0 overrides that.
 
     After the first crash the restart waits for the pool's delay, after each further one twice as long, until a worker
     has run for a minute. An unhealthy worker is replaced at once, the first time. After more than `max_restarts`
@@ -37,6 +48,8 @@ def after_end(
         return RestartDecision(
             None, record, "it ended by itself with exit code 0, and the pool restarts on failure only"
         )
+    if last and spec.max_restarts:
+        return RestartDecision(0, record)
     recent = (*(one for one in record.recent if now - one < spec.restart_window), now)
     streak = 1 if now - started_at >= max(QUIET, spec.restart_delay) else record.streak + 1
     after = Record(recent, streak)

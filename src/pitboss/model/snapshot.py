@@ -35,7 +35,8 @@ class WorkerFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     `crashes` counts for the slot; `processed` and the figures after it for the process. `rss` is the memory in bytes
     with child processes, `cpu` the cores used lately, `mean` the duration of a task. `why` says what is wrong, or what
-    the worker waits for. `tasks` has at most `SHOWN_TASKS` of the `running` ones.
+    the worker waits for. `tasks` has at most `SHOWN_TASKS` of the `running` ones. `next_at` is when a worker that died
+    is started again.
     """
 
     name: str
@@ -55,6 +56,7 @@ class WorkerFigures(msgspec.Struct, frozen=True, kw_only=True):
     rss: int = 0
     cpu: float = 0.0
     why: str = ""
+    next_at: Moment = 0
 
 
 class PoolFigures(msgspec.Struct, frozen=True, kw_only=True):

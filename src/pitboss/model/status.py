@@ -92,6 +92,7 @@ def assess(reading: StoreReading, now: Moment) -> Assessment:
     findings = (
         *_managers(reading, managers, now),
         *_releases(reading, managers),
+        *_dead_pools(reading, managers, now),
         *_workers(managers),
         *_queues(reading, managers),
         *_handlers(reading, managers),
@@ -99,7 +100,8 @@ def assess(reading: StoreReading, now: Moment) -> Assessment:
         *_paused(reading, managers, now),
         *_waiting(reading),
     )
-    return Assessment(verdict=_verdict(reading, managers, findings), findings=findings)
+    verdict = _no_worker(reading, managers, now) or _verdict(reading, managers, findings)
+    return Assessment(verdict=verdict, findings=findings)
 
 
 def _verdict(reading: StoreReading, managers: Sequence[ManagerView], findings: Sequence[Finding]) -> Verdict:
@@ -122,6 +124,23 @@ def _verdict(reading: StoreReading, managers: Sequence[ManagerView], findings: S
 def _without_managers(reading: StoreReading) -> Verdict:
     rest = f"; {_tasks_wait(reading.waiting)}." if reading.waiting else ", and nothing waits."
     return Verdict(health=Health.UNHEALTHY, cause="no-manager", sentence=f"No manager is running{rest}")
+
+
+def _no_worker(reading: StoreReading, managers: Sequence[ManagerView], now: Moment) -> Verdict | None:
+    """A worker pool whose workers are dead on every host that has it."""
+    views = worker_pools(managers)
+    alive = {view.pool.name for view in views if not view.dead}
+    dead = [view for view in views if view.pool.name not in alive]
+    if not dead:
+        return None
+    said = f'Worker pool "{dead[0].pool.name}" has no live worker; {_next_and_waiting(reading, dead[0], now)}.'
+    return Verdict(health=Health.UNHEALTHY, cause="no-worker", sentence=said)
+
+
+def _next_and_waiting(reading: StoreReading, view: WorkerPoolView, now: Moment) -> str:
+    """When its next worker starts, and how many tasks wait in its queues."""
+    waiting = sum(queue.waiting for queue in reading.queues if _serves(view, queue.name))
+    return view.next_start(now) + (f", and {_tasks_wait(waiting)}" if waiting else "")
 
 
 def _held_tasks(reading: StoreReading) -> Verdict | None:
@@ -239,6 +258,17 @@ def _releases(reading: StoreReading, managers: Sequence[ManagerView]) -> Iterato
         yield fine("releases", f"all managers run {next(iter(found))}")
 
 
+def _dead_pools(reading: StoreReading, managers: Sequence[ManagerView], now: Moment) -> Iterator[Finding]:
+    for view in (view for view in worker_pools(managers) if view.dead):
+        why = next((worker.why for worker in view.workers if worker.why), "its workers crashed")
+        yield problem(
+            "workers",
+            f"pool {view.pool.name} on {view.manager.host} has no live worker; {_next_and_waiting(reading, view, now)}",
+            why=why,
+            fix=f"pitboss logs manager shows their ends; then pitboss pools restart {view.pool.name}",
+        )
+
+
 def _workers(managers: Sequence[ManagerView]) -> Iterator[Finding]:
     given_up = [(view, worker) for view in worker_pools(managers) for worker in view.crashed]
     for view, worker in given_up[:_SHOWN]:
@@ -259,7 +289,8 @@ def _workers(managers: Sequence[ManagerView]) -> Iterator[Finding]:
             why=worker.why or "it ended by itself",
             fix="pitboss logs shows its last lines",
         )
-    if managers and not given_up and not again:
+    dead = any(view.dead for view in worker_pools(managers))
+    if managers and not given_up and not again and not dead:
         yield fine("workers", f"{counted(sum(len(one.live) for one in managers), 'worker')} alive")
 
 
@@ -299,6 +330,13 @@ def _handlers(reading: StoreReading, managers: Sequence[ManagerView]) -> Iterato
             why="they were registered once, and no running manager has them; their new tasks will be held",
             fix="start their app, unless they are no longer needed",
         )
+    elif managers and (dead := _of_dead_pools(reading, managers)):
+        yield problem(
+            "handlers",
+            f"{counted(len(dead), 'handler')} without a live worker: {listed(dead, _SHOWN)}",
+            why="every worker of the pools that serve their queues is dead",
+            fix="see the workers that crashed",
+        )
     elif managers:
         yield fine("handlers", f"{counted(len(known), 'handler')}, each with a live worker")
 
@@ -321,6 +359,16 @@ def _missing_keys(reading: StoreReading, managers: Sequence[ManagerView]) -> Ite
         if one.snapshot.missing_keys:
             waiting = any(key.pool in locked for key in one.snapshot.missing_keys)
             yield key_finding(one.snapshot.missing_keys, one.name, waiting=waiting)
+
+
+def _of_dead_pools(reading: StoreReading, managers: Sequence[ManagerView]) -> list[str]:
+    """The handlers whose queues only dead pools serve."""
+    views = worker_pools(managers)
+    return sorted(
+        handler.name
+        for handler in reading.handlers
+        if (serving := [view for view in views if _serves(view, handler.queue)]) and all(view.dead for view in serving)
+    )
 
 
 def _paused(reading: StoreReading, managers: Sequence[ManagerView], now: Moment) -> Iterator[Finding]:

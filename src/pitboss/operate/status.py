@@ -26,6 +26,7 @@ _UNFINISHED = (*sorted(IN_SLOT), BatchStatus.QUEUED, BatchStatus.PAUSED)
 _BATCHES_SHOWN = 10
 _NEXT = {
     "no-manager": "pitboss up",
+    "no-worker": "pitboss doctor",
     "held": "pitboss tasks list state:held",
     "failing": "pitboss dead list",
     "paused": "pitboss queues resume {queue}",

@@ -18,11 +18,12 @@ _LONGEST_VALUE = 4096
 _MOST_FIELDS = 50
 _LARGEST = 1 << 63
 _ID_END = 12
+_TASKS_NAMED = 3
 _OF_RECORDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "_logger", "_name"}
 _TOLD_TWICE = ("level", "logger")
 _ALWAYS = frozenset(("time", "level", "logger", "event", "exception"))
 _OF_WORKERS = _ALWAYS | {"pool", "worker", "pid", "task_id", "handler", "queue", "attempt", "batch"}
-_OF_MANAGERS = _ALWAYS | {"manager_pid"}
+_OF_MANAGERS = _ALWAYS | {"manager_pid", "task_id", "handler", "queue", "attempt", "batch", "tasks"}
 
 Current = Callable[[], Claim | None]
 Hidden = Callable[[bytes], bytes]
@@ -116,11 +117,18 @@ def as_text(fields: Mapping[str, Any], at: str, *, width: int = 0) -> str:
     level = str(fields.get("level", "")).upper()
     if "manager_pid" in fields:
         rest = _facts(_told_of(fields, _OF_MANAGERS))
-        return f"{at} {'manager':<{width}} {level:<7} {fields.get('event')}{rest}"
+        return f"{at} {'manager':<{width}} {level:<7} {fields.get('event')}{rest}{_about(fields)}"
     rest = _facts(_told_of(fields, _OF_WORKERS))
     text = f"{at} {fields.get('worker', ''):<{width}} {level:<7} {fields.get('logger')}: {fields.get('event')}{rest}"
-    task = fields.get("task_id")
-    return f"{text}  [{fields.get('handler')} {str(task)[-_ID_END:]} #{fields.get('attempt')}]" if task else text
+    return f"{text}{_about(fields)}"
+
+
+def _about(fields: Mapping[str, Any]) -> str:
+    """The task that a line is about, or the tasks."""
+    tasks = [one for one in (fields, *(fields.get("tasks") or ())) if isinstance(one, Mapping) and one.get("task_id")]
+    named = [f"{one.get('handler')} {str(one['task_id'])[-_ID_END:]} #{one.get('attempt')}" for one in tasks]
+    more = f" and {len(named) - _TASKS_NAMED} more" if len(named) > _TASKS_NAMED else ""
+    return f"  [{', '.join(named[:_TASKS_NAMED])}{more}]" if named else ""
 
 
 def _told_of(fields: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
