@@ -18,7 +18,7 @@ from pitboss import wiring
 from pitboss.manager.manager import Plan
 from pitboss.model.canonical import to_json
 from pitboss.model.desired_state import DesiredPool, pool_key
-from pitboss.model.duration import SECOND, span
+from pitboss.model.duration import SECOND, Span, span
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import IdMaker
 from pitboss.model.pool import PoolSpec
@@ -121,9 +121,13 @@ class Cluster:
     def do(self, work: Any) -> Any:
         return self._runner.run(work)
 
-    def put(self, handler: str, count: int = 1, queue: str = "default", **params: Any) -> list[str]:
+    def put(
+        self, handler: str, count: int = 1, queue: str = "default", delay: Span | None = None, **params: Any
+    ) -> list[str]:
         text = to_json(params)
-        tasks = [NewTask(id=self.new_id(), handler=handler, params=text, queue=queue) for _ in range(count)]
+        tasks = [
+            NewTask(id=self.new_id(), handler=handler, params=text, queue=queue, delay=delay) for _ in range(count)
+        ]
         return [placed.id for placed in self.do(self.engine.put(tasks))]
 
     def manager(

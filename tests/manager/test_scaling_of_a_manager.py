@@ -1,9 +1,14 @@
 """A pool that scales, with real processes: it grows while tasks wait, but not if a rate makes them wait."""
 
+import time
+
 from pitboss.model.duration import SECOND
 from pitboss.model.limits import rate
 from pitboss.model.queue import QueueChange
 from tests.manager.cluster import Cluster, pool
+
+# The promise is a second; the start of a process takes longer on a busy machine.
+BUSY = 3.0
 
 
 def test_a_pool_grows_while_tasks_wait_too_long(sqlite_cluster: Cluster) -> None:
@@ -27,4 +32,17 @@ def test_a_pool_does_not_grow_where_a_rate_holds_the_tasks_back(sqlite_cluster: 
     manager = cluster.manager(spec)
     cluster.until(lambda: cluster.finished() == 12, within=40)
     assert not manager.said("goes from")
+    assert manager.end() == 0
+
+
+def test_a_pool_of_zero_workers_starts_one_when_the_first_task_is_due(cluster: Cluster) -> None:
+    manager = cluster.manager(pool(min_workers=0, max_workers=2))
+    cluster.until(cluster.snapshots)
+    assert manager.workers() == []
+    began = time.monotonic()
+    cluster.put("quick", delay=SECOND)
+    cluster.until(lambda: cluster.finished() == 1)
+    # A second until it is due, and the start of a process.
+    assert 1 <= time.monotonic() - began < 1 + BUSY
+    assert len(manager.workers()) == 1
     assert manager.end() == 0

@@ -89,6 +89,7 @@ class Dispatcher:
         self.fault: Exception | None = None
         # The store has rung; the reader resets it.
         self.rung = False
+        self.on_ring: Callable[[], None] = lambda: None
         self.desired = 0
 
     def on_sent_away(self, told: Callable[[SentAway], None]) -> None:
@@ -392,7 +393,9 @@ class Dispatcher:
                 await self._back_off(own)
         finally:
             own.cancel()
-        self.rung = self.rung or self._ring.done()
+        if self._ring.done():
+            self.rung = True
+            self.on_ring()
 
     async def _back_off(self, own: "asyncio.Task[bool]") -> None:
         """Back off once, so that the manager that released can claim again; not a second time without a claim."""

@@ -235,6 +235,7 @@ class Manager:
             return
         self._sessions.append(session.number)
         self._scaler.session = session.number
+        self._scaler.wake()
         self._add_workers(dispatcher)
         self.started.set()
         await _first(self._stop, lost, self._switch)
@@ -262,6 +263,7 @@ class Manager:
         )
         dispatcher.noted, dispatcher.opens, dispatcher.troubled = self._noted(), self._keys.opens, self._outages.failed
         dispatcher.on_sent_away(self._announcer.sent_away)
+        dispatcher.on_ring = self._scaler.wake
         return dispatcher
 
     def _noted(self) -> Noted | None:

@@ -89,7 +89,7 @@ class PoolSet:
         if wish.size is not None:
             return wish.size, "set by an operator"
         if spec.scales:
-            size, why = self.scaled.get(spec.name, (max(spec.min_workers, 1), "the load is not measured yet"))
+            size, why = self.scaled.get(spec.name, (spec.min_workers, "the load is not measured yet"))
             return min(max(size, spec.min_workers), spec.max_workers), why
         return spec.max_workers, ""
 

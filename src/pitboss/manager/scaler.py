@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import msgspec
 
@@ -20,16 +21,18 @@ from pitboss.model.pool import PoolSpec
 from pitboss.model.queue import Queue
 from pitboss.model.resource import ResourcePool
 from pitboss.model.scaling import Arrivals, PoolLoad, ScalingState, decide
-from pitboss.model.session import Session
+from pitboss.model.session import ClaimRequest, Session, Slot
 from pitboss.model.snapshot import read
 from pitboss.model.states import State
 from pitboss.model.supply import feed, flow, with_batches
 
 LOOK_SECONDS = 2.0
+_RING_SECONDS = 0.1
 
 
 class Scaler:
-    """Looks at all pools that scale every two seconds. Pools with a fixed size cost nothing.
+    """Looks at all pools that scale every two seconds, and at those without workers also when the store rings. Pools
+    with a fixed size cost nothing.
 
     `room` says how many more tasks the workers of a pool could start now.
     """
@@ -38,17 +41,53 @@ class Scaler:
         self._engine, self._pool_set, self._clock, self._room = engine, pool_set, clock, room
         self._optional = capabilities(engine)
         self._histories: dict[str, _History] = {}
+        self._bell = asyncio.Event()
         self.session: int | None = None
 
     async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        pause, all_at = LOOK_SECONDS, loop.time() + LOOK_SECONDS
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await self._rung_within(min(pause, max(0.0, all_at - loop.time())))
             scaling = [pool for pool in self._pool_set.pools.values() if pool.spec.scales]
-            if scaling:
-                try:
-                    await self.look(scaling)
-                except PitbossError:
-                    continue  # the store is down and the load unknown: keep the sizes
+            empty = [pool for pool in scaling if not pool.size]
+            everything, pause = loop.time() >= all_at, LOOK_SECONDS
+            if everything:
+                all_at = loop.time() + LOOK_SECONDS
+            try:
+                if empty:
+                    pause = await self._until_due(empty)
+                if found := scaling if everything else empty:
+                    await self.look(found)
+            except PitbossError:
+                continue  # the store is down and the load unknown: keep the sizes
+
+    def wake(self) -> None:
+        """The store rang: a task may have come for a pool without workers, for which no claim is made."""
+        self._bell.set()
+
+    async def _rung_within(self, seconds: float) -> None:
+        """Wait this long, or until the store rings and a pool has no worker. Rings in quick succession count as one."""
+        pause = min(seconds, _RING_SECONDS)
+        await asyncio.sleep(pause)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds - pause):
+                await self._bell.wait()
+                while not any(pool.spec.scales and not pool.size for pool in self._pool_set.pools.values()):
+                    self._bell.clear()
+                    await self._bell.wait()
+                self._bell.clear()
+
+    async def _until_due(self, empty: Iterable[WorkerPool]) -> float:
+        """Make the due tasks of these pools pending, as the claims of workers would; in how many seconds to look again.
+
+        A claim without room takes nothing.
+        """
+        if self.session is None:
+            return LOOK_SECONDS
+        slots = tuple(Slot(free=0, pool=pool.spec.name, queues=pool.spec.queues) for pool in empty)
+        due = (await self._engine.claim(ClaimRequest(session=self.session, slots=slots))).next_due
+        return LOOK_SECONDS if due is None else max(_RING_SECONDS, (due - self._clock.now()) / SECOND)
 
     async def look(self, scaling: Iterable[WorkerPool]) -> None:
         queues = await self._engine.queues()
