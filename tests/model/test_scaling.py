@@ -401,10 +401,9 @@ def test_people_are_told_of_cores_of_the_maximum_and_of_rest() -> None:
     assert decide(load, tight, state, NOW).why == "held at 4: 2 cores carry no more workers of 0.5"
     assert decide(load, full, state, NOW).why == "backlog 480, oldest waits 12s: 4 of 4 workers"
     taken = course(PoolLoad(mean=SECOND), full, state, 400)
-    assert taken[30].why == "nothing waits: 1 of 4 workers are enough"
-    assert taken[149].size == 1
-    assert (taken[150].size, taken[150].why) == (0, "idle for 5m: no workers")
-    assert taken[151].why == "nothing waits: 0 of 4 workers"
+    assert taken[29].size == 4
+    assert (taken[30].size, taken[30].why) == (0, "idle for 1m: no workers")
+    assert taken[31].why == "nothing waits: 0 of 4 workers"
 
 
 def test_arrivals_follow_what_comes() -> None:

@@ -12,7 +12,7 @@ from pitboss.model.pool import PoolSpec
 COOL_DOWN: Span = 60 * SECOND
 STEP: Span = 3 * SECOND
 FRESH: Span = 45 * SECOND
-IDLE: Span = 300 * SECOND
+IDLE: Span = 60 * SECOND
 LATE: Span = 30 * SECOND
 SMOOTHED: Span = 10 * SECOND
 # If more than this share of the slots is free, tasks wait for something else than workers.
