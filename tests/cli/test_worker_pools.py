@@ -40,8 +40,9 @@ def test_the_state_of_a_pool_is_the_worst_of_it() -> None:
     manager(snapshot(worker(), crashed("download-2")))
     manager(snapshot(worker(), pools=(pool(wanted=2),)), host="box2", pid=2)
     manager(snapshot(worker(), draining=True), host="box3", pid=3)
+    manager(snapshot(crashed("download-1"), crashed("download-2")), host="box4", pid=4)
     states = [line.split()[2] for line in pitboss("pools", "list").out.splitlines()[1:]]
-    assert states == ["crashed", "changing", "draining"]
+    assert states == ["crashed", "changing", "draining", "dead"]
 
 
 def test_scale_says_what_it_was_and_what_it_will_be() -> None:

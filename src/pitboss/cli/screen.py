@@ -36,6 +36,7 @@ _STYLES = {
     "restarting": "yellow",
     "changing": "yellow",
     "crashed": "red",
+    "dead": "red",
     "stopped": "bright_black",
     "ok": "green",
     "warning": "yellow",

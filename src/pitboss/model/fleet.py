@@ -96,7 +96,9 @@ class WorkerPoolView(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> str:
-        """The worst of: crashed, paused, draining, changing, running."""
+        """The worst of: dead, crashed, paused, draining, changing, running."""
+        if self.dead:
+            return "dead"
         if self.crashed:
             return "crashed"
         if self.pool.paused:
