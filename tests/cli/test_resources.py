@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import typer
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from pitboss.cli.errors import Exit
 from pitboss.cli.screen import Screen
@@ -490,3 +493,38 @@ def test_no_command_shows_a_secret(folder: Path, proxy: int) -> None:
     store = b"".join(path.read_bytes() for path in folder.glob("pitboss.db*") if path.is_file())
     for canary in CANARIES.values():
         assert canary.encode() not in store
+
+
+NASTY = st.text("@:/#%?&=\\'\" é密a1", min_size=3, max_size=8).map(lambda text: f"q7{text.strip()}Zx")
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(password=NASTY)
+def test_no_output_has_a_password_whatever_it_is_made_of(folder: Path, password: str) -> None:
+    encoded = quote(password, safe="")
+    shown = [
+        pitboss("resources", "add", "proxies", f"10.0.0.7:8080:ann:{password}"),
+        pitboss("resources", "add", "proxies", f"http://ann:{encoded}@10.0.0.8:8080"),
+        pitboss("resources", "add", "proxies", "p3", "--url", f"10.0.0.9:8080:ann:{password}"),
+    ]
+    assert [answer.code for answer in shown] == [0, 0, 0]
+    bare = f"http://ann:{password}@10.0.0.8:8080"
+    shown += [
+        pitboss("resources", "add", "proxies", bare),
+        pitboss("resources", "add", "proxies", "p4", "--url", bare),
+        pitboss("resources", "add", "proxies", "p5", bare),
+        pitboss("resources", "add", bare),
+        pitboss("resources", "add", bare, "p6"),
+        pitboss("resources", "add", "proxies", f"ann:{password}@h:1"),
+        pitboss("resources", "add", "proxies", "p7", "--field", bare),
+        pitboss("resources", "add", "proxies", "p8", "--weight", bare),
+        pitboss("resources", "add", "proxies", "p9", "--secret", bare),
+        pitboss("resources", "list", "proxies"),
+        pitboss("resources", "list", "proxies", "--json"),
+        pitboss("resources", "show", "proxies", "10.0.0.7:8080"),
+        pitboss("resources", "show", "proxies", "10.0.0.8:8080", "--json"),
+        pitboss("resources", "disable", "proxies", bare),
+    ]
+    for answer in shown:
+        for part in (password, encoded, password[:5], password[-5:]):
+            assert part not in answer.out + answer.err

@@ -1,9 +1,13 @@
 """Files with members."""
 
+from urllib.parse import quote
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pitboss.model.errors import InvalidInput
-from pitboss.model.resource_files import Row, read_rows
+from pitboss.model.resource_files import Row, checked_member_name, hides_password, read_address, read_rows
 
 
 def _one(text: str) -> Row:
@@ -51,6 +55,47 @@ def test_urls(line: str, fields: dict[str, object], secrets: dict[str, str]) -> 
     row = _one(line)
     assert row.fields == fields
     assert row.secrets == secrets
+
+
+@pytest.mark.parametrize("password", ["p@ss", "p@ss:w@h.example:80", "a/b", "a#b", "50%40", "://x", "ключ@é", "@"])
+def test_a_line_is_read_from_the_left_whatever_its_password(password: str) -> None:
+    row = _one(f"10.0.0.1:8080:anna:{password}")
+    assert (row.name, row.secrets) == ("10.0.0.1:8080", {"password": password})
+    assert row.fields == {"host": "10.0.0.1", "port": 8080, "user": "anna"}
+    in_brackets = _one(f"[2001:db8::1]:80:anna:{password}")
+    assert (in_brackets.fields["host"], in_brackets.secrets) == ("2001:db8::1", {"password": password})
+
+
+@pytest.mark.parametrize(
+    ("line", "fix"),
+    [
+        ("anna:hunter@2@h.example:80", "%40"),
+        ("anna:hun:ter2@h.example:80", "%3A"),
+        ("anna:8080:hunter2@h.example:80", "%3A"),
+        ("10.0.0.1:8080@hunter2:1234", "http://user:password@host:port"),
+        ("http://anna:hunter@2/2@h.example:80", "%2F"),
+        ("http://anna:22/hunter@h.example:80", "%2F"),
+        ("2001:470:1f0b:10::2:8080", "[2001:db8::1]:8080"),
+    ],
+)
+def test_a_line_with_two_meanings_is_refused_with_how_to_write_it(line: str, fix: str) -> None:
+    with pytest.raises(InvalidInput, match="line 1 of") as caught:
+        read_rows(line)
+    assert fix in caught.value.fix
+    assert "hunter" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["10.0.0.1:80:anna:hunter2", "http://anna:hunter2@h", "anna:hunter2@h:1"])
+def test_an_address_with_a_password_is_no_name(name: str) -> None:
+    assert hides_password(name)
+    with pytest.raises(InvalidInput) as caught:
+        checked_member_name(name)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["p1", "10.0.0.1:80", "gate.example:80:anna-1", "2001:470:1f0b:10::2:80", "ann"])
+def test_other_names_are_names(name: str) -> None:
+    assert checked_member_name(name) == name
 
 
 def test_csv_with_a_header() -> None:
@@ -108,3 +153,21 @@ def test_an_empty_file_is_refused() -> None:
 
 def test_a_row_does_not_show_its_secrets() -> None:
     assert "TOPSECRET" not in repr(_one("10.0.0.1:80:u:TOPSECRET"))
+
+
+@given(password=st.text(min_size=3, max_size=12).map(lambda text: f"q7{text}Zx".strip()))
+def test_no_part_of_a_password_is_shown(password: str) -> None:
+    encoded = quote(password, safe="")
+    row = read_address(f"10.0.0.7:8080:ann:{password}", "--url")
+    coded = read_address(f"http://ann:{encoded}@10.0.0.7:8080", "--url")
+    assert (row.name, coded.name) == ("10.0.0.7:8080", "10.0.0.7:8080")
+    assert (row.secrets, coded.secrets) == ({"password": password}, {"password": password})
+    assert (row.fields, coded.fields["host"]) == ({"host": "10.0.0.7", "port": 8080, "user": "ann"}, "10.0.0.7")
+    for line in (f"http://ann:{password}@h.example:80", f"ann:{password}@h.example:80", f"h.example:{password}:ann"):
+        try:
+            found = str(read_address(line, "--url")[:2])
+        except InvalidInput as error:
+            found = str(error)
+        assert not {password[at : at + 4] for at in range(len(password) - 3)} & {
+            found[at : at + 4] for at in range(len(found) - 3)
+        }

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from enum import IntEnum
 
 import typer
@@ -20,7 +21,7 @@ from pitboss.model.errors import (
     TimedOutWaiting,
     Unsupported,
 )
-from pitboss.model.text import clean
+from pitboss.model.text import HIDDEN, clean
 
 
 class Exit(IntEnum):
@@ -67,14 +68,17 @@ def exit_of(error: PitbossError) -> Exit:
     return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), Exit.FAILED)
 
 
-def show(screen: Screen, error: BaseException) -> Exit:
-    """Show it on stderr; returns the exit code. A user's mistake never shows a traceback."""
+def show(screen: Screen, error: BaseException, words: Sequence[str] = ()) -> Exit:
+    """Show it on stderr; returns the exit code. A user's mistake never shows a traceback.
+
+    `words` are those of the command line: a password in one of them is not shown.
+    """
     match error:
         case PitbossError():
-            show_error(screen, error.what, error.why, error.fix)
+            show_error(screen, *(_without_passwords(text, words) for text in (error.what, error.why, error.fix)))
             return exit_of(error)
         case typer.TyperException():
-            _usage(screen, error)
+            _usage(screen, error, words)
             return Exit.USAGE
         case BrokenPipeError():
             # The reader closed the pipe, as `head` does. Without this, Python would complain again at its end.
@@ -100,10 +104,21 @@ def show_error(screen: Screen, what: str, why: str = "", fix: str = "") -> None:
             screen.err.print(Text.assemble((f"  {label}: ", "bold"), clean(text)), soft_wrap=True)
 
 
-def _usage(screen: Screen, error: typer.TyperException) -> None:
+def _usage(screen: Screen, error: typer.TyperException, words: Sequence[str]) -> None:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "pitboss"
-    show_error(screen, error.format_message().rstrip("."), fix=f"see {command} --help")
+    show_error(screen, _without_passwords(error.format_message().rstrip("."), words), fix=f"see {command} --help")
+
+
+def _without_passwords(text: str, words: Sequence[str]) -> str:
+    """Such an error quotes words of the command line, and one of them may be an address with a password."""
+    from pitboss.model.resource_files import hides_password
+
+    for word in words:
+        for part in (word, word.partition("=")[2]):
+            if hides_password(part):
+                text = text.replace(part, HIDDEN).replace(repr(part)[1:-1], HIDDEN)
+    return text
 
 
 def _unexpected(screen: Screen, error: BaseException) -> None:

@@ -69,7 +69,7 @@ class Root(TyperGroup):
         except BaseException as error:
             if isinstance(error, SystemExit):
                 raise
-            code = errors.show(screen, error)
+            code = errors.show(screen, error, given)
         sys.exit(code if isinstance(code, int) else errors.Exit.OK)
 
     def invoke(self, ctx: Any) -> Any:

@@ -12,6 +12,7 @@ from pitboss.cli.screen import Screen
 from pitboss.model.errors import InvalidInput
 from pitboss.model.queue import checked_name
 from pitboss.model.resource import checked_labels
+from pitboss.model.resource_files import checked_member_name, hides_password, read_address
 from pitboss.model.text import counted
 
 if TYPE_CHECKING:
@@ -32,7 +33,10 @@ _SECRET_SEEN = (
 def add(
     context: typer.Context,
     pool: PoolArgument,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The member's name.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="Its name; or its address with a password, then its name is host:port."),
+    ],
     url: Annotated[
         str | None, typer.Option("--url", metavar="URL", help="Its address, such as http://10.0.0.7:8080.")
     ] = None,
@@ -61,9 +65,10 @@ def add(
       pitboss resources add keys k1 --secret-env token=API_TOKEN
     """
     screen = screen_of(context)
-    checked_name(pool, "resource pool")
-    checked_name(name, "resource")
-    open_fields, closed = _address(screen, url)
+    _check_pool(pool)
+    name, address = _named(name, url)
+    checked_member_name(name)
+    open_fields, closed = _address(screen, address)
     open_fields |= dict(_pair(text, "--field") for text in fields or ())
     closed |= _secrets(screen, secrets or (), from_variables or ())
     # A field that is also given as a secret, such as the user in the URL, is secret.
@@ -94,7 +99,7 @@ def import_file(
       fetch-list | pitboss resources import proxies -
     """
     screen = screen_of(context)
-    checked_name(pool, "resource pool")
+    _check_pool(pool)
     checked_labels(tuple(labels or ()))
     rows = _read(file, form)
     if dry:
@@ -178,16 +183,33 @@ def _tell_dry(screen: Screen, pool: str, rows: list["Row"]) -> None:
     screen.note(f"would add or change {counted(len(rows), 'member')}; nothing was changed")
 
 
-def _address(screen: Screen, url: str | None) -> tuple[dict[str, Any], dict[str, str]]:
-    """The parts of a URL as fields, and its password as a secret."""
-    if url is None:
-        return {}, {}
-    from pitboss.model.resource_files import read_rows
+def _check_pool(pool: str) -> None:
+    if hides_password(pool):
+        raise InvalidInput(
+            "the name of the pool looks like an address with a password",
+            why="the pool comes first, then the member",
+            fix="say pitboss resources add POOL ADDRESS",
+        )
+    checked_name(pool, "resource pool")
 
-    (row,) = read_rows(url if "://" in url else f"http://{url}", "--url")
+
+def _named(name: str, url: str | None) -> tuple[str, "Row | None"]:
+    """The member's name, and its address: of --url, or given instead of a name."""
+    if url is not None:
+        return name, read_address(url, "--url")
+    if "://" not in name and not hides_password(name):
+        return name, None
+    row = read_address(name, "NAME")
+    return row.name, row
+
+
+def _address(screen: Screen, row: "Row | None") -> tuple[dict[str, Any], dict[str, str]]:
+    """The parts of an address as fields, and its password as a secret."""
+    if row is None:
+        return {}, {}
     if row.secrets:
         screen.note(_SECRET_SEEN)
-    return dict(row.fields), dict(row.secrets)
+    return {"scheme": "http"} | row.fields, dict(row.secrets)
 
 
 def _secrets(screen: Screen, named: Sequence[str], from_variables: Sequence[str]) -> dict[str, str]:
@@ -201,13 +223,13 @@ def _secrets(screen: Screen, named: Sequence[str], from_variables: Sequence[str]
         value = config.inherited().get(variable)
         if not value:
             raise InvalidInput(
-                f"the variable {variable!r:.60} is not set",
-                why=f'it should hold the secret "{key}"',
+                f"the variable of --secret-env {key} is not set",
+                why=f'after the = stands the name of the variable that holds the secret "{key}"',
                 fix=f"export it first, or say --secret {key} to be asked for it",
             )
         found[key] = value
     for key in (text for text in named if "=" not in text):
-        checked_name(key, "secret")
+        _check_key(key, "--secret")
         found[key] = typer.prompt(key, hide_input=True, err=True) if screen.interactive else _line(key)
     return found
 
@@ -225,8 +247,23 @@ def _line(key: str) -> str:
 
 def _pair(text: str, option: str) -> tuple[str, str]:
     key, sign, value = text.partition("=")
-    if not sign or not key:
+    _check_key(key, option)
+    if not sign:
         raise InvalidInput(
             f"{option} {key!r:.40} has no value", why="it is a name, =, and a value", fix=f"say {option} name=value"
         )
-    return checked_name(key, "field" if option == "--field" else "secret"), value
+    return key, value
+
+
+def _check_key(key: str, option: str) -> None:
+    """Refuse what is no name, without a word of it: it may be a part of a password."""
+    what = "field" if option == "--field" else "secret"
+    try:
+        checked_member_name(key)
+    except InvalidInput as error:
+        why = "names are letters, digits and _ . : - and begin with a letter, digit or _"
+        raise InvalidInput(
+            f"what follows {option} does not begin with the name of a {what}",
+            why=why,
+            fix=f"say {option} {'name=value' if what == 'field' else 'name'}",
+        ) from error.__cause__

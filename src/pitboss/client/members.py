@@ -9,9 +9,8 @@ from pitboss.client.app_core import LIMIT, AppCore
 from pitboss.client.resource_client import ResourceClient
 from pitboss.model.canonical import to_json
 from pitboss.model.errors import InvalidInput
-from pitboss.model.queue import checked_name
 from pitboss.model.resource import NewResource, Resource, ResourceChange, checked_resource
-from pitboss.model.resource_files import Row, read_rows
+from pitboss.model.resource_files import Row, checked_member_name, read_rows
 from pitboss.model.resource_keys import DeclaredResources, LimitKeys, checked_keys, limits_of
 from pitboss.model.resource_urls import parted
 
@@ -147,7 +146,7 @@ class Members:
         limits: Mapping[str, Any],
     ) -> NewResource:
         own = limits_of(checked_keys(limits, whose="a member")) if limits else None
-        checked_name(name, "resource")
+        checked_member_name(name)
         whose = f"{self.name}/{name}"
         open_fields, closed = parted(fields or {}, secrets or {}, whose)
         return checked_resource(

@@ -6,10 +6,13 @@ Refusals name the line and never quote it: it may hold a password.
 import csv
 import re
 from collections.abc import Iterator, Mapping
+from ipaddress import IPv6Address
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from pitboss.model.errors import InvalidInput
+from pitboss.model.queue import checked_name
+from pitboss.model.resource_urls import is_place, split_url
 
 _SECRETS = ("password", "pass", "token", "secret", "cookie", "session", "key", "api_key", "apikey")
 _SAME = {"pass": "password", "username": "user", "ip": "host", "apikey": "api_key", "label": "labels"}
@@ -18,6 +21,18 @@ _PREFIX = "secret."
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.:-]+")
 _BETWEEN_LABELS = re.compile(r"[;|\s]+")
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?\Z")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_FROM_THE_LEFT = re.compile(
+    r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:@/\[\]]+):(?P<port>\d+)"
+    r"(?::(?P<rest>(?P<user>[^:]*)(?::(?P<password>.*))?))?\Z",
+    re.DOTALL,
+)
+_ENDS_IN_ADDRESS = re.compile(r"@[^\s@:/]+:\d+\Z")
+_AS_URL = (
+    "write host:port:user:password, or http://user:password@host:port with @, : and / of the password as %40, %3A "
+    "and %2F"
+)
+_BRACKETS = "write [2001:db8::1]:8080, or [2001:db8::1]:8080:user:password"
 _MOST_PORTS = 65_535
 _LONGEST_NAME = 128
 
@@ -51,31 +66,88 @@ def _is_header(line: str) -> bool:
     return not columns.isdisjoint(_KNOWN_HEADERS) and ":" not in line
 
 
+def read_address(text: str, where: str) -> Row:
+    """The member at one address: `host:port:user:password`, or a URL."""
+    return _from_address(text.strip(), 1, where)
+
+
+def hides_password(text: str) -> bool:
+    """Whether this is, or may be, an address with a password. Such a text is never shown, and never a name."""
+    if "://" in text or "@" in text:
+        return "@" in text
+    found = None if _is_ipv6(text) else _FROM_THE_LEFT.match(text)
+    return found is not None and bool(found["password"])
+
+
+def checked_member_name(name: str) -> str:
+    """The name itself. An address with a password is refused unquoted: names are shown to all."""
+    if hides_password(name):
+        raise InvalidInput(
+            "a member's name looks like an address with a password",
+            why="names are stored and shown in the clear",
+            fix="give the member a short name, its address as a field, and its password as a secret",
+        )
+    return checked_name(name, "resource")
+
+
 def _from_line(numbered: tuple[int, str], where: str) -> Row:
     number, line = numbered
     # A comment begins after a space; a password may contain the sign itself.
-    line = re.split(r"\s+#", line, maxsplit=1)[0].strip()
-    if "://" in line:
-        return _from_url(line, number, where)
-    if "@" in line:
-        return _from_url(f"http://{line}", number, where)
-    host, _, rest = line.partition(":")
-    port, _, rest = rest.partition(":")
-    user, _, password = rest.partition(":")
-    return _row(host, port, user, password, {}, number, where)
+    return _from_address(re.split(r"\s+#", line, maxsplit=1)[0].strip(), number, where)
+
+
+def _from_address(text: str, number: int, where: str) -> Row:
+    if _SCHEME.match(text):
+        return _from_url(text, number, where)
+    if _is_ipv6(text):
+        raise _refused(number, where, "an IPv6 address without brackets looks like host:port:user", _BRACKETS)
+    # From the left: a password may contain any sign, an @ and a colon among them.
+    found = _FROM_THE_LEFT.match(text)
+    if found is not None:
+        if _names_another_host(found["host"], found["rest"] or ""):
+            raise _refused(number, where, "either end of it can be its address", _AS_URL)
+        return _row(found["host"], found["port"], found["user"] or "", found["password"] or "", {}, number, where)
+    if "@" in text:
+        return _from_pair(text, number, where)
+    host, _, port = text.partition(":")
+    return _row(host, port, "", "", {}, number, where)
+
+
+def _from_pair(text: str, number: int, where: str) -> Row:
+    """`user:password@host:port`, as far as it has only one meaning."""
+    credentials, _, place = text.rpartition("@")
+    password = credentials.partition(":")[2]
+    if "@" in credentials or ":" in password or password.isdecimal() or not is_place(place):
+        raise _refused(number, where, "it is not clear which part of it is the password", _AS_URL)
+    return _from_url(f"http://{text}", number, where)
+
+
+def _names_another_host(host: str, rest: str) -> bool:
+    """Whether `anna:80:x@h.example:80` may be meant as user, password and address: its "host" is only a word."""
+    return "." not in host and "[" not in host and bool(_ENDS_IN_ADDRESS.search(rest))
+
+
+def _is_ipv6(text: str) -> bool:
+    def is_one(part: str) -> bool:
+        try:
+            return bool(IPv6Address(part))
+        except ValueError:
+            return False
+
+    return is_one(text) or is_one(text.rpartition(":")[0])
 
 
 def _from_url(url: str, number: int, where: str) -> Row:
-    scheme, _, rest = url.partition("://")
-    # Parsed here: a password may contain signs that a strict parser takes for the end of the authority.
-    credentials, _, place = rest.rpartition("@")
+    split = split_url(url)
+    if split is None or "@" in split.place:
+        raise _refused(number, where, "it is not clear where its password ends and its address begins", _AS_URL)
     try:
-        parts = urlsplit(f"//{place}")
+        parts = urlsplit(f"//{split.place}")
         host, port = parts.hostname or "", "" if parts.port is None else str(parts.port)
     except ValueError:
         raise _refused(number, where, "the address behind the @ cannot be read") from None
-    user, _, password = credentials.partition(":")
-    return _row(host, port, unquote(user), unquote(password), {"scheme": scheme.lower()}, number, where)
+    user, _, password = (split.credentials or "").partition(":")
+    return _row(host, port, unquote(user), unquote(password), {"scheme": split.scheme.lower()}, number, where)
 
 
 def _row(host: str, port: str, user: str, password: str, fields: Mapping[str, Any], number: int, where: str) -> Row:
@@ -174,10 +246,9 @@ def _checked_port(port: str, number: int, where: str) -> int:
     return int(port)
 
 
-def _refused(number: int, where: str, why: str) -> InvalidInput:
-    return InvalidInput(
-        f"line {number} of {where} is not a member",
-        why=why,
-        fix="write host:port, host:port:user:password, a URL such as http://user:password@host:port, "
-        "or CSV with a header (name, url or host, port, user, password, labels); nothing was added",
+def _refused(number: int, where: str, why: str, fix: str = "") -> InvalidInput:
+    usual = (
+        "write host:port, host:port:user:password, a URL such as http://user:password@host:port, "
+        "or CSV with a header (name, url or host, port, user, password, labels)"
     )
+    return InvalidInput(f"line {number} of {where} is not a member", why=why, fix=f"{fix or usual}; nothing was added")

@@ -12,7 +12,16 @@ from pitboss.model.errors import InvalidInput
 
 # User and password before an @. Digits up to a slash are a port, and an @ after that is part of the path.
 _WITH_PASSWORD = re.compile(r"://[^\s/?#@:\[]*:(?!\d+[/?#])[^\s@]+@")
+_HOST_AND_PORT = re.compile(r"[^\s/?#@]+:\d+\Z")
 _END_OF_AUTHORITY = re.compile(r"[/?#]")
+
+
+class Split(NamedTuple):
+    """A URL in its three parts; `credentials` is None if it has none."""
+
+    scheme: str
+    credentials: str | None
+    place: str
 
 
 class Parted(NamedTuple):
@@ -42,26 +51,40 @@ def parted(fields: Mapping[str, Any], secrets: Mapping[str, str], whose: str) ->
     return Parted(kept, closed)
 
 
-def _without_credentials(url: str, whose: str) -> tuple[str, dict[str, str]]:
+def split_url(url: str) -> Split | None:
+    """Where the password of a URL ends and its address begins; None if that is not clear."""
     scheme, _, rest = url.partition("://") if "://" in url else ("http", "", url)
     authority = _END_OF_AUTHORITY.split(rest, maxsplit=1)[0]
-    if "@" not in authority and not _WITH_PASSWORD.search(f"://{rest}"):
-        return url, {}
     # Parsed here: a password may contain signs that a strict parser takes for the end of the authority.
-    credentials, _, place = rest.rpartition("@")
-    if not _is_place(place) or ("@" in authority and len(credentials) >= len(authority)):
-        raise _unclear(whose)
-    user, _, password = credentials.partition(":")
-    found = {"user": unquote(user), "password": unquote(password)}
-    return f"{scheme}://{place}", {name: value for name, value in found.items() if value}
+    credentials, at, place = rest.rpartition("@")
+    if not at:
+        return Split(scheme, None, rest)
+    if "@" not in authority and not _WITH_PASSWORD.search(f"://{rest}"):
+        # An @ in the path, unless an address follows it: then the "port" may be the beginning of a password.
+        return None if _HOST_AND_PORT.match(place) else Split(scheme, None, rest)
+    if not is_place(place) or ("@" in authority and len(credentials) >= len(authority)):
+        return None
+    return Split(scheme, credentials, place)
 
 
-def _is_place(place: str) -> bool:
+def is_place(place: str) -> bool:
+    """Whether this can be the address in a URL: a host, perhaps with a port and a path."""
     try:
         parts = urlsplit(f"//{place}")
         return bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         return False
+
+
+def _without_credentials(url: str, whose: str) -> tuple[str, dict[str, str]]:
+    split = split_url(url)
+    if split is None:
+        raise _unclear(whose)
+    if split.credentials is None:
+        return url, {}
+    user, _, password = split.credentials.partition(":")
+    found = {"user": unquote(user), "password": unquote(password)}
+    return f"{split.scheme}://{split.place}", {name: value for name, value in found.items() if value}
 
 
 def _texts(value: Any) -> Iterator[str]:
