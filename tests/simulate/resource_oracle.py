@@ -185,7 +185,7 @@ class Oracle:
     def _bound(self, job: Job, now: Moment) -> Member | None:
         name, until = self.bound.get(job.want.key or "", ("", 0))
         member = self.members.get(name)
-        if member is None or until <= now or not member.enabled or not frozenset(job.want.labels) <= member.labels:
+        if member is None or until <= now or not frozenset(job.want.labels) <= member.labels:
             return None
         return member
 

@@ -302,11 +302,13 @@ class Resources(Protocol):
     with those labels). Giving a member is a use (`leasing.granted`), which counts whatever the outcome. It is open
     until the act that ends it (`Leases.end_use`): then it counts from its end, else from the last moment at which it
     can have been made. A member that is still ready can be given again in the same call, at its new place in the order.
+    Where turns are taken, a member that could not be used makes up for one round at most (`leasing.turn_floor`, of the
+    members before the call).
 
     A want with a key gets the member to which the key is bound, whatever the task has tried, and binds it for
-    `bound_for` again. If that member is not ready, the task waits; with `away` "rebind" the key is bound to another
-    member that the task has not tried. If that member is gone, disabled, or without the wanted labels, or the binding
-    is past its time, the task chooses as any other does, and the key is bound to its choice.
+    `bound_for` again. If that member is not ready, disabled included, the task waits; with `away` "rebind" the key is
+    bound to another member that the task has not tried. If that member is gone or without the wanted labels, or the
+    binding is past its time, the task chooses as any other does, and the key is bound to its choice.
 
     Tasks that no member fits are passed by, and the tasks behind them get their turn; an engine may stop looking after
     1,000 of them. Such tasks are never given ahead. The queue's own rate holds too. A task that gets no member is not

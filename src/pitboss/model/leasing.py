@@ -64,9 +64,26 @@ def avoided(tried: Sequence[str], members: int) -> frozenset[str]:
     return frozenset(tried[-(members - 1) :]) if members > 1 else frozenset()
 
 
-def granted(resource: Resource, rules: PoolRules, nth: Nth, now: Moment) -> Resource:
-    """Given to a task or a lease, which is a use."""
-    return _used(resource, rules, nth, now, in_use=resource.in_use + 1)
+def granted(resource: Resource, rules: PoolRules, nth: Nth, now: Moment, floor: int = 0) -> Resource:
+    """Given to a task or a lease, which is a use. `floor` is that of the act (`turn_floor`)."""
+    behind = resource.record.turn < floor and takes_turns(rules)
+    record = msgspec.structs.replace(resource.record, turn=floor) if behind else resource.record
+    started = msgspec.structs.replace(resource, record=record)
+    return _used(started, rules, nth, now, in_use=resource.in_use + 1)
+
+
+def takes_turns(rules: PoolRules) -> bool:
+    """Whether the pool's strategy counts turns."""
+    return rules.strategy in _TURNS
+
+
+def turn_floor(last: Resource | None) -> int:
+    """From which turn on a member counts that is given in this act, where turns are taken.
+
+    `last` is the last of the ready members by rank, before the act. A member that could not be used while others were,
+    so makes up for one round at most.
+    """
+    return 0 if last is None else last.record.turn - STRIDE // last.weight
 
 
 def used(resource: Resource, rules: PoolRules, nth: Nth, now: Moment) -> Resource:

@@ -57,14 +57,18 @@ class ReadyMembers:
     def choose(self, want: Want, avoided: Container[str], bound: Resource | None, rules: PoolRules) -> Resource | None:
         """The member for a task; None: it waits.
 
-        `bound` is the member that its key is bound to; None if it has no key, the binding has expired, or that member
-        is gone. A key is bound to the member that its task gets.
+        `bound` is the member that its key is bound to, disabled or not; None if it has no key, the binding has expired,
+        or that member is gone. A key is bound to the member that its task gets.
         """
-        if bound is not None and bound.enabled and fits(bound, want):
+        if bound is not None and fits(bound, want):
             kept = self.get(bound.name)
             if kept is not None or rules.away == "wait":
                 return kept
         return self.first(want, avoided)
+
+    def last(self) -> Resource | None:
+        """The last one in the order, if all that are ready were put."""
+        return self._members[self._order[-1][2]] if self._order else None
 
     def _may_have(self, name: str, want: Want, avoided: Container[str]) -> bool:
         return name not in avoided and (not want.labels or fits(self._members[name], want))

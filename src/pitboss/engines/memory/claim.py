@@ -24,6 +24,8 @@ class _Progress:
         self.dry_queues: set[str] = set()
         # Ready members only become fewer during a claim: a want that no member fitted needs no second look.
         self.unmet: set[object] = set()
+        # Pool -> the floor of turns, as it was before the first grant.
+        self.floors: dict[str, int] = {}
 
 
 class ClaimVerb(Verbs):
@@ -80,10 +82,11 @@ class ClaimVerb(Verbs):
         if pool is None:
             return [self._take(task, session, index, now)]
         members, want = self.tables.pool(pool, now), task.want or ANY
+        floor = progress.floors.setdefault(pool, members.turn_floor())
         sought = (pool, want, members.avoided(want, task.tried, now))
         member = None if sought in progress.unmet else members.choose(want, task.tried, now)
         if member is not None:
-            given = leased(members.grant(member, want, now), members.rules, now)
+            given = leased(members.grant(member, want, now, floor), members.rules, now)
             return [self._take(task, session, index, now, given)]
         progress.unmet.add(sought)
         progress.short_pools.add(pool)

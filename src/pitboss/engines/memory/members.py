@@ -24,6 +24,7 @@ from pitboss.model.leasing import (
     restated,
     room_on_blacklist,
     shortage,
+    turn_floor,
     used,
 )
 from pitboss.model.outdone import SentAway, may_send_away, outdone
@@ -102,9 +103,13 @@ class PoolMembers:
     def avoided(self, want: Want, tried: Sequence[str], now: Moment) -> frozenset[str]:
         return avoided(tried, self._carrying_all(want.labels, now)) if tried else frozenset()
 
-    def grant(self, member: Resource, want: Want, now: Moment) -> Resource:
+    def turn_floor(self) -> int:
+        """For grants of one act, before the first of them."""
+        return turn_floor(self.ready.last())
+
+    def grant(self, member: Resource, want: Want, now: Moment, floor: int) -> Resource:
         """Give the member to a task or lease: this is a use, and binds the key if the want has one."""
-        given = self.write(granted(member, self.rules, self.nth(member.name), now))
+        given = self.write(granted(member, self.rules, self.nth(member.name), now, floor))
         self._remember(given)
         if want.key is not None:
             self._bound[want.key] = (member.name, now + self.rules.bound_for)

@@ -158,7 +158,7 @@ class ResourceVerbs(Verbs):
         member = members.choose(want, (), now)
         if member is None:
             return members.shortage()
-        given = members.grant(member, want, now)
+        given = members.grant(member, want, now, members.turn_floor())
         self.tables.leases[lease] = leased(given, members.rules, now, lease=lease, expires_at=now + hold)
         return self.tables.leases[lease]
 

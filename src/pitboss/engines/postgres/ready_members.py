@@ -10,7 +10,7 @@ from pitboss.engines.postgres.rows import numbers, texts
 from pitboss.engines.postgres.script import Ask, Row, Script, Statements
 from pitboss.engines.postgres.use_history import Unread, UseHistory
 from pitboss.model.duration import Moment
-from pitboss.model.leasing import KEPT_TRIED, avoided, granted, shortage
+from pitboss.model.leasing import KEPT_TRIED, avoided, granted, shortage, takes_turns, turn_floor
 from pitboss.model.picking import ANY, ReadyMembers
 from pitboss.model.resource import PoolRules, Resource, Shortage, Stage, Want
 
@@ -45,6 +45,8 @@ class MemberGrants:
         self._bound: dict[tuple[str, str], Resource | None] = {}
         self._bindings: dict[tuple[str, str], tuple[str, Moment]] = {}
         self._short: set[_Kind] = set()
+        # Pool -> the floor of turns, as it was before the first grant.
+        self._floors: dict[str, int] = {}
 
     def load(self, needs: Sequence[Need], most: int) -> Script[None]:
         """Read and lock the members that these needs may get, `most` of them in all: the first ones of each kind, and
@@ -59,6 +61,7 @@ class MemberGrants:
         pools = {need.pool for need in needs}
         self.now, rules = yield from members.rules_now(self._sql, pools, self._clock)
         self.rules |= rules
+        yield from self._read_floors(pools)
         fresh = [one for one in self._found(limits, locked) if one.resource.id not in self._known]
         for one in fresh:
             self._known[one.resource.id] = one
@@ -140,7 +143,8 @@ class MemberGrants:
         ahead = 2
         while True:
             try:
-                given = granted(chosen, rules, self._uses.nth(number, chosen), self.now or 0)
+                floor = self._floors.get(chosen.pool, 0)
+                given = granted(chosen, rules, self._uses.nth(number, chosen), self.now or 0, floor)
                 self._uses.add(number, given, rules)
             except Unread:
                 if ahead < _MOST_READ_AHEAD:
@@ -150,6 +154,14 @@ class MemberGrants:
                     yield from members.read_all_uses(self._sql, self._uses, number)
             else:
                 return given
+
+    def _read_floors(self, pools: Iterable[str]) -> Script[None]:
+        wanted = sorted(pool for pool in pools if pool not in self._floors and takes_turns(self.rules[pool]))
+        if wanted:
+            self._floors |= dict.fromkeys(wanted, 0)
+            for row in (yield self._sql.ask("member_last_ready", pools=texts(wanted))):
+                last = members.member(row).resource
+                self._floors[last.pool] = turn_floor(last)
 
     def _load_keys(self, keys: set[tuple[str, str]]) -> Script[list[tuple[str, str]]]:
         """Lock the keys; the members (pool, name) that they are bound to. Keys that others have locked are skipped."""

@@ -4,9 +4,9 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 from pitboss.engines.sqlite.act import Act, json_list
-from pitboss.engines.sqlite.member_rows import member_rows
+from pitboss.engines.sqlite.member_rows import member_of, member_rows
 from pitboss.engines.sqlite.pool_members import PoolMembers
-from pitboss.model.leasing import KEPT_TRIED, avoided, granted
+from pitboss.model.leasing import KEPT_TRIED, avoided, granted, takes_turns, turn_floor
 from pitboss.model.picking import ANY, ReadyMembers
 from pitboss.model.resource import Resource, Shortage, Want
 
@@ -73,6 +73,7 @@ class PoolGrants:
         self._bindings: dict[str, tuple[object, ...]] = {}
         self._serving: dict[tuple[str, ...], int] = {}
         members.act.run("member_wake", members.pool, members.act.now)
+        self._floor = turn_floor(self._last()) if takes_turns(members.rules) else 0
 
     def grant(self, want: Want | None, tried: Sequence[str]) -> int | None:
         """The number of the member that a task with this want has from now on; None: it waits."""
@@ -82,7 +83,7 @@ class PoolGrants:
             self.short = True
             return None
         number = members.numbers[chosen.name]
-        member = granted(chosen, members.rules, members.uses.nth(number, chosen), members.act.now)
+        member = granted(chosen, members.rules, members.uses.nth(number, chosen), members.act.now, self._floor)
         members.uses.add(number, member, members.limits(member))
         members.change(number, member)
         self._ready.put(member)
@@ -103,6 +104,11 @@ class PoolGrants:
         if self._bindings:
             self.members.act.bulk("binding_set", list(self._bindings.values()))
             self._bindings.clear()
+
+    def _last(self) -> Resource | None:
+        """The last of the ready members by rank."""
+        rows = self.members.act.decoded("member_last_ready", member_rows, self.members.pool, self.members.act.now)
+        return member_of(self.members.pool, rows[0]) if rows else None
 
     def _avoided(self, want: Want, tried: Sequence[str]) -> frozenset[str]:
         if not tried:

@@ -1,9 +1,11 @@
 """Which member a task gets: the pool's strategy, labels, members that it has tried, and keys that are bound."""
 
+from typing import Literal
+
 import pytest
 
 from pitboss.model.duration import SECOND
-from pitboss.model.resource import MINUTE, Limits, NewResource, Report, Strategy, Want
+from pitboss.model.resource import MINUTE, Limits, NewResource, PoolRules, Report, Strategy, Want
 from pitboss.model.states import State
 from pitboss.testing.conformance.bench import Bench
 from pitboss.testing.conformance.scarcity import (
@@ -69,6 +71,27 @@ class Strategies:
         await pool(bench, heavy, "b", strategy=Strategy.WEIGHTED, limits=UNLIMITED)
         names = given((await contested(bench, 9)).claims)
         assert (names.count("a"), names.count("b")) == (6, 3)
+
+    async def test_uses_that_limits_prevented_are_not_made_up_for(self, bench: Bench) -> None:
+        heavy, rarely = NewResource(name="a", weight=300), limits(windows=[(1, 1)])
+        await pool(bench, heavy, "b", strategy=Strategy.WEIGHTED, limits=rarely)
+        for _ in range(30):
+            for claim in (await contested(bench, 2)).claims:
+                await done(bench, claim)
+            bench.clock.advance(1)
+        await bench.store.declare_pool(POOL, PoolRules(strategy=Strategy.WEIGHTED, limits=UNLIMITED))
+        names = given((await contested(bench, 40)).claims)
+        assert 6 <= names.count("b") <= 12
+
+    @pytest.mark.parametrize("strategy", [Strategy.ROUND_ROBIN, Strategy.WEIGHTED])
+    async def test_members_that_come_back_leave_uses_to_others(self, bench: Bench, strategy: Strategy) -> None:
+        await pool(bench, "a", "b", "c", strategy=strategy, limits=UNLIMITED)
+        await change(bench, "a", "b", enabled=False)
+        assert given((await contested(bench, 20)).claims) == ["c"] * 20
+        await change(bench, enabled=True)
+        names = given((await contested(bench, 9)).claims)
+        assert [names.count(name) for name in "abc"] in ([3, 3, 3], [4, 3, 2], [4, 4, 1])
+        assert sorted(given((await contested(bench, 3)).claims)) == ["a", "b", "c"]
 
     async def test_the_least_loaded_comes_first(self, bench: Bench) -> None:
         wide = NewResource(name="b", limits=Limits(concurrency=4))
@@ -312,7 +335,22 @@ class StickyKeys:
         bench.clock.advance("11m")
         assert given([await served(bench, want=ANN)]) == ["b"]
 
-    @pytest.mark.parametrize("fate", ["removed", "disabled", "relabelled"])
+    @pytest.mark.parametrize(("away", "member"), [("wait", "a"), ("rebind", "b")])
+    async def test_a_key_waits_for_a_disabled_member_unless_it_is_bound_anew(
+        self, bench: Bench, away: Literal["wait", "rebind"], member: str
+    ) -> None:
+        await pool(bench, "a", "b", strategy=Strategy.STICKY, away=away)
+        await done(bench, await served(bench, want=ANN))
+        await change(bench, "a", enabled=False)
+        waits = await wait_for_one(bench, want=ANN)
+        claims = (await asked(bench)).claims
+        if away == "wait":
+            assert claims == []
+            await change(bench, "a", enabled=True)
+            claims = (await asked(bench)).claims
+        assert ([claim.id for claim in claims], given(claims)) == ([waits.id], [member])
+
+    @pytest.mark.parametrize("fate", ["removed", "relabelled"])
     async def test_a_key_whose_member_is_gone_is_bound_anew(self, bench: Bench, fate: str) -> None:
         eu = [NewResource(name=name, labels=("eu",)) for name in ("a", "b")]
         want = Want(labels=("eu",), key="ann")
@@ -322,11 +360,10 @@ class StickyKeys:
         if fate == "removed":
             await remove(bench, "a")
         else:
-            await change(bench, "a", **{"enabled": False} if fate == "disabled" else {"labels": ()})
+            await change(bench, "a", labels=())
         await done(bench, await served(bench, want=want))
         bench.clock.advance(1)
         await add(bench, *eu)
-        await change(bench, enabled=True)
         assert given([await served(bench, want=want)]) == ["b"]
 
     async def test_a_task_that_was_not_given_binds_nothing(self, bench: Bench) -> None:

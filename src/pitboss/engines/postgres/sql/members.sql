@@ -79,6 +79,14 @@ FROM unnest(%(named_pools)s::text[], %(names)s::text[]) AS wanted (of, known), L
     SELECT * FROM {schema}.resources WHERE pool = of AND name = known AND stage = 'ready' FOR UPDATE SKIP LOCKED
 ) AS r
 
+-- name: member_last_ready
+-- The last of the ready members of each pool by rank, which is not locked.
+SELECT {member_columns}
+FROM unnest(%(pools)s::text[]) AS wanted (of), LATERAL (
+    SELECT * FROM {schema}.resources WHERE pool = of AND stage = 'ready'
+    ORDER BY rank DESC, last_used_at DESC, name DESC LIMIT 1
+) AS r
+
 -- name: member_wake
 -- Members that may be used again become ready.
 WITH due AS MATERIALIZED (

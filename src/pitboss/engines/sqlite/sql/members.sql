@@ -87,6 +87,18 @@ FROM (
     LIMIT ?7
 )
 
+-- name: member_last_ready
+SELECT json_group_array(json_array(
+    number, name, stage, rank, last_used_at, available_at, in_use, enabled, record, labels, about
+))
+FROM (
+    SELECT number, name, stage, rank, last_used_at, available_at, in_use, enabled, record, labels, about
+    FROM pitboss_resources
+    WHERE stage = 'ready' AND pool = ?1 AND available_at <= ?2
+    ORDER BY rank DESC, last_used_at DESC, name DESC
+    LIMIT 1
+)
+
 -- name: member_serving
 -- Those in service (`model.leasing`), counted to ?4 at most: a higher number makes no difference.
 SELECT count(*)
