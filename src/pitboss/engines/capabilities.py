@@ -12,6 +12,7 @@ from pitboss.engines.protocol import (
     Leases,
     Maintenance,
     Outages,
+    ResourcePools,
     Resources,
     Schema,
     Within,
@@ -26,8 +27,8 @@ _NO_BATCHES = "a batch and its items must change in one act, which that store ca
 
 
 @runtime_checkable
-class ResourceStore(Resources, Leases, Protocol):
-    """Pools, and leases of their members: an engine has both or neither."""
+class ResourceStore(ResourcePools, Resources, Leases, Protocol):
+    """Pools, their members, and leases of these: an engine has all or none."""
 
 
 class Capabilities(NamedTuple):
@@ -82,6 +83,7 @@ def batches_of(store: object) -> Batches:
 def require(store: object, protocol: type) -> None:
     """Refuse a store without this protocol, if it is one that not every store has."""
     required: dict[type, Callable[[object], object]] = {
+        ResourcePools: resources_of,
         Resources: resources_of,
         Leases: resources_of,
         Batches: batches_of,

@@ -19,6 +19,8 @@ from pitboss.model.finding import Finding
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
 from pitboss.model.resource import (
+    Declaration,
+    KeyValue,
     Leased,
     NewResource,
     PoolRules,
@@ -289,8 +291,34 @@ class Desired(Protocol):
 
 
 @runtime_checkable
+class ResourcePools(Protocol):
+    """Pools and their rules. `model.pool_rules` decides which rules hold.
+
+    New rules apply to the members at once, over the uses that are still remembered, and ring the pool's queues.
+    """
+
+    async def declare_pool(
+        self, name: str, rules: PoolRules | None, *, by: str | None = None, replace: bool = True
+    ) -> Declaration | None:
+        """Create the pool, and declare its rules; None only creates it. If it is declared already, other rules take the
+        place of the present ones, or with `replace` False change nothing; the same rules change nothing either. Returns
+        the declaration that there was before; None: there was none."""
+
+    async def limit_pool(
+        self, name: str, values: dict[str, KeyValue], *, by: str | None = None, reset: bool = False
+    ) -> bool:
+        """Set keys of a pool for an operator (`resource_keys.checked_keys`), above what is declared now or later. They
+        are added to those that an operator set before, or with `reset` take their place. False: there is no such pool,
+        and nothing is written."""
+
+    @open_to_workers
+    async def resource_pools(self) -> list[ResourcePool]:
+        """Every pool by name, with its number of members by stage now (zeros left out)."""
+
+
+@runtime_checkable
 class Resources(Protocol):
-    """Pools of scarce things, and how tasks get them.
+    """The members of pools, and how tasks get them.
 
     A queue is bound to a pool while a registered handler of that queue needs one (`HandlerInfo.resources`; of several
     such handlers, the first by name decides). `model.leasing` alone decides the state of a member, and `model.picking`
@@ -323,28 +351,21 @@ class Resources(Protocol):
     after the claim or lease began, is another member: nothing is given back to it.
     """
 
-    async def declare_pool(self, name: str, rules: PoolRules) -> None:
-        """Create the pool or change its rules. New rules apply to its members at once, over the uses that are still
-        remembered. The same rules again change nothing. Rings its queues."""
-
-    @open_to_workers
-    async def resource_pools(self) -> list[ResourcePool]:
-        """Every pool by name, with its number of members by stage now (zeros left out)."""
-
     @open_to_workers
     async def add_resources(self, pool: str, members: Sequence[NewResource]) -> list[bool]:
         """Add members to a pool, which is created if it is new; True for each new member. A member that the pool has
         already takes the values given here (fields, secrets, labels, weight, limits, validity) and keeps the rest. A
-        new member begins with the lowest turn in the pool. If one call names a member twice, the last one counts, and
-        both get the same answer. Rings its queues."""
+        new member begins with the lowest turn in the pool. One of a name that was removed begins with the uses that
+        limits still count (`picking.departed`). If one call names a member twice, the last one counts, and both get the
+        same answer. Rings its queues."""
 
     @open_to_workers
     async def change_resources(
         self, pool: str, names: Sequence[str] | None, change: ResourceChange | None
     ) -> list[str]:
         """Change members (None: all), or remove them if `change` is None. Returns the names of those that exist, in
-        order. Removing a member does not end its lease, but the lease gives nothing back later. Enabling a member
-        clears the reason for which it was disabled. Rings its queues."""
+        order. Removing a member does not end its lease, but the lease gives nothing back later, and its next use is
+        refused (`MemberRemoved`). Enabling a member clears the reason for which it was disabled. Rings its queues."""
 
     @open_to_workers
     async def resources(self, pool: str, names: Sequence[str] | None = None) -> list[Resource]:
@@ -384,11 +405,11 @@ class Leases(Protocol):
     ) -> Moment | Shortage:
         """Count one more use of the member that a claim (its token and task) or a lease holds. Returns the moment of
         the use, or a shortage with its `until` if the member's limits do not allow it yet. `StaleLease` if the member
-        is not held any more. `ends` ends an earlier open use first, as `end_use` would, whatever the answer. `instead`
-        is the moment under which a use is remembered that the holder was granted and did not make: that use is moved
-        instead of adding one (`leasing.moved`). If windows remember uses and none at that moment, one is added. The
-        new use is open for as long as the limits say (`leasing.open_span`), and remembered at the answer plus that
-        span.
+        is not held any more; `MemberRemoved`, which is one too, if it was removed from its pool meanwhile. `ends` ends
+        an earlier open use first, as `end_use` would, whatever the answer. `instead` is the moment under which a use is
+        remembered that the holder was granted and did not make: that use is moved instead of adding one
+        (`leasing.moved`). If windows remember uses and none at that moment, one is added. The new use is open for as
+        long as the limits say (`leasing.open_span`), and remembered at the answer plus that span.
         """
 
     @open_to_workers
@@ -535,7 +556,7 @@ class Store(Engine, Sessions, Leader, Ledger, Control, Queues, Handlers, Desired
 
 
 @runtime_checkable
-class FullStore(Store, Resources, Leases, Batches, Protocol):
+class FullStore(Store, ResourcePools, Resources, Leases, Batches, Protocol):
     """A store with everything that the conformance suite proves."""
 
 

@@ -95,6 +95,24 @@ class StaleLease(PitbossError):
         return StaleLease, (self.lease,)
 
 
+class MemberRemoved(StaleLease):
+    """The resource was removed from its pool while it was held. In a handler, the task goes to another member."""
+
+    code = "member-removed"
+
+    def __init__(self, resource: str) -> None:
+        PitbossError.__init__(
+            self,
+            f"{resource} was removed from its pool while it was held",
+            why="someone removed the member; a use of it would count nowhere",
+            fix="acquire another one; a handler that lets this error pass is run again with another, at no attempt",
+        )
+        self.lease = resource
+
+    def __reduce__(self) -> tuple[type["MemberRemoved"], tuple[str]]:
+        return MemberRemoved, (self.lease,)
+
+
 class StoreUnavailable(PitbossError):
     """The store cannot be reached or does not answer. Whether the last write happened may be unknown."""
 

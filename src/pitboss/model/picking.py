@@ -1,12 +1,21 @@
 """Which member a task gets: the first that fits in the pool's order, or the one that its key is bound to."""
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 
 import msgspec
 
 from pitboss.model.duration import Moment
-from pitboss.model.leasing import Nth, fits, limits_of, open_span, placed, restated, without_faults
+from pitboss.model.leasing import (
+    Nth,
+    fits,
+    limits_of,
+    most_remembered,
+    open_span,
+    placed,
+    restated,
+    without_faults,
+)
 from pitboss.model.resource import (
     Leased,
     NewResource,
@@ -74,13 +83,48 @@ class ReadyMembers:
         return name not in avoided and (not want.labels or fits(self._members[name], want))
 
 
-def added(pool: str, new: NewResource, rules: PoolRules, lowest_turn: int, now: Moment) -> Resource:
-    """A new member. It begins with the lowest turn of the pool, so that it neither waits nor gets everything."""
+class Departed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is remembered of a removed member under its name, until limits count its uses no more.
+
+    `uses` are moments in rising order, `number` is how many uses it had in all.
+    """
+
+    until: Moment
+    uses: tuple[Moment, ...] = ()
+    number: int = 0
+    last_used_at: Moment = 0
+    ended_at: Moment = 0
+
+
+def departed(member: Resource, rules: PoolRules, nth: Nth, now: Moment) -> Departed | None:
+    """What to remember of a member that is removed now; None: nothing."""
+    limits = limits_of(member, rules)
+    uses = [at for n in range(most_remembered(limits), 0, -1) if (at := nth(n)) is not None]
+    ended_at = now if member.in_use else member.record.ended_at
+    gap = limits.min_delay + limits.jitter
+    # The next member of this name may have the pool's limits instead of its own.
+    longest = max([gap, *(window.per for one in (limits, rules.limits) for window in one.windows)])
+    last_end = ended_at + gap if limits.delay_from == "end" else 0
+    until = max(max([member.last_used_at, *uses]) + longest + max(limits.guard, rules.limits.guard), last_end)
+    if not member.record.uses or until <= now:
+        return None
+    return Departed(until, tuple(uses), member.record.uses, member.last_used_at, ended_at)
+
+
+def added(
+    pool: str, new: NewResource, rules: PoolRules, lowest_turn: int, now: Moment, before: Departed | None = None
+) -> Resource:
+    """A new member. It begins with the lowest turn of the pool, so that it neither waits nor gets everything.
+
+    `before` is what is remembered of a removed one of that name: its uses still count.
+    """
     new = checked_resource(new)
-    member = Resource(
-        pool=pool, **msgspec.structs.asdict(new), added_at=now, record=Record(turn=lowest_turn, since=now)
-    )
-    return placed(member, rules, now)
+    record, used_at = Record(turn=lowest_turn, since=now), 0
+    if before is not None:
+        record = msgspec.structs.replace(record, uses=before.number, ended_at=before.ended_at)
+        used_at = before.last_used_at
+    member = Resource(pool=pool, **msgspec.structs.asdict(new), added_at=now, last_used_at=used_at, record=record)
+    return placed(member, rules, now) if before is None else restated(member, rules, nth_of(before.uses), now)
 
 
 def added_again(member: Resource, new: NewResource, rules: PoolRules, nth: Nth, now: Moment) -> Resource:
@@ -135,7 +179,7 @@ def same_member(member: Resource, leased_at: Moment) -> bool:
     return (member.record.since or member.added_at) <= leased_at
 
 
-def nth_of(uses: list[Moment]) -> Callable[[int], Moment | None]:
+def nth_of(uses: Sequence[Moment]) -> Callable[[int], Moment | None]:
     """`Nth` over the uses that are remembered, in rising order."""
     return lambda n: uses[-n] if 0 < n <= len(uses) else None
 

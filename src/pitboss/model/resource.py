@@ -19,6 +19,8 @@ MINUTE: Span = 60 * SECOND
 USE_WITHIN: Span = 10 * SECOND
 HOUR: Span = 60 * MINUTE
 MAX_LABELS = 20
+# The checked value of a pool's key: times in microseconds, no limit as "none".
+KeyValue = int | float | str | None
 # Sealed values are texts of their own form; the store never sees an open one.
 Sealed = str
 
@@ -131,6 +133,22 @@ class PoolRules(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
+class Declaration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The rules that code declares for a pool, by whom and when they last changed."""
+
+    rules: PoolRules = PoolRules()
+    by: str | None = None
+    at: Moment = 0
+
+
+class OperatorLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The keys that an operator has set, above every declaration, until they are reset."""
+
+    values: dict[str, KeyValue] = {}
+    by: str | None = None
+    at: Moment = 0
+
+
 class NewResource(msgspec.Struct, frozen=True, kw_only=True):
     """A member to be added to a pool. `fields` are readable by all, `secrets` are sealed before they come here.
 
@@ -226,12 +244,17 @@ class ResourceChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourcePool(msgspec.Struct, frozen=True, kw_only=True):
-    """A pool with its rules and the number of members in each stage. `next_at` is when the next one becomes ready."""
+    """A pool with its rules and the number of members in each stage. `next_at` is when the next one becomes ready.
+
+    `rules` are those that hold (`pool_rules.effective`). `declared` None: no code has declared the pool yet.
+    """
 
     name: str
     rules: PoolRules = PoolRules()
     stages: dict[Stage, int] = {}
     next_at: Moment | None = None
+    declared: Declaration | None = None
+    limited: OperatorLimits | None = None
 
     @property
     def members(self) -> int:

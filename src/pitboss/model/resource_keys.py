@@ -12,12 +12,11 @@ from pitboss.model.errors import InvalidInput
 from pitboss.model.limits import Window
 from pitboss.model.limits import rate as windows_of
 from pitboss.model.pool_keys import checked_pool_name, same_pool
-from pitboss.model.resource import HOUR, MINUTE, Limits, PoolRules, Strategy
+from pitboss.model.resource import HOUR, MINUTE, KeyValue, Limits, PoolRules, Strategy
 
 NO_LIMIT = "none"
 _MANY = 1_000_000_000
-_PER: dict[str, Span] = {"per_second": SECOND, "per_minute": MINUTE, "per_hour": HOUR, "per_day": 24 * HOUR}
-KeyValue = int | float | str | None
+PER: dict[str, Span] = {"per_second": SECOND, "per_minute": MINUTE, "per_hour": HOUR, "per_day": 24 * HOUR}
 
 
 class LimitKeys(TypedDict, total=False):
@@ -105,7 +104,7 @@ def rules_of(values: Mapping[str, KeyValue]) -> PoolRules:
 
 def limits_of(values: Mapping[str, KeyValue]) -> Limits:
     """The limits among checked keys."""
-    windows = [Window(int(count), _PER[key]) for key, count in values.items() if key in _PER and isinstance(count, int)]
+    windows = [Window(int(count), PER[key]) for key, count in values.items() if key in PER and isinstance(count, int)]
     rate = values.get("rate")
     if isinstance(rate, str) and rate != NO_LIMIT:
         windows += windows_of(rate)
@@ -116,6 +115,11 @@ def limits_of(values: Mapping[str, KeyValue]) -> Limits:
         others["concurrency"] = None if values["concurrency"] == NO_LIMIT else values["concurrency"]
     unique = sorted(set(windows), key=lambda window: (window.per, window.count))
     return Limits(windows=tuple(unique), **others)
+
+
+def is_time(key: str) -> bool:
+    """Whether the values of this key are times."""
+    return _READERS[key] is _time
 
 
 def _count(key: str, value: Any) -> KeyValue:
@@ -178,7 +182,7 @@ def _one_of(words: type[StrEnum] | tuple[str, ...]) -> Callable[[str, Any], KeyV
 
 
 _READERS: dict[str, Callable[[str, Any], KeyValue]] = {
-    **dict.fromkeys(_PER, _window),
+    **dict.fromkeys(PER, _window),
     "rate": _rate,
     "min_delay": _time,
     "jitter": _time,

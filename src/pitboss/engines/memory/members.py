@@ -28,8 +28,21 @@ from pitboss.model.leasing import (
     used,
 )
 from pitboss.model.outdone import SentAway, may_send_away, outdone
-from pitboss.model.picking import ReadyMembers, nth_of
-from pitboss.model.resource import PoolRules, Report, Resource, ResourcePool, Shortage, Stage, UseEnd, Want
+from pitboss.model.picking import Departed, ReadyMembers, added, departed, nth_of
+from pitboss.model.pool_rules import effective
+from pitboss.model.resource import (
+    Declaration,
+    NewResource,
+    OperatorLimits,
+    PoolRules,
+    Report,
+    Resource,
+    ResourcePool,
+    Shortage,
+    Stage,
+    UseEnd,
+    Want,
+)
 
 
 class PoolMembers:
@@ -38,6 +51,8 @@ class PoolMembers:
     def __init__(self, name: str) -> None:
         self.name = name
         self.rules = PoolRules()
+        self.declared: Declaration | None = None
+        self.limited: OperatorLimits | None = None
         self.all: dict[str, Resource] = {}
         self.ready = ReadyMembers()
         self._away: list[tuple[Moment, str]] = []
@@ -47,6 +62,8 @@ class PoolMembers:
         self._bound: dict[str, tuple[str, Moment]] = {}
         # Destination -> the members that failed there, and when.
         self._strikes: dict[str, dict[str, Moment]] = {}
+        # Removed members by name, while their uses count.
+        self._departed: dict[str, Departed] = {}
         # Labels -> how many members in service have them, at a moment.
         self._carrying: dict[tuple[str, ...], tuple[int, Moment | None]] = {}
         self._woken_at: Moment = 0
@@ -65,9 +82,21 @@ class PoolMembers:
             self._carrying.clear()
         return member
 
-    def remove(self, name: str) -> None:
-        self._leave(self.all.pop(name))
-        self._uses.pop(name, None)
+    def add(self, new: NewResource, turn: int, now: Moment) -> None:
+        """Add a new member; what is remembered of a removed one of its name counts."""
+        before = self._departed.pop(new.name, None)
+        before = before if before is not None and before.until > now else None
+        if before is not None:
+            self._uses[new.name] = list(before.uses)
+        self.write(added(self.name, new, self.rules, turn, now, before))
+
+    def remove(self, name: str, now: Moment) -> None:
+        member = self.all.pop(name)
+        self._leave(member)
+        self._departed = {one: kept for one, kept in self._departed.items() if kept.until > now}
+        gone = departed(member, self.rules, nth_of(self._uses.pop(name, [])), now)
+        if gone is not None:
+            self._departed[name] = gone
         self._carrying.clear()
 
     def wake(self, now: Moment) -> None:
@@ -85,13 +114,24 @@ class PoolMembers:
     def lowest_turn(self) -> int:
         return min((member.record.turn for member in self.all.values()), default=0)
 
-    def set_rules(self, rules: PoolRules, now: Moment) -> None:
+    def set_rules(self, now: Moment) -> None:
+        """After a change of what is declared, or of an operator's limits."""
+        rules = effective(self.declared, self.limited)
+        if rules == self.rules:
+            return
         self.rules = rules
         for member in list(self.all.values()):
             self.write(restated(member, rules, self.nth(member.name), now))
 
     def view(self) -> ResourcePool:
-        return ResourcePool(name=self.name, rules=self.rules, stages=dict(self._stages), next_at=self._next_at())
+        return ResourcePool(
+            name=self.name,
+            rules=self.rules,
+            stages=dict(self._stages),
+            next_at=self._next_at(),
+            declared=self.declared,
+            limited=self.limited,
+        )
 
     def shortage(self) -> Shortage:
         return shortage(self.name, self._stages, self._next_at())

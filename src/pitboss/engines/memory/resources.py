@@ -7,11 +7,14 @@ import msgspec
 from pitboss.engines.memory.members import PoolMembers
 from pitboss.engines.memory.verbs import Verbs
 from pitboss.model.duration import Moment, Span
-from pitboss.model.errors import StaleLease
+from pitboss.model.errors import MemberRemoved, StaleLease
 from pitboss.model.ids import TaskId
 from pitboss.model.outdone import SentAway
-from pitboss.model.picking import added, added_again, changed, leased, same_member
+from pitboss.model.picking import added_again, changed, leased, same_member
+from pitboss.model.pool_rules import declared, limited
 from pitboss.model.resource import (
+    Declaration,
+    KeyValue,
     Leased,
     NewResource,
     PoolRules,
@@ -29,15 +32,31 @@ from pitboss.model.task import Task, Token
 
 
 class ResourceVerbs(Verbs):
-    """The protocols `Resources` and `Leases`."""
+    """The protocols `ResourcePools`, `Resources` and `Leases`."""
 
-    async def declare_pool(self, name: str, rules: PoolRules) -> None:
+    async def declare_pool(
+        self, name: str, rules: PoolRules | None, *, by: str | None = None, replace: bool = True
+    ) -> Declaration | None:
         self._reach("declare_pool.before")
-        pool = self._created_pool(name)
-        if pool.rules != rules:
-            pool.set_rules(rules, self.clock.now())
+        pool, now = self._created_pool(name), self.clock.now()
+        before, pool.declared = pool.declared, declared(pool.declared, rules, by, now, replace=replace)
+        pool.set_rules(now)
         self.ring(self.tables.queues_of(name))
         self._reach("declare_pool.after")
+        return before
+
+    async def limit_pool(
+        self, name: str, values: dict[str, KeyValue], *, by: str | None = None, reset: bool = False
+    ) -> bool:
+        self._reach("limit_pool.before")
+        if name not in self.tables.pools:
+            return False
+        pool, now = self._pool(name), self.clock.now()
+        pool.limited = limited(pool.limited, values, by, now, reset=reset)
+        pool.set_rules(now)
+        self.ring(self.tables.queues_of(name))
+        self._reach("limit_pool.after")
+        return True
 
     async def resource_pools(self) -> list[ResourcePool]:
         return [self._pool(name).view() for name in sorted(self.tables.pools)]
@@ -50,7 +69,7 @@ class ResourceVerbs(Verbs):
         turn = known.lowest_turn()
         for new in {new.name: new for new in asked}.values():
             if new.name in fresh:
-                known.write(added(pool, new, known.rules, turn, now))
+                known.add(new, turn, now)
             else:
                 known.write(added_again(known.all[new.name], new, known.rules, known.nth(new.name), now))
         self.ring(self.tables.queues_of(pool))
@@ -65,7 +84,7 @@ class ResourceVerbs(Verbs):
         for member in found:
             known = self.tables.pools[pool]
             if change is None:
-                known.remove(member.name)
+                known.remove(member.name, now)
             else:
                 known.write(changed(member, change, known.rules, known.nth(member.name), now))
         self.ring(self.tables.queues_of(pool))
@@ -112,9 +131,12 @@ class ResourceVerbs(Verbs):
     ) -> Moment | Shortage:
         self._reach("use.before")
         now = self.clock.now()
-        member = self._held(holder, task, now)
-        if member is None:
+        held = self._held(holder, task, now)
+        if held is None:
             raise StaleLease(str(holder) if task is None else f"{holder} of task {task}")
+        member = self._leased_member(*held)
+        if member is None:
+            raise MemberRemoved(f"{held[0]}/{held[1]}")
         if ends is not None:
             member = self._end_use(member, ends, now)
         answer = self._pool(member.pool).use(member, instead, now)
@@ -124,7 +146,8 @@ class ResourceVerbs(Verbs):
     async def end_use(self, holder: Token | str, task: TaskId | None, end: UseEnd) -> None:
         self._reach("end_use.before")
         now = self.clock.now()
-        member = self._held(holder, task, now)
+        held = self._held(holder, task, now)
+        member = None if held is None else self._leased_member(*held)
         if member is not None:
             self._end_use(member, end, now)
         self._reach("end_use.after")
@@ -191,21 +214,22 @@ class ResourceVerbs(Verbs):
             self.ring(self.tables.queues_of(member.pool))
         return after
 
-    def _held(self, holder: Token | str, task: TaskId | None, now: Moment) -> Resource | None:
+    def _held(self, holder: Token | str, task: TaskId | None, now: Moment) -> tuple[str, str, Moment] | None:
+        """The pool and name of what is held, and since when; None if it is not held any more."""
         return self._held_by_lease(holder, now) if isinstance(holder, str) else self._held_by_claim(holder, task, now)
 
-    def _held_by_lease(self, lease: str, now: Moment) -> Resource | None:
+    def _held_by_lease(self, lease: str, now: Moment) -> tuple[str, str, Moment] | None:
         held = self.tables.leases.get(lease)
-        return self._leased_member(held.pool, held.name, held.leased_at) if held and _is_held(held, now) else None
+        return (held.pool, held.name, held.leased_at) if held and _is_held(held, now) else None
 
-    def _held_by_claim(self, token: Token, task: TaskId | None, now: Moment) -> Resource | None:
+    def _held_by_claim(self, token: Token, task: TaskId | None, now: Moment) -> tuple[str, str, Moment] | None:
         known = self.tables.tasks.get(task or "")
         if known is None or known.resource is None or known.state is not State.RUNNING:
             return None
         if (known.session, known.claim) != (token.session, token.claim) or not self._alive(token.session, now):
             return None
         pool, name = known.resource.split("/", 1)
-        return self._leased_member(pool, name, known.started_at or 0)
+        return pool, name, known.started_at or 0
 
     def _pool(self, name: str) -> PoolMembers:
         return self.tables.pool(name, self.clock.now())

@@ -26,7 +26,13 @@ class Busy(NamedTuple):
     """Another transaction has locked the member: nothing was decided yet."""
 
 
-Answer = Moment | Shortage | Busy | None
+class Removed(NamedTuple):
+    """The member that it held is gone."""
+
+    resource: str
+
+
+Answer = Moment | Shortage | Busy | Removed | None
 
 
 class Asked(NamedTuple):
@@ -53,7 +59,8 @@ class _Seen(NamedTuple):
 
 
 def use(sql: Statements, asked: Sequence[Asked], now: Moment | None, *, wait: bool) -> Script[list[Answer]]:
-    """In the order of the group: when each was granted, or what it is short of; None if it holds nothing any more.
+    """In the order of the group: when each was granted, or what it is short of; `Removed` if its member is gone;
+    None if it holds nothing any more.
 
     With `wait` false: `Busy` for those whose members another transaction has locked, so that the others need not wait.
     """
@@ -75,6 +82,8 @@ def use(sql: Statements, asked: Sequence[Asked], now: Moment | None, *, wait: bo
     yield from _read(sql, uses, asked, held, seen.rules)
     group = _Group(seen.now, seen.rules, {one.number: one for one in held.values()}, uses)
     answers: list[Answer] = [Busy() if place in busy else None for place in range(len(asked))]
+    for place in still.keys() - busy - held.keys():
+        answers[place] = Removed(still[place].resource)
     for place in sorted(held):
         answers[place] = yield from group.answer(sql, held[place].number, asked[place])
     yield from uses.write_shifted(sql)

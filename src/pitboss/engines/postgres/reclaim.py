@@ -54,6 +54,7 @@ def tidy_up(sql: Statements, now: Moment | None) -> Script[None]:
     yield sql.ask("start_forget", now, limit=_AT_ONCE)
     yield sql.ask("session_forget", now)
     yield sql.ask("binding_forget", now, limit=_AT_ONCE, kept=STRIKES_KEPT)
+    yield sql.ask("departed_forget", now, limit=_AT_ONCE)
 
 
 def release(sql: Statements, handlers: str, now: Moment | None) -> Script[None]:

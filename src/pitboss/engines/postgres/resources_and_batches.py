@@ -7,16 +7,18 @@ from typing import TypeVar
 from pitboss.engines.postgres import batch_views, batches, further_uses, leases, resource_pools
 from pitboss.engines.postgres.connections import Connections
 from pitboss.engines.postgres.core_protocols import CoreProtocols
-from pitboss.engines.postgres.further_uses import Answer, Asked, Busy
+from pitboss.engines.postgres.further_uses import Answer, Asked, Busy, Removed
 from pitboss.engines.postgres.grouped_calls import GroupedCalls
 from pitboss.engines.postgres.rows import known_id
 from pitboss.engines.postgres.script import Again, Script, Statements, current
 from pitboss.engines.postgres.server_clock import ServerClock
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
 from pitboss.model.duration import Moment, Span
-from pitboss.model.errors import StaleLease
+from pitboss.model.errors import MemberRemoved, StaleLease
 from pitboss.model.ids import TaskId
 from pitboss.model.resource import (
+    Declaration,
+    KeyValue,
     Leased,
     NewResource,
     PoolRules,
@@ -44,9 +46,22 @@ class ResourcesAndBatches(CoreProtocols):
         super().__init__(sql, writing, reading, clock)
         self._uses = GroupedCalls(self._use)
 
-    async def declare_pool(self, name: str, rules: PoolRules) -> None:
-        await self._transact(
-            "declare_pool", self._reading, lambda now: resource_pools.declare(self._sql, name, rules, now)
+    async def declare_pool(
+        self, name: str, rules: PoolRules | None, *, by: str | None = None, replace: bool = True
+    ) -> Declaration | None:
+        return await self._transact(
+            "declare_pool",
+            self._reading,
+            lambda now: resource_pools.declare(self._sql, name, rules, by, replace, now),
+        )
+
+    async def limit_pool(
+        self, name: str, values: dict[str, KeyValue], *, by: str | None = None, reset: bool = False
+    ) -> bool:
+        return await self._transact(
+            "limit_pool",
+            self._reading,
+            lambda now: resource_pools.limit(self._sql, name, values, by, reset, now),
         )
 
     async def resource_pools(self) -> list[ResourcePool]:
@@ -101,6 +116,8 @@ class ResourcesAndBatches(CoreProtocols):
         known = task is None or known_id(task)
         answer = await self._used(Asked(holder, task, instead, ends)) if known else None
         self._reach("use.after")
+        if isinstance(answer, Removed):
+            raise MemberRemoved(answer.resource)
         if answer is None:
             raise StaleLease(str(holder) if task is None else f"{holder} of task {task}")
         return answer
@@ -111,7 +128,7 @@ class ResourcesAndBatches(CoreProtocols):
             await self._used(Asked(holder, task, ends=end, more=False))
         self._reach("end_use.after")
 
-    async def _used(self, asked: Asked) -> Moment | Shortage | None:
+    async def _used(self, asked: Asked) -> Moment | Shortage | Removed | None:
         """In a group with others. If its member is locked, try again, and at last wait for the lock alone."""
         for pause in _PAUSES:
             answer = await self._uses.ask(asked)

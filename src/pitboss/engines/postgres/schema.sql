@@ -176,9 +176,12 @@ CREATE TABLE {schema}.leader (
 
 INSERT INTO {schema}.leader (term) VALUES (0);
 
+-- `rules` are those that hold. `declared` and `limited` are JSON: what code declares, and what an operator set above it.
 CREATE TABLE {schema}.pools (
     name text COLLATE "C" PRIMARY KEY,
-    rules text NOT NULL
+    rules text NOT NULL,
+    declared text,
+    limited text
 );
 
 -- Columns for what claims look at; two JSON texts for what only the rules of members look at.
@@ -228,6 +231,17 @@ CREATE TABLE {schema}.strikes (
     name text COLLATE "C" NOT NULL,
     PRIMARY KEY (pool, destination, name)
 );
+
+-- What is remembered of removed members, by name, until limits count their uses no more.
+CREATE TABLE {schema}.departed (
+    pool text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    until bigint NOT NULL,
+    kept text NOT NULL,
+    PRIMARY KEY (pool, name)
+);
+
+CREATE INDEX departed_by_end ON {schema}.departed (until);
 
 CREATE TABLE {schema}.leases (
     id text PRIMARY KEY,

@@ -39,6 +39,8 @@ from pitboss.model.host_findings import clock_step
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
 from pitboss.model.resource import (
+    Declaration,
+    KeyValue,
     Leased,
     NewResource,
     PoolRules,
@@ -206,8 +208,17 @@ class SqliteEngine:
     async def wishes(self, since: int = 0) -> list[Wish]:
         return await self._read(lambda reader: reader.wishes(since))
 
-    async def declare_pool(self, name: str, rules: PoolRules) -> None:
-        await self._write("declare_pool", lambda act: resource_pools.declare(act, name, rules))
+    async def declare_pool(
+        self, name: str, rules: PoolRules | None, *, by: str | None = None, replace: bool = True
+    ) -> Declaration | None:
+        return await self._write(
+            "declare_pool", lambda act: resource_pools.declare(act, name, rules, by, replace=replace)
+        )
+
+    async def limit_pool(
+        self, name: str, values: dict[str, KeyValue], *, by: str | None = None, reset: bool = False
+    ) -> bool:
+        return await self._write("limit_pool", lambda act: resource_pools.limit(act, name, values, by, reset=reset))
 
     async def resource_pools(self) -> list[ResourcePool]:
         return await self._read(lambda reader: resource_pools.pools(reader.rows, reader.now))

@@ -9,7 +9,7 @@ from pitboss.engines.sqlite.grants import PoolGrants
 from pitboss.engines.sqlite.pool_members import PoolMembers
 from pitboss.engines.sqlite.returns import Returns, pool_of
 from pitboss.model.duration import Moment, Span
-from pitboss.model.errors import StaleLease
+from pitboss.model.errors import MemberRemoved, StaleLease
 from pitboss.model.ids import TaskId
 from pitboss.model.picking import leased
 from pitboss.model.resource import Leased, Report, Shortage, UseEnd, Want
@@ -68,10 +68,12 @@ def use(
     act: Act, holder: Token | str, task: TaskId | None, instead: Moment | None, ends: UseEnd | None
 ) -> Moment | Shortage:
     """As the contract says."""
-    held = _member_of(act, holder, task)
+    held = _held_by(act, holder, task)
     if held is None:
         raise StaleLease(_spoken(holder, task))
     members, number = held
+    if members.member(number) is None:
+        raise MemberRemoved(_name(act, holder, task))
     if ends is not None and members.end_use(number, ends):
         members.ring()
     answer = members.use(number, instead)
@@ -81,8 +83,8 @@ def use(
 
 def end_use(act: Act, holder: Token | str, task: TaskId | None, end: UseEnd) -> None:
     """As the contract says."""
-    held = _member_of(act, holder, task)
-    if held is None:
+    held = _held_by(act, holder, task)
+    if held is None or held[0].member(held[1]) is None:
         return
     members, number = held
     if members.end_use(number, end):
@@ -113,18 +115,24 @@ def _end(act: Act, lease: str, pool: str, number: int, report: Report | None, us
     returns.write()
 
 
-def _member_of(act: Act, holder: Token | str, task: TaskId | None) -> tuple[PoolMembers, int] | None:
-    """The pool and the number of the member that is held; None if it is not held any more."""
+def _held_by(act: Act, holder: Token | str, task: TaskId | None) -> tuple[PoolMembers, int] | None:
+    """The pool and the number of the member that is held, and may be gone; None if it is not held any more."""
     if isinstance(holder, Token):
         row: Any = act.one("claim_held", task, holder.session, holder.claim, act.now)
         found = None if row is None or row[1] is None else (pool_of(row[0]), row[1])
     else:
         held = _lease(act, holder)
         found = None if held is None or held.until <= act.now else (held.pool, held.member)
-    if found is None:
-        return None
-    members = PoolMembers(act, found[0])
-    return None if members.member(found[1]) is None else (members, found[1])
+    return None if found is None else (PoolMembers(act, found[0]), found[1])
+
+
+def _name(act: Act, holder: Token | str, task: TaskId | None) -> str:
+    """The member that is held, and may be gone."""
+    if isinstance(holder, Token):
+        row: Any = act.one("claim_held", task, holder.session, holder.claim, act.now)
+        return str(row[0])
+    held = _lease(act, holder)
+    return _leased.decode(held.leased).id if held is not None else holder
 
 
 def _spoken(holder: Token | str, task: TaskId | None) -> str:

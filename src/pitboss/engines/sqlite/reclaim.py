@@ -80,6 +80,7 @@ def _tidy(act: Act) -> None:
     """Remove old rows, and look at all lanes again: a promotion must not depend on a single act."""
     act.run("session_forget", act.now - HOUR)
     act.run("binding_forget", act.now)
+    act.run("departed_forget", act.now)
     act.run("strike_forget_old", act.now - STRIKES_KEPT)
     rows: Iterable[Any] = act.rows("lane_list_queued")
     act.lanes.update(row[0] for row in rows)

@@ -155,9 +155,12 @@ CREATE TABLE pitboss_leader (
 
 INSERT INTO pitboss_leader (one, term) VALUES (1, 0);
 
+-- `rules` are those that hold. `declared` and `limited` are JSON: what code declares, and what an operator set above it.
 CREATE TABLE pitboss_pools (
     name TEXT PRIMARY KEY,
-    rules TEXT NOT NULL
+    rules TEXT NOT NULL,
+    declared TEXT,
+    limited TEXT
 ) WITHOUT ROWID;
 
 -- Members. Claims read the columns; the rest is in two JSON texts: `record` changes with every use, `about` only when an
@@ -191,6 +194,17 @@ CREATE TABLE pitboss_uses (
     at INTEGER NOT NULL,
     PRIMARY KEY (resource, seq)
 ) WITHOUT ROWID;
+
+-- What is remembered of removed members, by name, until limits count their uses no more.
+CREATE TABLE pitboss_departed (
+    pool TEXT NOT NULL,
+    name TEXT NOT NULL,
+    until INTEGER NOT NULL,
+    kept TEXT NOT NULL,
+    PRIMARY KEY (pool, name)
+) WITHOUT ROWID;
+
+CREATE INDEX pitboss_departed_by_end ON pitboss_departed (until);
 
 -- Which member, by name, a key has, and for how long.
 CREATE TABLE pitboss_bindings (

@@ -45,11 +45,13 @@ from pitboss.testing.conformance.ledger import LedgerReading
 from pitboss.testing.conformance.moving import MovedUses, UsesAtOnce
 from pitboss.testing.conformance.open_uses import ChangedWhileOpen, EndingUses, LateUses, OpenUses
 from pitboss.testing.conformance.pausing import PausingBatches, ResumingBatches
+from pitboss.testing.conformance.pool_rules import RulesOfPools
 from pitboss.testing.conformance.pools import ChangingMembers, DeclaringPools, PoolMembers
 from pitboss.testing.conformance.putting import Putting
 from pitboss.testing.conformance.queues import QueueSettings
 from pitboss.testing.conformance.rates import Rates
 from pitboss.testing.conformance.reclaiming import Reclaiming
+from pitboss.testing.conformance.removing import RemovingMembers
 from pitboss.testing.conformance.renewing import Renewing
 from pitboss.testing.conformance.schema import Maintaining, Reopening, SchemaKeeping
 from pitboss.testing.conformance.sessions import SessionKeeping
@@ -100,6 +102,8 @@ class CoreConformance(
 
 class ResourceConformance(
     DeclaringPools,
+    RulesOfPools,
+    RemovingMembers,
     PoolMembers,
     ChangingMembers,
     Leasing,
@@ -210,6 +214,7 @@ __all__ = [
     "QueueSettings",
     "Rates",
     "Reclaiming",
+    "RemovingMembers",
     "Renewing",
     "Reopening",
     "Reports",
@@ -218,6 +223,7 @@ __all__ = [
     "ResumingBatches",
     "Retrying",
     "Rotation",
+    "RulesOfPools",
     "SchemaKeeping",
     "SendingAway",
     "SessionKeeping",

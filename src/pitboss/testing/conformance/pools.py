@@ -4,6 +4,7 @@ import pytest
 
 from pitboss.model.duration import SECOND
 from pitboss.model.resource import (
+    Declaration,
     Limits,
     NewResource,
     PoolRules,
@@ -16,7 +17,6 @@ from pitboss.model.resource import (
 )
 from pitboss.testing.conformance.bench import Bench
 from pitboss.testing.conformance.scarcity import (
-    FAULTY,
     POOL,
     QUEUE,
     UNLIMITED,
@@ -32,7 +32,6 @@ from pitboss.testing.conformance.scarcity import (
     member,
     members,
     pool,
-    remove,
     served,
 )
 from pitboss.testing.conformance.waiting import SOON, silence
@@ -41,9 +40,12 @@ from pitboss.testing.conformance.waiting import SOON, silence
 class DeclaringPools:
     async def test_a_pool_comes_into_being_with_its_rules(self, bench: Bench) -> None:
         rules = PoolRules(limits=limits(windows=[(50, 3600), (6, 60)], jitter=5), strategy=Strategy.WEIGHTED)
-        await bench.store.declare_pool("b", rules)
-        await bench.store.declare_pool("a", PoolRules())
-        assert await bench.store.resource_pools() == [ResourcePool(name="a"), ResourcePool(name="b", rules=rules)]
+        assert await bench.store.declare_pool("b", rules, by="m1") is None
+        assert await bench.store.declare_pool("a", PoolRules()) is None
+        assert await bench.store.resource_pools() == [
+            ResourcePool(name="a", declared=Declaration(at=bench.now)),
+            ResourcePool(name="b", rules=rules, declared=Declaration(rules=rules, by="m1", at=bench.now)),
+        ]
         assert await bench.store.resources("a") == []
 
     async def test_a_pool_comes_into_being_with_its_first_member(self, bench: Bench) -> None:
@@ -279,31 +281,6 @@ class ChangingMembers:
         await pool(bench, "a", "b")
         assert await change(bench, "unknown", "b", weight=3) == ["b"]
         assert await bench.store.change_resources("elsewhere", None, None) == []
-
-    async def test_a_removed_member_is_gone(self, bench: Bench) -> None:
-        await pool(bench, "a", "b")
-        assert await remove(bench, "a") == ["a"]
-        assert [one.name for one in await members(bench)] == ["b"]
-        assert await remove(bench, "a") == []
-
-    async def test_the_claim_of_a_removed_member_goes_on_and_ends(self, bench: Bench) -> None:
-        await pool(bench, "a")
-        claim = await served(bench)
-        await remove(bench, "a")
-        assert (await bench.progress(claim, 50)).applied
-        assert (await done(bench, claim, FAULTY)).applied
-        assert await members(bench) == []
-
-    async def test_a_member_that_comes_back_under_its_name_is_another_one(self, bench: Bench) -> None:
-        await pool(bench, "a")
-        old = await served(bench)
-        await remove(bench, "a")
-        bench.clock.advance(1)
-        await add(bench, "a")
-        await served(bench)
-        await failed(bench, old)
-        shown = await member(bench, "a")
-        assert (shown.in_use, shown.record.failed, shown.stage) == (1, 0, Stage.BUSY)
 
     @pytest.mark.parametrize("changes", [{"enabled": True}, {"reset": True}, {"labels": ("eu",)}])
     async def test_a_change_of_members_is_heard(self, bench: Bench, changes: dict[str, object]) -> None:

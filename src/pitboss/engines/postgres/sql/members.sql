@@ -123,6 +123,22 @@ FROM {schema}.resources WHERE pool = %(pool)s::text AND enabled AND name <> ALL 
 SELECT coalesce(min(coalesce((record::json ->> 'turn')::bigint, 0)), 0)
 FROM {schema}.resources WHERE pool = %(pool)s::text
 
+-- name: departed_put
+INSERT INTO {schema}.departed (pool, name, until, kept)
+SELECT %(pool)s::text, * FROM unnest(%(names)s::text[], %(untils)s::bigint[], %(kept)s::text[])
+ON CONFLICT (pool, name) DO UPDATE SET until = excluded.until, kept = excluded.kept
+
+-- name: departed_take
+-- What is remembered of these names, and is forgotten from now on.
+DELETE FROM {schema}.departed WHERE pool = %(pool)s::text AND name = ANY (%(names)s::text[])
+RETURNING name, CASE WHEN until > %(now)s::bigint THEN kept END
+
+-- name: departed_forget
+DELETE FROM {schema}.departed WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM {schema}.departed WHERE until <= {now}
+    ORDER BY until LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED
+))
+
 -- name: binding_lock
 -- Lock the keys that no other transaction is binding. It does not wait, so the order does not matter.
 SELECT pool, key FROM unnest(%(pools)s::text[], %(keys)s::text[]) AS w (pool, key)

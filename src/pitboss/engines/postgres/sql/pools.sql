@@ -1,5 +1,5 @@
 -- name: pool_list
-SELECT p.name, p.rules, (
+SELECT p.name, p.rules, p.declared, p.limited, (
     SELECT coalesce(json_object_agg(stage, n), json_build_object())::text FROM (
         SELECT CASE WHEN stage = 'away' AND available_at <= now THEN 'ready' ELSE stage END AS stage, count(*) AS n
         FROM {schema}.resources WHERE pool = p.name GROUP BY 1
@@ -15,10 +15,11 @@ ORDER BY p.name
 INSERT INTO {schema}.pools (name, rules) VALUES (%(name)s::text, %(rules)s::text) ON CONFLICT (name) DO NOTHING
 
 -- name: pool_lock
-SELECT name, rules FROM {schema}.pools WHERE name = ANY (%(names)s::text[]) ORDER BY name FOR UPDATE
+SELECT name, rules, declared, limited FROM {schema}.pools WHERE name = ANY (%(names)s::text[]) ORDER BY name FOR UPDATE
 
 -- name: pool_set_rules
-UPDATE {schema}.pools SET rules = %(rules)s::text WHERE name = %(name)s::text
+UPDATE {schema}.pools SET rules = %(rules)s::text, declared = %(declared)s::text, limited = %(limited)s::text
+WHERE name = %(name)s::text
 
 -- name: pool_rules
 SELECT now, p.name, p.rules

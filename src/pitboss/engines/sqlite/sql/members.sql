@@ -128,6 +128,18 @@ WHERE blacklisted_until > 0 AND pool = ? AND blacklisted_until > ? AND enabled =
 -- name: member_lowest_turn
 SELECT coalesce(min(coalesce(record ->> '$.turn', 0)), 0) FROM pitboss_resources WHERE pool = ?
 
+-- name: departed_put
+INSERT OR REPLACE INTO pitboss_departed (pool, name, until, kept) VALUES (?, ?, ?, ?)
+
+-- name: departed_list
+SELECT name, kept FROM pitboss_departed WHERE pool = ?1 AND until > ?2 AND name IN (SELECT value FROM json_each(?3))
+
+-- name: departed_end
+DELETE FROM pitboss_departed WHERE pool = ?1 AND name IN (SELECT value FROM json_each(?2))
+
+-- name: departed_forget
+DELETE FROM pitboss_departed WHERE until <= ?
+
 -- name: binding_get
 SELECT resource FROM pitboss_bindings WHERE pool = ? AND key = ? AND until > ?
 

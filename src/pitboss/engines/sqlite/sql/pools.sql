@@ -1,11 +1,16 @@
 -- name: pool_put
-INSERT INTO pitboss_pools (name, rules) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET rules = excluded.rules
+INSERT INTO pitboss_pools (name, rules, declared, limited)
+VALUES (?, ?, ?, ?)
+ON CONFLICT (name) DO UPDATE SET rules = excluded.rules, declared = excluded.declared, limited = excluded.limited
+
+-- name: pool_get
+SELECT declared, limited FROM pitboss_pools WHERE name = ?
 
 -- name: pool_rules
 SELECT rules FROM pitboss_pools WHERE name = ?
 
 -- name: pool_list
-SELECT name, rules FROM pitboss_pools ORDER BY name
+SELECT name, rules, declared, limited FROM pitboss_pools ORDER BY name
 
 -- name: pool_stages
 -- The stages at this moment: an away member whose time has come counts as ready, and the other way round if the clock was set back.
