@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pitboss.client.params import Params
     from pitboss.engines.protocol import Clock, Store
     from pitboss.model.pool_keys import DeclaredPool, PoolKeys
-    from pitboss.model.resource import PoolRules
+    from pitboss.model.resource import KeyValue
     from pitboss.model.resource_keys import DeclaredResources, ResourceKeys
     from pitboss.secrets import KeyRing
 
@@ -159,7 +159,7 @@ class App(HookDecorators, BatchMethods):
         if store is None or isinstance(store, str):
             store = wiring.make_engine(store or config.load(store=self.store_url).store, clock=clock)
         self._connection = Connection(
-            store, wiring.SystemClock(), lambda name: self.rules_of(self.resource_pools[name].declared)
+            store, wiring.SystemClock(), lambda name: self.keys_of(self.resource_pools[name].declared)
         )
         return store
 
@@ -200,11 +200,11 @@ class App(HookDecorators, BatchMethods):
         """Seal and open secrets with these keys from now on; None for those of the settings."""
         self._ring = ring
 
-    def rules_of(self, declared: "DeclaredResources") -> "PoolRules":
-        """The rules of a pool: what the code says, overridden by file and environment."""
+    def keys_of(self, declared: "DeclaredResources") -> "dict[str, KeyValue]":
+        """The keys of a pool: what the code says, overridden by file and environment."""
         from pitboss import config
 
-        return config.resource_rules(config.load(store=self.store_url), declared)
+        return config.resource_keys(config.load(store=self.store_url), declared)
 
     def _declaring(
         self,

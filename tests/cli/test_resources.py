@@ -1,5 +1,6 @@
 """`pitboss resources`: pools and members, and that no command ever shows a secret."""
 
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -254,6 +255,39 @@ def test_who_is_not_there_is_not_changed(command: str) -> None:
     if command not in ("show", "test"):
         assert pitboss("resources", command, "proxies").code == Exit.USAGE
         assert pitboss("resources", command, "proxies", "alpha", "--all").code == Exit.USAGE
+
+
+def test_a_limit_holds_until_it_is_reset_and_shows_who_set_it() -> None:
+    declared("a")
+    answer = pitboss("resources", "limit", "proxies", "per_hour=20", "concurrency=none")
+    assert answer.code == 0, answer.err
+    assert "20/1h" in answer.err
+    page = pitboss("resources", "show", "proxies").out
+    assert re.search(r"per_hour +20 +set by operator \S+@\S+, .*\(declared: 50\)", page)
+    assert re.search(r"per_minute +6 +declared", page)
+    declared()
+    assert "20/1h" in pitboss("resources", "show", "proxies").out
+    assert pitboss("resources", "limit", "proxies", "--reset").code == 0
+    assert "50/1h, 1 at a time" in pitboss("resources", "show", "proxies").out.replace("6/1m, ", "").replace(
+        "2s between uses, ", ""
+    )
+    assert pitboss("resources", "limit", "proxis", "per_hour=1").code == Exit.NOT_FOUND
+    assert pitboss("resources", "limit", "proxies", "per_hours=1").code == Exit.USAGE
+
+
+def test_removing_a_member_names_the_task_that_holds_it() -> None:
+    declared("a", "b")
+    (task,) = put(new("check", "{}", queue="proxies"), handlers=(CHECK,))
+    with_store(_claim_one)
+    answer = pitboss("resources", "remove", "proxies", "a", "--yes")
+    assert f"proxies/a is in use by task {task}; that task's next use() will be refused" in answer.err
+    lease()
+    assert "b is in use by a lease outside tasks" in pitboss("resources", "remove", "proxies", "b", "--yes").err
+
+
+async def _claim_one(store: Any) -> None:
+    session = await store.open_session(SessionInfo(host="h", handlers=("check",)))
+    assert (await store.claim(ClaimRequest(session=session.number, slots=(Slot(free=1),)))).claims
 
 
 def test_other_pages_mention_the_resource() -> None:

@@ -322,6 +322,27 @@ def test_a_budget_that_is_spent_hands_the_task_on_at_no_attempt(app: App, catche
         assert (record.failures, record.last_outcome) == (0, "ok" if catches else None)
 
 
+def test_a_member_that_was_removed_hands_the_task_on_at_no_attempt(app: App) -> None:
+    proxies = app.resources("proxies")
+    seen: list[str] = []
+
+    @app.task(backoff="1h")
+    async def check(proxy: Lease = proxies.lease()) -> str:
+        seen.append(proxy.name)
+        if len(seen) == 1:
+            await proxies.aremove(proxy.name)
+        await proxy.use()
+        return proxy.name
+
+    with sandbox(app) as box:
+        proxies.add_many([{"name": "p1"}, {"name": "p2"}])
+        handle = check.enqueue()
+        box.drain()
+        assert handle.result(timeout=1) == "p2"
+        assert seen == ["p1", "p2"]
+        assert (handle.task().attempts, _one(proxies, "p2").record.failed) == (1, 0)
+
+
 def test_what_was_said_on_the_lease_counts_more_than_its_spent_budget(app: App) -> None:
     proxies = app.resources("proxies", per_hour=1, max_failures=9)
 

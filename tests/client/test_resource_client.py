@@ -35,7 +35,7 @@ class Pool:
     async def open(self, every: Span) -> None:
         """Its member is in use, and may be used once in `every`."""
         limits = Limits(windows=(Window(1, every),), concurrency=9, use_within=0)
-        await self.client.declare(POOL, PoolRules(limits=limits))
+        await self.engine.declare_pool(POOL, PoolRules(limits=limits))
         await self.client.add(POOL, [NewResource(name="p1")])
         await self.acquired("first", wait=0)
 
@@ -122,7 +122,7 @@ def slowly(*late: float) -> tuple[Moment, Resource]:
         engine = MemoryEngine(clock=clock)
         client = ResourceClient(Slow(engine, *late), clock)
         limits = Limits(windows=(Window(9, 60 * SECOND),), concurrency=9, guard=50_000)
-        await client.declare(POOL, PoolRules(limits=limits))
+        await engine.declare_pool(POOL, PoolRules(limits=limits))
         await client.add(POOL, [NewResource(name="p1")])
         began = clock.now()
         leased = await client.acquire(POOL, Want(), lease="l", hold=60 * SECOND, wait=SECOND)

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from pitboss import App, InvalidInput, Lease, RateLimited, Resources, TimedOutWaiting
+from pitboss import App, InvalidInput, Lease, RateLimited, Resources, TimedOutWaiting, wiring
+from pitboss.client.app_core import Connection
+from pitboss.client.client import Client
 from pitboss.model.duration import SECOND
-from pitboss.model.errors import StaleLease
+from pitboss.model.errors import NotFound, StaleLease
 from pitboss.model.limits import Window
-from pitboss.model.resource import HOUR, Report, Resource, ResourceOutcome
+from pitboss.model.resource import HOUR, Limits, Report, Resource, ResourceOutcome
 from pitboss.secrets import KeyRing, new_key
 
 
@@ -176,6 +178,58 @@ async def test_async_callers_have_the_same(app: App) -> None:
     assert await proxies.aenable("p1") == ["p1"]
     assert await proxies.areset("p1") == ["p1"]
     assert await proxies.aremove("p1", "p2") == ["p1", "p2"]
+
+
+def _rules(app: App) -> Limits:
+    async def read(client: Client) -> Limits:
+        (pool,) = await client.store.resource_pools()  # type: ignore[attr-defined]
+        found: Limits = pool.rules.limits
+        return found
+
+    return app.ask(read, limit=5, what="reading")
+
+
+@pytest.mark.parametrize("keys", [{}, {"per_hour": 50}, {"concurrency": None, "rate": "7/3s"}])
+def test_another_program_leaves_the_rules_as_they_are(
+    app: App, keys: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    first = app.resources("proxies", per_hour=50, min_delay="1ms")
+    first.add_many([{"name": "p1"}, {"name": "p2"}, {"name": "p3"}])
+    declared = _rules(app)
+    assert declared.windows == (Window(50, HOUR),)
+    other = App()
+    other._connection = Connection(app._connected().engine, wiring.SystemClock(), lambda name: keys)
+    proxies = other.resources("proxies", **keys)
+    for _ in range(2):
+        with proxies.lease(wait=5):
+            pass
+    proxies.add("p4")
+    assert _rules(app) == declared
+    told = [record.getMessage() for record in caplog.records if record.name == "pitboss"]
+    assert len(told) == ("rate" in keys)
+    for line in told:
+        assert "this process says rate=7/3s, concurrency=none, but rate=none, concurrency=1 is declared" in line
+        assert "pitboss resources limit proxies rate=7/3s concurrency=none" in line
+
+
+def test_the_first_program_with_keys_declares_a_pool_that_was_only_created(app: App) -> None:
+    App.resources(app, "proxies").add("p1")
+    assert _rules(app) == Limits()
+    app.resource_pools.clear()
+    proxies = app.resources("proxies", per_hour=50)
+    app.use(app._connected().engine)
+    with proxies.lease(wait=5):
+        assert _rules(app).windows == (Window(50, HOUR),)
+
+
+def test_an_unknown_name_is_an_error_that_changes_nothing(app: App) -> None:
+    proxies = app.resources("proxies")
+    proxies.add_many([{"name": "alpha"}, {"name": "beta"}])
+    for act in (proxies.disable, proxies.enable, proxies.reset, proxies.remove):
+        with pytest.raises(NotFound, match="proxies has no member alfa") as caught:
+            act("beta", "alfa")
+        assert "did you mean alpha?" in caught.value.fix
+    assert [(one.name, one.enabled) for one in proxies.members()] == [("alpha", True), ("beta", True)]
 
 
 def test_a_further_use_waits_for_the_limits_and_counts(app: App) -> None:

@@ -17,6 +17,7 @@ from pitboss.model.batch import (
 )
 from pitboss.model.limits import Window
 from pitboss.model.resource import (
+    KeyValue,
     Leased,
     Limits,
     NewResource,
@@ -58,6 +59,13 @@ RULES = [
     PoolRules(limits=LIMITS[3], strategy=Strategy.WEIGHTED, **_HEALTH),
     PoolRules(limits=LIMITS[4], strategy=Strategy.STICKY, away="rebind", **_HEALTH),
     PoolRules(limits=LIMITS[1], strategy=Strategy.STICKY, **_HEALTH),
+]
+OPERATOR_LIMITS: list[tuple[dict[str, KeyValue], bool]] = [
+    ({}, True),
+    ({}, True),
+    ({"concurrency": 1}, False),
+    ({"min_delay": SECOND, "strategy": "weighted"}, False),
+    ({"per_second": 1, "concurrency": "none"}, True),
 ]
 WANTS = [
     None,
@@ -141,7 +149,11 @@ class ScarceActs(Acts):
 
     def declare(self, which: int) -> None:
         rules = RULES[which % len(RULES)]
-        self.arena.act(lambda store: store.declare_pool(POOL, rules))
+        self.arena.act(lambda store: store.declare_pool(POOL, rules, replace=which % 5 != 4))
+
+    def limit(self, which: int) -> None:
+        values, reset = OPERATOR_LIMITS[which % len(OPERATOR_LIMITS)]
+        self.arena.act(lambda store: store.limit_pool(POOL, values, by="ann", reset=reset))
 
     def add(self, chosen: list[tuple[str, dict[str, Any]]]) -> None:
         members = [NewResource(**{"name": name} | options) for name, options in chosen]

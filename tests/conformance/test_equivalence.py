@@ -171,7 +171,7 @@ class Equivalence(RuleBasedStateMachine):
         names=st.none() | st.lists(st.sampled_from(MEMBERS), min_size=1, max_size=2, unique=True),
         options=st.sampled_from(NEW_MEMBERS),
         change=st.sampled_from(CHANGES),
-        act=st.sampled_from(["declare", "add", "change"]),
+        act=st.sampled_from(["declare", "limit", "add", "change"]),
     )
     def pool(
         self, which: int, names: list[str] | None, options: dict[str, Any], change: ResourceChange | None, act: str
@@ -179,6 +179,8 @@ class Equivalence(RuleBasedStateMachine):
         match act:
             case "declare":
                 self.acts.declare(which)
+            case "limit":
+                self.acts.limit(which)
             case "add":
                 self.acts.add([(name, options) for name in names or ["m1"]])
             case _:

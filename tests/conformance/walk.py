@@ -101,9 +101,11 @@ class Walk:
 
     def _pool(self) -> None:
         dice = self.dice
-        match dice.choices(["declare", "add", "change"], [1, 2, 3])[0]:
+        match dice.choices(["declare", "limit", "add", "change"], [2, 1, 4, 6])[0]:
             case "declare":
                 self.acts.declare(dice.randrange(len(RULES)))
+            case "limit":
+                self.acts.limit(dice.randrange(60))
             case "add":
                 self.acts.add([(dice.choice(MEMBERS), dice.choice(NEW_MEMBERS)) for _ in range(dice.randint(1, 2))])
             case _:

@@ -5,14 +5,18 @@ import pytest
 
 from pitboss.client.waiting import pool_views
 from pitboss.model.comparison import noted
-from pitboss.model.errors import NotFound
+from pitboss.model.duration import SECOND
+from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.queue import HandlerInfo
-from pitboss.model.resource import Condition, NewResource, Record, ResourceChange
+from pitboss.model.resource import Condition, NewResource, Record, ResourceChange, Want
+from pitboss.model.resource_keys import checked_keys, rules_of
 from pitboss.operate.documents import member_document, member_page_document, resource_pool_document
+from pitboss.operate.pool_rules import limit_resource_pool
 from pitboss.operate.resources import (
     change_members,
     find_members,
     find_resource_pool,
+    holders_of,
     list_resource_pools,
     read_member,
     read_resource_pool,
@@ -84,6 +88,40 @@ async def test_a_wrong_name_is_refused_with_the_one_that_was_meant(store: Bench)
     view = await find_resource_pool(store, "proxies")
     with pytest.raises(NotFound, match="proxies has no member p9"):
         find_members(view, ["p1", "p9"])
+
+
+async def test_an_operator_s_limits_are_read_with_who_set_them(store: Bench) -> None:
+    declared = rules_of(checked_keys({"per_hour": 50, "min_delay": "2s"}))
+    await store.declare_pool("proxies", declared, by="manager h:1")
+    limited = await limit_resource_pool(store, "proxies", ["per_hour=20", "concurrency=none"], by="ann@h")
+    assert (limited.rules.limits.concurrency, limited.rules.limits.min_delay) == (None, 2 * SECOND)
+    pool = await read_resource_pool(store, "proxies", store.now)
+    assert [(one.key, one.value, one.source, one.by, one.declared) for one in pool.sources] == [
+        ("per_hour", 20, "operator", "ann@h", 50),
+        ("min_delay", 2 * SECOND, "declared", "manager h:1", None),
+        ("concurrency", "none", "operator", "ann@h", None),
+    ]
+    first, *_ = resource_pool_document(pool)["set_by"]
+    assert (first["key"], first["value"], first["from"], first["declared"]) == ("per_hour", "20", "operator", "50")
+    reset = await limit_resource_pool(store, "proxies", [], by="ann@h", reset=True)
+    assert (reset.rules, reset.limited) == (declared, None)
+
+
+@pytest.mark.parametrize(("words", "said"), [(["per_hor=2"], 'write "per_hour"'), (["per_hour"], "per_hour=20")])
+async def test_a_limit_that_is_none_is_refused(store: Bench, words: list[str], said: str) -> None:
+    await fill(store)
+    with pytest.raises(InvalidInput) as caught:
+        await limit_resource_pool(store, "proxies", words, by="ann@h")
+    assert said in caught.value.fix
+    with pytest.raises(NotFound, match="did you mean proxies"):
+        await limit_resource_pool(store, "proxis", ["per_hour=2"], by="ann@h")
+
+
+async def test_who_holds_a_member_is_read_with_it(store: Bench) -> None:
+    await fill(store)
+    await store.acquire("proxies", Want(), SECOND, lease="l")
+    view = await find_resource_pool(store, "proxies")
+    assert await holders_of(store, view.members) == {"p1": ()}
 
 
 async def test_pools_that_do_not_exist_are_left_out(store: Bench) -> None:

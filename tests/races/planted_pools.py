@@ -40,11 +40,11 @@ class WindowsForgotten(PlantedPool):
 
 
 class _Gapless(PoolMembers):
-    def grant(self, member: Resource, want: Want, now: Moment) -> Resource:
+    def grant(self, member: Resource, want: Want, now: Moment, floor: int = 0) -> Resource:
         rules = self.rules
         self.rules = replace(rules, limits=replace(rules.limits, min_delay=0))
         try:
-            return super().grant(member, want, now)
+            return super().grant(member, want, now, floor)
         finally:
             self.rules = rules
 

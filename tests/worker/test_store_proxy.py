@@ -96,7 +96,7 @@ def test_what_is_open_to_workers_is_a_decision() -> None:
 
 async def test_a_worker_has_the_open_verbs_and_no_others() -> None:
     proxy = StoreProxy(lambda _: None)
-    local = {"open", "close", "declare_pool"}
+    local = {"open", "close", "declare_pool", "limit_pool"}
     assert {name for name in verbs() if hasattr(proxy, name)} - local == {
         name for name, verb in verbs().items() if verb.open_to_workers
     }

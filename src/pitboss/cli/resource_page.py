@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from pitboss.cli.formatting import ago, when
 from pitboss.cli.screen import Column, Screen
 from pitboss.model.duration import SECOND, Moment, spoken
+from pitboss.model.pool_rules import value_text
 from pitboss.model.resource import Condition, Limits, PoolRules, Resource
 from pitboss.model.text import HIDDEN, one_line
+from pitboss.operate.pool_rules import RuleReading
 from pitboss.operate.resources import MemberPage, MemberReading, ResourcePoolReading
 
 _POOLS = (
@@ -32,6 +34,7 @@ _MEMBERS = (
     Column("Labels", drop=6),
     Column("Why", drop=5),
 )
+_RULES = (Column("Rule"), Column("Value"), Column("From", fills=True))
 
 
 def draw_pools(screen: Screen, pools: Sequence[ResourcePoolReading], now: Moment) -> None:
@@ -58,8 +61,23 @@ def draw_pool(screen: Screen, pool: ResourcePoolReading, now: Moment) -> None:
     screen.fields([("queues", ", ".join(pool.queues))])
     blacklist = f"after {rules.max_failures} failures in a row, for {spoken(rules.blacklist)} and doubling"
     screen.fields([("cooldown", f"{spoken(rules.cooldown)} after a refusal, doubling"), ("blacklist", blacklist)])
+    draw_rules(screen, pool.sources, now)
     screen.heading("Members")
     draw_members(screen, pool, now)
+
+
+def draw_rules(screen: Screen, rules: Sequence[RuleReading], now: Moment) -> None:
+    """Each rule that is set, and who set it."""
+    if rules:
+        screen.heading("Rules")
+        screen.table(_RULES, [[rule.key, value_text(rule.key, rule.value), _source(rule, now)] for rule in rules])
+
+
+def _source(rule: RuleReading, now: Moment) -> str:
+    who = "set by operator" if rule.source == "operator" else "declared by" if rule.by else "declared"
+    text = f"{who} {rule.by}" if rule.by else who
+    text += f", {ago(rule.at, now)}" if rule.at else ""
+    return f"{text} (declared: {value_text(rule.key, rule.declared)})" if rule.source == "operator" else text
 
 
 def draw_member(screen: Screen, page: MemberPage, now: Moment) -> None:

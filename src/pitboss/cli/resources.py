@@ -1,6 +1,6 @@
-"""`pitboss resources`: list resource pools; add, import, enable, disable, reset, remove and test their members."""
+"""`pitboss resources`: list and limit resource pools; add, import, enable, disable, reset, remove, test members."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,18 +16,22 @@ from pitboss.cli.command import (
     ask,
     confirm,
     now,
+    operator,
     screen_of,
     show,
 )
-from pitboss.cli.resource_page import draw_member, draw_members, draw_pool, draw_pools
+from pitboss.cli.resource_page import draw_member, draw_members, draw_pool, draw_pools, draw_rules, limits_text
+from pitboss.cli.screen import Screen
 from pitboss.model.errors import InvalidInput
 from pitboss.model.resource import ResourceChange
 from pitboss.model.text import counted
 from pitboss.operate.documents import member_document, member_page_document, resource_pool_document
+from pitboss.operate.pool_rules import limit_resource_pool, rule_readings
 from pitboss.operate.resources import (
     change_members,
     find_members,
     find_resource_pool,
+    holders_of,
     list_resource_pools,
     read_member,
     read_resource_pool,
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
     from pitboss.engines.protocol import Store
 
 app = typer.Typer(
-    help="List resource pools; add, import, enable, disable and test their members.",
+    help="List and limit resource pools; add, import, enable, disable and test their members.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -110,6 +114,35 @@ def show_resources(
     show(screen_of(context), store, read, as_json=as_json, watch=watch)
 
 
+@app.command("limit")
+def limit(
+    context: typer.Context,
+    pool: PoolArgument,
+    keys: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Such as per_hour=20; none takes a limit away.")
+    ] = None,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Forget what operators set before: what is declared holds again.")
+    ] = False,
+    store: StoreOption = None,
+) -> None:
+    """Set rules of a pool above what the app declares, until --reset; without keys, show who set its rules.
+
+    \b
+    Examples:
+      pitboss resources limit proxies per_hour=20 min_delay=3s
+      pitboss resources limit proxies --reset
+    """
+    screen = screen_of(context)
+    found = ask(screen, store, lambda opened: limit_resource_pool(opened, pool, keys or (), by=operator(), reset=reset))
+    if keys or reset:
+        screen.note(f"{pool} now has {limits_text(found.rules.limits)}" + ("" if keys else ", as declared"))
+    rules = rule_readings(found)
+    draw_rules(screen, rules, now())
+    if not rules:
+        screen.note(f"no rule of {pool} is set: the defaults hold")
+
+
 @app.command("enable")
 def enable(
     context: typer.Context,
@@ -174,7 +207,9 @@ def remove(
     store: StoreOption = None,
     sure: YesOption = False,
 ) -> None:
-    """Remove members from a pool, with their secrets and history. Tasks that hold one continue.
+    """Remove members from a pool, with their secrets and history. Tasks that hold one continue until they use it again.
+
+    The uses that limits still count are remembered under its name.
 
     \b
     Examples:
@@ -198,6 +233,8 @@ def _change(
 
     async def work(opened: "Store") -> list[str]:
         members = find_members(await find_resource_pool(opened, pool), names)
+        if change is None:
+            _tell_holders(screen, pool, await holders_of(opened, members))
         if not sure and members:
             confirm(screen, f"Remove {counted(len(members), 'member')} of {pool}?", otherwise="repeat with --yes")
         return await change_members(opened, pool, members, change)
@@ -209,6 +246,15 @@ def _change(
         if few and changed
         else f"{counted(len(changed), 'member')} of {pool} {done}"
     )
+
+
+def _tell_holders(screen: Screen, pool: str, held: Mapping[str, Sequence[str]]) -> None:
+    for name, tasks in list(held.items())[:_NAMES_SHOWN]:
+        whom = f"task {', '.join(tasks)}; that task's" if tasks else "a lease outside tasks; its holder's"
+        after = ", and the task is run again with another member" if tasks else ""
+        screen.note(f"{pool}/{name} is in use by {whom} next use() will be refused{after}")
+    if len(held) > _NAMES_SHOWN:
+        screen.note(f"… and {len(held) - _NAMES_SHOWN:,} more are in use")
 
 
 def _named(names: Sequence[str] | None, *, everything: bool) -> Sequence[str] | None:

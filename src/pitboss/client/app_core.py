@@ -8,7 +8,7 @@ import inspect
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,7 +25,7 @@ from pitboss.model.errors import InvalidInput, QueueFull, StoreUnavailable
 from pitboss.model.ids import IdMaker
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.redact import Redactor
-from pitboss.model.resource import PoolRules
+from pitboss.model.resource import KeyValue
 from pitboss.model.resource_keys import DeclaredResources
 from pitboss.model.task import NewTask, Placed
 
@@ -71,8 +71,8 @@ class AppCore(ABC):
     def use_keys(self, ring: "KeyRing | None") -> None: ...
 
     @abstractmethod
-    def rules_of(self, declared: DeclaredResources) -> PoolRules:
-        """The rules of a pool: what the code says, overridden by file and environment."""
+    def keys_of(self, declared: DeclaredResources) -> dict[str, KeyValue]:
+        """The keys of a pool: what the code says, overridden by file and environment."""
 
     def describe(self) -> list[HandlerInfo]:
         """Every handler as data."""
@@ -204,11 +204,11 @@ class AppCore(ABC):
 class Connection:
     """One engine on a private loop, opened at the first call."""
 
-    def __init__(self, engine: Store, clock: Clock, rules: Callable[[str], PoolRules]) -> None:
+    def __init__(self, engine: Store, clock: Clock, keys: Callable[[str], Mapping[str, KeyValue]]) -> None:
         self.engine, self.loop, self.pid = engine, PrivateLoop(), os.getpid()
         has = capabilities(engine)
         self.direct, self.gradual, self.within = has.direct, has.gradual, has.within
-        self.client = Client(engine, clock, rules)
+        self.client = Client(engine, clock, keys)
         self._opening: asyncio.Future[None] | None = None
 
     async def opened(self) -> Client:

@@ -1,7 +1,7 @@
 """The asking side of one store: put tasks, read one, wait for its end, cancel it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ from pitboss.model.errors import NotFound, PitbossError, QueueFull, StoreUnavail
 from pitboss.model.filter import by
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import HandlerInfo
-from pitboss.model.resource import PoolRules
+from pitboss.model.resource import KeyValue
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Placed, Task
 from pitboss.model.waiting import Why
@@ -28,12 +28,12 @@ _LONGEST_PAUSE = 0.25
 class Client:
     """The async core, on the loop that the store was opened in. `clock` only measures waiting; the store's own decides.
 
-    Inside a worker the store has only the verbs that are open to workers. `rules` answers with the rules of a resource
+    Inside a worker the store has only the verbs that are open to workers. `keys` answers with the keys of a resource
     pool of the app. `known` are the handlers that the store surely knows.
     """
 
-    def __init__(self, store: Store, clock: Clock, rules: Callable[[str], PoolRules] | None = None) -> None:
-        self.store, self.clock, self._rules = store, clock, rules
+    def __init__(self, store: Store, clock: Clock, keys: Callable[[str], Mapping[str, KeyValue]] | None = None) -> None:
+        self.store, self.clock, self._keys = store, clock, keys
         self.known: set[str] = set()
 
     @cached_property
@@ -53,9 +53,9 @@ class Client:
         check_needs(self.store, wanted.values())
         there = {handler.name for handler in await self.store.handlers()}
         missing = [handler for name, handler in wanted.items() if name not in there]
-        if self._rules is not None:
+        if self._keys is not None:
             for pool in sorted({handler.resources for handler in missing if handler.resources}):
-                await self.resources.introduce(pool, self._rules(pool))
+                await self.resources.introduce(pool, self._keys(pool))
         if missing:
             await self.store.register(missing)
         self.known.update(wanted)

@@ -9,7 +9,7 @@ from pitboss.client.app_core import LIMIT, AppCore
 from pitboss.client.resource_client import ResourceClient
 from pitboss.model.canonical import to_json
 from pitboss.model.errors import InvalidInput
-from pitboss.model.resource import NewResource, Resource, ResourceChange, checked_resource
+from pitboss.model.resource import NewResource, Resource, ResourceChange, checked_resource, no_such_member
 from pitboss.model.resource_files import Row, checked_member_name, read_rows
 from pitboss.model.resource_keys import DeclaredResources, LimitKeys, checked_keys, limits_of
 from pitboss.model.resource_urls import parted
@@ -84,7 +84,7 @@ class Members:
         return await self.aask(lambda resources: resources.members(self.name, names or None))
 
     def enable(self, *names: str) -> list[str]:
-        """Let these members be used again (none named: all); the names of those that the pool has."""
+        """Let these members be used again (none named: all); their names. `NotFound` if the pool lacks one of them."""
         return self.run(self.aenable(*names), what="changing members")
 
     async def aenable(self, *names: str) -> list[str]:
@@ -191,13 +191,22 @@ class Members:
 
     async def _add(self, members: list[NewResource]) -> int:
         async def work(resources: ResourceClient) -> int:
-            await resources.introduce(self.name, self._app.rules_of(self.declared))
+            await resources.introduce(self.name, self._app.keys_of(self.declared))
             return await resources.add(self.name, members)
 
         return await self.aask(work)
 
     async def _change(self, names: tuple[str, ...], change: ResourceChange | None) -> list[str]:
-        return await self.aask(lambda resources: resources.change(self.name, names or None, change))
+        """An unknown name is an error, and nothing is changed."""
+
+        async def work(resources: ResourceClient) -> list[str]:
+            known = {member.name for member in await resources.members(self.name, names)} if names else set()
+            if not known.issuperset(names):
+                every = [member.name for member in await resources.members(self.name)]
+                raise no_such_member(self.name, [name for name in names if name not in known], every)
+            return await resources.change(self.name, names or None, change)
+
+        return await self.aask(work)
 
     async def _reseal(self, resources: ResourceClient) -> int:
         ring, changed = self._app.ring(), 0

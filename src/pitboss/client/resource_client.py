@@ -1,7 +1,11 @@
 """The asking side of a store with resources: members, leases, and waiting until a member is free."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import logging
+import os
+import shlex
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import NamedTuple, TypeVar
@@ -15,10 +19,12 @@ from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.errors import BudgetSpent, PitbossError, TimedOutWaiting
 from pitboss.model.ids import TaskId
 from pitboss.model.leasing import grew_old
+from pitboss.model.pool_rules import differences, key_text, with_keys
 from pitboss.model.resource import (
+    Declaration,
+    KeyValue,
     Leased,
     NewResource,
-    PoolRules,
     Report,
     Resource,
     ResourceChange,
@@ -26,9 +32,12 @@ from pitboss.model.resource import (
     UseEnd,
     Want,
 )
+from pitboss.model.resource_keys import rules_of
 from pitboss.model.task import Token
 
 T = TypeVar("T")
+# Without a handler of its own, a process shows warnings on stderr.
+_log = logging.getLogger("pitboss")
 _GROUP = 500
 _FIRST_PAUSE: Span = 2_000
 _LONGEST_PAUSE: Span = 250_000
@@ -58,14 +67,20 @@ class ResourceClient:
         self._store, self._clock = resources_of(store), clock
         self._store_clock: Clock = getattr(store, "clock", clock)
         self._engine = capabilities(store).engine
+        self._introduced: set[str] = set()
 
-    async def declare(self, pool: str, rules: PoolRules) -> None:
-        await self._store.declare_pool(pool, rules)
+    async def introduce(self, pool: str, keys: Mapping[str, KeyValue]) -> None:
+        """Declare a pool that is not declared yet; without keys, only create it if it does not exist.
 
-    async def introduce(self, pool: str, rules: PoolRules) -> None:
-        """Declare a pool that the store does not know. Never replaces what a manager wrote."""
-        if pool not in {known.name for known in await self._store.resource_pools()}:
-            await self._store.declare_pool(pool, rules)
+        Never changes what is declared: if these keys differ from it, that is logged once.
+        """
+        if pool in self._introduced:
+            return
+        rules = rules_of(keys) if keys else None
+        known = await self._store.declare_pool(pool, rules, by=_who(), replace=False)
+        self._introduced.add(pool)
+        if known is not None and keys:
+            _tell_differences(pool, known, keys)
 
     async def add(self, pool: str, members: Sequence[NewResource]) -> int:
         """How many of them are new."""
@@ -176,6 +191,26 @@ class ResourceClient:
             nap = pause if found.until is None else _nap(found.until - now, who)
             await asyncio.sleep(min(nap, left) / SECOND)
             pause = min(pause * 2, _LONGEST_PAUSE)
+
+
+def _who() -> str:
+    """This process, as stored with what it declares."""
+    return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+def _tell_differences(pool: str, known: Declaration, keys: Mapping[str, KeyValue]) -> None:
+    different = differences(known.rules, with_keys(known.rules, keys))
+    if different:
+        _log.warning(
+            'resource pool "%s": this process says %s, but %s is declared%s, and that holds. To change it, run the '
+            "manager with this code, or say: pitboss resources limit %s %s",
+            pool,
+            ", ".join(key_text(one.key, one.other) for one in different),
+            ", ".join(key_text(one.key, one.one) for one in different),
+            f" by {known.by}" if known.by else "",
+            pool,
+            shlex.join(key_text(one.key, one.other) for one in different),
+        )
 
 
 def _steady() -> float:

@@ -39,7 +39,6 @@ class Resources(Members):
         super().__init__(app, declared)
         self.sessions = MemberSessions(self)
         self._judge: Judge | None = None
-        self._declared_here = False
         self._extending: dict[str, Future[None]] = {}
 
     def __repr__(self) -> str:
@@ -213,10 +212,7 @@ class Resources(Members):
         want = Want(labels=checked_labels(terms.labels), key=terms.key)
 
         async def work(resources: ResourceClient) -> Lease:
-            if not self._declared_here:
-                # Code that takes members by itself sets their rules, as a manager does.
-                await resources.declare(self.name, self._app.rules_of(self.declared))
-                self._declared_here = True
+            await resources.introduce(self.name, self._app.keys_of(self.declared))
             return Lease(self, await resources.acquire(self.name, want, lease=name, hold=hold, wait=terms.wait), name)
 
         lease = await self.aask(work)

@@ -8,7 +8,7 @@ working folder upward. Paths in it are relative to its folder. `code` is what a 
 from pitboss.config.environment import ServiceManager, inherited, secret_keys, service_manager
 from pitboss.config.layers import Layer, flat, variable
 from pitboss.config.loading import Loaded, key_file, load, loaded
-from pitboss.config.pools import all_resource_rules, pools, resource_rules
+from pitboss.config.pools import all_resource_rules, pools, resource_keys, resource_rules
 from pitboss.config.settings import DEFAULT_STORE, RetentionSettings, Settings
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "load",
     "loaded",
     "pools",
+    "resource_keys",
     "resource_rules",
     "secret_keys",
     "service_manager",

@@ -7,7 +7,7 @@ from pitboss.config.settings import Settings
 from pitboss.model.errors import InvalidInput
 from pitboss.model.pool import PoolSpec
 from pitboss.model.pool_keys import DeclaredPool, checked, checked_env, consistent, fields, named_fields, same_pool
-from pitboss.model.resource import PoolRules
+from pitboss.model.resource import KeyValue, PoolRules
 from pitboss.model.resource_keys import DeclaredResources, rules_of
 
 Refuse = Callable[[str, Any, InvalidInput], NoReturn]
@@ -71,13 +71,18 @@ def _take(found: dict[str, dict[str, Any]], path: list[str], value: Any) -> None
             )
 
 
-def resource_rules(settings: Settings, declared: DeclaredResources) -> PoolRules:
-    """The rules of a pool from the code, overridden by the settings key by key."""
+def resource_keys(settings: Settings, declared: DeclaredResources) -> dict[str, KeyValue]:
+    """The keys of a pool from the code, overridden by the settings."""
     said = dict(declared.values)
     for name, keys in settings.resources.items():
         if same_pool(name) == same_pool(declared.name):
             said |= keys
-    return rules_of(said)
+    return said
+
+
+def resource_rules(settings: Settings, declared: DeclaredResources) -> PoolRules:
+    """The rules of these keys."""
+    return rules_of(resource_keys(settings, declared))
 
 
 def all_resource_rules(settings: Settings, declared: Sequence[DeclaredResources]) -> tuple[tuple[str, PoolRules], ...]:

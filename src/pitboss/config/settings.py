@@ -13,7 +13,8 @@ from pitboss.model.errors import InvalidInput
 from pitboss.model.pool import size
 from pitboss.model.pool_keys import MOST_CONCURRENCY, MOST_WORKERS, NO_LIMIT, checked_pool_name
 from pitboss.model.queue import checked_name
-from pitboss.model.resource_keys import KeyValue, checked_keys
+from pitboss.model.resource import KeyValue
+from pitboss.model.resource_keys import checked_keys
 from pitboss.model.retention import Retention
 
 DEFAULT_STORE = "sqlite:///pitboss.db"

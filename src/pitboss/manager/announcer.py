@@ -1,7 +1,7 @@
 """Announces what happens to workers and pools: to people, to the log file, and to the app's hooks."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from pitboss.engines.protocol import Clock
@@ -11,6 +11,8 @@ from pitboss.model.duration import SECOND, spoken
 from pitboss.model.facts import AnyFact, PoolScaled, WorkerCrashed, WorkerGivenUp, WorkerStarted
 from pitboss.model.outdone import SentAway
 from pitboss.model.pool import PoolSpec
+from pitboss.model.pool_rules import changes_text, differences, key_text
+from pitboss.model.resource import Declaration, PoolRules, ResourcePool
 from pitboss.model.task import Claim, TaskError
 
 
@@ -43,6 +45,26 @@ class Announcer:
         self._tell(text)
         if self.log is not None:
             self.log.warning(text)
+
+    def declared(self, name: str, rules: PoolRules, before: Declaration | None) -> None:
+        """A declaration that changes the rules of a resource pool."""
+        if before is not None and (changes := differences(before.rules, rules)):
+            whose = f" (before: declared by {before.by})" if before.by else ""
+            self._tell(
+                f"resource pool {name}: what this app declares changes its rules: {changes_text(changes)}{whose}"
+            )
+            self._write("pool rules changed", pool=name, changes=changes_text(changes), declared_before_by=before.by)
+
+    def limited(self, pools: Iterable[ResourcePool]) -> None:
+        """Limits of an operator that hold over what the app declares."""
+        for pool in pools:
+            if pool.limited is not None:
+                keys = ", ".join(key_text(key, value) for key, value in pool.limited.values.items())
+                whose = f" (by {pool.limited.by})" if pool.limited.by else ""
+                self.say(
+                    f"resource pool {pool.name}: limits set by an operator hold over the app's own: {keys}{whose}; "
+                    f"pitboss resources limit {pool.name} --reset ends that"
+                )
 
     def started(self, worker: WorkerProcess, spec: PoolSpec) -> None:
         self._tell(f"worker {worker.name} is ready (pid {worker.pid})")

@@ -1,6 +1,7 @@
 """The manager: one session in the store, and the worker pools of one host."""
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
@@ -211,7 +212,9 @@ class Manager:
         if plan.resources:
             resources = resources_of(self._engine)
             for name, rules in plan.resources:
-                await resources.declare_pool(name, rules)
+                before = await resources.declare_pool(name, rules, by=f"manager {host.name()}:{os.getpid()}")
+                self._announcer.declared(name, rules, before)
+            self._announcer.limited(await resources.resource_pools())
         await self._engine.register(description.handlers)
         await self._keys.watch_pools({one.resources for one in description.handlers if one.resources})
 

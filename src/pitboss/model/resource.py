@@ -3,6 +3,8 @@
 Plain values; `model.leasing` has the rules that change them.
 """
 
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
 from enum import StrEnum
 from math import inf
 from typing import Literal
@@ -11,9 +13,10 @@ import msgspec
 
 from pitboss.model.canonical import Json
 from pitboss.model.duration import SECOND, Moment, Span
-from pitboss.model.errors import InvalidInput
+from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.limits import Window
 from pitboss.model.queue import checked_name
+from pitboss.model.text import listed
 
 MINUTE: Span = 60 * SECOND
 USE_WITHIN: Span = 10 * SECOND
@@ -331,6 +334,16 @@ def checked_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
             f"{len(labels)} labels are too many", why=f"a resource has at most {MAX_LABELS}", fix="use fewer"
         )
     return tuple(sorted({checked_name(label, "label") for label in labels}))
+
+
+def no_such_member(pool: str, unknown: Sequence[str], known: Collection[str]) -> NotFound:
+    """The error for names that a pool does not have."""
+    close = [name for one in unknown for name in get_close_matches(one, known, n=1)]
+    return NotFound(
+        f"{pool} has no member {', '.join(unknown)}",
+        why=f"its members are {listed(sorted(known))}" if known else "it has no members",
+        fix=f"did you mean {', '.join(close)}? Nothing was changed" if close else "check the name; nothing was changed",
+    )
 
 
 def checked_resource(new: NewResource) -> NewResource:

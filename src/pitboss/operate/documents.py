@@ -13,6 +13,7 @@ from pitboss.model.duration import SECOND, Moment
 from pitboss.model.eta import Range, spoken_range
 from pitboss.model.finding import Finding, Grade
 from pitboss.model.fleet import ManagerView, WorkerPoolView, alive
+from pitboss.model.pool_rules import value_text
 from pitboss.model.queue import Queue
 from pitboss.model.resource import Condition, Limits, PoolRules, ResourcePool
 from pitboss.model.session import Session
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pitboss.operate.batches import BatchPage, BatchReading
     from pitboss.operate.desired_state import StoredState
     from pitboss.operate.failures import FailureGroup
+    from pitboss.operate.pool_rules import RuleReading
     from pitboss.operate.resources import MemberPage, MemberReading, ResourcePoolReading
     from pitboss.operate.status import Status
     from pitboss.operate.tasks import TaskPage
@@ -217,6 +219,18 @@ def resource_pool_document(reading: "ResourcePoolReading") -> Document:
         "waiting": reading.shortage,
         "steady_per_second": None if reading.steady == float("inf") else reading.steady,
         "rules": _rules(reading.rules),
+        "set_by": [_source(one) for one in reading.sources],
+    }
+
+
+def _source(rule: "RuleReading") -> Document:
+    return {
+        "key": rule.key,
+        "value": value_text(rule.key, rule.value),
+        "from": rule.source,
+        "by": rule.by,
+        "at": utc(rule.at or None),
+        "declared": value_text(rule.key, rule.declared) if rule.source == "operator" else None,
     }
 
 

@@ -10,17 +10,15 @@ from pitboss.engines.protocol import Store
 from pitboss.model.canonical import from_json
 from pitboss.model.comparison import Evidence, at_fault, evidence, suspected
 from pitboss.model.duration import Moment
-from pitboss.model.errors import NotFound
 from pitboss.model.filter import by
 from pitboss.model.ids import TaskId
 from pitboss.model.leasing import condition, limits_of
-from pitboss.model.resource import Condition, Limits, PoolRules, Resource, ResourceChange
+from pitboss.model.resource import Condition, Limits, PoolRules, Resource, ResourceChange, no_such_member
 from pitboss.model.states import State
 from pitboss.model.supply import ResourcePoolView
 from pitboss.model.text import masked, one_line
-from pitboss.operate.lookup import closest
+from pitboss.operate.pool_rules import RuleReading, find_pool, rule_readings
 
-_SHOWN = 5
 _HOLDERS = 5
 _LONGEST = 200
 
@@ -54,7 +52,7 @@ class MemberReading(msgspec.Struct, frozen=True, kw_only=True):
 
 class ResourcePoolReading(msgspec.Struct, frozen=True, kw_only=True):
     """A resource pool at one moment. `shortage` says why no member is ready; `steady` is uses per second in the long
-    run, infinite without limits."""
+    run, infinite without limits. `sources` says who set its rules, if it was read alone."""
 
     name: str
     rules: PoolRules
@@ -62,6 +60,7 @@ class ResourcePoolReading(msgspec.Struct, frozen=True, kw_only=True):
     shortage: str | None
     steady: float
     queues: tuple[str, ...] = ()
+    sources: tuple[RuleReading, ...] = ()
 
     def count(self, condition: Condition) -> int:
         return sum(one.condition is condition for one in self.members)
@@ -91,7 +90,9 @@ async def list_resource_pools(store: Store, now: Moment) -> list[ResourcePoolRea
 async def read_resource_pool(store: Store, name: str, now: Moment) -> ResourcePoolReading:
     """The pool of this name with its members and the queues that are bound to it."""
     queues = tuple(queue.name for queue in await store.queues() if queue.resources == name)
-    return _reading(await find_resource_pool(store, name), now, queues)
+    pool = await find_pool(store, name)
+    view = ResourcePoolView(name, pool.rules, await resources_of(store).resources(name))
+    return msgspec.structs.replace(_reading(view, now, queues), sources=rule_readings(pool))
 
 
 async def read_member(store: Store, pool: str, name: str, now: Moment) -> MemberPage:
@@ -103,16 +104,8 @@ async def read_member(store: Store, pool: str, name: str, now: Moment) -> Member
 
 async def find_resource_pool(store: Store, name: str) -> ResourcePoolView:
     """The resource pool of this name with its members."""
-    resources = resources_of(store)
-    known = {pool.name: pool for pool in await resources.resource_pools()}
-    if name not in known:
-        close = closest(name, known)
-        raise NotFound(
-            f'there is no resource pool "{name}"',
-            why=f"the pools are {', '.join(known)}" if known else "no app has declared one, and no member was added",
-            fix=f"did you mean {close}?" if close else "check the name; pitboss resources list shows the pools",
-        )
-    return ResourcePoolView(name, known[name].rules, await resources.resources(name))
+    pool = await find_pool(store, name)
+    return ResourcePoolView(name, pool.rules, await resources_of(store).resources(name))
 
 
 def find_members(view: ResourcePoolView, names: Sequence[str] | None) -> list[Resource]:
@@ -122,13 +115,7 @@ def find_members(view: ResourcePoolView, names: Sequence[str] | None) -> list[Re
     known = {member.name: member for member in view.members}
     unknown = [name for name in names if name not in known]
     if unknown:
-        close = closest(unknown[0], known)
-        few = ", ".join(sorted(known)[:_SHOWN]) + (" …" if len(known) > _SHOWN else "")
-        raise NotFound(
-            f"{view.name} has no member {', '.join(unknown)}",
-            why=f"its members are {few}" if known else "it has no members",
-            fix=f"did you mean {close}? Nothing was changed" if close else "check the name; nothing was changed",
-        )
+        raise no_such_member(view.name, unknown, known)
     return [known[name] for name in dict.fromkeys(names)]
 
 
@@ -137,6 +124,16 @@ async def change_members(
 ) -> list[str]:
     """Change members, or remove them if `change` is None; the names of those that there were."""
     return await resources_of(store).change_resources(pool, [member.name for member in members], change)
+
+
+async def holders_of(store: Store, members: Iterable[Resource]) -> dict[str, tuple[TaskId, ...]]:
+    """The tasks that hold these members now, by the member's name; none for one that a lease outside a task holds."""
+    held: dict[str, tuple[TaskId, ...]] = {}
+    for member in members:
+        if member.in_use:
+            page = await store.find(by(resource=member.id, state=State.RUNNING), limit=_HOLDERS)
+            held[member.name] = tuple(task.id for task in page.tasks)
+    return held
 
 
 def _reading(view: ResourcePoolView, now: Moment, queues: tuple[str, ...] = ()) -> ResourcePoolReading:

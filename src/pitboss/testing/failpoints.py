@@ -17,7 +17,6 @@ VERBS = ("put", "claim", "renew", "settle", "reclaim", "campaign")
 # Verbs of protocols that an engine may lack.
 SCARCE_VERBS = (
     "declare_pool",
-    "limit_pool",
     "add_resources",
     "change_resources",
     "acquire",

@@ -12,9 +12,9 @@ from pitboss.engines.protocol import Page
 from pitboss.engines.verbs import Verb, verbs
 from pitboss.model import errors
 from pitboss.model.duration import Span
-from pitboss.model.errors import InvalidInput, PitbossError, StaleLease, StoreUnavailable
+from pitboss.model.errors import InvalidInput, MemberRemoved, PitbossError, StaleLease, StoreUnavailable
 from pitboss.model.filter import Filter
-from pitboss.model.resource import PoolRules
+from pitboss.model.resource import Declaration, KeyValue, PoolRules
 from pitboss.worker.channel import MAX_FRAME, AnswerMessage, AskMessage
 
 # Other messages may go out in the same frame, and a frame that is too long would cut the worker off.
@@ -41,8 +41,21 @@ class StoreProxy:
     async def close(self) -> None:
         return None
 
-    async def declare_pool(self, name: str, rules: PoolRules) -> None:
+    async def declare_pool(
+        self, name: str, rules: PoolRules | None, *, by: str | None = None, replace: bool = True
+    ) -> Declaration | None:
         """Do nothing: the manager has declared the pools of the app, with what its settings say of them."""
+        return None
+
+    async def limit_pool(
+        self, name: str, values: dict[str, KeyValue], *, by: str | None = None, reset: bool = False
+    ) -> bool:
+        """Refuse: only operators limit pools."""
+        raise InvalidInput(
+            f'a worker may not limit the pool "{name}"',
+            why="limits are an operator's",
+            fix="use pitboss resources limit",
+        )
 
     async def find(
         self, wanted: Filter, *, limit: int = 50, after: str | None = None, oldest_first: bool = False
@@ -100,6 +113,8 @@ def _error(code: str, what: str, why: str, fix: str) -> PitbossError:
     for kind in (*kinds, errors.StoreDamaged, StoreUnavailable):
         if kind.code == code:
             return kind(what, why=why, fix=fix)
+    if code == MemberRemoved.code:
+        return MemberRemoved(what.split(maxsplit=1)[0])
     if code == StaleLease.code:
         return StaleLease(what.split()[1])
     error = PitbossError(what, why=why, fix=fix)

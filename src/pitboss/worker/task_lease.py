@@ -8,7 +8,7 @@ import msgspec
 from pitboss.client.lease import Lease, UnheldLease
 from pitboss.client.member_sessions import NotPrepared
 from pitboss.model.blame import CATEGORIES
-from pitboss.model.errors import BudgetSpent, InvalidInput
+from pitboss.model.errors import BudgetSpent, InvalidInput, MemberRemoved
 from pitboss.model.leasing import grew_old
 from pitboss.model.outcome import Cancelled, Failed, Outcome, Released, Retry, Rotated
 from pitboss.model.outcome import Snooze as SnoozeOutcome
@@ -97,6 +97,9 @@ def judged(held: TaskLease | None, outcome: Outcome, error: BaseException | None
     if isinstance(error, Exception) and isinstance(spent, BudgetSpent) and held.lease.report is None:
         # The store knows its limits already: only what answers said is news.
         return _blamed(outcome, _RATE_LIMITED), seen
+    if isinstance(error, Exception) and isinstance(spent, MemberRemoved) and held.lease.report is None:
+        # The task is not to blame, and there is no member to report on.
+        return _blamed(outcome, _RESOURCE, rotates=True), None
     if isinstance(outcome, _CHOSEN):
         return outcome, seen
     report = _report(held, error)

@@ -11,7 +11,7 @@ import pytest
 from pitboss.engines.sqlite import schema
 from pitboss.model.errors import SchemaMismatch
 from pitboss.model.queue import HandlerInfo
-from pitboss.model.resource import NewResource
+from pitboss.model.resource import Declaration, NewResource, PoolRules
 from tests.engines.sqlite.store import asking, new, opened, session_of
 
 pytestmark = pytest.mark.fresh_loop
@@ -70,6 +70,20 @@ async def test_tasks_of_an_older_store_take_part_in_what_is_new(tmp_path: Path) 
         (claim,) = (await engine.claim(asking(session))).claims
         assert claim.leased is not None
         assert (claim.id, claim.batch, claim.leased.id) == ("old", None, "proxies/one")
+
+
+async def test_rules_of_an_older_store_count_as_declared(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with sqlite3.connect(path) as connection:
+        for _, _, text in schema.migrations()[:3]:
+            connection.executescript(text)
+        connection.execute("INSERT INTO pitboss_meta (name, value) VALUES ('schema', 3)")
+        connection.execute("""INSERT INTO pitboss_pools VALUES ('proxies', '{"max_failures":7}')""")
+    connection.close()
+    async with opened(path) as engine:
+        before = await engine.declare_pool("proxies", PoolRules(), replace=False)
+        assert before == Declaration(rules=PoolRules(max_failures=7))
+        assert (await engine.resource_pools())[0].rules.max_failures == 7
 
 
 async def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:

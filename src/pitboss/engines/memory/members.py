@@ -147,7 +147,7 @@ class PoolMembers:
         """For grants of one act, before the first of them."""
         return turn_floor(self.ready.last())
 
-    def grant(self, member: Resource, want: Want, now: Moment, floor: int) -> Resource:
+    def grant(self, member: Resource, want: Want, now: Moment, floor: int = 0) -> Resource:
         """Give the member to a task or lease: this is a use, and binds the key if the want has one."""
         given = self.write(granted(member, self.rules, self.nth(member.name), now, floor))
         self._remember(given)

@@ -31,7 +31,9 @@ _limits = msgspec.json.Decoder(OperatorLimits)
 _kept = msgspec.json.Decoder(Departed)
 
 
-def declare(act: Act, name: str, rules: PoolRules | None, by: str | None, *, replace: bool) -> Declaration | None:
+def declare(
+    act: Act, name: str, rules: PoolRules | None, by: str | None = None, *, replace: bool = True
+) -> Declaration | None:
     """As the contract says."""
     stored = PoolMembers(act, checked_name(name, "resource pool"))
     known = _sources(act, name) or Sources()

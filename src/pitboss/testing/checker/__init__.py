@@ -11,7 +11,8 @@ calls that overlap may have happened in either order. Every client of the store 
 
 from itertools import chain
 
-from pitboss.engines.protocol import Batches, Resources, Store
+from pitboss.engines.capabilities import ResourceStore
+from pitboss.engines.protocol import Batches, Store
 from pitboss.model.batch import Batch
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import TaskId
@@ -64,7 +65,7 @@ async def final(store: Store) -> Final:
 
 async def _all_members(store: object) -> list[Resource]:
     """An engine without pools has no members. A recorder has every verb, so ask the engine behind it."""
-    if not isinstance(getattr(store, "engine", store), Resources) or not isinstance(store, Resources):
+    if not isinstance(getattr(store, "engine", store), ResourceStore) or not isinstance(store, ResourceStore):
         return []
     return [member for pool in await store.resource_pools() for member in await store.resources(pool.name)]
 

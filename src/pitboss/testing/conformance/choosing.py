@@ -91,7 +91,7 @@ class Strategies:
         await change(bench, enabled=True)
         names = given((await contested(bench, 9)).claims)
         assert [names.count(name) for name in "abc"] in ([3, 3, 3], [4, 3, 2], [4, 4, 1])
-        assert sorted(given((await contested(bench, 3)).claims)) == ["a", "b", "c"]
+        assert {*given((await contested(bench, 3)).claims)} == {"a", "b", "c"}
 
     async def test_the_least_loaded_comes_first(self, bench: Bench) -> None:
         wide = NewResource(name="b", limits=Limits(concurrency=4))

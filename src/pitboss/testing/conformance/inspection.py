@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from pitboss.engines.protocol import Batches, Resources
+from pitboss.engines.capabilities import ResourceStore
+from pitboss.engines.protocol import Batches
 from pitboss.model.batch import IN_SLOT, OVER, Batch, BatchStatus, Lane
 from pitboss.model.duration import Moment
 from pitboss.model.leasing import stage
@@ -16,7 +17,7 @@ ALL = 10_000
 
 async def assert_members_sound(store: object, now: Moment, tasks: Iterable[Task]) -> None:
     """Members held by running tasks are in use, stages follow from the other fields, figures equal a recount."""
-    if not isinstance(store, Resources):
+    if not isinstance(store, ResourceStore):
         return
     held = Counter(task.resource for task in tasks if task.state is State.RUNNING and task.resource is not None)
     for pool in await store.resource_pools():
