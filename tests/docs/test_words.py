@@ -33,8 +33,8 @@ NOUNS = {
 PLAIN = {
     "after", "all", "at", "auto", "check", "debug", "dry-run", "file", "folder", "follow", "force", "format",
     "from", "full", "help", "id", "install-completion", "json", "level", "lines", "n", "name", "no-color", "now",
-    "oldest", "origin", "other", "quiet", "since", "target", "to", "topic", "undo", "url", "verbose", "version",
-    "wait", "watch", "what", "yes",
+    "oldest", "origin", "other", "quiet", "since", "target", "to", "topic", "undo", "url", "value", "verbose",
+    "version", "wait", "watch", "what", "yes",
 }  # fmt: skip
 
 

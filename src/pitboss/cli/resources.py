@@ -119,7 +119,7 @@ def limit(
     context: typer.Context,
     pool: PoolArgument,
     keys: Annotated[
-        list[str] | None, typer.Argument(metavar="K=V", help="Such as per_hour=20; none takes a limit away.")
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Such as per_hour=20; none takes a limit away.")
     ] = None,
     reset: Annotated[
         bool, typer.Option("--reset", help="Forget what operators set before: what is declared holds again.")
