@@ -382,9 +382,9 @@ SITUATIONS = (
     ),
     Situation(
         sticky_key_of_a_disabled_member,
-        "ready",
-        "it is ready, and waits for a free worker that serves its queue",
-        starts="at once",
+        "key-disabled",
+        'its key "ann" is bound to proxies/p1, which is disabled',
+        "pitboss resources enable proxies p1",
     ),
     Situation(
         used_up_rate,
