@@ -22,8 +22,9 @@ from pitboss.cli.command import (
 )
 from pitboss.cli.resource_page import draw_member, draw_members, draw_pool, draw_pools, draw_rules, limits_text
 from pitboss.cli.screen import Screen
+from pitboss.model.duration import Moment
 from pitboss.model.errors import InvalidInput
-from pitboss.model.resource import ResourceChange
+from pitboss.model.resource import ResourceChange, ResourcePool
 from pitboss.model.text import counted
 from pitboss.operate.documents import member_document, member_page_document, resource_pool_document
 from pitboss.operate.pool_rules import limit_resource_pool, rule_readings
@@ -134,11 +135,16 @@ def limit(
       pitboss resources limit proxies --reset
     """
     screen = screen_of(context)
-    found = ask(screen, store, lambda opened: limit_resource_pool(opened, pool, keys or (), by=operator(), reset=reset))
+
+    async def work(opened: "Store") -> tuple[ResourcePool, Moment]:
+        after = await limit_resource_pool(opened, pool, keys or (), by=operator(), reset=reset)
+        return after, now(opened)
+
+    found, moment = ask(screen, store, work)
     if keys or reset:
         screen.note(f"{pool} now has {limits_text(found.rules.limits)}" + ("" if keys else ", as declared"))
     rules = rule_readings(found)
-    draw_rules(screen, rules, now())
+    draw_rules(screen, rules, moment)
     if not rules:
         screen.note(f"no rule of {pool} is set: the defaults hold")
 
