@@ -8,7 +8,8 @@ import pytest
 from pitboss import App, Lease
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.memory import MemoryEngine
-from pitboss.engines.protocol import Batches, Leases, Resources
+from pitboss.engines.protocol import Batches
+from pitboss.engines.resource_protocol import Leases, Resources
 from pitboss.engines.verbs import verbs
 from pitboss.manager.manager import Manager, Plan
 from pitboss.model.errors import Unsupported

@@ -16,7 +16,7 @@ class Lines:
     def info(self, event: str, **facts: Any) -> None:
         self.kept.append((event, facts))
 
-    warning = info
+    warning = error = info
 
 
 def test_a_declaration_that_changes_rules_is_told_and_logged_with_who_made_the_other() -> None:

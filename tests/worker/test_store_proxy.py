@@ -9,7 +9,8 @@ import pytest
 
 from pitboss.client.client import Client
 from pitboss.engines.memory import MemoryEngine
-from pitboss.engines.protocol import Batches, FullStore, Leases, Resources
+from pitboss.engines.protocol import Batches, FullStore
+from pitboss.engines.resource_protocol import Leases, Resources
 from pitboss.engines.verbs import Verb, verbs
 from pitboss.manager import answers
 from pitboss.manager.answers import answer

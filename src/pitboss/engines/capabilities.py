@@ -9,14 +9,12 @@ from pitboss.engines.protocol import (
     Direct,
     Engine,
     Gradual,
-    Leases,
     Maintenance,
     Outages,
-    ResourcePools,
-    Resources,
     Schema,
     Within,
 )
+from pitboss.engines.resource_protocol import Leases, ResourcePools, Resources
 from pitboss.model.errors import Unsupported
 from pitboss.model.queue import HandlerInfo
 

@@ -290,4 +290,4 @@ CREATE TABLE pitboss_meta (
     value INTEGER NOT NULL
 ) WITHOUT ROWID;
 
-INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0), ('schema', 5);
+INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0), ('schema', 6);

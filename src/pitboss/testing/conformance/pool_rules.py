@@ -1,9 +1,7 @@
 """Who sets the rules of a pool: the code that declares it first, or replaces that, and above it an operator."""
 
 from pitboss.model.duration import SECOND
-from pitboss.model.limits import Window
 from pitboss.model.resource import (
-    HOUR,
     MINUTE,
     Declaration,
     Limits,
@@ -66,10 +64,10 @@ class RulesOfPools:
         assert await bench.store.limit_pool(POOL, {"per_hour": 20, "concurrency": 3}, by="ann@h")
         shown = await _pool(bench)
         assert shown.limited == OperatorLimits(values={"per_hour": 20, "concurrency": 3}, by="ann@h", at=bench.now)
-        held = Limits(windows=(Window(5, 10 * SECOND), Window(20, HOUR)), min_delay=SECOND, concurrency=3)
+        held = limits(windows=[(5, 10), (20, 3600)], min_delay=SECOND, concurrency=3)
         assert shown.rules.limits == held
         await bench.store.declare_pool(POOL, PoolRules(limits=limits(windows=[(70, 3600)])))
-        assert (await _pool(bench)).rules.limits == Limits(windows=(Window(20, HOUR),), concurrency=3)
+        assert (await _pool(bench)).rules.limits == limits(windows=[(20, 3600)], concurrency=3)
         assert await bench.store.limit_pool(POOL, {}, reset=True)
         shown = await _pool(bench)
         assert (shown.rules.limits, shown.limited) == (limits(windows=[(70, 3600)]), None)
