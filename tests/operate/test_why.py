@@ -197,7 +197,7 @@ async def busy_members(bench: Bench) -> str:
 
 
 async def resting_members(bench: Bench) -> str:
-    await pool(bench, "p1", limits=Limits(windows=(Window(1, 60 * SECOND),)))
+    await pool(bench, "p1", limits=Limits(windows=(Window(1, 60 * SECOND),), use_within=0))
     await used(bench, ResourceOutcome.OK)
     return await fetch(bench)
 
