@@ -97,7 +97,9 @@ def draw_member(screen: Screen, page: MemberPage, now: Moment) -> None:
     screen.fields([("labels", ", ".join(member.labels)), ("weight", str(member.weight))])
     screen.fields([("added", when(member.added_at or None, now)), ("last used", when(reading.used_at, now))])
     if record.late:
-        screen.fields([("late", f"{record.late:,} uses may have passed a limit: their process had been stopped")])
+        screen.fields(
+            [("late", f"{record.late:,} of the uses may have passed a limit: their process had been stopped")]
+        )
     screen.fields([("last ok", when(record.last_ok_at or None, now)), ("valid until", when(member.valid_until, now))])
     if record.last_error:
         screen.fields([("last error", f"{one_line(record.last_error)} ({ago(record.last_error_at, now)})")])
