@@ -220,6 +220,34 @@ async def _fail_with_a(store: Any) -> None:
             await store.settle([Settlement(id=claim.id, token=claim.token, transition=transition, report=report)])
 
 
+def test_a_member_shows_what_happened_to_it() -> None:
+    declared("a")
+    assert "History" not in pitboss("resources", "show", "proxies", "a").out
+    assert member("a")["history"] == []
+    assert pitboss("resources", "disable", "proxies", "a", "--reason", "bill not paid").code == 0
+    assert pitboss("resources", "enable", "proxies", "a").code == 0
+    report = Report(outcome=ResourceOutcome.BLOCKED, error="status 403", took=SECOND // 4)
+
+    async def work(store: Any) -> None:
+        await store.acquire("proxies", Want(), 60 * SECOND, lease="one")
+        await store.release("one", report)
+
+    with_store(work)
+    page = pitboss("resources", "show", "proxies", "a").out
+    assert "after 250 ms on average" in page
+    history = page.partition("History")[2].rstrip()
+    assert history.index("cooling") < history.index("enabled") < history.index("disabled")
+    assert history.endswith("bill not paid")
+    found = member("a")
+    assert found["response_seconds"] == 0.25
+    assert [(one["what"], one["why"], one["times"]) for one in found["history"]] == [
+        ("cooling", "status 403", 1),
+        ("enabled", None, 1),
+        ("disabled", "bill not paid", 1),
+    ]
+    assert found["history"][0]["until"] == found["until"]
+
+
 def test_all_away_says_until_when() -> None:
     declared("a", "b")
     lease(ResourceOutcome.RATE_LIMITED, times=2)

@@ -78,6 +78,13 @@ async def fetch(lease: Lease) -> int:
         return (await client.get(SITE)).status_code
 
 
+def test_a_member_knows_how_long_its_answers_take(app: App, proxies: Resources, proxy: StandIn) -> None:
+    _, plain = _ran(app, proxies, lambda lease: None, proxy)
+    assert plain.record.took == 0, "only these clients can tell"
+    _, member = _ran(app, proxies, fetch, proxy)
+    assert 0 < member.record.took < 10 * SECOND
+
+
 def fetch_sync(lease: Lease) -> int:
     with lease.http_sync() as client:
         return client.get(SITE).status_code

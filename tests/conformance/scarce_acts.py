@@ -82,7 +82,7 @@ REPORTS = [
     None,
     None,
     Report(outcome=ResourceOutcome.OK),
-    Report(outcome=ResourceOutcome.OK, destination="d1"),
+    Report(outcome=ResourceOutcome.OK, destination="d1", took=SECOND // 3),
     Report(outcome=_LIMITED),
     Report(outcome=_LIMITED, retry_after=2 * SECOND),
     Report(outcome=_BLOCKED, destination="d1"),
@@ -107,6 +107,7 @@ CHANGES = [
     ResourceChange(labels=(), weight=10),
     ResourceChange(limits=LIMITS[2]),
     ResourceChange(limits=None, fields="[]"),
+    ResourceChange(secrets={"s": "sealed again"}),
     None,
 ]
 BATCH_ACTS: list[BatchAct] = [

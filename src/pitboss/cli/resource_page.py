@@ -6,7 +6,7 @@ from pitboss.cli.formatting import ago, when
 from pitboss.cli.screen import Column, Screen
 from pitboss.model.duration import SECOND, Moment, spoken
 from pitboss.model.pool_rules import value_text
-from pitboss.model.resource import Condition, Limits, PoolRules, Resource
+from pitboss.model.resource import Condition, Entry, Limits, PoolRules, Resource
 from pitboss.model.text import HIDDEN, one_line
 from pitboss.operate.pool_rules import RuleReading
 from pitboss.operate.resources import MemberPage, MemberReading, ResourcePoolReading
@@ -35,6 +35,13 @@ _MEMBERS = (
     Column("Why", drop=5),
 )
 _RULES = (Column("Rule"), Column("Value"), Column("From", fills=True))
+_HISTORY = (
+    Column("When", right=True),
+    Column("What"),
+    Column("Times", right=True, drop=1),
+    Column("For", right=True, drop=2),
+    Column("Why", fills=True),
+)
 
 
 def draw_pools(screen: Screen, pools: Sequence[ResourcePoolReading], now: Moment) -> None:
@@ -101,8 +108,22 @@ def draw_member(screen: Screen, page: MemberPage, now: Moment) -> None:
             [("late", f"{record.late:,} of the uses may have passed a limit: their process had been stopped")]
         )
     screen.fields([("last ok", when(record.last_ok_at or None, now)), ("valid until", when(member.valid_until, now))])
+    screen.fields([("answers", f"after {record.took / 1000:,.0f} ms on average" if record.took else None)])
     if record.last_error:
         screen.fields([("last error", f"{one_line(record.last_error)} ({ago(record.last_error_at, now)})")])
+    if record.history:
+        screen.heading("History")
+        screen.table(_HISTORY, [_history_row(entry, now) for entry in reversed(record.history)])
+
+
+def _history_row(entry: Entry, now: Moment) -> list[str]:
+    return [
+        ago(entry.at, now),
+        entry.what,
+        f"{entry.times:,}" if entry.times > 1 else "",
+        "" if entry.until is None else spoken(max(SECOND, entry.until - entry.at)),
+        entry.why or "",
+    ]
 
 
 def limits_text(limits: Limits) -> str:

@@ -74,6 +74,7 @@ class _Exchange:
         self._lease, self._host = lease, request.url.host
         self.grant: Grant | None = None
         self._waited = False
+        self._sent_at: float | None = None
         self._to_site = self._unreached = False
         lease.answers.asked(self._host)
 
@@ -91,13 +92,16 @@ class _Exchange:
 
     def granted(self, grant: Grant, began: float) -> None:
         self.grant = grant
-        if time.monotonic() - began > _STALE_SECONDS and not self._waited:
+        self._sent_at = time.monotonic()
+        if self._sent_at - began > _STALE_SECONDS and not self._waited:
             self._waited = True
             raise _Waited
 
     def answered(self, status: int, headers: httpx.Headers) -> None:
         self.ended()
         now = self._lease.leased.leased_at
+        if self._sent_at is not None:
+            self._lease.answers.timed(time.monotonic() - self._sent_at)
         self._lease.answers.add(self._host, answered(status, headers, now, self._host))
 
     def failed(self, error: BaseException) -> None:

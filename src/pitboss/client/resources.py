@@ -148,6 +148,7 @@ class Resources(Members):
             report = works if error is None else self.blamed(lease, error)
         if report is None:
             return None
+        report = msgspec.structs.replace(report, took=lease.answers.took)
         return self.redacted(at(report, printable(lease.destination, 255) if lease.destination else None))
 
     def redacted(self, report: Report) -> Report:

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from pitboss.model.duration import SECOND, Span
 from pitboss.model.resource import Report, ResourceOutcome
 
 # The worst comes first. The last says that a use failed, and not whose fault it was.
@@ -24,6 +25,7 @@ class Answers:
         self._last: dict[str, Report | None] = {}
         self._limited: Report | None = None
         self._destination: str | None = None
+        self._timed, self._seconds = 0, 0.0
         # Why a request was not sent, if its client cannot say so by an error of its own.
         self.unsent: Exception | None = None
 
@@ -37,6 +39,15 @@ class Answers:
             self._limited = report if self._limited is None else max(self._limited, report, key=_pause)
             report = None
         self._last[destination] = report
+
+    def timed(self, seconds: float) -> None:
+        """An answer began so long after its request was sent."""
+        self._timed, self._seconds = self._timed + 1, self._seconds + seconds
+
+    @property
+    def took(self) -> Span | None:
+        """How long an answer took on average; None if there was none."""
+        return max(1, round(self._seconds * SECOND / self._timed)) if self._timed else None
 
     def report(self) -> Report | None:
         """The worst that counts; None if the member works as far as the answers tell."""

@@ -13,6 +13,7 @@ import msgspec
 
 from pitboss.model.comparison import noted
 from pitboss.model.duration import SECOND, Moment, Span
+from pitboss.model.member_history import after_report
 from pitboss.model.resource import (
     Condition,
     Limits,
@@ -151,7 +152,9 @@ def released(
 
     `completed`: its task ended well, which counts for it (see `model.comparison`).
     """
-    record = resource.record if report is None else _judged(resource, rules, report, now, ejectable)
+    record = resource.record
+    if report is not None:
+        record = after_report(record, _judged(resource, rules, report, now, ejectable), report, now)
     compared = record.compared
     if completed and is_good(report):
         compared = noted(compared, failed=False)

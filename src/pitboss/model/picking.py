@@ -16,7 +16,9 @@ from pitboss.model.leasing import (
     restated,
     without_faults,
 )
+from pitboss.model.member_history import after_change, noted
 from pitboss.model.resource import (
+    EntryKind,
     Leased,
     NewResource,
     PoolRules,
@@ -130,7 +132,8 @@ def added(
 def added_again(member: Resource, new: NewResource, rules: PoolRules, nth: Nth, now: Moment) -> Resource:
     """Replace the declaration of a member; keep its usage history."""
     new = checked_resource(new)
-    return restated(msgspec.structs.replace(member, **msgspec.structs.asdict(new)), rules, nth, now)
+    again = msgspec.structs.replace(member, **msgspec.structs.asdict(new))
+    return restated(after_change(member, again, now), rules, nth, now)
 
 
 def changed(member: Resource, change: ResourceChange, rules: PoolRules, nth: Nth, now: Moment) -> Resource:
@@ -145,11 +148,16 @@ def changed(member: Resource, change: ResourceChange, rules: PoolRules, nth: Nth
     if "enabled" in wanted:
         wanted["disabled_reason"] = None if change.enabled else change.reason
     if change.reset:
-        wanted["record"] = without_faults(member.record)
+        wanted["record"] = _reset(member.record, now)
     if change.late:
         record = wanted.get("record", member.record)
         wanted["record"] = msgspec.structs.replace(record, late=record.late + change.late)
-    return restated(msgspec.structs.replace(member, **wanted), rules, nth, now)
+    return restated(after_change(member, msgspec.structs.replace(member, **wanted), now), rules, nth, now)
+
+
+def _reset(record: Record, now: Moment) -> Record:
+    after = without_faults(record)
+    return record if after == record else noted(after, EntryKind.RESET, now)
 
 
 def leased(

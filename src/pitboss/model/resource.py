@@ -68,6 +68,20 @@ class Condition(StrEnum):
     DISABLED = "disabled"
 
 
+class EntryKind(StrEnum):
+    """What happened to a member. `not blamed`: a request through it failed, which may be the far side's fault."""
+
+    FAILED = "failed"
+    NOT_BLAMED = "not blamed"
+    COOLING = "cooling"
+    BLACKLISTED = "blacklisted"
+    BACK = "back in service"
+    DISABLED = "disabled"
+    ENABLED = "enabled"
+    RESET = "reset"
+    RENEWED = "secrets renewed"
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How often, and how many at a time, a member may be used. Windows are exact wherever they begin.
 
@@ -167,6 +181,16 @@ class NewResource(msgspec.Struct, frozen=True, kw_only=True):
     valid_until: Moment | None = None
 
 
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """One line of a member's history: what happened `times` times in a row, the last time at `at`."""
+
+    at: Moment
+    what: EntryKind
+    why: str | None = None
+    until: Moment | None = None
+    times: int = 1
+
+
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The usage history of a member.
 
@@ -174,7 +198,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `blacklistings` too, and while there are any, the member is on probation: one use at a time, and the next failure
     blacklists it again. `ended_at` is when it was last given back, for gaps that count from there. `compared` are its
     newest uses that `model.comparison` judges it by. `late` uses may have passed a limit at the far side, because the
-    process that made them had been stopped.
+    process that made them had been stopped. `took` is how long answers take on
+    average, if its holders can tell. `history` has what happened to it (`model.member_history`).
     """
 
     turn: int = 0
@@ -195,6 +220,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     since: Moment = 0
     compared: int = 0
     late: int = 0
+    took: Span = 0
+    history: tuple[Entry, ...] = ()
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
@@ -311,12 +338,16 @@ class UseEnd(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """How a use went. `destination` is the host that it was used on: failures there may not be the resource's fault."""
+    """How a use went. `destination` is the host that it was used on: failures there may not be the resource's fault.
+
+    `took` is the time from a request to the beginning of its answer, if its client knows it.
+    """
 
     outcome: ResourceOutcome
     retry_after: Span | None = None
     error: str | None = None
     destination: str | None = None
+    took: Span | None = None
 
 
 class Shortage(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from pitboss.model.finding import Finding, Grade
 from pitboss.model.fleet import ManagerView, WorkerPoolView, alive
 from pitboss.model.pool_rules import value_text
 from pitboss.model.queue import Queue
-from pitboss.model.resource import Condition, Limits, PoolRules, ResourcePool
+from pitboss.model.resource import Condition, Entry, Limits, PoolRules, ResourcePool
 from pitboss.model.session import Session
 from pitboss.model.snapshot import CurrentTask, PoolFigures, WorkerFigures, read
 from pitboss.model.supply import steady
@@ -263,6 +263,7 @@ def member_document(reading: "MemberReading") -> Document:
         "last_outcome": record.last_outcome,
         "last_error": record.last_error,
         "last_error_at": utc(record.last_error_at or None),
+        "response_seconds": record.took / SECOND if record.took else None,
         "last_ok_at": utc(record.last_ok_at or None),
         "last_used_at": utc(reading.used_at),
         "open_until": utc(reading.open_until),
@@ -272,7 +273,18 @@ def member_document(reading: "MemberReading") -> Document:
 
 
 def member_page_document(page: "MemberPage") -> Document:
-    return {"member": member_document(page.reading) | {"held_by": list(page.held_by)}}
+    history = [_entry(one) for one in reversed(page.reading.member.record.history)]
+    return {"member": member_document(page.reading) | {"held_by": list(page.held_by), "history": history}}
+
+
+def _entry(entry: Entry) -> Document:
+    return {
+        "at": utc(entry.at),
+        "what": entry.what,
+        "why": entry.why,
+        "until": utc(entry.until),
+        "times": entry.times,
+    }
 
 
 def _stages_document(pool: ResourcePool) -> Document:

@@ -42,6 +42,7 @@ from pitboss.testing.conformance.lanes import Lanes, MovingBatches, StartingBatc
 from pitboss.testing.conformance.leading import LeaderDuties, Leading
 from pitboss.testing.conformance.leasing import Leasing, MemberLimits, Shortages
 from pitboss.testing.conformance.ledger import LedgerReading
+from pitboss.testing.conformance.member_history import MemberHistory
 from pitboss.testing.conformance.moving import MovedUses, UsesAtOnce
 from pitboss.testing.conformance.open_uses import ChangedWhileOpen, EndingUses, LateUses, OpenUses
 from pitboss.testing.conformance.pausing import PausingBatches, ResumingBatches
@@ -118,6 +119,7 @@ class ResourceConformance(
     Forgiveness,
     Comparing,
     SendingAway,
+    MemberHistory,
     GivingBack,
     Acquiring,
     LeaseTimes,
@@ -202,6 +204,7 @@ __all__ = [
     "LedgerReading",
     "Maintaining",
     "MakeEngine",
+    "MemberHistory",
     "MemberLimits",
     "MovedUses",
     "MovingBatches",
