@@ -134,7 +134,9 @@ def test_a_reset_forgets_faults_and_not_uses() -> None:
     one = released(granted(placed(member("m"), rules, 0), rules, NONE, 10), rules, bad, 12)
     clean = changed(one, ResourceChange(reset=True), rules, nth_of([10]), 20)
     assert (clean.available_at, clean.stage) == (110, Stage.AWAY)
-    assert clean.record == Record(uses=1, turn=one.record.turn, failed=1, last_outcome=bad.outcome, ended_at=12)
+    kept = msgspec.structs.replace(clean.record, history=())
+    assert kept == Record(uses=1, turn=one.record.turn, failed=1, last_outcome=bad.outcome, ended_at=12)
+    assert [entry.what for entry in clean.record.history] == ["blacklisted", "reset"]
 
 
 def test_its_holder_sees_all_that_it_needs_and_nothing_of_the_records() -> None:

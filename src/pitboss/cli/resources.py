@@ -154,6 +154,7 @@ def enable(
     context: typer.Context,
     pool: PoolArgument,
     names: NamesArgument = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Kept in the member's history.")] = None,
     everything: AllOption = False,
     store: StoreOption = None,
 ) -> None:
@@ -164,7 +165,8 @@ def enable(
       pitboss resources enable proxies 10.0.0.7:8080
       pitboss resources enable proxies --all
     """
-    _change(context, store, pool, _named(names, everything=everything), ResourceChange(enabled=True), "enabled")
+    change = ResourceChange(enabled=True, reason=reason)
+    _change(context, store, pool, _named(names, everything=everything), change, "enabled")
 
 
 @app.command("disable")

@@ -83,13 +83,13 @@ class Members:
         """As `members`, for async callers."""
         return await self.aask(lambda resources: resources.members(self.name, names or None))
 
-    def enable(self, *names: str) -> list[str]:
+    def enable(self, *names: str, reason: str | None = None) -> list[str]:
         """Let these members be used again (none named: all); their names. `NotFound` if the pool lacks one of them."""
-        return self.run(self.aenable(*names), what="changing members")
+        return self.run(self.aenable(*names, reason=reason), what="changing members")
 
-    async def aenable(self, *names: str) -> list[str]:
+    async def aenable(self, *names: str, reason: str | None = None) -> list[str]:
         """As `enable`, for async callers."""
-        return await self._change(names, ResourceChange(enabled=True))
+        return await self._change(names, ResourceChange(enabled=True, reason=reason))
 
     def disable(self, *names: str, reason: str | None = None) -> list[str]:
         """Stop using these members until they are enabled (none named: all). Tasks that hold one go on."""

@@ -40,11 +40,11 @@ def after_report(before: Record, after: Record, report: Report, now: Moment) -> 
     return noted(after, EntryKind.NOT_BLAMED, now, why) if report.error and report.destination else after
 
 
-def after_change(before: Resource, after: Resource, now: Moment) -> Resource:
-    """With what an operator, a hook or a declaration changed."""
+def after_change(before: Resource, after: Resource, now: Moment, reason: str | None = None) -> Resource:
+    """With what an operator, a hook or a declaration changed, and the operator's reason."""
     record = after.record
     if after.enabled != before.enabled:
-        record = noted(record, EntryKind.ENABLED if after.enabled else EntryKind.DISABLED, now, after.disabled_reason)
+        record = noted(record, EntryKind.ENABLED if after.enabled else EntryKind.DISABLED, now, reason)
     renewed = sorted(name for name, sealed in after.secrets.items() if before.secrets.get(name) != sealed)
     if renewed:
         record = noted(record, EntryKind.RENEWED, now, ", ".join(renewed))

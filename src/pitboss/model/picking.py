@@ -152,7 +152,8 @@ def changed(member: Resource, change: ResourceChange, rules: PoolRules, nth: Nth
     if change.late:
         record = wanted.get("record", member.record)
         wanted["record"] = msgspec.structs.replace(record, late=record.late + change.late)
-    return restated(after_change(member, msgspec.structs.replace(member, **wanted), now), rules, nth, now)
+    after = after_change(member, msgspec.structs.replace(member, **wanted), now, change.reason)
+    return restated(after, rules, nth, now)
 
 
 def _reset(record: Record, now: Moment) -> Record:

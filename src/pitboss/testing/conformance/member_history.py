@@ -93,7 +93,7 @@ class MemberHistory:
         await pool(bench, A)
         await change(bench, "a", enabled=False, reason="looks slow")
         await change(bench, "a", enabled=False, reason="again")
-        await change(bench, "a", enabled=True)
+        await change(bench, "a", enabled=True, reason="tested by hand")
         await change(bench, "a", secrets={"cookie": "sealed-1", "word": "sealed-2"})
         await change(bench, "a", secrets={"cookie": "sealed-3", "word": "sealed-2"})
         await add(bench, NewResource(name="a", labels=EU.labels, secrets={"cookie": "sealed-4", "word": "sealed-2"}))
@@ -102,7 +102,7 @@ class MemberHistory:
         await change(bench, "a", reset=True)
         assert await _said(bench) == [
             ("disabled", "looks slow"),
-            ("enabled", None),
+            ("enabled", "tested by hand"),
             ("secrets renewed", "cookie, word"),
             ("secrets renewed", "cookie"),
             ("failed", "connection refused"),
