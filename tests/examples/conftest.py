@@ -24,6 +24,7 @@ SETTINGS = SystemSettings(
     proxy_cooldown=0.5,
     proxy_blacklist=1.0,
     session_life=60.0,
+    auto_trigger_enabled=False,
     hour=2.0,
 )
 os.environ["STORY_CHECKER_DB"] = str(_FOLDER / "story_checker.db")

@@ -5,6 +5,8 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -19,8 +21,9 @@ from story_checker.checker import (
     TooManyRequests,
     UnknownProfile,
 )
+from story_checker.database import BatchProfile
 from story_checker.stand_in.site import HouseRules
-from story_checker.worker_manager import Worker, WorkerPool
+from story_checker.worker_manager import StoryChecker, Worker, WorkerPool
 from tests.examples.checker_stage import HOUR, LIMIT, SETTINGS, Stage, auntil, until
 
 GENEROUS = HouseRules(limit=1000, window=HOUR)
@@ -120,6 +123,89 @@ async def test_rate_limit_handling(tmp_path: Path) -> None:
         assert await worker_of(pool, stage, 1).check_story(profiles[4])
         assert stage.figures(1).refused == 1
         assert stage.figures(1).too_early == 0, "no request came before the end of the Retry-After"
+
+
+async def test_rate_limit_handling_of_a_date(tmp_path: Path) -> None:
+    """The site says until when as a date. The proxy pauses until then, not for the pool's own cooldown."""
+    rules = HouseRules(limit=1000, window=HOUR, strict={"127.0.0.11": 1}, dates=True)
+    with Stage(tmp_path, rules, proxies=1) as stage:
+        profiles = stage.profiles(3)
+        pool = stage.pool()
+        worker = taken(pool)
+        assert await worker.check_story(profiles[0])
+        assert not await worker.check_story(profiles[1])
+        (refusal,) = (one for one in stage.site.arrivals if one.status == HTTPStatus.TOO_MANY_REQUESTS)
+        assert refusal.retry_after > SETTINGS.proxy_cooldown
+        pool.release_worker(worker)
+        assert await waited_for(pool).check_story(profiles[2])
+        assert stage.figures(1).too_early == 0, "no request came before that date"
+
+
+async def test_a_fresh_worker_is_not_rate_limited(stage: Stage) -> None:
+    """Our own count of requests may lag behind the store, which has just granted a request."""
+    (profile,) = stage.profiles(1)
+    pool = stage.pool()
+    for _ in range(LIMIT):
+        for member in proxies.members():
+            database.note_request(member.name)
+    worker = taken(pool)
+    assert worker.requests_this_hour == LIMIT
+    assert not worker.is_rate_limited
+    assert await worker.check_story(profile)
+    assert worker.is_rate_limited
+
+
+async def test_the_names_of_the_document(stage: Stage) -> None:
+    without, with_story = stage.profiles(2, f"named_{time.time_ns()}")
+    database.add_niche("named")
+    database.import_profiles("named", [without, with_story])
+    pool = stage.pool()
+    assert len(pool.available_workers) == 3
+    assert pool.last_used == {}
+    worker = taken(pool)
+    assert worker.story_checker is None
+    assert worker.proxy_session.session.is_valid()
+    assert worker.proxy not in [other.proxy for other in pool.available_workers]
+    found = [database.profile(name) for name in (without, with_story)]
+    asked = [BatchProfile(profile, batch_id="a batch") for profile in found if profile]
+    assert [await worker.check_story(one) for one in asked] == [True, True]
+    assert [(one.status, one.has_story) for one in asked] == [("completed", False), ("completed", True)]
+    assert isinstance(worker.story_checker, StoryChecker)
+    assert worker.last_result is not None
+    assert worker.last_result.batch == "a batch"
+    now = datetime.now(UTC)
+    assert worker.hour_start <= now - timedelta(seconds=HOUR) + timedelta(seconds=1)
+    pool.release_worker(worker)
+    assert worker in pool.available_workers
+    assert now - timedelta(seconds=10) < pool.last_used[worker.proxy] <= datetime.now(UTC)
+    (proxy,) = (one for one in pool.proxies if one.url == worker.proxy)
+    assert (proxy.rate_limited, proxy.is_active, proxy.error_count) == (False, True, 0)
+    assert proxy.last_used == pool.last_used[worker.proxy]
+    assert proxy.avg_response_time > 0, "in milliseconds"
+
+
+async def test_a_released_worker_that_is_limited_is_not_available(stage: Stage) -> None:
+    profiles = stage.profiles(LIMIT)
+    pool = WorkerPool()
+    stage.add(pool, 1)
+    worker = taken(pool)
+    for profile in profiles:
+        assert await worker.check_story(profile)
+    pool.release_worker(worker)
+    assert pool.available_workers == []
+    assert pool.proxies[0].rate_limited
+
+
+async def test_a_session_that_the_site_refused_is_not_valid(stage: Stage) -> None:
+    first, second = stage.profiles(2)
+    pool = WorkerPool()
+    stage.add(pool, 1)
+    worker = taken(pool)
+    stage.site.end_sessions()
+    assert not await worker.check_story(first)
+    assert not worker.proxy_session.session.is_valid()
+    assert not await worker.check_story(second)
+    assert all(one.path != f"/stories/{second}" for one in stage.site.arrivals)
 
 
 async def test_proxy_error_threshold_takes_it_out_for_a_time_and_a_probe_brings_it_back(stage: Stage) -> None:

@@ -1,29 +1,39 @@
 """The tests that the document names for its queue of batches, and a run of the whole system."""
 
-import asyncio
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from httpx import HTTPStatusError
 
-from pitboss import NotFound, wiring
+from pitboss import NotFound
+from pitboss.client.client import Client
+from pitboss.engines.protocol import Queues
 from pitboss.model.batch import BatchStatus
 from pitboss.model.limits import Window
-from story_checker.app import QUEUE, app, apply_settings, create_batch, database, proxies
+from story_checker.app import QUEUE, app, create_batch, database, proxies, trigger
 from story_checker.queue_manager import BatchStateError, QueueManager, as_document
+from story_checker.settings import WrongSetting
+from story_checker.stand_in.http1 import Request, Response, Server
 from story_checker.stand_in.site import HouseRules
+from story_checker.stand_in.world import World
+from story_checker.upkeep import Notice, deliver
 from tests.examples.checker_stage import HOUR, SETTINGS, Stage, until
 
 GENEROUS = HouseRules(limit=1000, window=HOUR)
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "story_checker"
+MINUTE = round(HOUR / 60 * 1000) * 1000
 PITBOSS = Path(sys.executable).with_name("pitboss")
 _numbers = count(1)
 
@@ -42,6 +52,10 @@ class Running(Stage):
             environment = {**os.environ, "PITBOSS_STORE": self.url, "PITBOSS_LOGS": str(self._log.parent / "logs")}
             self.manager = subprocess.Popen([PITBOSS, "up"], cwd=FOLDER, env=environment, stdout=log, stderr=log)
         return self
+
+    def change(self, **settings: Any) -> None:
+        """Change settings while it runs."""
+        replace(SETTINGS, site=self.site.url, **settings).save(database)
 
     def __exit__(self, *_: object) -> None:
         self.manager.send_signal(signal.SIGTERM)
@@ -82,6 +96,13 @@ def niche(stage: Stage, profiles: int = 4, *unknown: str) -> str:
 
 def batches(stage: Stage, many: int, profiles: int = 4) -> list[str]:
     return [create_batch(niche(stage, profiles)).id for _ in range(many)]
+
+
+def no_profiles() -> None:
+    """Other tests have left niches; none of their profiles is to be checked."""
+    for name in database.niches():
+        for username in database.usernames(name, 10_000):
+            database.suspend(username)
 
 
 def line() -> list[str]:
@@ -176,19 +197,127 @@ def test_resume_paused_batch_with_promotion(still: Stage) -> None:
     assert line() == [first, third], "back at its old place"
 
 
+def rate_of_the_queue() -> list[Window]:
+    async def read(client: Client) -> list[Window]:
+        assert isinstance(client.store, Queues)
+        return [window for queue in await client.store.queues() if queue.name == QUEUE for window in queue.rate]
+
+    return app.ask(read, limit=15, what="reading the queue")
+
+
 def test_profiles_per_minute_is_the_rate_of_the_queue(still: Stage) -> None:
-    apply_settings()
-    engine = wiring.make_engine(still.url)
+    """Before the first check can run."""
+    batches(still, 1)
+    assert rate_of_the_queue() == [Window(SETTINGS.profiles_per_minute, MINUTE)]
 
-    async def rates() -> list[Window]:
-        await engine.open()
-        try:
-            return [window for queue in await engine.queues() if queue.name == QUEUE for window in queue.rate]
-        finally:
-            await engine.close()
 
-    (window,) = asyncio.run(rates())
-    assert window == Window(SETTINGS.profiles_per_minute, round(HOUR / 60 * 1000) * 1000)
+def test_pitboss_up_applies_profiles_per_minute(running: Running) -> None:
+    """Without any other process: the start-up task does it, and again when the setting changes."""
+    until(lambda: rate_of_the_queue() == [Window(SETTINGS.profiles_per_minute, MINUTE)], "it is applied")
+    running.change(profiles_per_minute=29)
+    until(lambda: rate_of_the_queue() == [Window(29, MINUTE)], "the new one is applied")
+
+
+def test_auto_trigger_creates_the_next_batch_after_the_interval(still: Stage) -> None:
+    no_profiles()
+    name = niche(still)
+    database.add_niche("empty")
+    hourly = replace(SETTINGS, min_trigger_interval=60)
+    (first,) = trigger(hourly)
+    assert (first.batch().name, first.batch().total) == (name, 4)
+    assert trigger(hourly) == [], "it is open"
+    first.cancel()
+    assert trigger(hourly) == [], "it is too young"
+    until(lambda: trigger(hourly), "the next one", within=HOUR + 2)
+    assert [batch.name for batch in app.batches("running")] == [name]
+
+
+def test_auto_trigger_and_notifications_under_pitboss_up(running: Running) -> None:
+    no_profiles()
+    name = niche(running, 3, f"stranger-{next(_numbers)}")
+    running.change(
+        auto_trigger_enabled=True,
+        min_trigger_interval=100_000,
+        notifications_enabled=True,
+        notification_email="ann@example.org",
+    )
+    figures = "status: done_with_errors, profiles: 4, checked: 3, failed: 1, stories: 1"
+    wanted = ("ann@example.org", f"batch of {name} is done_with_errors", figures)
+    until(lambda: wanted in database.outbox(), "a batch was created by itself, ended, and was told of")
+    out = proxies.members()[0].name
+    proxies.disable(out, reason="looks slow")
+    try:
+        said = ("ann@example.org", f"proxy {out} is disabled", f"{out} is not used until it is enabled: looks slow")
+        until(lambda: said in database.outbox(), "a proxy was taken out")
+    finally:
+        proxies.enable(out)
+    assert len([one for one in app.batches(limit=1000) if one.name == name]) == 1, "the interval is kept"
+
+
+async def test_a_notice_goes_to_the_webhook_and_once_to_the_outbox() -> None:
+    notice = Notice(f"key-{next(_numbers)}-{os.getpid()}", "proxy p is blacklisted", "p is not used")
+    posted: list[tuple[str, bytes]] = []
+
+    async def hook(request: Request) -> Response:
+        posted.append((request.headers["idempotency-key"], request.body))
+        return Response(500 if len(posted) == 1 else 200, b"")
+
+    with World(GENEROUS, proxies=0) as world:
+        server = Server(hook)
+        world.do(server.start())
+        system = replace(SETTINGS, notification_webhook=server.url)
+        with pytest.raises(HTTPStatusError):
+            await deliver(notice, system, database)
+        for _ in range(2):
+            assert await deliver(notice, system, database) == "webhook and outbox"
+        world.do(server.stop())
+    assert [key for key, _ in posted] == [notice.key] * 3
+    assert json.loads(posted[-1][1]) == notice._asdict()
+    assert [said for said in database.outbox() if said[2] == "p is not used"] == [
+        ("operator", "proxy p is blacklisted", "p is not used")
+    ]
+
+
+def settings(*words: str, file: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "story_checker", "settings", *words],
+        cwd=FOLDER,
+        env={**os.environ, "STORY_CHECKER_DB": str(file)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_settings_are_shown_and_set(tmp_path: Path) -> None:
+    file = tmp_path / "own.db"
+    done = settings("set", "max_threads", "7", file=file)
+    assert done.stdout == "max_threads is 7; it counts from the next start or reload (kill -HUP) on\n"
+    assert "from the next minute on" in settings("set", "auto_trigger_enabled", "off", file=file).stdout
+    shown = settings("show", file=file).stdout
+    assert re.search(r"^max_threads +7 ", shown, re.MULTILINE)
+    assert re.search(r"^auto_trigger_enabled +false ", shown, re.MULTILINE)
+    wrong = settings("set", "max_threads", "many", file=file)
+    assert (wrong.returncode, wrong.stderr) == (2, "error: max_threads is a whole number, not 'many'\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("max_thread", "3", "there is no setting max_thread; there are: max_threads,"),
+        ("max_threads", "0", "is from 1 to"),
+        ("proxy_cooldown", "nan", "is from 0.1 to"),
+        ("hour", "-1", "is from 0.1 to"),
+        ("notifications_enabled", "maybe", "is true or false"),
+        ("notification_email", "ann", "is an address"),
+        ("notification_webhook", "example.org", "is a URL"),
+        ("site", "", "is a URL"),
+    ],
+)
+def test_a_wrong_setting_is_refused(name: str, text: str, said: str) -> None:
+    with pytest.raises(WrongSetting, match=said):
+        SETTINGS.changed(name, text)
 
 
 def test_basic_queue_operations(running: Running) -> None:

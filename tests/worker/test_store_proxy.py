@@ -76,6 +76,7 @@ def test_what_is_open_to_workers_is_a_decision() -> None:
         "bound",
         "cancel",
         "change_lane",
+        "change_queue",
         "change_resources",
         "create_batch",
         "end_use",

@@ -10,12 +10,12 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from story_checker.database import Database
-from story_checker.settings import SystemSettings
+from story_checker.settings import AT_START, SystemSettings, WrongSetting, database_path
 from story_checker.stand_in.audit import Figures, audit
 from story_checker.stand_in.forward import ForwardProxy
 from story_checker.stand_in.site import HouseRules
@@ -36,6 +36,8 @@ SETTINGS = SystemSettings(
     proxy_cooldown=2.0,
     proxy_blacklist=3.0,
     session_life=12.0,
+    auto_trigger_enabled=False,
+    notifications_enabled=True,
     hour=10.0,
 )
 # The site is stricter with one address, and sessions live a little longer than we assume.
@@ -44,6 +46,8 @@ RULES = HouseRules(limit=12, window=SETTINGS.hour, session_life=14.0, strict={"1
 
 def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
+    if asked.command is not None:
+        return settings_command(asked)
     # A shell starts background jobs with Ctrl-C ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
@@ -58,7 +62,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with manager(environment, folder), trouble(world):
             code = show(environment, world, forever=asked.stay)
         (folder / "arrivals.jsonl").write_text("".join(f"{json.dumps(one._asdict())}\n" for one in world.site.arrivals))
+        said = Database(folder / "story_checker.db").outbox()
+        say(f"\nNotices to the operator: {len(said)}")
+        for _, subject, body in said:
+            say(f"  {subject} ({body})")
         return summary(world) or code
+
+
+def settings_command(asked: argparse.Namespace) -> int:
+    """Show the settings, or change one."""
+    database = Database(database_path())
+    system = SystemSettings.load(database)
+    if asked.act != "set":
+        say(f"{'SETTING':<22} {'VALUE':<24} COUNTS FROM")
+        for name, value in asdict(system).items():
+            say(f"{name:<22} {json.dumps(value):<24} {_counts_from(name)}")
+        return 0
+    try:
+        changed = system.changed(asked.name, asked.value)
+    except WrongSetting as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    changed.save(database)
+    say(f"{asked.name} is {json.dumps(getattr(changed, asked.name))}; it counts from {_counts_from(asked.name)} on")
+    return 0
+
+
+def _counts_from(name: str) -> str:
+    return "the next start or reload (kill -HUP)" if name in AT_START else "the next minute"
 
 
 def furnish(world: World, folder: Path, profiles: int) -> dict[str, str]:
@@ -171,6 +202,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--stay", action="store_true", help="go on with new batches until Ctrl-C")
     parser.add_argument("--profiles", type=int, default=PROFILES, help="how many each niche has")
     parser.add_argument("--folder", type=Path, default=HERE / "build", help="where the stores and logs go")
+    commands = parser.add_subparsers(dest="command", title="instead of the demo")
+    settings = commands.add_parser("settings", help="show or set what an operator can set, in STORY_CHECKER_DB")
+    acts = settings.add_subparsers(dest="act")
+    acts.add_parser("show", help="all settings and their values")
+    act = acts.add_parser("set", help="change one")
+    act.add_argument("name")
+    act.add_argument("value")
     return parser
 
 

@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pitboss import App, Fail, Lease, Retry, TimedOutWaiting, backoff, ctx
+from pitboss import App, Fail, Lease, Retry, Snooze, TimedOutWaiting, backoff, ctx
 from pitboss.client.batch_handle import BatchHandle
 from pitboss.client.client import Client
 from pitboss.engines.protocol import Queues
 from pitboss.model.limits import rate
 from pitboss.model.queue import QueueChange
 from pitboss.model.resource import Report, ResourceOutcome
+from pitboss.model.states import State
 from story_checker.checker import (
     Banned,
     Browser,
@@ -24,8 +25,11 @@ from story_checker.checker import (
 )
 from story_checker.database import Database, StoryResult
 from story_checker.settings import SystemSettings, database_path
+from story_checker.upkeep import Notice, batch_notice, deliver, due_niches, taken_out
 
 QUEUE = LANE = "stories"
+UPKEEP = "upkeep"
+_MANY = 1000
 database = Database(database_path())
 settings = SystemSettings.load(database)
 app = App()
@@ -108,12 +112,44 @@ async def check_story(profile: str, proxy: Lease = proxies.lease(), kit: Tools =
     return Checked(profile, stories > 0, stories)
 
 
-@app.task(queue="stories-done")
+@app.task(queue=UPKEEP)
 def batch_ended(batch: str, status: str) -> dict[str, object]:
-    """Runs once when a batch has ended: deletes expired results and returns the counts."""
+    """Runs once when a batch has ended: deletes expired results, and tells the operator its figures."""
     database.prune()
-    found = database.results(batch)
-    return {"batch": batch, "status": status, "checked": len(found), "stories": sum(one.has_story for one in found)}
+    found, told = database.results(batch), app.batch_handle(batch).batch()
+    failed = told.counts.get(State.FAILED, 0)
+    figures = {"status": status, "profiles": told.total, "checked": len(found), "failed": failed}
+    figures["stories"] = sum(one.has_story for one in found)
+    if SystemSettings.load(database).notifications_enabled:
+        ctx.enqueue(notify, **batch_notice(f"batch-{batch}-{ctx.id}", told.name, figures)._asdict())
+    return {"batch": batch, **figures}
+
+
+@app.task(queue=UPKEEP, max_attempts=20, backoff=backoff("1s", cap="10m"))
+async def notify(key: str, subject: str, body: str) -> str:
+    """Tell the operator. A task, so that it survives a crash and is tried again while the webhook does not answer."""
+    return await deliver(Notice(key, subject, body), SystemSettings.load(database), database)
+
+
+@app.task(queue=UPKEEP, max_attempts=1000, backoff=backoff("1s", cap="1m"))
+def tend() -> None:
+    """Runs when `pitboss up` starts, and then every minute: `on_start` in pitboss.toml, one at a time."""
+    system = SystemSettings.load(database)
+    apply_settings()
+    for proxy, moment, notice in taken_out(proxies.members(), database.told()):
+        if system.notifications_enabled:
+            notify.enqueue(**notice._asdict())
+        database.note_told(proxy, moment)
+    if system.auto_trigger_enabled:
+        trigger(system)
+    raise Snooze(max(1.0, system.minute), "until the next minute")
+
+
+def trigger(system: SystemSettings) -> list[BatchHandle]:
+    """Create a batch for each niche that has none open, unless the last one is younger than `min_trigger_interval`."""
+    interval = system.min_trigger_interval * system.minute
+    niches = [niche for niche in database.niches() if database.usernames(niche, 1)]
+    return [create_batch(niche) for niche in due_niches(niches, app.batches(limit=_MANY), time.time(), interval)]
 
 
 def apply_settings() -> None:
@@ -123,13 +159,15 @@ def apply_settings() -> None:
 
     async def limit(client: Client) -> None:
         assert isinstance(client.store, Queues)
-        await client.store.change_queue(QUEUE, QueueChange(rate=windows))
+        if not any(queue.name == QUEUE and queue.rate == windows for queue in await client.store.queues()):
+            await client.store.change_queue(QUEUE, QueueChange(rate=windows))
 
     app.ask(limit, limit=15, what="limiting the queue")
 
 
 def create_batch(niche: str, size: int | None = None) -> BatchHandle:
     """Add a batch of a niche's profiles to the end of the queue; profiles that waited longest come first."""
+    apply_settings()
     names = database.usernames(niche, size or SystemSettings.load(database).default_batch_size)
     calls = [{"profile": name} for name in names]
     return check_story.batch(calls, name=niche, lane=LANE, data={"niche": niche}, on_complete=batch_ended)

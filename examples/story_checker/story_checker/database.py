@@ -8,6 +8,8 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +31,10 @@ create index if not exists story_results_of_batch on story_results (batch);
 create table if not exists requests (proxy text not null, at real not null);
 create index if not exists requests_of_proxy on requests (proxy, at);
 create table if not exists refused_sessions (proxy text primary key, cookie text not null);
+create table if not exists outbox (
+    key text primary key, recipient text not null, subject text not null, body text not null, at real not null
+);
+create table if not exists told (proxy text primary key, at integer not null);
 create table if not exists system_settings (name text primary key, value text not null);
 """
 
@@ -59,6 +65,18 @@ class Profile(NamedTuple):
     total_detections: int
     last_checked: float | None
     active_story: int
+
+
+@dataclass
+class BatchProfile:
+    """A profile of a batch, and the outcome of its check."""
+
+    profile: Profile
+    batch_id: str | None = None
+    status: str = "pending"
+    has_story: bool | None = None
+    error: str | None = None
+    processed_at: datetime | None = None
 
 
 class Database:
@@ -160,6 +178,27 @@ class Database:
         with self._open() as db:
             statement = "select 1 from refused_sessions where proxy = ? and cookie = ?"
             return db.execute(statement, (proxy, _digest(cookie))).fetchone() is not None
+
+    def put_in_outbox(self, key: str, recipient: str, subject: str, body: str) -> None:
+        """Keep a message for the operator; the same key again changes nothing."""
+        with self._open() as db:
+            db.execute(
+                "insert or ignore into outbox values (?, ?, ?, ?, ?)", (key, recipient, subject, body, time.time())
+            )
+
+    def outbox(self) -> list[tuple[str, str, str]]:
+        """Messages to the operator, oldest first: recipient, subject, body."""
+        with self._open() as db:
+            return db.execute("select recipient, subject, body from outbox order by at, key").fetchall()
+
+    def told(self) -> dict[str, int]:
+        """By proxy, the moment up to which the operator was told about it."""
+        with self._open() as db:
+            return dict(db.execute("select proxy, at from told").fetchall())
+
+    def note_told(self, proxy: str, at: int) -> None:
+        with self._open() as db:
+            db.execute("insert or replace into told values (?, ?)", (proxy, at))
 
     def settings(self) -> dict[str, str]:
         with self._open() as db:

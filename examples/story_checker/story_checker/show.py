@@ -16,7 +16,7 @@ from rich.table import Table
 
 from pitboss.model.batch import OVER, Batch
 from pitboss.model.leasing import condition
-from story_checker.app import app, apply_settings, create_batch, database, proxies
+from story_checker.app import app, create_batch, database, proxies
 from story_checker.queue_manager import as_document
 
 _LOOKS_PER_SECOND = 4
@@ -29,7 +29,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     console = Console(highlight=False, soft_wrap=True)
     with app:
-        apply_settings()
         proxies.add_many(json.load(sys.stdin))
         while True:
             ids = [create_batch(niche).id for niche in database.niches()]

@@ -8,6 +8,7 @@ import asyncio
 import json
 import threading
 import time
+from datetime import UTC, datetime
 from urllib.parse import unquote, urlsplit
 
 from pitboss import Lease, TimedOutWaiting
@@ -22,26 +23,95 @@ from story_checker.app import (
     proxies,
 )
 from story_checker.checker import CheckError, Manners, SessionExpired, TooManyRequests, UnknownProfile
-from story_checker.database import StoryResult
+from story_checker.database import BatchProfile, StoryResult
 from story_checker.settings import SystemSettings
 
 ProxyStates = dict[str, dict[str, bool]]
 
 
-class Worker:
-    """A lease of one proxy with its session, for one or more checks. Give it back with `pool.release_worker`."""
+class Session:
+    """The session of a proxy at the site."""
 
-    def __init__(self, lease: Lease, settings: SystemSettings) -> None:
-        self.lease, self._settings = lease, settings
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
+
+    @property
+    def cookie(self) -> str:
+        return self._lease.secret("cookie")
+
+    def is_valid(self) -> bool:
+        """Whether there is a cookie that the site has not refused."""
+        return "cookie" in self._lease.secret_names and not database.is_refused(self._lease.name, self.cookie)
+
+
+class ProxySession:
+    """A proxy and its session at the site: one member of the pool."""
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease, self.session = lease, Session(lease)
         self.proxy: str = lease["url"]
+
+
+class StoryChecker:
+    """Asks the site about profiles through one proxy and its session."""
+
+    def __init__(self, proxy_session: ProxySession, settings: SystemSettings) -> None:
+        self.proxy_session, self._settings = proxy_session, settings
+        self.stories = 0
+
+    async def check_profile(self, username: str) -> bool:
+        """Whether the profile has a story; raises a `CheckError` if that could not be found out."""
+        lease = self.proxy_session.lease
+        with noted(lease):
+            browser = browser_for(self._settings, lease)
+            self.stories = await browser.stories(username, self.proxy_session.session.cookie)
+        return self.stories > 0
+
+
+class Proxy:
+    """A proxy as the store knows it at one moment, under the document's names."""
+
+    def __init__(self, member: Resource, settings: SystemSettings) -> None:
+        record, now = member.record, _now()
+        self.name, self.url = member.name, _url_of(member)
+        self.is_active = not is_out(member)
+        self.rate_limited = is_limited(member, settings)
+        # While a request is under way, it counts at the latest moment at which it can be sent.
+        self.last_used = _time(min(member.last_used_at, now))
+        self.last_success, self.last_error = _time(record.last_ok_at), record.last_error
+        self.error_count, self.avg_response_time = record.failures, record.took / 1000
+        self.is_ready = self.is_active and not self.rate_limited and not member.in_use and member.available_at <= now
+
+
+class Worker:
+    """One proxy with its session. The pool lends it for one or more checks; give it back with `pool.release_worker`."""
+
+    def __init__(self, proxy: str, name: str, settings: SystemSettings, lease: Lease | None = None) -> None:
+        self.proxy, self.name, self._settings, self._lease = proxy, name, settings, lease
+        self.story_checker: StoryChecker | None = None
         self.last_result: StoryResult | None = None
         self.last_error: CheckError | None = None
         self.manners = Manners(settings.site, timeout=settings.proxy_test_timeout)
+        # The store has granted it a request that was not sent yet, unless a login spent it.
+        self._fresh = False
         self._refused = False
 
+    @classmethod
+    def lent(cls, lease: Lease, settings: SystemSettings, since: float) -> "Worker":
+        """A worker with a proxy that was asked for at `since`."""
+        worker = cls(lease["url"], lease.name, settings, lease)
+        worker._fresh = database.requests_since(lease.name, since) == 0
+        return worker
+
     @property
-    def name(self) -> str:
-        return self.lease.name
+    def lease(self) -> Lease:
+        if self._lease is None:
+            raise RuntimeError(f"the worker of {self.name} is not lent: pool.get_worker() lends one")
+        return self._lease
+
+    @property
+    def proxy_session(self) -> ProxySession:
+        return ProxySession(self.lease)
 
     @property
     def is_disabled(self) -> bool:
@@ -50,13 +120,18 @@ class Worker:
 
     @property
     def is_rate_limited(self) -> bool:
-        """Whether the site asked for a pause, or this hour's requests are used up."""
-        return self._refused or is_limited(_member(self.name), self._settings)
+        """Whether the site asked for a pause, or this hour's requests are used up. Never before its first request."""
+        return not self._fresh and (self._refused or is_limited(_member(self.name), self._settings))
 
     @property
     def requests_this_hour(self) -> int:
         """Requests through this proxy in the last hour, by all processes."""
-        return database.requests_since(self.name, time.time() - self._settings.hour)
+        return database.requests_since(self.name, self.hour_start.timestamp())
+
+    @property
+    def hour_start(self) -> datetime:
+        """Since when requests count: an hour ago. The hour moves on by itself, so nothing is reset."""
+        return datetime.fromtimestamp(time.time() - self._settings.hour, UTC)
 
     @property
     def error_count(self) -> int:
@@ -71,25 +146,33 @@ class Worker:
 
     def returned(self) -> None:
         """Call after the lease was given back: from now on the store knows the proxy's state."""
-        self._refused = False
+        self._fresh = self._refused = False
 
-    async def check_story(self, profile: str) -> bool:
-        """Whether the check worked; its result is in `last_result`. After a failure, give the worker back."""
-        if self.last_error is not None or self.is_disabled:
+    async def check_story(self, batch_profile: BatchProfile | str) -> bool:
+        """Whether the check worked; its result is in `last_result`. After a failure, give the worker back.
+
+        Takes a `BatchProfile` (or any object with `profile.username`), or the name of a profile.
+        """
+        username, batch = _asked(batch_profile)
+        # A worker that is not fresh is told by the limits themselves: they may allow a request within a second.
+        if self.last_error is not None or self.is_disabled or not self.proxy_session.session.is_valid():
             return False
+        self._fresh = False
+        self.story_checker = StoryChecker(self.proxy_session, self._settings)
         try:
-            await self.manners.check(f"/stories/{profile}")
-            with noted(self.lease):
-                stories = await browser_for(self._settings, self.lease).stories(profile, self.lease.secret("cookie"))
+            await self.manners.check(f"/stories/{username}")
+            await self.story_checker.check_profile(username)
         except TimedOutWaiting:
             # The limits of its proxy do not allow a request soon.
             self._refused = True
             return False
         except CheckError as error:
-            self._failed(error, profile)
+            self._failed(error, username)
+            _note(batch_profile, "failed", error=str(error))
             return False
-        task = f"own-{self.lease.id}-{time.time_ns()}"
-        self.last_result = await asyncio.to_thread(keep, task, profile, None, stories, self.name)
+        task, stories = f"own-{self.lease.id}-{time.time_ns()}", self.story_checker.stories
+        self.last_result = await asyncio.to_thread(keep, task, username, batch, stories, self.name)
+        _note(batch_profile, "completed", has_story=stories > 0)
         return True
 
     def _failed(self, error: CheckError, profile: str) -> None:
@@ -113,6 +196,7 @@ class WorkerPool:
         self.settings = settings or SystemSettings.load(database)
         self._lock = threading.Lock()
         self._active: set[Worker] = set()
+        self._released: dict[str, Worker] = {}
         self._reserved = 0
         self._closed = False
 
@@ -126,6 +210,23 @@ class WorkerPool:
     def active_workers(self) -> list[Worker]:
         with self._lock:
             return [*self._active]
+
+    @property
+    def available_workers(self) -> list[Worker]:
+        """The workers that can be lent now. They are healthy, but others may take them first: `get_worker` lends."""
+        ready = [proxy for proxy in self.proxies if proxy.is_ready]
+        with self._lock:
+            known = dict(self._released)
+        return [known.get(one.name) or Worker(one.url, one.name, self.settings) for one in ready]
+
+    @property
+    def proxies(self) -> list[Proxy]:
+        return [Proxy(member, self.settings) for member in proxies.members()]
+
+    @property
+    def last_used(self) -> dict[str, datetime]:
+        """When each proxy was used last, by its URL, in all processes; one that was never used is not there."""
+        return {proxy.url: proxy.last_used for proxy in self.proxies if proxy.last_used is not None}
 
     @property
     def proxy_states(self) -> ProxyStates:
@@ -156,10 +257,10 @@ class WorkerPool:
         """A worker, or None at once if every proxy is in use, resting or out, or too many workers are active."""
         if not self._reserve():
             return None
-        worker = None
+        worker, since = None, time.time()
         try:
             lease = self._acquire()
-            worker = Worker(lease, self.settings) if lease is not None else None
+            worker = Worker.lent(lease, self.settings, since) if lease is not None else None
             return worker
         finally:
             self._settle(worker)
@@ -169,6 +270,8 @@ class WorkerPool:
         if self._forget(worker):
             proxies.release(worker.lease)
             worker.returned()
+            with self._lock:
+                self._released[worker.name] = worker
 
     def remove_worker(self, worker: Worker, reason: str = "removed") -> None:
         """Give it back, and disable its proxy until it is added or enabled again."""
@@ -227,6 +330,26 @@ def is_limited(member: Resource | None, settings: SystemSettings) -> bool:
 
 def _member(name: str) -> Resource | None:
     return next(iter(proxies.members(name)), None)
+
+
+def _asked(batch_profile: BatchProfile | str) -> tuple[str, str | None]:
+    """The name of the profile, and the batch that it belongs to."""
+    if isinstance(batch_profile, str):
+        return batch_profile, None
+    return batch_profile.profile.username, getattr(batch_profile, "batch_id", None)
+
+
+def _note(batch_profile: BatchProfile | str, status: str, **values: object) -> None:
+    """Write the outcome on the profile of the batch."""
+    if isinstance(batch_profile, BatchProfile):
+        batch_profile.status = status
+        batch_profile.processed_at = datetime.now(UTC)
+        for name, value in values.items():
+            setattr(batch_profile, name, value)
+
+
+def _time(moment: int) -> datetime | None:
+    return datetime.fromtimestamp(moment / 1_000_000, UTC) if moment else None
 
 
 def _read(proxy: str) -> tuple[str, dict[str, str], dict[str, str]]:

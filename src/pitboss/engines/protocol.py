@@ -238,6 +238,7 @@ class Queues(Protocol):
         """Every queue by name, with its settings, its number of tasks by state (zeros left out), and when its rate
         allows the next start (`opens_at`, from all windows; None if it allows one now, paused or not)."""
 
+    @open_to_workers
     async def change_queue(self, name: str, change: QueueChange) -> Queue:
         """Pause, resume or limit a queue, which is created if it is new. Rings it when it may give more."""
 

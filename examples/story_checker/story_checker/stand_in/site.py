@@ -7,6 +7,7 @@ import time
 from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
+from email.utils import formatdate, parsedate_to_datetime
 from typing import NamedTuple
 from urllib.parse import parse_qs
 
@@ -27,7 +28,7 @@ class Arrival(NamedTuple):
     path: str
     agent: str
     status: int
-    retry_after: int = 0
+    retry_after: float = 0
 
     @property
     def counts(self) -> bool:
@@ -37,12 +38,16 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True)
 class HouseRules:
-    """The site's limits. `strict` has addresses with a lower limit; a session ends after `session_life`."""
+    """The site's limits. `strict` has addresses with a lower limit; a session ends after `session_life`.
+
+    `dates`: it says the end of a pause as a date, not in seconds.
+    """
 
     limit: int = 200
     window: float = 3600.0
     session_life: float = 600.0
     strict: dict[str, int] = field(default_factory=dict)
+    dates: bool = False
 
 
 class _Session(NamedTuple):
@@ -98,7 +103,7 @@ class Site:
             return _json(403, {"error": "this address is banned"})
         wait = self._wait(address, at)
         if wait:
-            return _json(429, {"error": "too many requests"}, ("Retry-After", str(wait)))
+            return _json(429, {"error": "too many requests"}, ("Retry-After", self._told(wait, at)))
         self._counted[address].append(at)
         match request.method, path.split("/"):
             case "POST", ["", "login"]:
@@ -113,6 +118,9 @@ class Site:
         limit = self.rules.strict.get(address, self.rules.limit)
         del counted[: bisect_right(counted, at - self.rules.window)]
         return math.ceil(counted[-limit] + self.rules.window - at) if len(counted) >= limit else 0
+
+    def _told(self, wait: int, at: float) -> str:
+        return formatdate(math.ceil(at) + wait, usegmt=True) if self.rules.dates else str(wait)
 
     def _login(self, request: Request) -> Response:
         form = parse_qs(request.body.decode())
@@ -132,10 +140,14 @@ class Site:
         return _json(200, {"username": name, "stories": [f"{name}-{number}" for number in range(stories)]})
 
     def _log(self, request: Request, path: str, at: float, answer: Response | None) -> None:
-        told = int(dict(answer.headers).get("Retry-After", 0)) if answer else 0
+        told = _seconds(dict(answer.headers).get("Retry-After", "0"), at) if answer else 0
         status = answer.status if answer else 0
         agent = request.headers.get("user-agent", "")
         self.arrivals.append(Arrival(at, request.peer, path, agent, status, told))
+
+
+def _seconds(told: str, at: float) -> float:
+    return int(told) if told.isdecimal() else parsedate_to_datetime(told).timestamp() - at
 
 
 def _json(status: int, value: object, *headers: tuple[str, str]) -> Response:
