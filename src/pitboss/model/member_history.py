@@ -30,14 +30,22 @@ def after_report(before: Record, after: Record, report: Report, now: Moment) -> 
     if report.outcome is ResourceOutcome.OK:
         return noted(after, EntryKind.BACK, now) if _is_back(after, now) else after
     why = report.error or report.outcome.replace("_", " ")
-    if after.blacklisted_until > before.blacklisted_until:
-        return noted(after, EntryKind.BLACKLISTED, now, why, after.blacklisted_until)
-    if after.cooldown_until > before.cooldown_until:
-        return noted(after, EntryKind.COOLING, now, why, after.cooldown_until)
+    away = after_absence(before, after, why, now)
+    if away is not after:
+        return away
     if report.outcome is not ResourceOutcome.TASK_ERROR:
         return noted(after, EntryKind.FAILED, now, why)
     # An error without a destination is no error of a request: it says nothing about the member.
     return noted(after, EntryKind.NOT_BLAMED, now, why) if report.error and report.destination else after
+
+
+def after_absence(before: Record, after: Record, why: str, now: Moment) -> Record:
+    """With the blacklist or the cooldown that it was sent to, if it was."""
+    if after.blacklisted_until > before.blacklisted_until:
+        return noted(after, EntryKind.BLACKLISTED, now, why, after.blacklisted_until)
+    if after.cooldown_until > before.cooldown_until:
+        return noted(after, EntryKind.COOLING, now, why, after.cooldown_until)
+    return after
 
 
 def after_change(before: Resource, after: Resource, now: Moment, reason: str | None = None) -> Resource:

@@ -8,6 +8,7 @@ import msgspec
 from pitboss.model.comparison import at_fault, evidence, noted, suspected
 from pitboss.model.duration import Moment
 from pitboss.model.leasing import placed, sent_away
+from pitboss.model.member_history import after_absence
 from pitboss.model.resource import PoolRules, Resource
 
 
@@ -45,7 +46,8 @@ def outdone(
     record = msgspec.structs.replace(resource.record, compared=noted(resource.record.compared, failed=True))
     if not may_send_away(resource, now) or not (record.blacklistings or at_fault(record.compared, others)):
         return Outdone(msgspec.structs.replace(resource, record=record))
-    record = sent_away(record, rules, now, room=room)
+    why = str(evidence(record.compared))
+    record = after_absence(resource.record, sent_away(record, rules, now, room=room), why, now)
     until = max(resource.available_at, record.cooldown_until, record.blacklisted_until)
     after = placed(msgspec.structs.replace(resource, available_at=until, record=record), rules, now)
-    return Outdone(after, SentAway(resource.id, until, str(evidence(record.compared))))
+    return Outdone(after, SentAway(resource.id, until, why))

@@ -5,7 +5,7 @@ import pytest
 from pitboss.model.comparison import Evidence, evidence
 from pitboss.model.outcome import Cancelled, Completed, Failed
 from pitboss.model.outdone import SentAway
-from pitboss.model.resource import HOUR, MINUTE, Limits, Report, Stage, Strategy
+from pitboss.model.resource import HOUR, MINUTE, Entry, EntryKind, Limits, Report, Stage, Strategy
 from pitboss.model.settlement import APPLIED, SettleAnswer, Settlement
 from pitboss.model.task import Claim
 from pitboss.testing.conformance.bench import BROKEN, Bench
@@ -157,6 +157,7 @@ class SendingAway:
         assert shown.available_at == shown.record.blacklisted_until == bench.now + HOUR
         why = "failed 3 of 3 tasks that then succeeded with others"
         assert answers == [APPLIED, APPLIED, APPLIED._replace(away=(SentAway("proxies/a", bench.now + HOUR, why),))]
+        assert shown.record.history == (Entry(bench.now, EntryKind.BLACKLISTED, why, bench.now + HOUR),)
 
     async def test_a_member_that_mostly_works_stays(self, bench: Bench) -> None:
         await _pair(bench)
