@@ -16,7 +16,7 @@ import pytest
 from pitboss.engines.protocol import FullStore
 from pitboss.model.batch import BatchStatus
 from pitboss.model.ids import TaskId
-from pitboss.model.leasing import given_back
+from pitboss.model.member_health import given_back
 from pitboss.model.outdone import outdone
 from pitboss.model.resource import Report, Resource
 from pitboss.model.settlement import ClaimEnd, Effect, Progress, Settlement, effect, lost

@@ -8,7 +8,7 @@ import pytest
 
 from pitboss.model.comparison import KEPT, RATE, Evidence, at_fault, evidence, noted, suspected
 from pitboss.model.duration import SECOND
-from pitboss.model.leasing import given_back, tried_after
+from pitboss.model.member_health import given_back, tried_after
 from pitboss.model.outdone import may_send_away, outdone
 from pitboss.model.resource import PoolRules, Record, Report, Resource, ResourceOutcome
 

@@ -8,26 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pitboss.model.duration import SECOND, Moment
-from pitboss.model.leasing import (
+from pitboss.model.leasing import avoided, condition, fits, granted, placed, restated, shortage, used
+from pitboss.model.limits import Window
+from pitboss.model.member_health import (
     NOT_THE_MEMBERS,
-    avoided,
-    condition,
-    fits,
     forgiven,
     given_back,
-    granted,
     judge,
     may_eject,
-    placed,
     released,
-    restated,
     room_on_blacklist,
-    shortage,
     tried_after,
-    used,
     without_faults,
 )
-from pitboss.model.limits import Window
 from pitboss.model.picking import nth_of
 from pitboss.model.resource import (
     Condition,

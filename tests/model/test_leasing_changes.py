@@ -3,8 +3,9 @@
 import msgspec
 
 from pitboss.model.duration import SECOND, Moment
-from pitboss.model.leasing import granted, moved, placed, released, restated
+from pitboss.model.leasing import granted, moved, placed, restated
 from pitboss.model.limits import Window
+from pitboss.model.member_health import released
 from pitboss.model.picking import added, nth_of, same_member
 from pitboss.model.resource import Limits, NewResource, PoolRules, Record, Report, Resource, ResourceOutcome, Stage
 

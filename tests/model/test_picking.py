@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pitboss.model.errors import InvalidInput
-from pitboss.model.leasing import granted, placed, released
+from pitboss.model.leasing import granted, placed
 from pitboss.model.limits import Window
+from pitboss.model.member_health import released
 from pitboss.model.picking import ANY, ReadyMembers, added, added_again, changed, leased, nth_of, same_member
 from pitboss.model.resource import (
     Limits,

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pitboss.model.duration import SECOND
-from pitboss.model.leasing import granted, placed, released
+from pitboss.model.leasing import granted, placed
 from pitboss.model.limits import Window
+from pitboss.model.member_health import released
 from pitboss.model.resource import Limits, PoolRules, Record, Report, Resource, ResourceOutcome
 from pitboss.model.supply import ResourcePoolView, Supply, most, soonest, steady, together
 

@@ -80,7 +80,7 @@ class Resources(Protocol):
     pool, by name. Its `until`, the earliest `available_at` of the pool's members that are away, counts for `next_due`.
 
     The claim carries the lease, and the task names the member (`resource`). When the claim ends, the member is given
-    back (`leasing.given_back`). `leasing.tried_after` changes the task's `tried`, and `rotations`
+    back (`member_health.given_back`). `member_health.tried_after` changes the task's `tried`, and `rotations`
     grows if the transition says rotated; both start from nothing when the task completes or an operator retries it.
     Giving a member back rings the pool's queues. Strikes on a destination (all reports of a fault, even excused ones)
     are remembered for ten minutes, and forgotten when a use of it is ok. A member that was removed, and added again

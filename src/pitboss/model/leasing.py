@@ -1,4 +1,4 @@
-"""The rules of a resource: uses, limits, health. Pure: engines read a member, call these functions, write the result.
+"""When a member of a pool may be used: uses, limits, turns. Pure: engines read a member, call these, write the result.
 
 `nth` gives the moment of the n-th newest use of the member before this act (1 is the newest), or None if there were
 fewer. After a clock was set back, "newest" may go by the clock or by the order of uses: no window is exceeded then.
@@ -11,17 +11,12 @@ from zlib import crc32
 
 import msgspec
 
-from pitboss.model.comparison import noted
 from pitboss.model.duration import SECOND, Moment, Span
-from pitboss.model.member_history import after_report
 from pitboss.model.resource import (
     Condition,
     Limits,
     PoolRules,
-    Record,
-    Report,
     Resource,
-    ResourceOutcome,
     Shortage,
     Stage,
     Strategy,
@@ -31,14 +26,8 @@ from pitboss.model.resource import (
 
 Nth = Callable[[int], Moment | None]
 STRIDE = 100_000_000
-# If this many different members fail on one task, or on one destination, the members are not to blame.
-NOT_THE_MEMBERS = 3
-KEPT_TRIED = 16
 # Open uses that one act grants have moments within this span.
 APART: Span = 1000
-# How long a failure on a destination is remembered, unless a use of it succeeds before.
-STRIKES_KEPT: Span = 600 * SECOND
-_FAULTS = (ResourceOutcome.BLOCKED, ResourceOutcome.RESOURCE_ERROR)
 _TURNS = (Strategy.ROUND_ROBIN, Strategy.WEIGHTED)
 
 
@@ -139,70 +128,12 @@ def ended(resource: Resource, rules: PoolRules, nth: Nth, end: UseEnd, now: Mome
     return Moved(restated(changed, rules, after, now), over, newest)
 
 
-def released(
-    resource: Resource,
-    rules: PoolRules,
-    report: Report | None,
-    now: Moment,
-    *,
-    ejectable: bool = True,
-    completed: bool = False,
-) -> Resource:
-    """Given back. The report says how the use went; None: unknown. `ejectable`: the blacklist has room for it.
-
-    `completed`: its task ended well, which counts for it (see `model.comparison`).
-    """
-    record = resource.record
-    if report is not None:
-        record = after_report(record, _judged(resource, rules, report, now, ejectable), report, now)
-    compared = record.compared
-    if completed and is_good(report):
-        compared = noted(compared, failed=False)
-    record = msgspec.structs.replace(record, ended_at=now, compared=compared)
-    limits = limits_of(resource, rules)
-    rested = _rested_from_end(limits, resource, now) if limits.delay_from == "end" else 0
-    available_at = max(resource.available_at, rested, record.cooldown_until, record.blacklisted_until)
-    changed = msgspec.structs.replace(
-        resource, in_use=max(0, resource.in_use - 1), available_at=available_at, record=record
-    )
-    return placed(changed, rules, now)
-
-
-def may_eject(resource: Resource, rules: PoolRules, report: Report) -> bool:
-    """Whether this report would put the member on the blacklist if that has room."""
-    record = resource.record
-    return report.outcome in _FAULTS and (record.blacklistings > 0 or record.failures + 1 >= rules.max_failures)
-
-
-def room_on_blacklist(rules: PoolRules, enabled: int, ejected: int) -> bool:
-    """Whether one more of the enabled members may go on it; `ejected` does not count the one in question."""
-    return ejected + 1 <= min(int(rules.max_ejected * enabled), enabled - 1)
-
-
-def sent_away(record: Record, rules: PoolRules, now: Moment, *, room: bool) -> Record:
-    """Put on the blacklist or, if that has no room, cooled down."""
-    return _ejected(record, rules, now) if room else _cooled(record, rules, None, now)
-
-
-def forgiven(resource: Resource) -> Resource:
-    """Take back a failure that was not this member's fault. A cooldown or blacklisting that it caused stays."""
-    record = msgspec.structs.replace(resource.record, failures=max(0, resource.record.failures - 1))
-    return msgspec.structs.replace(resource, record=record)
-
-
 def restated(resource: Resource, rules: PoolRules, nth: Nth, now: Moment) -> Resource:
     """After a change of its rules or settings: when it may be used again, from its remembered uses."""
     limits = limits_of(resource, rules)
     rested = _rested(limits, resource) if resource.record.uses else 0
     available_at = max(rested, _known(resource, limits, nth))
     return placed(msgspec.structs.replace(resource, available_at=available_at), rules, now)
-
-
-def without_faults(record: Record) -> Record:
-    """The record after an operator's reset."""
-    return msgspec.structs.replace(
-        record, failures=0, cooldowns=0, cooldown_until=0, blacklistings=0, blacklisted_until=0, compared=0
-    )
 
 
 def placed(resource: Resource, rules: PoolRules, now: Moment) -> Resource:
@@ -247,88 +178,6 @@ def shortage(pool: str, stages: Mapping[Stage, int], until: Moment | None) -> Sh
     if stages.get(Stage.AWAY):
         return Shortage(pool=pool, why="all away", until=until)
     return Shortage(pool=pool, why="all busy" if stages.get(Stage.BUSY) else "all disabled")
-
-
-class Judgement(NamedTuple):
-    """A report as it counts, and the members whose earlier failures are taken back."""
-
-    report: Report
-    forgiven: tuple[str, ...] = ()
-
-
-def judge(report: Report, name: str, tried: Sequence[str], strikers: Sequence[str]) -> Judgement:
-    """What is to blame: the member, or the task or destination that other members have failed on too.
-
-    `tried` failed this task before, `strikers` failed on this destination since a use of it last succeeded. While
-    another member is among those, the destination is in doubt, and a member's second failure there does not count.
-    """
-    if report.outcome not in _FAULTS:
-        return Judgement(report)
-    excused = msgspec.structs.replace(report, outcome=ResourceOutcome.TASK_ERROR)
-    for others in ({*tried} - {name}, {*strikers} - {name}):
-        if len(others) >= NOT_THE_MEMBERS - 1:
-            just_now = len(others) == NOT_THE_MEMBERS - 1
-            return Judgement(excused, tuple(sorted(others)) if just_now else ())
-    return Judgement(excused if name in strikers and len(strikers) > 1 else report)
-
-
-class GivenBack(NamedTuple):
-    """A member after it was given back, and what else that changes.
-
-    `outdone` names members that failed the task before (see `outdone`), `forgiven` those whose last failure is taken
-    back (see `forgiven`). `strike` True adds this member to those
-    that failed on the report's destination, False forgets all of them, None leaves them as they are.
-    """
-
-    member: Resource
-    forgiven: tuple[str, ...] = ()
-    strike: bool | None = None
-    outdone: tuple[str, ...] = ()
-
-
-def given_back(
-    member: Resource,
-    rules: PoolRules,
-    report: Report | None,
-    now: Moment,
-    *,
-    tried: Sequence[str] = (),
-    strikers: Sequence[str] = (),
-    room: bool = True,
-    completed: bool = False,
-) -> GivenBack:
-    """The end of a hold on a member.
-
-    `tried` are members that this task failed with before, `strikers` those that failed on the report's destination
-    within `STRIKES_KEPT`. `room`: the blacklist has room for it (`room_on_blacklist`); that only matters if
-    `may_eject`. `completed`: it was held by a task, which is completed.
-    """
-    if report is None:
-        return GivenBack(released(member, rules, None, now))
-    counted, excused = judge(report, member.name, tried, strikers)
-    after = released(member, rules, counted, now, ejectable=room, completed=completed)
-    worse = tuple(name for name in tried if name != member.name) if completed and is_good(report) else ()
-    if report.destination is None:
-        return GivenBack(after, excused, outdone=worse)
-    strike = True if is_fault(report.outcome) else False if is_good(report) else None
-    return GivenBack(after, excused, strike, worse)
-
-
-def is_fault(outcome: ResourceOutcome) -> bool:
-    """Whether a report says that the member did not work; with a destination, that is a strike."""
-    return outcome in _FAULTS
-
-
-def is_good(report: Report | None) -> bool:
-    return report is not None and report.outcome is ResourceOutcome.OK
-
-
-def tried_after(tried: Sequence[str], name: str, outcome: ResourceOutcome) -> tuple[str, ...]:
-    """The members that a task has failed with, whatever it raised, after one more use: by the report, not by the
-    judgement. A member whose limit was reached did not fail: it cools down."""
-    if outcome in (ResourceOutcome.OK, ResourceOutcome.RATE_LIMITED):
-        return tuple(tried)
-    return (*(one for one in tried if one != name), name)[-KEPT_TRIED:]
 
 
 def grew_old(took: float, within: Span) -> bool:
@@ -418,12 +267,12 @@ def _known(resource: Resource, limits: Limits, nth: Nth) -> Moment:
 def _rested(limits: Limits, resource: Resource) -> Moment:
     """When the gap since its last use, or since the end of one, is over."""
     if limits.delay_from == "end":
-        return _rested_from_end(limits, resource, resource.record.ended_at)
+        return rested_from_end(limits, resource, resource.record.ended_at)
     gap = _start_gap(limits, resource)
     return resource.last_used_at + gap if gap else 0
 
 
-def _rested_from_end(limits: Limits, resource: Resource, ended_at: Moment) -> Moment:
+def rested_from_end(limits: Limits, resource: Resource, ended_at: Moment) -> Moment:
     gap = _gap(limits, f"{resource.id} {ended_at}")
     return ended_at + gap if gap and ended_at else 0
 
@@ -450,52 +299,3 @@ def _rank(resource: Resource, rules: PoolRules) -> int:
         most = _most_at_once(resource, rules)
         return resource.in_use * 1_000_000 // (most or 1)
     return resource.last_used_at
-
-
-def _judged(resource: Resource, rules: PoolRules, report: Report, now: Moment, ejectable: bool) -> Record:
-    record = msgspec.structs.replace(resource.record, last_outcome=report.outcome)
-    if report.error is not None:
-        record = msgspec.structs.replace(record, last_error=report.error, last_error_at=now)
-    match report.outcome:
-        case ResourceOutcome.OK:
-            # A good probe is a new beginning.
-            probe = record.blacklistings and record.blacklisted_until <= now
-            return msgspec.structs.replace(
-                record,
-                ok=record.ok + 1,
-                failures=0,
-                cooldowns=0,
-                blacklistings=0,
-                last_ok_at=now,
-                compared=0 if probe else record.compared,
-            )
-        case ResourceOutcome.RATE_LIMITED:
-            return _cooled(msgspec.structs.replace(record, refused=record.refused + 1), rules, report, now)
-        case ResourceOutcome.TASK_ERROR:
-            return record
-    # A holder that has it while it is on the blacklist got it before: that is no probe, and no new failure.
-    fresh = record.blacklisted_until <= now
-    record = msgspec.structs.replace(record, failed=record.failed + 1, failures=record.failures + fresh)
-    due = fresh and may_eject(resource, rules, report)
-    # A block cools it, and so does a blacklist without room; both together are still one refusal.
-    if report.outcome is ResourceOutcome.BLOCKED or (due and not ejectable):
-        record = _cooled(record, rules, report, now)
-    return _ejected(record, rules, now) if due and ejectable else record
-
-
-def _cooled(record: Record, rules: PoolRules, report: Report | None, now: Moment) -> Record:
-    """Not used for a while: as long as the far side asked, or longer each time. Never shorter than it already is."""
-    asked, cooling = None if report is None else report.retry_after, record.cooldown_until > now
-    if cooling and asked is None:
-        # Several holders were refused at the same time: that is one refusal.
-        return record
-    pause = min(rules.cooldown * 2 ** min(record.cooldowns, 30) if asked is None else asked, rules.cooldown_cap)
-    until = max(record.cooldown_until, now + pause)
-    return msgspec.structs.replace(record, cooldowns=record.cooldowns + (not cooling), cooldown_until=until)
-
-
-def _ejected(record: Record, rules: PoolRules, now: Moment) -> Record:
-    pause = min(rules.blacklist * 2 ** min(record.blacklistings, 30), rules.blacklist_cap)
-    return msgspec.structs.replace(
-        record, failures=0, blacklistings=record.blacklistings + 1, blacklisted_until=now + pause
-    )

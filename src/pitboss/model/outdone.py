@@ -7,7 +7,8 @@ import msgspec
 
 from pitboss.model.comparison import at_fault, evidence, noted, suspected
 from pitboss.model.duration import Moment
-from pitboss.model.leasing import placed, sent_away
+from pitboss.model.leasing import placed
+from pitboss.model.member_health import sent_away
 from pitboss.model.member_history import after_absence
 from pitboss.model.resource import PoolRules, Resource
 

@@ -6,16 +6,8 @@ from collections.abc import Callable, Container, Iterable, Sequence
 import msgspec
 
 from pitboss.model.duration import Moment
-from pitboss.model.leasing import (
-    Nth,
-    fits,
-    limits_of,
-    most_remembered,
-    open_span,
-    placed,
-    restated,
-    without_faults,
-)
+from pitboss.model.leasing import Nth, fits, limits_of, most_remembered, open_span, placed, restated
+from pitboss.model.member_health import without_faults
 from pitboss.model.member_history import after_change, noted
 from pitboss.model.resource import (
     EntryKind,

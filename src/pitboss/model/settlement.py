@@ -13,7 +13,7 @@ from pitboss.model.batching import HELD_BY_BATCH, Waiting, waits
 from pitboss.model.canonical import Json
 from pitboss.model.duration import Moment, Span
 from pitboss.model.ids import TaskId
-from pitboss.model.leasing import tried_after
+from pitboss.model.member_health import tried_after
 from pitboss.model.outcome import Transition
 from pitboss.model.outdone import SentAway
 from pitboss.model.resource import Report, UseEnd

@@ -6,27 +6,23 @@ from collections.abc import Sequence
 
 from pitboss.model.duration import Moment
 from pitboss.model.leasing import (
-    STRIKES_KEPT,
     Moved,
     Nth,
     avoided,
     ended,
-    forgiven,
-    given_back,
     granted,
     in_service,
     limits_of,
-    may_eject,
     most_remembered,
     moved,
     open_span,
     placed,
     restated,
-    room_on_blacklist,
     shortage,
     turn_floor,
     used,
 )
+from pitboss.model.member_health import STRIKES_KEPT, forgiven, given_back, may_eject, room_on_blacklist
 from pitboss.model.outdone import SentAway, may_send_away, outdone
 from pitboss.model.picking import Departed, ReadyMembers, added, departed, nth_of
 from pitboss.model.pool_rules import effective

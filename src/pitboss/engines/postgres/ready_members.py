@@ -10,7 +10,8 @@ from pitboss.engines.postgres.rows import numbers, texts
 from pitboss.engines.postgres.script import Ask, Row, Script, Statements
 from pitboss.engines.postgres.use_history import Unread, UseHistory
 from pitboss.model.duration import Moment
-from pitboss.model.leasing import KEPT_TRIED, avoided, granted, shortage, takes_turns, turn_floor
+from pitboss.model.leasing import avoided, granted, shortage, takes_turns, turn_floor
+from pitboss.model.member_health import KEPT_TRIED
 from pitboss.model.picking import ANY, ReadyMembers
 from pitboss.model.resource import PoolRules, Resource, Shortage, Stage, Want
 

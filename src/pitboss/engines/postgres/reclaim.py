@@ -10,7 +10,7 @@ from pitboss.engines.postgres.rows import names, numbers, texts
 from pitboss.engines.postgres.script import Again, Script, Statements, current
 from pitboss.engines.postgres.settle import KEPT_RUNS
 from pitboss.model.duration import Moment
-from pitboss.model.leasing import STRIKES_KEPT
+from pitboss.model.member_health import STRIKES_KEPT
 from pitboss.model.session import Reclaimed
 from pitboss.model.states import FINISHED, State
 

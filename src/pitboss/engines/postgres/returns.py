@@ -10,9 +10,9 @@ from pitboss.engines.postgres.rows import names, texts
 from pitboss.engines.postgres.script import Row, Script, Statements
 from pitboss.engines.postgres.use_history import Unread, UseHistory
 from pitboss.model.duration import Moment
-from pitboss.model.leasing import (
+from pitboss.model.leasing import ended
+from pitboss.model.member_health import (
     STRIKES_KEPT,
-    ended,
     forgiven,
     given_back,
     is_fault,

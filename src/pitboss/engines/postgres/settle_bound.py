@@ -17,7 +17,7 @@ from pitboss.engines.postgres.script import ALL, Again, Ask, Row, Script, Statem
 from pitboss.engines.postgres.settle import ANSWERS, ROUNDS, after, columns, flags, next_wave
 from pitboss.model.duration import Moment
 from pitboss.model.ids import TaskId
-from pitboss.model.leasing import is_fault, tried_after
+from pitboss.model.member_health import is_fault, tried_after
 from pitboss.model.outdone import SentAway
 from pitboss.model.settlement import STALE_TASK, SettleAnswer, Settlement
 from pitboss.model.states import FINISHED, State

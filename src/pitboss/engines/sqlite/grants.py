@@ -6,7 +6,8 @@ from typing import Any
 from pitboss.engines.sqlite.act import Act, json_list
 from pitboss.engines.sqlite.member_rows import member_of, member_rows
 from pitboss.engines.sqlite.pool_members import PoolMembers
-from pitboss.model.leasing import KEPT_TRIED, avoided, granted, takes_turns, turn_floor
+from pitboss.model.leasing import avoided, granted, takes_turns, turn_floor
+from pitboss.model.member_health import KEPT_TRIED
 from pitboss.model.picking import ANY, ReadyMembers
 from pitboss.model.resource import Resource, Shortage, Want
 

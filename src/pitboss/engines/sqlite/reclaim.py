@@ -13,7 +13,7 @@ from pitboss.engines.sqlite.returns import Returns, pool_of
 from pitboss.engines.sqlite.settle import ClaimRow, claim_rows
 from pitboss.model.batching import Waiting
 from pitboss.model.duration import SECOND
-from pitboss.model.leasing import STRIKES_KEPT
+from pitboss.model.member_health import STRIKES_KEPT
 from pitboss.model.session import Reclaimed
 from pitboss.model.settlement import lost
 from pitboss.model.states import State

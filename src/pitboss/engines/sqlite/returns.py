@@ -5,7 +5,7 @@ from typing import Any
 
 from pitboss.engines.sqlite.act import Act
 from pitboss.engines.sqlite.pool_members import PoolMembers
-from pitboss.model.leasing import STRIKES_KEPT, forgiven, given_back, may_eject, room_on_blacklist
+from pitboss.model.member_health import STRIKES_KEPT, forgiven, given_back, may_eject, room_on_blacklist
 from pitboss.model.outdone import SentAway, may_send_away, outdone
 from pitboss.model.resource import Report, UseEnd
 
