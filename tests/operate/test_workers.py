@@ -51,7 +51,7 @@ async def test_a_host_a_pool_or_a_number_that_is_not_there(store: Bench) -> None
 async def test_worker_pools_with_the_worst_of_their_states(store: Bench) -> None:
     await fill(store)
     pools = await list_worker_pools(store, store.now)
-    assert [(view.pool.name, view.state) for view in pools] == [("download", "crashed"), ("mail", "running")]
+    assert [(view.pool.name, view.state) for view in pools] == [("download", "dead"), ("mail", "running")]
     assert await read_worker_pools(store, store.now, "mail", "box2") == []
 
 

@@ -127,7 +127,9 @@ def _without_managers(reading: StoreReading) -> Verdict:
 
 
 def _no_worker(reading: StoreReading, managers: Sequence[ManagerView], now: Moment) -> Verdict | None:
-    """A worker pool whose workers are dead on every host that has it."""
+    """A worker pool whose workers are dead on every host that has it, unless tasks tell the same of themselves."""
+    if any(one.cause == "given-up" for one in reading.troubles):
+        return None
     views = worker_pools(managers)
     alive = {view.pool.name for view in views if not view.dead}
     dead = [view for view in views if view.pool.name not in alive]
