@@ -89,7 +89,7 @@ def with_a_longer_guard(resource: Resource, rules: PoolRules) -> Limits:
     return msgspec.structs.replace(limits, guard=limits.guard + SECOND)
 
 
-LEASING, MEMORY = "pitboss.model.leasing", "pitboss.engines.memory"
+LEASING, HEALTH, MEMORY = "pitboss.model.leasing", "pitboss.model.member_health", "pitboss.engines.memory"
 # Each planted mistake loosens or tightens one rule.
 PLANTED: dict[str, tuple[str, Any]] = {
     "one more in each window": (f"{LEASING}.limits_of", with_wider_windows),
@@ -102,8 +102,8 @@ PLANTED: dict[str, tuple[str, Any]] = {
     "a guard that is too long": (f"{LEASING}.limits_of", with_a_longer_guard),
     "one at a time": (f"{LEASING}.limits_of", changed(concurrency=1)),
     "any number at a time": (f"{LEASING}._most_at_once", lambda resource, rules: None),
-    "no cooldown": (f"{LEASING}._cooled", lambda record, rules, report, now: record),
-    "no blacklist": (f"{LEASING}._ejected", lambda record, rules, now: record),
+    "no cooldown": (f"{HEALTH}._cooled", lambda record, rules, report, now: record),
+    "no blacklist": (f"{HEALTH}._ejected", lambda record, rules, now: record),
     "no comparison": (f"{MEMORY}.members.outdone", lambda member, *_, **__: Outdone(member)),
     "rests that a change ends": (f"{LEASING}._rested", lambda limits, resource: 0),
     "room on every blacklist": (f"{MEMORY}.members.room_on_blacklist", lambda rules, enabled, ejected: True),
