@@ -41,11 +41,13 @@ COMMANDS = {
     "batches": Command("batches:app", "List, create, order, pause, cancel and requeue batches of tasks.", "batch"),
     "queues": Command("queues:app", "List, pause, resume and limit queues.", "queue"),
     "resources": Command(
-        "resources:app", "List resource pools; add, import, enable, disable and test their members.", "resource"
+        "resources:app",
+        "List and limit resource pools; add, import, enable, disable and test their members.",
+        "resource",
     ),
     "pools": Command("worker_pools:app", "List, scale, restart, pause and resume worker pools.", "pool"),
     "dead": Command("dead:app", "List, retry and delete tasks that failed for good."),
-    "db": Command("db:app", "Check and upgrade the store's tables."),
+    "db": Command("db:app", "Upgrade, check and copy the store."),
     "config": Command("configuring:app", "Show the settings."),
 }
 _ALIASES = {command.alias: name for name, command in COMMANDS.items() if command.alias}
