@@ -73,6 +73,12 @@ def test_a_member_is_added_and_changed() -> None:
     assert "proxies/p1 is changed" in again.err
 
 
+@pytest.mark.parametrize("address", ["10.0.0.9:8080", "http://10.0.0.9:8080"])
+def test_an_address_can_stand_in_the_place_of_the_name(address: str) -> None:
+    assert pitboss("resources", "add", "proxies", address).code == 0
+    assert member("10.0.0.9:8080")["fields"] == {"scheme": "http", "host": "10.0.0.9", "port": 8080}
+
+
 def test_secrets_come_from_the_environment_or_several_lines() -> None:
     env = {"API_TOKEN": "tok-12345"}
     assert pitboss("resources", "add", "keys", "k1", "--secret-env", "token=API_TOKEN", env=env).code == 0

@@ -12,7 +12,7 @@ from pitboss.cli.screen import Screen
 from pitboss.model.errors import InvalidInput
 from pitboss.model.queue import checked_name
 from pitboss.model.resource import checked_labels
-from pitboss.model.resource_files import checked_member_name, hides_password, read_address
+from pitboss.model.resource_files import checked_member_name, hides_password, is_address, read_address
 from pitboss.model.text import counted
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def add(
     pool: PoolArgument,
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="Its name; or its address with a password, then its name is host:port."),
+        typer.Argument(metavar="NAME", help="Its name; or its address, then its name is host:port."),
     ],
     url: Annotated[
         str | None, typer.Option("--url", metavar="URL", help="Its address, such as http://10.0.0.7:8080.")
@@ -60,6 +60,7 @@ def add(
 
     \b
     Examples:
+      pitboss resources add proxies 10.0.0.7:8080
       pitboss resources add proxies p1 --url http://10.0.0.7:8080 --field user=ann --secret password
       pitboss resources add accounts ann --secret cookie --label eu < cookie.txt
       pitboss resources add keys k1 --secret-env token=API_TOKEN
@@ -197,7 +198,7 @@ def _named(name: str, url: str | None) -> tuple[str, "Row | None"]:
     """The member's name, and its address: of --url, or given instead of a name."""
     if url is not None:
         return name, read_address(url, "--url")
-    if "://" not in name and not hides_password(name):
+    if not is_address(name):
         return name, None
     row = read_address(name, "NAME")
     return row.name, row

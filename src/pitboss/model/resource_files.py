@@ -22,6 +22,7 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.:-]+")
 _BETWEEN_LABELS = re.compile(r"[;|\s]+")
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?\Z")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_HOST_AND_PORT = re.compile(r"[^\s:/@]+:\d{1,5}")
 _FROM_THE_LEFT = re.compile(
     r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:@/\[\]]+):(?P<port>\d+)"
     r"(?::(?P<rest>(?P<user>[^:]*)(?::(?P<password>.*))?))?\Z",
@@ -77,6 +78,11 @@ def hides_password(text: str) -> bool:
         return "@" in text
     found = None if _is_ipv6(text) else _FROM_THE_LEFT.match(text)
     return found is not None and bool(found["password"])
+
+
+def is_address(text: str) -> bool:
+    """Whether a text given as a name is an address: a URL, or a host with a port and perhaps credentials."""
+    return "://" in text or hides_password(text) or _HOST_AND_PORT.fullmatch(text) is not None
 
 
 def checked_member_name(name: str) -> str:
