@@ -102,6 +102,7 @@ def test_a_secret_on_the_command_line_is_taken_with_a_warning() -> None:
     [
         (["p 1"], "cannot name a resource"),
         (["p1", "--field", "user"], "has no value"),
+        (["p1", "--field", "password=s3cret-word"], "would be stored and shown in the clear"),
         (["p1", "--secret-env", "token=NOT_SET_ANYWHERE"], "is not set"),
         (["p1", "--secret", "password"], "was not given"),
         (["p1", "--label", "a b"], "cannot name a label"),

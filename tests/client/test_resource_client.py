@@ -92,6 +92,15 @@ async def test_a_use_that_comes_too_late_says_that_the_budget_is_spent(pool: Poo
     assert await pool.client.use("first", None, wait=SECOND)
 
 
+async def test_a_use_that_cannot_come_in_time_is_refused_at_once(pool: Pool) -> None:
+    """Its task goes to another member instead of waiting for one that is away for an hour."""
+    await pool.open(3600 * SECOND)
+    began = pool.clock.now()
+    with pytest.raises(BudgetSpent):
+        await pool.client.use("first", None, wait=60 * SECOND)
+    assert pool.clock.now() == began
+
+
 class Slow:
     """A store that delays its answers about uses by these seconds, one after the other; later answers come at once."""
 

@@ -76,6 +76,8 @@ def test_a_line_is_read_from_the_left_whatever_its_password(password: str) -> No
         ("http://anna:hunter@2/2@h.example:80", "%2F"),
         ("http://anna:22/hunter@h.example:80", "%2F"),
         ("2001:470:1f0b:10::2:8080", "[2001:db8::1]:8080"),
+        ("10.0.0.1:8080:anna:hunter #2", "a line of its own"),
+        ("http://hunter #2@10.0.0.1:8080", "a line of its own"),
     ],
 )
 def test_a_line_with_two_meanings_is_refused_with_how_to_write_it(line: str, fix: str) -> None:

@@ -12,7 +12,7 @@ from pitboss.cli.screen import Screen
 from pitboss.model.errors import InvalidInput
 from pitboss.model.queue import checked_name
 from pitboss.model.resource import checked_labels
-from pitboss.model.resource_files import checked_member_name, hides_password, is_address, read_address
+from pitboss.model.resource_files import SECRET_NAMES, checked_member_name, hides_password, is_address, read_address
 from pitboss.model.text import counted
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def add(
     name, address = _named(name, url)
     checked_member_name(name)
     open_fields, closed = _address(screen, address)
-    open_fields |= dict(_pair(text, "--field") for text in fields or ())
+    open_fields |= dict(_open(text) for text in fields or ())
     closed |= _secrets(screen, secrets or (), from_variables or ())
     # A field that is also given as a secret, such as the user in the URL, is secret.
     open_fields = {key: value for key, value in open_fields.items() if key not in closed}
@@ -244,6 +244,17 @@ def _line(key: str) -> str:
             fix=f"pipe one line per secret, or use --secret-env {key}=VARIABLE",
         )
     return value
+
+
+def _open(text: str) -> tuple[str, str]:
+    key, value = _pair(text, "--field")
+    if key.lower() in SECRET_NAMES:
+        raise InvalidInput(
+            f'the field "{key}" would be stored and shown in the clear',
+            why="its name says that it is a secret",
+            fix=f"say --secret {key}, and type it when asked",
+        )
+    return key, value
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from pitboss.cli.screen import Column, Screen
 from pitboss.model.duration import SECOND, Moment, spoken
 from pitboss.model.pool_rules import value_text
 from pitboss.model.resource import Condition, Entry, Limits, PoolRules, Resource
-from pitboss.model.text import HIDDEN, one_line
+from pitboss.model.text import HIDDEN, counted, one_line
 from pitboss.operate.pool_rules import RuleReading
 from pitboss.operate.resources import MemberPage, MemberReading, ResourcePoolReading
 
@@ -195,7 +195,9 @@ def _in_a_row(member: Resource, rules: PoolRules) -> str | None:
     record = member.record
     parts = [
         f"{record.failures} of {rules.max_failures} failures" if record.failures else "",
-        f"{record.cooldowns} refusals" if record.cooldowns else "",
-        f"on probation after {record.blacklistings} times on the blacklist" if record.blacklistings else "",
+        counted(record.cooldowns, "refusal") if record.cooldowns else "",
+        f"{counted(record.blacklistings, 'time')} on the blacklist; the next use is a trial"
+        if record.blacklistings
+        else "",
     ]
     return ", ".join(part for part in parts if part) or None

@@ -146,7 +146,8 @@ class ResourceClient:
                 answer = await self._store.use(holder, task, instead=place)
             return answer if isinstance(answer, Shortage) else Grant(answer, sent)
 
-        return await self._waited(asked, wait, str(holder), BudgetSpent)
+        # Other holders can only end open uses. What keeps the member away for longer does not end within the wait.
+        return await self._waited(asked, wait, str(holder), BudgetSpent, hopeless=open_for + SECOND)
 
     async def end_use(self, holder: Token | str, task: TaskId | None, end: UseEnd) -> None:
         await self._store.end_use(holder, task, end)
@@ -176,16 +177,23 @@ class ResourceClient:
         return self._engine is not None and (await self._engine.reclaim()).leases > 0
 
     async def _waited(
-        self, ask: Callable[[], Awaitable[T | Shortage]], wait: Span, who: str, late: type[TimedOutWaiting]
+        self,
+        ask: Callable[[], Awaitable[T | Shortage]],
+        wait: Span,
+        who: str,
+        late: type[TimedOutWaiting],
+        hopeless: Span | None = None,
     ) -> T:
-        """Ask until there is no shortage; `late` if that takes longer than `wait`."""
+        """Ask until there is no shortage; `late` if that takes longer than `wait`, or at once if the shortage lasts
+        longer than the wait by more than `hopeless`."""
         started, pause = self._clock.now(), _FIRST_PAUSE
         while True:
             found = await ask()
             if not isinstance(found, Shortage):
                 return found
             left, now = started + wait - self._clock.now(), self._store_clock.now()
-            if left <= 0:
+            lasts = hopeless is not None and found.until is not None and found.until - now > left + hopeless
+            if left <= 0 or lasts:
                 raise _too_late(late, found, wait, now)
             # Look earlier than `until`: a member may be given back, or its limits changed, before that.
             nap = pause if found.until is None else _nap(found.until - now, who)
@@ -202,7 +210,7 @@ def _tell_differences(pool: str, known: Declaration, keys: Mapping[str, KeyValue
     different = differences(known.rules, with_keys(known.rules, keys))
     if different:
         _log.warning(
-            'resource pool "%s": this process says %s, but %s is declared%s, and that holds. To change it, run the '
+            'resource pool "%s": this process says %s, but %s is declared%s, and stays. To change it, run the '
             "manager with this code, or say: pitboss resources limit %s %s",
             pool,
             ", ".join(key_text(one.key, one.other) for one in different),

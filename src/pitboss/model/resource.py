@@ -69,10 +69,10 @@ class Condition(StrEnum):
 
 
 class EntryKind(StrEnum):
-    """What happened to a member. `not blamed`: a request through it failed, which may be the far side's fault."""
+    """What happened to a member. `failed, not blamed yet`: a request failed, which may be the far side's fault."""
 
     FAILED = "failed"
-    NOT_BLAMED = "not blamed"
+    NOT_BLAMED = "failed, not blamed yet"
     COOLING = "cooling"
     BLACKLISTED = "blacklisted"
     BACK = "back in service"

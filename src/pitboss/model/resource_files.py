@@ -14,7 +14,7 @@ from pitboss.model.errors import InvalidInput
 from pitboss.model.queue import checked_name
 from pitboss.model.resource_urls import is_place, split_url
 
-_SECRETS = ("password", "pass", "token", "secret", "cookie", "session", "key", "api_key", "apikey")
+SECRET_NAMES = ("password", "pass", "token", "secret", "cookie", "session", "key", "api_key", "apikey")
 _SAME = {"pass": "password", "username": "user", "ip": "host", "apikey": "api_key", "label": "labels"}
 _KNOWN_HEADERS = ("name", "url", "host", "ip")
 _PREFIX = "secret."
@@ -99,7 +99,15 @@ def checked_member_name(name: str) -> str:
 def _from_line(numbered: tuple[int, str], where: str) -> Row:
     number, line = numbered
     # A comment begins after a space; a password may contain the sign itself.
-    return _from_address(re.split(r"\s+#", line, maxsplit=1)[0].strip(), number, where)
+    address, *comment = re.split(r"\s+#", line, maxsplit=1)
+    if comment and (hides_password(address) or hides_password(line)):
+        raise _refused(
+            number,
+            where,
+            "it is not clear whether a comment follows, or a part of the password",
+            "put the comment on a line of its own; write # and spaces of a password as %23 and %20 in a URL",
+        )
+    return _from_address(address.strip(), number, where)
 
 
 def _from_address(text: str, number: int, where: str) -> Row:
@@ -187,7 +195,7 @@ def _from_cells(cells: dict[str, str], number: int, where: str) -> Row:
         raise _refused(number, where, "its weight is not a whole number above zero")
     fields, secrets = _address(cells, number, where)
     for key, cell in cells.items():
-        if key in _SECRETS or key.startswith(_PREFIX):
+        if key in SECRET_NAMES or key.startswith(_PREFIX):
             secrets[key.removeprefix(_PREFIX)] = cell
         else:
             fields[key] = cell

@@ -87,7 +87,7 @@ class MemberHistory:
         await pool(bench, A)
         site = Report(outcome=ResourceOutcome.TASK_ERROR, error="status 503", destination="shop")
         await _used(bench, site, Report(outcome=ResourceOutcome.TASK_ERROR, error="KeyError: 'price'"))
-        assert await _said(bench) == [("not blamed", "status 503")]
+        assert await _said(bench) == [("failed, not blamed yet", "status 503")]
 
     async def test_operators_and_renewed_secrets(self, bench: Bench) -> None:
         await pool(bench, A)
