@@ -11,9 +11,10 @@ from pitboss.engines.postgres.script import Ask
 from pitboss.model.batch import BatchStatus, NewBatch
 from pitboss.model.outcome import progressed
 from pitboss.model.queue import HandlerInfo
-from pitboss.model.resource import NewResource, PoolRules
+from pitboss.model.resource import Leased, NewResource, PoolRules, Report, ResourceOutcome, Want
 from pitboss.model.settlement import APPLIED, Settlement
 from pitboss.model.task import Claim
+from tests.engines.postgres.traffic import traffic
 from tests.engines.postgres.yard import DONE, Yard
 
 pytestmark = pytest.mark.fresh_loop(limit=60)
@@ -106,3 +107,29 @@ async def test_a_member_that_comes_back_during_the_claim_is_asked_for_soon(
     assert (claimed.claims, claimed.shortages) == ([], ())
     assert claimed.next_due is not None
     assert before < claimed.next_due < before + 5_000_000
+
+
+async def test_a_good_use_asks_for_strikes_only_if_there_are_any(yard: Yard) -> None:
+    good = Report(outcome=ResourceOutcome.OK, destination="site")
+    bad = Report(outcome=ResourceOutcome.BLOCKED, destination="site")
+
+    async def sent(claim: Claim, report: Report) -> list[str]:
+        with traffic(yard.engine) as seen:
+            await yard.engine.settle([msgspec.structs.replace(_settled(claim), report=report)])
+        return [name for name in seen.statements if name.startswith("strike")]
+
+    async def released(report: Report) -> list[str]:
+        assert isinstance(await yard.engine.acquire("p", Want(), 1_000_000, lease="l"), Leased)
+        with traffic(yard.engine) as seen:
+            await yard.engine.release("l", report)
+        return [name for name in seen.statements if name.startswith("strike")]
+
+    claims = await _claimed(yard, items=4)
+    assert await sent(claims[0], good) == []
+    assert await sent(claims[1], bad) == ["strike_list", "strike_add"]
+    assert await sent(claims[2], good) == ["strike_forget"]
+    assert await sent(claims[3], good) == []
+    assert await released(good) == []
+    assert await released(bad) == ["strike_list", "strike_add"]
+    assert await released(good) == ["strike_forget"]
+    assert await released(good) == []

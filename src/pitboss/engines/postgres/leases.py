@@ -71,6 +71,8 @@ def _end(
     gone = yield sql.ask("lease_end", id=lease, since=since)
     if not gone:
         return False
+    if gone[0][0]:
+        returns.note_strikes(pool)
     yield from returns.take(back)
     yield from returns.write(CountChanges())
     return True

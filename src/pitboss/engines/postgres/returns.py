@@ -63,6 +63,7 @@ class Returns:
         self._strikers: dict[tuple[str, str], dict[str, Moment]] = {}
         self._struck: dict[tuple[str, str], dict[str, None]] = {}
         self._answered: dict[tuple[str, str], None] = {}
+        self._with_strikes: set[str] = set()
 
     def lock(self, returns: Sequence[Return], *, now: Moment | None = None) -> Script[None]:
         """Lock all that these returns may change. The rules are read behind the locks: see `members.rules_now`."""
@@ -112,6 +113,12 @@ class Returns:
                 self.now = int(one)
             elif what == "rules":
                 self._rules[one] = members.rules_of(other)
+            elif what == "struck":
+                self.note_strikes(one)
+
+    def note_strikes(self, pool: str) -> None:
+        """Members of the pool have strikes: only then is there anything to forget."""
+        self._with_strikes.add(pool)
 
     def take(self, one: Return) -> Script[list[SentAway]]:
         """Give one back; the members that this sends away. One that is gone, or a new one of the same name, is not
@@ -145,8 +152,9 @@ class Returns:
         changed = [self._members[one] for one in sorted(self._changed)]
         yield from self._uses.write_shifted(self._sql)
         yield from members.write(self._sql, changed, self._rules, counts=counts)
-        if self._answered:
-            yield self._sql.ask("strike_forget", **_keys(sorted(self._answered)))
+        answered = sorted(place for place in self._answered if place[0] in self._with_strikes)
+        if answered:
+            yield self._sql.ask("strike_forget", **_keys(answered))
         struck = sorted((pool, place, name) for (pool, place), those in self._struck.items() for name in those)
         if struck:
             keys = _keys([(pool, place) for pool, place, _ in struck])

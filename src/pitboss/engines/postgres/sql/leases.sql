@@ -21,7 +21,9 @@ UPDATE {schema}.leases SET expires_at = (SELECT now FROM clock) + %(hold)s::bigi
 WHERE id = %(id)s::text AND expires_at > (SELECT now FROM clock) RETURNING expires_at
 
 -- name: lease_end
-DELETE FROM {schema}.leases WHERE id = %(id)s::text AND leased_at = %(since)s::bigint RETURNING id
+-- Whether members of its pool have strikes.
+DELETE FROM {schema}.leases AS l WHERE id = %(id)s::text AND leased_at = %(since)s::bigint
+RETURNING EXISTS (SELECT FROM {schema}.strikes AS s WHERE s.pool = l.pool)
 
 -- name: lease_list_over
 SELECT id, pool, name, leased_at FROM {schema}.leases

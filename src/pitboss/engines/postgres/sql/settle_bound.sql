@@ -70,3 +70,5 @@ UNION ALL SELECT ord, 'progress', NULL, NULL FROM reported
 UNION ALL SELECT ord, answer, NULL, NULL FROM judged WHERE answer NOT IN ('apply', 'progress')
 UNION ALL SELECT NULL, 'now', now::text, NULL FROM clock
 UNION ALL SELECT NULL, 'rules', name, rules FROM {schema}.pools WHERE name = ANY (%(pools)s::text[])
+UNION ALL SELECT NULL, 'struck', name, NULL FROM unnest(%(pools)s::text[]) AS p (name)
+    WHERE EXISTS (SELECT FROM {schema}.strikes AS s WHERE s.pool = p.name)
