@@ -1,7 +1,10 @@
 """The uses of a held member: which are open, when they end, and which may have come too late."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
+from concurrent.futures import Future
 from time import monotonic
 
 import pytest
@@ -160,3 +163,56 @@ def test_a_process_that_stands_still_notices_it(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(standstill, "seconds", lambda: began + 2)
     assert watch.since(began)
     assert not watch.since(began + 2)
+
+
+def test_every_use_of_a_handler_that_ended_is_over(app: App, clock: FakeClock) -> None:
+    pool = one(app, rate="9/10s")
+    with pool.lease() as lease:
+        clock.advance(1)
+        asyncio.run(both(lease))
+    clock.advance(10)
+    # All three uses count from the end of the block: none is open for longer.
+    assert [pool.release(pool.acquire(wait=0)) for _ in range(9)] == [True] * 9
+
+
+def test_answers_of_the_store_may_come_while_the_handler_ends(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = one(app, rate="9/10s", concurrency=2)
+    told: list[Future[None]] = [Future(), Future(), Future()]
+    wrapped = asyncio.wrap_future
+
+    def answering(future: Future[None]) -> asyncio.Future[None]:
+        for one in told:
+            if not one.done():
+                one.set_result(None)
+        return wrapped(future)
+
+    with pool.lease() as lease:
+        for future in told:
+            lease.uses._tell(future)
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncio, "wrap_future", answering)
+            asyncio.run(lease.uses.over())
+        assert not lease.uses._telling
+
+
+def test_with_a_guard_the_newest_use_moves_and_not_the_first(app: App, clock: FakeClock) -> None:
+    pool = one(app, rate="2/10s", guard="1s")
+    with pool.lease() as lease:
+        first = clock.now()
+        clock.advance(2)
+        lease.use_sync()
+        clock.advance(2)
+        assert lease.use_from_now_sync() == clock.now() == first + 4 * SECOND
+    # The first use is 11 s old now, the second one is not.
+    clock.advance_to(first + 11 * SECOND)
+    with pool.lease(wait=0):
+        pass
+
+
+def test_the_clock_of_a_host_without_boottime_is_enough() -> None:
+    """macOS has none."""
+    code = (
+        "import time; del time.CLOCK_BOOTTIME; from pitboss.client import standstill; print(standstill.seconds() > 0)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert told.stdout == "True\n", told.stderr

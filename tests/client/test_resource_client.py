@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -161,3 +162,21 @@ def test_a_use_that_is_answered_late_is_moved() -> None:
 def test_a_store_that_is_always_late_is_not_asked_forever() -> None:
     used, member = slowly(0, *[1] * 20)
     assert (used, member.record.uses) == (8_000_000, 2)
+
+
+@pytest.mark.parametrize("late", [0, 0.2])
+def test_a_lease_says_when_it_was_asked_for(late: float) -> None:
+    """Its clients know by that how old its use is."""
+    clock = FakeClock()
+
+    async def work() -> float | None:
+        engine = MemoryEngine(clock=clock)
+        await engine.declare_pool(POOL, PoolRules(limits=Limits(windows=(Window(9, 60 * SECOND),), guard=50_000)))
+        client = ResourceClient(Slow(engine, late), clock)
+        await client.add(POOL, [NewResource(name="p1")])
+        return (await client.acquire(POOL, Want(), lease="l", hold=60 * SECOND, wait=SECOND)).asked
+
+    before = monotonic()
+    asked = run_virtual(work(), clock=clock)
+    assert asked is not None
+    assert before <= asked <= monotonic()

@@ -27,12 +27,16 @@ Caller = tuple[object, Callable[[], bool]]
 
 
 class _OpenUse(NamedTuple):
-    """A use that the store remembers at `at`; `caller` asked for it at `since`, and it was over at `ended`."""
+    """A use that the store remembers at `at`; `caller` asked for it at `since`, and it was over at `ended`.
+
+    `told`: the store hears of its end already.
+    """
 
     at: Moment
     since: float
     caller: Caller | None = None
     ended: Moment | None = None
+    told: bool = False
 
     def over_for(self, caller: Caller) -> bool:
         """Whether it is over when this caller asks for another one."""
@@ -44,6 +48,8 @@ class HeldUses:
 
     def __init__(self, pool: "Resources", leased: Leased, holder: Token | str, task: TaskId | None) -> None:
         self._pool, self._leased, self._holder, self._task = pool, leased, holder, task
+        # Clients of several threads may share the lease.
+        self._lock = threading.Lock()
         self._open: list[_OpenUse] = []
         if leased.open_for:
             pool.standstill.begin()
@@ -51,12 +57,14 @@ class HeldUses:
             self._open = [_OpenUse(leased.use_at, seconds() - age)]
         # The use that came with the lease, as long as it belongs to no request of the lease's own clients.
         self._spare: Moment | None = leased.use_at
+        self._newest = leased.use_at
         self._telling: set[Future[None]] = set()
 
     @property
     def end(self) -> UseEnd | None:
         """What the act that gives the member back says about its newest use."""
-        return UseEnd(self._open[-1].at, self._open[-1].ended) if self._open else None
+        newest = self._open[-1:]
+        return UseEnd(newest[0].at, newest[0].ended) if newest else None
 
     async def add(self, wait: Span, caller: Caller) -> Grant:
         """One more use. It ends the one before, unless another caller may still be about to make that one."""
@@ -68,9 +76,10 @@ class HeldUses:
 
     async def from_now(self, wait: Span, caller: Caller) -> Grant:
         """The newest use was not made yet: it counts from now on."""
-        grant = await self._ask(wait, caller, self._open[-1].at if self._open else self._leased.leased_at, None)
-        if self._spare is not None:
-            self._spare = grant.moment + self._leased.open_for
+        grant = await self._ask(wait, caller, self._newest, None)
+        with self._lock:
+            if self._spare is not None:
+                self._spare = grant.moment + self._leased.open_for
         return grant
 
     async def for_request(self, wait: Span, caller: Caller, unsent: Grant | None = None) -> Grant:
@@ -80,9 +89,10 @@ class HeldUses:
         """
         if unsent is not None:
             return await self._ask(wait, caller, unsent.moment + self._leased.open_for, None)
-        if self._spare is None:
+        with self._lock:
+            leased, spare, self._spare = self._leased, self._spare, None
+        if spare is None:
             return await self.add(wait, caller)
-        leased, spare, self._spare = self._leased, self._spare, None
         asked = monotonic() if leased.asked is None else leased.asked
         if not leased.open_for and not grew_old(monotonic() - asked, leased.guard):
             return Grant(spare, asked)
@@ -103,17 +113,24 @@ class HeldUses:
         if not open_for:
             return
         end = UseEnd(at, grant.moment + _lag(grant))
-        self._open = [use._replace(ended=end.ended) if use.at == at else use for use in self._open]
-        if self._leased.shared or len(self._open) > 1:
-            holder, task = self._holder, self._task
-            self._tell(self._pool.begin(lambda resources: resources.end_use(holder, task, end)))
+        with self._lock:
+            told = self._leased.shared or len(self._open) > 1
+            self._open = [use._replace(ended=end.ended, told=told) if use.at == at else use for use in self._open]
+        if told:
+            self._tell_end(end)
 
     async def over(self) -> UseEnd | None:
         """The handler has ended: the end of its newest use, once the store knows of the others."""
-        for use in self._open:
+        with self._lock:
+            held, self._open = self._open, self._open[-1:]
+        for use in held:
             self._judge(use)
-        if self._telling:
-            telling = [asyncio.wrap_future(one) for one in self._telling]
+        for use in held[:-1]:
+            if not use.told:
+                self._tell_end(UseEnd(use.at, use.ended))
+        # Another thread takes out what the store has answered.
+        telling = [asyncio.wrap_future(one) for one in self._telling.copy()]
+        if telling:
             done, _ = await asyncio.wait(telling, timeout=_TELLING_SECONDS)
             for one in done:
                 # What could not be told stays as it is in the store, which is the safe side.
@@ -150,12 +167,17 @@ class HeldUses:
                 ends=ends,
             )
         )
-        if leased.open_for:
-            gone = {instead, None if ends is None else ends.at}
-            self._open = [use for use in self._open if use.at not in gone]
-            since = seconds() - (monotonic() - grant.asked)
-            self._open.append(_OpenUse(grant.moment + leased.open_for, since, caller))
+        at, gone = grant.moment + leased.open_for, {instead, None if ends is None else ends.at}
+        since = seconds() - (monotonic() - grant.asked)
+        with self._lock:
+            self._newest = at
+            if leased.open_for:
+                self._open = [*(use for use in self._open if use.at not in gone), _OpenUse(at, since, caller)]
         return grant
+
+    def _tell_end(self, end: UseEnd) -> None:
+        holder, task = self._holder, self._task
+        self._tell(self._pool.begin(lambda resources: resources.end_use(holder, task, end)))
 
     def _tell(self, told: "Future[None]") -> None:
         self._telling.add(told)

@@ -96,26 +96,27 @@ class ResourceClient:
         return await self._store.resources(pool, names)
 
     async def acquire(self, pool: str, want: Want, *, lease: str, hold: Span, wait: Span) -> Leased:
-        began, started = _steady(), self._clock.now()
+        began, sent, started = _steady(), monotonic(), self._clock.now()
         swept_at: Moment = 0
 
         async def asked() -> Leased | Shortage:
-            nonlocal began, swept_at
-            began = _steady()
+            nonlocal began, sent, swept_at
+            began, sent = _steady(), monotonic()
             found = await self._store.acquire(pool, want, hold, lease=lease)
             now = self._clock.now()
             if isinstance(found, Shortage) and now - swept_at >= SECOND:
                 swept_at = now
                 if await self._swept():
-                    began = _steady()
+                    began, sent = _steady(), monotonic()
                     return await self._store.acquire(pool, want, hold, lease=lease)
             return found
 
         leased = await self._waited(asked, wait, lease, TimedOutWaiting)
         if grew_old(_steady() - began, leased.guard or leased.open_for):
             left = min(hold, max(0, started + wait - self._clock.now()))
-            return msgspec.structs.replace(leased, leased_at=await self._afresh(leased, lease, left))
-        return leased
+            grant = await self._afresh(leased, lease, left)
+            return msgspec.structs.replace(leased, leased_at=grant.moment, asked=grant.asked)
+        return msgspec.structs.replace(leased, asked=sent)
 
     async def use(
         self,
@@ -152,13 +153,12 @@ class ResourceClient:
     async def end_use(self, holder: Token | str, task: TaskId | None, end: UseEnd) -> None:
         await self._store.end_use(holder, task, end)
 
-    async def _afresh(self, leased: Leased, lease: str, wait: Span) -> Moment:
+    async def _afresh(self, leased: Leased, lease: str, wait: Span) -> Grant:
         """Count the use of a lease that came late from now on, or give the lease back."""
         try:
-            grant = await self.use(
+            return await self.use(
                 lease, None, wait=wait, guard=leased.guard, open_for=leased.open_for, instead=leased.use_at
             )
-            return grant.moment
         except BaseException as error:
             with suppress(PitbossError):
                 await asyncio.shield(self._store.release(lease, None))

@@ -3,6 +3,9 @@
 import threading
 import time
 
+from pitboss.engines.host_clock import uptime
+from pitboss.model.duration import SECOND
+
 _STEP_SECONDS = 0.5
 _STILL_SECONDS = 1.0
 
@@ -40,4 +43,4 @@ class Standstill:
 
 def seconds() -> float:
     """By a clock that is never set and goes on while the host is suspended."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return uptime() / SECOND
