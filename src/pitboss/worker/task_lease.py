@@ -8,7 +8,7 @@ import msgspec
 from pitboss.client.lease import Lease, UnheldLease
 from pitboss.client.member_sessions import NotPrepared
 from pitboss.model.blame import CATEGORIES
-from pitboss.model.errors import BudgetSpent, InvalidInput, MemberRemoved
+from pitboss.model.errors import BudgetSpent, InvalidInput, MemberRemoved, StoreUnavailable
 from pitboss.model.leasing import grew_old
 from pitboss.model.outcome import Cancelled, Failed, Outcome, Released, Retry, Rotated
 from pitboss.model.outcome import Snooze as SnoozeOutcome
@@ -61,8 +61,11 @@ class TaskLease(NamedTuple):
             await _used_from_now(self.lease, spent=prepared)
 
     async def end(self) -> UseEnd | None:
-        """The end of its use, once its handler has ended."""
-        return await self.lease.uses.over()
+        """The end of its use, once its handler has ended. A cancellation cuts it short: the outcome must go out."""
+        try:
+            return await self.lease.uses.over()
+        except asyncio.CancelledError:
+            return self.lease.use_end()
 
 
 async def _used_from_now(lease: Lease, *, spent: bool) -> None:
@@ -100,6 +103,9 @@ def judged(held: TaskLease | None, outcome: Outcome, error: BaseException | None
     if isinstance(error, Exception) and isinstance(spent, MemberRemoved) and held.lease.report is None:
         # The task is not to blame, and there is no member to report on.
         return _blamed(outcome, _RESOURCE, rotates=True), None
+    if isinstance(error, Exception) and isinstance(spent, StoreUnavailable) and held.lease.report is None:
+        # No request was sent: it says nothing about the member.
+        return outcome, seen
     if isinstance(outcome, _CHOSEN):
         return outcome, seen
     report = _report(held, error)

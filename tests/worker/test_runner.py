@@ -1,0 +1,64 @@
+"""One claim becomes one outcome, whatever happens at its end."""
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import pytest
+
+from pitboss import App, Lease
+from pitboss.model.duration import SECOND
+from pitboss.model.errors import StoreUnavailable
+from pitboss.model.outcome import Completed, Failed
+from pitboss.model.resource import Leased, UseEnd
+from pitboss.model.task import Claim, Token
+from pitboss.testing.sandbox import sandbox
+from pitboss.worker.runner import Ran, Runner
+
+LEASED = Leased(pool="p", name="m", leased_at=1, open_for=10 * SECOND, shared=True)
+
+
+@pytest.fixture
+def app() -> Iterator[App]:
+    app = App("sqlite:///never-opened.db")
+    with sandbox(app):
+        yield app
+
+
+def _claim(app: App) -> Claim:
+    (name,) = app.handlers
+    return Claim(id="t", handler=name, queue="q", params="{}", token=Token(1, 1), attempt=1, leased=LEASED)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_a_cancellation_while_the_end_of_a_use_is_told_changes_no_outcome(app: App, fails: bool) -> None:
+    pool = app.resources("p", rate="100/1s", concurrency=5)
+    ended = asyncio.Event()
+
+    @app.task
+    async def job(lease: Lease = pool.lease()) -> None:
+        lease.uses._tell(Future())  # the store does not answer
+        ended.set()
+        if fails:
+            raise ValueError("x")
+
+    runner, claim = Runner(app.handlers), _claim(app)
+    running = asyncio.create_task(runner.run(claim))
+    await ended.wait()
+    runner.stop(claim)
+    ran = await running
+    assert isinstance(ran.outcome, Failed if fails else Completed)
+    assert ran.use_end == UseEnd(LEASED.use_at)
+
+
+async def test_a_request_that_was_not_sent_because_the_store_is_away_blames_no_member(app: App) -> None:
+    pool = app.resources("p")
+
+    @app.task
+    async def job(lease: Lease = pool.lease()) -> None:
+        lease.answers.unsent = StoreUnavailable("away")
+        raise RuntimeError("net::ERR_BLOCKED_BY_CLIENT at http://site.example/")
+
+    ran: Ran = await Runner(app.handlers).run(_claim(app))
+    assert isinstance(ran.outcome, Failed)
+    assert ran.report is None
