@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,9 @@ from playwright.async_api import Error as BrowserError
 from playwright.sync_api import sync_playwright
 
 from pitboss import App, InvalidInput, Lease, Resources
+from pitboss.client.lease_browser import Browsing
+from pitboss.model.answers import Answers
+from pitboss.model.errors import MemberRemoved, StoreUnavailable
 from pitboss.model.resource import Record, ResourceOutcome, Shortage
 from pitboss.model.states import State
 from pitboss.testing.sandbox import sandbox
@@ -142,3 +146,33 @@ def test_only_pages_and_contexts_are_browsed_with() -> None:
         pool.add("p1")
         with pool.lease() as lease, pytest.raises(InvalidInput, match="neither a page nor a context"):
             lease.browsing("a page")
+
+
+class _Page:
+    """A page, as far as `Browsing` knows it; and a route and a request of it."""
+
+    route = unroute = on = remove_listener = None
+    url, redirected_from = SITE, None
+    frame = SimpleNamespace(parent_frame=None)
+    done: str | None = None
+
+    def is_navigation_request(self) -> bool:
+        return True
+
+    async def abort(self, code: str) -> None:
+        self.done = code
+
+
+@pytest.mark.parametrize("error", [MemberRemoved("proxies/p1"), StoreUnavailable("away"), RuntimeError("odd")])
+async def test_a_navigation_that_cannot_be_counted_is_aborted(error: Exception) -> None:
+    class Held:
+        answers = Answers()
+
+        async def grant_request(self, wait: object) -> None:
+            raise error
+
+    tab, lease = _Page(), Held()
+    with suppress(RuntimeError):
+        await Browsing(lease, tab, None)._counted(tab, tab)  # type: ignore[arg-type]
+    assert tab.done == "blockedbyclient"
+    assert lease.answers.unsent is (None if isinstance(error, RuntimeError) else error)

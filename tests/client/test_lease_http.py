@@ -4,8 +4,10 @@ import asyncio
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from email.utils import formatdate
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -279,6 +281,71 @@ def test_a_failure_names_the_host_that_was_asked(app: App, proxies: Resources, p
             report = proxies.report_on(lease, ValueError("odd page"))
     assert report is not None
     assert (report.outcome, report.destination) == (ResourceOutcome.TASK_ERROR, "site.example")
+
+
+def test_a_good_report_names_the_only_host_that_answered(app: App, proxies: Resources, proxy: StandIn) -> None:
+    with sandbox(app):
+        proxies.add("p1", {"url": proxy.url})
+        with proxies.lease() as lease, lease.http_sync() as client:
+            told = []
+            for url in (SITE, OTHER):
+                client.get(url)
+                told.append(proxies.report_on(lease, None))
+    assert [report and (report.outcome, report.destination) for report in told] == [
+        ("ok", "site.example"),
+        ("ok", None),
+    ]
+
+
+def test_a_date_to_wait_for_is_compared_with_the_wall_clock(app: App, proxies: Resources, proxy: StandIn) -> None:
+    # The stand-in sends no Date, and the sandbox's clock shows another year.
+    proxy.answer = _status(429, {"Retry-After": formatdate(time.time() + 30, usegmt=True)})
+    with sandbox(app):
+        proxies.add("p1", {"url": proxy.url})
+        with proxies.lease() as lease:
+            lease.http_sync().get(SITE)
+            answered = proxies.report_on(lease, None)
+            error = httpx.HTTPStatusError(
+                "429",
+                request=httpx.Request("GET", SITE),
+                response=httpx.Response(429, headers={"Retry-After": formatdate(time.time() + 30, usegmt=True)}),
+            )
+            raised = proxies.blamed(lease, error)
+    assert answered is not None
+    assert raised is not None
+    assert 20 * SECOND < (answered.retry_after or 0) <= 30 * SECOND
+    assert 20 * SECOND < (raised.retry_after or 0) <= 30 * SECOND
+
+
+def test_a_member_that_was_removed_before_a_request_hands_the_task_on(app: App, proxies: Resources) -> None:
+    seen: list[str] = []
+
+    @app.task(backoff="1h")
+    async def check(held: Lease = proxies.lease()) -> int:
+        seen.append(held.name)
+        async with held.http() as client:
+            await client.get(url)
+            if len(seen) == 1:
+                await proxies.aremove(held.name)
+            return (await client.get(url)).status_code
+
+    with StandIn() as site, sandbox(app) as box:
+        url = site.url
+        proxies.add_many([{"name": "p1"}, {"name": "p2"}])
+        handle = check.enqueue()
+        box.drain()
+        assert (handle.result(timeout=1), seen, handle.task().attempts) == (200, ["p1", "p2"], 1)
+
+
+def test_a_lease_with_a_guard_that_is_used_late_counts_from_its_request(app: App, proxy: StandIn) -> None:
+    pool = app.resources("slow", rate="9/10s", guard="50ms")
+    with sandbox(app) as box:
+        pool.add("p1", {"url": proxy.url})
+        with pool.lease() as lease:
+            box.clock.advance(5)
+            time.sleep(0.06)
+            lease.http_sync().get(SITE)
+            assert _one(pool).last_used_at == box.clock.now()
 
 
 def test_bodies_are_not_read_early(app: App, proxies: Resources, proxy: StandIn) -> None:

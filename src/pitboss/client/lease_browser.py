@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pitboss.client.resource_client import Grant
+from pitboss.engines.host_clock import wall
 from pitboss.model.blame import answered, blame
 from pitboss.model.duration import Time
-from pitboss.model.errors import BudgetSpent, InvalidInput
+from pitboss.model.errors import InvalidInput, PitbossError
 
 if TYPE_CHECKING:
     from pitboss.client.lease import Lease
@@ -72,9 +73,11 @@ class Browsing:
             try:
                 self._grants[request] = await self._lease.grant_request(self._wait)
             except BaseException as error:
-                self._refused(error)
+                told = self._refused(error)
                 await route.abort("blockedbyclient")
-                return
+                if told:
+                    return
+                raise
         await route.fallback()
 
     def _counted_sync(self, route: Any, request: Any) -> None:
@@ -83,30 +86,31 @@ class Browsing:
             try:
                 self._grants[request] = self._lease.grant_request_sync(self._wait)
             except BaseException as error:
-                self._refused(error)
+                told = self._refused(error)
                 route.abort("blockedbyclient")
-                return
+                if told:
+                    return
+                raise
         route.fallback()
 
-    def _refused(self, error: BaseException) -> None:
-        """The browser only says that the navigation was blocked; the lease remembers why."""
-        if isinstance(error, BudgetSpent):
+    def _refused(self, error: BaseException) -> bool:
+        """The browser only says that the navigation was blocked; the lease remembers why, if Pitboss said so."""
+        if isinstance(error, PitbossError):
             self._lease.answers.unsent = error
-        else:
-            raise error
+        return isinstance(error, PitbossError)
 
     def _answered(self, response: Any) -> None:
         request = response.request
         if self._ended(request) and response.status not in _REDIRECTS:
-            host, now = _host(request), self._lease.leased.leased_at
-            self._lease.answers.add(host, answered(response.status, response.headers, now, host))
+            host = _host(request)
+            self._lease.answers.add(host, answered(response.status, response.headers, wall(), host))
 
     def _failed(self, request: Any) -> None:
         failure = str(request.failure or "")
         if self._ended(request) and not any(text in failure for text in _OUR_DOING):
             host = _host(request)
             error = _NavigationFailed(f"{failure} at {request.url}")
-            self._lease.answers.add(host, blame(error, self._lease.leased.leased_at))
+            self._lease.answers.add(host, blame(error, wall()))
 
     def _ended(self, request: Any) -> bool:
         """Whether the request belongs to a navigation that was counted; the answer shows that it has been sent."""

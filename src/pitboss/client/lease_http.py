@@ -12,6 +12,7 @@ import httpx
 from pitboss.client.http_connections import Connections, HttpConnections, Kept, aclose, close
 from pitboss.client.lease import Lease
 from pitboss.client.resource_client import Grant
+from pitboss.engines.host_clock import wall
 from pitboss.model.blame import CARRIED, answered, at, blame
 from pitboss.model.duration import Time
 from pitboss.model.errors import InvalidInput
@@ -99,17 +100,16 @@ class _Exchange:
 
     def answered(self, status: int, headers: httpx.Headers) -> None:
         self.ended()
-        now = self._lease.leased.leased_at
         if self._sent_at is not None:
             self._lease.answers.timed(time.monotonic() - self._sent_at)
-        self._lease.answers.add(self._host, answered(status, headers, now, self._host))
+        self._lease.answers.add(self._host, answered(status, headers, wall(), self._host))
 
     def failed(self, error: BaseException) -> None:
         """No answer, or not a whole one. The error carries the report, because only this knows how far it got."""
         self.ended()
         if isinstance(error, httpx.TransportError):
             lease = self._lease
-            report = blame(error, lease.leased.leased_at, has_address=lease.has_address and self._unreached)
+            report = blame(error, wall(), has_address=lease.has_address and self._unreached)
             report = at(report, self._host)
             lease.answers.add(self._host, report)
             vars(error)[CARRIED] = report

@@ -15,6 +15,7 @@ from pitboss.client.member_sessions import Check, Make, MemberSessions
 from pitboss.client.members import Members
 from pitboss.client.resource_client import ResourceClient
 from pitboss.client.standstill import Standstill
+from pitboss.engines.host_clock import wall
 from pitboss.model.blame import at, blame
 from pitboss.model.canonical import printable
 from pitboss.model.duration import SECOND, Span, Time, span
@@ -148,6 +149,8 @@ class Resources(Members):
             report = works if error is None else self.blamed(lease, error)
         if report is None:
             return None
+        if report.outcome is ResourceOutcome.OK and report.destination is None:
+            report = at(report, lease.answers.only_destination)
         report = msgspec.structs.replace(report, took=lease.answers.took)
         return self.redacted(at(report, printable(lease.destination, 255) if lease.destination else None))
 
@@ -161,7 +164,7 @@ class Resources(Members):
         """The report on an exception: what is to blame for it."""
         if not isinstance(error, Exception | ResourceSignal):
             return None
-        usual = lease.answers.beside(blame(error, lease.leased.leased_at, has_address=lease.has_address))
+        usual = lease.answers.beside(blame(error, wall(), has_address=lease.has_address))
         if self._judge is None or isinstance(error, ResourceSignal):
             return usual
         try:

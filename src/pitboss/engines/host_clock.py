@@ -22,18 +22,23 @@ def uptime() -> Span:
     return time.clock_gettime_ns(_SINCE_BOOT) // 1000
 
 
+def wall() -> Moment:
+    """What people and other hosts read on their clocks."""
+    return time.time_ns() // 1000
+
+
 class SystemClock:
     """The steady clock begins at the wall clock's time, unless a store sets its offset."""
 
     def __init__(self) -> None:
         self.boot_id = boot_id()
-        self._offset = self.wall() - uptime()
+        self._offset = wall() - uptime()
 
     def now(self) -> Moment:
         return uptime() + self._offset
 
     def wall(self) -> Moment:
-        return time.time_ns() // 1000
+        return wall()
 
     def uptime(self) -> Span:
         return uptime()

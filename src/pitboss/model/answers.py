@@ -45,6 +45,11 @@ class Answers:
         self._timed, self._seconds = self._timed + 1, self._seconds + seconds
 
     @property
+    def only_destination(self) -> str | None:
+        """Where all of them came from; None if there were none, or from several places."""
+        return next(iter(self._last)) if len(self._last) == 1 else None
+
+    @property
     def took(self) -> Span | None:
         """How long an answer took on average; None if there was none."""
         return max(1, round(self._seconds * SECOND / self._timed)) if self._timed else None

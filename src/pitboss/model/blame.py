@@ -62,7 +62,7 @@ CATEGORIES = {
 
 
 def blame(error: BaseException, now: Moment, *, has_address: bool = False) -> Report:
-    """What an exception says about the resource. `now` is only used for a Retry-After that is a date.
+    """What an exception says about the resource. `now` is what a wall clock shows: a Retry-After may be a date.
 
     If the resource has an address, requests go there, and a connection that cannot be made is its own fault. A dead
     site behind it looks the same to some clients; failures of many members on one destination are forgiven later.
