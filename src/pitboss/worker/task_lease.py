@@ -61,10 +61,10 @@ class TaskLease(NamedTuple):
             await _used_from_now(self.lease, spent=prepared)
 
     async def end(self) -> UseEnd | None:
-        """The end of its use, once its handler has ended. A cancellation cuts it short: the outcome must go out."""
+        """The end of its use, once its handler has ended. Nothing that happens here keeps the outcome back."""
         try:
             return await self.lease.uses.over()
-        except asyncio.CancelledError:
+        except (Exception, asyncio.CancelledError):
             return self.lease.use_end()
 
 
