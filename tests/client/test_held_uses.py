@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from time import monotonic
 
+import httpx
 import pytest
 
 from pitboss import App, Lease, Resources
 from pitboss.client import held_uses, standstill
+from pitboss.client.held_uses import HeldUses, caller
 from pitboss.client.resource_client import Grant
 from pitboss.client.standstill import Standstill
 from pitboss.model.duration import SECOND
@@ -104,6 +106,56 @@ def test_a_use_of_another_coroutine_is_not_ended(app: App, clock: FakeClock) -> 
         ends = [use.at for use in lease.uses._open]
         assert len(ends) == 2, "both requests may still be on their way"
         assert min(ends) >= clock.now() + OPEN
+
+
+def test_a_coroutine_of_the_handler_does_not_end_the_use_that_came_with_the_lease(app: App) -> None:
+    pool = one(app, rate="9/10s")
+
+    async def handler() -> int:
+        async with pool.lease() as lease:
+            held = HeldUses(pool, lease.leased, lease.id or "", None)
+            await held.add(0, caller())
+            return len(held._open)
+
+    async def child() -> int:
+        async with pool.lease() as lease:
+            held = HeldUses(pool, lease.leased, lease.id or "", None)
+
+            async def asks() -> None:
+                await held.add(0, caller())
+
+            await asyncio.create_task(asks())
+            return len(held._open)
+
+    assert asyncio.run(handler()) == 1, "the handler asks itself"
+    assert asyncio.run(child()) == 2, "another coroutine may have sent the first request"
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), httpx.ReadTimeout("late"), asyncio.CancelledError()])
+def test_a_request_that_may_be_on_its_way_keeps_its_use_open(app: App, error: BaseException) -> None:
+    pool = one(app, rate="1/10s")
+    lease = pool.acquire()
+    open_until = member(pool).last_used_at
+    pool.give_back(lease, error)
+    assert member(pool).last_used_at == open_until
+
+
+@pytest.mark.parametrize("error", [None, ValueError(), httpx.ConnectError("refused")])
+def test_a_request_that_was_answered_or_never_sent_ends_its_use(
+    app: App, clock: FakeClock, error: BaseException | None
+) -> None:
+    pool = one(app, rate="1/10s")
+    lease = pool.acquire()
+    clock.advance(1)
+    pool.give_back(lease, error)
+    assert member(pool).last_used_at == clock.now()
+
+
+def test_a_request_without_an_answer_keeps_its_use_open(app: App) -> None:
+    pool = one(app, rate="9/10s")
+    with pool.lease() as lease:
+        lease.request_unanswered(lease.grant_request_sync())
+        assert lease.use_end() is None
 
 
 def test_the_first_request_takes_the_use_that_came_with_the_lease(app: App, clock: FakeClock) -> None:

@@ -80,6 +80,27 @@ def test_the_dispatcher_wakes_when_a_member_may_be_used_again() -> None:
     assert all(7 * SECOND <= gap < 7 * SECOND + 20_000 for gap in gaps), gaps
 
 
+def test_a_request_of_a_dead_worker_may_still_arrive() -> None:
+    stage = Stage()
+
+    async def main() -> int:
+        await _pool(stage, 1, min_delay=7 * SECOND)
+        await _put(stage, 1)
+        dispatcher = stage.dispatcher()
+        stage.worker(dispatcher, taking(60.0))
+        await dispatcher.start()
+        await asyncio.sleep(1)
+        (before,) = await stage.engine.resources("proxies")
+        dispatcher.remove_worker("w1")
+        await dispatcher.flushed()
+        (after,) = await stage.engine.resources("proxies")
+        await dispatcher.stop()
+        assert (before.in_use, after.in_use) == (1, 0)
+        return after.last_used_at - before.last_used_at
+
+    assert run_virtual(main(), clock=stage.clock) == 0, "its use counts from the last possible moment"
+
+
 class Shrinking(CoroutineWorker):
     """A worker loses its free slot during the claim."""
 

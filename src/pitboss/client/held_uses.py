@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pitboss.client.resource_client import Grant, ResourceClient
 from pitboss.client.standstill import seconds
+from pitboss.model.blame import is_unanswered
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.ids import TaskId
 from pitboss.model.leasing import grew_old
@@ -40,7 +41,10 @@ class _OpenUse(NamedTuple):
 
     def over_for(self, caller: Caller) -> bool:
         """Whether it is over when this caller asks for another one."""
-        return self.ended is not None or self.caller is None or self.caller[0] is caller[0] or not self.caller[1]()
+        if self.ended is not None or self.caller is None or self.caller[0] is caller[0] or not self.caller[1]():
+            return True
+        # The use that came with the lease of a handler in a thread: the coroutine that started it waits for its end.
+        return isinstance(self.caller[0], asyncio.Task) and isinstance(caller[0], threading.Thread)
 
 
 class HeldUses:
@@ -54,7 +58,8 @@ class HeldUses:
         if leased.open_for:
             pool.standstill.begin()
             age = 0.0 if leased.asked is None else monotonic() - leased.asked
-            self._open = [_OpenUse(leased.use_at, seconds() - age)]
+            # Coroutines that the handler starts may send its first request: only the handler itself ends this use.
+            self._open = [_OpenUse(leased.use_at, seconds() - age, caller())]
         # The use that came with the lease, as long as it belongs to no request of the lease's own clients.
         self._spare: Moment | None = leased.use_at
         self._newest = leased.use_at
@@ -108,7 +113,7 @@ class HeldUses:
             self._note_late()
 
     def answered(self, grant: Grant) -> None:
-        """The answer to the request of this use has begun, or none will come: the use is over."""
+        """The answer to the request of this use has begun: the use is over."""
         open_for, at = self._leased.open_for, grant.moment + self._leased.open_for
         if not open_for:
             return
@@ -119,9 +124,21 @@ class HeldUses:
         if told:
             self._tell_end(end)
 
-    async def over(self) -> UseEnd | None:
-        """The handler has ended: the end of its newest use, once the store knows of the others."""
+    def unanswered(self, grant: Grant) -> None:
+        """No answer will come, and the request may still be on its way: its use stays at the last possible moment."""
+        at = grant.moment + self._leased.open_for
         with self._lock:
+            self._open = [use for use in self._open if use.at != at or use.ended is not None]
+
+    async def over(self, error: BaseException | None = None) -> UseEnd | None:
+        """The handler has ended: the end of its newest use, once the store knows of the others.
+
+        If it was stopped, or its client gave up waiting for an answer, a request may still be on its way: only uses
+        that were answered are over then.
+        """
+        with self._lock:
+            if error is not None and is_unanswered(error):
+                self._open = [use for use in self._open if use.ended is not None]
             held, self._open = self._open, self._open[-1:]
         for use in held:
             self._judge(use)

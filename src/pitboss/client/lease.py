@@ -191,8 +191,12 @@ class Lease:
         self.uses.sent(grant)
 
     def request_answered(self, grant: Grant) -> None:
-        """The far side has answered the request of that use, or will not: the use is over. Safe from any thread."""
+        """The far side has answered the request of that use: the use is over. Safe from any thread."""
         self.uses.answered(grant)
+
+    def request_unanswered(self, grant: Grant) -> None:
+        """No answer will come. The request may still arrive, so its use counts from the last possible moment."""
+        self.uses.unanswered(grant)
 
     def use_end(self) -> UseEnd | None:
         """The end of its newest use, for the act that gives the member back. None if no use is open."""

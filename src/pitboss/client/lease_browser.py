@@ -3,6 +3,7 @@
 Contexts and pages are those of Playwright. It is not imported: they are known by their methods.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -101,25 +102,25 @@ class Browsing:
 
     def _answered(self, response: Any) -> None:
         request = response.request
-        if self._ended(request) and response.status not in _REDIRECTS:
+        if self._ended(request, self._lease.request_answered) and response.status not in _REDIRECTS:
             host = _host(request)
             self._lease.answers.add(host, answered(response.status, response.headers, wall(), host))
 
     def _failed(self, request: Any) -> None:
         failure = str(request.failure or "")
-        if self._ended(request) and not any(text in failure for text in _OUR_DOING):
+        if self._ended(request, self._lease.request_unanswered) and not any(text in failure for text in _OUR_DOING):
             host = _host(request)
             error = _NavigationFailed(f"{failure} at {request.url}")
             self._lease.answers.add(host, blame(error, wall()))
 
-    def _ended(self, request: Any) -> bool:
-        """Whether the request belongs to a navigation that was counted; the answer shows that it has been sent."""
+    def _ended(self, request: Any, tell: Callable[[Grant], None]) -> bool:
+        """Whether the request belongs to a navigation that was counted. Tells the lease how it ended."""
         first = request
         while first.redirected_from is not None:
             first = first.redirected_from
         grant = self._grants.get(first)
         if grant is not None:
-            self._lease.request_answered(grant)
+            tell(grant)
         return grant is not None
 
     def _listen(self) -> None:

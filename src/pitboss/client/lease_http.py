@@ -99,24 +99,22 @@ class _Exchange:
             raise _Waited
 
     def answered(self, status: int, headers: httpx.Headers) -> None:
-        self.ended()
+        if self.grant is not None:
+            self._lease.request_answered(self.grant)
         if self._sent_at is not None:
             self._lease.answers.timed(time.monotonic() - self._sent_at)
         self._lease.answers.add(self._host, answered(status, headers, wall(), self._host))
 
     def failed(self, error: BaseException) -> None:
         """No answer, or not a whole one. The error carries the report, because only this knows how far it got."""
-        self.ended()
+        if self.grant is not None:
+            self._lease.request_unanswered(self.grant)
         if isinstance(error, httpx.TransportError):
             lease = self._lease
             report = blame(error, wall(), has_address=lease.has_address and self._unreached)
             report = at(report, self._host)
             lease.answers.add(self._host, report)
             vars(error)[CARRIED] = report
-
-    def ended(self) -> None:
-        if self.grant is not None:
-            self._lease.request_answered(self.grant)
 
 
 class _AsyncTransport(httpx.AsyncBaseTransport):

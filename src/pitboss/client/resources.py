@@ -206,10 +206,10 @@ class Resources(Members):
         return lease
 
     def give_back(self, lease: Lease, error: BaseException | None) -> None:
-        self.run(self._returned(lease, self.report_on(lease, error)), what="releasing a resource")
+        self.run(self._returned(lease, self.report_on(lease, error), error), what="releasing a resource")
 
     async def agive_back(self, lease: Lease, error: BaseException | None) -> None:
-        await self._returned(lease, self.report_on(lease, error))
+        await self._returned(lease, self.report_on(lease, error), error)
 
     async def _acquired(self, terms: LeaseTerms) -> Lease:
         name, hold = self._app.new_id(), terms.hold or DEFAULT_HOLD
@@ -239,7 +239,7 @@ class Resources(Members):
             lease.report = Report(outcome=_outcome(outcome), retry_after=pause, error=error)
         return self.report_on(lease, None)
 
-    async def _returned(self, lease: Lease, report: Report | None) -> bool:
+    async def _returned(self, lease: Lease, report: Report | None, error: BaseException | None = None) -> bool:
         if lease.id is None:
             raise InvalidInput(
                 f"{lease} belongs to a task",
@@ -250,7 +250,7 @@ class Resources(Members):
         extending = self._extending.pop(name, None)
         if extending is not None:
             extending.cancel()
-        end = await lease.uses.over()
+        end = await lease.uses.over(error)
         return await self.aask(lambda resources: resources.release(name, report, end))
 
 

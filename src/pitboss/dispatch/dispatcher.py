@@ -154,8 +154,8 @@ class Dispatcher:
         del load.group.workers[worker_id]
         lost = load.started
         for claim in lost:
-            # Its process is dead: no request of it can be made any more.
-            self._settle(claim, _lost_outcome(outcome, len(lost)), worker=load.worker.name, use_end=unmade(claim))
+            # Its process is dead, but a request may be on its way: its use stays at the last possible moment.
+            self._settle(claim, _lost_outcome(outcome, len(lost)), worker=load.worker.name)
         for claim in list(load.running.values())[len(lost) :]:
             self._unstarted(claim)
         if load.reserved is not None:

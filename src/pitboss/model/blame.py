@@ -43,6 +43,10 @@ _REACHED = frozenset(
         "RemoteDisconnected",
     }
 )
+# Base classes of errors of httpx, requests, aiohttp, urllib and sockets: a request that got no answer, if none is kept.
+_NO_ANSWER = frozenset(
+    {"TransportError", "RequestException", "ClientError", "HTTPException", "OSError", "CancelledError"}
+)
 # What urllib and browsers say instead of raising an error of its own class for a proxy.
 _PROXY_TEXT = re.compile(
     r"^Tunnel connection failed|ERR_(PROXY|TUNNEL|SOCKS)_|ERR_\w*_PROXY_|ERR_INVALID_AUTH|NS_ERROR_PROXY_"
@@ -135,6 +139,14 @@ def _names_proxy(error: BaseException) -> bool:
     if any("proxy" in kind.__name__.lower() for kind in type(error).__mro__):
         return True
     return _PROXY_TEXT.search(_message(error)) is not None
+
+
+def is_unanswered(error: BaseException) -> bool:
+    """Whether a request may have been sent, and its client gave up or was stopped before an answer came."""
+    met = list(_met(error))
+    if any(_answer(one)[0] is not None for one in met) or _is_unreached(met):
+        return False
+    return not _names(met).isdisjoint(_NO_ANSWER) or any(type(one).__module__.startswith("playwright") for one in met)
 
 
 def _is_unreached(met: list[BaseException]) -> bool:

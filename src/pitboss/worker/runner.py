@@ -126,9 +126,7 @@ class Runner:
             return Ran(*judged(held, done, None), None if held is None else await held.end())
         except BaseException as error:  # the worker must survive it, and the task must get an outcome
             outcome, report = judged(held, _outcome(claim, context, error), error)
-            # A thread that was given up may still make its request.
-            over = held is not None and (handler.is_async or not isinstance(error, _OutOfTime | asyncio.CancelledError))
-            use_end = await held.end() if held is not None and over else None
+            use_end = None if held is None else await held.end(error)
             return Ran(hidden_in(outcome, self._hidden) if self._hidden else outcome, report, use_end)
         finally:
             del self._contexts[key]

@@ -60,10 +60,13 @@ class TaskLease(NamedTuple):
         if leased.asked is not None and grew_old(asyncio.get_running_loop().time() - leased.asked, within):
             await _used_from_now(self.lease, spent=prepared)
 
-    async def end(self) -> UseEnd | None:
-        """The end of its use, once its handler has ended. Nothing that happens here keeps the outcome back."""
+    async def end(self, error: BaseException | None = None) -> UseEnd | None:
+        """The end of its use, once its handler has ended. Nothing that happens here keeps the outcome back.
+
+        None if a request may still be on its way.
+        """
         try:
-            return await self.lease.uses.over()
+            return await self.lease.uses.over(error)
         except (Exception, asyncio.CancelledError):
             return self.lease.use_end()
 
