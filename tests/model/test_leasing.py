@@ -419,13 +419,14 @@ def test_the_same_holds_for_a_destination_and_a_members_own_failures_do_not_excu
 
 
 def test_a_destination_that_another_member_failed_on_too_counts_once_for_each() -> None:
-    assert judge(ERROR, "a", (), ("a", "b")) == (msgspec.structs.replace(ERROR, outcome=ResourceOutcome.TASK_ERROR), ())
+    excused = msgspec.structs.replace(ERROR, outcome=ResourceOutcome.TASK_ERROR)
+    assert judge(ERROR, "a", (), ("a", "b")) == (excused, (), False)
 
 
 @given(st.lists(st.sampled_from("abcde"), unique=True), st.lists(st.sampled_from("abcde"), unique=True))
 def test_only_faults_are_judged(tried: list[str], strikers: list[str]) -> None:
     for report in (OK, LIMITED, TASK_ERROR):
-        assert judge(report, "m", tried, strikers) == (report, ())
+        assert judge(report, "m", tried, strikers) == (report, (), False)
 
 
 @given(st.permutations("abcdef"))
@@ -438,7 +439,7 @@ def test_a_bad_task_costs_no_member_its_record(order: list[str]) -> None:
         back = given_back(members[name], rules, ERROR, NOW, tried=tried)
         members[name] = back.member
         for other in back.forgiven:
-            members[other] = forgiven(members[other])
+            members[other] = forgiven(members[other], struck=back.struck)
         tried = tried_after(tried, name, ERROR.outcome)
     assert len(order) > NOT_THE_MEMBERS
     assert {member.record.failures for member in members.values()} == {1}
@@ -465,7 +466,7 @@ def test_a_fault_that_is_excused_strikes_too_and_a_silent_return_judges_nothing(
     somewhere = msgspec.structs.replace(ERROR, destination="example.org")
     back = given_back(member, rules, somewhere, NOW, strikers=("a", "b"))
     assert (back.forgiven, back.strike, back.member.record.blacklistings) == (("a", "b"), True, 0)
-    assert given_back(member, rules, None, NOW) == (released(member, rules, None, NOW), (), None, ())
+    assert given_back(member, rules, None, NOW) == (released(member, rules, None, NOW), (), None, (), False)
 
 
 def test_a_member_that_the_blacklist_has_no_room_for_cools_down_instead() -> None:

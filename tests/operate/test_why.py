@@ -516,6 +516,20 @@ class TestGates(Subject):
         ended = (await explain(bench.store, claim.id, bench.now)).why
         assert (ended.sentence, ended.cause) == ("it has ended: completed", "completed")
 
+    async def test_a_task_gets_a_member_again_that_it_failed_with_if_the_others_are_away(self, bench: Bench) -> None:
+        await pool(bench, "p1", "p2", max_failures=1)
+        await shot(bench, WorkerState.IDLE)
+        claim = await bench.started(queue="fetching")
+        failed = Failed(BROKEN)
+        await bench.report(claim, failed, report=Report(outcome=ResourceOutcome.TASK_ERROR))
+        await used(bench, ResourceOutcome.RESOURCE_ERROR)
+        bench.clock.advance(10)
+        await bench.store.reclaim()
+        assert (await bench.task(claim.id)).tried == ("p1",)
+        why = (await explain(bench.store, claim.id, bench.now)).why
+        assert why.cause == "ready", why.sentence
+        await assert_the_engine_agrees(bench, claim.id, why)
+
     async def test_a_key_may_leave_a_member_that_is_away(self, bench: Bench) -> None:
         await pool(bench, "p1", "p2", strategy=Strategy.STICKY, away="rebind")
         await bench.started(queue="fetching", want=Want(key="ann"))

@@ -64,8 +64,14 @@ def sent_away(record: Record, rules: PoolRules, now: Moment, *, room: bool) -> R
     return _ejected(record, rules, now) if room else _cooled(record, rules, None, now)
 
 
-def forgiven(resource: Resource) -> Resource:
-    """Take back a failure that was not this member's fault. A cooldown or blacklisting that it caused stays."""
+def forgiven(resource: Resource, *, struck: bool = True) -> Resource:
+    """Take back a failure that was not this member's fault. A cooldown or blacklisting that it caused stays.
+
+    `struck`: it failed on a destination, which was counted. Else it has tried a task, maybe with an error of the task,
+    which was not counted; then only a failure that its newest report told is taken back.
+    """
+    if not struck and resource.record.last_outcome not in _FAULTS:
+        return resource
     record = msgspec.structs.replace(resource.record, failures=max(0, resource.record.failures - 1))
     return msgspec.structs.replace(resource, record=record)
 
@@ -78,10 +84,11 @@ def without_faults(record: Record) -> Record:
 
 
 class Judgement(NamedTuple):
-    """A report as it counts, and the members whose earlier failures are taken back."""
+    """A report as it counts, and the members whose earlier failures are taken back, see `forgiven`."""
 
     report: Report
     forgiven: tuple[str, ...] = ()
+    struck: bool = False
 
 
 def judge(report: Report, name: str, tried: Sequence[str], strikers: Sequence[str]) -> Judgement:
@@ -93,10 +100,11 @@ def judge(report: Report, name: str, tried: Sequence[str], strikers: Sequence[st
     if report.outcome not in _FAULTS:
         return Judgement(report)
     excused = msgspec.structs.replace(report, outcome=ResourceOutcome.TASK_ERROR)
-    for others in ({*tried} - {name}, {*strikers} - {name}):
+    for those, struck in ((tried, False), (strikers, True)):
+        others = {*those} - {name}
         if len(others) >= NOT_THE_MEMBERS - 1:
             just_now = len(others) == NOT_THE_MEMBERS - 1
-            return Judgement(excused, tuple(sorted(others)) if just_now else ())
+            return Judgement(excused, tuple(sorted(others)) if just_now else (), struck)
     return Judgement(excused if name in strikers and len(strikers) > 1 else report)
 
 
@@ -104,14 +112,15 @@ class GivenBack(NamedTuple):
     """A member after it was given back, and what else that changes.
 
     `outdone` names members that failed the task before (see `outdone`), `forgiven` those whose last failure is taken
-    back (see `forgiven`). `strike` True adds this member to those
-    that failed on the report's destination, False forgets all of them, None leaves them as they are.
+    back (see `forgiven`, also for `struck`). `strike` True adds this member to those that failed on the report's
+    destination, False forgets all of them, None leaves them as they are.
     """
 
     member: Resource
     forgiven: tuple[str, ...] = ()
     strike: bool | None = None
     outdone: tuple[str, ...] = ()
+    struck: bool = False
 
 
 def given_back(
@@ -133,13 +142,13 @@ def given_back(
     """
     if report is None:
         return GivenBack(released(member, rules, None, now))
-    counted, excused = judge(report, member.name, tried, strikers)
+    counted, excused, struck = judge(report, member.name, tried, strikers)
     after = released(member, rules, counted, now, ejectable=room, completed=completed)
     worse = tuple(name for name in tried if name != member.name) if completed and is_good(report) else ()
     if report.destination is None:
-        return GivenBack(after, excused, outdone=worse)
+        return GivenBack(after, excused, outdone=worse, struck=struck)
     strike = True if is_fault(report.outcome) else False if is_good(report) else None
-    return GivenBack(after, excused, strike, worse)
+    return GivenBack(after, excused, strike, worse, struck)
 
 
 def is_fault(outcome: ResourceOutcome) -> bool:

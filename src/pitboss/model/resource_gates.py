@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from pitboss.model.duration import Moment
 from pitboss.model.gates import Gate, Scene, soon
-from pitboss.model.leasing import avoided, condition, fits
+from pitboss.model.leasing import avoided, condition, fits, in_service
 from pitboss.model.picking import ReadyMembers
 from pitboss.model.resource import Condition, PoolRules, Resource, Stage, Want
 from pitboss.model.sealed import told
@@ -32,7 +32,7 @@ def of_resource(task: Task, scene: Scene) -> Gate | None:
     bound = _bound(view, want, scene)
     if bound is not None:
         return _of_bound(view, want, bound, scene.now)
-    shunned = avoided(task.tried, sum(member.enabled for member in fitting))
+    shunned = avoided(task.tried, sum(in_service(member, scene.now) for member in fitting))
     left = ResourcePoolView(view.name, view.rules, [member for member in fitting if member.name not in shunned])
     return _of_members(left, want, len(fitting), scene.now)
 

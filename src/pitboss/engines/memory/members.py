@@ -182,7 +182,7 @@ class PoolMembers:
         self.write(back.member)
         for name in back.forgiven:
             if name in self.all:
-                self.write(forgiven(self.all[name]))
+                self.write(forgiven(self.all[name], struck=back.struck))
         if destination is not None and back.strike is not None:
             if back.strike:
                 self._strikes.setdefault(destination, {})[member.name] = now

@@ -138,7 +138,7 @@ class Returns:
         for name in back.forgiven:
             other = self._members.get(f"{resource.pool}/{name}")
             if other is not None:
-                self._put(forgiven(other.resource))
+                self._put(forgiven(other.resource, struck=back.struck))
         if back.strike is not None and one.report is not None and one.report.destination is not None:
             self._note_strike((resource.pool, one.report.destination), resource.name, struck=back.strike)
         away: list[SentAway] = []

@@ -90,7 +90,7 @@ class _PoolReturns:
         )
         members.change(number, back.member)
         for name in back.forgiven:
-            self._forgive(name)
+            self._forgive(name, back.struck)
         if destination is not None and back.strike is not None:
             self._strike(destination, member.name, back.strike)
         found = [self._outdone(name) for name in back.outdone]
@@ -122,10 +122,10 @@ class _PoolReturns:
         members.change(number, after)
         return away
 
-    def _forgive(self, name: str) -> None:
+    def _forgive(self, name: str, struck: bool) -> None:
         number = self.members.named(name)
         if number is not None:
-            self.members.change(number, forgiven(self.members.known[number]))
+            self.members.change(number, forgiven(self.members.known[number], struck=struck))
 
     def _strikers_of(self, destination: str | None) -> set[str]:
         if destination is None:

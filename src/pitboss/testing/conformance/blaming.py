@@ -217,6 +217,18 @@ class Forgiveness:
             bench.clock.advance(1)
         assert await _failures(bench) == [1, 1, 0, 0]
 
+    async def test_what_was_not_counted_is_not_forgiven(self, bench: Bench) -> None:
+        await pool(bench, "a", "b", "c", max_failures=9)
+        for name in "abc":
+            await failed(bench, await _given(bench, name), FAULTY)
+        task = await wait_for_one(bench)
+        for report in (NOT_MINE, NOT_MINE, FAULTY):
+            bench.clock.advance(1)
+            (claim,) = (await asked(bench)).claims
+            await handed_on(bench, claim, report)
+        assert sorted((await bench.task(task.id)).tried) == ["a", "b", "c"]
+        assert await _failures(bench) == [1, 1, 1]
+
     async def test_a_destination_that_three_members_fail_on_is_to_blame(self, bench: Bench) -> None:
         await pool(bench, "a", "b", "c", "d", cooldown=MINUTE)
         counts = []
