@@ -10,7 +10,7 @@ from pitboss.dispatch.dispatcher import Dispatcher
 from pitboss.engines.memory.tables import Doorbell
 from pitboss.manager.announcer import Announcer
 from pitboss.model.duration import SECOND
-from pitboss.model.outcome import Completed, Failed, Outcome, Rotated
+from pitboss.model.outcome import NO_KEY, Completed, Failed, Outcome, Rotated
 from pitboss.model.outdone import SentAway
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import Leased, Limits, NewResource, PoolRules, Report, Resource, ResourceOutcome, Want
@@ -99,6 +99,34 @@ def test_a_request_of_a_dead_worker_may_still_arrive() -> None:
         return after.last_used_at - before.last_used_at
 
     assert run_virtual(main(), clock=stage.clock) == 0, "its use counts from the last possible moment"
+
+
+def test_a_member_that_cannot_be_opened_closes_the_queues_of_its_pool_only() -> None:
+    stage = Stage()
+
+    async def main() -> None:
+        await _pool(stage, 4)
+        (first,) = await _put(stage, 1)
+        plain = await stage.put()
+        dispatcher = stage.dispatcher()
+        dispatcher.opens = lambda _: False
+        stage.worker(dispatcher)
+        await dispatcher.start()
+        await asyncio.sleep(0.1)
+        await _put(stage, 3)
+        plain += await stage.put()
+        await asyncio.sleep(0.1)
+        assert [(await stage.one(one)).state for one in plain] == [State.COMPLETED] * 2
+        assert (await stage.one(first)).reason == NO_KEY.reason
+        assert [claim.id for _, _, claim in stage.started] == plain
+        uses = [(await _member(stage, f"p{number}")).record.uses for number in range(4)]
+        assert sum(uses) == 1, "one grant found it out"
+        dispatcher.opens = None
+        dispatcher.claim_only(None)
+        await stage.until_finished()
+        await dispatcher.stop()
+
+    run_virtual(main(), clock=stage.clock)
 
 
 class Shrinking(CoroutineWorker):

@@ -11,7 +11,7 @@ from pitboss.engines.protocol import Clock, Engine, Store
 from pitboss.model.duration import SECOND, Span
 from pitboss.model.errors import SessionLost, StoreUnavailable
 from pitboss.model.ids import TaskId
-from pitboss.model.outcome import Cancelled, Crashed, Outcome, Released, Transition, decide, progressed
+from pitboss.model.outcome import NO_KEY, Cancelled, Crashed, Outcome, Released, Transition, decide, progressed
 from pitboss.model.outdone import SentAway
 from pitboss.model.placement import NO_MEMORY
 from pitboss.model.policy import Policy
@@ -35,7 +35,6 @@ _NO_MEMORY = Transition(
     reason=NO_MEMORY,
     recorded=False,
 )
-_NO_KEY = Released(delay=2 * SECOND, reason="waiting for the key of its resource's secrets")
 Noted = Callable[[Claim, Settlement], None]
 
 
@@ -80,8 +79,9 @@ class Dispatcher:
         self._admits: Callable[[Claim], bool] | None = None
         self._may_back_off = True
         self._only: frozenset[str] | None = None
-        # A member came whose secrets cannot be opened here: claim nothing before the next `claim_only`.
-        self._unopened = False
+        # Resource pools of members that came and cannot be opened here: their queues are to be left out of claims
+        # until the next `claim_only`.
+        self._unopened: set[str] = set()
         # Whether the secrets of a member can be opened on this host; None if that is not known.
         self.opens: Callable[[Leased], bool] | None = None
         self.session: Session | None = None
@@ -172,7 +172,7 @@ class Dispatcher:
     def claim_only(self, queues: frozenset[str] | None) -> None:
         """From now on, claim from these queues only; None: from all."""
         if queues != self._only or self._unopened:
-            self._only, self._unopened = queues, False
+            self._only, self._unopened = queues, set()
             self._wake.set()
 
     def set_paused(self, pool: str, paused: bool) -> None:
@@ -328,10 +328,12 @@ class Dispatcher:
             self._ring = asyncio.create_task(self._engine.wait(None, POLL_SECONDS * 5))
         if self._lost_claims.expected and self.session is not None:
             await self._lost_claims.give_back(self.session.number, self._time())
+        if self._unopened:
+            await self._leave_out()
         asked = self._time()
         slots = {group: group.slot(self._only) for group in self._groups.values()}
         groups = [group for group, slot in slots.items() if group.wants(slot, asked)]
-        stalled = self._draining or self._settler.full or self._unopened
+        stalled = self._draining or self._settler.full
         for group, slot in slots.items():
             # Without a free slot, or without a claim, nothing is known about the resources at the next claim.
             group.starved = group.starved and slot.free > 0 and not stalled
@@ -370,13 +372,22 @@ class Dispatcher:
 
     def _openable(self, claims: list[Claim], opens: Callable[[Leased], bool]) -> list[Claim]:
         """Give back the tasks whose member cannot be used here."""
-        kept = [claim for claim in claims if claim.leased is None or opens(claim.leased)]
-        if len(kept) < len(claims):
-            self._unopened = True
-            for claim in claims:
-                if claim not in kept:
-                    self._unstarted(claim, _NO_KEY)
+        kept = []
+        for claim in claims:
+            if claim.leased is None or opens(claim.leased):
+                kept.append(claim)
+            else:
+                self._unopened.add(claim.leased.pool)
+                self._unstarted(claim, NO_KEY)
         return kept
+
+    async def _leave_out(self) -> None:
+        """Claim nothing that needs a pool whose member could not be opened; other queues go on."""
+        queues = await self._engine.queues()
+        # Empty if `claim_only` came in between: it knows better.
+        if self._unopened:
+            others = frozenset(queue.name for queue in queues if queue.resources not in self._unopened)
+            self._only, self._unopened = others if self._only is None else others & self._only, set()
 
     def _until(self, claimed: Claimed) -> float:
         if claimed.next_due is None:

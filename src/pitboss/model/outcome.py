@@ -3,7 +3,7 @@
 import msgspec
 
 from pitboss.model.canonical import Json
-from pitboss.model.duration import Moment, Span
+from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.policy import MAX_CRASHES, Policy
 from pitboss.model.states import State
 from pitboss.model.task import Claim, NewTask, TaskError
@@ -57,6 +57,10 @@ class Released(msgspec.Struct, frozen=True, gc=False, tag="released"):
     started: bool = False
     delay: Span = 0
     reason: str = ""
+
+
+# Neither the task nor the member is to blame. It waits, so that it does not come back at once.
+NO_KEY = Released(delay=5 * SECOND, reason="waiting for the key of its resource's secrets")
 
 
 class Crashed(msgspec.Struct, frozen=True, gc=False, tag="crashed"):

@@ -19,6 +19,7 @@ from pitboss.model.duration import SECOND, Span
 from pitboss.model.errors import InvalidInput, KeyMissing
 from pitboss.model.fingerprint import fingerprint
 from pitboss.model.outcome import (
+    NO_KEY,
     Cancelled,
     Completed,
     Crashed,
@@ -40,8 +41,6 @@ from pitboss.worker.task_lease import TaskLease, judged, task_lease
 from pitboss.worker.worker_states import WorkerStates
 
 GRACE_SECONDS = 2.0
-# How long a task whose secret cannot be opened waits before it is tried again.
-KEY_WAIT: Span = 5 * SECOND
 _OUR_FILES = (__file__, concurrent.futures.thread.__file__)
 Prepare = Callable[[str, Mapping[str, Any], Mapping[str, Any]], NewTask]
 Abandon = Callable[[Claim, Outcome], None]
@@ -251,8 +250,7 @@ def _raised(claim: Claim, error: BaseException) -> Outcome:
             told = described(claim, error, category="rate_limited")
             return Retry(None, told) if error.retry_after is None else Snooze(error.retry_after, error.reason)
         case KeyMissing():
-            # Neither the task nor the member is to blame. Wait, so that it does not come back at once.
-            return Released(delay=KEY_WAIT, reason=error.why)
+            return NO_KEY
         case InvalidInput():
             # The stored arguments do not fit the function, or its result is not JSON: a retry cannot help.
             return Failed(described(claim, error, category="invalid", retryable=False))
