@@ -1,6 +1,8 @@
 """Why nothing runs: every face gives one answer. Each situation is seeded on every engine."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +16,7 @@ from pitboss.engines.protocol import FullStore
 from pitboss.engines.sqlite import SqliteEngine
 from pitboss.manager.host_memory import HostMemory
 from pitboss.manager.trouble_log import TroubleLog
+from pitboss.model import leasing, resource_gates
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import NotFound, TimedOutWaiting
 from pitboss.model.filter import Filter, by
@@ -26,6 +29,7 @@ from pitboss.model.resource import (
     NewResource,
     PoolRules,
     Report,
+    Resource,
     ResourceChange,
     ResourceOutcome,
     Strategy,
@@ -44,6 +48,7 @@ from pitboss.operate.why import explain, read_troubles
 from pitboss.testing.clock import FakeClock
 from pitboss.testing.conformance import Bench, MakeEngine, Subject
 from pitboss.testing.conformance.bench import BROKEN
+from pitboss.testing.virtual import run_virtual
 
 GIGA = 1024**3
 FETCH = HandlerInfo(name="job", queue="fetching", resources="proxies")
@@ -452,7 +457,7 @@ async def assert_faces_agree(bench: Bench, task: str, why: Why) -> None:
     if why.stuck:
         assert found.batch is not None or status.verdict.health != "healthy"
     if why.stuck and found.state is State.PENDING and why.cause != "no-manager":
-        (trouble,) = await read_troubles(bench.store, bench.now)
+        (trouble,) = (await read_troubles(bench.store, bench.now)).troubles
         assert trouble.sentence == why.sentence
         assert status.verdict.cause == ("paused" if why.cause == "queue-paused" else why.cause)
         said = [one.what for one in await check_store(bench.store, bench.clock, "")]
@@ -621,15 +626,68 @@ class TestTroubles(Subject):
         await pool(bench)
         for _ in range(3):
             await fetch(bench)
-            log.tell(await read_troubles(bench.store, bench.now))
+            await log.look()
         await bench.store.add_resources("proxies", [NewResource(name="p1")])
         for _ in range(2):
-            log.tell(await read_troubles(bench.store, bench.now))
+            await log.look()
         assert said == [
             '1 task of queue "fetching" cannot start: resource pool "proxies" has no members; '
             "what helps: pitboss resources add proxies NAME …",
             'tasks of queue "fetching" no longer wait for this: resource pool "proxies" has no members',
         ]
+
+    async def test_a_trouble_that_was_not_looked_at_again_is_not_said_to_be_over(self, bench: Bench) -> None:
+        bench.watching = False
+        said: list[str] = []
+        log = TroubleLog(bench.store, bench.clock, begun=said.append, ended=said.append)
+        await pool(bench, NewResource(name="p1", labels=("eu",)))
+        stuck = await fetch(bench, want=Want(labels=("us",)), priority=1)
+        await log.look()
+        assert len(said) == 1
+        for queue in range(20):
+            await bench.put(*(bench.new(queue=f"full{queue}") for _ in range(3)))
+        await log.look()
+        await bench.put(*(bench.new(queue="fetching") for _ in range(2100)))
+        await log.look()
+        assert said[1:] == [], "of the queue, other tasks were looked at"
+        await bench.store.cancel(by(queue="fetching", priority="0"), limit=3000)
+        another = await fetch(bench, want=Want(labels=("us",)))
+        await bench.store.cancel(by(id=stuck))
+        await log.look()
+        assert said[1:] == [], "no task of the queue was looked at"
+        await bench.store.cancel(by(id=another))
+        await log.look()
+        assert said[1:] == [
+            'tasks of queue "fetching" no longer wait for this: resource pool "proxies" has no member with label us'
+        ]
+
+    async def test_members_are_read_only_where_it_matters_which_are_ready(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bench.watching = False
+        await pool(bench, NewResource(name="p1", labels=("eu",)), "p2")
+        read, fit, resources = list[str](), list[str](), bench.store.resources
+
+        async def counted(pool: str, names: Any = None) -> Any:
+            read.append(pool)
+            return await resources(pool, names)
+
+        monkeypatch.setattr(bench.store, "resources", counted)
+        await fetch(bench)
+        assert (await read_troubles(bench.store, bench.now)).troubles == []
+        assert read == []
+        for _ in range(5):
+            await fetch(bench, want=Want(labels=("us",)))
+
+        def fits(one: Resource, want: Want) -> bool:
+            fit.append(one.name)
+            return leasing.fits(one, want)
+
+        monkeypatch.setattr(resource_gates, "fits", fits)
+        (trouble,) = (await read_troubles(bench.store, bench.now)).troubles
+        assert (trouble.cause, trouble.tasks) == ("labels", 5)
+        assert read == ["proxies"]
+        assert sorted(fit) == ["p1", "p1", "p2", "p2"], "once for each need, however many tasks have it"
 
     async def test_reading_costs_the_same_however_many_tasks_wait(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
@@ -650,6 +708,28 @@ class TestTroubles(Subject):
         why = (await explain(bench.store, newest.id, bench.now)).why
         assert asked == [("priority", 10), ("priority", 500)], "an index gives the oldest of one priority"
         assert why.gates[-1].says == "at least 500 before it, 2,100 in the whole queue"
+
+
+def test_looks_that_take_long_are_made_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, looks = FakeClock(), list[int]()
+    store = MemoryEngine(clock=clock)
+    queues = store.queues
+
+    async def slow() -> Any:
+        looks.append(clock.now())
+        await asyncio.sleep(1)
+        return await queues()
+
+    monkeypatch.setattr(store, "queues", slow)
+
+    async def main() -> None:
+        log = TroubleLog(store, clock, begun=print, ended=print)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(60):
+                await log.run()
+
+    run_virtual(main(), clock=clock)
+    assert [(at - looks[0]) // SECOND for at in looks] == [0, 21, 42]
 
 
 def test_a_manager_publishes_memory_only_while_a_handler_is_heavy() -> None:

@@ -1,6 +1,7 @@
 """Reads why tasks and batches do not run. `model.waiting` makes the answer; every face shows the same one."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pitboss.engines.capabilities import capabilities
@@ -10,7 +11,9 @@ from pitboss.model.duration import Moment
 from pitboss.model.filter import by
 from pitboss.model.fleet import live_managers
 from pitboss.model.gates import Line, Scene
+from pitboss.model.ids import TaskId
 from pitboss.model.queue import Queue
+from pitboss.model.resource import Stage, Want
 from pitboss.model.session import Session
 from pitboss.model.states import State
 from pitboss.model.supply import ResourcePoolView
@@ -23,6 +26,8 @@ _LINE_READ = 500
 _SORTED = 2000
 _QUEUES_SAMPLED = 20
 _SAMPLED = 10
+# With more members than this, tasks are explained in a thread: the loop has other work.
+_MANY_MEMBERS = 1000
 
 
 class WaitingTask(NamedTuple):
@@ -50,10 +55,16 @@ async def explain_task(store: Store, task: Task, now: Moment) -> Why:
 
 
 async def explain_queues(
-    store: Store, queues: Sequence[Queue], sessions: Sequence[Session], now: Moment
+    store: Store,
+    queues: Sequence[Queue],
+    sessions: Sequence[Session],
+    now: Moment,
+    *,
+    also: Sequence[TaskId] = (),
+    sparing: bool = False,
 ) -> list[WaitingTask]:
     """Some pending tasks of each queue, and why they do not run: the oldest ones, since tasks that cannot run stay. Of
-    batches whose items no claim draws, one item."""
+    batches whose items no claim draws, one item. `also`: these tasks too, if they wait. `sparing`: see `read_scene`."""
     fullest = sorted(queues, key=lambda queue: -queue.counts.get(State.PENDING, 0))[:_QUEUES_SAMPLED]
     lines = {
         queue.name: await read_line(store, queue, _SAMPLED) for queue in fullest if queue.counts.get(State.PENDING)
@@ -61,7 +72,18 @@ async def explain_queues(
     tasks = [task for line in lines.values() for task in line.tasks]
     if any(queue.counts.get(State.HELD) for queue in queues):
         tasks += [item for item in await _undrawn_items(store) if item.queue not in lines]
-    scene = await read_scene(store, tasks, now, queues=_by_name(queues), sessions=sessions, lines=lines)
+    if others := sorted({*also} - {task.id for task in tasks}):
+        waiting = (State.PENDING, State.HELD)
+        tasks += [task for task in await store.get(others) if task is not None and task.state in waiting]
+    scene = await read_scene(
+        store, tasks, now, queues=_by_name(queues), sessions=sessions, lines=lines, sparing=sparing
+    )
+    if sum(len(view.members) for view in scene.pools.values()) > _MANY_MEMBERS:
+        return await asyncio.to_thread(_explained, tasks, scene)
+    return _explained(tasks, scene)
+
+
+def _explained(tasks: Iterable[Task], scene: Scene) -> list[WaitingTask]:
     return [WaitingTask(task, why_task(task, scene)) for task in tasks]
 
 
@@ -96,12 +118,15 @@ async def read_scene(
     sessions: Sequence[Session] | None = None,
     batches: Iterable[Batch] | None = None,
     lines: Mapping[str, Line] | None = None,
+    sparing: bool = False,
 ) -> Scene:
-    """What surrounds these tasks; what the caller has read already is not read again."""
+    """What surrounds these tasks; what the caller has read already is not read again. `sparing`: members are read only
+    where it matters which of them are ready."""
     has = capabilities(store)
     named = _by_name(await store.queues()) if queues is None else queues
     pools = {task.id: named[task.queue].resources for task in tasks if task.queue in named}
     keys = {(pool, task.want.key) for task in tasks if task.want and task.want.key and (pool := pools.get(task.id))}
+    picky = {pools.get(task.id) for task in tasks if task.tried or task.want not in (None, Want())}
     own = sorted({task.batch for task in tasks if task.batch is not None})
     if batches is None:
         batches = await has.batches.batches(own) if has.batches and own else ()
@@ -110,7 +135,7 @@ async def read_scene(
         now=now,
         managers=live_managers(await store.sessions() if sessions is None else sessions, now),
         queues=named,
-        pools=await pool_views(store, pools.values()),
+        pools=await pool_views(store, pools.values(), picky if sparing else None),
         bound={key: name for key in sorted(keys) if (name := await has.resources.bound(*key))} if has.resources else {},
         batches=found,
         lanes={lane.name: lane for lane in await has.batches.lanes()} if has.batches and found else {},
@@ -118,15 +143,25 @@ async def read_scene(
     )
 
 
-async def pool_views(store: object, names: Iterable[str | None]) -> dict[str, ResourcePoolView]:
-    """The resource pools of these names with their members; a store without resources has none."""
+async def pool_views(
+    store: object, names: Iterable[str | None], picky: Collection[str | None] | None = None
+) -> dict[str, ResourcePoolView]:
+    """The resource pools of these names with their members; a store without resources has none.
+
+    If `picky` is given, the members of another pool are read only if none of them is ready.
+    """
     wanted = {name for name in names if name is not None}
     resources = capabilities(store).resources
     if not wanted or resources is None:
         return {}
-    rules = {pool.name: pool.rules for pool in await resources.resource_pools()}
-    known = sorted(wanted & rules.keys())
-    return {name: ResourcePoolView(name, rules[name], await resources.resources(name)) for name in known}
+    views: dict[str, ResourcePoolView] = {}
+    for pool in await resources.resource_pools():
+        if pool.name not in wanted:
+            continue
+        ready = 0 if picky is None or pool.name in picky else pool.stages.get(Stage.READY, 0)
+        members = () if ready else await resources.resources(pool.name)
+        views[pool.name] = ResourcePoolView(pool.name, pool.rules, members, ready)
+    return views
 
 
 async def _undrawn_items(store: Store) -> list[Task]:

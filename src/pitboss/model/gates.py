@@ -4,7 +4,7 @@ Here are those of its batch, its time and its queue; workers and resources have 
 makes one answer of all of them; its callers read the `Scene` from the store.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -51,7 +51,10 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """What surrounds waiting tasks, read at one moment. `bound` has the member of a pool's sticky key."""
+    """What surrounds waiting tasks, read at one moment. `bound` has the member of a pool's sticky key.
+
+    `known` keeps what was computed from all members of a pool: many tasks wait for the same.
+    """
 
     now: Moment
     managers: Sequence[ManagerView] = ()
@@ -61,6 +64,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     batches: Mapping[str, Batch] = {}
     lanes: Mapping[str, Lane] = {}
     lines: Mapping[str, Line] = {}
+    known: dict[Hashable, Any] = {}
 
     def knowing(self, handler: str) -> list[ManagerView]:
         """The managers whose workers can run this handler."""

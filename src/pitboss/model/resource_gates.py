@@ -26,13 +26,23 @@ def of_resource(task: Task, scene: Scene) -> Gate | None:
         return None
     view = scene.pools.get(queue.resources) or ResourcePoolView(queue.resources, PoolRules())
     want = task.want or Want()
+    if view.ready:
+        return Gate(name="resource", what=_what(view, want), says="a member is ready", figure=f"{view.ready} usable")
+    key = (view.name, want, task.tried)
+    if key not in scene.known:
+        scene.known[key] = _of_pool(view, want, task.tried, scene)
+    found: Gate = scene.known[key]
+    return found
+
+
+def _of_pool(view: ResourcePoolView, want: Want, tried: Sequence[str], scene: Scene) -> Gate:
     fitting = [member for member in view.members if fits(member, want)]
     if not any(member.enabled for member in fitting):
         return _no_member(view, want, fitting)
     bound = _bound(view, want, scene)
     if bound is not None:
         return _of_bound(view, want, bound, scene.now)
-    shunned = avoided(task.tried, sum(in_service(member, scene.now) for member in fitting))
+    shunned = avoided(tried, sum(in_service(member, scene.now) for member in fitting))
     left = ResourcePoolView(view.name, view.rules, [member for member in fitting if member.name not in shunned])
     return _of_members(left, want, len(fitting), scene.now)
 

@@ -19,11 +19,12 @@ _FAR: Span = 100 * 366 * 86_400 * SECOND
 
 
 class ResourcePoolView(msgspec.Struct, frozen=True):
-    """A resource pool with all its members, read at one moment."""
+    """A resource pool with all its members, read at one moment; or only with the number of those that are `ready`."""
 
     name: str
     rules: PoolRules
     members: Sequence[Resource] = ()
+    ready: int = 0
 
     def supply(self, now: Moment) -> "Supply":
         enabled = [member for member in self.members if member.enabled]

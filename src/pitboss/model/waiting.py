@@ -216,7 +216,10 @@ def _pace(task: Task, scene: Scene) -> float | None:
         paces.append(min(window.count / window.per for window in queue.rate) * SECOND)
     pool = scene.pools.get(queue.resources or "") if queue is not None else None
     if pool is not None:
-        paces.append(_fitting(pool, task).supply(scene.now).steady)
+        labels = frozenset(task.want.labels if task.want is not None else ())
+        if (pool.name, labels) not in scene.known:
+            scene.known[pool.name, labels] = _fitting(pool, labels).supply(scene.now).steady
+        paces.append(scene.known[pool.name, labels])
     workers = [(view.pool.concurrency, worker) for view in scene.taking(task) for worker in view.ready if worker.mean]
     if workers:
         paces.append(sum(slots * SECOND / worker.mean for slots, worker in workers))
@@ -224,6 +227,5 @@ def _pace(task: Task, scene: Scene) -> float | None:
     return min(limited, default=None)
 
 
-def _fitting(pool: ResourcePoolView, task: Task) -> ResourcePoolView:
-    wanted = set(task.want.labels) if task.want is not None else set()
+def _fitting(pool: ResourcePoolView, wanted: frozenset[str]) -> ResourcePoolView:
     return ResourcePoolView(pool.name, pool.rules, [one for one in pool.members if wanted <= set(one.labels)])

@@ -1,5 +1,8 @@
 """Why nothing runs: the whole answer for one task or batch, and the troubles of all queues."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import msgspec
 
 from pitboss.client.waiting import explain_batches, explain_queues, explain_task
@@ -8,6 +11,7 @@ from pitboss.engines.protocol import Store
 from pitboss.model.batch import OVER, Batch
 from pitboss.model.duration import Moment
 from pitboss.model.errors import NotFound
+from pitboss.model.ids import TaskId
 from pitboss.model.states import State
 from pitboss.model.task import Task
 from pitboss.model.text import counted
@@ -34,12 +38,24 @@ async def explain(store: Store, text: str, now: Moment) -> Explained:
     return Explained(thing=task, why=await explain_task(store, task, now))
 
 
-async def read_troubles(store: Store, now: Moment) -> list[Trouble]:
-    """What keeps due tasks from starting. Two reads if nothing waits, and a few more for each of the fullest queues."""
+class Look(NamedTuple):
+    """What was found, and the queues with pending tasks of which none was looked at: of those nothing is known."""
+
+    troubles: Sequence[Trouble] = ()
+    unseen: frozenset[str] = frozenset()
+
+
+async def read_troubles(store: Store, now: Moment, also: Sequence[TaskId] = ()) -> Look:
+    """What keeps due tasks from starting. Two reads if nothing waits, and a few more for each of the fullest queues.
+
+    `also`: look at these tasks too.
+    """
     queues = await store.queues()
     if not any(queue.counts.get(state) for queue in queues for state in (State.PENDING, State.HELD)):
-        return []
-    return troubles(await explain_queues(store, queues, await store.sessions(), now), queues)
+        return Look()
+    waiting = await explain_queues(store, queues, await store.sessions(), now, also=also, sparing=True)
+    pending = {queue.name for queue in queues if queue.counts.get(State.PENDING)}
+    return Look(troubles(waiting, queues), frozenset(pending - {one.task.queue for one in waiting}))
 
 
 async def _batch(store: Store, text: str) -> Batch:
