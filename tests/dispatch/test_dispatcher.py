@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from pitboss.engines.memory import MemoryEngine
 from pitboss.model.duration import SECOND, span
 from pitboss.model.errors import StoreUnavailable
@@ -403,6 +405,64 @@ def test_claims_whose_answer_was_lost_go_back_and_run() -> None:
         assert all((task.attempts, task.losses) == (1, 0) for task in await stage.tasks())
 
     run_virtual(main(), clock=clock, limit="1m")
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_claim_that_is_under_way_at_a_stop_is_given_back(answered: bool) -> None:
+    """The store has made the claim, and its answer comes after the stop began, or never."""
+
+    class Slow(MemoryEngine):
+        async def claim(self, request: ClaimRequest) -> Claimed:
+            claimed = await super().claim(request)
+            made.set()
+            await answer.wait()
+            if not answered:
+                raise StoreUnavailable("the answer was lost")
+            return claimed
+
+    clock = FakeClock()
+    stage = Stage(Slow(clock=clock))
+    stage.clock = clock
+    made, answer = asyncio.Event(), asyncio.Event()
+
+    async def main() -> None:
+        dispatcher = stage.dispatcher()
+        stage.worker(dispatcher)
+        await stage.put(10)
+        await dispatcher.start()
+        await made.wait()
+        assert State.RUNNING in await stage.states()
+        assert await dispatcher.drain(timeout=5) == []
+        asyncio.get_running_loop().call_later(0.1, answer.set)
+        await dispatcher.stop()
+        assert [session.ended for session in await stage.engine.sessions()] == [True]
+        assert set(await stage.states()) == {State.PENDING}
+        assert stage.started == []
+        assert {(task.attempts, task.losses) for task in await stage.tasks()} == {(0, 0)}
+
+    run_virtual(main(), clock=clock)
+
+
+def test_a_stop_does_not_wait_for_ever_for_a_claim() -> None:
+    class Hung(MemoryEngine):
+        async def claim(self, request: ClaimRequest) -> Claimed:
+            asked.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    clock = FakeClock()
+    stage = Stage(Hung(clock=clock))
+    stage.clock = clock
+    asked = asyncio.Event()
+
+    async def main() -> None:
+        dispatcher = stage.dispatcher()
+        stage.worker(dispatcher)
+        await dispatcher.start()
+        await asked.wait()
+        await dispatcher.stop(flush_seconds=5)
+
+    run_virtual(main(), clock=clock, limit="6s")
 
 
 def test_a_duty_that_breaks_ends_the_session_instead_of_leaving_it_deaf() -> None:

@@ -535,6 +535,13 @@ class TestGates(Subject):
         assert why.cause == "ready", why.sentence
         await assert_the_engine_agrees(bench, claim.id, why)
 
+    async def test_a_running_task_whose_manager_is_gone_says_so(self, bench: Bench) -> None:
+        claim = await bench.started()
+        await bench.store.end_session(claim.token.session)
+        gone = (await explain(bench.store, claim.id, bench.now)).why
+        assert gone.sentence == "its manager is gone; it runs again when a manager starts"
+        assert (gone.cause, gone.stuck, gone.helps) == ("manager-gone", True, ("pitboss up",))
+
     async def test_a_key_may_leave_a_member_that_is_away(self, bench: Bench) -> None:
         await pool(bench, "p1", "p2", strategy=Strategy.STICKY, away="rebind")
         await bench.started(queue="fetching", want=Want(key="ann"))

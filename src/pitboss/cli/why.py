@@ -51,11 +51,12 @@ def _draw(screen: Screen, found: Explained) -> None:
     screen.line()
     style = "bold red" if why.stuck else "bold yellow" if why.shut is not None else "bold"
     screen.line(f"{why.sentence[:1].upper()}{why.sentence[1:]}.", style)
-    if not why.gates:
+    if not why.gates and not why.helps:
         return
     screen.line()
-    screen.table(_GATES, [[_MARKS[gate.passed], gate.what, gate.says, gate.figure] for gate in why.gates])
-    screen.line()
+    if why.gates:
+        screen.table(_GATES, [[_MARKS[gate.passed], gate.what, gate.says, gate.figure] for gate in why.gates])
+        screen.line()
     screen.fields([("starts", spoken_start(why)), ("helps", "\n".join(why.helps))])
 
 

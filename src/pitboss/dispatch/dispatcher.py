@@ -73,8 +73,9 @@ class Dispatcher:
         self._lost_claims = LostClaims(engine, self._settler, self._knows)
         self._ring: asyncio.Task[bool] | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._claiming: asyncio.Task[None] | None = None
         self._keeper: SessionKeeper | None = None
-        self._draining = False
+        self._draining = self._stopping = False
         self._paused: set[str] = set()
         self._admits: Callable[[Claim], bool] | None = None
         self._may_back_off = True
@@ -108,8 +109,9 @@ class Dispatcher:
             snapshot=self._snapshot,
             troubled=self.troubled,
         )
-        duties = (self._settler.run, self._claim_forever, self._sweep)
-        self._tasks = [asyncio.create_task(self._guarded(duty)) for duty in duties]
+        self._claiming = asyncio.create_task(self._guarded(self._claim_until_stopped))
+        duties = (self._settler.run, self._sweep)
+        self._tasks = [self._claiming, *(asyncio.create_task(self._guarded(duty)) for duty in duties)]
         if self._make_keeper:
             keeper.start_thread(self._make_keeper)
         else:
@@ -270,7 +272,8 @@ class Dispatcher:
 
     async def stop(self, *, flush_seconds: float = 5.0) -> None:
         """End the session: write what has ended, give back everything else."""
-        self._draining = True
+        self._draining = self._stopping = True
+        self._wake.set()
         if not self.lost:
             for group in self._groups.values():
                 for claim in group.empty_buffer():
@@ -279,6 +282,7 @@ class Dispatcher:
                 self._settle(claim, Released(started=True))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(flush_seconds):
+                    await self._last_claim_given_back()
                     await self._settler.flushed()
         if self._keeper:
             self._keeper.stop()
@@ -286,6 +290,14 @@ class Dispatcher:
         if self.session and not self.lost:
             with contextlib.suppress(StoreUnavailable):
                 await self._engine.end_session(self.session.number)
+
+    async def _last_claim_given_back(self) -> None:
+        """Wait for the claim that is under way: the store may have made it already, so it must not be cut off."""
+        if self._claiming is not None:
+            await asyncio.wait({self._claiming})
+        if self._lost_claims.expected and self.session is not None and not self.lost:
+            with contextlib.suppress(StoreUnavailable):
+                await self._lost_claims.give_back(self.session.number)
 
     def renew_now(self) -> None:
         """Renew the session at once: the snapshot has changed."""
@@ -304,9 +316,9 @@ class Dispatcher:
             self.fault = error
             self._session_lost()
 
-    async def _claim_forever(self) -> None:
+    async def _claim_until_stopped(self) -> None:
         pause = _PAUSE
-        while not self.lost:
+        while not (self.lost or self._stopping):
             try:
                 due = await self._claim_once()
                 pause = _PAUSE
@@ -317,7 +329,7 @@ class Dispatcher:
                 self._lost_claims.expect(self._time())
                 due = pause
                 pause = min(pause * 2, _LONGEST_PAUSE)
-            if due > 0:
+            if due > 0 and not self._stopping:
                 await self._woken_within(due)
 
     async def _claim_once(self) -> float:
@@ -326,8 +338,8 @@ class Dispatcher:
         if self._ring is None or self._ring.done():
             # Listen before the claim: a task that is put during the claim may come too late for it.
             self._ring = asyncio.create_task(self._engine.wait(None, POLL_SECONDS * 5))
-        if self._lost_claims.expected and self.session is not None:
-            await self._lost_claims.give_back(self.session.number, self._time())
+        if self._lost_claims.due(self._time()) and self.session is not None:
+            await self._lost_claims.give_back(self.session.number)
         if self._unopened:
             await self._leave_out()
         asked = self._time()

@@ -144,10 +144,12 @@ class LostClaims:
         """A claim got no answer."""
         self._looks = [now + delay for delay in _LOOK_AFTER]
 
-    async def give_back(self, session: int, now: float) -> None:
-        """Look, if it is time. Call it while no claim is under way: then every unknown running task is a lost one."""
-        if now < self._looks[0]:
-            return
+    def due(self, now: float) -> bool:
+        """Whether it is time to look."""
+        return self.expected and now >= self._looks[0]
+
+    async def give_back(self, session: int) -> None:
+        """Look now. Call it while no claim is under way: then every unknown running task is a lost one."""
         after = None
         while True:
             page = await self._engine.find(by(state="running", session=str(session)), limit=_PAGE, after=after)

@@ -8,6 +8,7 @@ import msgspec
 from pitboss.model.batch import OVER, Batch
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.eta import Range
+from pitboss.model.fleet import alive
 from pitboss.model.gates import Gate, Scene, batch_waits, before, of_batch, of_line, of_queue, of_rate, of_time, soon
 from pitboss.model.queue import Queue
 from pitboss.model.resource_gates import of_keys, of_resource
@@ -65,9 +66,9 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def why_task(task: Task, scene: Scene, sessions: Sequence[Session] = ()) -> Why:
-    """The answer for one task. `sessions` only name the host of a running one."""
+    """The answer for one task. `sessions` are needed for a running one: who runs it, and is it alive?"""
     if task.state is State.RUNNING:
-        return Why(sentence=_running(task, sessions, scene.now), cause="running")
+        return _running(task, sessions, scene.now)
     if task.state.finished:
         ended = f"it has ended: {task.reason}" if task.reason else f"it has ended: {task.state}"
         return Why(sentence=ended, cause=task.state.value)
@@ -173,11 +174,27 @@ def _brief(why: Why, now: Moment) -> bool:
     return why.shut is not None and why.shut.name == "resource" and 0 < (why.until or 0) - now < _WORTH_TELLING
 
 
-def _running(task: Task, sessions: Sequence[Session], now: Moment) -> str:
-    host = next((f" on {one.info.host}" for one in sessions if one.number == task.session), "")
+def _running(task: Task, sessions: Sequence[Session], now: Moment) -> Why:
+    living = alive(sessions, now)
+    owner = next((one for one in living if one.number == task.session), None)
+    if owner is None:
+        return _orphaned(task, managed=any(one.info.kind == "manager" for one in living))
     since = f" for {spoken(now - task.started_at)}" if task.started_at is not None else ""
     stopping = "; it was asked to stop" if task.cancel_asked else ""
-    return f"it runs{since}{host}{stopping}"
+    return Why(sentence=f"it runs{since} on {owner.info.host}{stopping}", cause="running")
+
+
+def _orphaned(task: Task, *, managed: bool) -> Why:
+    """The session that claimed it is over. The next sweep of any manager takes it back."""
+    then = "is cancelled" if task.cancel_asked else "runs again"
+    if managed:
+        return Why(sentence=f"its manager is gone; it {then} within seconds", cause="manager-gone")
+    return Why(
+        sentence=f"its manager is gone; it {then} when a manager starts",
+        cause="manager-gone",
+        stuck=True,
+        helps=("pitboss up",),
+    )
 
 
 def _ready(task: Task, scene: Scene) -> str:
