@@ -46,6 +46,15 @@ class KeyRing:
         """The names of the keys as they are now: a file is read again. Makes no key."""
         return frozenset(_name(key) for key in self._read(make=False))
 
+    @property
+    def keyless(self) -> bool:
+        """Whether the next `seal` would make a key."""
+        return not self._loaded(make=False)
+
+    def make(self) -> None:
+        """Begin with a new key, if there is none."""
+        self._loaded(make=True)
+
     def seal(self, value: str, path: SecretPath) -> str:
         """The value encrypted, ready for the store."""
         keys = self._loaded(make=True)
@@ -74,7 +83,9 @@ class KeyRing:
     def reseal(self, sealed: str, path: SecretPath) -> str:
         """The same value under the newest key."""
         name, _ = _parts(sealed, path)
-        newest = next(iter(self._loaded(make=True)))
+        newest = next(iter(self._loaded(make=False)), None)
+        if newest is None:
+            raise self._unknown_key(name, path)
         return sealed if name == newest else self.seal(self.open(sealed, path), path)
 
     def _loaded(self, *, make: bool) -> dict[str, bytes]:

@@ -597,3 +597,15 @@ def test_no_output_has_a_password_whatever_it_is_made_of(folder: Path, password:
     for answer in shown:
         for part in (password, encoded, password[:5], password[-5:]):
             assert part not in answer.out + answer.err
+
+
+def test_a_new_key_is_made_only_on_request_while_the_old_one_is_missing(folder: Path) -> None:
+    assert pitboss("resources", "add", "keys", "k1", "--secret", "token=abcdefgh").code == 0
+    (keys,) = folder.rglob("keys")
+    keys.unlink()
+    refused = pitboss("resources", "add", "keys", "k2", "--secret", "token=abcdefgh")
+    assert refused.code == Exit.USAGE
+    assert "put the key back" in refused.err
+    assert not keys.exists()
+    assert pitboss("resources", "add", "keys", "k2", "--secret", "token=abcdefgh", "--new-key").code == 0
+    assert keys.exists()

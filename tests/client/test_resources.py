@@ -410,3 +410,25 @@ def test_an_expired_lease_is_given_back_without_a_manager(app: App) -> None:
     proxies.add("p1")
     proxies.acquire(hold="1s")
     assert proxies.acquire(wait="10s").name == "p1"
+
+
+def test_no_new_key_is_made_while_the_key_of_other_secrets_is_missing(app: App, tmp_path: Path) -> None:
+    accounts, proxies = app.resources("accounts"), app.resources("proxies")
+    accounts.add("a1", secrets={"password": "hunter22"})
+    accounts.disable("a1")
+    keys = tmp_path / "keys"
+    kept = keys.rename(tmp_path / "kept")
+    app.use_keys(None)
+    proxies.add("open", {"host": "h"})
+    with pytest.raises(InvalidInput, match="1 member of accounts") as caught:
+        proxies.add("p1", {"url": "http://anna:hunter22@h:1"})
+    assert "--new-key" in caught.value.fix
+    with pytest.raises(InvalidInput, match="cannot be opened"):
+        accounts.reseal()
+    assert not keys.exists()
+    kept.rename(keys)
+    assert proxies.add("p1", secrets={"password": "hunter22"})
+    keys.unlink()
+    app.use_keys(None)
+    app.ring().make()
+    assert proxies.add("p2", secrets={"password": "hunter22"}), "a person wanted a new one"

@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from pitboss.engines.capabilities import resources_of
+from pitboss.engines.memory import MemoryEngine
+from pitboss.manager.key_watch import KeyWatch
+from pitboss.model.resource import NewResource
 from pitboss.model.states import State
 from pitboss.secrets import KeyRing
+from pitboss.testing.clock import FakeClock
 from tests.manager import lenders
 from tests.manager.cluster import Cluster
 
@@ -65,7 +69,9 @@ def test_a_member_that_is_sealed_with_a_foreign_key_later_closes_its_pool(cluste
     manager = cluster.manager(workers=1)
     (first,) = cluster.put("check", queue="proxies", profile="a")
     cluster.until(lambda: cluster.task(first).state is State.COMPLETED)
-    lenders.app.use_keys(KeyRing(file=tmp_path / "foreign"))
+    foreign = KeyRing(file=tmp_path / "foreign")
+    foreign.make()
+    lenders.app.use_keys(foreign)
     lenders.proxies.add("p1", secrets={"password": "hunter23"}, labels=["web"])
     waiting = cluster.put("check", 3, queue="proxies", profile="a")
     cluster.until(lambda: manager.said("key is missing"))
@@ -78,3 +84,22 @@ def test_a_member_that_is_sealed_with_a_foreign_key_later_closes_its_pool(cluste
     lenders.app.use_keys(KeyRing(file=tmp_path / "keys"))
     lenders.proxies.add("p2", secrets={"password": "hunter22"}, labels=["web"])
     cluster.until(lambda: cluster.finished() == 4, what="the pool opens again without the member")
+
+
+async def test_a_key_that_is_lost_for_a_member_that_came_later_is_noticed_before_a_grant(keys: Path) -> None:
+    engine, ring, said = MemoryEngine(clock=FakeClock()), KeyRing(file=keys), list[str]()
+    watch = KeyWatch(engine, ring, warn=said.append, say=said.append)
+    await watch.watch_pools(["proxies"])
+    sealed = ring.seal("hunter22", ("proxies", "p1", "password"))
+    await watch.check()
+    await engine.add_resources("proxies", [NewResource(name="p1", secrets={"password": sealed})])
+    later = ring.seal("hunter22", ("proxies", "p2", "password"))
+    await engine.add_resources("proxies", [NewResource(name="p2", secrets={"password": later})])
+    assert not await watch.check()
+    kept = shutil.move(keys, keys.with_name("kept"))
+    assert await watch.check(), "without a member being granted"
+    assert [(one.pool, one.members) for one in watch.missing] == [("proxies", 2)]
+    assert "key is missing" in said[-1]
+    shutil.move(kept, keys)
+    assert await watch.check()
+    assert not watch.missing

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="The resource pool; created if it does not exist.")]
 LabelsOption = Annotated[list[str] | None, typer.Option("--label", help="May be repeated.")]
+NewKeyOption = Annotated[
+    bool, typer.Option("--new-key", help="The key of the other secrets is lost: begin with a new one.")
+]
 _FORMATS = ("auto", "lines", "urls", "csv")
 _GROUP = 500
 _SAMPLE = 5
@@ -54,6 +57,7 @@ def add(
     ] = None,
     labels: LabelsOption = None,
     weight: Annotated[int, typer.Option("--weight", min=1, help="For the weighted strategy.")] = 100,
+    new_key: NewKeyOption = False,
     store: StoreOption = None,
 ) -> None:
     """Add a member to a pool, or change the one of that name.
@@ -76,6 +80,8 @@ def add(
     open_fields = {key: value for key, value in open_fields.items() if key not in closed}
     checked_labels(tuple(labels or ()))
     with store_app(screen, store) as app:
+        if new_key:
+            app.ring().make()
         known = app.resources(pool)
         new = known.add(name, open_fields, closed, labels=labels or (), weight=weight)
     sealed = f" with {', '.join(sorted(closed))} sealed" if closed else ""
@@ -88,6 +94,7 @@ def import_file(
     file: Annotated[str, typer.Argument(metavar="FILE", help="One member per line; - reads stdin.")],
     form: Annotated[str, typer.Option("--format", metavar="FORMAT", help="auto, lines, urls or csv.")] = "auto",
     labels: LabelsOption = None,
+    new_key: NewKeyOption = False,
     store: StoreOption = None,
     dry: DryRunOption = False,
 ) -> None:
@@ -107,6 +114,8 @@ def import_file(
         _tell_dry(screen, pool, rows)
         return
     with store_app(screen, store) as app:
+        if new_key:
+            app.ring().make()
         new = _add_all(screen, app.resources(pool), rows, labels or ())
     screen.note(f"{counted(new, 'member')} added to {pool}, {len(rows) - new:,} changed")
 

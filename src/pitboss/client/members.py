@@ -5,6 +5,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
+from msgspec.structs import replace
+
 from pitboss.client.app_core import LIMIT, AppCore
 from pitboss.client.resource_client import ResourceClient
 from pitboss.model.canonical import to_json
@@ -17,6 +19,8 @@ from pitboss.model.resource_urls import parted
 T = TypeVar("T")
 _MANY_LIMIT = 120.0
 _MAX_FIELDS = 64 * 1024
+# A member, and its secrets as text.
+_Unsealed = tuple[NewResource, Mapping[str, str]]
 Work = Callable[[ResourceClient], Coroutine[Any, Any, T]]
 
 
@@ -144,23 +148,21 @@ class Members:
         labels: Iterable[str],
         weight: int,
         limits: Mapping[str, Any],
-    ) -> NewResource:
+    ) -> _Unsealed:
         own = limits_of(checked_keys(limits, whose="a member")) if limits else None
         checked_member_name(name)
         whose = f"{self.name}/{name}"
         open_fields, closed = parted(fields or {}, secrets or {}, whose)
-        return checked_resource(
-            NewResource(
-                name=name,
-                fields=to_json(open_fields, what=f"fields of {whose}", max_bytes=_MAX_FIELDS),
-                secrets=self.sealed(name, closed),
-                labels=(labels,) if isinstance(labels, str) else tuple(labels),
-                weight=weight,
-                limits=own,
-            )
+        new = NewResource(
+            name=name,
+            fields=to_json(open_fields, what=f"fields of {whose}", max_bytes=_MAX_FIELDS),
+            labels=(labels,) if isinstance(labels, str) else tuple(labels),
+            weight=weight,
+            limits=own,
         )
+        return checked_resource(new), closed
 
-    def _many(self, members: Iterable[Mapping[str, Any]]) -> list[NewResource]:
+    def _many(self, members: Iterable[Mapping[str, Any]]) -> list[_Unsealed]:
         return [self._one(**member) for member in members]
 
     def _one(
@@ -171,10 +173,10 @@ class Members:
         labels: Iterable[str] = (),
         weight: int = 100,
         **limits: Any,
-    ) -> NewResource:
+    ) -> _Unsealed:
         return self._new(name, fields, secrets, labels, weight, limits)
 
-    def _rows(self, path: str | Path, labels: Iterable[str]) -> list[NewResource]:
+    def _rows(self, path: str | Path, labels: Iterable[str]) -> list[_Unsealed]:
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -186,13 +188,16 @@ class Members:
         more = (labels,) if isinstance(labels, str) else tuple(labels)
         return [self._row(row, more) for row in read_rows(text, str(path))]
 
-    def _row(self, row: Row, labels: tuple[str, ...]) -> NewResource:
+    def _row(self, row: Row, labels: tuple[str, ...]) -> _Unsealed:
         return self._new(row.name, row.fields, row.secrets, (*row.labels, *labels), row.weight, {})
 
-    async def _add(self, members: list[NewResource]) -> int:
+    async def _add(self, members: list[_Unsealed]) -> int:
         async def work(resources: ResourceClient) -> int:
+            if any(closed for _, closed in members) and self._app.ring().keyless:
+                await resources.check_new_key(self._app.ring().where)
+            sealed = [checked_resource(replace(new, secrets=self.sealed(new.name, own))) for new, own in members]
             await resources.introduce(self.name, self._app.keys_of(self.declared))
-            return await resources.add(self.name, members)
+            return await resources.add(self.name, sealed)
 
         return await self.aask(work)
 

@@ -16,7 +16,7 @@ import msgspec
 from pitboss.engines.capabilities import capabilities, resources_of
 from pitboss.engines.protocol import Clock
 from pitboss.model.duration import SECOND, Moment, Span, spoken
-from pitboss.model.errors import BudgetSpent, PitbossError, TimedOutWaiting
+from pitboss.model.errors import BudgetSpent, InvalidInput, PitbossError, TimedOutWaiting
 from pitboss.model.ids import TaskId
 from pitboss.model.leasing import grew_old
 from pitboss.model.pool_rules import differences, key_text, with_keys
@@ -33,6 +33,7 @@ from pitboss.model.resource import (
     Want,
 )
 from pitboss.model.resource_keys import rules_of
+from pitboss.model.sealed import MissingKey, sealing_keys, told
 from pitboss.model.task import Token
 
 T = TypeVar("T")
@@ -88,6 +89,19 @@ class ResourceClient:
         for start in range(0, len(members), _GROUP):
             new += sum(await self._store.add_resources(pool, members[start : start + _GROUP]))
         return new
+
+    async def check_new_key(self, where: str) -> None:
+        """Refuse to begin with a new key while members are sealed with one that is not in `where`."""
+        lost: list[MissingKey] = []
+        for pool in await self._store.resource_pools():
+            lost += sealing_keys(await self._store.resources(pool.name), disabled=True)
+        if lost:
+            raise InvalidInput(
+                f"{where} has no key to seal the secret with",
+                why=f"it is missing: this store needs {told(lost)}; a new key would not open these secrets",
+                fix="put the key back; if it is lost, begin a new one with pitboss resources add … --new-key, or set "
+                "PITBOSS_SECRET_KEYS. If the old file turns up later, append its lines to the new one",
+            )
 
     async def change(self, pool: str, names: Sequence[str] | None, change: ResourceChange | None) -> list[str]:
         return await self._store.change_resources(pool, names, change)

@@ -20,8 +20,8 @@ _READ_EVERY = 5
 
 
 class KeyWatch:
-    """Knows which keys are missing. Members are read at the start, and again while a key is missing; a member that was
-    sealed with another key since then is noticed when it is granted (`opens`)."""
+    """Knows which keys are missing. Members are read at the start, whenever the keys of this host change, and while a
+    key is missing; a member that came with a key of another host is noticed when it is granted (`opens`)."""
 
     def __init__(
         self, store: Store, ring: KeyRing | None, *, warn: Callable[[str], None], say: Callable[[str], None]
@@ -88,10 +88,14 @@ class KeyWatch:
         return frozenset(queue.name for queue in await self._store.queues() if queue.resources not in closed)
 
     def _read_keys(self, ring: KeyRing) -> None:
+        before = self._known
         try:
             self._known, self._unreadable = ring.names(), ""
         except InvalidInput as error:
             self._known, self._unreadable = frozenset(), f"{error.what}: {error.why}"
+        if self._known != before:
+            # Members may have been added since they were read.
+            self._suspects |= self._needed.keys()
 
     async def _read_members(self, pool: str) -> None:
         resources = capabilities(self._store).resources

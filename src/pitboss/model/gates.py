@@ -12,6 +12,7 @@ import msgspec
 from pitboss.model.batch import Batch, BatchStatus, Lane
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.fleet import ManagerView, WorkerPoolView, worker_pools
+from pitboss.model.outcome import NO_KEY
 from pitboss.model.placement import NO_MEMORY
 from pitboss.model.queue import Queue
 from pitboss.model.states import State
@@ -125,7 +126,7 @@ def of_time(task: Task, scene: Scene) -> Gate:
         said = "it is past its expiry: the next manager that meets it cancels it"
         return _time(says="is past its expiry", passed=False, cause="expired", sentence=said)
     waits = task.state is State.SCHEDULED or task.run_at is not None
-    if not waits or task.run_at is None or task.run_at <= now or task.reason == NO_MEMORY:
+    if not waits or task.run_at is None or task.run_at <= now or task.reason in (NO_MEMORY, NO_KEY.reason):
         due = f"is due since {spoken(now - task.run_at)}" if task.run_at is not None and task.run_at < now else "is due"
         return _time(says=due, figure=_attempts(task))
     due = f"due in {spoken(task.run_at - now)}"

@@ -71,7 +71,7 @@ def of_keys(task: Task, scene: Scene) -> Gate | None:
         stuck=True,
         helps=(
             "put the key back: the key file, or PITBOSS_SECRET_KEYS",
-            f"pitboss resources add {pool} NAME --secret …",
+            f"if it is lost: pitboss resources add {pool} NAME --secret … --new-key, for each member",
         ),
     )
 

@@ -32,9 +32,10 @@ def keys_of(secrets: Iterable[Sealed]) -> set[str]:
     return {key for sealed in secrets if (key := key_of(sealed)) is not None}
 
 
-def sealing_keys(members: Iterable[Resource]) -> tuple[MissingKey, ...]:
-    """Every key that enabled members are sealed with, by pool, as if it were missing."""
-    counts = Counter((one.pool, key) for one in members if one.enabled for key in keys_of(one.secrets.values()))
+def sealing_keys(members: Iterable[Resource], *, disabled: bool = False) -> tuple[MissingKey, ...]:
+    """Every key that enabled members (or all) are sealed with, by pool, as if it were missing."""
+    chosen = [one for one in members if one.enabled or disabled]
+    counts = Counter((one.pool, key) for one in chosen for key in keys_of(one.secrets.values()))
     return tuple(sorted(MissingKey(pool, key, n) for (pool, key), n in counts.items()))
 
 
