@@ -231,6 +231,13 @@ def test_pause_resume_start_and_cancel() -> None:
     assert "3 items set to run again" in again.err
 
 
+def test_items_that_run_are_asked_to_stop_and_not_counted_as_cancelled() -> None:
+    batch = made("a")
+    run_all(stay=True)
+    answer = pitboss("batches", "cancel", batch, "--yes")
+    assert 'batch "a" is cancelling: 3 items still running; 0 items cancelled, 3 asked to stop' in answer.err
+
+
 def test_what_the_status_does_not_allow_is_refused() -> None:
     batch = made("a", 1)
     run_all()

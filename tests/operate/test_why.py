@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from pitboss.client.batch_handle import ended_batch
 from pitboss.client.client import Client
 from pitboss.engines.memory import MemoryEngine
 from pitboss.engines.postgres import PostgresEngine
@@ -20,9 +21,12 @@ from pitboss.model import leasing, resource_gates
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import NotFound, TimedOutWaiting
 from pitboss.model.filter import Filter, by
+from pitboss.model.health import Vital, judge
 from pitboss.model.limits import Window, rate
-from pitboss.model.outcome import Failed, Transition
+from pitboss.model.outcome import NO_KEY, Failed, Transition, decide
 from pitboss.model.placement import NO_MEMORY
+from pitboss.model.policy import Policy
+from pitboss.model.pool import PoolSpec
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import (
     Limits,
@@ -147,6 +151,13 @@ async def workers_given_up(bench: Bench) -> str:
 
 async def workers_that_start(bench: Bench) -> str:
     await shot(bench, WorkerState.STARTING, WorkerState.CRASHED)
+    return (await bench.add()).id
+
+
+async def too_low_memory_limit(bench: Bench) -> str:
+    found = judge(Vital(age=SECOND, ready=False, memory=2 * GIGA), PoolSpec(memory=GIGA))
+    assert found is not None
+    await shot(bench, WorkerState.CRASHED, why=f"worker web-1 {found.text}")
     return (await bench.add()).id
 
 
@@ -320,6 +331,12 @@ SITUATIONS = (
         "not-ready",
         "no worker of pool web is ready: 1 crashed, 1 starting",
         starts="unknown",
+    ),
+    Situation(
+        too_low_memory_limit,
+        "memory-limit",
+        "the memory limit of pool web is too low: worker web-1 used 2.0 GB of memory, more than its limit of 1.0 GB",
+        "raise memory of the pool web",
     ),
     Situation(no_workers_wanted, "no-workers", "worker pool web has no workers", "pitboss pools scale web 1"),
     Situation(scaled_to_zero, "not-ready", "no worker of pool web runs; one is started", starts="unknown"),
@@ -695,6 +712,49 @@ class TestTroubles(Subject):
         assert (trouble.cause, trouble.tasks) == ("labels", 5)
         assert read == ["proxies"]
         assert sorted(fit) == ["p1", "p1", "p2", "p2"], "once for each need, however many tasks have it"
+
+    async def test_tasks_that_are_held_for_their_handler_are_told_and_hide_no_others(self, bench: Bench) -> None:
+        await shot(bench, WorkerState.IDLE)
+        await pool(bench)
+        await fetch(bench)
+        held = await bench.add(handler="stranger")
+        (empty, unknown) = (await read_troubles(bench.store, bench.now)).troubles
+        assert (empty.cause, unknown.cause) == ("no-members", "handler")
+        assert unknown.said == '1 task of queue "default" cannot start: no live worker knows the handler "stranger"'
+        verdict = (await read_status(bench.store, bench.now)).verdict
+        assert verdict.cause == "held"
+        assert verdict.sentence.endswith("no worker knows the handler: stranger; and 1 more: pitboss doctor.")
+        gates = (await explain(bench.store, held.id, bench.now)).why.gates
+        assert [gate.says for gate in gates if gate.name == "workers"] == ["none knows its handler"]
+
+    async def test_a_task_that_was_given_back_for_a_missing_key_cannot_start(self, bench: Bench) -> None:
+        await pool(bench, NewResource(name="p1", secrets={"password": "s1.aaaaaaaa.x"}))
+        claim = await bench.started(queue="fetching")
+        await bench.write(claim, decide(claim, NO_KEY, Policy(), bench.now, 0.5))
+        await shot(bench, WorkerState.IDLE, missing_keys=(MissingKey("proxies", "aaaaaaaa", 1),))
+        assert (await explain(bench.store, claim.id, bench.now)).why.cause == "missing-key"
+        (trouble,) = (await read_troubles(bench.store, bench.now)).troubles
+        assert (trouble.cause, trouble.tasks) == ("missing-key", 1)
+        verdict = (await read_status(bench.store, bench.now)).verdict
+        assert (verdict.health, verdict.cause) == ("unhealthy", "missing-key")
+
+    async def test_a_worker_pool_that_an_operator_stopped_is_no_problem(self, bench: Bench) -> None:
+        for stop in (paused_worker_pool, draining_manager, no_workers_wanted):
+            await stop(bench)
+            found = [one for one in await check_store(bench.store, bench.clock, "") if one.check == "waiting"]
+            assert [one.grade for one in found] == ["warning"], stop.__name__
+
+    async def test_a_paused_batch_is_told_and_its_items_count_as_waiting(self, bench: Bench) -> None:
+        await shot(bench, WorkerState.IDLE)
+        await bench.create(bench.new(), bench.new())
+        verdict = (await read_status(bench.store, bench.now)).verdict
+        assert verdict.sentence == "Healthy: 1 manager, 0 running, 2 waiting."
+        paused = await bench.create(bench.new(), paused=True)
+        verdict = (await read_status(bench.store, bench.now)).verdict
+        assert verdict.sentence == "Healthy: 1 manager, 0 running, 3 waiting, 1 of them in 1 paused batch."
+        with pytest.raises(TimedOutWaiting) as late:
+            await ended_batch(Client(bench.store, bench.clock), paused.id, 0)
+        assert late.value.fix == f"pitboss batches resume {paused.id[-12:]}"
 
     async def test_reading_costs_the_same_however_many_tasks_wait(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch

@@ -9,7 +9,7 @@ from pitboss.cli.progress import counting
 from pitboss.cli.screen import Screen
 from pitboss.client.batch_handle import PORTION, act_in_portions
 from pitboss.engines.capabilities import batches_of
-from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchStatus
+from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchStatus, Cancel
 from pitboss.model.states import State
 from pitboss.model.text import counted
 from pitboss.operate.lookup import find_batch
@@ -64,14 +64,21 @@ async def _done(screen: Screen, store: "Store", act: Act, batch: Batch) -> Batch
 
 
 def _tell(screen: Screen, act: Act, was: Batch, changed: BatchChanged) -> None:
-    items = f"{counted(changed.changed, 'item')} {act.items}" if act.items else ""
     if changed.batch is None:
         screen.note(f"{_named(was)} is deleted with {counted(was.total, 'item')}")
         return
-    parts = [f"{_named(was)} is {_status(changed.batch)}", items]
-    screen.note("; ".join(part for part in parts if part))
+    items = f"; {_changed_items(act, was, changed.batch, changed.changed)}" if act.items else ""
+    screen.note(f"{_named(was)} is {_status(changed.batch)}{items}")
     for task in changed.refused[:_REFUSED_SHOWN]:
         screen.note(f"refused: {task} (another unfinished task has its unique key)")
+
+
+def _changed_items(act: Act, was: Batch, batch: Batch, changed: int) -> str:
+    if not isinstance(act.act, Cancel):
+        return f"{counted(changed, 'item')} {act.items}"
+    ended = batch.counts.get(State.CANCELLED, 0) - was.counts.get(State.CANCELLED, 0)
+    asked = batch.counts.get(State.RUNNING, 0)
+    return f"{counted(ended, 'item')} {act.items}" + (f", {asked:,} asked to stop" if asked else "")
 
 
 def _status(batch: Batch) -> str:

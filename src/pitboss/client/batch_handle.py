@@ -33,6 +33,7 @@ from pitboss.model.filter import Filter, parsed
 from pitboss.model.ids import TaskId
 from pitboss.model.states import State
 from pitboss.model.task import Task
+from pitboss.model.waiting import Why
 
 T = TypeVar("T")
 PORTION = 1000
@@ -232,20 +233,21 @@ async def ended_batch(client: Client, batch: BatchId, timeout: Span | None) -> B
         left = None if timeout is None else started + timeout - client.clock.now()
         if left is not None and left <= 0:
             ended = f"it is {found.status}: {found.finished:,} of {found.total:,} items have ended"
+            why = await _why(client, found)
+            helps = "; ".join(why.helps) if why is not None and why.stuck else ""
             raise TimedOutWaiting(
                 f"batch {batch} did not end within {spoken(timeout or 0)}",
-                why=ended + await _why(client, found),
-                fix=f"wait longer; pitboss batches show {batch} says what it waits for",
+                why=ended if why is None else f"{ended}; {why.sentence}",
+                fix=helps or f"wait longer; pitboss batches show {batch} says what it waits for",
             )
         await asyncio.sleep(pause if left is None else min(pause, left / SECOND))
         pause = min(pause * 1.5, _LONGEST_PAUSE)
 
 
-async def _why(client: Client, batch: Batch) -> str:
+async def _why(client: Client, batch: Batch) -> Why | None:
     with suppress(PitbossError):
-        why = (await explain_batches(client.store, [batch], client.clock.now())).get(batch.id)
-        return "" if why is None else f"; {why.sentence}"
-    return ""
+        return (await explain_batches(client.store, [batch], client.clock.now())).get(batch.id)
+    return None
 
 
 def _move(to: MoveTo, before: BatchHandle | BatchId | None) -> Move:

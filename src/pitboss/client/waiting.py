@@ -12,6 +12,7 @@ from pitboss.model.filter import by
 from pitboss.model.fleet import live_managers
 from pitboss.model.gates import Line, Scene
 from pitboss.model.ids import TaskId
+from pitboss.model.outcome import NO_KEY
 from pitboss.model.queue import Queue
 from pitboss.model.resource import Stage, Want
 from pitboss.model.session import Session
@@ -70,6 +71,7 @@ async def explain_queues(
         queue.name: await read_line(store, queue, _SAMPLED) for queue in fullest if queue.counts.get(State.PENDING)
     }
     tasks = [task for line in lines.values() for task in line.tasks]
+    tasks += [task for task in await _without_key(store, sessions, now) if task.queue not in lines]
     if any(queue.counts.get(State.HELD) for queue in queues):
         tasks += [item for item in await _undrawn_items(store) if item.queue not in lines]
     if others := sorted({*also} - {task.id for task in tasks}):
@@ -85,6 +87,17 @@ async def explain_queues(
 
 def _explained(tasks: Iterable[Task], scene: Scene) -> list[WaitingTask]:
     return [WaitingTask(task, why_task(task, scene)) for task in tasks]
+
+
+async def explain_held(
+    store: Store, queues: Sequence[Queue], sessions: Sequence[Session], now: Moment
+) -> list[WaitingTask]:
+    """Some tasks that are held because no worker knows their handler, and what they wait for."""
+    if not any(queue.counts.get(State.HELD) for queue in queues):
+        return []
+    held = (await store.find(by(state=State.HELD, reason="handler"), limit=_LINE_READ, oldest_first=True)).tasks
+    scene = await read_scene(store, held, now, queues=_by_name(queues), sessions=sessions)
+    return [WaitingTask(task, why_task(task, scene)) for task in held]
 
 
 async def explain_batches(store: Store, batches: Sequence[Batch], now: Moment) -> dict[str, Why]:
@@ -162,6 +175,14 @@ async def pool_views(
         members = () if ready else await resources.resources(pool.name)
         views[pool.name] = ResourcePoolView(pool.name, pool.rules, members, ready)
     return views
+
+
+async def _without_key(store: Store, sessions: Sequence[Session], now: Moment) -> Sequence[Task]:
+    """Tasks that were given back because their manager lacks a key: no claim makes them pending again."""
+    if not any(one.snapshot.missing_keys for one in live_managers(sessions, now)):
+        return []
+    given_back = by(state=State.SCHEDULED, reason=NO_KEY.reason)
+    return (await store.find(given_back, limit=_SAMPLED, oldest_first=True)).tasks
 
 
 async def _undrawn_items(store: Store) -> list[Task]:

@@ -10,6 +10,8 @@ from pitboss.model.pool import PoolSpec, spoken_size
 SILENCE: Span = 5 * SECOND
 START_LIMIT: Span = 120 * SECOND
 DEAF_BEATS = 4
+# Between what a worker used and its limit, in what is told of a worker that was killed for it.
+OVER_LIMIT = "of memory, more than its limit of"
 
 
 class Remedy(StrEnum):
@@ -46,7 +48,7 @@ class Finding(msgspec.Struct, frozen=True):
 def judge(vital: Vital, spec: PoolSpec) -> Finding | None:
     """The worst problem of a worker of this pool; None if it is healthy."""
     if spec.memory is not None and vital.memory > spec.memory:
-        limit = f"{spoken_size(vital.memory)} of memory, more than its limit of {spoken_size(spec.memory)}"
+        limit = f"{spoken_size(vital.memory)} {OVER_LIMIT} {spoken_size(spec.memory)}"
         return Finding("memory", Remedy.KILL, f"used {limit}")
     if not vital.ready:
         return _not_ready(vital)

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
+from pitboss.model.batch import Batch
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.finding import Finding, Grade, fine, problem, warning
 from pitboss.model.fleet import (
@@ -40,7 +41,8 @@ _MISSED_SHARE = 0.45
 class StoreReading(msgspec.Struct, frozen=True, kw_only=True):
     """What was read from a store. `held` counts tasks by the handler that no worker knows, `late` tasks that waited
     longer than `LATE`, `completed` and `failed` tasks put within `LATELY`. `troubles` say why due tasks do not start;
-    `oldest` says it for the one that has waited longest. `release` is the reader's own."""
+    `oldest` says it for the one that has waited longest. `paused_batches` have items left. `release` is the reader's
+    own."""
 
     queues: Sequence[Queue] = ()
     sessions: Sequence[Session] = ()
@@ -51,6 +53,7 @@ class StoreReading(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
     troubles: Sequence[Trouble] = ()
     oldest: Why | None = None
+    paused_batches: Sequence[Batch] = ()
     release: str = ""
 
     def total(self, *states: State) -> int:
@@ -111,14 +114,29 @@ def _verdict(reading: StoreReading, managers: Sequence[ManagerView], findings: S
     for look in (_held_tasks, _many_failures, _cannot_start, _paused_queue, _late_tasks, _some_failures):
         found = look(reading)
         if found is not None:
-            return found
+            return _with_others(found, reading)
     wrong = next((finding for finding in findings if finding.grade is Grade.PROBLEM), None)
     if wrong is not None:
         said = f"{wrong.what[:1].upper()}{wrong.what[1:]}."
         return Verdict(health=Health.ATTENTION, cause="problem", sentence=said, next=wrong.fix)
-    running, waiting = reading.total(State.RUNNING), reading.total(State.PENDING, State.SCHEDULED)
-    said = f"Healthy: {counted(len(managers), 'manager')}, {running:,} running, {waiting:,} waiting."
-    return Verdict(health=Health.HEALTHY, cause="healthy", sentence=said)
+    running, paused = reading.total(State.RUNNING), reading.paused_batches
+    said = f"Healthy: {counted(len(managers), 'manager')}, {running:,} running, {reading.waiting:,} waiting"
+    if paused:
+        left = sum(one.left for one in paused)
+        said += f", {left:,} of them in {counted(len(paused), 'paused batch', 'paused batches')}"
+    return Verdict(health=Health.HEALTHY, cause="healthy", sentence=f"{said}.")
+
+
+def _with_others(verdict: Verdict, reading: StoreReading) -> Verdict:
+    """The sentence also says how many other causes keep tasks from starting."""
+    others = sum(
+        one.stuck and one.cause not in _BY_OPERATORS and (one.queue, one.cause) != (verdict.queue, verdict.cause)
+        for one in reading.troubles
+    ) + (bool(reading.held) and verdict.cause != "held")
+    if not others:
+        return verdict
+    said = f"{verdict.sentence.removesuffix('.')}; and {others} more: pitboss doctor."
+    return msgspec.structs.replace(verdict, sentence=said)
 
 
 def _without_managers(reading: StoreReading) -> Verdict:
@@ -128,7 +146,7 @@ def _without_managers(reading: StoreReading) -> Verdict:
 
 def _no_worker(reading: StoreReading, managers: Sequence[ManagerView], now: Moment) -> Verdict | None:
     """A worker pool whose workers are dead on every host that has it, unless tasks tell the same of themselves."""
-    if any(one.cause == "given-up" for one in reading.troubles):
+    if any(one.cause in ("given-up", "memory-limit") for one in reading.troubles):
         return None
     views = worker_pools(managers)
     alive = {view.pool.name for view in views if not view.dead}
@@ -136,7 +154,7 @@ def _no_worker(reading: StoreReading, managers: Sequence[ManagerView], now: Mome
     if not dead:
         return None
     said = f'Worker pool "{dead[0].pool.name}" has no live worker; {_next_and_waiting(reading, dead[0], now)}.'
-    return Verdict(health=Health.UNHEALTHY, cause="no-worker", sentence=said)
+    return _with_others(Verdict(health=Health.UNHEALTHY, cause="no-worker", sentence=said), reading)
 
 
 def _next_and_waiting(reading: StoreReading, view: WorkerPoolView, now: Moment) -> str:
@@ -389,6 +407,13 @@ def _paused(reading: StoreReading, managers: Sequence[ManagerView], now: Moment)
             why="its workers take no tasks until it is resumed",
             fix=f"pitboss pools resume {name}",
         )
+    for batch in reading.paused_batches:
+        yield warning(
+            "paused",
+            f"batch {batch.name or batch.id[-12:]} is paused with {counted(batch.left, 'item')} left",
+            why="its items do not start until it is resumed",
+            fix=f"pitboss batches resume {batch.id[-12:]}",
+        )
     for one in (one for one in managers if one.snapshot.draining):
         yield warning(
             "paused",
@@ -409,7 +434,7 @@ def _waiting(reading: StoreReading) -> Iterator[Finding]:
             )
     for one in reading.troubles:
         if one.cause not in _FOUND_ELSEWHERE:
-            report = problem if one.stuck else warning
+            report = problem if one.stuck and one.cause not in _BY_OPERATORS else warning
             step = "; ".join(one.helps) or "wait"
             yield report("waiting", one.said, why=f"pitboss why {one.example} lists every gate", fix=step)
 

@@ -132,19 +132,22 @@ def troubles(waiting: Sequence[tuple[Task, Why]], queues: Sequence[Queue]) -> li
     for task, why in waiting:
         groups.setdefault((task.queue, why.cause), []).append((task, why))
     seen = Counter(task.queue for task, _ in waiting)
-    pending = {one.name: one.counts.get(State.PENDING, 0) or one.counts.get(State.HELD, 0) for one in queues}
+    counts = {one.name: one.counts for one in queues}
     found = []
     for (queue, cause), group in groups.items():
         task, why = group[0]
         if not why.stuck and cause not in _FAILED_MEMBERS:
             continue
-        whole = len(group) == seen[queue]
+        waits = counts.get(queue, {}).get(task.state, 0)
+        # Only pending tasks and items that were not drawn all wait for what the ones that were looked at wait for.
+        alike = task.state is State.PENDING or (task.state is State.HELD and not held_for_handler(task))
+        whole = len(group) == seen[queue] and (alike or len(group) == waits)
         found.append(
             Trouble(
                 queue=queue,
                 cause=cause,
                 sentence=why.sentence,
-                tasks=max(pending.get(queue, 0), 1) if whole else len(group),
+                tasks=max(waits, 1) if whole else len(group),
                 example=task.id,
                 all=whole,
                 stuck=why.stuck,

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from pitboss.model.duration import Moment
 from pitboss.model.fleet import WorkerPoolView, worker_pools
 from pitboss.model.gates import Gate, Scene
+from pitboss.model.health import OVER_LIMIT
 from pitboss.model.placement import NO_MEMORY, admits
 from pitboss.model.pool import spoken_size
 from pitboss.model.snapshot import WorkerState
@@ -67,7 +68,9 @@ def held_for_handler(task: Task) -> bool:
 def of_workers(task: Task, scene: Scene) -> Gate:
     serving = scene.serving(task)
     if not worker_pools(scene.knowing(task.handler)):
-        return Gate(name="workers", what="Workers", passed=None, says="no manager has told of its workers yet")
+        told = worker_pools(scene.managers)
+        says = "none knows its handler" if told else "no manager has told of its workers yet"
+        return Gate(name="workers", what="Workers", passed=None, says=says)
     if not serving:
         return _no_workers(
             f'no worker pool serves queue "{task.queue}"',
@@ -155,7 +158,16 @@ def _none_ready(taking: Sequence[WorkerPoolView]) -> Gate:
     workers = [worker for view in taking for worker in view.workers]
     given_up = [worker for worker in workers if worker.state is WorkerState.CRASHED]
     states = Counter(worker.state for worker in workers if worker.state is not WorkerState.STOPPED)
-    if given_up and len(given_up) == sum(states.values()):
+    all_given_up = bool(given_up) and len(given_up) == sum(states.values())
+    too_large = next((worker for worker in workers if OVER_LIMIT in worker.why and not worker.processed), None)
+    if too_large is not None:
+        return _no_workers(
+            f"the memory limit of pool {too_large.pool} is too low: {one_line(too_large.why)}",
+            "memory-limit",
+            f"raise memory of the pool {too_large.pool}, then pitboss pools restart {too_large.pool}",
+            stuck=all_given_up,
+        )
+    if all_given_up:
         why = f": {one_line(given_up[0].why)}" if given_up[0].why else ""
         return _no_workers(
             f"every worker of pool {listed(names)} was given up{why}",

@@ -7,7 +7,7 @@ import msgspec
 from pitboss.client.waiting import explain_queues
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Clock, Store
-from pitboss.model.batch import IN_SLOT, BatchStatus
+from pitboss.model.batch import IN_SLOT, Batch, BatchStatus
 from pitboss.model.duration import Moment, spoken
 from pitboss.model.filter import by, parsed
 from pitboss.model.finding import Finding, fine
@@ -103,9 +103,17 @@ async def read_store(store: Store, now: Moment, release: str = "") -> StoreReadi
         completed=await store.count(parsed(f"state:completed age:<{spoken(LATELY)}")),
         failed=await store.count(parsed(f"state:failed age:<{spoken(LATELY)}")),
         troubles=troubles(waiting, queues),
+        paused_batches=await _paused_batches(store, queues),
         oldest=min(waiting, key=lambda one: one.task.created_at).why if waiting else None,
         release=release,
     )
+
+
+async def _paused_batches(store: Store, queues: list[Queue]) -> list[Batch]:
+    batches = capabilities(store).batches
+    if batches is None or not any(queue.counts.get(State.HELD) for queue in queues):
+        return []
+    return [one for one in await batches.batches(statuses=[BatchStatus.PAUSED]) if one.left]
 
 
 async def _held_by_handler(store: Store, queues: list[Queue]) -> dict[str, int]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pitboss.client.waiting import explain_batches, explain_queues, explain_task
+from pitboss.client.waiting import explain_batches, explain_held, explain_queues, explain_task
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Store
 from pitboss.model.batch import OVER, Batch
@@ -46,16 +46,21 @@ class Look(NamedTuple):
 
 
 async def read_troubles(store: Store, now: Moment, also: Sequence[TaskId] = ()) -> Look:
-    """What keeps due tasks from starting. Two reads if nothing waits, and a few more for each of the fullest queues.
+    """What keeps due tasks from starting, also those that are held for their handler. One read if nothing waits, and a
+    few more for each of the fullest queues.
 
     `also`: look at these tasks too.
     """
     queues = await store.queues()
-    if not any(queue.counts.get(state) for queue in queues for state in (State.PENDING, State.HELD)):
+    if not any(queue.waiting for queue in queues):
         return Look()
-    waiting = await explain_queues(store, queues, await store.sessions(), now, also=also, sparing=True)
+    sessions = await store.sessions()
+    held = await explain_held(store, queues, sessions, now)
+    others = sorted({*also} - {one.task.id for one in held})
+    waiting = await explain_queues(store, queues, sessions, now, also=others, sparing=True)
     pending = {queue.name for queue in queues if queue.counts.get(State.PENDING)}
-    return Look(troubles(waiting, queues), frozenset(pending - {one.task.queue for one in waiting}))
+    unseen = frozenset(pending - {one.task.queue for one in waiting})
+    return Look([*troubles(waiting, queues), *troubles(held, queues)], unseen)
 
 
 async def _batch(store: Store, text: str) -> Batch:
