@@ -11,7 +11,7 @@ from pitboss.engines.protocol import Clock, Engine, Store
 from pitboss.model.duration import SECOND, Span
 from pitboss.model.errors import SessionLost, StoreUnavailable
 from pitboss.model.ids import TaskId
-from pitboss.model.outcome import NO_KEY, Cancelled, Crashed, Outcome, Released, Transition, decide, progressed
+from pitboss.model.outcome import NO_KEY, Cancelled, Outcome, Released, Transition, decide, lost_outcome, progressed
 from pitboss.model.outdone import SentAway
 from pitboss.model.placement import NO_MEMORY
 from pitboss.model.policy import Policy
@@ -157,7 +157,7 @@ class Dispatcher:
         lost = load.started
         for claim in lost:
             # Its process is dead, but a request may be on its way: its use stays at the last possible moment.
-            self._settle(claim, _lost_outcome(outcome, len(lost)), worker=load.worker.name)
+            self._settle(claim, lost_outcome(outcome, len(lost)), worker=load.worker.name)
         for claim in list(load.running.values())[len(lost) :]:
             self._unstarted(claim)
         if load.reserved is not None:
@@ -494,12 +494,3 @@ class Dispatcher:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _lost_outcome(outcome: Outcome | None, together: int) -> Outcome:
-    """Only the crash of a task that ran alone counts against it."""
-    if outcome is None:
-        return Crashed(alone=together == 1)
-    if isinstance(outcome, Crashed):
-        return Crashed(alone=outcome.alone and together == 1, error=outcome.error)
-    return outcome

@@ -212,3 +212,12 @@ def _later(
 ) -> Transition:
     state = State.SCHEDULED if delay > 0 else State.PENDING
     return Transition(state=state, outcome=outcome, delay=delay, reason=reason, error=error, charged=charged)
+
+
+def lost_outcome(outcome: Outcome | None, together: int) -> Outcome:
+    """Only the crash of a task that ran alone counts against it."""
+    if outcome is None:
+        return Crashed(alone=together == 1)
+    if isinstance(outcome, Crashed):
+        return Crashed(alone=outcome.alone and together == 1, error=outcome.error)
+    return outcome
