@@ -13,10 +13,12 @@ import pydantic
 import pytest
 
 from pitboss import App, Context, InvalidInput, NotFound, QueueFull, State, TaskFailed, TimedOutWaiting, ctx
+from pitboss.engines.host_clock import SystemClock
 from pitboss.model.canonical import from_json
 from pitboss.model.duration import SECOND
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.queue import HandlerInfo, QueueChange
+from pitboss.testing.clock import FakeClock
 from pitboss.testing.sandbox import sandbox
 
 
@@ -365,3 +367,19 @@ def test_a_fork_opens_its_own_way_to_the_store(app: App) -> None:
             os._exit(code)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_why_it_took_too_long_is_told_by_the_stores_clock(app: App) -> None:
+    """It is a day behind the host's, as after a step; by the host's clock the task is due."""
+    app.use("memory://", clock=FakeClock(SystemClock().now() - 24 * 3600 * SECOND))
+
+    @app.task
+    def act() -> None: ...
+
+    later = act.using(delay="1h")
+    with pytest.raises(TimedOutWaiting, match="it is due in 1h"):
+        later.enqueue().result(timeout=0)
+    batch = app.batch([later.prepared()])
+    batch.start()
+    with pytest.raises(TimedOutWaiting, match="due later: is due in 1h"):
+        batch.wait(0)

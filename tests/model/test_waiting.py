@@ -97,6 +97,7 @@ def test_items_that_are_due_later_hold_a_batch_up() -> None:
         (task(State.HELD, reason="handler"), 'knows the handler "f" has come: it is released within seconds'),
         (task(State.SCHEDULED, run_at=NOW + SECOND, reason="snoozed"), "due in 1s: snoozed"),
         (task(State.SCHEDULED), "it is ready"),
+        (task(State.PENDING, run_at=NOW + 3600 * SECOND), "it is ready"),
         (
             task(State.SCHEDULED, run_at=NOW + SECOND, attempts=2, error=TaskError(category="error", message="no")),
             "attempt 2 failed, and the next one is due in 1s",

@@ -246,7 +246,7 @@ async def ended_batch(client: Client, batch: BatchId, timeout: Span | None) -> B
 
 async def _why(client: Client, batch: Batch) -> Why | None:
     with suppress(PitbossError):
-        return (await explain_batches(client.store, [batch], client.clock.now())).get(batch.id)
+        return (await explain_batches(client.store, [batch], client.store.clock.now())).get(batch.id)
     return None
 
 

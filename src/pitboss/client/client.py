@@ -109,7 +109,7 @@ class Client:
 
     async def _too_late(self, task: Task, timeout: Span) -> TimedOutWaiting:
         try:
-            why = await explain_task(self.store, task, self.clock.now())
+            why = await explain_task(self.store, task, self.store.clock.now())
         except PitbossError:  # the store is away: its last answer is all that is known
             why = Why(sentence=f"it is {task.state}", cause=task.state.value)
         return TimedOutWaiting(

@@ -125,7 +125,8 @@ def of_time(task: Task, scene: Scene) -> Gate:
     if task.expires_at is not None and task.expires_at <= now:
         said = "it is past its expiry: the next manager that meets it cancels it"
         return _time(says="is past its expiry", passed=False, cause="expired", sentence=said)
-    waits = task.state is State.SCHEDULED or task.run_at is not None
+    # A time that has come stays come: a pending task waits for it no more, even if the clock was set back since.
+    waits = task.state in (State.SCHEDULED, State.HELD)
     if not waits or task.run_at is None or task.run_at <= now or task.reason in (NO_MEMORY, NO_KEY.reason):
         due = f"is due since {spoken(now - task.run_at)}" if task.run_at is not None and task.run_at < now else "is due"
         return _time(says=due, figure=_attempts(task))
