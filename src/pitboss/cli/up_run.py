@@ -214,7 +214,7 @@ async def _note_other_managers(screen: Screen, engine: Store) -> None:
     here = host.identity((), 0)
     now = engine.clock.now()
     for session in alive(await engine.sessions(), now):
-        if session.info.host == here.host and not host.is_dead(session, now):
+        if session.info.host == here.host and not host.is_dead(session):
             screen.note(
                 f"note: another manager (pid {session.info.pid}) on this host serves this store; they share the work"
             )

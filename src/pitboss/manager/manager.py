@@ -334,7 +334,7 @@ class Manager:
     async def _take_over(self) -> None:
         """End the sessions of managers that died on this host, so that their tasks need not wait until they expire."""
         for session in await self._engine.sessions():
-            if not session.ended and host.is_dead(session, self._clock.now()):
+            if not session.ended and host.is_dead(session):
                 await self._engine.end_session(session.number)
                 self.say(f"manager with pid {session.info.pid} on this host is gone; its tasks are taken over")
         await reclaim(self._engine)

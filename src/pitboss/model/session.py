@@ -16,7 +16,10 @@ SHOWN_FOR: Span = 3600 * SECOND
 
 
 class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The process that opens a session. Host, boot id and pid let a successor on the host prove it dead at once."""
+    """The process that opens a session. Host, boot id and pid let a successor on the host prove it dead at once.
+
+    A manager's boot id also has the moment of the boot at which its process started.
+    """
 
     host: str
     boot_id: str = ""
