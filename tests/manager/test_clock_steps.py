@@ -18,7 +18,7 @@ from pitboss.engines.capabilities import resources_of
 from pitboss.engines.postgres import PostgresEngine
 from pitboss.model.duration import SECOND
 from pitboss.model.limits import Window
-from pitboss.model.resource import Leased, Limits, NewResource, PoolRules, Shortage, Want
+from pitboss.model.resource import USE_WITHIN, Leased, Limits, NewResource, PoolRules, Shortage, Want
 from pitboss.model.states import State
 from pitboss.model.task import NewTask
 from tests.manager.cluster import Cluster
@@ -68,17 +68,6 @@ def far_side() -> Iterator[FarSide]:
     side = FarSide()
     yield side
     side.close()
-
-
-@pytest.fixture(scope="module")
-def faked_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[PostgresServer, WallClock]]:
-    """A server whose wall clock the test sets."""
-    folder = Path("/var/tmp") if not Path("/dev/shm").is_dir() else Path("/dev/shm")
-    place = folder / tmp_path_factory.mktemp("clock").name
-    place.mkdir(mode=0o755, exist_ok=True)
-    clock = WallClock(place)
-    with PostgresServer(durable=False, environment=clock.environment) as server:
-        yield server, clock
 
 
 def test_only_the_wall_clock_is_faked(tmp_path: Path) -> None:
@@ -188,7 +177,7 @@ def _check_ends(cluster: Cluster, far_side: FarSide) -> None:
     assert [task.error for task in cluster.tasks() if task.state is State.FAILED] == []
     assert cluster.counts() == {State.COMPLETED: VISITS + WORK + 2, State.SCHEDULED: 2}
     ran = Counter((kind, about) for _, kind, _, about in far_side.seen)
-    assert set(ran.values()) == {1}
+    assert {what: times for what, times in ran.items() if times > 1} == {}
     assert {about for _, kind, _, about in far_side.seen if kind == "note"} == {"at"}
     first, second = far_side.times("twice")
     assert second - first > 2 - _TRAVEL
@@ -212,7 +201,7 @@ async def test_windows_on_postgres_neither_open_early_nor_close_for_an_hour(
             short = await engine.acquire("sites", Want(), 30 * SECOND, lease="b")
             assert isinstance(short, Shortage)
             assert short.until is not None
-            assert short.until <= began + 61 * SECOND
+            assert short.until <= began + 61 * SECOND + USE_WITHIN
             assert abs(engine.clock.now() - began) < 30 * SECOND
             assert abs(engine.clock.wall() - clock.offset * SECOND - time.time() * SECOND) < 2 * SECOND
     finally:

@@ -95,7 +95,7 @@ class Connections:
         for attempt in range(_RETRIES):
             try:
                 if self._clock.needs_look():
-                    await self.look_at_clock()
+                    await self._look_once()
                 async with self._borrowed() as pipeline:
                     if transaction or self._by_transaction:
                         return await pipeline.transact(make(), first=self._first(), before_commit=before_commit)
@@ -106,6 +106,19 @@ class Connections:
             except UnicodeEncodeError as error:
                 raise unstorable(str(error)) from error
         raise AssertionError
+
+    async def _look_once(self) -> None:
+        """Of the calls at one time, one looks. The others wait for it only if they would be refused until then."""
+        clock = self._clock
+        if clock.looking is None:
+            clock.looking = ended = asyncio.Event()
+            try:
+                await self.look_at_clock()
+            finally:
+                clock.looking = None
+                ended.set()
+        elif clock.was_refused:
+            await clock.looking.wait()
 
     async def look_at_clock(self) -> None:
         async with self._borrowed() as pipeline:

@@ -284,27 +284,25 @@ CREATE INDEX batches_ended ON {schema}.batches (finished_at, id)
     WHERE status IN ('cancelled', 'done', 'done_with_errors');
 
 -- The store's clock is the server's clock plus `shift`, which changes only when the server's clock was set: then the first
--- client that notices writes the shift that makes up for it. `steady_now` is that clock. A client passes the shift that it
--- knows, so that no row is read, and the moment that it expects by its own uptime; more than a second away from that, the
--- call is refused, and the client looks again (server_clock.py).
+-- client that notices writes the shift that makes up for it. Clients whose uptime agreed with this clock without a gap
+-- confirmed it from `confirmed_since` to `confirmed_at`, both by this clock. A statement reads the shift and passes it to
+-- `steady_now` with the moment that its client expects; more than a second away from that, the statement is refused, and
+-- the client looks again (server_clock.py).
 CREATE TABLE {schema}.clock (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
-    shift bigint NOT NULL
-);
+    shift bigint NOT NULL,
+    confirmed_since bigint NOT NULL DEFAULT 0,
+    confirmed_at bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 10);
 
 INSERT INTO {schema}.clock (shift) VALUES (0);
 
 CREATE FUNCTION {schema}.steady_now(shift bigint, expected bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    wall bigint := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
-    stored bigint;
+    steady bigint := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + shift;
 BEGIN
-    IF shift IS NOT NULL AND (expected IS NULL OR wall + shift BETWEEN expected - 1000000 AND expected + 1000000) THEN
-        RETURN wall + shift;
-    END IF;
-    SELECT c.shift INTO stored FROM {schema}.clock AS c;
-    IF expected IS NULL OR wall + stored BETWEEN expected - 1000000 AND expected + 1000000 THEN
-        RETURN wall + stored;
+    IF expected IS NULL OR steady BETWEEN expected - 1000000 AND expected + 1000000 THEN
+        RETURN steady;
     END IF;
     RAISE EXCEPTION 'the clock of the server was set, or this call came late' USING ERRCODE = 'PB001';
 END $$;

@@ -17,13 +17,15 @@ from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import TextLoader
 
 from pitboss.engines import statements
-from pitboss.model.duration import Moment, Span
+from pitboss.model.duration import Moment
 
 T = TypeVar("T")
-Expectation = Callable[[], tuple[Span | None, Moment | None]]
+Expectation = Callable[[], Moment | None]
 Row = tuple[Any, ...]
-# The moment that the caller handed in, or else the one of the store's clock.
-_NOW = "coalesce(%(now)s::bigint, {schema}.steady_now(%(shift)s::bigint, %(expected)s::bigint))"
+# The moment that the caller handed in, or else the one of the store's clock. The one row is read once per statement.
+_NOW = """coalesce(
+    %(now)s::bigint, (SELECT {schema}.steady_now(shift, %(expected)s::bigint) FROM {schema}.clock WHERE one)
+)"""
 _PART = re.compile(r"\{(\w+)\}")
 
 
@@ -138,8 +140,8 @@ class Statements:
         self.quoted = Identifier(schema).as_string()
         texts = {name: _compact(text) for name, text in statements.load(f"{__package__}.sql").items()}
         parts = {name: texts.pop(name) for name in list(texts) if name.endswith("_columns")}
-        parts |= {"now": _NOW.replace("{schema}", self.quoted), "schema": self.quoted}
-        self.expectation: Expectation = lambda: (None, None)
+        parts |= {"now": _compact(_NOW).replace("{schema}", self.quoted), "schema": self.quoted}
+        self.expectation: Expectation = lambda: None
         self._texts = {
             name: _PART.sub(lambda match: parts.get(match[1], match[0]), text) for name, text in texts.items()
         }
@@ -149,13 +151,12 @@ class Statements:
 
     def asked(self, text: str, now: Moment | None = None, /, **values: object) -> Ask:
         """A text made with `text`, with its values by name."""
-        shift, expected = self.expectation()
-        return Ask(text, {"now": now, "shift": shift, "expected": expected, "channel": self.channel, **values})
+        return Ask(text, {"now": now, "expected": self.expectation(), "channel": self.channel, **values})
 
     def without_expectation(self) -> "Statements":
         """The same, for a caller's own transaction, in which no statement may be refused because of a clock."""
         plain = copy(self)
-        plain.expectation = lambda: (None, None)
+        plain.expectation = lambda: None
         return plain
 
     def text(self, name: str, **parts: str) -> str:
