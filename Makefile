@@ -16,7 +16,7 @@ MAKEFLAGS += --no-print-directory
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo story-checker test soak check fmt docs clean postgres strace faketime pgbouncer chromium redis bench bench-quick
+.PHONY: help setup demo story-checker test soak check fmt docs clean postgres strace faketime pgbouncer chromium redis systemd-analyze bench bench-quick
 
 help:
 	@echo 'make demo    see it run: examples/hello on an embedded store, no server (Ctrl-C ends it)'
@@ -57,6 +57,9 @@ chromium:
 redis:
 	@scripts/setup.sh redis
 
+systemd-analyze:
+	@scripts/setup.sh systemd-analyze
+
 demo: $(RUNS)
 	@scripts/demo.sh
 
@@ -64,7 +67,7 @@ demo: $(RUNS)
 story-checker: $(RUNS)
 	@PYTHON=$(CURDIR)/$(BIN)/python examples/story_checker/run --folder $(CURDIR)/build/story_checker $(ARGS)
 
-test: $(READY) postgres strace faketime pgbouncer chromium
+test: $(READY) postgres strace faketime pgbouncer chromium systemd-analyze
 	@$(BIN)/python -m pytest $(ARGS)
 
 # ARGS="power-loss crowd" runs only these.

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-READ = ("src", "docs", "examples", "tests", "benchmarks", "*.md")
+READ = ("src", "docs", "examples", "tests", "benchmarks", "deploy", "*.md")
 
 # phrase -> what to write instead; a space stands for any gap, a line break and its comment mark included
 PHRASES: dict[str, str] = {

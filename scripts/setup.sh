@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the checks and tests need, on a machine that has only Python, make and apt.
-# Usage: scripts/setup.sh venv|app|postgres|strace|faketime|pgbouncer|chromium|redis      Prints nothing when there is nothing to do.
+# Usage: scripts/setup.sh venv|app|postgres|strace|faketime|pgbouncer|chromium|redis|systemd-analyze      Prints nothing when there is nothing to do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -102,6 +102,13 @@ setup_redis() {
     if command -v systemctl >/dev/null; then as_root systemctl disable --quiet redis-server || true; fi
 }
 
+# Checks the units in deploy/systemd. The package starts nothing.
+setup_systemd_analyze() {
+    command -v systemd-analyze >/dev/null && return
+    say "installing systemd, for systemd-analyze"
+    apt_install systemd
+}
+
 case "${1:-}" in
     venv) setup_venv '.[dev]' "installing pitboss and its tools into .venv (about a minute the first time)" ;;
     app) setup_venv . "installing pitboss into .venv (half a minute the first time)" ;;
@@ -111,5 +118,6 @@ case "${1:-}" in
     pgbouncer) setup_pgbouncer ;;
     chromium) setup_chromium ;;
     redis) setup_redis ;;
-    *) echo "usage: $0 venv|app|postgres|strace|faketime|pgbouncer|chromium|redis" >&2; exit 2 ;;
+    systemd-analyze) setup_systemd_analyze ;;
+    *) echo "usage: $0 venv|app|postgres|strace|faketime|pgbouncer|chromium|redis|systemd-analyze" >&2; exit 2 ;;
 esac

@@ -1,6 +1,8 @@
 """Composition root: the only module that names concrete engines. It loads one only when a URL asks for it."""
 
 import random
+import secrets
+import string
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
@@ -11,6 +13,9 @@ from pitboss.model.errors import InvalidInput, Unsupported
 
 _FORMS = "sqlite:///file.db, postgresql://user@host/database, memory://"
 SystemClock = host_clock.SystemClock
+_KEY_ID_LETTERS = string.ascii_lowercase + string.digits
+_KEY_ID_LENGTH = 8
+_KEY_SECRET_BYTES = 32
 
 
 def randbits() -> Callable[[int], int]:
@@ -21,6 +26,16 @@ def randbits() -> Callable[[int], int]:
 def luck() -> Callable[[], float]:
     """Random numbers in [0, 1), which spread retries so that they do not all come at once."""
     return random.Random(random.SystemRandom().getrandbits(256)).random
+
+
+def key_id() -> str:
+    """A new id of a key of the HTTP API. It has no "_", which ends it in the key's text."""
+    return "".join(secrets.choice(_KEY_ID_LETTERS) for _ in range(_KEY_ID_LENGTH))
+
+
+def key_secret() -> str:
+    """A new secret of such a key: 43 characters that cannot be guessed."""
+    return secrets.token_urlsafe(_KEY_SECRET_BYTES)
 
 
 def make_engine(url: str, *, clock: Clock | None = None, failpoint: Failpoint | None = None) -> Store:

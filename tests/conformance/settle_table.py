@@ -47,6 +47,7 @@ TRANSITIONS: dict[str, Transition] = {
     "lost": _ends(State.PENDING, "lost", lost=True),
     "crashed": _ends(State.PENDING, "crashed", error=_NEW, lost=True, crashed=True),
     "progress": _ends(State.RUNNING, "progress", progress=50, note="half", recorded=False),
+    "sign of life": _ends(State.RUNNING, "progress", recorded=False),
 }
 REPORTS: dict[str, Report] = {
     "completed": Report(outcome=ResourceOutcome.OK, destination="example.org"),
@@ -62,6 +63,9 @@ FOUND = (RUNNING, OTHER_NUMBER, OTHER_SESSION, ALIKE, OTHERWISE, UNCLAIMED, MISS
 LIVE, OTHER, EXPIRED, ENDED, UNKNOWN = "live", "other", "expired", "ended", "unknown"
 HOLDERS = (LIVE, EXPIRED, ENDED)
 BATCHES = ("running", "pausing", "cancelling")
+# Claims with a time limit of their own, and how long they last.
+LASTING, OVER = "lasting", "over"
+LASTS = {None: None, LASTING: 3600 * SECOND, OVER: 10 * SECOND}
 # A first run that leaves something in every field that a later one may keep or change.
 _EARLIER = _ends(
     State.SCHEDULED, "failed", delay=SECOND, error=_OLD, charged=True, lost=True, crashed=True, result='"old"'
@@ -81,6 +85,9 @@ class Case(NamedTuple):
     # The settlement does not say what its claim has.
     silent: bool = False
     keyed: bool = False
+    limit: str | None = None
+    # With history, and it crashed once more: the next crash is one too many.
+    worn: bool = False
 
     @property
     def holder(self) -> str:
@@ -89,11 +96,19 @@ class Case(NamedTuple):
 
     @property
     def queue(self) -> str:
-        return f"{'bound' if self.bound else 'plain'}-{self.holder}"
+        return _queue(self.holder, self.limit, bound=self.bound)
 
     @property
     def handler(self) -> str:
-        return f"fetch-{self.holder}" if self.bound else "job"
+        return _handler(self.queue) if self.bound else "job"
+
+
+def _queue(holder: str, limit: str | None, *, bound: bool) -> str:
+    return f"{'bound' if bound else 'plain'}-{holder}-{limit or 'unlimited'}"
+
+
+def _handler(queue: str) -> str:
+    return f"fetch-{queue}"
 
 
 def settle_cases() -> Iterator[Case]:
@@ -107,13 +122,33 @@ def settle_cases() -> Iterator[Case]:
     for transition, bound, batch in product(("completed", "failed", "released"), (False, True), (None, *BATCHES)):
         yield Case(transition, bound=bound, batch=batch, silent=True)
         yield Case(transition, bound=bound, batch=batch, keyed=True)
+    yield from _limited_cases()
+
+
+def _limited_cases() -> Iterator[Case]:
+    """Running under a claim with a time limit of its own, whether its session lives or not."""
+    for transition, bound, limit in product(TRANSITIONS, (False, True), (LASTING, OVER)):
+        for cancel, batch in product((False, True), (None, *BATCHES)):
+            yield Case(transition, bound=bound, cancel=cancel, batch=batch, limit=limit)
+        for found, session in product((RUNNING, OTHER_NUMBER, ALIKE, OTHERWISE), (LIVE, EXPIRED, ENDED, UNKNOWN)):
+            if (found, session) != (RUNNING, LIVE):
+                yield Case(transition, found, session, bound, limit=limit)
+    for transition, limit in product(("completed", "failed"), (LASTING, OVER)):
+        yield Case(transition, limit=limit, keyed=True)
 
 
 def lost_cases() -> Iterator[Case]:
-    """Running under dead sessions. A batch that is being cancelled is left out: the sweep cancels what it holds."""
-    for session, bound, cancel in product((EXPIRED, ENDED), (False, True), (False, True)):
-        for batch, history in product((None, "running", "pausing"), (False, True)):
+    """Running under dead sessions, or under claims with a time limit of their own, also of live ones.
+
+    A batch that is being cancelled is left out: the sweep cancels what it holds.
+    """
+    for bound, cancel, batch in product((False, True), (False, True), (None, "running", "pausing")):
+        for session, history in product((EXPIRED, ENDED), (False, True)):
             yield Case("completed", RUNNING, session, bound, cancel, batch, history)
+        for session, limit in product((LIVE, EXPIRED, ENDED), (LASTING, OVER)):
+            for history, worn in ((False, False), (True, False), (True, True)):
+                yield Case("completed", RUNNING, session, bound, cancel, batch, history, limit=limit, worn=worn)
+    yield Case("completed", RUNNING, LIVE, history=True, keyed=True, limit=OVER, worn=True)
 
 
 class Table:
@@ -135,7 +170,10 @@ class Table:
     async def prepare(self) -> None:
         await self._declare()
         await self._put_batches()
-        await self._run_once([case for case in self._cases if case.history])
+        earlier = [case for case in self._cases if case.history]
+        await self._put([case for case in earlier if case.batch is None])
+        await self._run_once(earlier)
+        await self._run_once([case for case in earlier if case.worn])
         await self._put([case for case in self._cases if case.batch is None and not case.history])
         await self._claim()
         self.settlements = {case: self._settlement(case) for case in self._cases}
@@ -148,7 +186,8 @@ class Table:
     async def _declare(self) -> None:
         await self.store.declare_pool(POOL, RULES)
         await self.store.add_resources(POOL, [NewResource(name=f"m{n:04}") for n in range(len(self._cases))])
-        fetching = [HandlerInfo(name=f"fetch-{one}", queue=f"bound-{one}", resources=POOL) for one in HOLDERS]
+        bound = [_queue(holder, limit, bound=True) for holder, limit in product(HOLDERS, LASTS)]
+        fetching = [HandlerInfo(name=_handler(queue), queue=queue, resources=POOL) for queue in bound]
         await self.store.register([HandlerInfo(name="job"), *fetching])
         names = ("job", *(handler.name for handler in fetching))
         for session in (LIVE, OTHER, EXPIRED, ENDED):
@@ -165,7 +204,6 @@ class Table:
 
     async def _run_once(self, cases: Sequence[Case]) -> None:
         """Let these tasks have a past: a run that failed, with a member that was refused."""
-        await self._put([case for case in cases if case.batch is None])
         await self._claim()
         refused = Report(outcome=ResourceOutcome.BLOCKED)
         earlier = {bound: msgspec.structs.replace(_EARLIER, rotated=bound, delay=SECOND) for bound in (False, True)}
@@ -184,16 +222,21 @@ class Table:
 
     async def _claim(self) -> None:
         for holder in HOLDERS:
-            queues = (f"plain-{holder}", f"bound-{holder}") if holder != LIVE else ("plain-live", "bound-live", "spare")
-            slot = Slot(free=10_000, queues=queues)
-            claimed = await self.store.claim(ClaimRequest(session=self._sessions[holder], slots=(slot,)))
+            slots = [self._slot(holder, limit) for limit in LASTS]
+            claimed = await self.store.claim(ClaimRequest(session=self._sessions[holder], slots=tuple(slots)))
             self._claims |= {claim.id: claim for claim in claimed.claims}
+
+    def _slot(self, holder: str, limit: str | None) -> Slot:
+        queues = tuple(_queue(holder, limit, bound=bound) for bound in (False, True))
+        if (holder, limit) == (LIVE, None):
+            queues += ("spare",)
+        return Slot(free=10_000, queues=queues, lasts=LASTS[limit], worker="r1", repeat=None)
 
     async def _settle_before(self) -> None:
         """The same settlement already, or another one."""
         before: list[Settlement] = []
         for case, settlement in self.settlements.items():
-            if case.found == ALIKE and case.transition != "progress":
+            if case.found == ALIKE and TRANSITIONS[case.transition].state is not State.RUNNING:
                 before.append(msgspec.structs.replace(settlement, token=self._claims[settlement.id].token))
             elif case.found in (ALIKE, OTHERWISE):
                 other = "released" if TRANSITIONS[case.transition].outcome == "snoozed" else "snoozed"

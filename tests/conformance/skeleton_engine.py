@@ -32,10 +32,21 @@ from pitboss.model.lifecycle import (
     key_hold,
     moved,
     retried,
+    still_claimed,
 )
 from pitboss.model.limits import allowed, opens_at, with_start
-from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish, changed_queue, check_capacity
+from pitboss.model.queue import (
+    Changed,
+    HandlerInfo,
+    Queue,
+    QueueChange,
+    Wish,
+    changed_queue,
+    check_capacity,
+    remote_queues,
+)
 from pitboss.model.session import (
+    ORDERED,
     Claimed,
     ClaimRequest,
     Lead,
@@ -47,7 +58,7 @@ from pitboss.model.session import (
     known_handlers,
     lead_of,
 )
-from pitboss.model.settlement import ClaimEnd, Progress, SettleAnswer, Settlement, effect, lost
+from pitboss.model.settlement import ClaimEnd, Progress, SettleAnswer, Settlement, effect, lives, lost
 from pitboss.model.states import FINISHED, WAITING, State
 from pitboss.model.task import Attempt, Claim, NewTask, Placed, Task, Token, last_run
 
@@ -160,7 +171,7 @@ class Document(msgspec.Struct):
         return msgspec.structs.replace(self.queues[queue], counts=dict(counts), opens_at=opens if opens > now else None)
 
     def open_queues(self, slot: Slot) -> list[str]:
-        names = self.queues if slot.queues is None else slot.queues
+        names = self.queues.keys() - remote_queues(self.handlers.values()) if slot.queues is None else slot.queues
         return [name for name in names if name in self.queues and not self.queues[name].paused]
 
     def next_due(self, queues: Iterable[str], now: Moment) -> Moment | None:
@@ -235,10 +246,13 @@ class SkeletonEngine:
         return Claimed(claims, document.next_due(queues, now))
 
     def _fill(self, document: Document, now: Moment, request: ClaimRequest, index: int, slot: Slot) -> list[Claim]:
-        queues, known = document.open_queues(slot), known_handlers(document.sessions.values(), now)
-        pending = [task for task in document.oldest_first(State.PENDING) if task.queue in queues]
+        running = document.oldest_first(State.RUNNING)
+        again = [task for task in running if slot.repeat is not None and still_claimed(task, slot.repeat, now)]
+        if again:
+            return [claim_on(task, task.session or 0, index) for task in again]
+        known = known_handlers(document.sessions.values(), document.handlers.values(), now)
         claims: list[Claim] = []
-        for task in sorted(pending, key=lambda task: task.priority):
+        for task in self._pending(document, slot):
             if len(claims) >= slot.free + slot.ahead:
                 break
             if is_expired(task, now):
@@ -247,8 +261,16 @@ class SkeletonEngine:
                 if task.handler not in known:
                     document.write(moved(task, HELD_FOR_HANDLER))
             elif self._may_start(document, now, task, ahead=len(claims) >= slot.free):
-                claims.append(self._start(document, now, task, request.session, index))
+                claims.append(self._start(document, now, task, request, index))
         return claims
+
+    def _pending(self, document: Document, slot: Slot) -> list[Task]:
+        queues = document.open_queues(slot)
+        pending = [task for task in document.oldest_first(State.PENDING) if task.queue in queues]
+        if slot.handlers is not None:
+            pending = [task for task in pending if task.handler in slot.handlers]
+        native = sorted(pending, key=lambda task: task.priority)
+        return native if slot.order is None else slot.order.apply(native[:ORDERED])
 
     def _may_start(self, document: Document, now: Moment, task: Task, *, ahead: bool) -> bool:
         rate = document.queues[task.queue].rate
@@ -256,13 +278,13 @@ class SkeletonEngine:
             return False
         return allowed(rate, document.starts.get(task.queue, []), now) != 0
 
-    def _start(self, document: Document, now: Moment, task: Task, session: int, index: int) -> Claim:
+    def _start(self, document: Document, now: Moment, task: Task, request: ClaimRequest, index: int) -> Claim:
         rate = document.queues[task.queue].rate
         if rate:
             document.starts[task.queue] = with_start(rate, document.starts.get(task.queue, []), now)
-        running = claimed(task, session, now)
+        running = claimed(task, request.session, now, request.slots[index])
         document.write(running)
-        return claim_on(running, session, index)
+        return claim_on(running, request.session, index)
 
     @transaction
     def renew(self, document: Document, now: Moment, session: int, snapshot: str | None = None) -> Renewal:
@@ -285,7 +307,7 @@ class SkeletonEngine:
         alive = document.alive(settlement.token.session, now)
         answer, change = effect(task, settlement, alive=alive, batch=None, now=now)
         if task is not None and isinstance(change, Progress):
-            document.write(msgspec.structs.replace(task, progress=change.progress, note=change.note))
+            document.write(change.applied_to(task))
         elif task is not None and isinstance(change, ClaimEnd):
             self._end_claim(document, task, change)
             for new in settlement.transition.follow_ups:
@@ -301,19 +323,22 @@ class SkeletonEngine:
     @transaction
     def reclaim(self, document: Document, now: Moment, limit: int = 1000) -> Reclaimed:
         running = document.oldest_first(State.RUNNING)
-        orphans = [task for task in running if not document.alive(task.session or 0, now)]
+        orphans = [task for task in running if not lives(task, document.alive(task.session or 0, now), now)]
         ends = [lost(task, batch=None, now=now) for task in orphans[:limit]]
         for task, end in zip(orphans, ends, strict=False):
             self._end_claim(document, task, end)
-        served = known_handlers(document.sessions.values(), now) & document.handlers.keys()
+        known = known_handlers(document.sessions.values(), document.handlers.values(), now)
+        served = known & document.handlers.keys()
         released = document.release_held(served, now, limit)
         used = {task.session for task in document.oldest_first(State.RUNNING)}
         document.sessions = {
             number: session for number, session in document.sessions.items() if session.shown(now) or number in used
         }
-        over = sum(end.state is State.CANCELLED for end in ends)
+        over = Counter(end.state for end in ends)
+        cancels, failed = over[State.CANCELLED], over[State.FAILED]
         more = len(orphans) > limit or released == limit
-        return Reclaimed(lost=len(ends) - over, cancelled=over, released=released, more=more)
+        left = len(ends) - cancels - failed
+        return Reclaimed(lost=left, cancelled=cancels, failed=failed, released=released, more=more)
 
     async def wait(self, queues: Sequence[str] | None, timeout: float) -> bool:
         deadline = asyncio.get_running_loop().time() + timeout
@@ -475,9 +500,11 @@ class SkeletonEngine:
 
     @transaction
     def _register(self, document: Document, now: Moment, handlers: Sequence[HandlerInfo]) -> None:
-        added = {handler.name: handler for handler in handlers}
-        document.handlers.update(added)
-        document.release_held(added, now)
+        known = document.handlers
+        for handler in handlers:
+            number = max((one.number for one in known.values()), default=0) + 1
+            known[handler.name] = handler.registered(known.get(handler.name), number, now)
+        document.release_held([handler.name for handler in handlers], now)
 
     @transaction
     def handlers(self, document: Document, now: Moment) -> list[HandlerInfo]:

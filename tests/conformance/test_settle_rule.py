@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from pitboss.engines.protocol import FullStore
@@ -19,7 +18,7 @@ from pitboss.model.ids import TaskId
 from pitboss.model.member_health import given_back
 from pitboss.model.outdone import outdone
 from pitboss.model.resource import Report, Resource
-from pitboss.model.settlement import ClaimEnd, Effect, Progress, Settlement, effect, lost
+from pitboss.model.settlement import ClaimEnd, Effect, Progress, Settlement, effect, lives, lost
 from pitboss.model.states import FINISHED, State
 from pitboss.model.task import Attempt, Task, last_run
 from pitboss.testing.clock import FakeClock
@@ -63,7 +62,7 @@ class Seen:
     def apply(self, task: Task, change: Progress | ClaimEnd, report: Report | None, now: int) -> None:
         """Make of this what the store should show after the change."""
         if isinstance(change, Progress):
-            self.tasks[task.id] = msgspec.structs.replace(task, progress=change.progress, note=change.note)
+            self.tasks[task.id] = change.applied_to(task)
             return
         self.tasks[task.id] = after = change.applied_to(task)
         run = change.run if change.run is not None else last_run(after)
@@ -108,11 +107,17 @@ class Judge:
         store, now = self.table.store, self.table.clock.now()
         ids = [self.table.settlements[case].id for case in cases]
         expected = await Seen.of(store, ids)
+        ends: Counter[State] = Counter()
         for task in list(expected.tasks.values()):
-            expected.apply(task, lost(task, batch=expected.batch_of(task), now=now), None, now)
+            if not lives(task, self.table.alive(task.session or 0), now):
+                end = lost(task, batch=expected.batch_of(task), now=now)
+                expected.apply(task, end, None, now)
+                ends[end.state] += 1
+        assert {State.PENDING, State.HELD, State.CANCELLED, State.FAILED} == set(ends)
+        cancelled, failed = ends[State.CANCELLED], ends[State.FAILED]
         reclaimed = await store.reclaim()
-        cancelled = sum(case.cancel for case in cases)
-        assert (reclaimed.lost, reclaimed.cancelled) == (len(cases) - cancelled, cancelled)
+        assert (reclaimed.cancelled, reclaimed.failed) == (cancelled, failed)
+        assert reclaimed.lost == ends.total() - cancelled - failed
         await self._compare(cases, ids, expected)
 
     def all_effects(self) -> list[Effect]:
@@ -191,7 +196,7 @@ def test_tasks_with_a_batch_or_a_resource_are_settled_by_the_rule(judge: Judge, 
     judge.check_settling([case for case in cases if case.silent], together=False)
 
 
-def test_tasks_of_dead_sessions_are_lost_by_the_rule(opening: Open, tmp_path: Path) -> None:
+def test_tasks_of_dead_claims_are_lost_by_the_rule(opening: Open, tmp_path: Path) -> None:
     with judging(opening, tmp_path, lost_cases()) as judge:
         judge.check_losing(list(judge.table.settlements))
 
@@ -205,6 +210,7 @@ def test_the_table_has_every_answer_and_every_state(tmp_path: Path) -> None:
         "the task does not exist",
         "the session is over",
         "the task is not running under this claim",
+        "the time limit of the claim is over",
     }
     ends = [change for _, change in effects if isinstance(change, ClaimEnd)]
     assert {end.state for end in ends} == set(State) - {State.RUNNING}

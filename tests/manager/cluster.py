@@ -21,11 +21,11 @@ from pitboss.model.desired_state import DesiredPool, pool_key
 from pitboss.model.duration import SECOND, Span, span
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import IdMaker
+from pitboss.model.log_settings import LogSettings
 from pitboss.model.pool import PoolSpec
 from pitboss.model.snapshot import Snapshot, WorkerFigures, read
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, NewTask, Task
-from pitboss.telemetry.logs.settings import LogSettings
 from pitboss.worker.describe import described
 
 TARGET = str(Path(__file__).with_name("shop.py"))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pitboss.model.filter import by
+from pitboss.model.log_settings import LogSettings
 from pitboss.model.task import Task
 from pitboss.secrets import KeyRing
-from pitboss.telemetry.logs.settings import LogSettings
 from tests.manager import lenders
 from tests.manager.cluster import Cluster, ManagerProcess
 

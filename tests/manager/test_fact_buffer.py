@@ -17,12 +17,12 @@ from pitboss.model.canonical import to_json
 from pitboss.model.duration import SECOND
 from pitboss.model.facts import AnyFact, TaskCompleted, TaskFailed, WorkerCrashed
 from pitboss.model.filter import EVERYTHING
+from pitboss.model.log_settings import LogSettings
 from pitboss.model.outcome import Cancelled, Completed, Failed, Outcome, Released, Snooze, decide
 from pitboss.model.policy import Policy
 from pitboss.model.pool import PoolSpec
 from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim, TaskError, Token
-from pitboss.telemetry.logs.settings import LogSettings
 from pitboss.testing.plugin import InLoop
 from pitboss.worker.describe import described
 from tests.manager.cluster import alive

@@ -11,8 +11,8 @@ import pytest
 
 from pitboss.manager.outages import OutageWatch, Work
 from pitboss.model.errors import StoreDamaged, StoreUnavailable
+from pitboss.model.log_settings import LogSettings
 from pitboss.model.states import State
-from pitboss.telemetry.logs.settings import LogSettings
 from pitboss.testing.virtual import run_virtual
 from tests.manager.cluster import TROUBLE, Cluster, ManagerProcess
 from tests.servers.postgres import PostgresServer

@@ -119,7 +119,7 @@ class ClaimNumberReused(Planted):
 
     breaks = "one live claim"
 
-    def _lose(self, task: Task, now: Moment) -> bool:
+    def _lose(self, task: Task, now: Moment) -> State:
         self.tables.write(msgspec.structs.replace(task, claim=task.claim - 1))
         return super()._lose(self.tables.tasks[task.id], now)
 
@@ -236,7 +236,7 @@ class WindowForgetsTheLost(Planted):
 
     breaks = "rate window"
 
-    def _lose(self, task: Task, now: Moment) -> bool:
+    def _lose(self, task: Task, now: Moment) -> State:
         if self.tables.starts[task.queue]:
             self.tables.starts[task.queue].pop()
         return super()._lose(task, now)
@@ -247,7 +247,7 @@ class LossCharges(Planted):
 
     breaks = "cost an attempt"
 
-    def _lose(self, task: Task, now: Moment) -> bool:
+    def _lose(self, task: Task, now: Moment) -> State:
         return super()._lose(self.tables.move(task, State.RUNNING, attempts=task.attempts + 1), now)
 
 
@@ -276,11 +276,11 @@ class LossUnrecorded(Planted):
 
     breaks = "is in the record"
 
-    def _lose(self, task: Task, now: Moment) -> bool:
+    def _lose(self, task: Task, now: Moment) -> State:
         before = list(self.tables.history[task.id])
-        over = super()._lose(task, now)
+        state = super()._lose(task, now)
         self.tables.history[task.id] = before
-        return over
+        return state
 
 
 class FollowUpThoughRefused(Planted):

@@ -11,6 +11,7 @@ from pitboss.model.leasing import placed
 from pitboss.model.outdone import SentAway
 from pitboss.model.resource import Leased, Report, Resource, Shortage, Stage, Want
 from pitboss.model.settlement import APPLIED, SettleAnswer, Settlement
+from pitboss.model.states import State
 from pitboss.model.task import Task
 from tests.races.planted import Planted
 
@@ -128,7 +129,7 @@ class LossKeepsTheMember(PlantedPool):
 
     breaks = _GIVEN_BACK
 
-    def _lose(self, task: Task, now: Moment) -> bool:
+    def _lose(self, task: Task, now: Moment) -> State:
         return super()._lose(replace(task, resource=None), now)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import structlog
 
+from pitboss.model.log_settings import LogSettings
 from pitboss.model.task import Claim, Token
-from pitboss.telemetry.logs.settings import LogSettings
 
 TASK = "01900000-0000-7000-8000-0123456789ab"
 

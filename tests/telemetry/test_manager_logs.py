@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from pitboss.model.duration import SECOND
+from pitboss.model.log_settings import log_settings
 from pitboss.telemetry.logs.files import manager_file
 from pitboss.telemetry.logs.manager import NAME, set_up_manager
-from pitboss.telemetry.logs.settings import log_settings
 from tests.telemetry.bench import events, fresh_logging, lines, settings
 
 

@@ -242,7 +242,7 @@ def test_a_folder_that_cannot_be_made_stops_no_task(tmp_path: Path, capsys: pyte
 def test_a_child_process_of_a_handler_writes_whole_lines_too(tmp_path: Path, file: Path) -> None:
     code = f"""
 import logging, os
-from pitboss.telemetry.logs.settings import LogSettings
+from pitboss.model.log_settings import LogSettings
 from pitboss.telemetry.logs.worker import set_up_worker
 set_up_worker(LogSettings(folder={str(tmp_path)!r}), pool="download", worker="download-1", current=lambda: None)
 children = [os.fork() for _ in range(2)]
@@ -260,7 +260,7 @@ os._exit(0)
 
 def test_a_worker_does_not_load_structlog_unless_its_app_does() -> None:
     code = "import pitboss, sys, pitboss.worker.main, pitboss.telemetry.logs.worker\n"
-    code += "from pitboss.telemetry.logs.settings import LogSettings\n"
+    code += "from pitboss.model.log_settings import LogSettings\n"
     code += "logs = pitboss.telemetry.logs.worker.set_up_worker\n"
     code += "logs(LogSettings(folder='/nowhere'), pool='p', worker='p-1', current=lambda: None)\n"
     code += "print([name for name in ('structlog', 'rich', 'pygments') if name in sys.modules])"

@@ -23,7 +23,7 @@ def documented(text: str, heading: str) -> dict[str, tuple[str, ...]]:
 
 
 def coded(union: Any) -> dict[str, tuple[str, ...]]:
-    return {str(one.__struct_config__.tag): one.__struct_fields__ for one in get_args(union)}
+    return {str(one.__struct_config__.tag): one.__struct_fields__ for one in get_args(union) or (union,)}
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,8 @@ def coded(union: Any) -> dict[str, tuple[str, ...]]:
         ("From a worker to its manager", channel.ToManager),
         ("From the manager to the hook process", channel.ToHooks),
         ("From the hook process to its manager", channel.FromHooks),
+        ("From the manager to the HTTP server", channel.ToHttp),
+        ("From the HTTP server to its manager", channel.FromHttp),
     ],
 )
 def test_the_tables_of_messages_are_those_of_the_code(heading: str, union: Any) -> None:

@@ -3,7 +3,10 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from pitboss.cli.command import ask, confirm
+import typer
+
+from pitboss.cli.auditing import acting
+from pitboss.cli.command import ask, confirm, screen_of
 from pitboss.cli.formatting import short
 from pitboss.cli.progress import counting
 from pitboss.cli.screen import Screen
@@ -35,7 +38,7 @@ class Total(NamedTuple):
 
 
 def run(
-    screen: Screen,
+    context: typer.Context,
     store: str | None,
     ids: Sequence[str],
     act: "Act | Callable[[Store], Awaitable[Act]]",
@@ -43,6 +46,7 @@ def run(
     sure: bool = False,
 ) -> Total:
     """Do it to each batch. All are looked up first, so that a wrong id stops it before anything is done."""
+    screen = screen_of(context)
 
     async def work(opened: "Store") -> Total:
         chosen = act if isinstance(act, Act) else await act(opened)
@@ -52,7 +56,7 @@ def run(
         done = [await _done(screen, opened, chosen, batch) for batch in found]
         return Total(sum(one.changed for one in done), sum(len(one.refused) for one in done))
 
-    return ask(screen, store, work)
+    return ask(screen, store, work, audit=acting(context))
 
 
 async def _done(screen: Screen, store: "Store", act: Act, batch: Batch) -> BatchChanged:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pitboss.cli import batch_creating
+from pitboss.cli.auditing import acting
 from pitboss.cli.batch_acting import Act, run
 from pitboss.cli.batch_page import draw_batch, draw_batches, draw_lanes
 from pitboss.cli.command import (
@@ -107,7 +108,7 @@ def start(context: typer.Context, ids: IdsArgument, store: StoreOption = None) -
     Examples:
       pitboss batches start 8b1f2c9e64a0
     """
-    run(screen_of(context), store, ids, Act("Start", Start()))
+    run(context, store, ids, Act("Start", Start()))
 
 
 @app.command("pause")
@@ -118,7 +119,7 @@ def pause(context: typer.Context, ids: IdsArgument, store: StoreOption = None) -
     Examples:
       pitboss batches pause 8b1f2c9e64a0
     """
-    run(screen_of(context), store, ids, Act("Pause", Pause()))
+    run(context, store, ids, Act("Pause", Pause()))
 
 
 @app.command("resume")
@@ -137,7 +138,7 @@ def resume(
     """
     match at:
         case "place" | "top" | "bottom":
-            run(screen_of(context), store, ids, Act("Resume", Resume(at)))
+            run(context, store, ids, Act("Resume", Resume(at)))
         case _:
             raise _no_place(at, _RESUMED, "--at")
 
@@ -156,7 +157,7 @@ def cancel(
     Examples:
       pitboss batches cancel 8b1f2c9e64a0 --reason 'wrong list'
     """
-    run(screen_of(context), store, ids, Act("Cancel", Cancel(reason), items="cancelled", asks=True), sure=sure)
+    run(context, store, ids, Act("Cancel", Cancel(reason), items="cancelled", asks=True), sure=sure)
 
 
 @app.command("move")
@@ -191,7 +192,7 @@ def move(
                 return Act("Move", Move(to, (await find_batch(opened, other)).id))
         raise _no_place(to, _PLACES, "PLACE")
 
-    run(screen_of(context), store, [batch], act)
+    run(context, store, [batch], act)
 
 
 @app.command("requeue")
@@ -215,7 +216,7 @@ def requeue(
       pitboss batches requeue 8b1f2c9e64a0 --error TimeoutError
     """
     act = Requeue(error, cancelled, keep_attempts)
-    total = run(screen_of(context), store, ids, Act("Requeue", act, items="set to run again"))
+    total = run(context, store, ids, Act("Requeue", act, items="set to run again"))
     if not total.changed and not total.refused:
         raise typer.Exit(Exit.NOT_FOUND)
     if total.refused:
@@ -237,7 +238,7 @@ def delete(
       pitboss batches delete 8b1f2c9e64a0
       pitboss batches delete 8b1f2c9e64a0 --force --yes
     """
-    run(screen_of(context), store, ids, Act("Delete", Delete(force), items="deleted", asks=True), sure=sure)
+    run(context, store, ids, Act("Delete", Delete(force), items="deleted", asks=True), sure=sure)
 
 
 @app.command("lanes")
@@ -265,7 +266,13 @@ def lanes(
                 "no lane was named", why="--max-running changes one lane", fix="name it before the option"
             )
         lane_name, most = checked_name(name, "lane"), checked_max_running(max_running)
-        lane = ask(screen, store, lambda opened: batches_of(opened).change_lane(lane_name, most), create=True)
+        lane = ask(
+            screen,
+            store,
+            lambda opened: batches_of(opened).change_lane(lane_name, most),
+            create=True,
+            audit=acting(context),
+        )
         screen.note(f'lane "{lane.name}": at most {lane.max_running:,} at a time, {lane.running:,} running now')
         return
 

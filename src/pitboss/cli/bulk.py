@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from pitboss.cli.auditing import acting
 from pitboss.cli.command import ask, confirm, screen_of
 from pitboss.cli.errors import Exit
 from pitboss.cli.progress import counting
@@ -78,7 +79,7 @@ def run(context: typer.Context, store: str | None, act: Act, wanted: Filter, *, 
         with counting(screen, act.verb, selection.matched, shown=selection.matched > PORTION) as done:
             return selection, await act.run(opened, selection, lambda total: done(total.changed + total.asked))
 
-    selection, result = ask(screen, store, work)
+    selection, result = ask(screen, store, work, audit=acting(context))
     _tell(screen, act, selection, result, dry=dry)
     if result.refused:
         raise typer.Exit(Exit.REFUSED)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
+from pitboss.cli.auditing import Audit
 from pitboss.cli.screen import Screen
 from pitboss.model.duration import SECOND, Moment, span
 from pitboss.model.errors import InvalidInput, Refused, StoreUnavailable
@@ -89,12 +90,20 @@ def settings(screen: Screen, **given: Any) -> "Loaded":
     return found
 
 
-def ask(screen: Screen, store: str | None, work: "Callable[[Store], Awaitable[T]]", *, create: bool = False) -> T:
-    """Open the store, do the work, close it. Only with `create` may this create a file."""
+def ask(
+    screen: Screen,
+    store: str | None,
+    work: "Callable[[Store], Awaitable[T]]",
+    *,
+    create: bool = False,
+    audit: Audit | None = None,
+) -> T:
+    """Open the store, do the work, close it. Only with `create` may this create a file. Work that changes something
+    says so with `audit`."""
     import asyncio
 
     url = settings(screen, store=store).settings.store
-    return asyncio.run(_within(url, work, create=create))
+    return asyncio.run(_within(url, work, create=create, audit=audit))
 
 
 def show(
@@ -131,9 +140,9 @@ def confirm(
 
 
 @contextmanager
-def store_app(screen: Screen, store: str | None) -> "Iterator[App]":
+def store_app(screen: Screen, store: str | None, audit: Audit | None = None) -> "Iterator[App]":
     """An app on the command's store that declares nothing: it seals and opens secrets with the store's keys."""
-    from pitboss import config
+    from pitboss import config, wiring
     from pitboss.app import App
 
     found = settings(screen, store=store)
@@ -146,7 +155,7 @@ def store_app(screen: Screen, store: str | None) -> "Iterator[App]":
         )
     with App(url) as app:
         app.secrets_file = str(config.key_file(found))
-        app.use(url)
+        app.use(_audited(wiring.make_engine(url), audit))
         yield app
 
 
@@ -190,10 +199,30 @@ def refuse_absent(url: str) -> None:
         )
 
 
-async def _within(url: str, work: "Callable[[Store], Awaitable[T]]", *, create: bool) -> T:
+def _audited(store: "Store", audit: Audit | None) -> "Store":
+    """The same store, whose changes also store the act. An engine without an audit log changes without one."""
+    from pitboss.engines.access_protocol import Access
+    from pitboss.model.access import AuditEntry
+    from pitboss.model.canonical import to_json
+
+    if audit is None or not isinstance(store, Access):
+        return store
+    who = operator()
+    entry = AuditEntry(
+        id=id_maker()(),
+        who=who,
+        act=audit.act,
+        target=audit.target,
+        details=to_json(audit.details, what="details"),
+        source=f"cli {who.rpartition('@')[2]}",
+    )
+    return store.audited(entry)
+
+
+async def _within(url: str, work: "Callable[[Store], Awaitable[T]]", *, create: bool, audit: Audit | None = None) -> T:
     engine = await opened(url, create=create)
     try:
-        return await work(engine)
+        return await work(_audited(engine, audit))
     finally:
         await engine.close()
 

@@ -12,7 +12,7 @@ from pitboss.model.text import HIDDEN, masked
 
 app = typer.Typer(help="Show the settings.", no_args_is_help=True, rich_markup_mode=None)
 _SPANS = ("drain", "log_age", "retention.completed", "retention.cancelled", "retention.failed")
-_SIZES = ("host_memory", "log_size")
+_SIZES = ("host_memory", "log_size", "http.max_body")
 _POOL_SPANS = ("restart_delay", "restart_window", "max_age", "unresponsive", "target_wait")
 _POOL_SIZES = ("memory", "memory_soft")
 _POOL_RANGES = ("stagger", "delay")
@@ -125,6 +125,8 @@ def _plain_text(kind: str, value: Any) -> str:
             return masked(value)
         case _, tuple():
             return ", ".join(value)
+        case _, bool():
+            return str(value).lower()
     return str(value)
 
 

@@ -140,8 +140,8 @@ def _subject(folder: LogFolder, what: str | None) -> Subject | None:
 
 
 def _wanted(level: str, since: str | None, asked: Asked, *, troubles: bool) -> "Wanted":
+    from pitboss.model.log_settings import level_number
     from pitboss.telemetry.logs.reading import Wanted
-    from pitboss.telemetry.logs.settings import level_number
 
     moment = None if since is None else wall() - span(since, what="--since")
     task, batch = (piece and piece.lower() for piece in asked)

@@ -27,6 +27,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "up": Command("up:up", "Run an app's tasks until Ctrl-C."),
+    "serve": Command("serve:serve", "Serve the HTTP API without workers, until Ctrl-C."),
     "init": Command("init:init", "Write a small project to start from."),
     "status": Command("status:status", "Show how the store is doing, why, and what to do next."),
     "why": Command("why:why", "Say why a task or batch does not run, and what helps."),
@@ -47,6 +48,8 @@ COMMANDS = {
     ),
     "pools": Command("worker_pools:app", "List, scale, restart, pause and resume worker pools.", "pool"),
     "dead": Command("dead:app", "List, retry and delete tasks that failed for good."),
+    "keys": Command("keys:app", "Create, list and revoke keys of the HTTP API.", "key"),
+    "audit": Command("audit:audit", "Show what operators did."),
     "db": Command("db:app", "Upgrade, check and copy the store."),
     "config": Command("configuring:app", "Show the settings."),
 }

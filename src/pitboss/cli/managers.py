@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from pitboss.cli.auditing import acting
 from pitboss.cli.command import (
     HostOption,
     StoreOption,
@@ -141,7 +142,7 @@ def _run(
             await rollout(screen, act.doing, lambda: _progress(opened, act, chosen), limit)
             screen.note(f"{act.doing}: done ({counted(len(chosen), 'manager')})")
 
-    ask(screen, store, work)
+    ask(screen, store, work, audit=acting(context))
 
 
 def _confirm(screen: Screen, act: _Act, chosen: list[ManagerView]) -> None:

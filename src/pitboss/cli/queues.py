@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from pitboss.cli.auditing import acting
 from pitboss.cli.command import JsonOption, Shown, StoreOption, WatchOption, ask, operator, screen_of, show
 from pitboss.cli.screen import Screen
 from pitboss.cli.status import QUEUE_COLUMNS, limits_text, queue_row
@@ -49,7 +50,7 @@ def pause(context: typer.Context, names: NamesArgument, store: StoreOption = Non
     """
     screen = screen_of(context)
     change = QueueChange(paused=True, by=operator())
-    for queue in ask(screen, store, lambda opened: change_queues(opened, names, change)):
+    for queue in ask(screen, store, lambda opened: change_queues(opened, names, change), audit=acting(context)):
         running = queue.counts.get(State.RUNNING, 0)
         rest = f"; {counted(running, 'task')} still running" if running else ""
         screen.note(f'queue "{queue.name}" is paused with {counted(queue.waiting, "waiting task")}{rest}')
@@ -65,7 +66,7 @@ def resume(context: typer.Context, names: NamesArgument, store: StoreOption = No
     """
     screen = screen_of(context)
     change = QueueChange(paused=False, by=operator())
-    for queue in ask(screen, store, lambda opened: change_queues(opened, names, change)):
+    for queue in ask(screen, store, lambda opened: change_queues(opened, names, change), audit=acting(context)):
         screen.note(f'queue "{queue.name}" is resumed with {counted(queue.waiting, "waiting task")}')
 
 
@@ -94,7 +95,8 @@ def limit(
     screen = screen_of(context)
     change = _limits(rate, capacity)
     checked_name(name, "queue")
-    queue = ask(screen, store, lambda opened: opened.change_queue(name, change), create=True)
+    audit = acting(context)
+    queue = ask(screen, store, lambda opened: opened.change_queue(name, change), create=True, audit=audit)
     screen.note(f'queue "{queue.name}": {limits_text(queue) or "no limits"}')
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pitboss.cli.auditing import acting
 from pitboss.cli.command import DryRunOption, StoreOption, screen_of, store_app
 from pitboss.cli.progress import counting
 from pitboss.cli.screen import Screen
@@ -79,7 +80,8 @@ def add(
     # A field that is also given as a secret, such as the user in the URL, is secret.
     open_fields = {key: value for key, value in open_fields.items() if key not in closed}
     checked_labels(tuple(labels or ()))
-    with store_app(screen, store) as app:
+    audit = acting(context, f"{pool}/{name}", fields=sorted(open_fields), secrets=sorted(closed))
+    with store_app(screen, store, audit) as app:
         if new_key:
             app.ring().make()
         known = app.resources(pool)
@@ -113,7 +115,7 @@ def import_file(
     if dry:
         _tell_dry(screen, pool, rows)
         return
-    with store_app(screen, store) as app:
+    with store_app(screen, store, acting(context, pool, members=len(rows))) as app:
         if new_key:
             app.ring().make()
         new = _add_all(screen, app.resources(pool), rows, labels or ())

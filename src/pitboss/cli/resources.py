@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pitboss.cli import resource_adding, resource_testing
+from pitboss.cli.auditing import acting
 from pitboss.cli.command import (
     AllOption,
     JsonOption,
@@ -140,7 +141,7 @@ def limit(
         after = await limit_resource_pool(opened, pool, keys or (), by=operator(), reset=reset)
         return after, now(opened)
 
-    found, moment = ask(screen, store, work)
+    found, moment = ask(screen, store, work, audit=acting(context) if keys or reset else None)
     if keys or reset:
         screen.note(f"{pool} now has {limits_text(found.rules.limits)}" + ("" if keys else ", as declared"))
     rules = rule_readings(found)
@@ -247,7 +248,7 @@ def _change(
             confirm(screen, f"Remove {counted(len(members), 'member')} of {pool}?", otherwise="repeat with --yes")
         return await change_members(opened, pool, members, change)
 
-    changed = ask(screen, store, work)
+    changed = ask(screen, store, work, audit=acting(context))
     few = len(changed) <= _NAMES_SHOWN
     screen.note(
         f"{', '.join(f'{pool}/{name}' for name in changed)} {done}"

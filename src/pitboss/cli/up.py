@@ -145,7 +145,7 @@ def _options(
     from pitboss.cli.up_pools import chosen_pools
     from pitboss.cli.up_run import RunOptions
     from pitboss.manager.manager import Plan
-    from pitboss.telemetry.logs.settings import log_settings
+    from pitboss.model.log_settings import log_settings
 
     chosen = found.settings
     known = {handler.name for handler in description.handlers}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pitboss.cli.auditing import acting
 from pitboss.cli.command import (
     HostOption,
     JsonOption,
@@ -126,7 +127,7 @@ def scale(
             progress = partial(rollout_progress.scaled, size=wanted)
             await _wait(screen, opened, change, f"scaling {name}", progress, limit)
 
-    ask(screen, store, work)
+    ask(screen, store, work, audit=acting(context))
 
 
 @app.command("restart")
@@ -158,7 +159,7 @@ def restart(
             progress = partial(rollout_progress.restarted, generation=generation)
             await _wait(screen, opened, change, f"restarting {name}", progress, limit)
 
-    ask(screen, store, work)
+    ask(screen, store, work, audit=acting(context))
 
 
 @app.command("pause")
@@ -214,7 +215,7 @@ def _set_paused(
             what, progress = ("pausing", rollout_progress.paused) if paused else ("resuming", rollout_progress.resumed)
             await _wait(screen, opened, change, f"{what} {name}", progress, limit)
 
-    ask(screen, store, work)
+    ask(screen, store, work, audit=acting(context))
 
 
 async def _wait(

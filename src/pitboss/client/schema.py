@@ -11,6 +11,18 @@ from pitboss.model.errors import InvalidInput
 from pitboss.model.queue import HandlerInfo
 
 
+def compiled(schema: Mapping[str, Any]) -> Any:
+    """A validator. It reads no other document (a schema may come from anyone who may register a task type), and its
+    patterns take linear time. `ValueError` if the schema is not valid."""
+    return jsonschema_rs.validator_for(
+        dict(schema), retriever=_no_document, pattern_options=jsonschema_rs.RegexOptions()
+    )
+
+
+def _no_document(uri: str) -> Any:
+    raise ValueError(f"a schema cannot refer to another document ({uri:.100})")
+
+
 def checked(handler: HandlerInfo, params: Mapping[str, Any]) -> Json:
     """Canonical JSON of the parameters, or `InvalidInput` that names what does not fit the handler's schema."""
     return checker(handler)(params)
@@ -18,7 +30,7 @@ def checked(handler: HandlerInfo, params: Mapping[str, Any]) -> Json:
 
 def checker(handler: HandlerInfo) -> Callable[[Mapping[str, Any]], Json]:
     """As `checked`, for many params: the schema is read once."""
-    validator = jsonschema_rs.validator_for(from_json(handler.schema))
+    validator = compiled(from_json(handler.schema))
 
     def check(params: Mapping[str, Any]) -> Json:
         text = to_json(params, what=f"params of {handler.name}", max_bytes=MAX_PARAMS_BYTES)

@@ -6,6 +6,7 @@ working folder upward. Paths in it are relative to its folder. `code` is what a 
 """
 
 from pitboss.config.environment import ServiceManager, inherited, secret_keys, service_manager
+from pitboss.config.http import HttpSettings, ServerSpec, is_loopback, server_spec
 from pitboss.config.layers import Layer, flat, variable
 from pitboss.config.loading import Loaded, key_file, load, loaded
 from pitboss.config.pools import all_resource_rules, pools, resource_keys, resource_rules
@@ -13,14 +14,17 @@ from pitboss.config.settings import DEFAULT_STORE, RetentionSettings, Settings
 
 __all__ = [
     "DEFAULT_STORE",
+    "HttpSettings",
     "Layer",
     "Loaded",
     "RetentionSettings",
+    "ServerSpec",
     "ServiceManager",
     "Settings",
     "all_resource_rules",
     "flat",
     "inherited",
+    "is_loopback",
     "key_file",
     "load",
     "loaded",
@@ -28,6 +32,7 @@ __all__ = [
     "resource_keys",
     "resource_rules",
     "secret_keys",
+    "server_spec",
     "service_manager",
     "variable",
 ]

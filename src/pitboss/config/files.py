@@ -54,14 +54,18 @@ def _anchored_app(target: str, folder: Path) -> str:
     return f"{folder / place}{colon}{name}" if is_path else target
 
 
-_ANCHORS = {"store": anchored_store, "app": _anchored_app, "logs": anchored_path, "secrets_file": anchored_path}
+# How a value that names a file is made relative to a folder.
+ANCHORS = {
+    "store": anchored_store,
+    **dict.fromkeys(("logs", "secrets_file", "http.tls_cert", "http.tls_key"), anchored_path),
+}
 
 
 def _as_file(path: Path, values: dict[str, Any], table: str) -> File:
     folder, place = path.parent, f"{table}{path}"
     pools = values.pop(POOLS, {})
     found = flat(values) | dict(_pool_values(pools, place))
-    for key, anchored in _ANCHORS.items():
+    for key, anchored in {**ANCHORS, "app": _anchored_app}.items():
         if isinstance(found.get(key), str):
             found[key] = anchored(found[key], folder)
     names = tuple(pools) if isinstance(pools, Mapping) else ()

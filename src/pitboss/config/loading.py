@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, NoReturn
 from pydantic import ValidationError
 
 from pitboss.config.environment import environment_layer, notes_on_variables, working_folder
-from pitboss.config.files import anchored_path, anchored_store, file_layer
+from pitboss.config.files import ANCHORS, anchored_path, anchored_store, file_layer
+from pitboss.config.http import without_partner
 from pitboss.config.layers import POOLS, Layer, flat, is_pool_key, nested
 from pitboss.config.pools import pool_tables
 from pitboss.config.settings import DEFAULT_LOGS, DEFAULT_STORE, Settings
@@ -41,7 +42,7 @@ def loaded(given: Mapping[str, Any] | None = None, *, code_store: str | None = N
     file, notes = file_layer(here)
     folder, pools = (file.folder, file.pools) if file else (here, ())
     layers = [
-        Layer("command line", told, {key: f"--{key.replace('_', '-')}" for key in told if key != "app"}),
+        Layer("command line", told, {key: _option(key) for key in told if key != "app"}),
         environment_layer(pools),
         *([file.layer] if file else []),
         Layer("code", {"store": code_store} if code_store else {}, {"": "App(…)"}),
@@ -66,10 +67,15 @@ def key_file(found: Loaded) -> Path:
     return (found.folder or working_folder()) / ".pitboss" / _KEYS
 
 
+def _option(key: str) -> str:
+    """The option that sets this key on the command line."""
+    return "--no-http" if key == "http.enabled" else f"--{key.removeprefix('http.').replace('_', '-')}"
+
+
 def _anchor(layers: list[Layer], here: Path) -> None:
     """Paths that are still relative were given in the working folder."""
     for layer in layers:
-        for key, anchored in (("store", anchored_store), ("logs", anchored_path), ("secrets_file", anchored_path)):
+        for key, anchored in ANCHORS.items():
             if isinstance(layer.values.get(key), str):
                 layer.values[key] = anchored(layer.values[key], here)
 
@@ -79,6 +85,7 @@ def _checked(values: dict[str, Any], sources: Mapping[str, Layer]) -> Settings:
         raise _refused_pool(key, value, error, sources[key].where(key)) from error
 
     _check_resources(values, sources)
+    _check_tls(values, sources)
     tables = pool_tables({key: value for key, value in values.items() if is_pool_key(key)}, refuse)
     single = nested({key: value for key, value in values.items() if not is_pool_key(key)})
     try:
@@ -101,6 +108,15 @@ def _check_resources(values: Mapping[str, Any], sources: Mapping[str, Layer]) ->
                     checked(name, value)
                 except InvalidInput as error:
                     raise _unusable(key, value, sources[key].where(key), error) from error
+
+
+def _check_tls(values: Mapping[str, Any], sources: Mapping[str, Layer]) -> None:
+    alone = without_partner(values)
+    if alone is not None:
+        cause = InvalidInput(
+            "", why="a certificate is of use only together with its key", fix="set both http.tls_cert and http.tls_key"
+        )
+        raise _unusable(alone, values[alone], sources[alone].where(alone), cause)
 
 
 def _refused(key: str, value: Any, fault: Any, layer: Layer | None) -> InvalidInput:

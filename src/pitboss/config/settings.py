@@ -7,9 +7,11 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from pitboss.config.http import HttpSettings
 from pitboss.config.layers import PREFIX
 from pitboss.model.duration import Span, span
 from pitboss.model.errors import InvalidInput
+from pitboss.model.log_settings import LEVELS
 from pitboss.model.pool import size
 from pitboss.model.pool_keys import MOST_CONCURRENCY, MOST_WORKERS, NO_LIMIT, checked_pool_name
 from pitboss.model.queue import checked_name
@@ -20,7 +22,6 @@ from pitboss.model.retention import Retention
 DEFAULT_STORE = "sqlite:///pitboss.db"
 DEFAULT_LOGS = "logs"
 _FOREVER = "forever"
-_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 def _cores() -> int:
@@ -58,13 +59,13 @@ def _host_memory(value: Any) -> int | None:
 
 def _level(value: Any) -> str:
     level = value.lower() if isinstance(value, str) else value
-    if level not in _LEVELS:
+    if not isinstance(level, str) or level not in LEVELS:
         raise InvalidInput(
             f"{value!r:.60} is not a log level",
-            why=f"the levels are {', '.join(_LEVELS)}",
+            why=f"the levels are {', '.join(LEVELS)}",
             fix='write one of them in quotes, such as "info"',
         )
-    return str(level)
+    return level
 
 
 def _resources(value: Any) -> dict[str, dict[str, KeyValue]]:
@@ -125,6 +126,7 @@ class SingleSettings(BaseSettings):
     secrets_file: str | None = Field(default=None, min_length=1)
     resources: Annotated[dict[str, dict[str, Any]], BeforeValidator(_resources)] = {}
     retention: RetentionSettings = RetentionSettings()
+    http: HttpSettings = HttpSettings()
 
     @classmethod
     def settings_customise_sources(

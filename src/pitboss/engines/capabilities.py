@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from pitboss.engines.access_protocol import Access
 from pitboss.engines.protocol import (
     Batches,
     Diagnosis,
@@ -21,6 +22,7 @@ from pitboss.model.queue import HandlerInfo
 _HAVE_IT = "use SQLite or PostgreSQL"
 _SHOWN = 3
 _NO_RESOURCES = "resource pools need a store that takes a task and its resource in one act"
+_NO_ACCESS = "it stores no keys and no audit log"
 _NO_BATCHES = "a batch and its items must change in one act, which that store cannot do"
 
 
@@ -39,6 +41,7 @@ class Capabilities(NamedTuple):
     engine: Engine | None
     resources: ResourceStore | None
     batches: Batches | None
+    access: Access | None
     schema: Schema | None
     within: Within | None
     direct: Direct | None
@@ -54,6 +57,7 @@ def capabilities(store: object) -> Capabilities:
         engine=store if isinstance(store, Engine) else None,
         resources=store if isinstance(store, ResourceStore) else None,
         batches=store if isinstance(store, Batches) else None,
+        access=store if isinstance(store, Access) else None,
         schema=store if isinstance(store, Schema) else None,
         within=store if isinstance(store, Within) else None,
         direct=store if isinstance(store, Direct) else None,
@@ -76,6 +80,13 @@ def batches_of(store: object) -> Batches:
     if isinstance(store, Batches):
         return store
     raise Unsupported(f"the {_name(store)} engine has no batches", why=_NO_BATCHES, fix=_HAVE_IT)
+
+
+def access_of(store: object) -> Access:
+    """The store itself, if it has keys of the HTTP API and an audit log."""
+    if isinstance(store, Access):
+        return store
+    raise Unsupported(f"the {_name(store)} engine has no keys of the HTTP API", why=_NO_ACCESS, fix=_HAVE_IT)
 
 
 def require(store: object, protocol: type) -> None:

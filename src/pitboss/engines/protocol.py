@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from pitboss.engines.access_protocol import Access
 from pitboss.engines.resource_protocol import Leases, ResourcePools, Resources
 from pitboss.engines.verb_marks import open_to_workers
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
@@ -90,15 +91,22 @@ class Engine(Protocol):
 
         First, scheduled tasks of these queues whose time has come become pending. Then each slot in order takes up to
         `free` pending tasks of its queues (None: all queues), lowest priority number first, then smallest id, over all
-        its queues together. Beyond that it takes up to `ahead` more, but only tasks that were never lost, of queues
+        its queues together. A slot without named queues leaves out queues of which all handlers are remote. A slot with
+        `handlers` takes only tasks of these; it passes by others without a judgement. A slot with an `order` goes
+        through its first `ORDERED` pending tasks in that order instead. Beyond that it takes up to `ahead` more, but only tasks that were never lost, of queues
         without a rate. Paused queues give nothing. A queue with a rate gives only what every window still allows; each
         claim is a start, and stays counted whatever its outcome. A task past its expiry is cancelled instead (reason
-        "expired"). A task whose handler is not among the request's handlers is passed by; if no live session knows the
-        handler (`SessionInfo.handlers`), it becomes held (reason "handler"). An engine treats expired and unknown tasks
+        "expired"). A task whose handler is not among the request's handlers is passed by; if it is not remote, and no
+        live session knows it (`SessionInfo.handlers`), it becomes held (reason "handler"). An engine treats expired and unknown tasks
         so where it meets them on its way to the tasks it gives, and may leave others to a later claim. A claimed task
         is `running` with the next claim number; reason, progress and note are cleared. `next_due` is the earliest
         moment at which a scheduled task of these queues falls due, or a window of a queue with pending tasks opens
         (paused queues do not count); None if there is no such moment.
+
+        A slot that says how long a claim `lasts` makes claims of remote workers: each has a time limit of its own,
+        `claim_expires_at`, and lives by that, whatever happens to the session. Its `worker` is recorded in the task. If
+        its key `repeat` is given and claims under this key still run, the slot gets exactly these again, and no others:
+        their answer was lost.
 
         A queue that is bound to a resource pool gives each task only together with a member of that pool, in the same
         act: see `Resources`. Items of batches are drawn first: see `Batches`.
@@ -115,9 +123,10 @@ class Engine(Protocol):
         """Write the outcomes of claims, each as a whole: state, attempt, counters, follow-up tasks, unique key.
 
         `model.settlement` has the rule. A settlement is applied only if the task is running under exactly this token
-        and the session is alive; else it is refused and nothing of it is written. Repeating an applied settlement is
+        and the claim lives: its session is alive, or its own time limit, if it has one, is not over (swept or not); else
+        it is refused and nothing of it is written. Repeating an applied settlement is
         answered as applied and writes nothing, until the task is claimed again. A transition to `running` only reports
-        progress; the claim goes on. A refusal does not affect the other settlements. They take effect one after the
+        progress; the claim goes on, and its own time limit starts again. A refusal does not affect the other settlements. They take effect one after the
         other: those of one task in the order of the list, others in the engine's order. A task that an operator asked
         to cancel becomes cancelled instead of waiting again. A finished state counts as an attempt; waiting counts only
         if the transition is charged. A run that ends in waiting is recorded in the history if the transition says so; a
@@ -131,7 +140,8 @@ class Engine(Protocol):
         """Repair what dead sessions and interrupted callers left behind, at most about `limit` tasks per call.
 
         Running tasks of dead sessions become pending (recorded as lost, no attempt spent), or cancelled if an operator
-        asked for that; their resources are given back without a report, and so are leases past their time. Held tasks
+        asked for that. So do those whose claim is past its own time limit, which also counts as a crash; the third one
+        makes the task failed (`settlement.lost`). Their resources are given back without a report, and so are leases past their time. Held tasks
         whose handler is registered and known to a live session are released. Lanes with a free slot promote their next
         batch. Batches that are being cancelled get their waiting items cancelled.
         """
@@ -249,7 +259,8 @@ class Handlers(Protocol):
 
     @open_to_workers
     async def register(self, handlers: Iterable[HandlerInfo]) -> None:
-        """Add handlers, or replace those of the same name. Held tasks of these handlers are released."""
+        """Add handlers, or replace those of the same name. Held tasks of these handlers are released. The store gives
+        each new one the next free `number`, and keeps the times (`HandlerInfo.registered`)."""
 
     @open_to_workers
     async def handlers(self) -> list[HandlerInfo]:
@@ -404,7 +415,7 @@ class Store(Engine, Sessions, Leader, Ledger, Control, Queues, Handlers, Desired
 
 
 @runtime_checkable
-class FullStore(Store, ResourcePools, Resources, Leases, Batches, Protocol):
+class FullStore(Store, ResourcePools, Resources, Leases, Batches, Access, Protocol):
     """A store with everything that the conformance suite proves."""
 
 

@@ -15,6 +15,7 @@ import msgspec
 from pitboss import config
 from pitboss.manager.strays import MARK
 from pitboss.worker.channel import BrokenMessage, Channel, Codec, DrainMessage, ReadyMessage
+from pitboss.worker.secret_start import SECRET_START
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -52,16 +53,23 @@ class ChildProcess(Generic[In, Out]):
         """For how many seconds it has said nothing."""
         return self._loop.time() - self.heard_at
 
-    async def run(self, module: str, spec: msgspec.Struct, env: Mapping[str, str], *files: int) -> None:
-        """Start `python -m MODULE SPEC FD FILES…`, with the spec as JSON. Raises OSError if the system refuses."""
+    async def run(
+        self, module: str, spec: msgspec.Struct, env: Mapping[str, str], *files: int, secret: bool = False
+    ) -> None:
+        """Start `python -m MODULE SPEC FD FILES…`, with the spec as JSON. Raises OSError if the system refuses.
+
+        A `secret` spec goes through a pipe (`worker/secret_start.py`): everyone on the host can read arguments.
+        """
         ours, theirs = socket.socketpair()
+        pipe = [_filled_pipe(msgspec.json.encode(spec))] if secret else []
         inherited = (theirs.fileno(), *files)
-        command = [sys.executable, "-m", module, msgspec.json.encode(spec).decode(), *map(str, inherited)]
+        arguments = [SECRET_START, module, str(pipe[0])] if secret else [module, msgspec.json.encode(spec).decode()]
+        command = [sys.executable, "-m", *arguments, *map(str, inherited)]
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *command,
                 stdin=subprocess.DEVNULL,
-                pass_fds=inherited,
+                pass_fds=(*inherited, *pipe),
                 start_new_session=True,
                 env={**config.inherited(), **env, MARK: self.mark},
             )
@@ -70,6 +78,8 @@ class ChildProcess(Generic[In, Out]):
             raise
         finally:
             theirs.close()
+            for end in pipe:
+                os.close(end)
         self._channel = await Channel.over(ours, self._codec, self._hear, self.gone.set)
         self._noticing = asyncio.create_task(self._notice_exit())
         # Both may have been called while the process was being started.
@@ -142,6 +152,16 @@ class ChildProcess(Generic[In, Out]):
                 self.ready.set()
             case BrokenMessage():
                 self.broken = message
+
+
+def _filled_pipe(content: bytes) -> int:
+    """The reading end of a pipe with this content, which must fit into it (64 KiB)."""
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, content)
+    finally:
+        os.close(writing)
+    return reading
 
 
 def exit_text(code: int | None) -> str:

@@ -16,10 +16,10 @@ from pitboss.manager.answers import answer
 from pitboss.manager.side_process import Program, SideProcess
 from pitboss.model.duration import SECOND
 from pitboss.model.facts import TASK_KINDS, AnyFact, HookFigures, task_fact, task_kind
+from pitboss.model.log_settings import LogSettings
 from pitboss.model.pool import PoolSpec
 from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim
-from pitboss.telemetry.logs.settings import LogSettings
 from pitboss.worker.channel import (
     AskMessage,
     FactMessage,

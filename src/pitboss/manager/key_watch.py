@@ -11,6 +11,7 @@ from contextlib import suppress
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Store
 from pitboss.model.errors import InvalidInput, StoreUnavailable
+from pitboss.model.queue import remote_queues
 from pitboss.model.resource import Leased
 from pitboss.model.sealed import MissingKey, keys_of, missing, sealing_keys, told
 from pitboss.secrets import KeyRing
@@ -84,8 +85,9 @@ class KeyWatch:
         """The queues that may be claimed from; None for all."""
         if not self.missing:
             return None
-        closed = {one.pool for one in self.missing}
-        return frozenset(queue.name for queue in await self._store.queues() if queue.resources not in closed)
+        closed, remote = {one.pool for one in self.missing}, remote_queues(await self._store.handlers())
+        queues = await self._store.queues()
+        return frozenset(one.name for one in queues if one.resources not in closed and one.name not in remote)
 
     def _read_keys(self, ring: KeyRing) -> None:
         before = self._known

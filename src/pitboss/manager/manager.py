@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from pitboss.config import secret_keys
+from pitboss.config import ServerSpec, secret_keys
 from pitboss.dispatch.dispatcher import Dispatcher, Noted
 from pitboss.engines.capabilities import capabilities, check_needs, resources_of
 from pitboss.engines.host_clock import uptime
@@ -19,6 +19,7 @@ from pitboss.manager.desired_state import DesiredStateReader
 from pitboss.manager.health_checks import HealthChecks
 from pitboss.manager.hooks import FactBuffer
 from pitboss.manager.host_memory import HostMemory
+from pitboss.manager.http_server import DRAIN_SECONDS, HttpServer
 from pitboss.manager.key_watch import KeyWatch
 from pitboss.manager.outages import OutageWatch, Work
 from pitboss.manager.pool_set import PoolSet
@@ -32,6 +33,7 @@ from pitboss.manager.worker_slot import Services
 from pitboss.model.duration import SECOND, Span, spoken
 from pitboss.model.errors import PitbossError, StoreUnavailable
 from pitboss.model.lifecycle import stepped
+from pitboss.model.log_settings import LogSettings
 from pitboss.model.policy import Policy
 from pitboss.model.pool import PoolSpec
 from pitboss.model.resource import PoolRules
@@ -41,7 +43,6 @@ from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim
 from pitboss.secrets import KeyRing
 from pitboss.telemetry.logs.manager import ManagerLogs, set_up_manager
-from pitboss.telemetry.logs.settings import LogSettings
 from pitboss.upkeep.leadership import Leadership, described
 from pitboss.upkeep.sweep import reclaim, sweep_forever
 from pitboss.worker.describe import Description
@@ -56,9 +57,10 @@ _PRUNE_LOGS = 60
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """How a manager runs one app."""
+    """How a manager runs one app, and serves the HTTP API (`http`). Without a target and pools it runs no tasks: it
+    serves the API, and looks after the store."""
 
-    target: str
+    target: str = ""
     pools: tuple[PoolSpec, ...] = (PoolSpec(),)
     drain_seconds: float = 30.0
     ttl: Span = DEFAULT_TTL
@@ -67,6 +69,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     logs: LogSettings | None = None
     resources: tuple[tuple[str, PoolRules], ...] = ()
     secrets_file: str | None = None
+    http: ServerSpec | None = None
 
 
 class Manager:
@@ -100,6 +103,7 @@ class Manager:
         self._scaler = Scaler(engine, self._pools, clock, self._router.room)
         self._leadership = Leadership(engine, lambda: self._router.session, clock=clock, told=self._led_by)
         self._hooks = FactBuffer(plan.target, description.hooks, engine, clock=clock, tell=self.say, logs=plan.logs)
+        self._http = HttpServer(plan.http, clock=clock, tell=self.say)
         self._announcer.publish = self._hooks.publish
         self._outages = OutageWatch(
             capabilities(engine).outages, warn=self._announcer.warn, say=self.say, work=self._work
@@ -152,6 +156,7 @@ class Manager:
             self._leadership.campaign_forever,
             checks.run,
             troubles.run,
+            partial(self._http.start_after, self.started, lambda: self._pools.starting),
         )
         duties = [asyncio.create_task(self._lasting(one)) for one in work]
         self._hooks.start()
@@ -171,6 +176,7 @@ class Manager:
                 duty.cancel()
             await self._pools.end(grace=0 if self._stop_now.is_set() else _GRACE_SECONDS)
             await self._hooks.stop(0 if self._stop_now.is_set() else _GRACE_SECONDS)
+            await self._http.stop(0 if self._stop_now.is_set() else DRAIN_SECONDS)
             await asyncio.gather(*duties, return_exceptions=True)
 
     async def _lasting(self, duty: Callable[[], Coroutine[object, object, None]]) -> None:
@@ -200,6 +206,7 @@ class Manager:
         self._pools.change(plan)
         self._pools.follow(self._desired.state)
         self._hooks.change(plan.target, description.hooks)
+        self._http.change(plan.http)
         if self._router.present is not None:
             self._router.present.noted = self._noted()
         if self._known != set(self._policies) and await self._pools.changed():
@@ -384,7 +391,7 @@ class Manager:
 
     def _publish_changes(self, ticks: int) -> None:
         """Figures go out with the next renewal; a worker that comes, goes or fails is published at once."""
-        shape = self._pools.shape()
+        shape = [*self._pools.shape(), (self._http.figures,)]
         changed, self._shape = shape != self._shape, shape
         if changed or ticks % _SNAPSHOT_EVERY == 0:
             self._take_snapshot()
@@ -426,6 +433,7 @@ class Manager:
             tasks_memory=self._memory.published(),
             missing_keys=self._keys.missing,
         )
+        taken = msgspec.structs.replace(taken, http=self._http.figures)
         self._snapshot = msgspec.json.encode(taken).decode()
 
     def _led_by(self, lead: Lead) -> None:

@@ -93,6 +93,12 @@ class PoolSet:
             return min(max(size, spec.min_workers), spec.max_workers), why
         return spec.max_workers, ""
 
+    @property
+    def starting(self) -> bool:
+        """Whether some worker is on its way for the first time."""
+        slots = (slot for pool in self.pools.values() for slot in pool.slots.values())
+        return any(not slot.alive and not slot.crashes and not slot.given_up for slot in slots)
+
     def shape(self) -> list[tuple[object, ...]]:
         """What people wait for after a change: which workers exist, and which of them are ready."""
         return [

@@ -18,7 +18,7 @@ from pitboss.model.errors import PitbossError
 from pitboss.model.filter import by
 from pitboss.model.fleet import alive
 from pitboss.model.pool import PoolSpec
-from pitboss.model.queue import Queue
+from pitboss.model.queue import Queue, remote_queues
 from pitboss.model.resource import ResourcePool
 from pitboss.model.scaling import Arrivals, PoolLoad, ScalingState, decide
 from pitboss.model.session import ClaimRequest, Session, Slot
@@ -90,7 +90,9 @@ class Scaler:
         return LOOK_SECONDS if due is None else max(_RING_SECONDS, (due - self._clock.now()) / SECOND)
 
     async def look(self, scaling: Iterable[WorkerPool]) -> None:
-        queues = await self._engine.queues()
+        # No worker of a pool runs the tasks of remote workers.
+        remote = remote_queues(await self._engine.handlers())
+        queues = [queue for queue in await self._engine.queues() if queue.name not in remote]
         resource_pools, batches = await self._resource_pools(queues), await self._batches(queues)
         started = {batch.id: batch.started_at or 0 for batch in batches}
         sessions = alive(await self._engine.sessions(), self._clock.now())

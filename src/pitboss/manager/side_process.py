@@ -1,4 +1,4 @@
-"""Keeps one process running beside the workers, with the restart rules of a pool. The hook process is one of these.
+"""Keeps one process running beside the workers, with the restart rules of a pool: hooks, the HTTP server.
 
 Nothing here knows what the process does. It is started as `python -m MODULE SPEC FD` and follows four rules, in the
 messages of `worker/channel.py`. It says `ready`, or `broken` if it cannot start. It says something, such as
@@ -49,12 +49,19 @@ class SideStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Program(NamedTuple, Generic[In]):
-    """What to run: `name` for people ("hook process"), the module, its settings, and the decoder of what it says."""
+    """What to run: `name` for people ("hook process"), the module, its settings, and the decoder of what it says.
+
+    `broken` begins the sentence about a process that says that it cannot start, and `fix` ends it. `secret`: its
+    settings are not shown in the list of processes.
+    """
 
     name: str
     module: str
     spec: msgspec.Struct
     codec: Callable[[], Codec[In]]
+    broken: str = "the app cannot be loaded"
+    fix: str = ""
+    secret: bool = False
 
 
 class SideProcess(Generic[In, Out]):
@@ -166,7 +173,7 @@ class SideProcess(Generic[In, Out]):
         program = self._program
         self._child = child = _Child(f"{os.getpid()}:{program.module}", program.codec(), self._heard)
         try:
-            await child.run(program.module, program.spec, {})
+            await child.run(program.module, program.spec, {}, secret=program.secret)
             watching = asyncio.create_task(self._watch(child))
             try:
                 code = await child.ended()
@@ -197,7 +204,7 @@ class SideProcess(Generic[In, Out]):
         if end.planned or self._stopping or not self._wanted:
             return
         if end.broken is not None:
-            self._give_up(f"the app cannot be loaded: {end.broken.error}")
+            self._give_up(f"{self._program.broken}: {end.broken.error}", self._program.fix)
             return
         decision = restart.after_end(
             self._record,
@@ -223,9 +230,10 @@ class SideProcess(Generic[In, Out]):
                 await self._wake.wait()
         self._wake.clear()
 
-    def _give_up(self, why: str) -> None:
+    def _give_up(self, why: str, fix: str = "") -> None:
         self._why, self._wanted = why, False
-        self._tell(f"the {self._program.name} stays down until the manager is reloaded or restarted: {why}")
+        then = f"; {fix}" if fix else ""
+        self._tell(f"the {self._program.name} stays down until the manager is reloaded or restarted: {why}{then}")
         self._gave_up()
 
     def _state(self) -> SideState:

@@ -45,6 +45,7 @@ def snapshot(
         in_use=in_use,
         needs=needs,
         missing_keys=missing_keys,
+        runs_tasks=bool(target),
     )
 
 

@@ -11,6 +11,7 @@ from pitboss.model.batching import HELD_BY_BATCH, Waiting, waits
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.ids import TaskId
 from pitboss.model.resource import Leased
+from pitboss.model.session import Slot
 from pitboss.model.states import State
 from pitboss.model.task import DUE_BY_WALL, EXPIRES_BY_WALL, Claim, NewTask, Task, Token
 
@@ -84,7 +85,7 @@ def moved(task: Task, place: Waiting) -> Task:
     return replace(task, state=place.state, reason=place.reason)
 
 
-def claimed(task: Task, session: int, now: Moment, leased: Leased | None = None) -> Task:
+def claimed(task: Task, session: int, now: Moment, slot: Slot, leased: Leased | None = None) -> Task:
     """Running under the next claim number of this task."""
     return replace(
         task,
@@ -92,11 +93,24 @@ def claimed(task: Task, session: int, now: Moment, leased: Leased | None = None)
         session=session,
         claim=task.claim + 1,
         started_at=now,
-        worker=None,
+        worker=None if slot.lasts is None else slot.worker or None,
         reason=None,
         progress=None,
         note=None,
         resource=None if leased is None else leased.id,
+        claim_lasts=slot.lasts,
+        claim_expires_at=None if slot.lasts is None else now + slot.lasts,
+        claim_key=None if slot.lasts is None else slot.repeat,
+    )
+
+
+def still_claimed(task: Task, key: str, now: Moment) -> bool:
+    """Whether a claim under this key is given again: it runs, and its time limit is not over."""
+    return (
+        task.state is State.RUNNING
+        and task.claim_key == key
+        and task.claim_expires_at is not None
+        and task.claim_expires_at > now
     )
 
 
@@ -123,6 +137,7 @@ def claim_on(task: Task, session: int, slot: int, leased: Leased | None = None) 
         leased=leased,
         batch=task.batch,
         rotations=task.rotations,
+        claim_expires_at=task.claim_expires_at,
     )
 
 

@@ -128,8 +128,8 @@ def decide(claim: Claim, outcome: Outcome, policy: Policy, now: Moment, luck: fl
             return _crashed(claim, alone, error)
 
 
-def progressed(percent: int, note: str | None) -> Transition:
-    """A fenced progress report: the task stays claimed."""
+def progressed(percent: int | None = None, note: str | None = None) -> Transition:
+    """A fenced progress report: the task stays claimed. Without a percentage it is only a sign of life."""
     return Transition(state=State.RUNNING, outcome="progress", progress=percent, note=note, recorded=False)
 
 

@@ -1,6 +1,7 @@
 """A queue's settings and figures, a handler as registered, and the check on names."""
 
 import re
+from collections.abc import Iterable
 
 import msgspec
 
@@ -46,7 +47,9 @@ class QueueChange(msgspec.Struct, frozen=True, kw_only=True):
 class HandlerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A handler as data, so that other processes can enqueue by name and have their params checked.
 
-    `resources` names the resource pool that its tasks need a member of.
+    `resources` names the resource pool that its tasks need a member of. `remote`: it is a task type, whose tasks are
+    run by remote workers. `about` is a JSON object with what else is known of it. The store sets `number`, which no
+    other handler has, `created_at`, and `updated_at`, the last time that a registration changed something.
     """
 
     name: str
@@ -54,6 +57,20 @@ class HandlerInfo(msgspec.Struct, frozen=True, kw_only=True):
     policy: str = "{}"
     schema: str = "{}"
     resources: str | None = None
+    remote: bool = False
+    about: str = "{}"
+    number: int = 0
+    created_at: Moment = 0
+    updated_at: Moment = 0
+
+    def registered(self, before: "HandlerInfo | None", number: int, now: Moment) -> "HandlerInfo":
+        """As it is stored: `number` is for a new one."""
+        if before is None:
+            return msgspec.structs.replace(self, number=number, created_at=now, updated_at=now)
+        same = msgspec.structs.replace(
+            self, number=before.number, created_at=before.created_at, updated_at=before.updated_at
+        )
+        return same if same == before else msgspec.structs.replace(same, updated_at=now)
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +101,14 @@ def changed_queue(queue: Queue, change: QueueChange, now: Moment) -> Queue:
     if change.rate is not msgspec.UNSET:
         queue = msgspec.structs.replace(queue, rate=change.rate)
     return queue
+
+
+def remote_queues(handlers: Iterable[HandlerInfo]) -> set[str]:
+    """The queues of which all handlers are remote: a slot without named queues leaves them out."""
+    remote, local = set[str](), set[str]()
+    for handler in handlers:
+        (remote if handler.remote else local).add(handler.queue)
+    return remote - local
 
 
 def check_capacity(queue: Queue, waiting: int, new: int) -> None:

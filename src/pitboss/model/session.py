@@ -1,15 +1,19 @@
 """A manager's (or remote worker's) life in the store, and the store's answers to it."""
 
 from collections.abc import Iterable
+from operator import attrgetter
+from typing import Literal, TypeVar
 
 import msgspec
 
 from pitboss.model.canonical import Json
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.ids import TaskId
+from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import Shortage
 from pitboss.model.task import Claim, Token
 
+T = TypeVar("T")
 DEFAULT_TTL: Span = 15_000_000
 # How long a dead session is still shown.
 SHOWN_FOR: Span = 3600 * SECOND
@@ -80,13 +84,35 @@ def lead_of(leader: Session | None, term: int, now: Moment) -> Lead | None:
     return Lead(term=term, session=leader.number, host=leader.info.host)
 
 
-def known_handlers(sessions: Iterable[Session], now: Moment) -> set[str]:
-    """The handlers that some live session can run."""
-    return {handler for session in sessions if session.alive(now) for handler in session.info.handlers}
+def known_handlers(sessions: Iterable[Session], handlers: Iterable[HandlerInfo], now: Moment) -> set[str]:
+    """The handlers that some live session can run, and those of remote workers, which have no session."""
+    live = {handler for session in sessions if session.alive(now) for handler in session.info.handlers}
+    return live | {handler.name for handler in handlers if handler.remote}
+
+
+class Order(msgspec.Struct, frozen=True, array_like=True):
+    """Another order than priority and id, for the first `ORDERED` pending tasks of a slot."""
+
+    field: Literal["priority", "created_at", "id", "attempts"]
+    descending: bool = False
+
+    def apply(self, tasks: Iterable[T]) -> list[T]:
+        """The tasks, or what an engine has read of them, in this order; those with the same value in the order in
+        which they came."""
+        return sorted(tasks, key=attrgetter(self.field), reverse=self.descending)
+
+
+# How many pending tasks a claim in another order looks at.
+ORDERED = 1000
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
-    """Room for work: `free` tasks can start now, `ahead` more may wait in the manager's buffer."""
+    """Room for work: `free` tasks can start now, `ahead` more may wait in the manager's buffer.
+
+    `handlers`: only tasks of these handlers; others stay as they are. `lasts` makes claims of remote workers: they live
+    by a time limit of their own, and are recorded with the `worker`. `repeat` is a key under which the same claims are
+    found again, if the answer was lost.
+    """
 
     free: int
     ahead: int = 0
@@ -94,6 +120,10 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     pool: str = "default"
     worker: str = ""
     keys: tuple[str, ...] = ()
+    handlers: tuple[str, ...] | None = None
+    order: Order | None = None
+    lasts: Span | None = None
+    repeat: str | None = None
 
 
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,10 +146,11 @@ class Claimed(msgspec.Struct, frozen=True):
 
 
 class Reclaimed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sweep repaired. `more`: the limit cut it short."""
+    """What a sweep repaired. `failed`: their claims ran out too often. `more`: the limit cut it short."""
 
     lost: int = 0
     cancelled: int = 0
+    failed: int = 0
     released: int = 0
     leases: int = 0
     more: bool = False

@@ -16,6 +16,7 @@ from pitboss.model.ids import TaskId
 from pitboss.model.member_health import tried_after
 from pitboss.model.outcome import Transition
 from pitboss.model.outdone import SentAway
+from pitboss.model.policy import MAX_CRASHES
 from pitboss.model.resource import Report, UseEnd
 from pitboss.model.states import FINISHED, WAITING, State
 from pitboss.model.task import Attempt, Task, TaskError, Token
@@ -56,6 +57,18 @@ APPLIED = SettleAnswer(True)
 STALE_TASK = SettleAnswer(False, "the task does not exist")
 STALE_SESSION = SettleAnswer(False, "the session is over")
 STALE_CLAIM = SettleAnswer(False, "the task is not running under this claim")
+STALE_TIME = SettleAnswer(False, "the time limit of the claim is over")
+
+
+# What a task becomes whose claims by remote workers ran out too often.
+RAN_OUT_TOO_OFTEN = f"poison: the claims of {MAX_CRASHES} remote workers ran out while they ran it"
+RAN_OUT = TaskError(
+    category="poison",
+    message="the remote worker gave no sign of life before the claim's time limit: it probably died",
+    type="ClaimRanOut",
+    fingerprint="claim-ran-out",
+    retryable=False,
+)
 
 
 class StoredTask(msgspec.Struct, array_like=True):
@@ -75,6 +88,9 @@ class StoredTask(msgspec.Struct, array_like=True):
     resource: str | None
     tried: tuple[str, ...]
     rotations: int
+    worker: str | None
+    claim_lasts: Span | None
+    claim_expires_at: Moment | None
 
 
 class Progress(NamedTuple):
@@ -82,6 +98,15 @@ class Progress(NamedTuple):
 
     progress: int | None
     note: str | None
+    claim_expires_at: Moment | None
+
+    def applied_to(self, task: Task) -> Task:
+        """Without a percentage only the time limit of the claim changes."""
+        if self.progress is None:
+            return msgspec.structs.replace(task, claim_expires_at=self.claim_expires_at)
+        return msgspec.structs.replace(
+            task, progress=self.progress, note=self.note, claim_expires_at=self.claim_expires_at
+        )
 
 
 class ClaimEnd(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -136,17 +161,32 @@ def effect(
     running = task.state is State.RUNNING
     if same_claim and not running and task.outcome == transition.outcome:
         return Effect(APPLIED)
-    if not alive:
+    limited = same_claim and running and task.claim_expires_at is not None
+    if not alive and not limited:
         return Effect(STALE_SESSION)
     if not same_claim or not running:
         return Effect(STALE_CLAIM)
+    if not lives(task, alive, now):
+        return Effect(STALE_TIME)
     if transition.state is State.RUNNING:
-        return Effect(APPLIED, Progress(transition.progress, transition.note))
+        return Effect(APPLIED, _progress(task, transition, now))
     return Effect(APPLIED, _ended(task, settlement, batch, now))
 
 
+def lives(task: Task | StoredTask, alive: bool, now: Moment) -> bool:
+    """Whether the claim of a running task lasts: as long as its own time limit, or without one as its session."""
+    return alive if task.claim_expires_at is None else task.claim_expires_at > now
+
+
 def lost(task: Task | StoredTask, *, batch: BatchStatus | None, now: Moment) -> ClaimEnd:
-    """The end of a claim whose session is dead: back to waiting without an attempt spent, or cancelled if asked."""
+    """The end of a claim whose session is dead or whose time limit is over.
+
+    Back to waiting without an attempt spent, or cancelled if asked. A time limit that ran out counts as a crash: the
+    remote worker ran nothing else under that claim. Too many of them make the task failed.
+    """
+    ran_out = task.claim_expires_at is not None
+    if ran_out and not task.cancel_asked and task.crashes + 1 >= MAX_CRASHES:
+        return _poisoned(task, now)
     place = waits(batch, known=True, run_at=None, now=now)
     over = task.cancel_asked
     return ClaimEnd(
@@ -156,14 +196,38 @@ def lost(task: Task | StoredTask, *, batch: BatchStatus | None, now: Moment) -> 
         session=None,
         attempts=task.attempts + over,
         losses=task.losses + 1,
-        crashes=task.crashes,
+        crashes=task.crashes + ran_out,
         run_at=task.run_at,
         started_at=task.started_at if over else None,
         finished_at=now if over else None,
         tried=task.tried,
         rotations=task.rotations,
-        run=None if over else _run(task, "lost", task.started_at, now),
+        run=None if over else _run(task, "lost", task.started_at, now, task.worker),
     )
+
+
+def _poisoned(task: Task | StoredTask, now: Moment) -> ClaimEnd:
+    return ClaimEnd(
+        state=State.FAILED,
+        reason=RAN_OUT_TOO_OFTEN,
+        outcome="lost",
+        session=None,
+        attempts=task.attempts + 1,
+        losses=task.losses + 1,
+        crashes=task.crashes + 1,
+        run_at=task.run_at,
+        started_at=task.started_at,
+        finished_at=now,
+        tried=task.tried,
+        rotations=task.rotations,
+        error=RAN_OUT,
+    )
+
+
+def _progress(task: Task | StoredTask, transition: Transition, now: Moment) -> Progress:
+    """Every report extends a claim with a time limit by that limit. Without a percentage it changes nothing else."""
+    until = None if task.claim_lasts is None else now + task.claim_lasts
+    return Progress(transition.progress, transition.note, until)
 
 
 def _ended(task: Task | StoredTask, settlement: Settlement, batch: BatchStatus | None, now: Moment) -> ClaimEnd:

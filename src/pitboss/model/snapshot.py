@@ -73,13 +73,27 @@ class PoolFigures(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+class ServerFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """The HTTP server of a manager: starting, running, draining, restarting, crashed (given up), or stopped.
+
+    `url` is where it listens, or should. `why` says why it was given up.
+    """
+
+    url: str = ""
+    state: str = ""
+    pid: int = 0
+    restarts: int = 0
+    why: str = ""
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A manager's app, worker pools and workers at the last renewal of its session.
 
     `logs` is the folder of its log files on its host; `cores` and `memory` are what the host has. `budget` is the
     memory for all tasks together, `in_use` what the running ones are expected to need, and `needs` the need of one task
     of each handler; they are published while a handler needs a large part of the budget. Queues that need a pool in
-    `missing_keys` are left out of its claims, because it lacks the key of their secrets.
+    `missing_keys` are left out of its claims, because it lacks the key of their secrets. `runs_tasks` is False for a
+    manager without an app, which serves the HTTP API and looks after the store. `http` is its HTTP server, if any.
     """
 
     target: str = ""
@@ -97,6 +111,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     needs: dict[str, int] = {}
     term: int = 0
     missing_keys: tuple[MissingKey, ...] = ()
+    runs_tasks: bool = True
+    http: ServerFigures | None = None
 
 
 def read(text: str | None) -> Snapshot | None:

@@ -42,7 +42,7 @@ MOVES: dict[tuple[State | None, State], tuple[str, ...]] = {
     (State.PENDING, State.CANCELLED): ("cancel", "expired"),
     (State.RUNNING, State.RUNNING): ("progress", "cancel asked"),
     (State.RUNNING, State.COMPLETED): ("settle",),
-    (State.RUNNING, State.FAILED): ("settle",),
+    (State.RUNNING, State.FAILED): ("settle", "lost"),
     (State.RUNNING, State.CANCELLED): ("settle", "lost"),
     (State.RUNNING, State.SCHEDULED): ("settle",),
     (State.RUNNING, State.PENDING): ("settle", "lost"),

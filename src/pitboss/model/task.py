@@ -119,6 +119,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_like=True
     leased: Leased | None = None
     batch: str | None = None
     rotations: int = 0
+    claim_expires_at: Moment | None = None
 
     @property
     def alone(self) -> bool:
@@ -131,6 +132,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     `resource` is the member ("pool/name") that its last claim held or holds. `tried` are the names of members that were
     reported unusable for it, `rotations` how often it was handed on because of that without spending an attempt.
+    `claim_lasts`, `claim_expires_at` and `claim_key` are those of its last claim, if that has a time limit of its own.
     """
 
     id: TaskId
@@ -167,6 +169,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     resource: str | None = None
     tried: tuple[str, ...] = ()
     rotations: int = 0
+    claim_lasts: Span | None = None
+    claim_expires_at: Moment | None = None
+    claim_key: str | None = None
 
     def value(self) -> Any:
         """The result as a Python value."""

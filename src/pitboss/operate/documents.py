@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pitboss.model.access import ApiKey, AuditEntry
 from pitboss.model.batch import Lane
 from pitboss.model.canonical import from_json
-from pitboss.model.duration import SECOND, Moment
+from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.eta import Range, spoken_range
 from pitboss.model.finding import Finding, Grade
 from pitboss.model.fleet import ManagerView, WorkerPoolView, alive
@@ -19,7 +20,8 @@ from pitboss.model.resource import Condition, Entry, Limits, PoolRules, Resource
 from pitboss.model.session import Session
 from pitboss.model.snapshot import CurrentTask, PoolFigures, WorkerFigures, read
 from pitboss.model.supply import steady
-from pitboss.model.task import Attempt, Task
+from pitboss.model.states import State
+from pitboss.model.task import Attempt, Claim, Task
 from pitboss.model.text import HIDDEN
 from pitboss.model.waiting import Why, spoken_start
 
@@ -29,8 +31,10 @@ if TYPE_CHECKING:
     from pitboss.operate.desired_state import StoredState
     from pitboss.operate.failures import FailureGroup
     from pitboss.operate.pool_rules import RuleReading
+    from pitboss.operate.remote_workers import RemoteWorker
     from pitboss.operate.resources import MemberPage, MemberReading, ResourcePoolReading
     from pitboss.operate.status import Status
+    from pitboss.operate.task_types import TaskType
     from pitboss.operate.tasks import TaskPage
     from pitboss.operate.workers import ManagersReading
 
@@ -45,6 +49,7 @@ _MOMENTS = (
     "paused_at",
     "opened_at",
     "opens_at",
+    "claim_expires_at",
 )
 _SPANS = ("bound_for", "cooldown", "cooldown_cap", "blacklist", "blacklist_cap")
 
@@ -81,10 +86,104 @@ def findings_document(findings: Sequence[Finding]) -> Document:
 
 def task_document(task: Task) -> Document:
     found = _timed(msgspec.to_builtins(task))
-    found["timeout"] = None if task.timeout is None else task.timeout / SECOND
+    found["timeout"], found["claim_lasts"] = _seconds(task.timeout), _seconds(task.claim_lasts)
+    found.pop("claim_key")
     found["params"] = from_json(task.params)
     found["result"] = None if task.result is None else from_json(task.result)
     return found
+
+
+# The words of the original API for each state; `state` has ours.
+STATUSES = {
+    State.HELD: "pending",
+    State.SCHEDULED: "pending",
+    State.PENDING: "pending",
+    State.RUNNING: "claimed",
+    State.COMPLETED: "completed",
+    State.FAILED: "failed",
+    State.CANCELLED: "failed",
+}
+
+
+def remote_task_document(task: Task) -> Document:
+    """A task as the HTTP API shows it. Params and result stay as they are stored."""
+    running = task.state is State.RUNNING
+    return {
+        "id": task.id,
+        "type": task.handler,
+        "status": STATUSES[task.state],
+        "state": task.state.value,
+        "params": msgspec.Raw(task.params.encode()),
+        "result": None if task.result is None else msgspec.Raw(task.result.encode()),
+        "error_message": None if task.error is None else task.error.message,
+        "error": None if task.error is None else msgspec.to_builtins(task.error),
+        "priority": task.priority,
+        "progress": task.progress or 0,
+        "message": task.note,
+        "attempts": task.attempts + running,
+        "max_attempts": task.max_attempts,
+        "claimed_by": task.worker,
+        "claimed_at": utc(task.started_at),
+        "claim_expires_at": utc(task.claim_expires_at) if running else None,
+        "completed_at": utc(task.finished_at),
+        "created_at": utc(task.created_at),
+        "run_at": utc(task.run_at),
+        "queue": task.queue,
+        "tags": list(task.tags),
+        "batch": task.batch,
+        "parent": task.parent,
+        "reason": task.reason,
+        "cancel_requested": task.cancel_asked,
+    }
+
+
+def claim_document(claim: Claim) -> Document:
+    """A task as the remote worker gets it that claimed it. `attempts` counts this one."""
+    return {
+        "id": claim.id,
+        "type": claim.handler,
+        "params": msgspec.Raw(claim.params.encode()),
+        "attempts": claim.attempt,
+        "priority": claim.priority,
+        "claim_token": str(claim.token),
+        "claim_expires_at": utc(claim.claim_expires_at),
+        "max_attempts": claim.max_attempts,
+        "created_at": utc(claim.created_at),
+        "tags": list(claim.tags),
+        "status": "claimed",
+    }
+
+
+def task_type_document(found: "TaskType") -> Document:
+    info = found.info
+    return {
+        "id": info.number,
+        "name": info.name,
+        "version": found.about.version,
+        "param_schema": msgspec.Raw(info.schema.encode()),
+        "is_active": found.about.active,
+        "remote": info.remote,
+        "queue": info.queue,
+        "max_attempts": found.policy.max_attempts,
+        "timeout": found.claim_lasts / SECOND if info.remote else _seconds(found.policy.timeout),
+        "dedupe": found.about.dedupe,
+        "description": found.about.description,
+        "created_at": utc(info.created_at or None),
+        "updated_at": utc(info.updated_at or None),
+    }
+
+
+def remote_worker_document(worker: "RemoteWorker") -> Document:
+    return {
+        "worker_id": worker.id,
+        "name": worker.card.name or worker.id,
+        "status": worker.status,
+        "metadata": worker.card.metadata,
+        "types": list(worker.card.types),
+        "registered_at": utc(worker.registered_at),
+        "last_seen": utc(worker.seen_at),
+        "current_tasks": [task.id for task in worker.tasks],
+    }
 
 
 def task_page_document(page: "TaskPage") -> Document:
@@ -223,6 +322,30 @@ def resource_pool_document(reading: "ResourcePoolReading") -> Document:
     }
 
 
+def key_document(key: ApiKey) -> Document:
+    """A key without the digest of its secret."""
+    return {
+        "id": key.id,
+        "name": key.name,
+        "roles": [role.value for role in key.roles],
+        "created_at": utc(key.created_at),
+        "created_by": key.created_by,
+        "revoked_at": utc(key.revoked_at),
+    }
+
+
+def audit_document(entry: AuditEntry) -> Document:
+    return {
+        "id": entry.id,
+        "at": utc(entry.at),
+        "who": entry.who,
+        "act": entry.act,
+        "target": entry.target,
+        "details": from_json(entry.details),
+        "source": entry.source,
+    }
+
+
 def _source(rule: "RuleReading") -> Document:
     return {
         "key": rule.key,
@@ -345,6 +468,10 @@ def _limits(limits: Limits) -> Document:
         "use_within": limits.use_within / SECOND,
         "steady_per_second": None if rate == float("inf") else rate,
     }
+
+
+def _seconds(span: Span | None) -> float | None:
+    return None if span is None else span / SECOND
 
 
 def _timed(values: Any) -> Document:

@@ -63,13 +63,14 @@ class FactMessage(msgspec.Struct, frozen=True, array_like=True, tag="fact"):
 
 
 class ReadyMessage(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
-    """The app is loaded; work may come."""
+    """The process has started; work may come."""
 
     pid: int
 
 
 class BrokenMessage(msgspec.Struct, frozen=True, array_like=True, tag="broken"):
-    """The app cannot be loaded, and the process exits: the error in one line, and its traceback."""
+    """The process cannot start, such as for an app that cannot be loaded, and exits: the error in one line, and its
+    traceback."""
 
     error: str
     traceback: str = ""
@@ -143,6 +144,12 @@ class HandledMessage(msgspec.Struct, frozen=True, array_like=True, tag="handled"
     failed: int = 0
 
 
+class ListeningMessage(msgspec.Struct, frozen=True, array_like=True, tag="listening"):
+    """The address of the HTTP server, with the port that it got."""
+
+    url: str
+
+
 ToWorker = TaskMessage | StopMessage | RecallMessage | DrainMessage | AnswerMessage
 ToManager = (
     ReadyMessage
@@ -157,6 +164,8 @@ ToManager = (
 )
 ToHooks = FactMessage | DrainMessage | AnswerMessage
 FromHooks = ReadyMessage | BrokenMessage | HandledMessage | HeartbeatMessage | AskMessage
+ToHttp = DrainMessage
+FromHttp = ReadyMessage | BrokenMessage | HeartbeatMessage | ListeningMessage
 
 
 class FrameError(Exception):
@@ -191,7 +200,7 @@ class Codec(Generic[M]):
 _encoder = msgspec.msgpack.Encoder()
 
 
-def encoded(messages: Sequence[ToWorker | ToManager | ToHooks | FromHooks]) -> bytes:
+def encoded(messages: Sequence[ToWorker | ToManager | ToHooks | FromHooks | FromHttp]) -> bytes:
     """One frame with these messages."""
     body = _encoder.encode(messages)
     return _HEAD.pack(len(body), VERSION) + body
@@ -215,6 +224,16 @@ def hooks_codec() -> Codec[ToHooks]:
 def from_hooks_codec() -> Codec[FromHooks]:
     """Decodes what a hook process says."""
     return Codec(msgspec.msgpack.Decoder(list[FromHooks]).decode)
+
+
+def http_codec() -> Codec[ToHttp]:
+    """Decodes what a manager says to its HTTP server."""
+    return Codec(msgspec.msgpack.Decoder(list[ToHttp]).decode)
+
+
+def from_http_codec() -> Codec[FromHttp]:
+    """Decodes what an HTTP server says."""
+    return Codec(msgspec.msgpack.Decoder(list[FromHttp]).decode)
 
 
 class Channel(asyncio.Protocol, Generic[In, Out]):

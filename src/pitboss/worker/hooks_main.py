@@ -11,7 +11,7 @@ import uvloop
 
 from pitboss.model.duration import SECOND, Span
 from pitboss.model.facts import AnyFact
-from pitboss.telemetry.logs.settings import LogSettings
+from pitboss.model.log_settings import LogSettings
 from pitboss.telemetry.logs.worker import set_up_worker
 from pitboss.worker.channel import (
     AnswerMessage,

@@ -19,9 +19,9 @@ import uvloop
 
 from pitboss.client.context import current
 from pitboss.model.duration import SECOND, Span
+from pitboss.model.log_settings import LogSettings
 from pitboss.model.outcome import Cancelled, Completed, Failed, Outcome, Released, TimedOut
 from pitboss.model.task import Claim, TaskError
-from pitboss.telemetry.logs.settings import LogSettings
 from pitboss.telemetry.logs.worker import WorkerLogs, set_up_worker
 from pitboss.worker.channel import (
     AnswerMessage,

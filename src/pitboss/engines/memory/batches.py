@@ -71,6 +71,7 @@ class BatchVerbs(Verbs):
         done = self._act(known, act, limit, now)
         self.batch_lifecycle.update_batches(now)
         left = self._view(batch, now) if batch in self.tables.batches else None
+        self.audit()
         self._reach("act_on_batch.after")
         return BatchChanged(batch=left, changed=done.changed, refused=done.refused, more=done.more)
 
@@ -90,6 +91,7 @@ class BatchVerbs(Verbs):
     async def change_lane(self, name: str, max_running: int) -> Lane:
         self.tables.lanes[name] = checked_lane(max_running)
         self.batch_lifecycle.promote(name, self.clock.now())
+        self.audit()
         return self._lane(name)
 
     def _create(self, new: NewBatch, items: Sequence[NewTask], now: Moment) -> None:

@@ -1,16 +1,17 @@
 """Claiming: which tasks a session gets, and which members with them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from pitboss.engines.memory.verbs import Verbs
 from pitboss.model.batching import HELD_FOR_HANDLER
 from pitboss.model.duration import Moment
 from pitboss.model.errors import SessionLost
-from pitboss.model.lifecycle import cancelled, claim_on, claimed, is_expired, moved
+from pitboss.model.lifecycle import cancelled, claim_on, claimed, is_expired, moved, still_claimed
 from pitboss.model.limits import allowed, opens_at, with_start
 from pitboss.model.picking import ANY, leased
 from pitboss.model.resource import Leased, Shortage
-from pitboss.model.session import Claimed, ClaimRequest, Slot
+from pitboss.model.session import ORDERED, Claimed, ClaimRequest, Slot
 from pitboss.model.states import State
 from pitboss.model.task import Claim, Task
 
@@ -50,7 +51,7 @@ class ClaimVerb(Verbs):
         return Claimed(claims, next_due, shortages)
 
     def _open_queues(self, slot: Slot) -> list[str]:
-        names = list(self.tables.queues) if slot.queues is None else slot.queues
+        names = list(self.tables.queues.keys() - self.tables.remote) if slot.queues is None else slot.queues
         return [name for name in names if name in self.tables.queues and not self.tables.queues[name].paused]
 
     def _fall_due(self, names: Iterable[str], now: Moment) -> None:
@@ -59,14 +60,18 @@ class ClaimVerb(Verbs):
                 self.tables.move(self.tables.tasks[task], State.PENDING)
 
     def _fill(self, slot: Slot, index: int, progress: _Progress) -> list[Claim]:
-        claims: list[Claim] = []
+        claims = self._given_again(slot, index, progress.now)
+        if claims:
+            return claims
         handlers, now = progress.request.handlers, progress.now
-        for task in self.tables.pending(self._open_queues(slot), closed := {*progress.dry_queues}):
+        for task in self._pending(slot, closed := {*progress.dry_queues}):
             if len(claims) >= slot.free + slot.ahead:
                 break
             ahead = len(claims) >= slot.free
             if is_expired(task, now):
                 self.tables.write(cancelled(task, "expired", now))
+            elif slot.handlers is not None and task.handler not in slot.handlers:
+                continue
             elif handlers is not None and task.handler not in handlers:
                 self._pass_by(task, now)
             elif task.queue in self.tables.bound and (ahead or task.queue in progress.dry_queues):
@@ -75,19 +80,34 @@ class ClaimVerb(Verbs):
                 claims += self._take_with_resource(task, index, progress)
         return claims
 
+    def _given_again(self, slot: Slot, index: int, now: Moment) -> list[Claim]:
+        """The claims under the slot's key that still run: their answer was lost."""
+        if slot.repeat is None:
+            return []
+        running = self.tables.in_state(State.RUNNING)
+        again = [task for task in running if still_claimed(task, slot.repeat, now)]
+        return [claim_on(task, task.session or 0, index) for task in sorted(again, key=lambda task: task.id)]
+
+    def _pending(self, slot: Slot, closed: set[str]) -> Iterator[Task]:
+        tasks = self.tables.pending(self._open_queues(slot), closed)
+        if slot.order is None:
+            return tasks
+        wanted = (task for task in tasks if slot.handlers is None or task.handler in slot.handlers)
+        return iter(slot.order.apply(islice(wanted, ORDERED)))
+
     def _take_with_resource(self, task: Task, index: int, progress: _Progress) -> list[Claim]:
         """The task together with the member that it needs; nothing if no member fits."""
-        session, now = progress.request.session, progress.now
+        now = progress.now
         pool = self.tables.bound.get(task.queue)
         if pool is None:
-            return [self._take(task, session, index, now)]
+            return [self._take(task, progress, index)]
         members, want = self.tables.pool(pool, now), task.want or ANY
         floor = progress.floors.setdefault(pool, members.turn_floor())
         sought = (pool, want, members.avoided(want, task.tried, now))
         member = None if sought in progress.unmet else members.choose(want, task.tried, now)
         if member is not None:
             given = leased(members.grant(member, want, now, floor), members.rules, now)
-            return [self._take(task, session, index, now, given)]
+            return [self._take(task, progress, index, given)]
         progress.unmet.add(sought)
         progress.short_pools.add(pool)
         progress.dry_queues |= set() if members.ready else {task.queue}
@@ -103,11 +123,12 @@ class ClaimVerb(Verbs):
             return False
         return allowed(rate, self.tables.starts[task.queue], now) != 0
 
-    def _take(self, task: Task, session: int, index: int, now: Moment, given: Leased | None = None) -> Claim:
+    def _take(self, task: Task, progress: _Progress, index: int, given: Leased | None = None) -> Claim:
+        session, now, slot = progress.request.session, progress.now, progress.request.slots[index]
         rate = self.tables.queues[task.queue].rate
         if rate:
             self.tables.starts[task.queue] = with_start(rate, self.tables.starts[task.queue], now)
-        task = self.tables.write(claimed(task, session, now, given))
+        task = self.tables.write(claimed(task, session, now, slot, given))
         return claim_on(task, session, index, given)
 
     def _next_due(self, names: Iterable[str], shortages: Iterable[Shortage], now: Moment) -> Moment | None:

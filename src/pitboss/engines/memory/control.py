@@ -45,6 +45,7 @@ class ControlVerbs(Verbs):
         for task in chosen.tasks:
             self.tables.write(cancelled(task, reason or "cancelled", now))
         self.batch_lifecycle.update_batches(now)
+        self.audit()
         return chosen.answer()
 
     async def retry(self, wanted: Filter, *, keep_attempts: bool = False, limit: int = 1000) -> Changed:
@@ -54,6 +55,7 @@ class ControlVerbs(Verbs):
         for lane in {self.tables.batches[task.batch].lane: None for task in chosen.tasks if task.batch is not None}:
             self.batch_lifecycle.promote(lane, now)
         self.batch_lifecycle.update_batches(now)
+        self.audit()
         return chosen.answer(refused)
 
     async def prune(
@@ -67,6 +69,7 @@ class ControlVerbs(Verbs):
         )
         for task in chosen.tasks:
             self.tables.remove(task)
+        self.audit()
         return chosen.answer()
 
     async def queues(self) -> list[Queue]:
@@ -75,13 +78,17 @@ class ControlVerbs(Verbs):
     async def change_queue(self, name: str, change: QueueChange) -> Queue:
         self.tables.queues[name] = changed_queue(self.tables.queue(name), change, self.clock.now())
         self.ring([name])
+        self.audit()
         return self._queue(name)
 
     async def register(self, handlers: Iterable[HandlerInfo]) -> None:
-        added = {handler.name: handler for handler in handlers}
-        self.tables.handlers.update(added)
+        added, known, now = {handler.name: handler for handler in handlers}, self.tables.handlers, self.clock.now()
+        for name, handler in added.items():
+            number = max((one.number for one in known.values()), default=0) + 1
+            known[name] = handler.registered(known.get(name), number, now)
         self._bind_queues()
-        self.tables.release_held(added, self.clock.now())
+        self.tables.release_held(added, now)
+        self.audit()
 
     async def handlers(self) -> list[HandlerInfo]:
         return [self.tables.handlers[name] for name in sorted(self.tables.handlers)]
@@ -90,11 +97,13 @@ class ControlVerbs(Verbs):
         for name in names:
             self.tables.handlers.pop(name, None)
         self._bind_queues()
+        self.audit()
 
     async def wish(self, key: str, value: str | None, *, by: str | None = None) -> int:
         self.tables.version += 1
         self.tables.wishes[key] = Wish(key=key, value=value, version=self.tables.version, by=by)
         self.ring(["*"])
+        self.audit()
         return self.tables.version
 
     async def wishes(self, since: int = 0) -> list[Wish]:

@@ -1,7 +1,9 @@
-"""The memory engine: five groups of verbs on one set of tables. The other engines must behave exactly like it."""
+"""The memory engine: six groups of verbs on one set of tables. The other engines must behave exactly like it."""
 
+from collections import Counter
 from collections.abc import Sequence
 
+from pitboss.engines.memory.access import AccessVerbs
 from pitboss.engines.memory.batches import BatchVerbs
 from pitboss.engines.memory.claim import ClaimVerb
 from pitboss.engines.memory.control import ControlVerbs
@@ -14,12 +16,12 @@ from pitboss.model.duration import Moment
 from pitboss.model.outdone import SentAway
 from pitboss.model.resource import Report, UseEnd
 from pitboss.model.session import Reclaimed, Renewal
-from pitboss.model.settlement import ClaimEnd, Progress, SettleAnswer, Settlement, effect, lost
-from pitboss.model.states import State
+from pitboss.model.settlement import ClaimEnd, Progress, SettleAnswer, Settlement, effect, lives, lost
+from pitboss.model.states import FINISHED, State
 from pitboss.model.task import NewTask, Placed, Task, Token
 
 
-class MemoryEngine(ClaimVerb, ControlVerbs, BatchVerbs, ResourceVerbs, SessionVerbs):
+class MemoryEngine(ClaimVerb, ControlVerbs, BatchVerbs, ResourceVerbs, SessionVerbs, AccessVerbs):
     """A whole store in one object: clients share the store by sharing the object."""
 
     name = "memory"
@@ -72,17 +74,20 @@ class MemoryEngine(ClaimVerb, ControlVerbs, BatchVerbs, ResourceVerbs, SessionVe
         orphans = [
             task
             for task in self.tables.in_state(State.RUNNING)
-            if task.session is None or not self._alive(task.session, now)
+            if not lives(task, self._alive(task.session or 0, now), now)
         ]
-        cancelled = sum(self._lose(task, now) for task in orphans[:limit])
+        ends = Counter(self._lose(task, now) for task in orphans[:limit])
+        cancelled, failed = ends[State.CANCELLED], ends[State.FAILED]
         released = self.tables.release_held(self._known_alive(now) & self.tables.handlers.keys(), now, limit)
         leases = self.end_old_leases(limit, now)
         items, more = self.batch_lifecycle.sweep(limit, now)
         self._forget_old_sessions(now)
+        self.forget_old_requests(now)
         self._reach("reclaim.after")
         return Reclaimed(
-            lost=len(orphans[:limit]) - cancelled,
+            lost=len(orphans[:limit]) - cancelled - failed,
             cancelled=cancelled + items,
+            failed=failed,
             released=released,
             leases=leases,
             more=more or len(orphans) > limit or limit in (released, leases),
@@ -96,7 +101,7 @@ class MemoryEngine(ClaimVerb, ControlVerbs, BatchVerbs, ResourceVerbs, SessionVe
         alive = self._alive(settlement.token.session, now)
         answer, change = effect(task, settlement, alive=alive, batch=self._batch_status(task), now=now)
         if task is not None and isinstance(change, Progress):
-            self.tables.move(task, State.RUNNING, progress=change.progress, note=change.note)
+            self.tables.write(change.applied_to(task))
         elif task is not None and isinstance(change, ClaimEnd):
             away = self._end_claim(task, change, settlement.report, now, settlement.use_end)
             for new in settlement.transition.follow_ups:
@@ -118,11 +123,11 @@ class MemoryEngine(ClaimVerb, ControlVerbs, BatchVerbs, ResourceVerbs, SessionVe
     def _batch_status(self, task: Task | None) -> BatchStatus | None:
         return None if task is None or task.batch is None else self.tables.batches[task.batch].status
 
-    def _lose(self, task: Task, now: Moment) -> bool:
-        """Take a task back from a dead session; True if it ends there, because an operator asked to cancel it."""
+    def _lose(self, task: Task, now: Moment) -> State:
+        """Take a task back from a dead session or a remote worker; its state after that."""
         end = lost(task, batch=self._batch_status(task), now=now)
         self._end_claim(task, end, None, now)
-        if end.state is State.CANCELLED:
-            return True
-        self.ring([task.queue])
-        return False
+        if end.state not in FINISHED:
+            self.ring([task.queue])
+        self.batch_lifecycle.update_batches(now)
+        return end.state

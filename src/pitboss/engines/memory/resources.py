@@ -42,6 +42,7 @@ class ResourceVerbs(Verbs):
         before, pool.declared = pool.declared, declared(pool.declared, rules, by, now, replace=replace)
         pool.set_rules(now)
         self.ring(self.tables.queues_of(name))
+        self.audit()
         self._reach("declare_pool.after")
         return before
 
@@ -55,6 +56,7 @@ class ResourceVerbs(Verbs):
         pool.limited = limited(pool.limited, values, by, now, reset=reset)
         pool.set_rules(now)
         self.ring(self.tables.queues_of(name))
+        self.audit()
         self._reach("limit_pool.after")
         return True
 
@@ -73,6 +75,7 @@ class ResourceVerbs(Verbs):
             else:
                 known.write(added_again(known.all[new.name], new, known.rules, known.nth(new.name), now))
         self.ring(self.tables.queues_of(pool))
+        self.audit()
         self._reach("add_resources.after")
         return [new.name in fresh for new in asked]
 
@@ -88,6 +91,7 @@ class ResourceVerbs(Verbs):
             else:
                 known.write(changed(member, change, known.rules, known.nth(member.name), now))
         self.ring(self.tables.queues_of(pool))
+        self.audit()
         self._reach("change_resources.after")
         return [member.name for member in found]
 

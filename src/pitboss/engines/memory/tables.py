@@ -8,12 +8,13 @@ from msgspec.structs import replace
 
 from pitboss.engines.memory.indexes import TaskIndexes
 from pitboss.engines.memory.members import PoolMembers
+from pitboss.model.access import ApiKey, AuditEntry, Remembered
 from pitboss.model.batch import OVER, Batch, BatchId
 from pitboss.model.batching import Waiting, waits
 from pitboss.model.duration import Moment, Span
 from pitboss.model.ids import TaskId
 from pitboss.model.lifecycle import MAX_RECORDED_RUNS, KeyHold, created, key_hold, moved, rebased, stepped
-from pitboss.model.queue import HandlerInfo, Queue, Wish, check_capacity
+from pitboss.model.queue import HandlerInfo, Queue, Wish, check_capacity, remote_queues
 from pitboss.model.resource import Leased
 from pitboss.model.session import Session
 from pitboss.model.states import FINISHED, WAITING, State
@@ -74,6 +75,8 @@ class Tables:
         self.leases: dict[str, Leased] = {}
         # Queue -> the pool whose members its tasks hold.
         self.bound: dict[str, str] = {}
+        # Queues of which all handlers are remote.
+        self.remote: set[str] = set()
         self.batches: dict[BatchId, Batch] = {}
         self.items: dict[BatchId, dict[str, dict[State, int]]] = defaultdict(lambda: defaultdict(dict))
         # Lane -> how many of its batches run at a time, and those that have not ended.
@@ -85,6 +88,9 @@ class Tables:
         self.doorbell = Doorbell()
         # How far the wall clock is ahead of the store's, and the tasks that follow it (`NewTask.by_wall`).
         self.ahead: Span = 0
+        self.api_keys: dict[str, ApiKey] = {}
+        self.audit: dict[str, AuditEntry] = {}
+        self.requests: dict[str, Remembered] = {}
         self.by_wall: dict[TaskId, int] = {}
 
     def follow_wall(self, ahead: Span) -> None:
@@ -202,7 +208,8 @@ class Tables:
         self.touched.pop(batch.id, None)
 
     def bind_queues(self) -> None:
-        """Bind each queue to the pool of the first of its handlers, by name, that needs one."""
+        """Bind each queue to the pool of the first of its handlers, by name, that needs one; note the remote queues."""
+        self.remote = remote_queues(self.handlers.values())
         needing = (self.handlers[name] for name in sorted(self.handlers, reverse=True))
         self.bound = {info.queue: info.resources for info in needing if info.resources is not None}
 

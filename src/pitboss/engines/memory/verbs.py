@@ -2,9 +2,12 @@
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from pitboss.engines.memory.batch_lifecycle import BatchLifecycle
 from pitboss.engines.memory.tables import Tables
 from pitboss.engines.protocol import Clock, Failpoint
+from pitboss.model.access import AuditEntry
 from pitboss.model.batch import OVER
 from pitboss.model.batching import waits
 from pitboss.model.duration import Moment
@@ -21,6 +24,13 @@ class Verbs:
         self.tables, self.clock = tables, clock
         self.batch_lifecycle = BatchLifecycle(tables)
         self._failpoint = failpoint
+        # What an operator does through this engine, for the audit log.
+        self.entry: AuditEntry | None = None
+
+    def audit(self) -> None:
+        """Store the entry with the change that was just made."""
+        if self.entry is not None:
+            self.tables.audit.setdefault(self.entry.id, replace(self.entry, at=self.clock.now()))
 
     def look(self) -> Moment:
         """The moment of an act that gives out or repairs tasks. Notices that the wall clock was set."""
@@ -46,8 +56,8 @@ class Verbs:
         return known is not None and known.alive(now)
 
     def _known_alive(self, now: Moment) -> set[str]:
-        """The handlers that a live session can run."""
-        return known_handlers(self.tables.sessions.values(), now)
+        """The handlers that a live session or a remote worker can run."""
+        return known_handlers(self.tables.sessions.values(), self.tables.handlers.values(), now)
 
     def _revive(self, task: Task, keep_attempts: bool) -> bool:
         """Let a finished task wait again; False if another task has its key."""

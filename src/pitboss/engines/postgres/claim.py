@@ -1,14 +1,18 @@
-"""Claiming: what the plan says is done first, then slots of the same queues are filled together."""
+"""Claiming: what the plan says is done first, then slots that want the same are filled together."""
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from pitboss.engines.postgres import control
-from pitboss.engines.postgres.claim_group import Group, GroupClaim, grouped
+from pitboss.engines.postgres.claim_group import Group, GroupClaim, define_claims, grouped
 from pitboss.engines.postgres.claim_plan import ClaimPlan, ClaimPlans
 from pitboss.engines.postgres.claim_with_resources import Taken, claim_with_resources
 from pitboss.engines.postgres.connections import Connections
 from pitboss.engines.postgres.ready_members import MemberGrants
+from pitboss.engines.postgres.rows import claim as claim_of
 from pitboss.engines.postgres.rows import names, texts
 from pitboss.engines.postgres.script import Again, Script, Statements
 from pitboss.model.batching import PASSED_BY
@@ -16,7 +20,8 @@ from pitboss.model.duration import Moment
 from pitboss.model.errors import StoreUnavailable
 from pitboss.model.ids import TaskId
 from pitboss.model.resource import Shortage
-from pitboss.model.session import Claimed, ClaimRequest
+from pitboss.model.session import Claimed, ClaimRequest, Slot
+from pitboss.model.task import Claim
 
 _ATTEMPTS = 10
 # Retry after 10 ms: the other transaction has usually committed by then.
@@ -31,30 +36,48 @@ class _Drawn(NamedTuple):
     again: Moment | None = None
 
 
+class _Keys(NamedTuple):
+    """The keys under which claims may be given again, each with the number of its first slot; and the slots after that
+    one with the same key, which get the same claims."""
+
+    first: dict[str, int]
+    copies: dict[int, int]
+
+    def copied(self, claims: list[Claim]) -> list[Claim]:
+        copies = [
+            replace(claim, slot=number) for number, of in self.copies.items() for claim in claims if claim.slot == of
+        ]
+        return sorted([*claims, *copies], key=lambda claim: claim.slot)
+
+
 class _Planned(NamedTuple):
     """A claim that is planned: one plan for each group, and what was drawn for it."""
 
     groups: list[Group]
     plans: list[ClaimPlan]
     drawn: _Drawn | None
+    keys: _Keys
 
     @property
     def locked(self) -> bool:
         """Whether it needs a transaction."""
-        return len(self.groups) > 1 or any(plan.locks for plan in self.plans)
+        return len(self.groups) > 1 or bool(self.keys.first) or any(plan.locks for plan in self.plans)
 
 
 class _Filled(NamedTuple):
-    """What each group was given, and the plans for the next claim."""
+    """What each group was given, and the plans for the next claim. `again`: claims that were given before."""
 
     plans: list[ClaimPlan]
     parts: list[Claimed | Taken]
     next_due: Moment | None
     shortages: tuple[Shortage, ...]
+    again: list[Claim]
 
-    def claimed(self) -> Claimed:
+    def claimed(self, keys: _Keys) -> Claimed:
         """Only when the transaction is over: rows of tasks may come with its commit."""
         claims = [claim for part in self.parts for claim in (part.claims() if isinstance(part, Taken) else part.claims)]
+        if keys.first:
+            claims = keys.copied(self.again + claims)
         return Claimed(claims, self.next_due, self.shortages)
 
 
@@ -71,20 +94,22 @@ class Claimer:
     def __init__(self, sql: Statements, connections: Connections, before_commit: Callable[[], None]) -> None:
         self._sql, self._connections, self._before_commit = sql, connections, before_commit
         self._plans = ClaimPlans()
+        define_claims(sql)
 
     async def claim(self, request: ClaimRequest, now: Moment | None) -> Claimed:
-        groups = grouped(request)
-        keys = [group.key for group in groups]
-        plans = self._plans.of(keys)
+        keys = _keys(request.slots)
+        groups = grouped(request, besides=keys.copies)
+        known = [group.key for group in groups]
+        plans = self._plans.of(known)
         drawn: _Drawn | None = None
         for _ in range(_ATTEMPTS):
             if drawn is None and any(plan.drawable for plan in plans):
                 drawn = await self._connections.call(lambda: _draw(self._sql, request, now), transaction=True)
-            answer = await self._fill(_Planned(groups, plans, drawn), now)
+            answer = await self._fill(_Planned(groups, plans, drawn, keys), now)
             plans = answer.plans
             if isinstance(answer, _Filled):
-                self._plans.note(keys, plans)
-                return answer.claimed()
+                self._plans.note(known, plans)
+                return answer.claimed(keys)
             if answer.late:
                 await self._expire(answer.late, now)
         raise StoreUnavailable(
@@ -104,12 +129,12 @@ def _draw(sql: Statements, request: ClaimRequest, now: Moment | None) -> Script[
     """Make items of running batches pending, as many as the claim wants. Within a transaction of its own, before the
     claim: batches are locked before tasks, and settlements wait for that lock."""
     queues = _asked_queues(request)
-    found = yield sql.ask("batch_draw_open", now, session=request.session, queues=queues)
+    found = yield sql.ask("batch_draw_open", now, session=request.session, **queues)
     if not found:
         return _Drawn()
     wanted = sum(slot.free + slot.ahead for slot in request.slots)
     ids = texts([row[0] for row in found])
-    asked = sql.ask("batch_draw_items", now, ids=ids, queues=queues, wanted=wanted, beyond=PASSED_BY)
+    asked = sql.ask("batch_draw_items", now, ids=ids, wanted=wanted, beyond=PASSED_BY, **queues)
     ((number, pending, more, moment),) = yield asked
     return _Drawn(more, moment if number and not pending and more else None)
 
@@ -117,8 +142,9 @@ def _draw(sql: Statements, request: ClaimRequest, now: Moment | None) -> Script[
 def _fill(sql: Statements, planned: _Planned, now: Moment | None) -> Script[_Filled | _Replanned]:
     """Fill the slots in order."""
     drawn = planned.drawn
+    again = yield from _given_again(sql, planned.keys.first, now)
     claims = [
-        GroupClaim(sql, group, plan, now, drawn=drawn is not None)
+        GroupClaim(sql, group.without(again), plan, now, drawn=drawn is not None)
         for group, plan in zip(planned.groups, planned.plans, strict=True)
     ]
     parts: list[Claimed | Taken] = []
@@ -134,24 +160,42 @@ def _fill(sql: Statements, planned: _Planned, now: Moment | None) -> Script[_Fil
         # The statements did not look for items to draw.
         plans = [plan._replace(drawable=drawn.more) for plan in plans]
         next_due = next_due if drawn.again is None else drawn.again
-    return _Filled(plans, parts, next_due, shortages)
+    return _Filled(plans, parts, next_due, shortages, [claim for found in again.values() for claim in found])
+
+
+def _given_again(sql: Statements, keys: Mapping[str, int], now: Moment | None) -> Script[dict[str, list[Claim]]]:
+    """The claims under these keys that still run: their answer was lost. Another request with one of these keys waits
+    until this one is committed."""
+    found: defaultdict[str, list[Claim]] = defaultdict(list)
+    if keys:
+        asked = texts(list(keys))
+        yield sql.ask("claim_lock_keys", keys=asked).unheard()
+        for key, session, began, ends, *row in (yield sql.ask("claim_again", now, keys=asked)):
+            found[key].append(claim_of(tuple(row), session, began, keys[key], ends=ends))
+    return found
 
 
 def _fill_group(claim: GroupClaim, *, locked: bool) -> Script[Claimed | Taken | None]:
-    if not locked:
-        return (yield from claim.plain())
     if not claim.plan.pooled:
-        claimed = yield from claim.rated()
-        if claimed is not None or claim.late or claim.plan.drawable or not claim.plan.pooled:
+        claimed = yield from (claim.rated() if claim.plan.rated else claim.plain())
+        if claimed is not None or not locked or claim.late or claim.plan.drawable or not claim.plan.pooled:
             return claimed
     return (yield from claim_with_resources(claim))
 
 
-def _asked_queues(request: ClaimRequest) -> str | None:
-    """All queues that a request names, as an array literal; None stands for every queue."""
-    if any(slot.queues is None for slot in request.slots):
-        return None
-    return names(name for slot in request.slots for name in slot.queues or ())
+def _keys(slots: Sequence[Slot]) -> _Keys:
+    keys = _Keys({}, {})
+    for number, slot in enumerate(slots):
+        if slot.repeat is not None and (of := keys.first.setdefault(slot.repeat, number)) != number:
+            keys.copies[number] = of
+    return keys
+
+
+def _asked_queues(request: ClaimRequest) -> dict[str, object]:
+    """All queues that a request asks for: those by name `besides` all others."""
+    named = names(name for slot in request.slots for name in slot.queues or ())
+    others = any(slot.queues is None for slot in request.slots)
+    return {"queues": None, "besides": named} if others else {"queues": named, "besides": "{}"}
 
 
 def _shortages(grants: list[MemberGrants]) -> Script[tuple[tuple[Shortage, ...], list[Moment]]]:

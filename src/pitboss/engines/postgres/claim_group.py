@@ -1,54 +1,92 @@
-"""One group of slots with the same queues, filled by one statement where the queues have neither rates nor pools."""
+"""One group of slots that want the same, filled by one statement where the queues have neither rates nor pools."""
 
+from collections.abc import Container, Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
 from pitboss.engines.postgres.claim_plan import FOREIGN_FOR, ClaimPlan, Key
+from pitboss.engines.postgres.rows import CLAIM_COLUMNS, names, numbers, texts
 from pitboss.engines.postgres.rows import claim as claim_of
-from pitboss.engines.postgres.rows import names, numbers, texts
 from pitboss.engines.postgres.script import Row, Script, Statements
-from pitboss.model.duration import Moment
+from pitboss.model.duration import Moment, Span
 from pitboss.model.errors import SessionLost
 from pitboss.model.ids import TaskId
-from pitboss.model.session import Claimed, ClaimRequest, Slot
+from pitboss.model.session import ORDERED, Claimed, ClaimRequest, Order, Slot
 from pitboss.model.task import Claim
 
 _PROMOTED_AT_ONCE = 5000
 _ROUNDS = 20
 LOOK_BEYOND = 1000
+_ORDERS = [Order(field, down) for field in ("priority", "created_at", "id", "attempts") for down in (False, True)]
+# A slot with its number in the request.
+Numbered = tuple[int, Slot]
 
 
 class Group(NamedTuple):
-    """Neighbouring slots of a request with the same queues; `first` is the number of the first one."""
+    """Neighbouring slots of a request that want the same. `only`: their handlers. `lasts`: the time limit of their
+    claims."""
 
     session: int
     handlers: str | None
     queues: str | None
-    first: int
-    slots: list[Slot]
+    slots: list[Numbered]
+    only: str | None = None
+    order: Order | None = None
+    lasts: Span | None = None
 
     @property
     def key(self) -> Key:
-        return self.queues, self.handlers
+        return self.queues, self.handlers, self.only
 
     @property
     def ahead(self) -> int:
-        return sum(slot.ahead for slot in self.slots)
+        return sum(slot.ahead for _, slot in self.slots)
 
     @property
     def wanted(self) -> int:
-        return sum(slot.free + slot.ahead for slot in self.slots)
+        return sum(slot.free + slot.ahead for _, slot in self.slots)
+
+    @property
+    def plain(self) -> bool:
+        """As managers ask."""
+        return self.only is None and self.order is None and self.lasts is None
+
+    @property
+    def statement(self) -> str:
+        if self.order is not None:
+            return _ordered(self.order)
+        return "claim_next" if self.plain else "claim_next_remote"
+
+    def without(self, keys: Container[str | None]) -> "Group":
+        """Only the slots that have none of these keys."""
+        return self._replace(slots=[one for one in self.slots if one[1].repeat not in keys])
+
+    def ends(self, now: Moment) -> Moment | None:
+        return None if self.lasts is None else now + self.lasts
+
+    def recorded(self, slots: Iterable[Slot]) -> dict[str, object]:
+        """What is written with claims of these slots."""
+        if self.lasts is None:
+            return {"lasts": None, "workers": "{}", "keys": "{}"}
+        found = list(slots)
+        workers = texts([slot.worker or None for slot in found])
+        return {"lasts": self.lasts, "workers": workers, "keys": texts([slot.repeat for slot in found])}
 
 
 class _Pick(NamedTuple):
-    """One claim statement. `ahead`: how many of the wanted tasks are claimed ahead of a free slot. `fresh`: only tasks
-    that may be. `choosy`: skip expired tasks and tasks for other sessions. `promote`: stop if tasks are due."""
+    """One claim statement, for places in slots. `ahead`: how many of the tasks are claimed ahead of a free slot.
+    `fresh`: only tasks that may be. `choosy`: skip expired tasks and tasks for other sessions. `promote`: stop if tasks
+    are due."""
 
-    wanted: int
+    places: Sequence[Numbered]
     ahead: int = 0
     choosy: bool = False
     fresh: bool = False
     promote: bool = True
+
+    @property
+    def wanted(self) -> int:
+        return len(self.places)
 
 
 class _Answer(NamedTuple):
@@ -60,18 +98,50 @@ class _Answer(NamedTuple):
     tasks: list[Row]
 
 
-def grouped(request: ClaimRequest) -> list[Group]:
-    """At least one, as the claim also tells whether the session is alive."""
+def grouped(request: ClaimRequest, besides: Container[int] = ()) -> list[Group]:
+    """At least one, as the claim also tells whether the session is alive. The slots `besides` are left out."""
     handlers = None if request.handlers is None else names(request.handlers)
-    numbered = groupby(
-        enumerate(request.slots), key=lambda item: None if item[1].queues is None else set(item[1].queues)
-    )
     groups = []
-    for queues, members in numbered:
-        found = list(members)
+    slots = (one for one in enumerate(request.slots) if one[0] not in besides)
+    for (queues, only, order, lasts), members in groupby(slots, key=_wanted):
         wanted = None if queues is None else names(queues)
-        groups.append(Group(request.session, handlers, wanted, found[0][0], [slot for _, slot in found]))
-    return groups or [Group(request.session, handlers, "{}", 0, [])]
+        narrow = None if only is None else names(only)
+        groups.append(Group(request.session, handlers, wanted, list(members), narrow, order, lasts))
+    return groups or [Group(request.session, handlers, "{}", [])]
+
+
+def _wanted(numbered: Numbered) -> tuple[set[str] | None, set[str] | None, Order | None, Span | None]:
+    """What slots of one group have in common."""
+    _, slot = numbered
+    queues = None if slot.queues is None else set(slot.queues)
+    only = None if slot.handlers is None else set(slot.handlers)
+    # By priority is the native order.
+    return queues, only, None if slot.order == _ORDERS[0] else slot.order, slot.lasts
+
+
+def define_claims(sql: Statements) -> None:
+    """The statements that take tasks: for managers, for remote workers, and in other orders."""
+    native = sql.text("claim_native", only="", rank="", found="picked")
+    nothing = "worker = NULL, claim_lasts = NULL, claim_expires_at = NULL, claim_key = NULL"
+    remote = {
+        "claimed": "worker = picked.worker, claim_lasts = %(lasts)s::bigint, claim_key = picked.key, "
+        "claim_expires_at = (SELECT now FROM clock) + %(lasts)s::bigint",
+        "number": ", picked.number",
+        "given_order": "given.number",
+    }
+    found = sql.text("claim_native", only=" AND {only_condition}", rank=", priority, id", found="found")
+    picked = f"{found}, {sql.text('claim_placed', rank='priority, id')}"
+    sql.define("claim_next_remote", "claim_next", picked=picked, **remote)
+    for order in _ORDERS:
+        found = sql.text("claim_ordered", order=f"{order.field} {'DESC' if order.descending else 'ASC'}")
+        picked = f"{found}, {sql.text('claim_placed', rank='rank')}"
+        sql.define(_ordered(order), "claim_next", picked=picked, **remote)
+    order_of_managers = "given.priority, given.id"
+    sql.define("claim_next", "claim_next", picked=native, claimed=nothing, number="", given_order=order_of_managers)
+
+
+def _ordered(order: Order) -> str:
+    return f"claim_by_{order.field}{'_descending' if order.descending else ''}"
 
 
 class GroupClaim:
@@ -88,11 +158,12 @@ class GroupClaim:
         self.late: list[TaskId] = []
 
     def plain(self) -> Script[Claimed | None]:
-        answer = yield from self._ask(_Pick(self.group.wanted, ahead=self.group.ahead))
+        places = self._places()
+        answer = yield from self._ask(_Pick(places, ahead=self.group.ahead))
         if answer.snag == "lost":
             found = yield from self._slot_by_slot()
             return None if found is None else Claimed(*found)
-        return None if answer.snag else Claimed(self._spread(answer), answer.next_due)
+        return None if answer.snag else Claimed(self._spread(answer, places), answer.next_due)
 
     def rated(self) -> Script[Claimed | None]:
         """With the rows of rated queues locked: each claim is a start, taken from what every window still allows."""
@@ -104,10 +175,11 @@ class GroupClaim:
                 return None
             claims, next_due = found
         else:
-            answer = yield from self._ask(_Pick(self.group.wanted))
+            places = self._places()
+            answer = yield from self._ask(_Pick(places))
             if answer.snag:
                 return None
-            claims, next_due = self._spread(answer), answer.next_due
+            claims, next_due = self._spread(answer, places), answer.next_due
         openings = yield from self.started([claim.queue for claim in claims])
         return Claimed(claims, min([*openings, *([] if next_due is None else [next_due])], default=None))
 
@@ -150,8 +222,9 @@ class GroupClaim:
         return moved
 
     def _tidy(self, depth: int) -> Script[tuple[int, list[TaskId]]]:
+        group = self.group
         asked = self.sql.ask(
-            "claim_tidy", self.now, queues=self.group.queues, handlers=self.group.handlers, wanted=depth
+            "claim_tidy", self.now, queues=group.queues, handlers=group.handlers, only=group.only, wanted=depth
         )
         ((moved, late),) = yield asked
         return moved, late
@@ -160,27 +233,31 @@ class GroupClaim:
         """Fill the free places and those ahead apart: where a task was lost before, or a queue has a rate."""
         claims: list[Claim] = []
         next_due: Moment | None = None
-        for number, slot in enumerate(self.group.slots, start=self.group.first):
-            for pick in (_Pick(slot.free), _Pick(slot.ahead, fresh=True)):
+        for one in self.group.slots:
+            for pick in (_Pick([one] * one[1].free), _Pick([one] * one[1].ahead, fresh=True)):
                 answer = yield from self._ask(pick)
                 if answer.snag:
                     # Claims made so far must be returned: they may be committed. The next claim begins with the snag.
                     return (claims, claims[-1].claimed_at) if claims else None
                 next_due = answer.next_due if next_due is None or not pick.fresh else next_due
-                claims += [claim_of(row, self.group.session, answer.now, number) for row in answer.tasks]
+                claims += self._spread(answer, pick.places)
                 for row in answer.tasks:
                     if row[3] in self.rooms:
                         self.rooms[row[3]] -= 1
         return claims, next_due
 
-    def _spread(self, answer: _Answer) -> list[Claim]:
-        places = (
-            number
-            for number, slot in enumerate(self.group.slots, start=self.group.first)
-            for _ in range(slot.free + slot.ahead)
-        )
-        session = self.group.session
-        return [claim_of(row, session, answer.now, place) for row, place in zip(answer.tasks, places, strict=False)]
+    def _places(self) -> list[Numbered]:
+        return [one for one in self.group.slots for _ in range(one[1].free + one[1].ahead)]
+
+    def _spread(self, answer: _Answer, places: Sequence[Numbered]) -> list[Claim]:
+        session, now, ends = self.group.session, answer.now, self.group.ends(answer.now)
+        if not self.group.plain:
+            # The statement has chosen the places, and recorded their workers.
+            places = [places[row[CLAIM_COLUMNS] - 1] for row in answer.tasks]
+        return [
+            claim_of(row, session, now, number, ends=ends)
+            for row, (number, _) in zip(answer.tasks, places, strict=False)
+        ]
 
     def _ask(self, pick: _Pick) -> Script[_Answer]:
         if not self.plan.foreign:
@@ -206,27 +283,38 @@ class GroupClaim:
         return (yield from self._claim(pick._replace(choosy=True, promote=False)))
 
     def _claim(self, pick: _Pick) -> Script[_Answer]:
+        group = self.group
+        more: dict[str, object] = {}
+        if not group.plain:
+            more = {"only": group.only, "ordered": ORDERED, **group.recorded(slot for _, slot in pick.places)}
         rows = yield self.sql.ask(
-            "claim_next",
+            group.statement,
             self.now,
-            session=self.group.session,
-            queues=self.group.queues,
-            handlers=self.group.handlers,
+            session=group.session,
+            queues=group.queues,
+            handlers=group.handlers,
             rated=texts(list(self.rooms)),
             rooms=numbers(list(self.rooms.values())),
             draw=not self.drawn,
-            **pick._asdict(),
+            wanted=pick.wanted,
+            ahead=pick.ahead,
+            choosy=pick.choosy,
+            fresh=pick.fresh,
+            promote=pick.promote,
+            **more,
         )
         now, alive, snag, next_due, rated, pooled, drawable = rows[0][:7]
         if not alive:
-            raise SessionLost(self.group.session)
+            raise SessionLost(group.session)
         self.plan = self.plan._replace(rated=rated, pooled=pooled, drawable=drawable)
         return _Answer(now, next_due, snag, [row[7:] for row in rows if row[7] is not None])
 
     def _pass_by(self, pick: _Pick) -> Script[_Pick]:
         """Clear away what cannot be given. If there is nothing to clear, the tasks in front are for other sessions, and
         the next statement skips them."""
-        if (yield from self.tidy(pick.wanted)) or self.late:
+        # Another order may have brought any of those that it looked at to the front.
+        depth = pick.wanted if self.group.order is None else pick.wanted + ORDERED
+        if (yield from self.tidy(depth)) or self.late:
             return pick
         # They may hide tasks whose handler no session knows.
         yield from self.tidy(pick.wanted + LOOK_BEYOND)

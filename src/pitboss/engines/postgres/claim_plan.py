@@ -32,11 +32,11 @@ class ClaimPlan(NamedTuple):
 
 
 PLAIN = ClaimPlan()
-Key = tuple[str | None, str | None]
+Key = tuple[str | None, str | None, str | None]
 
 
 class ClaimPlans:
-    """The plans that one engine knows, by queues and handlers."""
+    """The plans that one engine knows, by queues, and handlers of the request and of the slots."""
 
     def __init__(self) -> None:
         self._known: dict[Key, ClaimPlan] = {}

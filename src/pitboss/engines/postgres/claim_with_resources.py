@@ -5,7 +5,7 @@ It waits for no lock: tasks and members that another transaction has locked are 
 
 from typing import NamedTuple
 
-from pitboss.engines.postgres.claim_group import LOOK_BEYOND, GroupClaim
+from pitboss.engines.postgres.claim_group import LOOK_BEYOND, Group, GroupClaim, Numbered
 from pitboss.engines.postgres.ready_members import MemberGrants, Need
 from pitboss.engines.postgres.rows import claim as claim_of
 from pitboss.engines.postgres.rows import names, numbers, texts, want_of
@@ -14,11 +14,14 @@ from pitboss.model.duration import Moment
 from pitboss.model.errors import SessionLost
 from pitboss.model.picking import ANY, leased
 from pitboss.model.resource import Leased
+from pitboss.model.session import ORDERED
 from pitboss.model.task import Claim
 
 _BEFORE_ALL = (-(2**63), "00000000-0000-0000-0000-000000000000")
 _ANY_NUMBER = 2**62
 _RETURNED_AT_ONCE = 5000
+# Where a row of `claim_candidates` has what a slot may be ordered by.
+_ORDERED_BY = {"priority": 3, "created_at": 8, "id": 1, "attempts": 9}
 
 
 class _Candidate(NamedTuple):
@@ -44,14 +47,14 @@ class _Queue(NamedTuple):
 
 class _Chosen(NamedTuple):
     task: _Candidate
-    slot: int
+    place: Numbered
     leased: Leased | None
 
 
 class Taken(NamedTuple):
     """What a group was given; the claims can be made when the rows are there."""
 
-    session: int
+    group: Group
     now: Moment
     next_due: Moment | None
     chosen: list[_Chosen]
@@ -60,7 +63,11 @@ class Taken(NamedTuple):
 
     def claims(self) -> list[Claim]:
         taken: dict[str, Row] = {row[0]: row for row in self.rows}
-        return [claim_of(taken[one.task.id], self.session, self.now, one.slot, one.leased) for one in self.chosen]
+        session, now, ends = self.group.session, self.now, self.group.ends(self.now)
+        return [
+            claim_of(taken[one.task.id], session, now, one.place[0], ends=ends, leased=one.leased)
+            for one in self.chosen
+        ]
 
 
 def claim_with_resources(claim: GroupClaim) -> Script[Taken | None]:
@@ -92,9 +99,8 @@ class _ClaimWithResources:
         now, next_due = begun
         chosen: list[_Chosen] = []
         left: list[_Candidate] = []
-        slots = [] if self._hopeless else self._claim.group.slots
-        for number, slot in enumerate(slots, start=self._claim.group.first):
-            filled, left = yield from self._fill(number, slot.free, slot.ahead, left)
+        for place in [] if self._hopeless else self._claim.group.slots:
+            filled, left = yield from self._fill(place, left)
             chosen += filled
             if self._claim.late:
                 return None
@@ -106,7 +112,7 @@ class _ClaimWithResources:
             self._claim.now = now
             moments += yield from self._claim.started([one.task.queue for one in chosen])
         next_due = min((moment for moment in moments if moment > now), default=None)
-        return Taken(self._claim.group.session, now, next_due, chosen, rows, self._grants)
+        return Taken(self._claim.group, now, next_due, chosen, rows, self._grants)
 
     def _prepare(self) -> Script[tuple[Moment, Moment | None] | None]:
         """Read what the queues are, and do what comes before taking tasks; None if items must be drawn first."""
@@ -116,7 +122,8 @@ class _ClaimWithResources:
             self._claim.now,
             session=group.session,
             queues=group.queues,
-            handlers=self._claim.group.handlers,
+            handlers=group.handlers,
+            only=group.only,
             wanted=group.wanted,
             draw=not self._claim.drawn,
         )
@@ -137,7 +144,7 @@ class _ClaimWithResources:
             due = yield from self._claim.promote()
         if not fell_due and self._is_hopeless(queues):
             self._hopeless = True
-            if any(slot.free for slot in group.slots):
+            if any(slot.free for _, slot in group.slots):
                 self._grants.lack({one.pool for one in queues if one.pool and one.odd is not None}, now)
         returning = {one.pool for one in queues if one.pool and one.returning}
         if returning:
@@ -159,10 +166,9 @@ class _ClaimWithResources:
         waiting = [one for one in queues if one.odd is not None]
         return not any(one.odd or one.rated or one.pool not in self._empty for one in waiting)
 
-    def _fill(
-        self, number: int, free: int, ahead: int, left: list[_Candidate]
-    ) -> Script[tuple[list[_Chosen], list[_Candidate]]]:
+    def _fill(self, place: Numbered, left: list[_Candidate]) -> Script[tuple[list[_Chosen], list[_Candidate]]]:
         """Give a slot the first tasks that it may have; what it skips is left to the next slot."""
+        free, ahead = place[1].free, place[1].ahead
         chosen: list[_Chosen] = []
         passed: list[_Candidate] = []
         waiting = left[::-1]
@@ -173,14 +179,14 @@ class _ClaimWithResources:
             if not waiting:
                 break
             one = waiting.pop()
-            found = yield from self._try(one, number, early=early)
+            found = yield from self._try(one, place, early=early)
             if found is not None:
                 chosen.append(found)
             else:
                 passed.append(one)
         return chosen, [one for one in passed + waiting[::-1] if one.need is None or one.need not in self._unmet]
 
-    def _try(self, one: _Candidate, slot: int, *, early: bool) -> Script[_Chosen | None]:
+    def _try(self, one: _Candidate, place: Numbered, *, early: bool) -> Script[_Chosen | None]:
         rooms = self._claim.rooms
         rated = one.queue in self._rated
         if (early and (rated or one.lost or one.need is not None)) or (rated and not rooms.get(one.queue)):
@@ -196,19 +202,21 @@ class _ClaimWithResources:
             held = leased(member, self._grants.rules[member.pool], self._grants.now or 0)
         if rated:
             rooms[one.queue] -= 1
-        return _Chosen(one, slot, held)
+        return _Chosen(one, place, held)
 
     def _page(self, *, early: bool) -> Script[list[_Candidate]]:
         """The next tasks in their order, with the members for them read; none if enough were looked at. `early`: only
         tasks that may be claimed ahead, so none of a queue with a rate or a pool."""
-        wanted = self._claim.group.wanted
+        group = self._claim.group
+        wanted = group.wanted
         queues = [name for name, pool in self._pools.items() if pool not in self._dry]
         queues = [name for name in queues if not early or (self._pools[name] is None and name not in self._rated)]
         rooms = {name: self._room(name) for name in queues}
         queues = [name for name in queues if rooms[name]]
-        if not queues or self._looked_at > wanted + LOOK_BEYOND:
+        if not queues or self._looked_at > wanted + LOOK_BEYOND or (self._looked_at and group.order is not None):
             return []
         size = min(LOOK_BEYOND, max(wanted, 2 * self._looked_at)) if self._looked_at else self._few(queues, wanted)
+        size = size if group.order is None else ORDERED
         self._looked_at += size
         rows = yield self._sql.ask(
             "claim_candidates",
@@ -217,10 +225,14 @@ class _ClaimWithResources:
             rooms=numbers([rooms[name] for name in queues]),
             priorities=numbers([self._cursors[name][0] for name in queues]),
             ids=texts([self._cursors[name][1] for name in queues]),
-            handlers=self._claim.group.handlers,
+            handlers=group.handlers,
+            only=group.only,
             wanted=size,
         )
         self._cursors |= {row[2]: (row[3], row[1]) for row in rows}
+        if group.order is not None:
+            column = _ORDERED_BY[group.order.field]
+            rows = sorted(rows, key=lambda row: row[column], reverse=group.order.descending)
         if any(row[7] for row in rows):
             yield from self._claim.tidy(wanted)
             if self._claim.late:
@@ -247,7 +259,7 @@ class _ClaimWithResources:
         return 1 if pool in self._empty else _ANY_NUMBER
 
     def _candidate(self, row: Row) -> _Candidate:
-        place, task, queue, _, losses, want, tried, _ = row
+        place, task, queue, _, losses, want, tried = row[:7]
         pool = self._pools[queue]
         need = None if pool is None else Need(pool, ANY if want is None else want_of(want), tuple(tried or ()))
         return _Candidate(place, task, queue, losses > 0, need)
@@ -262,5 +274,6 @@ class _ClaimWithResources:
                 session=self._claim.group.session,
                 places=texts([one.task.place for one in chosen]),
                 resources=texts([None if one.leased is None else one.leased.id for one in chosen]),
+                **self._claim.group.recorded(one.place[1] for one in chosen),
             ).into(rows)
         return rows

@@ -1,4 +1,7 @@
-"""What operators do to many tasks at once. Lock order: the leader's row, lanes, batches, tasks by id, keys."""
+"""What operators do to many tasks at once, and the registry of handlers.
+
+Lock order: the leader's row, lanes, batches, tasks by id, keys.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -6,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from pitboss.engines.postgres.dialect import compiled
 from pitboss.engines.postgres.leader import check_term
 from pitboss.engines.postgres.locked_batches import LockedBatches
-from pitboss.engines.postgres.rows import names, texts
+from pitboss.engines.postgres.rows import names, numbers, texts
 from pitboss.engines.postgres.script import Ask, Script, Statements, current
 from pitboss.model.batch import OVER
 from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter
-from pitboss.model.queue import Changed
+from pitboss.model.queue import Changed, HandlerInfo
 
 
 def cancel(sql: Statements, wanted: Filter, reason: str, limit: int, now: Moment | None) -> Script[Changed]:
@@ -85,6 +88,25 @@ def prune(
     found = yield Ask(text, [before, moment, *chosen.values, limit + 1])
     ((changed, _),) = yield sql.ask("task_remove", now, ids=texts([row[0] for row in found[:limit]]))
     return Changed(changed=changed, more=len(found) > limit)
+
+
+def register(sql: Statements, handlers: Sequence[HandlerInfo], now: Moment | None) -> Script[None]:
+    """Add these handlers, within a transaction. New ones get numbers in the order of the list."""
+    yield sql.ask("handler_lock").unheard()
+    places = sorted(range(len(handlers)), key=lambda place: handlers[place].name)
+    added = [handlers[place] for place in places]
+    yield sql.ask(
+        "handler_add",
+        now,
+        names=texts([handler.name for handler in added]),
+        queues=texts([handler.queue for handler in added]),
+        policies=texts([handler.policy for handler in added]),
+        schemas=texts([handler.schema for handler in added]),
+        pools=texts([handler.resources for handler in added]),
+        remotes="{" + ",".join("t" if handler.remote else "f" for handler in added) + "}",
+        abouts=texts([handler.about for handler in added]),
+        places=numbers(places),
+    )
 
 
 def _locked_batches(sql: Statements, tasks: Iterable[tuple[str, str | None]]) -> Script[LockedBatches]:

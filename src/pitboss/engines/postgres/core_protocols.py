@@ -1,6 +1,6 @@
 """The small protocols: ledger, control, queues, handlers, desired, sessions, leader. The verbs are in `engine.py`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -8,9 +8,10 @@ from pitboss.engines.postgres import control, leader, reclaim, rows
 from pitboss.engines.postgres.connections import Connections
 from pitboss.engines.postgres.dialect import compiled
 from pitboss.engines.postgres.rows import known_id, names, numbers, texts
-from pitboss.engines.postgres.script import Ask, Row, Script, Statements, current
+from pitboss.engines.postgres.script import Ask, Row, Script, Statements, T, current
 from pitboss.engines.postgres.server_clock import ServerClock
 from pitboss.engines.protocol import Clock, Page
+from pitboss.model.access import AuditEntry
 from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter
 from pitboss.model.ids import TaskId
@@ -28,6 +29,8 @@ class CoreProtocols:
     def __init__(self, sql: Statements, writing: Connections, reading: Connections, clock: ServerClock) -> None:
         self._sql, self._writing, self._reading, self._clock = sql, writing, reading, clock
         self.clock: Clock = clock
+        # What an operator does through this engine, for the audit log.
+        self._entry: AuditEntry | None = None
 
     def _now(self) -> Moment | None:
         """The injected clock's time; None leaves it to the server."""
@@ -41,6 +44,26 @@ class CoreProtocols:
 
     async def _write(self, statement: str, /, **values: object) -> list[Row]:
         return await self._writing.call(lambda: _one(self._sql.ask(statement, self._now(), **values)))
+
+    async def _act(self, make: Callable[[Moment | None], Script[T]]) -> T:
+        """An act of an operator, in one transaction."""
+        now = self._now()
+        return await self._reading.call(lambda: self._noted(make(now), now), transaction=True)
+
+    async def _act_once(self, statement: str, /, **values: object) -> list[Row]:
+        """As `_act`, for one statement, which needs no transaction of its own."""
+        now = self._now()
+        return await self._writing.call(
+            lambda: self._noted(_one(self._sql.ask(statement, now, **values)), now),
+            transaction=self._entry is not None,
+        )
+
+    def _noted(self, script: Script[T], now: Moment | None) -> Script[T]:
+        """The script, which also stores the entry for the audit log. False says that it changed nothing."""
+        answer = yield from script
+        if self._entry is not None and answer is not False:
+            yield self._sql.ask("audit_add", now, **msgspec.structs.asdict(self._entry)).unheard()
+        return answer
 
     async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
         found = {row[0]: rows.task(row) for row in await self._read("task_get", ids=texts([*filter(known_id, ids)]))}
@@ -77,29 +100,22 @@ class CoreProtocols:
         return [rows.attempt(row) for row in await self._read("attempt_list", task=task)] if known_id(task) else []
 
     async def cancel(self, wanted: Filter, *, reason: str = "", limit: int = 1000) -> Changed:
-        now = self._now()
-        return await self._reading.call(lambda: control.cancel(self._sql, wanted, reason, limit, now), transaction=True)
+        return await self._act(lambda now: control.cancel(self._sql, wanted, reason, limit, now))
 
     async def retry(self, wanted: Filter, *, keep_attempts: bool = False, limit: int = 1000) -> Changed:
-        now = self._now()
-        return await self._reading.call(
-            lambda: control.retry(self._sql, wanted, keep_attempts, limit, now), transaction=True
-        )
+        return await self._act(lambda now: control.retry(self._sql, wanted, keep_attempts, limit, now))
 
     async def prune(
         self, wanted: Filter, *, before: Moment | None = None, limit: int = 1000, term: int | None = None
     ) -> Changed:
-        now = self._now()
-        return await self._reading.call(
-            lambda: control.prune(self._sql, wanted, before, limit, now, term), transaction=True
-        )
+        return await self._act(lambda now: control.prune(self._sql, wanted, before, limit, now, term))
 
     async def queues(self) -> list[Queue]:
         return [rows.queue(row) for row in await self._read("queue_list", name=None)]
 
     async def change_queue(self, name: str, change: QueueChange) -> Queue:
         windows: tuple[Window, ...] = () if change.rate is msgspec.UNSET else change.rate
-        await self._write(
+        await self._act_once(
             "queue_change",
             name=name,
             paused=None if change.paused is msgspec.UNSET else change.paused,
@@ -114,30 +130,21 @@ class CoreProtocols:
         return rows.queue(row)
 
     async def register(self, handlers: Iterable[HandlerInfo]) -> None:
-        added = sorted({handler.name: handler for handler in handlers}.values(), key=lambda handler: handler.name)
-        if not added:
+        added = list({handler.name: handler for handler in handlers}.values())
+        if not added and self._entry is None:
             return
-        await self._write(
-            "handler_add",
-            names=texts([handler.name for handler in added]),
-            queues=texts([handler.queue for handler in added]),
-            policies=texts([handler.policy for handler in added]),
-            schemas=texts([handler.schema for handler in added]),
-            pools=texts([handler.resources for handler in added]),
-        )
+        now = self._now()
+        await self._writing.call(lambda: self._noted(control.register(self._sql, added, now), now), transaction=True)
         await self._release([handler.name for handler in added])
 
     async def handlers(self) -> list[HandlerInfo]:
-        return [
-            HandlerInfo(name=name, queue=queue, policy=policy, schema=schema, resources=resources)
-            for name, queue, policy, schema, resources in await self._read("handler_list")
-        ]
+        return [rows.handler(row) for row in await self._read("handler_list")]
 
     async def forget(self, names_: Iterable[str]) -> None:
-        await self._write("handler_remove", names=names(names_))
+        await self._act_once("handler_remove", names=names(names_))
 
     async def wish(self, key: str, value: str | None, *, by: str | None = None) -> int:
-        ((version,),) = await self._write("wish_set", key=key, value=value, by=by)
+        ((version,),) = await self._act_once("wish_set", key=key, value=value, by=by)
         await self._write("server_notify", payload="*")
         found: int = version
         return found

@@ -11,6 +11,7 @@ from psycopg import AsyncConnection, Connection
 from psycopg.errors import UniqueViolation
 
 from pitboss.engines.postgres import batches, diagnosis, maintenance, schema
+from pitboss.engines.postgres.access import AccessProtocol
 from pitboss.engines.postgres.claim import Claimer
 from pitboss.engines.postgres.connections import STEADY_PLANS, Connections
 from pitboss.engines.postgres.doorbell import Doorbell
@@ -37,7 +38,7 @@ _MAINTENANCE_SECONDS = 3600.0
 _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,55}\Z")
 
 
-class PostgresEngine(ResourcesAndBatches):
+class PostgresEngine(ResourcesAndBatches, AccessProtocol):
     """A store in one schema of a PostgreSQL database. Belongs to the event loop that it was opened in."""
 
     name = "postgres"
@@ -200,7 +201,7 @@ class PostgresEngine(ResourcesAndBatches):
             return Reclaimed()
         first = await self._swept(chores, limit, now)
         plain = await self._writing.call(
-            lambda: reclaim_plain(self._sql, max(0, limit - first.lost), now),
+            lambda: reclaim_plain(self._sql, max(0, limit - first.lost - first.failed), now),
             transaction=True,
             before_commit=lambda: self._reach("reclaim.commit"),
         )
@@ -208,6 +209,7 @@ class PostgresEngine(ResourcesAndBatches):
         return Reclaimed(
             lost=first.lost + plain.lost,
             cancelled=first.cancelled + plain.cancelled,
+            failed=first.failed + plain.failed,
             released=first.released + plain.released,
             leases=first.leases,
             more=first.more or plain.more,
@@ -231,6 +233,7 @@ class PostgresEngine(ResourcesAndBatches):
         return Reclaimed(
             lost=swept.lost,
             cancelled=swept.cancelled + cancelled,
+            failed=swept.failed,
             released=released,
             leases=swept.leases,
             more=swept.more or more or (bool(limit) and released >= limit),

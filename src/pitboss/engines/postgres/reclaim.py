@@ -1,4 +1,4 @@
-"""Sweeping: what dead sessions held, tasks held for a handler that is known by now, and counts to fold."""
+"""Sweeping: claims that are lost, tasks held for a handler that is known by now, and counts to fold."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -6,16 +6,26 @@ from typing import NamedTuple
 from pitboss.engines.postgres.count_changes import CountChanges
 from pitboss.engines.postgres.locked_batches import LockedBatches
 from pitboss.engines.postgres.returns import Return, Returns
-from pitboss.engines.postgres.rows import names, numbers, texts
+from pitboss.engines.postgres.rows import error_text, names, numbers, texts
 from pitboss.engines.postgres.script import Again, Script, Statements, current
 from pitboss.engines.postgres.settle import KEPT_RUNS
+from pitboss.model.access import REMEMBERED_FOR
 from pitboss.model.duration import Moment
 from pitboss.model.member_health import STRIKES_KEPT
+from pitboss.model.policy import MAX_CRASHES
 from pitboss.model.session import Reclaimed
+from pitboss.model.settlement import RAN_OUT, RAN_OUT_TOO_OFTEN
 from pitboss.model.states import FINISHED, State
 
 _AT_ONCE = 1000
 _FOLDED_AT_ONCE = 50_000
+# What a task gets whose claims ran out too often.
+_RAN_OUT = {
+    "most": MAX_CRASHES,
+    "error": error_text(RAN_OUT),
+    "fingerprint": RAN_OUT.fingerprint,
+    "poison": RAN_OUT_TOO_OFTEN,
+}
 
 
 class Chores(NamedTuple):
@@ -34,19 +44,19 @@ class Chores(NamedTuple):
 
 
 def find_chores(sql: Statements, now: Moment | None) -> Script[Chores]:
-    (row,) = yield sql.ask("reclaim_chores", now, kept=STRIKES_KEPT)
+    (row,) = yield sql.ask("reclaim_chores", now, kept=STRIKES_KEPT, remembered=REMEMBERED_FOR)
     return Chores(*row)
 
 
 def reclaim_plain(sql: Statements, limit: int, now: Moment | None) -> Script[Reclaimed]:
-    ((lost, cancelled, long, _),) = yield sql.ask("reclaim_lose", now, limit=limit)
+    ((lost, cancelled, failed, long, _),) = yield sql.ask("reclaim_lose", now, limit=limit, **_RAN_OUT)
     if long:
         yield sql.ask("attempt_forget", tasks=texts(long))
     ((released, _),) = yield sql.ask("held_release", now, handlers=None, limit=limit)
     yield from tidy_up(sql, now)
     # Whether there are more is known only by locking one more: a full sweep asks for another.
-    more = bool(limit) and (lost + cancelled >= limit or released >= limit)
-    return Reclaimed(lost=lost, cancelled=cancelled, released=released, more=more)
+    more = bool(limit) and (lost + cancelled + failed >= limit or released >= limit)
+    return Reclaimed(lost=lost, cancelled=cancelled, failed=failed, released=released, more=more)
 
 
 def tidy_up(sql: Statements, now: Moment | None) -> Script[None]:
@@ -55,6 +65,7 @@ def tidy_up(sql: Statements, now: Moment | None) -> Script[None]:
     yield sql.ask("session_forget", now)
     yield sql.ask("binding_forget", now, limit=_AT_ONCE, kept=STRIKES_KEPT)
     yield sql.ask("departed_forget", now, limit=_AT_ONCE)
+    yield sql.ask("request_forget", now, limit=_AT_ONCE, remembered=REMEMBERED_FOR)
 
 
 def release(sql: Statements, handlers: str, now: Moment | None) -> Script[None]:
@@ -94,7 +105,7 @@ def fold_lock(schema: str) -> int:
 
 
 def lose_bound(sql: Statements, limit: int, now: Moment | None, *, lanes: bool) -> Script[Reclaimed | Again]:
-    """Reclaim what dead sessions ran that has a batch or a resource, and end leases past their time, within a
+    """Reclaim claims that are lost and have a batch or a resource, and end leases past their time, within a
     transaction; `Again` if lanes must be locked too."""
     orphans = yield sql.ask("reclaim_orphans", now, limit=limit)
     leases = yield sql.ask("lease_list_over", now, limit=limit)
@@ -106,7 +117,7 @@ def lose_bound(sql: Statements, limit: int, now: Moment | None, *, lanes: bool) 
     yield from returns.lock(held)
     yield from returns.read_rules(now)
     claims = {"ids": texts([row[0] for row in orphans]), "claims": numbers([row[4] for row in orphans])}
-    moved = yield sql.ask("reclaim_lose_bound", returns.now, running=batches.running, **claims)
+    moved = yield sql.ask("reclaim_lose_bound", returns.now, running=batches.running, **claims, **_RAN_OUT)
     ended: Counter[str] = Counter()
     for _, state, queue, batch, resource, since, _ in moved:
         counts.moved(queue, State.RUNNING, state, batch)
@@ -122,6 +133,8 @@ def lose_bound(sql: Statements, limit: int, now: Moment | None, *, lanes: bool) 
         yield sql.ask("attempt_forget", tasks=texts(long))
     yield from returns.write(counts)
     yield from batches.changed(ended, returns.now)
-    cancelled = sum(state == State.CANCELLED for _, state, *_ in moved)
+    states = Counter(row[1] for row in moved)
+    cancelled, failed = states[State.CANCELLED], states[State.FAILED]
     more = bool(limit) and (len(orphans) >= limit or len(leases) >= limit)
-    return Reclaimed(lost=len(moved) - cancelled, cancelled=cancelled, leases=len(over), more=more)
+    lost = len(moved) - cancelled - failed
+    return Reclaimed(lost=lost, cancelled=cancelled, failed=failed, leases=len(over), more=more)

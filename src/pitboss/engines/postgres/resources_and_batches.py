@@ -52,7 +52,7 @@ class ResourcesAndBatches(CoreProtocols):
         return await self._transact(
             "declare_pool",
             self._reading,
-            lambda now: resource_pools.declare(self._sql, name, rules, by, replace, now),
+            lambda now: self._noted(resource_pools.declare(self._sql, name, rules, by, replace, now), now),
         )
 
     async def limit_pool(
@@ -61,7 +61,7 @@ class ResourcesAndBatches(CoreProtocols):
         return await self._transact(
             "limit_pool",
             self._reading,
-            lambda now: resource_pools.limit(self._sql, name, values, by, reset, now),
+            lambda now: self._noted(resource_pools.limit(self._sql, name, values, by, reset, now), now),
         )
 
     async def resource_pools(self) -> list[ResourcePool]:
@@ -70,14 +70,18 @@ class ResourcesAndBatches(CoreProtocols):
 
     async def add_resources(self, pool: str, members: Sequence[NewResource]) -> list[bool]:
         return await self._transact(
-            "add_resources", self._reading, lambda now: resource_pools.add(self._sql, pool, members, now)
+            "add_resources",
+            self._reading,
+            lambda now: self._noted(resource_pools.add(self._sql, pool, members, now), now),
         )
 
     async def change_resources(
         self, pool: str, names: Sequence[str] | None, change: ResourceChange | None
     ) -> list[str]:
         return await self._transact(
-            "change_resources", self._reading, lambda now: resource_pools.change(self._sql, pool, names, change, now)
+            "change_resources",
+            self._reading,
+            lambda now: self._noted(resource_pools.change(self._sql, pool, names, change, now), now),
         )
 
     async def resources(self, pool: str, names: Sequence[str] | None = None) -> list[Resource]:
@@ -157,7 +161,9 @@ class ResourcesAndBatches(CoreProtocols):
 
     async def act_on_batch(self, batch: BatchId, act: BatchAct, *, limit: int = 1000) -> BatchChanged:
         return await self._transact(
-            "act_on_batch", self._reading, lambda now: batches.act_on(self._sql, batch, act, limit, now)
+            "act_on_batch",
+            self._reading,
+            lambda now: self._noted(batches.act_on(self._sql, batch, act, limit, now), now),
         )
 
     async def batches(
@@ -178,8 +184,7 @@ class ResourcesAndBatches(CoreProtocols):
         ]
 
     async def change_lane(self, name: str, max_running: int) -> Lane:
-        now = self._now()
-        await self._reading.call(lambda: batches.change_lane(self._sql, name, max_running, now), transaction=True)
+        await self._act(lambda now: batches.change_lane(self._sql, name, max_running, now))
         ((_, most, running, queued),) = await self._read("lane_list", name=name)
         return Lane(name=name, max_running=most, running=running, queued=queued)
 

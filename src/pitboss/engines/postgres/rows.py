@@ -12,7 +12,7 @@ import msgspec
 from pitboss.engines.postgres.script import Row
 from pitboss.model.duration import Moment
 from pitboss.model.limits import Window
-from pitboss.model.queue import Queue
+from pitboss.model.queue import HandlerInfo, Queue
 from pitboss.model.resource import Leased, Want
 from pitboss.model.session import Session, SessionInfo
 from pitboss.model.states import State
@@ -24,6 +24,8 @@ _decode_counts = msgspec.json.Decoder(dict[State, int]).decode
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 want_of = msgspec.json.Decoder(Want).decode
 STATES = {state.value: state for state in State}
+# How many columns `claim_columns` has.
+CLAIM_COLUMNS = 17
 
 
 def texts(values: Sequence[str | None]) -> str:
@@ -88,9 +90,12 @@ def attempt(row: Row) -> Attempt:
     )
 
 
-def claim(row: Row, session: int, now: Moment, slot: int, leased: Leased | None = None) -> Claim:
+def claim(
+    row: Row, session: int, now: Moment, slot: int, *, ends: Moment | None = None, leased: Leased | None = None
+) -> Claim:
+    """A claim from `claim_columns`. `ends` is its own time limit."""
     number, claim_number, handler, queue, params, attempts, priority, max_attempts, timeout = row[:9]
-    losses, crashes, created_at, expires_at, parent, tags, batch, rotations = row[9:]
+    losses, crashes, created_at, expires_at, parent, tags, batch, rotations = row[9:CLAIM_COLUMNS]
     return Claim(
         id=number,
         token=Token(session, claim_number),
@@ -112,6 +117,7 @@ def claim(row: Row, session: int, now: Moment, slot: int, leased: Leased | None 
         leased=leased,
         batch=batch,
         rotations=rotations,
+        claim_expires_at=ends,
     )
 
 
@@ -134,6 +140,10 @@ def queue(row: Row) -> Queue:
         opens_at=opens_at,
         counts=_decode_counts(figures),
     )
+
+
+def handler(row: Row) -> HandlerInfo:
+    return HandlerInfo(**dict(zip(HandlerInfo.__struct_fields__, row, strict=True)))
 
 
 def _quoted(text: str) -> str:

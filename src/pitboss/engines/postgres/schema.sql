@@ -42,7 +42,10 @@ CREATE TABLE {schema}.tasks (
     want text,
     resource text COLLATE "C",
     tried text[],
-    by_wall bigint
+    by_wall bigint,
+    claim_lasts bigint,
+    claim_expires_at bigint,
+    claim_key text
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
@@ -50,10 +53,16 @@ CREATE TABLE {schema}.tasks (
 CREATE INDEX tasks_pending ON {schema}.tasks (queue, priority, id) WHERE state = 'pending';
 CREATE INDEX tasks_scheduled ON {schema}.tasks (queue, run_at) WHERE state = 'scheduled';
 CREATE INDEX tasks_held ON {schema}.tasks (handler, id) WHERE state = 'held' AND reason = 'handler';
-CREATE INDEX tasks_running ON {schema}.tasks (session, id) WHERE state = 'running';
+CREATE INDEX tasks_running ON {schema}.tasks (session, claim_expires_at, id) WHERE state = 'running';
 CREATE INDEX tasks_cancel_asked ON {schema}.tasks (session, id) WHERE state = 'running' AND cancel_asked;
 CREATE INDEX tasks_failed ON {schema}.tasks (fingerprint, id) WHERE state = 'failed';
 CREATE INDEX tasks_finished ON {schema}.tasks (finished_at) WHERE state IN ('completed', 'failed', 'cancelled');
+
+-- Claims with a time limit of their own, for the sweep, and those that may be asked for again; no other task pays for
+-- these.
+CREATE INDEX tasks_limited ON {schema}.tasks (claim_expires_at)
+    WHERE claim_expires_at IS NOT NULL AND state = 'running';
+CREATE INDEX tasks_repeatable ON {schema}.tasks (claim_key) WHERE claim_key IS NOT NULL AND state = 'running';
 
 -- Tasks with moments that follow the wall clock (model.task).
 CREATE INDEX tasks_by_wall ON {schema}.tasks (by_wall) WHERE by_wall IS NOT NULL;
@@ -128,15 +137,25 @@ CREATE TABLE {schema}.starts (
 
 CREATE INDEX starts_by_queue ON {schema}.starts (queue, at);
 
+-- `remote`: its tasks are run by remote workers. `about` is JSON.
 CREATE TABLE {schema}.handlers (
     name text PRIMARY KEY,
     queue text NOT NULL,
     policy text NOT NULL,
     schema text NOT NULL,
-    resources text COLLATE "C"
+    resources text COLLATE "C",
+    remote boolean NOT NULL DEFAULT false,
+    about text NOT NULL DEFAULT '{}',
+    number bigint NOT NULL,
+    created_at bigint NOT NULL DEFAULT 0,
+    updated_at bigint NOT NULL DEFAULT 0
 );
 
 CREATE INDEX handlers_bound ON {schema}.handlers (queue, name COLLATE "C") WHERE resources IS NOT NULL;
+CREATE UNIQUE INDEX handlers_by_number ON {schema}.handlers (number);
+
+-- Whether all handlers of a queue are remote.
+CREATE INDEX handlers_by_queue ON {schema}.handlers (queue, remote);
 
 CREATE TABLE {schema}.sessions (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -282,6 +301,40 @@ CREATE INDEX batches_in_line ON {schema}.batches (lane, rank, id)
 CREATE INDEX batches_running ON {schema}.batches (id) WHERE status = 'running';
 CREATE INDEX batches_ended ON {schema}.batches (finished_at, id)
     WHERE status IN ('cancelled', 'done', 'done_with_errors');
+
+-- Keys of the HTTP API. Of the secret there is only a digest.
+CREATE TABLE {schema}.api_keys (
+    id text COLLATE "C" PRIMARY KEY,
+    name text NOT NULL,
+    digest text NOT NULL,
+    roles text[] NOT NULL,
+    created_at bigint NOT NULL,
+    created_by text,
+    revoked_at bigint
+);
+
+CREATE UNIQUE INDEX api_keys_by_name ON {schema}.api_keys (name) WHERE revoked_at IS NULL;
+
+-- What operators did. Ids grow with time.
+CREATE TABLE {schema}.audit (
+    id text COLLATE "C" PRIMARY KEY,
+    at bigint NOT NULL,
+    who text NOT NULL,
+    act text NOT NULL,
+    target text NOT NULL,
+    details text NOT NULL,
+    source text NOT NULL
+);
+
+-- Requests that may be repeated: a digest of the body, and the ids that were given.
+CREATE TABLE {schema}.requests (
+    key text PRIMARY KEY,
+    at bigint NOT NULL,
+    body text NOT NULL,
+    ids text[] NOT NULL
+);
+
+CREATE INDEX requests_by_time ON {schema}.requests (at);
 
 -- The store's clock is the server's clock plus `shift`, which changes only when the server's clock was set: then the first
 -- client that notices writes the shift that makes up for it. Clients whose uptime agreed with this clock without a gap

@@ -27,6 +27,8 @@ _NOW = """coalesce(
     %(now)s::bigint, (SELECT {schema}.steady_now(shift, %(expected)s::bigint) FROM {schema}.clock WHERE one)
 )"""
 _PART = re.compile(r"\{(\w+)\}")
+# Texts with such names are no statements: others contain them.
+_PARTS = ("_columns", "_condition", "_changes")
 
 
 class Ask(NamedTuple):
@@ -139,12 +141,10 @@ class Statements:
         self.schema, self.channel = schema, channel
         self.quoted = Identifier(schema).as_string()
         texts = {name: _compact(text) for name, text in statements.load(f"{__package__}.sql").items()}
-        parts = {name: texts.pop(name) for name in list(texts) if name.endswith("_columns")}
-        parts |= {"now": _compact(_NOW).replace("{schema}", self.quoted), "schema": self.quoted}
+        self._parts = {name: texts.pop(name) for name in list(texts) if name.endswith(_PARTS)}
+        self._parts |= {"now": _compact(_NOW), "schema": self.quoted}
         self.expectation: Expectation = lambda: None
-        self._texts = {
-            name: _PART.sub(lambda match: parts.get(match[1], match[0]), text) for name, text in texts.items()
-        }
+        self._texts = {name: self._filled(text) for name, text in texts.items()}
 
     def ask(self, name: str, now: Moment | None = None, /, **values: object) -> Ask:
         return self.asked(self._texts[name], now, **values)
@@ -166,10 +166,18 @@ class Statements:
             text = text.replace(f"{{{place}}}", part)
         return text
 
+    def define(self, name: str, of: str, **parts: str) -> None:
+        """Name a statement that is made as `text` makes it."""
+        self._texts[name] = self._filled(self.text(of, **parts))
+
     def migrations(self) -> dict[str, str]:
         """The numbered changes of the schema, by name, in order."""
         found = statements.load(f"{__package__}.migrations")
         return {name: found[name].replace("{schema}", self.quoted) for name in sorted(found)}
+
+    def _filled(self, text: str) -> str:
+        parts = self._parts
+        return _PART.sub(lambda match: self._filled(parts[match[1]]) if match[1] in parts else match[0], text)
 
 
 def current(sql: Statements, now: Moment | None) -> Script[Moment]:

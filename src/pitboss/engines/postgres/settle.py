@@ -10,7 +10,15 @@ from pitboss.engines.postgres.rows import error_text, known_id, numbers, texts
 from pitboss.engines.postgres.script import Again, Script, Statements
 from pitboss.model.duration import Moment
 from pitboss.model.outcome import Transition
-from pitboss.model.settlement import APPLIED, STALE_CLAIM, STALE_SESSION, STALE_TASK, SettleAnswer, Settlement
+from pitboss.model.settlement import (
+    APPLIED,
+    STALE_CLAIM,
+    STALE_SESSION,
+    STALE_TASK,
+    STALE_TIME,
+    SettleAnswer,
+    Settlement,
+)
 from pitboss.model.states import WAITING, State
 
 ANSWERS = {
@@ -20,6 +28,7 @@ ANSWERS = {
     "task": STALE_TASK,
     "session": STALE_SESSION,
     "claim": STALE_CLAIM,
+    "time": STALE_TIME,
 }
 _CHARGED, _LOST, _CRASHED, _RECORDED, _ROTATED = 1, 2, 4, 8, 16
 KEPT_RUNS = 100

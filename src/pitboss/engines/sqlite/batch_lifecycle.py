@@ -119,7 +119,7 @@ def draw(act: Act, slots: Sequence[Slot]) -> bool:
     everything = any(slot.queues is None for slot in slots)
     asked = {queue for slot in slots for queue in slot.queues or ()}
     rows: Iterable[Any] = act.rows("batch_draw_open")
-    open_rows = [row for row in rows if everything or row[1] in asked]
+    open_rows = [row[:5] for row in rows if row[1] in asked or (everything and not row[5])]
     more, drawn, pending = False, 0, 0
     for batch, group in groupby(open_rows, key=lambda row: row[0]):
         counts = list(group)

@@ -4,11 +4,13 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from pitboss.engines.protocol import Clock, Failpoint, Page
 from pitboss.engines.sqlite import (
+    access,
     batches,
     claim,
     control,
@@ -30,6 +32,7 @@ from pitboss.engines.sqlite.put import put_within
 from pitboss.engines.sqlite.readers import Reader
 from pitboss.engines.sqlite.store_clock import StoreClock
 from pitboss.engines.sqlite.writer import Job
+from pitboss.model.access import ApiKey, AuditEntry, Remembered
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
 from pitboss.model.duration import Moment, Span
 from pitboss.model.errors import StoreUnavailable
@@ -84,6 +87,8 @@ class SqliteEngine:
         self._doorbell = Doorbell(side_folder(self.path))
         self._store: OpenStore | None = None
         self._told: Trouble | None = None
+        # What an operator does through this engine, for the audit log.
+        self._entry: AuditEntry | None = None
 
     async def open(self) -> None:
         if self._store is None:
@@ -173,25 +178,25 @@ class SqliteEngine:
         return await self._read(lambda reader: reader.attempts(task))
 
     async def cancel(self, wanted: Filter, *, reason: str = "", limit: int = 1000) -> Changed:
-        return await self._write("cancel", lambda act: control.cancel(act, wanted, reason, limit))
+        return await self._operate("cancel", lambda act: control.cancel(act, wanted, reason, limit))
 
     async def retry(self, wanted: Filter, *, keep_attempts: bool = False, limit: int = 1000) -> Changed:
-        return await self._write("retry", lambda act: control.retry(act, wanted, keep_attempts, limit))
+        return await self._operate("retry", lambda act: control.retry(act, wanted, keep_attempts, limit))
 
     async def prune(
         self, wanted: Filter, *, before: Moment | None = None, limit: int = 1000, term: int | None = None
     ) -> Changed:
-        return await self._write("prune", lambda act: control.prune(act, wanted, before, limit, term))
+        return await self._operate("prune", lambda act: control.prune(act, wanted, before, limit, term))
 
     async def queues(self) -> list[Queue]:
         return await self._read(lambda reader: reader.queues())
 
     async def change_queue(self, name: str, change: QueueChange) -> Queue:
-        return await self._write("change_queue", lambda act: registry.change_queue(act, name, change))
+        return await self._operate("change_queue", lambda act: registry.change_queue(act, name, change))
 
     async def register(self, handlers: Iterable[HandlerInfo]) -> None:
         added = tuple(handlers)
-        released = await self._write("register", lambda act: registry.register(act, added, _RELEASED_AT_ONCE))
+        released = await self._operate("register", lambda act: registry.register(act, added, _RELEASED_AT_ONCE))
         if released == _RELEASED_AT_ONCE:
             await self._release_rest({one.name for one in added})
 
@@ -200,10 +205,10 @@ class SqliteEngine:
 
     async def forget(self, names: Iterable[str]) -> None:
         gone = tuple(names)
-        await self._write("forget", lambda act: registry.forget(act, gone))
+        await self._operate("forget", lambda act: registry.forget(act, gone))
 
     async def wish(self, key: str, value: str | None, *, by: str | None = None) -> int:
-        return await self._write("wish", lambda act: registry.wish(act, key, value, by))
+        return await self._operate("wish", lambda act: registry.wish(act, key, value, by))
 
     async def wishes(self, since: int = 0) -> list[Wish]:
         return await self._read(lambda reader: reader.wishes(since))
@@ -211,25 +216,25 @@ class SqliteEngine:
     async def declare_pool(
         self, name: str, rules: PoolRules | None, *, by: str | None = None, replace: bool = True
     ) -> Declaration | None:
-        return await self._write(
+        return await self._operate(
             "declare_pool", lambda act: resource_pools.declare(act, name, rules, by, replace=replace)
         )
 
     async def limit_pool(
         self, name: str, values: dict[str, KeyValue], *, by: str | None = None, reset: bool = False
     ) -> bool:
-        return await self._write("limit_pool", lambda act: resource_pools.limit(act, name, values, by, reset=reset))
+        return await self._operate("limit_pool", lambda act: resource_pools.limit(act, name, values, by, reset=reset))
 
     async def resource_pools(self) -> list[ResourcePool]:
         return await self._read(lambda reader: resource_pools.pools(reader.rows, reader.now))
 
     async def add_resources(self, pool: str, members: Sequence[NewResource]) -> list[bool]:
-        return await self._write("add_resources", lambda act: resource_pools.add(act, pool, members), len(members))
+        return await self._operate("add_resources", lambda act: resource_pools.add(act, pool, members), len(members))
 
     async def change_resources(
         self, pool: str, names: Sequence[str] | None, change: ResourceChange | None
     ) -> list[str]:
-        return await self._write("change_resources", lambda act: resource_pools.change(act, pool, names, change))
+        return await self._operate("change_resources", lambda act: resource_pools.change(act, pool, names, change))
 
     async def resources(self, pool: str, names: Sequence[str] | None = None) -> list[Resource]:
         return await self._read(lambda reader: resource_pools.resources(reader.rows, pool, names, reader.now))
@@ -263,7 +268,7 @@ class SqliteEngine:
         return await self._write("create_batch", lambda act: batches.create(act, batch, items), len(items))
 
     async def act_on_batch(self, batch: BatchId, act: BatchAct, *, limit: int = 1000) -> BatchChanged:
-        return await self._write("act_on_batch", lambda writing: batches.change(writing, batch, act, limit), limit)
+        return await self._operate("act_on_batch", lambda writing: batches.change(writing, batch, act, limit), limit)
 
     async def batches(
         self, ids: Sequence[BatchId] | None = None, *, statuses: Sequence[BatchStatus] = (), limit: int = 100
@@ -276,7 +281,27 @@ class SqliteEngine:
         return await self._read(lambda reader: batches.lanes(reader.rows))
 
     async def change_lane(self, name: str, max_running: int) -> Lane:
-        return await self._write("change_lane", lambda act: batches.change_lane(act, name, max_running))
+        return await self._operate("change_lane", lambda act: batches.change_lane(act, name, max_running))
+
+    def audited(self, entry: AuditEntry) -> Self:
+        audited = copy(self)
+        audited._entry = entry
+        return audited
+
+    async def add_key(self, key: ApiKey) -> None:
+        await self._operate("add_key", lambda act: access.add_key(act, key))
+
+    async def revoke_key(self, key_id: str) -> ApiKey | None:
+        return await self._operate("revoke_key", lambda act: access.revoke_key(act, key_id))
+
+    async def api_keys(self) -> list[ApiKey]:
+        return await self._read(access.api_keys)
+
+    async def audit_log(self, *, limit: int = 100, before: str | None = None) -> list[AuditEntry]:
+        return await self._read(lambda reader: access.audit_log(reader, limit, before))
+
+    async def remember(self, key: str, body: str, ids: Sequence[TaskId]) -> Remembered:
+        return await self._write("remember", lambda act: access.remember(act, key, body, ids))
 
     def on_trouble(self, told: Trouble) -> None:
         self._told = told
@@ -324,6 +349,13 @@ class SqliteEngine:
             released = await self._write(
                 "release_held", lambda act: registry.release_held(act, handlers, _RELEASED_AT_ONCE)
             )
+
+    async def _operate(self, name: str, call: Callable[[Act], T], weight: int = 1) -> T:
+        """An act of an operator, with its entry in the audit log."""
+        entry = self._entry
+        if entry is None:
+            return await self._write(name, call, weight)
+        return await self._write(name, lambda act: access.audited(act, call, entry), weight)
 
     async def _write(self, name: str, call: Callable[[Act], T], weight: int = 1) -> T:
         return cast("T", await self._awaited(Job(name, call, weight)))

@@ -19,13 +19,19 @@ _PASSED = 100
 class OpenQueue:
     """A queue that is not paused, during one claim. `room` is what its rate still allows; None is without limit.
 
-    `pool` is the resource pool that it is bound to; `no_members`: none of its members is ready any more.
+    `pool` is the resource pool that it is bound to; `no_members`: none of its members is ready any more. `remote`: all
+    its handlers are, so that only a slot that names it gets its tasks.
     """
 
-    __slots__ = ("due", "max_passed", "name", "no_members", "passed", "pending", "pool", "rate", "room", "scheduled")
+    __slots__ = (
+        *("due", "max_passed", "name", "no_members", "passed", "pending", "pool", "rate", "remote", "room"),
+        "scheduled",
+    )
 
-    def __init__(self, name: str, rate: str | None, pool: str | None, pending: int, scheduled: int) -> None:
-        self.name, self.pool, self.pending, self.scheduled = name, pool, pending, scheduled
+    def __init__(
+        self, name: str, rate: str | None, pool: str | None, pending: int, scheduled: int, remote: int = 0
+    ) -> None:
+        self.name, self.pool, self.pending, self.scheduled, self.remote = name, pool, pending, scheduled, remote
         self.rate: tuple[Window, ...] = () if rate is None else rate_of(rate)
         self.room: int | None = None
         self.due: Moment | None = None
@@ -104,10 +110,10 @@ def _window_opens(window: Window, past: Iterable[Any]) -> Moment:
 
 def open_queues(act: Act, slots: Iterable[Slot]) -> dict[str, OpenQueue]:
     """By name, the queues of these slots that are not paused and have tasks waiting."""
-    names: dict[str, None] = {}
-    for slot in slots:
-        if slot.queues is None:
-            return {row[0]: OpenQueue(*row) for row in act.rows("claim_queues")}
-        names.update(dict.fromkeys(slot.queues))
+    asked = {slot.queues: None for slot in slots}
+    names = {name: None for queues in asked for name in queues or ()}
+    if None in asked:
+        found = [OpenQueue(*row) for row in act.rows("claim_queues")]
+        return {queue.name: queue for queue in found if not queue.remote or queue.name in names}
     rows: Iterable[Any] = (act.one("claim_queue", name) for name in names)
     return {row[0]: OpenQueue(*row) for row in rows if row is not None}

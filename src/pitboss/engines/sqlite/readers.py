@@ -24,6 +24,7 @@ from pitboss.engines.sqlite.rows import (
     STATES,
     TASK_COLUMNS,
     attempt_of,
+    handler_of,
     lead_of,
     queue_of,
     rate_of,
@@ -99,10 +100,7 @@ class Reader:
         return at if at > self.now else None
 
     def handlers(self) -> list[HandlerInfo]:
-        return [
-            HandlerInfo(name=name, queue=queue, policy=policy, schema=schema, resources=resources)
-            for name, queue, policy, schema, resources in self.rows("handler_list")
-        ]
+        return [handler_of(row) for row in self.rows("handler_list")]
 
     def sessions(self) -> list[Session]:
         return [session_of(row) for row in self.rows("session_list", self.now - HOUR)]

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import count
 from typing import Any
 
 import msgspec
 
 from pitboss.engines.sqlite.act import Act, json_list
 from pitboss.engines.sqlite.open_queue import opens_at
-from pitboss.engines.sqlite.rows import STATES, lead_of, queue_of, rate_of, rate_text
+from pitboss.engines.sqlite.rows import STATES, handler_of, lead_of, queue_of, rate_of, rate_text
 from pitboss.model.errors import NotLeader, SessionLost
 from pitboss.model.queue import HandlerInfo, Queue, QueueChange
 from pitboss.model.session import Lead, Renewal, Session, SessionInfo
@@ -84,7 +85,17 @@ def register(act: Act, handlers: Iterable[HandlerInfo], release_limit: int) -> i
     """Add or replace; how many held tasks were released."""
     added = {handler.name: handler for handler in handlers}
     before = _bindings(act)
-    act.bulk("handler_add", [(one.name, one.queue, one.policy, one.schema, one.resources) for one in added.values()])
+    rows: list[Any] = list(act.rows("handler_list_named", json_list(added)))
+    known = {one.name: one for one in map(handler_of, rows)}
+    next_number: Any = act.one("handler_next_number")
+    numbers = count(next_number[0])
+    act.bulk(
+        "handler_add",
+        [
+            msgspec.structs.astuple(one.registered(known.get(name), 0 if name in known else next(numbers), act.now))
+            for name, one in added.items()
+        ],
+    )
     _ring_bound(act, before)
     return release_held(act, added, release_limit)
 

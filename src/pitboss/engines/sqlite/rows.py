@@ -7,7 +7,7 @@ import msgspec
 
 from pitboss.model.duration import Moment
 from pitboss.model.limits import Window
-from pitboss.model.queue import Queue
+from pitboss.model.queue import HandlerInfo, Queue
 from pitboss.model.resource import Want
 from pitboss.model.session import Lead, Session, SessionInfo
 from pitboss.model.states import State
@@ -122,6 +122,22 @@ def queue_of(row: Sequence[Any], counts: dict[State, int], opens_at: Moment | No
         resources=resources,
         opens_at=opens_at,
         counts=counts,
+    )
+
+
+def handler_of(row: Sequence[Any]) -> HandlerInfo:
+    name, queue, policy, schema, resources, remote, about, number, created_at, updated_at = row
+    return HandlerInfo(
+        name=name,
+        queue=queue,
+        policy=policy,
+        schema=schema,
+        resources=resources,
+        remote=bool(remote),
+        about=about,
+        number=number,
+        created_at=created_at,
+        updated_at=updated_at,
     )
 
 

@@ -4,7 +4,8 @@
 -- One row per task, with the columns of model.task.Task. `tags` is NULL when there are none, and `fingerprint` repeats
 -- that of the error, for grouping. The run that finished a task is in its own row; earlier runs are in `attempts`.
 -- `member` is the number of what a running task holds; `resource` says its name, and stays. `want` and `tried` are JSON.
--- `by_wall` says which of its moments follow the wall clock (model.task).
+-- `by_wall` says which of its moments follow the wall clock (model.task). A claim of a remote worker has a time limit of
+-- its own: how long it lasts, until when, and the key under which it is given again.
 CREATE TABLE pitboss_tasks (
     id TEXT PRIMARY KEY,
     handler TEXT NOT NULL,
@@ -42,7 +43,10 @@ CREATE TABLE pitboss_tasks (
     member INTEGER,
     tried TEXT,
     rotations INTEGER NOT NULL DEFAULT 0,
-    by_wall INTEGER
+    by_wall INTEGER,
+    claim_lasts INTEGER,
+    claim_expires_at INTEGER,
+    claim_key TEXT
 );
 
 -- Every index is partial: a task is in the index of the state that it is in, so that finished tasks cost a claim nothing.
@@ -64,6 +68,10 @@ CREATE INDEX pitboss_tasks_items ON pitboss_tasks (batch, state, id) WHERE batch
 CREATE INDEX pitboss_tasks_items_ended ON pitboss_tasks (batch, finished_at) WHERE batch IS NOT NULL AND finished_at IS NOT NULL;
 
 CREATE INDEX pitboss_tasks_by_wall ON pitboss_tasks (by_wall) WHERE by_wall IS NOT NULL;
+
+-- Claims with a time limit of their own, for the sweep, and those that may be asked for again.
+CREATE INDEX pitboss_tasks_limited ON pitboss_tasks (claim_expires_at) WHERE state = 'running' AND claim_expires_at IS NOT NULL;
+CREATE INDEX pitboss_tasks_repeatable ON pitboss_tasks (claim_key) WHERE state = 'running' AND claim_key IS NOT NULL;
 
 -- Runs that have ended without finishing their task.
 CREATE TABLE pitboss_attempts (
@@ -111,16 +119,27 @@ CREATE TABLE pitboss_starts (
     PRIMARY KEY (queue, at)
 ) WITHOUT ROWID;
 
+-- `remote`: its tasks are run by remote workers. `about` is JSON.
 CREATE TABLE pitboss_handlers (
     name TEXT PRIMARY KEY,
     queue TEXT NOT NULL,
     policy TEXT NOT NULL,
     schema TEXT NOT NULL,
-    resources TEXT
+    resources TEXT,
+    remote INTEGER NOT NULL DEFAULT 0,
+    about TEXT NOT NULL DEFAULT '{}',
+    number INTEGER NOT NULL DEFAULT 0,
+    created_at INTEGER NOT NULL DEFAULT 0,
+    updated_at INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
 -- The pool that a handler asks for; its queue is bound to that of its first handler, by name, that asks for one.
 CREATE INDEX pitboss_handlers_bound ON pitboss_handlers (queue, name, resources) WHERE resources IS NOT NULL;
+
+CREATE UNIQUE INDEX pitboss_handlers_by_number ON pitboss_handlers (number);
+
+-- Whether all handlers of a queue are remote.
+CREATE INDEX pitboss_handlers_by_queue ON pitboss_handlers (queue, remote);
 
 -- AUTOINCREMENT, because the number of a forgotten session must never be given out again.
 CREATE TABLE pitboss_sessions (
@@ -273,6 +292,38 @@ CREATE TABLE pitboss_lanes (
     max_running INTEGER NOT NULL
 ) WITHOUT ROWID;
 
+-- Keys of the HTTP API. `roles` is JSON; of the secret there is only a digest.
+CREATE TABLE pitboss_api_keys (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    roles TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    created_by TEXT,
+    revoked_at INTEGER
+) WITHOUT ROWID;
+
+-- What operators did. Ids grow with time.
+CREATE TABLE pitboss_audit (
+    id TEXT PRIMARY KEY,
+    who TEXT NOT NULL,
+    act TEXT NOT NULL,
+    target TEXT NOT NULL,
+    details TEXT NOT NULL,
+    source TEXT NOT NULL,
+    at INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- Requests that may be repeated: a digest of the body, and the ids that were given, as JSON.
+CREATE TABLE pitboss_requests (
+    key TEXT PRIMARY KEY,
+    body TEXT NOT NULL,
+    ids TEXT NOT NULL,
+    at INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE INDEX pitboss_requests_by_time ON pitboss_requests (at);
+
 -- The store's clock is the uptime of the host plus `offset`, which is chosen once for each boot, so that no moment comes
 -- twice: `latest` is about a second behind the latest moment that was written. `ahead` is how far the wall clock was
 -- ahead when it was last set; tasks with `by_wall` have moments that were made with it.
@@ -290,4 +341,4 @@ CREATE TABLE pitboss_meta (
     value INTEGER NOT NULL
 ) WITHOUT ROWID;
 
-INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0), ('schema', 6);
+INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0), ('schema', 7);

@@ -139,7 +139,7 @@ class _Group:
         alive = self._alive(settlement.token.session)
         answer, change = effect(task, settlement, alive=alive, batch=batch, now=self.act.now)
         if task is not None and isinstance(change, Progress):
-            self.progress[task.row] = (task.row, *change)
+            self._report(task.row, change)
         elif task is not None and isinstance(change, ClaimEnd):
             away = self._end(task, change, settlement)
             return answer._replace(away=tuple(away)) if away else answer
@@ -158,6 +158,12 @@ class _Group:
             self.act.record(self.runs)
             self.runs.clear()
         self.returns.write()
+
+    def _report(self, row: int, change: Progress) -> None:
+        """Several reports of one task are written as one. Without a percentage the one before stays."""
+        before = self.progress.get(row)
+        said = before[1:3] if before is not None and change.progress is None else change[:2]
+        self.progress[row] = (row, *said, change.claim_expires_at)
 
     def _alive(self, session: int) -> bool:
         alive = self.alive.get(session)

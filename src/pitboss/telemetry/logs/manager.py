@@ -6,10 +6,10 @@ from pathlib import Path
 from structlog.typing import FilteringBoundLogger
 
 from pitboss.model.duration import Moment
+from pitboss.model.log_settings import LogSettings, level_number
 from pitboss.telemetry.logs.files import manager_file, prune_logs
 from pitboss.telemetry.logs.handlers import ToConsole, ToFile
 from pitboss.telemetry.logs.lines import LineFormatter
-from pitboss.telemetry.logs.settings import LogSettings, level_number
 from pitboss.telemetry.logs.structured import logger as structured_logger
 from pitboss.telemetry.logs.worker import appender
 

@@ -10,9 +10,9 @@ from typing import Any, BinaryIO, NamedTuple
 import msgspec
 
 from pitboss.model.duration import SECOND, Moment
+from pitboss.model.log_settings import LEVELS
 from pitboss.telemetry.logs.files import LogFile, log_files
 from pitboss.telemetry.logs.lines import stamp
-from pitboss.telemetry.logs.settings import LEVELS
 
 _BLOCK = 256 * 1024
 _HEAD = 96

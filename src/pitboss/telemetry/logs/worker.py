@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
+from pitboss.model.log_settings import LogSettings, level_number
 from pitboss.telemetry.logs.files import Appender, worker_file
 from pitboss.telemetry.logs.handlers import ToConsole, ToFile, is_foreign
 from pitboss.telemetry.logs.lines import Current, Hidden, LineFormatter
-from pitboss.telemetry.logs.settings import LogSettings, level_number
 
 
 class WorkerLogs:

@@ -16,6 +16,7 @@ you write one, take single subjects: `class TestMine(Subject, Putting, Claiming)
 
 import pytest
 
+from pitboss.testing.conformance.access import ApiKeys, Auditing, RepeatedRequests
 from pitboss.testing.conformance.acquiring import Acquiring, FurtherUses, LeaseTimes
 from pitboss.testing.conformance.batch_endings import (
     CancellingBatches,
@@ -52,6 +53,7 @@ from pitboss.testing.conformance.putting import Putting
 from pitboss.testing.conformance.queues import QueueSettings
 from pitboss.testing.conformance.rates import Rates
 from pitboss.testing.conformance.reclaiming import Reclaiming
+from pitboss.testing.conformance.remote_claims import Ordering, RepeatedClaims, TaskTypes, TimeLimits
 from pitboss.testing.conformance.removing import RemovingMembers
 from pitboss.testing.conformance.renewing import Renewing
 from pitboss.testing.conformance.schema import Maintaining, Reopening, SchemaKeeping
@@ -87,13 +89,17 @@ class CoreConformance(
     LeaderDuties,
     Leading,
     LedgerReading,
+    Ordering,
     Putting,
     QueueSettings,
     Rates,
     Reclaiming,
     Renewing,
+    RepeatedClaims,
     SessionKeeping,
     Settling,
+    TaskTypes,
+    TimeLimits,
     Uniqueness,
     Values,
     Waiting,
@@ -154,7 +160,11 @@ class BatchConformance(
     """For an engine with `Batches`."""
 
 
-class Conformance(CoreConformance, ResourceConformance, BatchConformance, Diagnosing, WallTimes):
+class AccessConformance(ApiKeys, Auditing, RepeatedRequests):
+    """For an engine with `Access`."""
+
+
+class Conformance(CoreConformance, ResourceConformance, BatchConformance, AccessConformance, Diagnosing, WallTimes):
     """For an engine with all of these protocols, and `Diagnosis`."""
 
 
@@ -164,7 +174,10 @@ class DurableConformance(Conformance, Reopening, SchemaKeeping, Maintaining):
 
 
 __all__ = [
+    "AccessConformance",
     "Acquiring",
+    "ApiKeys",
+    "Auditing",
     "BatchConformance",
     "BatchFigures",
     "Bench",
@@ -210,6 +223,7 @@ __all__ = [
     "MovingBatches",
     "Notices",
     "OpenUses",
+    "Ordering",
     "PausingBatches",
     "PoolMembers",
     "Pruning",
@@ -220,6 +234,8 @@ __all__ = [
     "RemovingMembers",
     "Renewing",
     "Reopening",
+    "RepeatedClaims",
+    "RepeatedRequests",
     "Reports",
     "Requeueing",
     "ResourceConformance",
@@ -237,6 +253,8 @@ __all__ = [
     "Strategies",
     "Subject",
     "SweepingLanes",
+    "TaskTypes",
+    "TimeLimits",
     "Uniqueness",
     "UsesAtOnce",
     "Values",

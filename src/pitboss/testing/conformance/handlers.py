@@ -1,5 +1,7 @@
 """Handlers: the registry, and tasks that wait for an unknown handler."""
 
+from msgspec.structs import replace
+
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.session import Reclaimed, Slot
 from pitboss.model.states import State
@@ -10,12 +12,37 @@ class HandlerRegistry:
     async def test_handlers_are_kept_and_shown_by_name(self, bench: Bench) -> None:
         mail = HandlerInfo(name="mail", queue="post", policy='{"max_attempts":3}', schema='{"type":"object"}')
         await bench.store.register([mail, HandlerInfo(name="a.b:c-d_e")])
-        assert await bench.store.handlers() == [HandlerInfo(name="a.b:c-d_e"), HandlerInfo(name="job"), mail]
+        assert await _declared(bench) == [HandlerInfo(name="a.b:c-d_e"), HandlerInfo(name="job"), mail]
 
     async def test_registering_again_replaces(self, bench: Bench) -> None:
         new = HandlerInfo(name="job", queue="else", policy='{"timeout":1}')
         await bench.store.register([new])
-        assert await bench.store.handlers() == [new]
+        assert await _declared(bench) == [new]
+
+    async def test_what_is_said_of_a_task_type_is_kept(self, bench: Bench) -> None:
+        remote = HandlerInfo(name="video", queue="video", remote=True, about='{"version":"2"}')
+        await bench.store.register([remote])
+        assert remote in await _declared(bench)
+
+    async def test_every_handler_has_a_number_of_its_own_and_keeps_it(self, bench: Bench) -> None:
+        await bench.store.register([HandlerInfo(name="b"), HandlerInfo(name="a"), HandlerInfo(name="b")])
+        numbers = {handler.name: handler.number for handler in await bench.store.handlers()}
+        assert sorted(numbers.values()) == [1, 2, 3]
+        bench.clock.advance("1s")
+        await bench.store.register([HandlerInfo(name="a", queue="else"), HandlerInfo(name="c")])
+        again = {handler.name: handler.number for handler in await bench.store.handlers()}
+        assert again == {**numbers, "c": 4}
+
+    async def test_the_times_say_when_a_handler_came_and_when_it_changed(self, bench: Bench) -> None:
+        began = bench.now
+        bench.clock.advance("1s")
+        await bench.store.register([HandlerInfo(name="job")])
+        (job,) = await bench.store.handlers()
+        assert (job.created_at, job.updated_at) == (began, began)
+        bench.clock.advance("1s")
+        await bench.store.register([HandlerInfo(name="job", about='{"version":"2"}')])
+        (job,) = await bench.store.handlers()
+        assert (job.created_at, job.updated_at) == (began, bench.now)
 
     async def test_registering_nothing_is_harmless(self, bench: Bench) -> None:
         await bench.store.register([])
@@ -119,3 +146,10 @@ class HandlerRegistry:
         task = await bench.add()
         assert [claim.id for claim in await bench.claim(5)] == [task.id]
         assert await bench.states(*held) == [State.HELD] * 3
+
+
+async def _declared(bench: Bench) -> list[HandlerInfo]:
+    """The handlers without what the store adds."""
+    known = await bench.store.handlers()
+    assert len({handler.number for handler in known}) == len(known)
+    return [replace(handler, number=0, created_at=0, updated_at=0) for handler in known]

@@ -2,8 +2,7 @@
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ), open_queues AS MATERIALIZED (
-    SELECT name FROM {schema}.queues
-    WHERE NOT paused AND (%(queues)s::text[] IS NULL OR name = ANY (%(queues)s::text[]))
+    SELECT name FROM {schema}.queues AS q WHERE {drawn_condition}
 ), enough AS MATERIALIZED (
     -- Draw more where no member may fit some of them.
     SELECT b.id, %(wanted)s::bigint + CASE WHEN EXISTS (

@@ -2,6 +2,7 @@
 -- more than was planned; the answer says what they are), "due" (scheduled tasks must become pending first), "odd"
 -- (expired tasks, or tasks for other sessions, are in front) or "lost" (a task that was lost before must not be claimed
 -- ahead).
+-- The places in braces are for what slots of remote workers add (claim_next_parts.sql): managers do not pay for it.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ), open_queues AS MATERIALIZED (
@@ -11,7 +12,7 @@ WITH clock AS MATERIALIZED (
         EXISTS (SELECT FROM {schema}.handlers AS h WHERE h.queue = q.name AND h.resources IS NOT NULL) AS pooled
     FROM {schema}.queues AS q
     LEFT JOIN unnest(%(rated)s::text[], %(rooms)s::bigint[]) AS r (name, room) ON r.name = q.name
-    WHERE NOT q.paused AND (%(queues)s::text[] IS NULL OR q.name = ANY (%(queues)s::text[]))
+    WHERE {asked_condition}
 ), plan AS MATERIALIZED (
     SELECT coalesce(bool_or(rated), false) AS rated, coalesce(bool_or(pooled), false) AS pooled,
         coalesce(bool_or(pooled OR unmeasured), false) AS wrong, %(draw)s::boolean AND EXISTS (
@@ -33,37 +34,7 @@ WITH clock AS MATERIALIZED (
         ) THEN 'due'
     END AS snag
     FROM clock, plan
-), shares AS MATERIALIZED (
-    -- How many of the first tasks over all queues are in each queue, so that no more rows are locked than claimed.
-    SELECT name, count(*) AS share FROM (
-        SELECT name FROM open_queues, LATERAL (
-            SELECT priority, id FROM {schema}.tasks
-            WHERE state = 'pending' AND queue = name
-                AND (NOT %(choosy)s::boolean OR (
-                    (expires_at IS NULL OR expires_at > (SELECT now FROM clock))
-                    AND (%(handlers)s::text[] IS NULL OR handler = ANY (%(handlers)s::text[]))))
-                AND (NOT %(fresh)s::boolean OR losses = 0)
-            ORDER BY priority, id LIMIT room
-        ) AS head ORDER BY priority, id LIMIT %(wanted)s
-    ) AS merged GROUP BY name
-), picked AS MATERIALIZED (
-    SELECT t.place, t.odd, t.losses FROM open_queues, LATERAL (
-        SELECT ctid AS place, losses, expires_at <= (SELECT now FROM clock)
-            OR handler <> ALL (%(handlers)s::text[]) AS odd
-        FROM {schema}.tasks
-        WHERE state = 'pending' AND queue = name
-            AND (NOT %(choosy)s::boolean OR (
-                (expires_at IS NULL OR expires_at > (SELECT now FROM clock))
-                AND (%(handlers)s::text[] IS NULL OR handler = ANY (%(handlers)s::text[]))))
-            AND (NOT %(fresh)s::boolean OR losses = 0)
-        ORDER BY priority, id
-        LIMIT CASE WHEN (SELECT count(*) FROM open_queues) = 1 THEN room
-            ELSE coalesce((SELECT share FROM shares WHERE shares.name = open_queues.name), 0) END
-        FOR UPDATE SKIP LOCKED
-    ) AS t
-    WHERE (SELECT alive AND snag IS NULL FROM before)
-    LIMIT %(wanted)s
-), picked_snag AS MATERIALIZED (
+), {picked}, picked_snag AS MATERIALIZED (
     SELECT CASE
         WHEN bool_or(odd) AND NOT %(choosy)s::boolean THEN 'odd'
         WHEN bool_or(losses > 0) AND %(ahead)s::bigint > 0 AND NOT %(fresh)s::boolean THEN 'lost'
@@ -71,10 +42,9 @@ WITH clock AS MATERIALIZED (
 ), given AS (
     UPDATE {schema}.tasks AS t SET
         state = 'running', session = %(session)s::bigint, claim = claim + 1, started_at = (SELECT now FROM clock),
-        worker = NULL, reason = NULL, progress = NULL, note = NULL, resource = NULL
+        reason = NULL, progress = NULL, note = NULL, resource = NULL, {claimed}
     FROM picked WHERE t.ctid = picked.place AND (SELECT snag IS NULL FROM picked_snag)
-    RETURNING t.id, t.claim, t.handler, t.queue, t.params, t.attempts, t.priority, t.max_attempts, t.timeout,
-        t.losses, t.crashes, t.created_at, t.expires_at, t.parent, t.tags, t.batch, t.rotations
+    RETURNING {claim_columns}{number}
 ), counted AS (
     INSERT INTO {schema}.count_deltas (queue, state, n, batch)
     SELECT queue, state, sign * n, batch
@@ -88,4 +58,4 @@ WITH clock AS MATERIALIZED (
 )
 SELECT now, alive, coalesce(before.snag, picked_snag.snag), next.due, rated, pooled, drawable, given.*
 FROM clock CROSS JOIN before CROSS JOIN picked_snag CROSS JOIN next LEFT JOIN given ON true
-ORDER BY given.priority, given.id
+ORDER BY {given_order}

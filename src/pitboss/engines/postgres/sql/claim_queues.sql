@@ -8,7 +8,7 @@ WITH clock AS MATERIALIZED (
         ORDER BY h.name COLLATE "C" LIMIT 1
     ) AS pool, q.rate_counts IS NOT NULL AS rated
     FROM {schema}.queues AS q
-    WHERE NOT q.paused AND (%(queues)s::text[] IS NULL OR q.name = ANY (%(queues)s::text[]))
+    WHERE {asked_condition}
 ), pools AS MATERIALIZED (
     SELECT w.pool, EXISTS (
         SELECT FROM {schema}.resources AS r WHERE r.pool = w.pool AND stage = 'away' AND available_at <= now
@@ -39,7 +39,7 @@ SELECT now, EXISTS (
     ) AS held WHERE b.status = 'running'
 ), q.name, q.rated, q.pool, pools.returning, pools.ready, (
     SELECT coalesce(expires_at <= now OR handler <> ALL (%(handlers)s::text[]), false) FROM {schema}.tasks
-    WHERE state = 'pending' AND queue = q.name ORDER BY priority, id LIMIT 1
+    WHERE state = 'pending' AND queue = q.name AND {only_condition} ORDER BY priority, id LIMIT 1
 )
 FROM clock LEFT JOIN open_queues AS q ON true LEFT JOIN pools ON pools.pool = q.pool
 ORDER BY q.name

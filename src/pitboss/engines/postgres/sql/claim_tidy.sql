@@ -1,18 +1,20 @@
--- Among the tasks that would be given next: cancel the expired, hold those whose handler no live session knows.
+-- Among the tasks that would be given next: cancel the expired, hold those whose handler no live session knows and that is
+-- not remote. `only`: of other handlers only the expired ones are looked at.
 -- An item that expires may end its batch, which must be locked first: such items are only named.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ), known AS MATERIALIZED (
     SELECT %(handlers)s::text[] || ARRAY(
         SELECT DISTINCT unnest(handlers) FROM {schema}.sessions, clock WHERE NOT ended AND expires_at > now
+        UNION ALL SELECT name FROM {schema}.handlers WHERE remote
     ) AS names
 ), head AS MATERIALIZED (
     SELECT t.id, t.expired, t.handler, t.batch FROM {schema}.queues AS q, LATERAL (
         SELECT id, priority, handler, batch, coalesce(expires_at <= (SELECT now FROM clock), false) AS expired
-        FROM {schema}.tasks WHERE state = 'pending' AND queue = q.name
+        FROM {schema}.tasks WHERE state = 'pending' AND queue = q.name AND {only_condition}
         ORDER BY priority, id LIMIT %(wanted)s::bigint
     ) AS t
-    WHERE NOT q.paused AND (%(queues)s::text[] IS NULL OR q.name = ANY (%(queues)s::text[]))
+    WHERE {asked_condition}
     ORDER BY t.priority, t.id LIMIT %(wanted)s
 ), found AS MATERIALIZED (
     SELECT t.place, head.expired FROM head, LATERAL (

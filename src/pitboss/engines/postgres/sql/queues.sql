@@ -1,3 +1,10 @@
+-- name: asked_condition
+-- A queue `q` that a claim asks for, and that is not paused. If it names none, it asks for all but those of which all
+-- handlers are remote.
+NOT q.paused AND (q.name = ANY (%(queues)s::text[]) OR (%(queues)s::text[] IS NULL AND NOT (
+    EXISTS (SELECT FROM {schema}.handlers AS h WHERE h.queue = q.name AND h.remote)
+    AND NOT EXISTS (SELECT FROM {schema}.handlers AS h WHERE h.queue = q.name AND NOT h.remote))))
+
 -- name: queue_list
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
@@ -46,8 +53,8 @@ WHERE name = ANY (%(queues)s::text[]) AND capacity IS NOT NULL
 ORDER BY name FOR UPDATE
 
 -- name: queue_lock_rated
-SELECT name FROM {schema}.queues
-WHERE NOT paused AND rate_counts IS NOT NULL AND (%(queues)s::text[] IS NULL OR name = ANY (%(queues)s::text[]))
+SELECT name FROM {schema}.queues AS q
+WHERE rate_counts IS NOT NULL AND {asked_condition}
 ORDER BY name FOR UPDATE
 
 -- name: queue_waiting
@@ -82,8 +89,7 @@ SELECT q.name, now, (
     SELECT FROM {schema}.tasks WHERE state = 'pending' AND queue = q.name
 ) AS wanted
 FROM clock, {schema}.queues AS q
-WHERE NOT q.paused AND q.rate_counts IS NOT NULL
-    AND (%(queues)s::text[] IS NULL OR q.name = ANY (%(queues)s::text[]))
+WHERE q.rate_counts IS NOT NULL AND {asked_condition}
 
 -- name: start_add
 INSERT INTO {schema}.starts (queue, at) SELECT unnest(%(queues)s::text[]), %(now)s::bigint

@@ -1,12 +1,37 @@
+-- name: lost_columns
+-- A claim that is lost. `over`: the task ends by that.
+id, claim, attempts, started_at, session, worker, claim_expires_at IS NOT NULL AS ran_out,
+CASE WHEN cancel_asked THEN 'cancelled'
+    WHEN claim_expires_at IS NOT NULL AND crashes + 1 >= %(most)s::bigint THEN 'failed' END AS over
+
+-- name: lost_changes
+outcome = 'lost', losses = losses + 1, crashes = crashes + ran_out::int, session = NULL, cancel_asked = false,
+attempts = t.attempts + (over IS NOT NULL)::int,
+started_at = CASE WHEN over IS NOT NULL THEN t.started_at END,
+finished_at = CASE WHEN over IS NOT NULL THEN now END,
+error = CASE WHEN over = 'failed' THEN %(error)s::text ELSE t.error END,
+fingerprint = CASE WHEN over = 'failed' THEN %(fingerprint)s::text ELSE t.fingerprint END
+
 -- name: reclaim_orphans
--- Running tasks of dead sessions that have a batch or a resource.
-SELECT t.* FROM {schema}.sessions AS s, LATERAL (
-    SELECT id, batch, resource, started_at, claim FROM {schema}.tasks
-    WHERE state = 'running' AND session = s.number AND (batch IS NOT NULL OR resource IS NOT NULL)
-    ORDER BY id LIMIT %(limit)s::bigint
-) AS t
-WHERE s.ended OR s.expires_at <= {now}
-ORDER BY t.id LIMIT %(limit)s
+-- Claims that are lost and have a batch or a resource.
+WITH clock AS MATERIALIZED (
+    SELECT {now} AS now
+)
+SELECT * FROM (
+    SELECT t.* FROM clock, {schema}.sessions AS s, LATERAL (
+        SELECT id, batch, resource, started_at, claim FROM {schema}.tasks
+        WHERE state = 'running' AND session = s.number AND claim_expires_at IS NULL
+            AND (batch IS NOT NULL OR resource IS NOT NULL)
+        ORDER BY claim_expires_at, id LIMIT %(limit)s::bigint
+    ) AS t
+    WHERE s.ended OR s.expires_at <= now
+    UNION ALL
+    SELECT t.* FROM clock, LATERAL (
+        SELECT id, batch, resource, started_at, claim FROM {schema}.tasks
+        WHERE state = 'running' AND claim_expires_at <= clock.now AND (batch IS NOT NULL OR resource IS NOT NULL)
+        ORDER BY claim_expires_at LIMIT %(limit)s
+    ) AS t
+) AS found ORDER BY id LIMIT %(limit)s
 
 -- name: reclaim_lose_bound
 -- As `reclaim_lose`, for claims whose batch and resource are locked. `running` are the batches that run. A task
@@ -15,47 +40,45 @@ WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ), orphans AS MATERIALIZED (
     SELECT t.* FROM unnest(%(ids)s::uuid[], %(claims)s::bigint[]) AS wanted (task, number), LATERAL (
-        SELECT ctid AS place, id, claim, attempts, started_at, session FROM {schema}.tasks
-        WHERE id = wanted.task AND claim = wanted.number AND state = 'running' AND session IN (
-            SELECT number FROM {schema}.sessions, clock WHERE ended OR expires_at <= now
-        ) FOR UPDATE
+        SELECT ctid AS place, {lost_columns}, batch IS NOT NULL AND batch <> ALL (%(running)s::text[]) AS stopped
+        FROM {schema}.tasks
+        WHERE id = wanted.task AND claim = wanted.number AND state = 'running'
+            AND CASE WHEN claim_expires_at IS NOT NULL THEN claim_expires_at <= (SELECT now FROM clock)
+                ELSE session IN (SELECT number FROM {schema}.sessions, clock WHERE ended OR expires_at <= now) END
+        FOR UPDATE
     ) AS t
 ), moved AS (
     UPDATE {schema}.tasks AS t SET
-        state = CASE WHEN t.cancel_asked THEN 'cancelled'
-            WHEN batch IS NOT NULL AND batch <> ALL (%(running)s::text[]) THEN 'held' ELSE 'pending' END,
-        reason = CASE WHEN NOT t.cancel_asked AND batch IS NOT NULL AND batch <> ALL (%(running)s::text[]) THEN 'batch'
+        state = coalesce(over, CASE WHEN stopped THEN 'held' ELSE 'pending' END),
+        reason = CASE WHEN over = 'failed' THEN %(poison)s::text WHEN over IS NULL AND stopped THEN 'batch'
             ELSE reason END,
-        outcome = 'lost', losses = losses + 1, session = NULL, cancel_asked = false,
-        attempts = t.attempts + t.cancel_asked::int,
-        started_at = CASE WHEN t.cancel_asked THEN t.started_at END,
-        finished_at = CASE WHEN t.cancel_asked THEN now END
+        {lost_changes}
     FROM orphans AS o, clock WHERE t.ctid = o.place
     RETURNING t.queue, t.state, t.batch, t.resource, o.*
 ), recorded AS (
-    INSERT INTO {schema}.attempts (task, claim, attempt, started_at, ended_at, session, outcome)
-    SELECT id, claim, attempts + 1, coalesce(started_at, now), now, session, 'lost'
-    FROM moved, clock WHERE state <> 'cancelled'
+    INSERT INTO {schema}.attempts (task, claim, attempt, started_at, ended_at, session, outcome, worker)
+    SELECT id, claim, attempts + 1, coalesce(started_at, now), now, session, 'lost', worker
+    FROM moved, clock WHERE over IS NULL
     ON CONFLICT DO NOTHING
 )
 SELECT id, state, queue, batch, resource, started_at, claim FROM moved ORDER BY id
 
 -- name: held_list_items
--- Items of batches that are held for a handler which is registered by now: one of these, or one that a live session
--- knows.
+-- Items of batches that are held for a handler which is registered by now: one of these, or one that is remote or that a
+-- live session knows.
 SELECT t.* FROM {schema}.handlers AS h, LATERAL (
     SELECT id, batch FROM {schema}.tasks
     WHERE state = 'held' AND handler = h.name AND reason = 'handler' AND batch IS NOT NULL
     ORDER BY id LIMIT %(limit)s::bigint
 ) AS t
-WHERE h.name = ANY (%(handlers)s::text[]) OR (%(handlers)s::text[] IS NULL AND EXISTS (
+WHERE h.name = ANY (%(handlers)s::text[]) OR (%(handlers)s::text[] IS NULL AND (h.remote OR EXISTS (
     SELECT FROM {schema}.sessions AS s WHERE NOT s.ended AND h.name = ANY (s.handlers)
-        AND s.expires_at > {now}))
+        AND s.expires_at > {now})))
 ORDER BY t.id LIMIT %(limit)s
 
 -- name: held_release
--- Release tasks that are held for a handler which is registered by now: one of these, or one that a live session knows.
--- Not items of batches: their batch must be locked first.
+-- Release tasks that are held for a handler which is registered by now: one of these, or one that is remote or that a live
+-- session knows. Not items of batches: their batch must be locked first.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ), ready AS MATERIALIZED (
@@ -64,9 +87,9 @@ WITH clock AS MATERIALIZED (
         WHERE state = 'held' AND handler = h.name AND reason = 'handler' AND batch IS NULL
         ORDER BY id LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED
     ) AS t
-    WHERE h.name = ANY (%(handlers)s::text[]) OR (%(handlers)s::text[] IS NULL AND EXISTS (
+    WHERE h.name = ANY (%(handlers)s::text[]) OR (%(handlers)s::text[] IS NULL AND (h.remote OR EXISTS (
         SELECT FROM {schema}.sessions AS s
-        WHERE NOT s.ended AND s.expires_at > (SELECT now FROM clock) AND h.name = ANY (s.handlers)))
+        WHERE NOT s.ended AND s.expires_at > (SELECT now FROM clock) AND h.name = ANY (s.handlers))))
     LIMIT %(limit)s
 ), moved AS (
     UPDATE {schema}.tasks AS t

@@ -4,10 +4,13 @@ WITH clock AS MATERIALIZED (
 )
 SELECT EXISTS (
     SELECT FROM {schema}.sessions AS s, LATERAL (
-        SELECT FROM {schema}.tasks WHERE state = 'running' AND session = s.number
+        SELECT FROM {schema}.tasks WHERE state = 'running' AND session = s.number AND claim_expires_at IS NULL
             AND (batch IS NOT NULL OR resource IS NOT NULL) LIMIT 1
     ) AS t WHERE s.ended OR s.expires_at <= now
-), EXISTS (
+) OR coalesce((
+    SELECT true FROM {schema}.tasks WHERE state = 'running' AND claim_expires_at <= now
+        AND (batch IS NOT NULL OR resource IS NOT NULL) ORDER BY claim_expires_at LIMIT 1
+), false), EXISTS (
     SELECT FROM {schema}.leases WHERE expires_at <= now
 ), EXISTS (
     SELECT FROM {schema}.handlers AS h, LATERAL (
@@ -29,11 +32,15 @@ SELECT EXISTS (
 ), EXISTS (SELECT FROM {schema}.count_deltas) OR EXISTS (SELECT FROM {schema}.starts)
 OR EXISTS (
     SELECT FROM {schema}.sessions AS s WHERE s.expires_at + 3600000000 <= now OR (s.ended OR s.expires_at <= now)
-        AND (SELECT true FROM {schema}.tasks WHERE state = 'running' AND session = s.number LIMIT 1)
-) OR EXISTS (
+        AND (SELECT true FROM {schema}.tasks
+            WHERE state = 'running' AND session = s.number AND claim_expires_at IS NULL LIMIT 1)
+) OR coalesce((
+    SELECT true FROM {schema}.tasks WHERE state = 'running' AND claim_expires_at <= now ORDER BY claim_expires_at LIMIT 1
+), false) OR EXISTS (
     SELECT FROM {schema}.handlers AS h
     WHERE (SELECT true FROM {schema}.tasks
         WHERE state = 'held' AND handler = h.name AND reason = 'handler' AND batch IS NULL LIMIT 1)
 ) OR EXISTS (SELECT FROM {schema}.bindings WHERE until <= now)
 OR EXISTS (SELECT FROM {schema}.strikes WHERE at <= now - %(kept)s::bigint)
+OR EXISTS (SELECT FROM {schema}.requests WHERE at <= now - %(remembered)s::bigint)
 FROM clock

@@ -1,28 +1,33 @@
--- Running tasks of dead sessions become pending, or cancelled if that was asked. Not those with a batch or a resource:
--- these must be locked first.
+-- Claims of dead sessions, and those past their own time limit: `settlement.lost` has the rule. Not those with a batch or
+-- a resource: these must be locked first.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ), orphans AS MATERIALIZED (
-    SELECT t.* FROM clock, {schema}.sessions AS s, LATERAL (
-        SELECT ctid AS place, id, claim, attempts, started_at, session FROM {schema}.tasks
-        WHERE state = 'running' AND session = s.number AND batch IS NULL AND resource IS NULL
-        ORDER BY id LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED
-    ) AS t
-    WHERE s.ended OR s.expires_at <= now
-    LIMIT %(limit)s
+    SELECT * FROM (
+        SELECT t.* FROM clock, {schema}.sessions AS s, LATERAL (
+            SELECT ctid AS place, {lost_columns} FROM {schema}.tasks
+            WHERE state = 'running' AND session = s.number AND claim_expires_at IS NULL
+                AND batch IS NULL AND resource IS NULL
+            ORDER BY claim_expires_at, id LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED
+        ) AS t
+        WHERE s.ended OR s.expires_at <= now
+        UNION ALL
+        SELECT t.* FROM clock, LATERAL (
+            SELECT ctid AS place, {lost_columns} FROM {schema}.tasks
+            WHERE state = 'running' AND claim_expires_at <= clock.now AND batch IS NULL AND resource IS NULL
+            ORDER BY claim_expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+        ) AS t
+    ) AS found LIMIT %(limit)s
 ), moved AS (
     UPDATE {schema}.tasks AS t SET
-        state = CASE WHEN t.cancel_asked THEN 'cancelled' ELSE 'pending' END,
-        outcome = 'lost', losses = losses + 1, session = NULL, cancel_asked = false,
-        attempts = t.attempts + t.cancel_asked::int,
-        started_at = CASE WHEN t.cancel_asked THEN t.started_at END,
-        finished_at = CASE WHEN t.cancel_asked THEN now END
+        state = coalesce(over, 'pending'), reason = CASE WHEN over = 'failed' THEN %(poison)s::text ELSE reason END,
+        {lost_changes}
     FROM orphans AS o, clock WHERE t.ctid = o.place
     RETURNING t.queue, t.state, o.*
 ), recorded AS (
-    INSERT INTO {schema}.attempts (task, claim, attempt, started_at, ended_at, session, outcome)
-    SELECT id, claim, attempts + 1, coalesce(started_at, now), now, session, 'lost'
-    FROM moved, clock WHERE state = 'pending'
+    INSERT INTO {schema}.attempts (task, claim, attempt, started_at, ended_at, session, outcome, worker)
+    SELECT id, claim, attempts + 1, coalesce(started_at, now), now, session, 'lost', worker
+    FROM moved, clock WHERE over IS NULL
     ON CONFLICT DO NOTHING
 ), counted AS (
     INSERT INTO {schema}.count_deltas (queue, state, n)
@@ -35,5 +40,5 @@ WITH clock AS MATERIALIZED (
     WHERE names IS NOT NULL
 )
 SELECT count(*) FILTER (WHERE state = 'pending'), count(*) FILTER (WHERE state = 'cancelled'),
-    array_agg(id) FILTER (WHERE claim > 100), (SELECT count(*) FROM rung)
+    count(*) FILTER (WHERE state = 'failed'), array_agg(id) FILTER (WHERE claim > 100), (SELECT count(*) FROM rung)
 FROM moved

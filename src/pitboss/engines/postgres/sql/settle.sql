@@ -14,8 +14,9 @@ WITH clock AS MATERIALIZED (
             WHEN t.place IS NULL THEN 'task'
             WHEN t.session = i.session AND t.claim = i.claim AND t.state <> 'running' AND t.outcome = i.outcome
                 THEN 'repeat'
-            WHEN i.session NOT IN (SELECT number FROM alive) THEN 'session'
-            WHEN t.session IS DISTINCT FROM i.session OR t.claim <> i.claim OR t.state <> 'running' THEN 'claim'
+            WHEN i.session NOT IN (SELECT number FROM alive) AND (t.ends IS NULL OR t.another) THEN 'session'
+            WHEN t.another THEN 'claim'
+            WHEN t.ends <= (SELECT now FROM clock) THEN 'time'
             WHEN i.target = 'running' THEN 'progress'
             WHEN t.bound THEN 'bound'
             ELSE 'apply'
@@ -34,13 +35,17 @@ WITH clock AS MATERIALIZED (
             reason, flags, progress, note, worker, ran, place
         )
     ) AS i LEFT JOIN LATERAL (
-        SELECT ctid AS place, session, claim, state, outcome, cancel_asked, attempts,
+        SELECT ctid AS place, session, claim, state, outcome, cancel_asked, attempts, claim_expires_at AS ends,
+            session IS DISTINCT FROM i.session OR claim <> i.claim OR state <> 'running' AS another,
             coalesce(batch, resource, tried[1]) IS NOT NULL OR rotations > 0 AS bound,
             CASE WHEN i.ran IS NULL THEN started_at ELSE (SELECT now FROM clock) - i.ran END AS started
         FROM {schema}.tasks WHERE id = i.id
     ) AS t ON true
 ), reported AS (
-    UPDATE {schema}.tasks AS t SET progress = j.progress, note = j.note
+    -- A report of a claim without a time limit of its own changes no column of an index.
+    UPDATE {schema}.tasks AS t SET progress = coalesce(j.progress, t.progress),
+        note = CASE WHEN j.progress IS NULL THEN t.note ELSE j.note END,
+        claim_expires_at = (SELECT now FROM clock) + t.claim_lasts
     FROM judged AS j WHERE t.ctid = j.place AND j.answer = 'progress'
     RETURNING j.ord
 ), done AS (

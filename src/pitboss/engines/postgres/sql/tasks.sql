@@ -1,7 +1,8 @@
 -- name: task_columns
 id, handler, queue, state, params, priority, created_at, run_at, attempts, max_attempts, timeout, expires_at,
 unique_key, tags, parent, reason, progress, note, result, error, outcome, session, claim, worker, started_at,
-finished_at, losses, crashes, cancel_asked, batch, want, resource, tried, rotations
+finished_at, losses, crashes, cancel_asked, batch, want, resource, tried, rotations, claim_lasts, claim_expires_at,
+claim_key
 
 -- name: task_get
 SELECT {task_columns} FROM unnest(%(ids)s::uuid[]) AS wanted (task), LATERAL (

@@ -93,7 +93,8 @@ SELECT
     EXISTS (
         SELECT 1 FROM pitboss_handlers AS binding
         WHERE binding.queue = pitboss_batch_counts.queue AND binding.resources IS NOT NULL
-    ) AS bound
+    ) AS bound,
+    coalesce((SELECT min(remote) FROM pitboss_handlers AS known WHERE known.queue = pitboss_batch_counts.queue), 0) AS remote
 FROM pitboss_batches
 JOIN pitboss_batch_counts
     ON pitboss_batch_counts.batch = pitboss_batches.id AND pitboss_batch_counts.state IN ('held', 'pending')

@@ -32,7 +32,8 @@ SELECT
         LIMIT 1
     ) AS pool,
     sum(CASE state WHEN 'pending' THEN n ELSE 0 END) AS pending,
-    sum(CASE state WHEN 'scheduled' THEN n ELSE 0 END) AS scheduled
+    sum(CASE state WHEN 'scheduled' THEN n ELSE 0 END) AS scheduled,
+    coalesce((SELECT min(remote) FROM pitboss_handlers AS known WHERE known.queue = pitboss_queues.name), 0) AS remote
 FROM pitboss_queues
 JOIN pitboss_counts ON pitboss_counts.queue = pitboss_queues.name AND pitboss_counts.state IN ('pending', 'scheduled') AND pitboss_counts.n > 0
 WHERE paused = 0
@@ -71,6 +72,54 @@ FROM (
     LIMIT ?
 )
 
+-- name: claim_next_of
+-- The same for some handlers. Tasks past their expiry are among them, whatever their handler.
+SELECT json_group_array(json_array(
+    priority, id, rowid, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
+    created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations
+))
+FROM (
+    SELECT
+        priority, id, rowid, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
+        created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations
+    FROM pitboss_tasks
+    WHERE
+        state = 'pending'
+        AND queue = ?1
+        AND (handler IN (SELECT value FROM json_each(?2)) OR expires_at <= ?3)
+    ORDER BY priority, id
+    LIMIT ?4
+)
+
+-- name: claim_ranks
+-- What an order needs of the first pending tasks of a queue, and of some handlers (NULL: of all).
+SELECT json_group_array(json_array(priority, id, task, created_at, attempts))
+FROM (
+    SELECT priority, id, rowid AS task, created_at, attempts
+    FROM pitboss_tasks
+    WHERE state = 'pending' AND queue = ?1 AND (?2 IS NULL OR handler IN (SELECT value FROM json_each(?2)))
+    ORDER BY priority, id
+    LIMIT ?3
+)
+
+-- name: claim_named
+SELECT json_group_array(json_array(
+    priority, id, rowid, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
+    created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations
+))
+FROM pitboss_tasks
+WHERE rowid IN (SELECT value FROM json_each(?))
+
+-- name: claim_again
+-- What still runs under these keys.
+SELECT json_group_array(json_array(
+    priority, id, rowid, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
+    created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations,
+    claim_key, session, started_at, claim_expires_at
+))
+FROM pitboss_tasks
+WHERE state = 'running' AND claim_key IN (SELECT value FROM json_each(?1)) AND claim_expires_at > ?2
+
 -- name: claim_sift
 SELECT
     priority, id, rowid, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
@@ -79,11 +128,17 @@ FROM pitboss_tasks
 WHERE
     state = 'pending'
     AND queue = ?1
-    AND (handler NOT IN (SELECT value FROM json_each(?2)) OR expires_at <= ?3)
+    AND (
+        expires_at <= ?3
+        OR (
+            handler NOT IN (SELECT value FROM json_each(?2))
+            AND (?4 IS NULL OR handler IN (SELECT value FROM json_each(?4)))
+        )
+    )
 ORDER BY priority, id
 
 -- name: claim_bound
--- A portion of the pending tasks of a queue that is bound to a pool, after the rank (?4, ?5).
+-- A portion of the pending tasks of a queue that is bound to a pool, after the rank (?5, ?6).
 SELECT json_group_array(json_array(
     priority, id, task, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
     created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations
@@ -96,10 +151,16 @@ FROM (
     WHERE
         state = 'pending'
         AND queue = ?1
-        AND (priority, id) > (?4, ?5)
-        AND (handler NOT IN (SELECT value FROM json_each(?2)) OR expires_at <= ?3)
+        AND (priority, id) > (?5, ?6)
+        AND (
+            expires_at <= ?3
+            OR (
+                handler NOT IN (SELECT value FROM json_each(?2))
+                AND (?4 IS NULL OR handler IN (SELECT value FROM json_each(?4)))
+            )
+        )
     ORDER BY priority, id
-    LIMIT ?6
+    LIMIT ?7
 )
 
 -- name: claim_take
@@ -114,25 +175,32 @@ SET
     progress = NULL,
     note = NULL,
     resource = NULL,
-    member = NULL
+    member = NULL,
+    claim_lasts = NULL,
+    claim_expires_at = NULL,
+    claim_key = NULL
 WHERE rowid IN (SELECT value FROM json_each(?))
 
--- name: claim_take_bound
--- Taken together with members of resource pools.
+-- name: claim_take_each
+-- ?1 is the session, ?2 the moment. A row is a task, the id and the number of its member, and of a claim with a time limit
+-- of its own the worker, how long it lasts and its key.
 UPDATE pitboss_tasks
 SET
     state = 'running',
-    session = told.column2,
+    session = ?1,
     claim = claim + 1,
-    started_at = told.column3,
-    worker = NULL,
+    started_at = ?2,
+    claim_expires_at = ?2 + told.column5,
     reason = NULL,
     progress = NULL,
     note = NULL,
-    resource = told.column4,
-    member = told.column5
+    resource = told.column2,
+    member = told.column3,
+    worker = told.column4,
+    claim_lasts = told.column5,
+    claim_key = told.column6
 FROM (
-    VALUES (?, ?, ?, ?, ?)
+    VALUES (?, ?, ?, ?, ?, ?)
 ) AS told
 WHERE pitboss_tasks.rowid = told.column1
 

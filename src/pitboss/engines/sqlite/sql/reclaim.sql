@@ -1,5 +1,6 @@
 -- name: reclaim_orphans
--- `seen` hops from one session with running tasks to the next, so that a sweep does not read what the living run.
+-- `seen` hops from one session with running tasks to the next, so that a sweep does not read what the living run. Claims
+-- with a time limit of their own outlive their session.
 WITH RECURSIVE seen (session) AS (
     SELECT min(session) FROM pitboss_tasks WHERE state = 'running'
     UNION ALL
@@ -10,20 +11,40 @@ WITH RECURSIVE seen (session) AS (
 
 SELECT json_group_array(json_array(
     state, session, claim, attempts, losses, crashes, cancel_asked, outcome, reason, run_at, started_at,
-    resource, json(coalesce(tried, '[]')), rotations, task, id, queue, unique_key, batch, member
+    resource, json(coalesce(tried, '[]')), rotations, worker, claim_lasts, claim_expires_at,
+    task, id, queue, unique_key, batch, member
 ))
 FROM (
     SELECT
         state, pitboss_tasks.session AS session, claim, attempts, losses, crashes, cancel_asked, outcome, reason, run_at,
-        started_at, resource, tried, rotations, pitboss_tasks.rowid AS task, id, queue, unique_key, batch, member
+        started_at, resource, tried, rotations, worker, claim_lasts, claim_expires_at,
+        pitboss_tasks.rowid AS task, id, queue, unique_key, batch, member
     FROM seen
     CROSS JOIN pitboss_tasks
     WHERE
         pitboss_tasks.state = 'running'
         AND pitboss_tasks.session = seen.session
+        AND pitboss_tasks.claim_expires_at IS NULL
         AND NOT EXISTS (
             SELECT 1 FROM pitboss_sessions WHERE number = seen.session AND ended = 0 AND expires_at > ?1
         )
+    LIMIT ?2
+)
+
+-- name: reclaim_ran_out
+-- Claims past a time limit of their own.
+SELECT json_group_array(json_array(
+    state, session, claim, attempts, losses, crashes, cancel_asked, outcome, reason, run_at, started_at,
+    resource, json(coalesce(tried, '[]')), rotations, worker, claim_lasts, claim_expires_at,
+    task, id, queue, unique_key, batch, member
+))
+FROM (
+    SELECT
+        state, session, claim, attempts, losses, crashes, cancel_asked, outcome, reason, run_at,
+        started_at, resource, tried, rotations, worker, claim_lasts, claim_expires_at,
+        rowid AS task, id, queue, unique_key, batch, member
+    FROM pitboss_tasks
+    WHERE state = 'running' AND claim_expires_at <= ?1
     LIMIT ?2
 )
 
@@ -34,21 +55,27 @@ SET
     reason = ?3,
     outcome = 'lost',
     losses = losses + 1,
+    crashes = crashes + (claim_expires_at IS NOT NULL),
     session = NULL,
     started_at = NULL
 WHERE rowid IN (SELECT value FROM json_each(?1))
 
--- name: reclaim_cancel
+-- name: reclaim_end
+-- Cancelled or failed for good. Without an error the last one stays.
 UPDATE pitboss_tasks
 SET
-    state = 'cancelled',
+    state = ?2,
+    reason = ?3,
+    error = coalesce(?4, error),
+    fingerprint = CASE WHEN ?4 IS NULL THEN fingerprint ELSE ?5 END,
+    finished_at = ?6,
     outcome = 'lost',
     losses = losses + 1,
+    crashes = crashes + (claim_expires_at IS NOT NULL),
     attempts = attempts + 1,
     session = NULL,
-    finished_at = ?,
     cancel_asked = 0
-WHERE rowid IN (SELECT value FROM json_each(?))
+WHERE rowid IN (SELECT value FROM json_each(?1))
 
 -- name: held_list
 SELECT json_group_array(json_array(task, queue, state, batch))

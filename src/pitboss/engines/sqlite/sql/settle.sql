@@ -28,11 +28,13 @@ WHERE
     AND unique_key IS NULL
     AND batch IS NULL
     AND member IS NULL
+    AND (claim_expires_at IS NULL OR claim_expires_at > ?1)
 
 -- name: settle_read
 SELECT json_group_array(json_array(
     state, session, claim, attempts, losses, crashes, cancel_asked, outcome, reason, run_at, started_at,
-    resource, json(coalesce(tried, '[]')), rotations, rowid, id, queue, unique_key, batch, member
+    resource, json(coalesce(tried, '[]')), rotations, worker, claim_lasts, claim_expires_at,
+    rowid, id, queue, unique_key, batch, member
 ))
 FROM pitboss_tasks
 WHERE id IN (SELECT value FROM json_each(?))
@@ -83,9 +85,13 @@ FROM (
 WHERE pitboss_tasks.rowid = told.column1
 
 -- name: settle_progress
+-- Without a percentage only the time limit of the claim changes.
 UPDATE pitboss_tasks
-SET progress = told.column2, note = told.column3
+SET
+    progress = coalesce(told.column2, progress),
+    note = CASE WHEN told.column2 IS NULL THEN note ELSE told.column3 END,
+    claim_expires_at = told.column4
 FROM (
-    VALUES (?, ?, ?)
+    VALUES (?, ?, ?, ?)
 ) AS told
 WHERE pitboss_tasks.rowid = told.column1

@@ -1,0 +1,1 @@
+"""What the worker does for each type of task."""

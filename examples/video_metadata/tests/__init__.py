@@ -1,0 +1,5 @@
+"""Unit tests need no network; test_integration.py needs a running server."""
+
+import logging
+
+logging.getLogger("video_metadata").addHandler(logging.NullHandler())  # expected warnings are not printed

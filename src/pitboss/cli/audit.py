@@ -1,0 +1,61 @@
+"""`pitboss audit`: what operators did, on the command line and over HTTP."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pitboss.cli.command import JsonOption, LimitOption, Shown, StoreOption, now, screen_of, show
+from pitboss.cli.formatting import ago
+from pitboss.cli.screen import Column, Screen
+from pitboss.model.access import AuditEntry
+from pitboss.model.duration import Moment
+from pitboss.operate.audit import read_audit
+from pitboss.operate.documents import audit_document
+
+if TYPE_CHECKING:
+    from pitboss.engines.protocol import Store
+
+_COLUMNS = (
+    Column("When", right=True),
+    Column("Who"),
+    Column("Act"),
+    Column("Target", fills=True),
+    Column("Details", drop=1),
+    Column("Source", drop=2),
+)
+
+
+def audit(
+    context: typer.Context,
+    limit: LimitOption = 50,
+    act: Annotated[str | None, typer.Option("--act", metavar="WORDS", help="Only acts that begin so.")] = None,
+    who: Annotated[str | None, typer.Option("--who", metavar="NAME", help="Only acts of this key or user.")] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what operators did, newest first: who, what, and from where.
+
+    \b
+    Examples:
+      pitboss audit
+      pitboss audit --who ann --act queues
+      pitboss audit --limit 1000 --json
+    """
+
+    async def read(opened: "Store") -> Shown:
+        found, moment = await read_audit(opened, limit, act=act, who=who), now(opened)
+        return Shown({"entries": [audit_document(one) for one in found]}, lambda screen: _draw(screen, found, moment))
+
+    show(screen_of(context), store, read, as_json=as_json)
+
+
+def _draw(screen: Screen, entries: list[AuditEntry], moment: Moment) -> None:
+    if not entries:
+        screen.note("no acts of operators are recorded")
+        return
+    screen.table(_COLUMNS, [_row(one, moment) for one in entries])
+
+
+def _row(entry: AuditEntry, moment: Moment) -> list[str]:
+    details = "" if entry.details == "{}" else entry.details
+    return [ago(entry.at, moment), entry.who, entry.act, entry.target, details, entry.source]

@@ -1,0 +1,1 @@
+"""The HTTP API, in a process of its own beside the manager."""

@@ -1,0 +1,178 @@
+"""Health, queues, managers, worker pools, failures, keys and the audit log: what operators look at and change."""
+
+from importlib import metadata
+
+from pitboss.http import bodies
+from pitboss.http.answers import Answer, ApiError
+from pitboss.http.context import Call
+from pitboss.model.access import checked_roles
+from pitboss.model.duration import SECOND
+from pitboss.model.errors import NotFound, StoreUnavailable
+from pitboss.model.filter import parsed
+from pitboss.model.fleet import ManagerView
+from pitboss.model.limits import rate
+from pitboss.model.queue import QueueChange
+from pitboss.operate.audit import read_audit
+from pitboss.operate.desired_state import (
+    drain_managers,
+    pause_pool,
+    read_desired_state,
+    restart_pool,
+    scale_pool,
+    stop_managers,
+)
+from pitboss.operate.documents import (
+    audit_document,
+    failure_group_document,
+    key_document,
+    managers_document,
+    queue_document,
+    status_document,
+    worker_pools_document,
+)
+from pitboss.operate.failures import failure_groups
+from pitboss.operate.keys import create_key, list_keys, revoke_key
+from pitboss.operate.status import read_status
+from pitboss.operate.tasks import change_queues
+from pitboss.operate.workers import list_worker_pools, read_managers
+
+
+async def health(call: Call) -> Answer:
+    """Whether the server and its store answer."""
+    try:
+        await call.store.leader()
+    except StoreUnavailable as error:
+        raise ApiError(503, "The store does not answer", why=error.what, fix=error.fix) from error
+    data = {
+        "status": "healthy",
+        "timestamp": call.server.clock.wall() // SECOND,
+        "database": "connected",
+        "version": call.server.release or metadata.version("pitboss"),
+    }
+    return Answer(data=data, message="Healthy")
+
+
+async def alive(call: Call) -> Answer:
+    """The process answers, whatever the store does."""
+    return Answer(data={"status": "alive", "waiting": call.server.claims.waiting})
+
+
+async def status(call: Call) -> Answer:
+    return Answer(data=status_document(await read_status(call.store, call.now, call.server.release)))
+
+
+async def list_queues(call: Call) -> Answer:
+    found = [queue_document(queue) for queue in await call.store.queues()]
+    return Answer(data={"queues": found, "items": found, "count": len(found)})
+
+
+async def get_queue(call: Call, name: str) -> Answer:
+    for queue in await call.store.queues():
+        if queue.name == name:
+            return Answer(data=queue_document(queue))
+    raise ApiError(404, "Queue not found", why=f'there is no queue "{name[:80]}"', fix="GET /api/queues lists them")
+
+
+async def change_queue(call: Call, name: str, body: bodies.ChangeQueue) -> Answer:
+    """Limit a queue. A field that is not named stays as it is; null takes the limit away."""
+    given = body.model_fields_set
+    changes = {}
+    if "capacity" in given:
+        changes["capacity"] = body.capacity
+    if "rate" in given:
+        changes["rate"] = rate(body.rate) if body.rate else ()
+    change = QueueChange(**changes)
+    details = body.model_dump(include=given)
+    (queue,) = await change_queues(call.audited("queues limit", name, details), [name], change)
+    return Answer(data=queue_document(queue), message="Queue changed")
+
+
+async def pause_queue(call: Call, name: str, *, paused: bool) -> Answer:
+    store = call.audited("queues pause" if paused else "queues resume", name)
+    (queue,) = await change_queues(store, [name], QueueChange(paused=paused, by=call.by))
+    return Answer(data=queue_document(queue), message="Queue paused" if paused else "Queue resumed")
+
+
+async def list_managers(call: Call) -> Answer:
+    found = managers_document(await read_managers(call.store, call.now, with_gone=True))
+    return Answer(data={**found, "items": found["managers"], "count": len(found["managers"])})
+
+
+async def act_on_manager(call: Call, session: int, act: str) -> Answer:
+    manager = await _manager(call, session)
+    store = call.audited(f"managers {act}", str(session))
+    if act == "stop":
+        await stop_managers(store, [manager], by=call.by)
+    else:
+        await drain_managers(store, [manager], undo=act == "undrain", by=call.by)
+    return Answer(data={"session": session, "host": manager.host, "asked": act})
+
+
+async def list_pools(call: Call) -> Answer:
+    pools = await list_worker_pools(call.store, call.now)
+    found = worker_pools_document(pools, await read_desired_state(call.store))
+    return Answer(data={**found, "items": found["pools"], "count": len(found["pools"])})
+
+
+async def scale(call: Call, name: str, body: bodies.ScalePool) -> Answer:
+    """Set how many workers the pool has in each manager; null returns to configuration and load."""
+    store = call.audited("worker-pools scale", name, {"size": body.size, "host": body.host})
+    done = await scale_pool(store, call.now, name, body.size, host=body.host, by=call.by)
+    return Answer(data={"name": name, "size": body.size, "managers": len(done.pools), "overruled": list(done.overruled)})
+
+
+async def restart(call: Call, name: str) -> Answer:
+    done = await restart_pool(call.audited("worker-pools restart", name), call.now, name, by=call.by)
+    return Answer(data={"name": name, "generation": done.generation, "managers": len(done.pools)})
+
+
+async def pause(call: Call, name: str, *, paused: bool) -> Answer:
+    store = call.audited("worker-pools pause" if paused else "worker-pools resume", name)
+    done = await pause_pool(store, call.now, name, paused=paused, by=call.by)
+    return Answer(data={"name": name, "paused": paused, "managers": len(done.pools)})
+
+
+async def failures(call: Call, wanted: str | None) -> Answer:
+    """Failed tasks, grouped by cause."""
+    found = await failure_groups(call.store, parsed(wanted or ""))
+    groups = [failure_group_document(group) for group in found.groups]
+    return Answer(data={"groups": groups, "items": groups, "count": len(groups), "more": found.more})
+
+
+async def get_keys(call: Call) -> Answer:
+    found = [key_document(key) for key in await list_keys(call.store)]
+    return Answer(data={"keys": found, "items": found, "count": len(found)})
+
+
+async def add_key(call: Call, body: bodies.CreateKey) -> Answer:
+    """Make a key. It is shown once, in this answer."""
+    store = call.audited("keys create", body.name, {"roles": [role.value for role in body.roles]})
+    key, text = await create_key(
+        store,
+        body.name,
+        checked_roles(body.roles),
+        by=call.caller.name,
+        make_id=call.server.make_key_id,
+        make_secret=call.server.make_secret,
+    )
+    await call.server.keys.read()
+    return Answer(data={**key_document(key), "key": text}, message="Key created; it is not shown again", code=201)
+
+
+async def remove_key(call: Call, name: str) -> Answer:
+    key = await revoke_key(call.audited("keys revoke", name), name)
+    await call.server.keys.read()
+    return Answer(data=key_document(key), message="Key revoked")
+
+
+async def audit(call: Call, *, limit: int, before: str | None, act: str | None, who: str | None) -> Answer:
+    entries = await read_audit(call.store, limit=limit, before=before, act=act, who=who)
+    found = [audit_document(entry) for entry in entries]
+    return Answer(data={"entries": found, "items": found, "count": len(found)})
+
+
+async def _manager(call: Call, session: int) -> ManagerView:
+    for one in (await read_managers(call.store, call.now)).living:
+        if one.number == session:
+            return one
+    raise NotFound("Manager not found", why=f"no manager runs under session {session}", fix="GET /api/managers lists them")

@@ -1,0 +1,237 @@
+"""Creating tasks, reading them, and what operators do to them."""
+
+import re
+from hashlib import sha256
+from typing import Any
+
+from pitboss.http import bodies
+from pitboss.http.answers import Answer, ApiError, of_pitboss
+from pitboss.http.api.claims import like
+from pitboss.http.context import Call
+from pitboss.model.errors import InvalidInput, NotFound
+from pitboss.model.filter import Filter, Term, by, parsed
+from pitboss.model.ids import TaskId
+from pitboss.model.states import State
+from pitboss.model.task import Task
+from pitboss.operate.documents import STATUSES, attempt_document, remote_task_document, why_document
+from pitboss.operate.remote_tasks import CreatedTask, KeyReused, WantedTask, create_tasks, remembered_ids
+from pitboss.operate.tasks import (
+    CANCELLABLE,
+    BulkResult,
+    Selection,
+    cancel_tasks,
+    delete_tasks,
+    read_task,
+    retry_tasks,
+    retryable,
+    select_tasks,
+)
+
+_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+_MOST_OFFSET = 10_000
+_OPTIONS = ("priority", "delay", "run_at", "max_attempts", "timeout", "expires_in", "tags")
+
+
+async def create_task(call: Call, body: bodies.CreateTask) -> Answer:
+    """Create a task, or meet the one that it duplicates."""
+    (created,) = await _created(call, [body])
+    data = await _created_document(call, created)
+    if created.placed.created:
+        return Answer(data=data, message="Task created successfully", code=201)
+    return Answer(data=data, message="Task already exists (deduplicated)")
+
+
+async def create_many(call: Call, body: bodies.CreateTasks) -> Answer:
+    """Create all of these tasks, or none if one of them is wrong."""
+    created = await _created(call, body.tasks)
+    found = [await _created_document(call, one) for one in created]
+    new = sum(one.placed.created for one in created)
+    data = {"tasks": found, "items": found, "count": len(found), "created": new}
+    return Answer(data=data, message=f"{new} tasks created", code=201)
+
+
+async def list_tasks(
+    call: Call, *, status: str | None, kind: str | None, wanted: str | None, limit: int, offset: int, cursor: str | None
+) -> Answer:
+    chosen = _filter(status, kind, wanted)
+    if chosen is None:
+        page_tasks, following = [], None
+    else:
+        page_tasks, following = await _page(call, chosen, kind, limit, offset, cursor)
+    found = [remote_task_document(task) for task in page_tasks]
+    data = {
+        "tasks": found,
+        "items": found,
+        "count": len(found),
+        "limit": limit,
+        "offset": offset,
+        "next_cursor": following,
+    }
+    return Answer(data=data)
+
+
+async def get_task(call: Call, task_id: str) -> Answer:
+    task = await find(call, task_id)
+    history = [attempt_document(one) for one in await call.store.attempts(task.id)]
+    return Answer(data={**remote_task_document(task), "history": history})
+
+
+async def why(call: Call, task_id: str) -> Answer:
+    task = await find(call, task_id)
+    page = await read_task(call.store, task.id, call.now)
+    return Answer(data={"id": task.id, "state": task.state.value, **why_document(page.why)})
+
+
+async def cancel_one(call: Call, task_id: str, body: bodies.Cancel) -> Answer:
+    task = await find(call, task_id)
+    store = call.audited("tasks cancel", task.id, {"reason": body.reason}) if call.operates else call.store
+    if task.state in CANCELLABLE:
+        await store.cancel(by(id=task.id), reason=body.reason or f"cancelled by {call.caller.name}")
+    after = await find(call, task.id)
+    if after.state is not State.CANCELLED and not after.cancel_asked:
+        raise ApiError(409, "Task has ended", why=f"it is {after.state}", fix="there is nothing left to cancel")
+    return Answer(data=_short(after), message="Task cancelled" if after.state is State.CANCELLED else "Stop requested")
+
+
+async def retry_one(call: Call, task_id: str, body: bodies.Retry) -> Answer:
+    task = await find(call, task_id)
+    if task.state not in (State.FAILED, State.CANCELLED):
+        raise ApiError(409, "Task has not failed", why=f"it is {task.state}", fix="only failed and cancelled tasks run again")
+    store = call.audited("tasks retry", task.id, {"keep_attempts": body.keep_attempts})
+    done = await store.retry(by(id=task.id), keep_attempts=body.keep_attempts)
+    if done.refused:
+        raise ApiError(409, "Another task has its unique key", why="a task like it was created since", fix="look at that one")
+    return Answer(data=_short(await find(call, task.id)), message="Task runs again")
+
+
+async def delete_one(call: Call, task_id: str) -> Answer:
+    task = await find(call, task_id)
+    done = await call.audited("tasks delete", task.id).prune(by(id=task.id))
+    if not done.changed:
+        why = "it has not ended" if not task.state.finished else "its unique key is still taken, or it belongs to a batch"
+        raise ApiError(409, "Task cannot be deleted", why=why, fix="cancel it first, or wait")
+    return Answer(data={"id": task.id}, message="Task deleted")
+
+
+async def act_on_many(call: Call, act: str, body: bodies.Selected) -> Answer:
+    """Cancel, retry or delete all tasks that a filter selects."""
+    wanted = parsed(body.filter)
+    store = call.audited(f"tasks {act}", body.filter)
+    states = {
+        "cancel": CANCELLABLE,
+        "retry": retryable(wanted),
+        "delete": (State.COMPLETED, State.FAILED, State.CANCELLED),
+    }[act]
+    chosen: Selection = await select_tasks(store, wanted, states)
+    done: BulkResult
+    match act:
+        case "cancel":
+            done = await cancel_tasks(store, chosen, reason=body.reason)
+        case "retry":
+            done = await retry_tasks(store, chosen, keep_attempts=body.keep_attempts)
+        case _:
+            done = await delete_tasks(store, chosen)
+    data = {"matched": chosen.matched, "changed": done.changed, "asked": done.asked, "refused": list(done.refused)}
+    return Answer(data=data)
+
+
+async def find(call: Call, task_id: str) -> Task:
+    """The task with exactly this id."""
+    text = task_id.strip().lower()
+    task = (await call.store.get([text]))[0] if _ID.match(text) else None
+    if task is None:
+        raise ApiError(404, "Task not found", why="no task has this id, or it was deleted", fix="check the id")
+    return task
+
+
+async def _created(call: Call, tasks: list[bodies.CreateTask]) -> list[CreatedTask]:
+    try:
+        wanted = [await _wanted(call, one) for one in tasks]
+        ids = await _ids(call, tasks)
+        return await create_tasks(call.store, wanted, call.server.make_id, ids)
+    except KeyReused as error:
+        raise ApiError(422, error.what, why=error.why, fix=error.fix) from error
+    except InvalidInput as error:
+        raise of_pitboss(error) from error
+
+
+async def _ids(call: Call, tasks: list[bodies.CreateTask]) -> tuple[TaskId, ...] | None:
+    if call.idempotency is None:
+        return None
+    key = sha256(f"{call.caller.name}\0{call.idempotency}".encode()).hexdigest()
+    fresh = [call.server.make_id() for _ in tasks]
+    return await remembered_ids(call.store, key, [one.model_dump(mode="json") for one in tasks], fresh)
+
+
+async def _wanted(call: Call, body: bodies.CreateTask) -> WantedTask:
+    try:
+        kind = await call.server.types.find(body.type)
+    except NotFound as error:
+        raise ApiError(404, error.what, why=error.why, fix=error.fix) from error
+    options = {name: value for name in _OPTIONS if (value := getattr(body, name)) not in (None, [])}
+    return WantedTask(
+        type=kind,
+        params=body.params,
+        queue=body.queue,
+        dedupe=body.dedupe,
+        dedupe_key=body.dedupe_key,
+        options=options,
+    )
+
+
+async def _created_document(call: Call, created: CreatedTask) -> dict[str, Any]:
+    task, placed, key = created
+    data: dict[str, Any] = {
+        "id": placed.id,
+        "type": task.handler,
+        "status": STATUSES[placed.state],
+        "state": placed.state.value,
+        "priority": task.priority,
+        "dedupe_key": key,
+    }
+    if not placed.created:
+        met = (await call.store.get([placed.id]))[0]
+        data |= {"priority": met.priority if met else task.priority, "deduplicated": placed.id != task.id}
+    return data
+
+
+def _short(task: Task) -> dict[str, Any]:
+    return {"id": task.id, "status": STATUSES[task.state], "state": task.state.value, "cancel_requested": task.cancel_asked}
+
+
+def _filter(status: str | None, kind: str | None, wanted: str | None) -> Filter | None:
+    """None if nothing can match."""
+    chosen = parsed(wanted) if wanted else Filter()
+    if status is not None:
+        states = [state for state, word in STATUSES.items() if status in (word, state.value)]
+        if not states:
+            known = sorted({*STATUSES.values(), *(state.value for state in State)})
+            raise ApiError(400, f"Invalid status. Allowed values: {', '.join(known)}")
+        chosen = chosen.also(state=[state.value for state in states])
+    if kind is not None and not re.search(r"[%_*]", kind):
+        chosen = chosen.also(task=kind)
+    elif kind is not None and "_" not in kind and "*" not in kind:
+        chosen = Filter((*chosen.terms, Term(field="task", values=(kind.replace("%", "*"),))))
+    return chosen
+
+
+async def _page(
+    call: Call, wanted: Filter, kind: str | None, limit: int, offset: int, cursor: str | None
+) -> tuple[list[Task], str | None]:
+    """A page by cursor, or the tasks after the first `offset`."""
+    pattern = None if kind is None else like(kind)
+    found: list[Task] = []
+    after, skipped = cursor, 0
+    while len(found) < limit:
+        page = await call.store.find(wanted, limit=min(1000, offset - skipped + limit - len(found)), after=after)
+        for task in page.tasks:
+            if pattern is not None and not pattern.match(task.handler):
+                continue
+            if skipped < offset:
+                skipped += 1
+            else:
+                found.append(task)
+        after = page.next
+        if after is None:
+            break
+    return found, after

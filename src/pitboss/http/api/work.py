@@ -1,0 +1,166 @@
+"""Batches and lanes, resource pools and their members."""
+
+from typing import Any
+
+from pitboss.client.batch_handle import act_in_portions
+from pitboss.client.schema import checker
+from pitboss.engines.capabilities import batches_of, resources_of
+from pitboss.http import bodies
+from pitboss.http.answers import Answer, ApiError
+from pitboss.http.context import Call
+from pitboss.model.batch import BatchAct, BatchStatus, Cancel, Delete, Move, Pause, Requeue, Resume, Start
+from pitboss.model.canonical import to_json
+from pitboss.model.errors import InvalidInput
+from pitboss.model.resource import NewResource, ResourceChange
+from pitboss.model.resource_urls import parted
+from pitboss.operate.batches import list_batches, read_batch
+from pitboss.operate.documents import (
+    batch_document,
+    batch_page_document,
+    lane_document,
+    member_document,
+    member_page_document,
+    resource_pool_document,
+)
+from pitboss.operate.enqueue import create_batch, described_batch
+from pitboss.operate.lookup import find_batch, find_handler
+from pitboss.operate.pool_rules import limit_resource_pool
+from pitboss.operate.resources import (
+    change_members,
+    find_members,
+    find_resource_pool,
+    list_resource_pools,
+    read_member,
+    read_resource_pool,
+)
+
+ACTS = ("pause", "resume", "start", "cancel", "move", "requeue")
+
+
+async def get_batches(call: Call, *, status: BatchStatus | None, limit: int) -> Answer:
+    readings = await list_batches(call.store, call.now, () if status is None else (status,), limit)
+    found = [batch_document(one) for one in readings]
+    return Answer(data={"batches": found, "items": found, "count": len(found)})
+
+
+async def new_batch(call: Call, body: bodies.CreateBatch) -> Answer:
+    """Store a batch with all its items, or nothing if one of them does not fit the type."""
+    handler = await find_handler(call.store, body.type)
+    check = checker(handler)
+    params = [_checked(check, number, item) for number, item in enumerate(body.items)]
+    described = described_batch(
+        call.server.make_id(), name=body.name, lane=body.lane, data=body.data, by=call.by, paused=body.paused
+    )
+    options: dict[str, Any] = {"priority": body.priority, "max_attempts": body.max_attempts}
+    batch = await create_batch(
+        call.server.client, handler, params, call.server.make_id, described, on_complete=body.on_complete, **options
+    )
+    page = await read_batch(call.store, batch.id, call.now)
+    return Answer(data=batch_document(page.reading), message="Batch created", code=201)
+
+
+async def get_batch(call: Call, batch_id: str) -> Answer:
+    return Answer(data=batch_page_document(await read_batch(call.store, batch_id, call.now)))
+
+
+async def act_on_batch(call: Call, batch_id: str, act: str, body: bodies.ActOnBatch) -> Answer:
+    batch = await find_batch(call.store, batch_id)
+    details = body.model_dump(exclude_defaults=True)
+    store = call.audited(f"batches {act}", batch.id, details)
+    done = await act_in_portions(batches_of(store), batch.id, _act(act, body))
+    data = {"id": batch.id, "changed": done.changed, "refused": list(done.refused)}
+    return Answer(data=data | ({"batch_status": done.batch.status} if done.batch else {}))
+
+
+async def delete_batch(call: Call, batch_id: str, *, force: bool) -> Answer:
+    batch = await find_batch(call.store, batch_id)
+    await act_in_portions(batches_of(call.audited("batches delete", batch.id)), batch.id, Delete(force))
+    return Answer(data={"id": batch.id}, message="Batch deleted")
+
+
+async def get_lanes(call: Call) -> Answer:
+    found = [lane_document(lane) for lane in await batches_of(call.store).lanes()]
+    return Answer(data={"lanes": found, "items": found, "count": len(found)})
+
+
+async def change_lane(call: Call, name: str, body: bodies.ChangeLane) -> Answer:
+    store = call.audited("lanes limit", name, {"max_running": body.max_running})
+    return Answer(data=lane_document(await batches_of(store).change_lane(name, body.max_running)))
+
+
+async def get_resource_pools(call: Call) -> Answer:
+    found = [resource_pool_document(one) for one in await list_resource_pools(call.store, call.now)]
+    return Answer(data={"resource_pools": found, "items": found, "count": len(found)})
+
+
+async def get_resource_pool(call: Call, name: str) -> Answer:
+    reading = await read_resource_pool(call.store, name, call.now)
+    members = [member_document(one) for one in reading.members]
+    return Answer(data={**resource_pool_document(reading), "queues": list(reading.queues), "member_list": members})
+
+
+async def limit_pool(call: Call, name: str, body: bodies.LimitPool) -> Answer:
+    words = [f"{key}={value}" for key, value in body.limits.items()]
+    store = call.audited("resource-pools limit", name, body.model_dump())
+    await limit_resource_pool(store, name, words, by=call.by, reset=body.reset)
+    return await get_resource_pool(call, name)
+
+
+async def add_members(call: Call, name: str, body: bodies.AddMembers) -> Answer:
+    """Add members without secrets. Those with secrets are added on a host that has the key: pitboss resources add."""
+    new = [_member(one) for one in body.members]
+    store = call.audited("resource-pools add", name, {"members": [one.name for one in new]})
+    fresh = await resources_of(store).add_resources(name, new)
+    return Answer(data={"name": name, "added": sum(fresh), "changed": len(fresh) - sum(fresh)}, code=201)
+
+
+async def get_member(call: Call, name: str, member: str) -> Answer:
+    return Answer(data=member_page_document(await read_member(call.store, name, member, call.now))["member"])
+
+
+async def change_member(call: Call, name: str, member: str, act: str) -> Answer:
+    """Enable or disable a member, or remove it."""
+    found = find_members(await find_resource_pool(call.store, name), [member])
+    store = call.audited(f"resource-pools {act}", f"{name}/{member}")
+    by = f"disabled by {call.caller.name}"
+    change = None if act == "remove" else ResourceChange(enabled=act == "enable", reason=by)
+    await change_members(store, name, found, change)
+    return Answer(data={"pool": name, "name": member}, message=f"Member: {act} done")
+
+
+def _act(act: str, body: bodies.ActOnBatch) -> BatchAct:
+    match act:
+        case "pause":
+            return Pause()
+        case "resume":
+            return Resume(body.at)
+        case "start":
+            return Start()
+        case "cancel":
+            return Cancel(body.reason)
+        case "move":
+            return Move(body.to, body.before)
+        case "requeue":
+            return Requeue(body.error, body.cancelled, body.keep_attempts)
+    raise ApiError(404, "There is no such act", why=f"the acts are {', '.join(ACTS)}", fix="choose one of them")
+
+
+def _checked(check: Any, number: int, item: dict[str, Any]) -> str:
+    try:
+        return str(check(item))
+    except InvalidInput as error:
+        raise ApiError(400, f"Item {number} does not fit the type", why=error.why or error.what, fix=error.fix) from error
+
+
+def _member(new: bodies.NewMember) -> NewResource:
+    fields, secrets = parted(new.fields, {}, new.name)
+    if secrets:
+        raise ApiError(
+            400,
+            f"The fields of member {new.name} hold a password",
+            why="secrets are sealed with a key that this server does not have",
+            fix="add it on a host that has the key: pitboss resources add",
+        )
+    return NewResource(
+        name=new.name, fields=to_json(fields, what="fields"), labels=tuple(new.labels), weight=new.weight
+    )

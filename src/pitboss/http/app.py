@@ -1,0 +1,401 @@
+"""The application: every route with its role, the OpenAPI document, and errors in their envelope."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import fastapi_offline
+from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.docs import get_swagger_ui_html
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from pitboss.http import bodies, shapes
+from pitboss.http.access import CONTRACT, ROLES
+from pitboss.http.answers import Answer, ApiError, Reply, failure, of_faults, of_pitboss, success
+from pitboss.http.api import claims, fleet, tasks, types, work, workers
+from pitboss.http.context import Call, Server
+from pitboss.http.gate import PREFIX, Fast, Gate, GateRules, check_role, roles_of
+from pitboss.model.batch import BatchStatus
+from pitboss.model.errors import PitbossError
+
+# The routes that workers and producers use all the time: served by the gate itself.
+FAST: dict[tuple[str, str], tuple[Any, type[BaseModel], type[BaseModel], tuple[int, ...]]] = {
+    ("POST", "/tasks"): (tasks.create_task, bodies.CreateTask, shapes.Created, (201, 200)),
+    ("POST", "/tasks/bulk"): (tasks.create_many, bodies.CreateTasks, shapes.listed("tasks", shapes.Created), (201,)),
+    ("POST", "/tasks/claim"): (claims.claim_tasks, bodies.ClaimTasks, shapes.ClaimShape, (200,)),
+    ("POST", "/tasks/complete"): (claims.complete_many, bodies.CompleteMany, shapes.Anything, (200,)),
+    ("POST", "/tasks/{task_id}/progress"): (claims.progress, bodies.Progress, shapes.Sign, (200,)),
+    ("POST", "/tasks/{task_id}/heartbeat"): (claims.heartbeat, bodies.Report, shapes.Sign, (200,)),
+    ("POST", "/tasks/{task_id}/complete"): (claims.complete, bodies.Complete, shapes.EndedShape, (200,)),
+    ("POST", "/tasks/{task_id}/fail"): (claims.fail, bodies.Fail, shapes.EndedShape, (200,)),
+    ("POST", "/tasks/{task_id}/release"): (claims.release, bodies.Release, shapes.EndedShape, (200,)),
+}
+
+
+def call_of(request: Request) -> Call:
+    """The call that the gate has let in."""
+    call: Call = request.scope["call"]
+    return call
+
+
+CallDep = Annotated[Call, Depends(call_of)]
+Endpoint = Callable[..., Awaitable[Answer]]
+Page = Annotated[int, Query(ge=1, le=1000)]
+Offset = Annotated[int, Query(ge=0, le=10_000)]
+Text = Annotated[str | None, Query(max_length=2000)]
+
+
+def make_app(server: Server, rules: GateRules) -> Gate:
+    """The whole application around one server."""
+    app = FastAPI(
+        title="Pitboss",
+        version=server.release or "0",
+        description="Tasks, task types, remote workers, and everything that operators do.",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        separate_input_output_schemas=False,
+    )
+    _add_routes(app)
+    _add_docs(app)
+    _add_errors(app, server)
+    fast = {
+        place: Fast(endpoint, body, roles_of(*place)) for place, (endpoint, body, _shape, _codes) in FAST.items()
+    }
+    return Gate(server, rules, app, fast)
+
+
+def _add_routes(app: FastAPI) -> None:
+    prefixed, plain = APIRouter(prefix=PREFIX), APIRouter()
+    routes = _Routes(prefixed, plain)
+    for (method, path), (endpoint, body, shape, codes) in FAST.items():
+        routes.add(method, path, _for_framework(endpoint, body, path), shape, codes, endpoint.__doc__)
+    _add_tasks(routes)
+    _add_types_and_workers(routes)
+    _add_fleet(routes)
+    _add_work(routes)
+    missing = ROLES.keys() - routes.added
+    assert not missing, f"the table of roles names routes that do not exist: {sorted(missing)}"
+    app.include_router(prefixed)
+    app.include_router(plain)
+
+
+class _Routes:
+    """Adds routes to both routers: under the prefix, and those of the original API without it."""
+
+    def __init__(self, prefixed: APIRouter, plain: APIRouter) -> None:
+        self._prefixed, self._plain = prefixed, plain
+        self.added: set[tuple[str, str]] = set()
+
+    def add(
+        self,
+        method: str,
+        path: str,
+        endpoint: Endpoint,
+        shape: type[BaseModel] = shapes.Anything,
+        codes: tuple[int, ...] = (200,),
+        summary: str | None = None,
+    ) -> None:
+        roles = roles_of(method, path)
+        first = (summary or endpoint.__doc__ or "").partition("\n")[0] or None
+        wrapped: Any = {"model": shapes.Envelope[shape]}  # type: ignore[valid-type]
+        options: dict[str, Any] = {
+            "methods": [method],
+            "responses": {**shapes.ERRORS, **dict.fromkeys(codes, wrapped)},
+            "status_code": codes[0],
+            "response_model": None,
+            "description": first,
+            "tags": [path.split("/")[1]],
+            "openapi_extra": {} if not roles else {"security": [{"ApiKey": []}, {"Bearer": []}]},
+        }
+        guarded = _guarded(endpoint, roles)
+        name = f"{method.lower()}{path.replace('/', '_').replace('{', '').replace('}', '').replace('-', '_')}"
+        self._prefixed.add_api_route(path, guarded, operation_id=name, **options)
+        if (method, path) in CONTRACT:
+            self._plain.add_api_route(path, guarded, include_in_schema=False, **options)
+        self.added.add((method, path))
+
+
+def _guarded(endpoint: Endpoint, roles: Any) -> Callable[..., Awaitable[Response]]:
+    """The endpoint behind its roles, with its answer in the envelope. It keeps the signature that FastAPI reads."""
+
+    async def run(*, call: Call, **given: Any) -> Response:
+        check_role(call.caller, roles)
+        return _response(success(await endpoint(call, **given), call.server.clock.wall()))
+
+    signature = inspect.signature(endpoint)
+    hints = get_type_hints(endpoint, include_extras=True)
+    own = [
+        one.replace(annotation=hints[one.name], kind=inspect.Parameter.KEYWORD_ONLY)
+        for one in signature.parameters.values()
+        if one.name != "call"
+    ]
+    call = inspect.Parameter("call", inspect.Parameter.KEYWORD_ONLY, annotation=CallDep)
+    run.__signature__ = inspect.Signature([call, *own])  # type: ignore[attr-defined]
+    run.__annotations__ = {"call": CallDep, **{one.name: one.annotation for one in own}}
+    run.__doc__ = endpoint.__doc__
+    return run
+
+
+def _for_framework(endpoint: Any, body: type[BaseModel], path: str) -> Endpoint:
+    """A fast endpoint as the framework calls it: for the OpenAPI document, and for paths that the gate leaves to it."""
+    with_task = "{task_id}" in path
+
+    async def run(call: Call, **given: Any) -> Answer:
+        call.path = str(given.get("task_id", ""))
+        answer: Answer = await endpoint(call, given["body"])
+        return answer
+
+    parameters = [inspect.Parameter("call", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Call)]
+    hints: dict[str, Any] = {"call": Call, "body": body, "return": Answer}
+    if with_task:
+        hints["task_id"] = str
+        parameters.append(inspect.Parameter("task_id", inspect.Parameter.KEYWORD_ONLY, annotation=str))
+    if path in ("/tasks", "/tasks/bulk", "/tasks/claim"):
+        key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=300)]
+        hints["idempotency_key"] = key
+        parameters.append(
+            inspect.Parameter("idempotency_key", inspect.Parameter.KEYWORD_ONLY, annotation=key, default=None)
+        )
+    parameters.append(inspect.Parameter("body", inspect.Parameter.KEYWORD_ONLY, annotation=body))
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = hints
+    return run
+
+
+def _add_tasks(routes: _Routes) -> None:
+    async def list_tasks(
+        call: Call,
+        status: Text = None,
+        type: Text = None,  # noqa: A002 - the name of the parameter in the URL
+        filter: Text = None,  # noqa: A002
+        limit: Page = 50,
+        offset: Offset = 0,
+        cursor: Text = None,
+    ) -> Answer:
+        """Tasks, newest first."""
+        return await tasks.list_tasks(
+            call, status=status, kind=type, wanted=filter, limit=limit, offset=offset, cursor=cursor
+        )
+
+    def many(act: str) -> Endpoint:
+        async def run(call: Call, body: bodies.Selected) -> Answer:
+            return await tasks.act_on_many(call, act, body)
+
+        run.__doc__ = f"{act.capitalize()} all tasks that a filter selects."
+        return run
+
+    routes.add("GET", "/tasks", list_tasks, shapes.listed("tasks", shapes.TaskShape))
+    routes.add("GET", "/tasks/{task_id}", tasks.get_task, shapes.TaskShape)
+    routes.add("GET", "/tasks/{task_id}/why", tasks.why)
+    routes.add("POST", "/tasks/{task_id}/cancel", tasks.cancel_one, shapes.EndedShape)
+    routes.add("POST", "/tasks/{task_id}/retry", tasks.retry_one, shapes.EndedShape)
+    routes.add("DELETE", "/tasks/{task_id}", tasks.delete_one)
+    for act in ("cancel", "retry", "delete"):
+        routes.add("POST", f"/tasks/{act}", many(act))
+
+
+def _add_types_and_workers(routes: _Routes) -> None:
+    async def list_types(call: Call, active_only: bool = False) -> Answer:
+        """All task types."""
+        return await types.list_types(call, active_only=active_only)
+
+    async def scaling(
+        call: Call,
+        name: str,
+        tasks_per_worker: Annotated[int, Query(ge=1, le=100_000)] = 1,
+        min_workers: Annotated[int, Query(ge=0, le=10_000)] = 0,
+        max_workers: Annotated[int, Query(ge=0, le=10_000)] = 100,
+    ) -> Answer:
+        """How many workers the tasks of this type want, for autoscalers."""
+        return await types.scaling(
+            call, name, tasks_per_worker=tasks_per_worker, min_workers=min_workers, max_workers=max_workers
+        )
+
+    routes.add("POST", "/task-types/register", types.register_type, shapes.TypeChange, (201, 200))
+    routes.add("GET", "/task-types", list_types, shapes.listed("task_types", shapes.TaskTypeShape))
+    routes.add("GET", "/task-types/{name}", types.get_type, shapes.TaskTypeShape)
+    routes.add("DELETE", "/task-types/{name}", types.deactivate, shapes.TaskTypeShape)
+    routes.add("GET", "/task-types/{name}/scaling", scaling, shapes.Scaling)
+    routes.add("POST", "/workers/register", workers.register, codes=(201, 200))
+    routes.add("POST", "/workers/{worker_id}/heartbeat", workers.heartbeat)
+    routes.add("PUT", "/workers/{worker_id}/status", workers.set_status)
+    routes.add("GET", "/workers", workers.list_workers, shapes.listed("workers", shapes.WorkerShape))
+    routes.add("GET", "/workers/{worker_id}", workers.get_worker, shapes.WorkerShape)
+    routes.add("GET", "/workers/{worker_id}/stats", workers.get_stats, shapes.StatsShape)
+
+
+def _add_fleet(routes: _Routes) -> None:
+    def with_flag(work: Any, **flags: Any) -> Endpoint:
+        async def run(call: Call, name: str) -> Answer:
+            answer: Answer = await work(call, name, **flags)
+            return answer
+
+        return run
+
+    def of_manager(act: str) -> Endpoint:
+        async def run(call: Call, session: int) -> Answer:
+            return await fleet.act_on_manager(call, session, act)
+
+        return run
+
+    async def failures(call: Call, filter: Text = None) -> Answer:  # noqa: A002
+        """Failed tasks, grouped by cause."""
+        return await fleet.failures(call, filter)
+
+    async def audit(call: Call, limit: Page = 100, before: Text = None, act: Text = None, who: Text = None) -> Answer:
+        """What operators and admins did, newest first."""
+        return await fleet.audit(call, limit=limit, before=before, act=act, who=who)
+
+    routes.add("GET", "/health", fleet.health, shapes.Health)
+    routes.add("GET", "/readyz", fleet.health, shapes.Health)
+    routes.add("GET", "/livez", fleet.alive, shapes.Health)
+    routes.add("GET", "/status", fleet.status)
+    routes.add("GET", "/queues", fleet.list_queues)
+    routes.add("GET", "/queues/{name}", fleet.get_queue)
+    routes.add("PATCH", "/queues/{name}", fleet.change_queue)
+    routes.add("POST", "/queues/{name}/pause", with_flag(fleet.pause_queue, paused=True))
+    routes.add("POST", "/queues/{name}/resume", with_flag(fleet.pause_queue, paused=False))
+    routes.add("GET", "/managers", fleet.list_managers)
+    for act in ("drain", "undrain", "stop"):
+        routes.add("POST", f"/managers/{{session}}/{act}", of_manager(act))
+    routes.add("GET", "/worker-pools", fleet.list_pools)
+    routes.add("POST", "/worker-pools/{name}/scale", fleet.scale)
+    routes.add("POST", "/worker-pools/{name}/restart", fleet.restart)
+    routes.add("POST", "/worker-pools/{name}/pause", with_flag(fleet.pause, paused=True))
+    routes.add("POST", "/worker-pools/{name}/resume", with_flag(fleet.pause, paused=False))
+    routes.add("GET", "/failures", failures)
+    routes.add("GET", "/keys", fleet.get_keys)
+    routes.add("POST", "/keys", fleet.add_key, codes=(201,))
+    routes.add("DELETE", "/keys/{name}", fleet.remove_key)
+    routes.add("GET", "/audit", audit)
+
+
+def _add_work(routes: _Routes) -> None:
+    async def get_batches(call: Call, status: BatchStatus | None = None, limit: Page = 100) -> Answer:
+        """Batches: those that run first, then those in line, then the ended."""
+        return await work.get_batches(call, status=status, limit=limit)
+
+    async def delete_batch(call: Call, batch_id: str, force: bool = False) -> Answer:
+        """Delete a batch with its items."""
+        return await work.delete_batch(call, batch_id, force=force)
+
+    def of_member(act: str) -> Endpoint:
+        async def run(call: Call, name: str, member: str) -> Answer:
+            return await work.change_member(call, name, member, act)
+
+        return run
+
+    member = "/resource-pools/{name}/members/{member}"
+    routes.add("GET", "/batches", get_batches)
+    routes.add("POST", "/batches", work.new_batch, codes=(201,))
+    routes.add("GET", "/batches/{batch_id}", work.get_batch)
+    routes.add("DELETE", "/batches/{batch_id}", delete_batch)
+    routes.add("POST", "/batches/{batch_id}/{act}", work.act_on_batch)
+    routes.add("GET", "/lanes", work.get_lanes)
+    routes.add("PUT", "/lanes/{name}", work.change_lane)
+    routes.add("GET", "/resource-pools", work.get_resource_pools)
+    routes.add("GET", "/resource-pools/{name}", work.get_resource_pool)
+    routes.add("PATCH", "/resource-pools/{name}", work.limit_pool)
+    routes.add("POST", "/resource-pools/{name}/members", work.add_members, codes=(201,))
+    routes.add("GET", member, work.get_member)
+    routes.add("DELETE", member, of_member("remove"))
+    routes.add("POST", f"{member}/enable", of_member("enable"))
+    routes.add("POST", f"{member}/disable", of_member("disable"))
+
+
+def _add_docs(app: FastAPI) -> None:
+    """A page to try the routes. All its files come from here: it makes no request to any other host."""
+    folder = Path(fastapi_offline.__file__).parent / "static"
+    app.mount("/docs/static", StaticFiles(directory=folder), name="docs-files")
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return get_swagger_ui_html(
+            openapi_url="/openapi.json",
+            title="Pitboss API",
+            swagger_js_url="/docs/static/swagger-ui-bundle.js",
+            swagger_css_url="/docs/static/swagger-ui.css",
+            swagger_favicon_url="/docs/static/favicon.png",
+        )
+
+    plain = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = plain()
+        document.setdefault("components", {})["securitySchemes"] = {
+            "ApiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+            "Bearer": {"type": "http", "scheme": "bearer"},
+        }
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _add_errors(app: FastAPI, server: Server) -> None:
+    def replied(error: ApiError) -> Response:
+        return _response(failure(error, server.clock.wall()))
+
+    @app.exception_handler(ApiError)
+    async def api_error(_: Request, error: ApiError) -> Response:
+        return replied(error)
+
+    @app.exception_handler(PitbossError)
+    async def pitboss_error(_: Request, error: PitbossError) -> Response:
+        return replied(of_pitboss(error))
+
+    @app.exception_handler(RequestValidationError)
+    async def wrong_fields(_: Request, error: RequestValidationError) -> Response:
+        return replied(of_faults(error.errors()))
+
+    @app.exception_handler(HTTPException)
+    async def plain(request: Request, error: HTTPException) -> Response:
+        return _plain_error(app, request, error, replied)
+
+
+def _plain_error(
+    app: FastAPI, request: Request, error: HTTPException, replied: Callable[[ApiError], Response]
+) -> Response:
+    if error.status_code == 405:
+        allowed = _allowed(app, request)
+        told = ApiError(405, "Method not allowed", why=f"this path has {', '.join(allowed)}", fix="use one of them")
+        response = replied(told)
+        response.headers["allow"] = ", ".join(allowed)
+        return response
+    if error.status_code == 404:
+        return replied(ApiError(404, "Endpoint not found", why=f"there is no {request.url.path[:200]}", fix="see /docs"))
+    return replied(ApiError(error.status_code, str(error.detail)))
+
+
+def _allowed(app: FastAPI, request: Request) -> list[str]:
+    """Every method that this path has."""
+    found: set[str] = set()
+    for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+        scope = {**request.scope, "method": method}
+        for route in app.router.routes:
+            if route.matches(scope)[0].value == 2:
+                found.add(method)
+                break
+    return sorted(found)
+
+
+def _response(reply: Reply) -> Response:
+    response = Response(reply.body, status_code=reply.code)
+    response.raw_headers = list(reply.headers)
+    return response
+
+
+def openapi_document(server: Server) -> Mapping[str, Any]:
+    """The document of the API, without serving it."""
+    app = FastAPI(title="Pitboss", version=server.release or "0", separate_input_output_schemas=False)
+    _add_routes(app)
+    _add_docs(app)
+    return app.openapi()
+
+
+__all__ = ["make_app", "openapi_document"]

@@ -1,0 +1,257 @@
+"""The bodies of requests. Unknown fields are ignored: clients of the original API send some."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+
+from pitboss.model.access import Role
+
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,127}$"
+MOST_TASKS = 1000
+MOST_CLAIMED = 100
+SORTS = ("created_at", "priority", "id", "attempts")
+DAY = 86_400
+YEAR = 365 * DAY
+
+
+def _object(value: Any) -> Any:
+    """An empty list means an empty object: some languages cannot tell them apart."""
+    return {} if value == [] else value
+
+
+def _percent(value: Any) -> Any:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 100:
+        raise ValueError("Progress must be between 0 and 100")
+    return round(value)
+
+
+def _number(value: Any) -> Any:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError("task_type_id must be a positive integer")
+    return value
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+
+
+Params = Annotated[dict[str, Any], BeforeValidator(_object)]
+WorkerId = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
+Name = Annotated[str, Field(pattern=NAME)]
+Seconds = Annotated[float, Field(ge=0, le=YEAR)]
+Text = Annotated[str, Field(max_length=100_000)]
+Short = Annotated[str, Field(max_length=1000)]
+Dedupe = Literal["unfinished", "forever", "none"]
+
+
+class RegisterType(Body):
+    name: Name
+    version: Annotated[str, Field(min_length=1, max_length=100)]
+    param_schema: dict[str, Any] | str = Field(description='A JSON Schema (or its JSON as text) that has "type".')
+    queue: Name | None = None
+    max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
+    timeout: Annotated[float, Field(ge=1, le=7 * DAY)] | None = None
+    backoff: Annotated[float, Field(ge=0, le=DAY)] | None = None
+    dedupe: Dedupe = "unfinished"
+    description: Short = ""
+
+
+class CreateTask(Body):
+    type: Annotated[str, Field(min_length=1, max_length=128)]
+    params: Params
+    priority: Annotated[int, Field(ge=-32_768, le=32_767)] = 0
+    delay: Seconds | None = None
+    run_at: datetime | None = Field(default=None, description="With a time zone.")
+    queue: Name | None = None
+    max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
+    timeout: Annotated[float, Field(gt=0, le=7 * DAY)] | None = None
+    expires_in: Annotated[float, Field(gt=0, le=YEAR)] | None = None
+    tags: Annotated[list[Name], Field(max_length=50)] = []
+    dedupe: Dedupe | None = None
+    dedupe_key: Annotated[str, Field(min_length=1, max_length=300)] | None = None
+
+    @field_validator("run_at")
+    @classmethod
+    def _zoned(cls, value: datetime | None) -> datetime | None:
+        if value is not None and value.tzinfo is None:
+            raise ValueError("run_at needs a time zone, such as 2030-01-01T08:00:00Z")
+        return value
+
+
+class CreateTasks(Body):
+    tasks: Annotated[list[CreateTask], Field(min_length=1, max_length=MOST_TASKS)]
+
+
+class ClaimTasks(Body):
+    worker_id: WorkerId
+    task_type_id: Annotated[int, BeforeValidator(_number), Field(ge=1)] | None = None
+    task_type_ids: Annotated[list[Annotated[int, Field(ge=1)]], Field(max_length=1000)] | None = None
+    types: Annotated[list[Name], Field(max_length=1000)] | None = None
+    type_pattern: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    wait: Annotated[float, Field(ge=0, le=30)] = 0
+    limit: Annotated[int, Field(ge=1, le=MOST_CLAIMED)] | None = None
+    claim_timeout: Annotated[float, Field(ge=1, le=DAY)] | None = None
+    sort_by: Literal["created_at", "priority", "id", "attempts"] | None = None
+    sort_order: Literal["ASC", "DESC", "asc", "desc"] = "ASC"
+
+    @field_validator("sort_by", mode="before")
+    @classmethod
+    def _sort_by(cls, value: Any) -> Any:
+        if value is not None and value not in SORTS:
+            raise ValueError(f"Invalid sort_by field. Allowed values: {', '.join(SORTS)}")
+        return value
+
+    @field_validator("sort_order", mode="before")
+    @classmethod
+    def _sort_order(cls, value: Any) -> Any:
+        if value not in ("ASC", "DESC", "asc", "desc"):
+            raise ValueError("Invalid sort_order. Allowed values: ASC, DESC")
+        return value
+
+
+class Report(Body):
+    """What every report of a worker names."""
+
+    worker_id: WorkerId
+    claim_token: Annotated[str, Field(max_length=100)] | None = None
+
+
+class Progress(Report):
+    progress: Annotated[int, BeforeValidator(_percent), Field(ge=0, le=100)]
+    message: Short | None = None
+
+
+class Ended(Body):
+    success: bool
+    result: Any = None
+    error: Text | None = None
+    error_type: Annotated[str, Field(max_length=100)] | None = None
+    retryable: bool | None = None
+    traceback: Text | None = None
+    retry_after: Seconds | None = None
+
+
+class Complete(Report, Ended):
+    pass
+
+
+class Fail(Report):
+    error: Text = ""
+    error_type: Annotated[str, Field(max_length=100)] | None = None
+    retryable: bool | None = None
+    traceback: Text | None = None
+    retry_after: Seconds | None = None
+
+
+class Release(Report):
+    delay: Seconds = 0
+    reason: Short = ""
+
+
+class EndedTask(Ended):
+    id: Annotated[str, Field(max_length=100)]
+    claim_token: Annotated[str, Field(max_length=100)] | None = None
+
+
+class CompleteMany(Body):
+    worker_id: WorkerId
+    outcomes: Annotated[list[EndedTask], Field(min_length=1, max_length=MOST_CLAIMED)]
+
+
+class Cancel(Body):
+    reason: Short = ""
+
+
+class Retry(Body):
+    keep_attempts: bool = False
+
+
+class Selected(Body):
+    filter: Annotated[str, Field(min_length=1, max_length=2000)]
+    reason: Short = ""
+    keep_attempts: bool = False
+
+
+Status = Literal["active", "idle", "offline"]
+
+
+class RegisterWorker(Body):
+    worker_id: WorkerId
+    name: Short | None = None
+    status: Status = "active"
+    metadata: Params = {}
+    types: Annotated[list[Name], Field(max_length=1000)] = []
+
+
+class HeldTask(Body):
+    id: Annotated[str, Field(max_length=100)]
+    claim_token: Annotated[str, Field(max_length=100)] | None = None
+
+
+class Heartbeat(Body):
+    tasks: Annotated[list[HeldTask], Field(max_length=1000)] = []
+    status: Status | None = None
+
+
+class SetStatus(Body):
+    status: Status
+
+
+class ChangeQueue(Body):
+    capacity: Annotated[int, Field(ge=1, le=2**53)] | None = None
+    rate: Annotated[str, Field(max_length=200)] | None = Field(default=None, description='Such as "10/s, 100/m".')
+
+
+class ScalePool(Body):
+    size: Annotated[int, Field(ge=0, le=1000)] | None
+    host: Short | None = None
+
+
+class NewMember(Body):
+    name: Name
+    fields: dict[str, str | int | float | bool | None] = {}
+    labels: Annotated[list[str], Field(max_length=100)] = []
+    weight: Annotated[int, Field(ge=1, le=1000)] = 100
+
+
+class AddMembers(Body):
+    members: Annotated[list[NewMember], Field(min_length=1, max_length=1000)]
+
+
+class LimitPool(Body):
+    limits: Annotated[dict[str, str], Field(max_length=100)] = {}
+    reset: bool = False
+
+
+class CreateBatch(Body):
+    type: Annotated[str, Field(min_length=1, max_length=128)]
+    items: Annotated[list[Params], Field(min_length=1, max_length=10_000)]
+    name: Short = ""
+    lane: Name = "default"
+    data: Params = {}
+    on_complete: Annotated[str, Field(max_length=128)] | None = None
+    paused: bool = False
+    priority: Annotated[int, Field(ge=-32_768, le=32_767)] = 0
+    max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
+
+
+class ActOnBatch(Body):
+    """`at` is for resume, `to` and `before` for move, the others for cancel and requeue."""
+
+    reason: Short = ""
+    at: Literal["place", "top", "bottom"] = "place"
+    to: Literal["top", "up", "down", "bottom", "before"] = "top"
+    before: Annotated[str, Field(max_length=100)] | None = None
+    error: Short | None = None
+    cancelled: bool = False
+    keep_attempts: bool = False
+
+
+class ChangeLane(Body):
+    max_running: Annotated[int, Field(ge=1, le=10_000)]
+
+
+class CreateKey(Body):
+    name: Name
+    roles: Annotated[list[Role], Field(min_length=1)]

@@ -1,0 +1,125 @@
+"""What the routes work with: one server, and one call."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, cast
+
+from pitboss.client.client import Client
+from pitboss.dispatch.remote_claims import RemoteClaims
+from pitboss.dispatch.remote_reports import RemoteReports
+from pitboss.engines.protocol import FullStore
+from pitboss.http.known_keys import KnownKeys
+from pitboss.model.access import AuditEntry, Role
+from pitboss.model.canonical import to_json
+from pitboss.model.ids import TaskId
+from pitboss.model.session import SessionInfo
+from pitboss.operate.remote_workers import RemoteWorkers
+from pitboss.operate.task_types import TaskTypes
+
+
+class Caller(NamedTuple):
+    """Who asks: the name of the key, what it may do, and the address it asks from."""
+
+    name: str
+    roles: frozenset[Role]
+    address: str
+
+
+class RecentKeys:
+    """The newest keys with their values."""
+
+    def __init__(self, most: int = 20_000) -> None:
+        self._most = most
+        self._values: dict[str, str] = {}
+
+    def setdefault(self, key: str, value: str) -> str:
+        known = self._values.setdefault(key, value)
+        if len(self._values) > self._most:
+            del self._values[next(iter(self._values))]
+        return known
+
+
+class Server:
+    """The parts of one server process."""
+
+    def __init__(
+        self,
+        store: FullStore,
+        *,
+        info: SessionInfo,
+        make_id: Callable[[], TaskId],
+        make_key_id: Callable[[], str],
+        make_secret: Callable[[], str],
+        luck: Callable[[], float],
+        release: str = "",
+    ) -> None:
+        self.store, self.clock, self.release = store, store.clock, release
+        self.make_id, self.make_key_id, self.make_secret = make_id, make_key_id, make_secret
+        self.client = Client(store, store.clock)
+        self.types = TaskTypes(store, store.clock.now)
+        self.keys = KnownKeys(store, store.clock.now)
+        self.claims = RemoteClaims(store, info, self._queues)
+        self.reports = RemoteReports(store, self.types.policy, luck)
+        self.workers = RemoteWorkers(store)
+        # The bodies of recent claims by their Idempotency-Key.
+        self.claim_keys = RecentKeys()
+
+    async def start(self) -> None:
+        await self.types.read()
+        await self.keys.read()
+        await self.claims.start()
+
+    async def stop(self) -> None:
+        await self.claims.stop()
+
+    def _queues(self) -> list[str]:
+        return sorted({one.info.queue for one in self.types.remote})
+
+
+class Call:
+    """One request. `idempotency` is its Idempotency-Key; `gone` returns when the client has hung up."""
+
+    __slots__ = ("caller", "gone", "idempotency", "path", "server")
+
+    def __init__(
+        self,
+        server: Server,
+        caller: Caller,
+        *,
+        path: str = "",
+        idempotency: str | None = None,
+        gone: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.server, self.caller, self.path = server, caller, path
+        self.idempotency, self.gone = idempotency, gone
+
+    @property
+    def store(self) -> FullStore:
+        return self.server.store
+
+    @property
+    def now(self) -> int:
+        return self.server.clock.now()
+
+    @property
+    def by(self) -> str:
+        """Who did it, as desired state and batches keep it."""
+        return f"{self.caller.name} (http {self.caller.address})"
+
+    @property
+    def operates(self) -> bool:
+        """Whether its acts are an operator's."""
+        return not self.caller.roles.isdisjoint((Role.OPERATOR, Role.ADMIN))
+
+    def audited(self, act: str, target: str = "", details: Mapping[str, Any] | None = None) -> FullStore:
+        """The store for an act of an operator: the audit log gets an entry in the same act."""
+        entry = AuditEntry(
+            id=self.server.make_id(),
+            who=self.caller.name,
+            act=act,
+            target=target[:500],
+            details=to_json(dict(details or {}), what="details"),
+            source=f"http {self.caller.address}",
+        )
+        return cast("FullStore", self.store.audited(entry))
+
+
