@@ -56,6 +56,12 @@ def test_the_highest_layer_that_says_something_wins(present: set[str]) -> None:
         ("log_age", "2d", span("2d")),
         ("retention.failed", "forever", None),
         ("retention.completed", "1h", span("1h")),
+        ("http.enabled", "false", False),
+        ("http.host", "0.0.0.0", "0.0.0.0"),
+        ("http.port", "8080", 8080),
+        ("http.origins", "https://a.org, http://b.org:81", ("https://a.org", "http://b.org:81")),
+        ("http.rate_limit", "100/60s", "100/60s"),
+        ("http.max_body", "2MB", 2 * 1024**2),
     ],
 )
 def test_every_setting_can_come_from_the_environment_and_from_a_file(
@@ -147,6 +153,16 @@ def test_a_pyproject_without_our_table_is_ignored(folder: Path) -> None:
         ('log_size = "much"', "log_size = 'much' cannot be used", '"512MB"'),
         ('host_memory = "80%"', "host_memory = '80%' cannot be used", '"512MB"'),
         ("workers = \n", "cannot be read", "line 1"),
+        ("[http]\nport = 70000", "http.port = 70000 cannot be used", "less than or equal to 65535"),
+        ("[http]\nport = true", "http.port = True cannot be used", "true or false"),
+        ('[http]\nhost = "box1:8000"', "http.host = 'box1:8000' cannot be used", "without a port"),
+        ('[http]\nhost = "http://box1"', "http.host = 'http://box1' cannot be used", "without a port"),
+        ('[http]\norigins = ["example.org"]', "http.origins = ['example.org'] cannot be used", "scheme and host"),
+        ('[http]\norigins = ["https://a.org/x"]', "cannot be used", "without a path"),
+        ('[http]\nrate_limit = "fast"', "http.rate_limit = 'fast' cannot be used", "a number of starts per time"),
+        ('[http]\nrate_limit = "2/s, 9/m"', "cannot be used", "describe one"),
+        ('[http]\nmax_body = "much"', "http.max_body = 'much' cannot be used", '"512MB"'),
+        ("[http]\nprot = 1", 'there is no setting "http.prot"', 'write "http.port"'),
     ],
 )
 def test_bad_values_name_the_file_the_key_and_the_fix(folder: Path, text: str, what: str, said: str) -> None:

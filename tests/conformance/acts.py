@@ -3,28 +3,40 @@
 What was put, claimed and opened is remembered, so that acts may be repeated and writers be stale.
 """
 
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
 import msgspec
 
 from pitboss.engines.protocol import FullStore
+from pitboss.model.access import ApiKey, AuditEntry, Role
 from pitboss.model.filter import EVERYTHING, Filter
 from pitboss.model.ids import IdMaker, TaskId
+from pitboss.model.outcome import Transition, progressed
 from pitboss.model.queue import HandlerInfo, QueueChange
 from pitboss.model.resource import Report, UseEnd
-from pitboss.model.session import Claimed, ClaimRequest, Lead, Session, SessionInfo
+from pitboss.model.session import Claimed, ClaimRequest, Lead, Order, Session, SessionInfo
 from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim, NewTask, Token
-from pitboss.testing.conformance.outcomes import FINAL, transition_for
+from pitboss.testing.conformance.outcomes import FINAL, OUTCOMES, transition_for
 from tests.conformance.arena import Arena
 from tests.conformance.contestants import Open
 
-HANDLERS = ("a", "b", "c")
 # The handler that needs a member, its queue and its pool.
 FETCH, BOUND, POOL = "f", "q4", "p"
-QUEUES = ("q1", "q2", "q3", BOUND)
+# The handler that remote workers run, and its queue.
+REMOTE, AFAR = "r", "q5"
+HANDLERS = ("a", "b", "c", REMOTE)
+QUEUES = ("q1", "q2", "q3", BOUND, AFAR)
 SECOND = 1_000_000
+SIGN_OF_LIFE = "sign of life"
+WORDS = (*OUTCOMES, SIGN_OF_LIFE)
+# What a slot of remote workers may say beside how many tasks it wants, of which queues.
+ORDERS = [None, None, Order("created_at", descending=True), Order("attempts"), Order("priority", descending=True)]
+LASTS = [None, SECOND, 5 * SECOND, 20 * SECOND]
+NARROWED = [None, None, ("a",), ("b", REMOTE), (REMOTE,)]
+REPEATED = [None, "r1", "r2"]
 PERIODS = [None, None, 5 * SECOND, 60 * SECOND]
 # One longest window for all: a queue then remembers the same past, whichever act changes its rate.
 RATES = ["1/5s", "3/5s", "1/1s,2/5s"]
@@ -58,6 +70,7 @@ class Acts:
         self.known: list[NewTask] = []
         self.claims: list[Claim] = []
         self.sessions: list[Session] = []
+        self.keys: list[str] = []
         self.term = 0
 
     def end(self) -> None:
@@ -67,7 +80,7 @@ class Acts:
             self.arena.close()
 
     def begin(self) -> None:
-        self._register(["a", "b"])
+        self._register(["a", "b", REMOTE])
         bound = HandlerInfo(name=FETCH, queue=BOUND, resources=POOL)
         self.arena.act(lambda store: store.register([bound]))
         for handlers, ttl in ((("a", "b", FETCH), 3600), (("a",), 15), ((), 3600)):
@@ -149,6 +162,26 @@ class Acts:
             case "wish":
                 self.arena.act(lambda store: store.wish(queue, change.by and "1", by=change.by))
 
+    def access(self, act: str, which: int, queue: str, change: QueueChange) -> None:
+        """What the HTTP API keeps: keys, what operators did, and requests that may be repeated."""
+        name = f"k{which % 3}"
+        match act:
+            case "remember":
+                self.arena.act(lambda store: store.remember(name, f"body {which}", [name, str(which)]))
+            case "add":
+                key = ApiKey(id=self.ids(), name=name, digest="d", roles=(Role.WORKER,), created_by="ann")
+                self.keys.append(key.id)
+                self._audited("add", lambda store: store.add_key(key))
+            case "revoke" if self.keys:
+                key_id = self.keys[which % len(self.keys)]
+                self._audited("revoke", lambda store: store.revoke_key(key_id))
+            case _:
+                self._audited("queue", lambda store: store.change_queue(queue, change))
+
+    def _audited(self, name: str, act: Callable[[FullStore], Awaitable[Any]]) -> None:
+        entry = AuditEntry(id=self.ids(), who="ann", act=name)
+        self.arena.act(lambda store: act(store.audited(entry)))
+
     def time_passes(self, step: str) -> None:
         self.arena.clock.advance(step)
 
@@ -175,19 +208,24 @@ class Acts:
             follow = {option: value for option, value in follow.items() if option != "unique"}
         follow_ups = (self._new(follow, claim.id),) if follow and name in FINAL else ()
         self.known += follow_ups
-        transition = transition_for(name, claim, self.arena.clock.now(), follow_ups)
+        transition = progressed() if name == SIGN_OF_LIFE else self._transition(name, claim, follow_ups)
         # Those that report on their member know that its use is over.
         end = None if claim.leased is None or report is None else UseEnd(claim.leased.use_at)
         return Settlement(
             id=claim.id, token=claim.token, transition=transition, worker=worker, ran=ran, report=report, use_end=end
         )
 
+    def _transition(self, name: str, claim: Claim, follow_ups: tuple[NewTask, ...]) -> Transition:
+        return transition_for(name, claim, self.arena.clock.now(), follow_ups)
+
     def _new(self, options: dict[str, Any], parent: TaskId | None) -> NewTask:
         kept = {name: value for name, value in options.items() if self.prompt or name != "expires_in"}
         return NewTask(id=self.ids(), parent=parent, **kept)
 
     def _register(self, names: list[str]) -> None:
-        self.arena.act(lambda store: store.register([HandlerInfo(name=name) for name in names]))
+        plain = [HandlerInfo(name=name) for name in names if name != REMOTE]
+        remote = [HandlerInfo(name=REMOTE, queue=AFAR, remote=True)] if REMOTE in names else []
+        self.arena.act(lambda store: store.register([*plain, *remote]))
 
     def _open_session(self, info: SessionInfo) -> None:
         self.sessions.append(self.arena.act(lambda store: store.open_session(info)))

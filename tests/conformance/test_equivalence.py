@@ -17,8 +17,20 @@ from pitboss.model.queue import QueueChange
 from pitboss.model.resource import Report, ResourceChange, Want
 from pitboss.model.session import SessionInfo, Slot
 from pitboss.model.task import Unique
-from pitboss.testing.conformance.outcomes import OUTCOMES
-from tests.conformance.acts import FILTERS, HANDLERS, PERIODS, QUEUES, RATES, SECOND, STEPS
+from tests.conformance.acts import (
+    FILTERS,
+    HANDLERS,
+    LASTS,
+    NARROWED,
+    ORDERS,
+    PERIODS,
+    QUEUES,
+    RATES,
+    REPEATED,
+    SECOND,
+    STEPS,
+    WORDS,
+)
 from tests.conformance.contestants import Open, emptied_opener, open_memory, open_sqlite
 from tests.conformance.scarce_acts import (
     BATCH_ACTS,
@@ -39,7 +51,7 @@ STEPS_OF_WALK = {"memory": 400, "sqlite": 300, "postgres": 150}
 PROMPT = ("memory", "sqlite")
 LONG = settings.get_current_profile_name() == "long"
 options = st.fixed_dictionaries(
-    {"handler": st.sampled_from("aaabbc"), "queue": st.sampled_from(QUEUES)},
+    {"handler": st.sampled_from("aaabbcr"), "queue": st.sampled_from(QUEUES)},
     optional={
         "priority": st.sampled_from([-1, 0, 1]),
         "delay": st.sampled_from([0, 1, SECOND, 5 * SECOND, 20 * SECOND]),
@@ -52,12 +64,19 @@ options = st.fixed_dictionaries(
         "want": st.sampled_from(WANTS),
     },
 )
-slots = st.builds(
+places = st.sampled_from([None, None, QUEUES, ("q1",), ("q2", "q3"), ("q3", "q3"), ("q1", "q5"), ()])
+managers_slots = st.builds(Slot, free=st.sampled_from([3, 1, 0]), ahead=st.sampled_from([0, 0, 2]), queues=places)
+remote_slots = st.builds(
     Slot,
     free=st.sampled_from([3, 1, 0]),
-    ahead=st.sampled_from([0, 0, 2]),
-    queues=st.sampled_from([None, None, QUEUES, ("q1",), ("q2", "q3"), ("q3", "q3"), ()]),
+    queues=places,
+    worker=st.sampled_from(["", "w1", "w2"]),
+    handlers=st.sampled_from(NARROWED),
+    order=st.sampled_from(ORDERS),
+    lasts=st.sampled_from(LASTS),
+    repeat=st.sampled_from(REPEATED),
 )
+slots = managers_slots | remote_slots
 requests = st.tuples(
     st.lists(slots, min_size=1, max_size=3).map(tuple),
     st.sampled_from([None, None, "abc", "ab", "a"]).map(lambda names: names and frozenset(names)),
@@ -66,7 +85,7 @@ filters = st.sampled_from(FILTERS).map(parsed)
 limits = st.sampled_from([1000, 1000, 2])
 picks = st.integers(0, 1_000_000)
 words = st.tuples(
-    st.sampled_from(OUTCOMES),
+    st.sampled_from(WORDS),
     st.none() | options,
     st.sampled_from([None, 0, 10]),
     st.sampled_from([None, "w1"]),
@@ -155,6 +174,15 @@ class Equivalence(RuleBasedStateMachine):
     )
     def configure(self, act: str, queue: str, change: QueueChange, names: list[str]) -> None:
         self.acts.configure(act, queue, change, names)
+
+    @rule(
+        act=st.sampled_from(["remember", "add", "revoke", "change"]),
+        which=picks,
+        queue=st.sampled_from(QUEUES),
+        change=changes,
+    )
+    def access(self, act: str, which: int, queue: str, change: QueueChange) -> None:
+        self.acts.access(act, which, queue, change)
 
     @rule(
         chosen=st.lists(options, min_size=1, max_size=3),

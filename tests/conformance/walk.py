@@ -3,13 +3,26 @@
 from random import Random
 from typing import Any
 
+from msgspec.structs import replace
+
 from pitboss.model.filter import parsed
 from pitboss.model.limits import rate
 from pitboss.model.queue import QueueChange
 from pitboss.model.session import SessionInfo, Slot
 from pitboss.model.task import Unique
-from pitboss.testing.conformance.outcomes import OUTCOMES
-from tests.conformance.acts import FILTERS, HANDLERS, PERIODS, QUEUES, RATES, SECOND
+from tests.conformance.acts import (
+    FILTERS,
+    HANDLERS,
+    LASTS,
+    NARROWED,
+    ORDERS,
+    PERIODS,
+    QUEUES,
+    RATES,
+    REPEATED,
+    SECOND,
+    WORDS,
+)
 from tests.conformance.scarce_acts import (
     BATCH_ACTS,
     CHANGES,
@@ -33,6 +46,7 @@ WEIGHTS = {
     "lead": 2,
     "operate": 4,
     "configure": 2,
+    "access": 1,
     "time_passes": 6,
     "pool": 2,
     "need": 4,
@@ -95,6 +109,10 @@ class Walk:
         names = self.dice.sample(HANDLERS, self.dice.randint(0, 2))
         self.acts.configure(act, self.dice.choice(QUEUES), self._change(), names)
 
+    def _access(self) -> None:
+        act = self.dice.choice(["remember", "add", "revoke", "change"])
+        self.acts.access(act, self._pick(), self.dice.choice(QUEUES), self._change())
+
     def _time_passes(self) -> None:
         steps = ["1us", "999999us", "1s", "4999999us", "5s", "16s", "61m"]
         self.acts.time_passes(self.dice.choices(steps, [3, 3, 5, 3, 5, 2, 0.2])[0])
@@ -146,7 +164,7 @@ class Walk:
 
     def _options(self) -> dict[str, Any]:
         dice = self.dice
-        chosen: dict[str, Any] = {"handler": dice.choice("aaabbc"), "queue": dice.choice(QUEUES)}
+        chosen: dict[str, Any] = {"handler": dice.choice("aaabbcr"), "queue": dice.choice(QUEUES)}
         possible: dict[str, list[Any]] = {
             "priority": [-1, 0, 1],
             "delay": [0, 1, SECOND, 5 * SECOND, 20 * SECOND],
@@ -165,13 +183,26 @@ class Walk:
         return slots, None if handlers is None else frozenset(handlers)
 
     def _slot(self) -> Slot:
-        queues = self.dice.choice([None, None, QUEUES, ("q1",), ("q2", "q3"), ("q3", "q3"), ()])
-        return Slot(free=self.dice.choice([3, 1, 1, 0]), ahead=self.dice.choice([0, 0, 2]), queues=queues)
+        queues = self.dice.choice([None, None, QUEUES, ("q1",), ("q2", "q3"), ("q3", "q3"), ("q1", "q5"), ()])
+        slot = Slot(free=self.dice.choice([3, 1, 1, 0]), ahead=self.dice.choice([0, 0, 2]), queues=queues)
+        return slot if self.dice.random() < 0.5 else self._remote(slot)
+
+    def _remote(self, slot: Slot) -> Slot:
+        """As a remote worker asks."""
+        dice = self.dice
+        return replace(
+            slot,
+            worker=dice.choice(["", "w1", "w2"]),
+            handlers=dice.choice(NARROWED),
+            order=dice.choice(ORDERS),
+            lasts=dice.choice(LASTS),
+            repeat=dice.choice(REPEATED),
+        )
 
     def _word(self) -> tuple[Any, ...]:
         dice = self.dice
         return (
-            dice.choice(OUTCOMES),
+            dice.choice(WORDS),
             self._sometimes(self._options()),
             dice.choice([None, 0, 10]),
             dice.choice([None, "w1"]),

@@ -1,13 +1,19 @@
 """Reads the files in deploy/."""
 
+import contextlib
+import json
 import re
 import shutil
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
 import yaml
+
+from tests.cli.command_line import Process
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -19,6 +25,28 @@ class Instruction(NamedTuple):
 
     name: str
     text: str
+
+
+class Serving(NamedTuple):
+    """A server that runs. `notified` is where systemd hears of it."""
+
+    process: Process
+    port: int
+    client: httpx.Client
+    worker_key: str
+    viewer_key: str
+    notified: socket.socket
+
+    def until(self, line: str) -> None:
+        """Wait until systemd has heard this line."""
+        while line not in self.notified.recv(4096).decode().split("\n"):
+            pass
+
+    def forget(self) -> None:
+        """Empty the socket: messages that do not fit into it are lost."""
+        with contextlib.suppress(BlockingIOError):
+            while self.notified.recv(4096, socket.MSG_DONTWAIT):
+                pass
 
 
 def tool(name: str, made_by: str) -> str:
@@ -70,3 +98,9 @@ def unit(name: str) -> dict[str, list[str]]:
     for key, value in re.findall(r"^(\w+)=(.*)$", (SYSTEMD / name).read_text(), re.MULTILINE):
         found.setdefault(key, []).append(value)
     return found
+
+
+def image_command() -> list[str]:
+    """The arguments of `pitboss` in the image, with a free port."""
+    assert json.loads(named(DOCKER / "Dockerfile", "ENTRYPOINT")[0]) == ["pitboss"]
+    return ["0" if word == "8000" else word for word in json.loads(named(DOCKER / "Dockerfile", "CMD")[0])]

@@ -5,10 +5,8 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 import tomllib
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from pathlib import Path
 
 import pytest
@@ -86,28 +84,6 @@ def test_secrets_and_history_stay_out_of_the_images() -> None:
     )
 
 
-class Answering(BaseHTTPRequestHandler):
-    """Ready or not, as the test says."""
-
-    status = 200
-
-    def do_GET(self) -> None:
-        self.send_response(self.status if self.path == "/readyz" else 404)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None: ...
-
-
-@pytest.fixture
-def answering() -> Iterator[HTTPServer]:
-    with HTTPServer(("127.0.0.1", 0), Answering) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
 def health_check(port: int) -> int:
     """Run the server's check as Docker does, on another port and with a proxy in the environment."""
     (text,) = named(SERVER, "HEALTHCHECK")
@@ -117,10 +93,10 @@ def health_check(port: int) -> int:
     return subprocess.run(command, env=env, capture_output=True, timeout=30, check=False).returncode
 
 
-def test_the_health_check_of_the_server(answering: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_health_check_of_the_server(answering: HTTPServer) -> None:
     port = answering.server_port
     assert health_check(port) == 0
-    monkeypatch.setattr(Answering, "status", 503)
+    answering.RequestHandlerClass.status = 503  # type: ignore[attr-defined]
     assert health_check(port) == 1
     answering.shutdown()
     answering.server_close()

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -12,9 +11,6 @@ import pytest
 from pitboss.client.batch_handle import ended_batch
 from pitboss.client.client import Client
 from pitboss.engines.memory import MemoryEngine
-from pitboss.engines.postgres import PostgresEngine
-from pitboss.engines.protocol import FullStore
-from pitboss.engines.sqlite import SqliteEngine
 from pitboss.manager.host_memory import HostMemory
 from pitboss.manager.trouble_log import TroubleLog
 from pitboss.model import leasing, resource_gates
@@ -50,34 +46,12 @@ from pitboss.operate.status import check_store, read_status
 from pitboss.operate.tasks import read_task
 from pitboss.operate.why import explain, read_troubles
 from pitboss.testing.clock import FakeClock
-from pitboss.testing.conformance import Bench, MakeEngine, Subject
+from pitboss.testing.conformance import Bench, Subject
 from pitboss.testing.conformance.bench import BROKEN
 from pitboss.testing.virtual import run_virtual
 
 GIGA = 1024**3
 FETCH = HandlerInfo(name="job", queue="fetching", resources="proxies")
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def make_engine(request: pytest.FixtureRequest, tmp_path: Path) -> MakeEngine:
-    shared: list[MemoryEngine] = []
-    schema = request.getfixturevalue("emptied_schema") if request.param == "postgres" else None
-    if schema is not None:
-        schema.empty()
-
-    async def make(clock: FakeClock) -> Any:
-        engine: FullStore
-        if request.param == "memory":
-            shared.append(MemoryEngine(clock=clock))
-            return shared[0]
-        if schema is None:
-            engine = SqliteEngine(tmp_path / "store.db", clock=clock)
-        else:
-            engine = PostgresEngine(schema.dsn, schema=schema.name, clock=clock)
-        await engine.open()
-        return engine
-
-    return make
 
 
 async def shot(bench: Bench, *states: WorkerState, running: int = 0, why: str = "", **given: Any) -> None:

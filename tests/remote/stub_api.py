@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatch
@@ -84,7 +85,9 @@ class StubAPI:
 
     def until(self, condition: Callable[[], Any]) -> None:
         with self.changed:
-            assert self.changed.wait_for(condition, LIMIT), f"it did not happen; requests: {self.paths()}"
+            assert self.changed.wait_for(condition, LIMIT), (
+                f"it did not happen; the last requests: {self.paths()[-20:]}"
+            )
 
     def paths(self) -> list[str]:
         return [f"{one.method} {one.path}" for one in self.requests]
@@ -173,7 +176,7 @@ class StubAPI:
         if not task:
             return 404, {"success": False, "error": "Task not found"}
         last = {"verb": verb, **body}
-        if task["status"] in ("completed", "failed") and task["reports"][-1] == last:
+        if task["status"] in ("completed", "failed") and task["reports"][-1:] == [last]:
             return 200, {"id": task_id, "status": task["status"]}
         if task["status"] != "claimed":
             return 400, {"success": False, "error": "Task is not in claimed state"}
@@ -187,7 +190,7 @@ class StubAPI:
         elif verb == "fail":
             task["status"] = "failed"
         elif verb == "release":
-            task["status"] = "pending"
+            task["status"] = "cancelled" if task["cancel"] else "pending"
         else:
             return 200, {"id": task_id, "claim_expires_at": _moment(task["limit"]), "cancel_requested": task["cancel"]}
         return 200, {"id": task_id, "status": task["status"]}
@@ -205,7 +208,7 @@ class _Server(ThreadingHTTPServer):
         self.shutdown()
         self.server_close()
         for connection in list(self.open):
-            with _ignored():
+            with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -223,7 +226,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def finish(self) -> None:
         self.server.open.discard(self.connection)
-        with _ignored():
+        with suppress(OSError):
             super().finish()
 
     def log_message(self, *_: Any) -> None:
@@ -244,16 +247,18 @@ class _Handler(BaseHTTPRequestHandler):
             api.requests.append(request)
             api.changed.notify_all()
         if fault and fault.cut == "before":
-            return self._cut()
-        if fault and fault.status:
-            return self._send(fault.status, fault.body, fault.headers)
-        status, data = api.answer(request)
-        if fault and fault.cut == "after":
-            return self._cut()
-        body = data if status >= 400 else {"success": True, "data": data}
-        self._send(status, json.dumps({**body, "timestamp": int(time.time())}).encode(), {})
+            self._cut()
+        elif fault and fault.status:
+            self._send(fault.status, fault.body, fault.headers)
+        else:
+            status, data = api.answer(request)
+            if fault and fault.cut == "after":
+                self._cut()
+                return
+            body = data if status >= 400 else {"success": True, "data": data}
+            self._send(status, json.dumps({**body, "timestamp": int(time.time())}).encode(), {})
 
-    do_GET = do_POST = do_PUT = _serve
+    do_GET = do_POST = do_PUT = _serve  # noqa: N815
 
     def _cut(self) -> None:
         self.close_connection = True
@@ -265,13 +270,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
-
-
-class _ignored:
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
-        return kind is not None and issubclass(kind, OSError)
 
 
 def _moment(seconds: float) -> str:

@@ -129,9 +129,10 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
             Config.load(["--config", name])
 
 
-def test_validate_works_on_the_class_and_on_an_object() -> None:
+def test_validate_checks_the_environment_and_an_object_is_valid_once_it_exists() -> None:
     assert Config.validate().api_url == "http://localhost:8000/api"
-    assert Config(max_runs=3).validate().max_runs == 3
+    with pytest.raises(ConfigError, match="max_runs is 'many'"):
+        Config(max_runs="many")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", [Worker, AsyncWorker])

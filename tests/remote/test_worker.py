@@ -240,7 +240,9 @@ def test_declared_types_are_registered_once_and_claimed(api: StubAPI) -> None:
             "name": "youtube.search", "version": "1.0.0",
             "param_schema": {"type": "object", "required": ["search_query"]},
         },
-        "youtube.video": {"name": "youtube.video", "version": "2.0.0", "param_schema": {"type": "object"}, "timeout": 60},
+        "youtube.video": {
+            "name": "youtube.video", "version": "2.0.0", "param_schema": {"type": "object"}, "timeout": 60,
+        },
     }  # fmt: skip
     assert api.count("/task-types/register") == 2
     assert (api.tasks[wanted]["status"], api.tasks[other]["status"]) == ("completed", "pending")

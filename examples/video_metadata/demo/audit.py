@@ -15,6 +15,7 @@ class Figures(NamedTuple):
     connections: int
     most: int
     refused: int
+    without_quota: int
     too_early: int
     after_quota: int
     asked_twice: int
@@ -34,6 +35,7 @@ def _figures(seen: Sequence[Arrival], quota_pause: float) -> Figures:
         connections=len({arrival.peer for arrival in seen}),
         most=_most_in_a_second([arrival.at for arrival in seen]),
         refused=sum(arrival.retry_after > 0 for arrival in seen),
+        without_quota=sum(map(_is_quota, seen)),
         too_early=sum(after.at < before.at + before.retry_after for before, after in pairwise(seen)),
         after_quota=sum(_is_quota(before) and after.at < before.at + quota_pause for before, after in pairwise(seen)),
         asked_twice=sum(times - 1 for times in _answers(seen).values()),

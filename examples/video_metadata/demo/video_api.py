@@ -215,6 +215,9 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     api: VideoAPI
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Print nothing: a worker was killed, and its connections broke."""
+
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # connections stay open, so that a client can pool them

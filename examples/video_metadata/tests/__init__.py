@@ -1,4 +1,4 @@
-"""Unit tests need no network; test_integration.py needs a running server."""
+"""Unit tests need no network; integration.py needs a running server."""
 
 import logging
 

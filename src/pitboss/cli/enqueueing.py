@@ -10,7 +10,7 @@ from pitboss.cli.command import JsonOption, StoreOption, ask, id_maker, screen_o
 from pitboss.cli.errors import Exit
 from pitboss.cli.screen import Screen
 from pitboss.model.errors import InvalidInput, TaskFailed
-from pitboss.model.fleet import alive
+from pitboss.model.fleet import live_managers
 from pitboss.model.states import State
 from pitboss.model.task import Task
 
@@ -84,7 +84,7 @@ async def _enqueued(
     client = Client(store, store.clock)
     limit = None if timeout is None else span(timeout, what="--timeout")
     placed = await enqueue_by_name(client, name, params, id_maker()(), **options)
-    if limit is not None and not alive(await store.sessions(), store.clock.now()):
+    if limit is not None and not live_managers(await store.sessions(), store.clock.now()):
         screen.note("note: no manager is running on this store; start one with pitboss up")
     found = await client.get(placed.id) if limit is None else await client.finished(placed.id, timeout=limit)
     return found, placed.created

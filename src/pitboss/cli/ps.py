@@ -10,7 +10,7 @@ from pitboss.cli.screen import Column, Screen
 from pitboss.model.duration import Moment
 from pitboss.model.fleet import ManagerView
 from pitboss.model.pool import spoken_size
-from pitboss.model.snapshot import WorkerFigures
+from pitboss.model.snapshot import ServerFigures, WorkerFigures
 from pitboss.operate.documents import managers_document
 from pitboss.operate.workers import ManagersReading, read_managers
 
@@ -46,6 +46,14 @@ _WORKERS = (
     Column("Cpu", right=True, drop=11),
     Column("Crashes", right=True, drop=9),
     Column("Why", drop=3),
+)
+_SERVERS = (
+    Column("Host"),
+    Column("Address", fills=True),
+    Column("State"),
+    Column("Pid", right=True, drop=3),
+    Column("Restarts", right=True, drop=2),
+    Column("Why", drop=1),
 )
 PoolOption = Annotated[str | None, typer.Option("--pool", metavar="POOL", help="Only workers of this worker pool.")]
 GoneOption = Annotated[bool, typer.Option("--all", help="Also managers that ended within the last hour.")]
@@ -89,6 +97,10 @@ def _draw(screen: Screen, found: ManagersReading, moment: Moment) -> None:
     if workers:
         screen.heading("Workers")
         screen.table(_WORKERS, [_worker_row(one, worker, moment) for one, worker in workers])
+    servers = [(one, one.snapshot.http) for one in found.living if one.snapshot.http and found.pool is None]
+    if servers:
+        screen.heading("HTTP servers")
+        screen.table(_SERVERS, [_server_row(one, server) for one, server in servers])
 
 
 def _manager_row(manager: ManagerView, moment: Moment, *, gone: bool = False) -> list[str]:
@@ -128,6 +140,11 @@ def _worker_row(manager: ManagerView, worker: WorkerFigures, moment: Moment) -> 
         str(worker.crashes),
         worker.why,
     ]
+
+
+def _server_row(manager: ManagerView, server: ServerFigures) -> list[str]:
+    pid = str(server.pid) if server.pid else ""
+    return [manager.host, server.url, server.state, pid, str(server.restarts), server.why]
 
 
 def current_task(worker: WorkerFigures, moment: Moment) -> str:

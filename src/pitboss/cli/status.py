@@ -10,7 +10,7 @@ from pitboss.cli.errors import Exit
 from pitboss.cli.formatting import age, ago
 from pitboss.cli.screen import Column, Screen
 from pitboss.model.duration import Moment, spoken
-from pitboss.model.fleet import alive, manager_view
+from pitboss.model.fleet import ManagerView, alive, manager_view
 from pitboss.model.queue import Queue
 from pitboss.model.resource import ResourcePool, Stage
 from pitboss.model.session import Session
@@ -43,6 +43,7 @@ _MANAGERS = (
     Column("Running", right=True),
     Column("Up", right=True),
     Column("App", drop=1),
+    Column("Http", drop=3),
 )
 _RESOURCE_POOLS = (
     Column("Pool", fills=True),
@@ -108,9 +109,10 @@ def _draw(screen: Screen, found: Status) -> None:
     if found.queues:
         screen.heading("Queues")
         screen.table(QUEUE_COLUMNS, [queue_row(queue) for queue in found.queues])
-    living = alive(found.sessions, found.now)
-    gone = [one for one in found.sessions if one not in living][-_GONE_SHOWN:]
-    if found.sessions:
+    managers = [one for one in found.sessions if one.info.kind == "manager"]
+    living = alive(managers, found.now)
+    gone = [one for one in managers if one not in living][-_GONE_SHOWN:]
+    if managers:
         screen.heading("Managers")
         screen.table(_MANAGERS, [_manager_row(one, found.now) for one in (*reversed(living), *reversed(gone))])
     if found.batches:
@@ -146,7 +148,16 @@ def _manager_row(session: Session, moment: Moment) -> list[str]:
         str(manager.running) if living else "",
         age(session.opened_at, moment) if living else "",
         manager.snapshot.target.rsplit("/", 1)[-1],
+        server_text(manager) if living else "",
     ]
+
+
+def server_text(manager: ManagerView) -> str:
+    """The address of its HTTP server, and the state if that does not run."""
+    server = manager.snapshot.http
+    if server is None:
+        return ""
+    return server.url if server.state == "running" else f"{server.url} ({server.state})".strip()
 
 
 def _resource_pool_row(pool: ResourcePool, moment: Moment) -> list[str]:

@@ -12,6 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pitboss.cli.command import StoreOption, screen_of, settings
+from pitboss.cli.http_options import (
+    CertOption,
+    KeyOption,
+    ListenOption,
+    NoHttpOption,
+    PortOption,
+    http_settings,
+    server_line,
+    server_of,
+)
 from pitboss.cli.screen import Screen
 from pitboss.model.duration import SECOND, spoken
 from pitboss.model.errors import InvalidInput
@@ -70,6 +80,11 @@ def up(
     only_pools: OnlyPoolsOption = None,
     drain: DrainOption = None,
     on_start: OnStartOption = None,
+    host: ListenOption = None,
+    port: PortOption = None,
+    no_http: NoHttpOption = False,
+    tls_cert: CertOption = None,
+    tls_key: KeyOption = None,
     reload: ReloadOption = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
@@ -82,6 +97,7 @@ def up(
       pitboss up shop.tasks:app --store postgresql://user@host/jobs --workers 8
       pitboss up app.py --pool download=3 --only-pools download,cutter
       pitboss up app.py --reload
+      pitboss up app.py --port 8080
 
     The first Ctrl-C (or SIGTERM) lets running tasks finish, the second stops at once. Neither loses a task.
     """
@@ -91,6 +107,7 @@ def up(
     screen = screen_of(context)
     asked = {"app": target, "store": store, "workers": workers, "concurrency": concurrency}
     asked |= {"queues": queues, "only_pools": only_pools, "drain": drain, "on_start": on_start}
+    asked |= http_settings(host, port, tls_cert, tls_key, enabled=False if no_http else None)
     found = settings(screen, **asked)
     app = _target(found)
     description = described(app)
@@ -167,6 +184,7 @@ def _options(
         logs=log_settings(chosen.logs, level=chosen.log_level, total_size=chosen.log_size, age=chosen.log_age),
         resources=config.all_resource_rules(chosen, description.resources),
         secrets_file=str(config.key_file(found)),
+        http=server_of(found),
     )
     return RunOptions(chosen.store, plan, chosen.on_start, _watched(app) if reload else None, quiet, verbose)
 
@@ -177,36 +195,24 @@ def _watched(app: str) -> Path:
 
 
 def _banner(screen: Screen, found: "Loaded", options: "RunOptions", description: "Description") -> None:
-    from importlib import metadata
-
+    from pitboss.cli.up_output import banner, near, near_store
     from pitboss.cli.up_pools import pool_lines
 
     names = sorted(handler.name for handler in description.handlers)
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     plan = options.plan
     rows = [
-        ("app", f"{_near(plan.target)}: {', '.join(names[:_SHOWN])}{more}"),
-        ("store", f"{_near_store(options.store)}{_store_note(found)}"),
+        ("app", f"{near(plan.target)}: {', '.join(names[:_SHOWN])}{more}"),
+        ("store", f"{near_store(options.store)}{_store_note(found)}"),
         *zip(chain(["pools"], repeat("")), pool_lines(plan.pools), strict=False),
-        ("reload", f"when a Python file in {_near(str(options.watched))} changes" if options.watched else None),
-        ("logs", _near(plan.logs.folder) if plan.logs else None),
+        ("http", server_line(found)),
+        ("reload", f"when a Python file in {near(str(options.watched))} changes" if options.watched else None),
+        ("logs", near(plan.logs.folder) if plan.logs else None),
         ("try", f"pitboss status{_flag(found)}"),
         ("", _example(description) + _flag(found)),
         ("stop", f"Ctrl-C: running tasks have {spoken(round(plan.drain_seconds * SECOND))} to finish; twice stops now"),
     ]
-    screen.note(f"pitboss {metadata.version('pitboss')}")
-    for label, text in rows:
-        if text:
-            screen.note(f"  {label:<8} {text}")
-    screen.note("")
-
-
-def _near(path: str) -> str:
-    return path.removeprefix(f"{Path.cwd()}/")
-
-
-def _near_store(url: str) -> str:
-    return masked(url).replace(f"sqlite:///{Path.cwd()}/", "sqlite:///")
+    banner(screen, rows)
 
 
 def _store_note(found: "Loaded") -> str:

@@ -1,21 +1,42 @@
-"""What `pitboss up` shows: a line for each task that ends, and a line of live figures at the bottom of the terminal."""
+"""What `pitboss up` shows: how it begins, a line for each task that ends, and a line of live figures at the bottom."""
 
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
 
 from pitboss.cli.formatting import short, took
+from pitboss.cli.screen import Screen
 from pitboss.model.duration import spoken
 from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Claim
-from pitboss.model.text import counted, one_line
+from pitboss.model.text import counted, masked, one_line
 
 _LINES_PER_SECOND = 20
 _WAITING = (State.PENDING, State.SCHEDULED)
 _LEAST_ROWS = 5
 _SAVE, _RESTORE = "\x1b7", "\x1b8"
+
+
+def banner(screen: Screen, rows: Sequence[tuple[str, str | None]]) -> None:
+    """The release, and what runs; a row without text is left out."""
+    screen.note(f"pitboss {metadata.version('pitboss')}")
+    for label, text in rows:
+        if text:
+            screen.note(f"  {label:<8} {text}")
+    screen.note("")
+
+
+def near(path: str) -> str:
+    """Relative to the current folder, if it is there."""
+    return path.removeprefix(f"{Path.cwd()}/")
+
+
+def near_store(url: str) -> str:
+    return masked(url).replace(f"sqlite:///{Path.cwd()}/", "sqlite:///")
 
 
 class TaskLines:

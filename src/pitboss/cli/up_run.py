@@ -1,4 +1,4 @@
-"""Runs the manager of `pitboss up`: signals, reloads, live figures, systemd."""
+"""Runs the manager of `pitboss up` and `pitboss serve`: signals, reloads, live figures, systemd."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from pitboss import wiring
 from pitboss.cli.command import id_maker, opened
 from pitboss.cli.errors import show_error
-from pitboss.cli.formatting import time_of_day
+from pitboss.cli.formatting import time_of_day, took
+from pitboss.cli.http_options import check_listening
 from pitboss.cli.screen import Screen
 from pitboss.cli.systemd import Notifier
 from pitboss.cli.up_output import StatusLine, TaskLines
@@ -19,8 +20,9 @@ from pitboss.config import service_manager
 from pitboss.engines.protocol import Store
 from pitboss.manager import host
 from pitboss.manager.manager import Manager, Plan
+from pitboss.model.duration import SECOND
 from pitboss.model.errors import PitbossError
-from pitboss.model.fleet import alive
+from pitboss.model.fleet import live_managers
 from pitboss.model.new_task import TaskOptions, new_task
 from pitboss.model.states import State
 from pitboss.operate.maintenance import refuse_damage
@@ -44,7 +46,7 @@ class RunOptions(NamedTuple):
 
 
 class Run:
-    """One `pitboss up`."""
+    """One `pitboss up` or `pitboss serve`: the latter has no pools."""
 
     def __init__(self, screen: Screen, options: RunOptions, description: Description) -> None:
         self._screen, self._options, self._description = screen, options, description
@@ -74,7 +76,8 @@ class Run:
                 figures.cancel()
                 await asyncio.gather(figures, return_exceptions=True)
             self._status_line.close()
-        return lines.summary(loop.time() - began)
+        lasted = loop.time() - began
+        return lines.summary(lasted) if self._runs_tasks else f"stopped after {took(round(lasted * SECOND))}"
 
     async def _manage(self, engine: Store, lines: TaskLines) -> None:
         url = self._options.store
@@ -89,7 +92,7 @@ class Run:
             noted=lines.note,
         )
         work = (
-            self._reload_when_asked(manager),
+            self._reload_when_asked(manager, engine),
             self._watch_files(),
             self._tell_service(manager),
             self._service.beat(),
@@ -103,17 +106,20 @@ class Run:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
 
-    async def _reload_when_asked(self, manager: Manager) -> None:
+    async def _reload_when_asked(self, manager: Manager, engine: Store) -> None:
         """Read settings and code again, and hand them to the manager if they can be used."""
         while self._options.again is not None:
             await self._reload.wait()
             self._reload.clear()
             try:
-                plan, self._description = await asyncio.to_thread(self._options.again)
+                plan, description = await asyncio.to_thread(self._options.again)
+                await check_listening(engine, plan.http)
             except PitbossError as error:
                 show_error(self._screen, error.what, why=error.why, fix="correct it; until then the old code runs on")
                 continue
-            self._say("settings and code were reloaded; workers are replaced one by one")
+            self._description = description
+            done = "settings and code were reloaded; workers are replaced one by one"
+            self._say(done if self._runs_tasks else "settings were reloaded")
             self._service.reloading()
             await manager.reload(plan, self._description)
             self._service.ready()
@@ -123,7 +129,8 @@ class Run:
         await manager.started.wait()
         self._service.ready()
         while self._service.listening:
-            self._service.status(f"{len(manager.running())} running, {manager.finished_tasks} ended")
+            figures = f"{len(manager.running())} running, {manager.finished_tasks} ended"
+            self._service.status(figures if self._runs_tasks else manager.http_text)
             await asyncio.sleep(_STATUS_SECONDS)
 
     async def _watch_files(self) -> None:
@@ -161,12 +168,19 @@ class Run:
     async def _figures_text(self, engine: Store, rate: float, lines: TaskLines) -> str:
         queues = await engine.queues()
         waiting = sum(queue.counts.get(state, 0) for queue in queues for state in (State.PENDING, State.SCHEDULED))
+        if not self._runs_tasks:
+            claimed = sum(queue.counts.get(State.RUNNING, 0) for queue in queues)
+            return f"{claimed:,} running · {waiting:,} waiting · Ctrl-C stops"
         running = len(self._manager.running()) if self._manager else 0
         ended = lines.ended
         return (
             f"{rate:,.0f} tasks/s · {running:,} running · {waiting:,} waiting · "
             f"{ended[State.COMPLETED]:,} done · {ended[State.FAILED]:,} failed · Ctrl-C stops"
         )
+
+    @property
+    def _runs_tasks(self) -> bool:
+        return bool(self._options.plan.pools)
 
     def _is_watched(self) -> bool:
         return self._options.verbose or self._screen.err.is_terminal
@@ -190,6 +204,7 @@ def run_forever(screen: Screen, options: RunOptions, description: Description, b
         await _refuse_damage(options.store)
         engine = await opened(options.store, create=True)
         try:
+            await check_listening(engine, options.plan.http)
             await _note_other_managers(screen, engine)
             banner()
             return await Run(screen, options, description).serve(engine)
@@ -213,8 +228,7 @@ async def _refuse_damage(url: str) -> None:
 async def _note_other_managers(screen: Screen, engine: Store) -> None:
     here = host.identity((), 0)
     now = engine.clock.now()
-    for session in alive(await engine.sessions(), now):
-        if session.info.host == here.host and not host.is_dead(session):
-            screen.note(
-                f"note: another manager (pid {session.info.pid}) on this host serves this store; they share the work"
-            )
+    for one in live_managers(await engine.sessions(), now):
+        if one.host == here.host and not host.is_dead(one.session):
+            pid = one.session.info.pid
+            screen.note(f"note: another manager (pid {pid}) on this host serves this store; they share the work")

@@ -9,7 +9,7 @@ from pitboss.engines.protocol import Store
 from pitboss.model.batch import IN_SLOT, Batch, BatchStatus
 from pitboss.model.duration import Moment
 from pitboss.model.filter import by
-from pitboss.model.fleet import live_managers
+from pitboss.model.fleet import alive, live_managers
 from pitboss.model.gates import Line, Scene
 from pitboss.model.ids import TaskId
 from pitboss.model.outcome import NO_KEY
@@ -144,9 +144,12 @@ async def read_scene(
     if batches is None:
         batches = await has.batches.batches(own) if has.batches and own else ()
     found = {batch.id: batch for batch in batches}
+    living = alive(await store.sessions() if sessions is None else sessions, now)
     return Scene(
         now=now,
-        managers=live_managers(await store.sessions() if sessions is None else sessions, now),
+        managers=live_managers(living, now),
+        others=[one for one in living if one.info.kind != "manager"],
+        remote=frozenset(one.name for one in await store.handlers() if one.remote) if tasks else frozenset(),
         queues=named,
         pools=await pool_views(store, pools.values(), picky if sparing else None),
         bound={key: name for key in sorted(keys) if (name := await has.resources.bound(*key))} if has.resources else {},

@@ -61,7 +61,12 @@ def _origins(value: Any) -> Any:
 def _rate_limit(value: Any) -> str | None:
     if value is None or value == NO_LIMIT:
         return None
-    rate(value if isinstance(value, str) else str(value))
+    if len(rate(str(value))) > 1:
+        raise InvalidInput(
+            f"{value!r:.60} has several windows",
+            why="the headers of an answer describe one",
+            fix='write one, such as "100/60s"',
+        )
     return str(value)
 
 

@@ -47,9 +47,9 @@ class Grouped(Generic[In, Out]):
         try:
             answers = await self._call([one for one, _ in group])
         except Exception as error:
-            for _, answer in group:
-                if not answer.done():
-                    answer.set_exception(error)
+            for _, waiting in group:
+                if not waiting.done():
+                    waiting.set_exception(error)
             return
         for (_, waiting), answer in zip(group, answers, strict=True):
             if not waiting.done():

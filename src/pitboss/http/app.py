@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -12,6 +13,7 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
+from starlette.routing import Match
 from starlette.staticfiles import StaticFiles
 
 from pitboss.http import bodies, shapes
@@ -64,9 +66,7 @@ def make_app(server: Server, rules: GateRules) -> Gate:
     _add_routes(app)
     _add_docs(app)
     _add_errors(app, server)
-    fast = {
-        place: Fast(endpoint, body, roles_of(*place)) for place, (endpoint, body, _shape, _codes) in FAST.items()
-    }
+    fast = {place: Fast(endpoint, body, roles_of(*place)) for place, (endpoint, body, _shape, _codes) in FAST.items()}
     return Gate(server, rules, app, fast)
 
 
@@ -361,14 +361,16 @@ def _add_errors(app: FastAPI, server: Server) -> None:
 def _plain_error(
     app: FastAPI, request: Request, error: HTTPException, replied: Callable[[ApiError], Response]
 ) -> Response:
-    if error.status_code == 405:
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = _allowed(app, request)
         told = ApiError(405, "Method not allowed", why=f"this path has {', '.join(allowed)}", fix="use one of them")
         response = replied(told)
         response.headers["allow"] = ", ".join(allowed)
         return response
-    if error.status_code == 404:
-        return replied(ApiError(404, "Endpoint not found", why=f"there is no {request.url.path[:200]}", fix="see /docs"))
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return replied(
+            ApiError(404, "Endpoint not found", why=f"there is no {request.url.path[:200]}", fix="see /docs")
+        )
     return replied(ApiError(error.status_code, str(error.detail)))
 
 
@@ -378,7 +380,7 @@ def _allowed(app: FastAPI, request: Request) -> list[str]:
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
         scope = {**request.scope, "method": method}
         for route in app.router.routes:
-            if route.matches(scope)[0].value == 2:
+            if route.matches(scope)[0] is Match.FULL:
                 found.add(method)
                 break
     return sorted(found)

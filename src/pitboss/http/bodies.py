@@ -10,6 +10,7 @@ from pitboss.model.access import Role
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,127}$"
 MOST_TASKS = 1000
 MOST_CLAIMED = 100
+MOST_PERCENT = 100
 SORTS = ("created_at", "priority", "id", "attempts")
 DAY = 86_400
 YEAR = 365 * DAY
@@ -21,7 +22,7 @@ def _object(value: Any) -> Any:
 
 
 def _percent(value: Any) -> Any:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 100:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= MOST_PERCENT:
         raise ValueError("Progress must be between 0 and 100")
     return round(value)
 

@@ -1,7 +1,7 @@
 """What the routes work with: one server, and one call."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from pitboss.client.client import Client
 from pitboss.dispatch.remote_claims import RemoteClaims
@@ -76,9 +76,9 @@ class Server:
 
 
 class Call:
-    """One request. `idempotency` is its Idempotency-Key; `gone` returns when the client has hung up."""
+    """One request. `idempotency` is its Idempotency-Key; `watched`: `gone` can tell that the client has hung up."""
 
-    __slots__ = ("caller", "gone", "idempotency", "path", "server")
+    __slots__ = ("_receive", "caller", "idempotency", "path", "server")
 
     def __init__(
         self,
@@ -87,10 +87,19 @@ class Call:
         *,
         path: str = "",
         idempotency: str | None = None,
-        gone: Callable[[], Awaitable[None]] | None = None,
+        receive: Callable[[], Awaitable[Mapping[str, Any]]] | None = None,
     ) -> None:
         self.server, self.caller, self.path = server, caller, path
-        self.idempotency, self.gone = idempotency, gone
+        self.idempotency, self._receive = idempotency, receive
+
+    @property
+    def watched(self) -> bool:
+        return self._receive is not None
+
+    async def gone(self) -> None:
+        """Returns when the client has hung up."""
+        while self._receive is not None and (await self._receive())["type"] != "http.disconnect":
+            pass
 
     @property
     def store(self) -> FullStore:
@@ -120,6 +129,4 @@ class Call:
             details=to_json(dict(details or {}), what="details"),
             source=f"http {self.caller.address}",
         )
-        return cast("FullStore", self.store.audited(entry))
-
-
+        return self.store.audited(entry)

@@ -4,15 +4,25 @@ The routes that workers use all the time are served here too, without the framew
 FastAPI route answers 7,500 requests a second on one core, this way 20,000 (decision 0031).
 """
 
-import asyncio
+import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from pitboss.http.access import ROLES, Roles
-from pitboss.http.answers import Answer, ApiError, Reply, failure, of_pitboss, of_validation, success, too_fast, unauthorized
+from pitboss.http.access import CONTRACT, ROLES, Roles
+from pitboss.http.answers import (
+    Answer,
+    ApiError,
+    Reply,
+    failure,
+    of_pitboss,
+    of_validation,
+    success,
+    too_fast,
+    unauthorized,
+)
 from pitboss.http.context import Call, Caller, Server
 from pitboss.http.rate import Allowance, RateLimit
 from pitboss.model.access import Role
@@ -33,6 +43,7 @@ _PROXIED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded
 _BULK = 16
 _LONGEST_KEY = 300
 _EVERYONE = frozenset(Role)
+_log = logging.getLogger("pitboss.http")
 
 
 class Fast(NamedTuple):
@@ -79,9 +90,16 @@ class Gate:
 
     def __init__(self, server: Server, rules: GateRules, app: App, fast: dict[tuple[str, str], Fast]) -> None:
         self._server, self._rules, self._app = server, rules, app
-        self._whole = {place: one for place, one in fast.items() if "{" not in place[1]}
-        # "/tasks/{task_id}/complete" by its method and last word.
-        self._parts = {(method, path.rsplit("/", 1)[1]): one for (method, path), one in fast.items() if "{" in path}
+        self._whole: dict[tuple[str, str], Fast] = {}
+        # "/tasks/{task_id}/complete" by its method, what stands before the id, and its last word.
+        self._parts: dict[tuple[str, str, str], Fast] = {}
+        for (method, path), one in fast.items():
+            for prefix in (PREFIX, "") if (method, path) in CONTRACT else (PREFIX,):
+                before, brace, _ = path.partition("{")
+                if brace:
+                    self._parts[method, prefix + before, path.rsplit("/", 1)[1]] = one
+                else:
+                    self._whole[method, prefix + path] = one
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -95,12 +113,20 @@ class Gate:
             reply = failure(error, self._server.clock.wall())
         except PitbossError as error:
             reply = failure(of_pitboss(error), self._server.clock.wall())
+        except Exception:
+            reply = self.broken(request.scope)
         if reply is None:
             await self._framework(request, receive, send, extra)
             return
         headers = [*reply.headers, *extra] if extra else reply.headers
         await send({"type": "http.response.start", "status": reply.code, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else reply.body})
+
+    def broken(self, scope: Scope) -> Reply:
+        """A fault of Pitboss itself: the client gets no details, the log gets all of them."""
+        _log.exception("a fault in %s %s", scope["method"], scope["path"])
+        told = ApiError(500, "A fault of Pitboss itself", fix="look at the log of the HTTP server")
+        return failure(told, self._server.clock.wall())
 
     async def _reply(self, request: _Request, receive: Receive, extra: list[tuple[bytes, bytes]]) -> Reply | None:
         """The answer; None if the framework shall give it."""
@@ -163,16 +189,14 @@ class Gate:
             raise ApiError(415, "Compressed bodies are not read", fix="send the body as it is")
 
     def _find(self, request: _Request) -> tuple[Fast | None, str]:
-        place = (request.method, request.path)
-        whole = self._whole.get(place)
+        path: str = request.scope["path"]
+        whole = self._whole.get((request.method, path))
         if whole is not None:
             return whole, ""
-        if request.path.startswith("/tasks/"):
-            task, _, act = request.path[7:].partition("/")
-            part = self._parts.get((request.method, act))
-            if part is not None and task:
-                return part, unquote(task).strip().lower()
-        return None, ""
+        rest, _, act = path.rpartition("/")
+        before, slash, task = rest.rpartition("/")
+        part = self._parts.get((request.method, before + slash, act))
+        return (part, task.strip().lower()) if part is not None and task else (None, "")
 
     async def _fast(self, request: _Request, receive: Receive, fast: Fast, path: str, caller: Caller) -> Reply:
         check_role(caller, fast.roles)
@@ -181,7 +205,7 @@ class Gate:
             read = fast.body.model_validate_json(body)
         except ValidationError as error:
             raise of_validation(error) from error
-        call = Call(self._server, caller, path=path, idempotency=_idempotency(request), gone=_gone(receive))
+        call = Call(self._server, caller, path=path, idempotency=_idempotency(request), receive=receive)
         return success(await fast.endpoint(call, read), self._server.clock.wall())
 
     async def _framework(
@@ -215,7 +239,10 @@ class Gate:
             (b"vary", b"Origin"),
             (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE, OPTIONS"),
             (b"access-control-allow-headers", b"Content-Type, Authorization, X-API-Key, Idempotency-Key"),
-            (b"access-control-expose-headers", b"Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset"),
+            (
+                b"access-control-expose-headers",
+                b"Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset",
+            ),
             (b"access-control-max-age", b"600"),
         ]
 
@@ -296,14 +323,6 @@ async def _read(receive: Receive, most: int) -> bytes:
         if size > most:
             raise _too_large(most)
     return b"".join(parts)
-
-
-def _gone(receive: Receive) -> Callable[[], Awaitable[None]]:
-    async def gone() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            await asyncio.sleep(0)
-
-    return gone
 
 
 def _too_large(most: int) -> ApiError:

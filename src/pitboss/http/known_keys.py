@@ -1,6 +1,7 @@
 """The keys of the store as one server knows them."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from pitboss.engines.access_protocol import Access
 from pitboss.model.access import ApiKey, key_parts
@@ -26,12 +27,14 @@ class KnownKeys:
         return self._any
 
     async def refresh(self) -> None:
-        if self._read_at is None or self._now() - self._read_at >= _FRESH:
-            try:
+        """Read the keys if they are old. Only one request reads; the others go on with what is known."""
+        now = self._now()
+        if self._read_at is None:
+            await self.read()
+        elif now - self._read_at >= _FRESH:
+            self._read_at = now
+            with suppress(StoreUnavailable):
                 await self.read()
-            except StoreUnavailable:
-                if self._read_at is None:
-                    raise
 
     async def read(self) -> None:
         began = self._now()

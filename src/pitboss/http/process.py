@@ -60,6 +60,8 @@ class HttpProcess:
                 http="httptools",
                 ws="none",
                 lifespan="off",
+                # Nothing that a client says may change its address.
+                proxy_headers=False,
                 access_log=False,
                 log_config=None,
                 server_header=False,

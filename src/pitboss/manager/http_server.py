@@ -3,7 +3,6 @@
 import asyncio
 import os
 from collections.abc import Callable
-from contextlib import suppress
 
 import msgspec
 
@@ -18,7 +17,8 @@ MODULE = "pitboss.cli.http_server"
 # How long requests may take to end at a stop.
 DRAIN_SECONDS = 5.0
 RULES = PoolSpec(name="http")
-_WORKERS_SECONDS = 5.0
+# How often to look whether the workers have started: for five seconds.
+_LOOKS = 50
 _LOOK_SECONDS = 0.1
 _FIX = "choose another port with --port or [http] port, or leave the server out with --no-http"
 
@@ -55,10 +55,10 @@ class HttpServer:
         """Start it once the manager has a session and its workers have started: they need the processors more. Workers
         that take long are not waited for."""
         await session.wait()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_WORKERS_SECONDS):
-                while busy():
-                    await asyncio.sleep(_LOOK_SECONDS)
+        for _ in range(_LOOKS):
+            if not busy():
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
         self.start()
 
     def start(self) -> None:

@@ -229,6 +229,12 @@ class Manager:
     def finished_tasks(self) -> int:
         return self._router.finished
 
+    @property
+    def http_text(self) -> str:
+        """How its HTTP server is, in a few words."""
+        found = self._http.figures
+        return "no HTTP API" if found is None else f"HTTP API {found.state} at {found.url}"
+
     def running(self) -> list[Claim]:
         return self._router.running()
 

@@ -47,6 +47,10 @@ class ManagerView(msgspec.Struct, frozen=True):
     def running(self) -> int:
         return sum(worker.running for worker in self.snapshot.workers)
 
+    def knows(self, handler: str) -> bool:
+        """Whether its workers can run this handler."""
+        return self.snapshot.runs_tasks and (not self.session.info.handlers or handler in self.session.info.handlers)
+
     @property
     def process(self) -> tuple[str, str, int]:
         """Identifies the process: it stays the same when a manager replaces its session."""
@@ -110,7 +114,7 @@ class WorkerPoolView(msgspec.Struct, frozen=True):
 
 
 def alive(sessions: Sequence[Session], now: Moment) -> list[Session]:
-    """The sessions that can run tasks now."""
+    """The sessions that are not over."""
     return [session for session in sessions if not session.ended and session.expires_at > now]
 
 
@@ -159,7 +163,7 @@ def _opens(manager: ManagerView, pool: str, needing: set[str]) -> bool:
     """Whether it can start tasks of these handlers, which need the pool."""
     known = manager.session.info.handlers
     lacks = any(key.pool == pool for key in manager.snapshot.missing_keys)
-    return not lacks and (not known or not needing.isdisjoint(known))
+    return manager.snapshot.runs_tasks and not lacks and (not known or not needing.isdisjoint(known))
 
 
 def doing(workers: Iterable[WorkerFigures]) -> str:

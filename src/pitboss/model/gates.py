@@ -15,6 +15,7 @@ from pitboss.model.fleet import ManagerView, WorkerPoolView, worker_pools
 from pitboss.model.outcome import NO_KEY
 from pitboss.model.placement import NO_MEMORY
 from pitboss.model.queue import Queue
+from pitboss.model.session import Session
 from pitboss.model.states import State
 from pitboss.model.supply import ResourcePoolView
 from pitboss.model.task import Task
@@ -54,11 +55,14 @@ class Line(msgspec.Struct, frozen=True):
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
     """What surrounds waiting tasks, read at one moment. `bound` has the member of a pool's sticky key.
 
-    `known` keeps what was computed from all members of a pool: many tasks wait for the same.
+    `remote` are the handlers whose tasks remote workers run; `others` the live sessions of HTTP servers and of these
+    workers. `known` keeps what was computed from all members of a pool: many tasks wait for the same.
     """
 
     now: Moment
     managers: Sequence[ManagerView] = ()
+    others: Sequence[Session] = ()
+    remote: frozenset[str] = frozenset()
     queues: Mapping[str, Queue] = {}
     pools: Mapping[str, ResourcePoolView] = {}
     bound: Mapping[tuple[str, str], str] = {}
@@ -69,7 +73,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
 
     def knowing(self, handler: str) -> list[ManagerView]:
         """The managers whose workers can run this handler."""
-        return [one for one in self.managers if not one.session.info.handlers or handler in one.session.info.handlers]
+        return [one for one in self.managers if one.knows(handler)]
 
     def serving(self, task: Task) -> list[WorkerPoolView]:
         """The worker pools that can run this task, whatever they do now."""

@@ -18,7 +18,7 @@ from pitboss.model.fleet import (
     worker_pools,
 )
 from pitboss.model.gates import how_paused
-from pitboss.model.queue import HandlerInfo, Queue
+from pitboss.model.queue import HandlerInfo, Queue, remote_queues
 from pitboss.model.sealed import MissingKey, told
 from pitboss.model.session import Session
 from pitboss.model.snapshot import WorkerState
@@ -63,6 +63,16 @@ class StoreReading(msgspec.Struct, frozen=True, kw_only=True):
     def waiting(self) -> int:
         return sum(queue.waiting for queue in self.queues)
 
+    @property
+    def local(self) -> "StoreReading":
+        """The same without the task types of remote workers, and without the queues that have only those."""
+        remote = remote_queues(self.handlers)
+        return msgspec.structs.replace(
+            self,
+            queues=[queue for queue in self.queues if queue.name not in remote],
+            handlers=[handler for handler in self.handlers if not handler.remote],
+        )
+
 
 class Health(StrEnum):
     """`attention` is for a person to look at; `unhealthy` fails a health check."""
@@ -91,19 +101,20 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def assess(reading: StoreReading, now: Moment) -> Assessment:
-    managers = live_managers(reading.sessions, now)
+    managers, local = live_managers(reading.sessions, now), reading.local
     findings = (
         *_managers(reading, managers, now),
         *_releases(reading, managers),
-        *_dead_pools(reading, managers, now),
+        *_servers(managers),
+        *_dead_pools(local, managers, now),
         *_workers(managers),
-        *_queues(reading, managers),
-        *_handlers(reading, managers),
+        *_queues(local, managers),
+        *_handlers(local, managers),
         *_missing_keys(reading, managers),
         *_paused(reading, managers, now),
         *_waiting(reading),
     )
-    verdict = _no_worker(reading, managers, now) or _verdict(reading, managers, findings)
+    verdict = _no_worker(local, managers, now) or _verdict(reading, managers, findings)
     return Assessment(verdict=verdict, findings=findings)
 
 
@@ -278,6 +289,20 @@ def _releases(reading: StoreReading, managers: Sequence[ManagerView]) -> Iterato
         yield fine("releases", f"all managers run {next(iter(found))}")
 
 
+def _servers(managers: Sequence[ManagerView]) -> Iterator[Finding]:
+    served = [(one, one.snapshot.http) for one in managers if one.snapshot.http is not None]
+    for one, server in served:
+        if server.state == "crashed":
+            yield warning(
+                "http",
+                f"the HTTP server of {one.name} does not run",
+                why=server.why,
+                fix="remove the cause, or choose another port in [http]; then reload that manager (SIGHUP)",
+            )
+    if running := sorted({server.url for _, server in served if server.state == "running"}):
+        yield fine("http", f"the HTTP API is at {listed(running, _SHOWN)}")
+
+
 def _dead_pools(reading: StoreReading, managers: Sequence[ManagerView], now: Moment) -> Iterator[Finding]:
     for view in (view for view in worker_pools(managers) if view.dead):
         why = next((worker.why for worker in view.workers if worker.why), "its workers crashed")
@@ -310,7 +335,7 @@ def _workers(managers: Sequence[ManagerView]) -> Iterator[Finding]:
             fix="pitboss logs shows its last lines",
         )
     dead = any(view.dead for view in worker_pools(managers))
-    if managers and not given_up and not again and not dead:
+    if any(one.snapshot.runs_tasks for one in managers) and not given_up and not again and not dead:
         yield fine("workers", f"{counted(sum(len(one.live) for one in managers), 'worker')} alive")
 
 
@@ -343,7 +368,8 @@ def _handlers(reading: StoreReading, managers: Sequence[ManagerView]) -> Iterato
         return
     known = {name for one in managers for name in one.session.info.handlers}
     lost = sorted(handler.name for handler in reading.handlers if handler.name not in known)
-    if managers and lost and known:
+    none_runs = not any(one.snapshot.runs_tasks for one in managers)
+    if managers and lost and (known or none_runs):
         yield warning(
             "handlers",
             f"{counted(len(lost), 'handler')} without a live worker: {listed(lost, _SHOWN)}",
@@ -357,7 +383,7 @@ def _handlers(reading: StoreReading, managers: Sequence[ManagerView]) -> Iterato
             why="every worker of the pools that serve their queues is dead",
             fix="see the workers that crashed",
         )
-    elif managers:
+    elif managers and not none_runs:
         yield fine("handlers", f"{counted(len(known), 'handler')}, each with a live worker")
 
 

@@ -11,6 +11,7 @@ from pitboss.model.eta import Range
 from pitboss.model.fleet import alive
 from pitboss.model.gates import Gate, Scene, batch_waits, before, of_batch, of_line, of_queue, of_rate, of_time, soon
 from pitboss.model.queue import Queue
+from pitboss.model.remote_gates import of_remote, remote_ready
 from pitboss.model.resource_gates import of_keys, of_resource
 from pitboss.model.session import Session
 from pitboss.model.states import State
@@ -39,6 +40,7 @@ _GATES: tuple[Callable[[Task, Scene], Gate | None], ...] = (
     of_slots,
     of_line,
 )
+_REMOTE_GATES = (of_batch, of_time, of_queue, of_remote, of_resource, of_rate, of_line)
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +74,8 @@ def why_task(task: Task, scene: Scene, sessions: Sequence[Session] = ()) -> Why:
     if task.state.finished:
         ended = f"it has ended: {task.reason}" if task.reason else f"it has ended: {task.state}"
         return Why(sentence=ended, cause=task.state.value)
-    gates = tuple(gate for look in _GATES if (gate := look(task, scene)) is not None)
+    looks = _REMOTE_GATES if task.handler in scene.remote else _GATES
+    gates = tuple(gate for look in looks if (gate := look(task, scene)) is not None)
     shut = [gate for gate in gates if gate.shut]
     if held_for_handler(task):
         shut.sort(key=lambda gate: gate.name != "handler")
@@ -179,22 +182,29 @@ def _brief(why: Why, now: Moment) -> bool:
 
 def _running(task: Task, sessions: Sequence[Session], now: Moment) -> Why:
     living = alive(sessions, now)
-    owner = next((one for one in living if one.number == task.session), None)
-    if owner is None:
-        return _orphaned(task, managed=any(one.info.kind == "manager" for one in living))
+    managed = any(one.info.kind == "manager" for one in living)
+    owner = next((one.info.host for one in living if one.number == task.session), None)
     since = f" for {spoken(now - task.started_at)}" if task.started_at is not None else ""
     stopping = "; it was asked to stop" if task.cancel_asked else ""
-    return Why(sentence=f"it runs{since} on {owner.info.host}{stopping}", cause="running")
+    if task.claim_expires_at is not None:
+        left = task.claim_expires_at - now
+        if left <= 0:
+            return _orphaned(task, "its remote worker gave no sign of life", "claim-over", managed=managed)
+        claim = f"its claim ends in {soon(left)} without a sign of life"
+        return Why(sentence=f"remote worker {task.worker} runs it{since}; {claim}{stopping}", cause="running")
+    if owner is None:
+        return _orphaned(task, "its manager is gone", "manager-gone", managed=managed)
+    return Why(sentence=f"it runs{since} on {owner}{stopping}", cause="running")
 
 
-def _orphaned(task: Task, *, managed: bool) -> Why:
-    """The session that claimed it is over. The next sweep of any manager takes it back."""
+def _orphaned(task: Task, why: str, cause: str, *, managed: bool) -> Why:
+    """Its claim is over. The next sweep of any manager takes it back."""
     then = "is cancelled" if task.cancel_asked else "runs again"
     if managed:
-        return Why(sentence=f"its manager is gone; it {then} within seconds", cause="manager-gone")
+        return Why(sentence=f"{why}; it {then} within seconds", cause=cause)
     return Why(
-        sentence=f"its manager is gone; it {then} when a manager starts",
-        cause="manager-gone",
+        sentence=f"{why}; it {then} when a manager starts",
+        cause=cause,
         stuck=True,
         helps=("pitboss up",),
     )
@@ -203,10 +213,11 @@ def _orphaned(task: Task, *, managed: bool) -> Why:
 def _ready(task: Task, scene: Scene) -> str:
     line = scene.lines.get(task.queue)
     ahead = 0 if line is None else before(task, line)
-    if not ahead:
-        return "it is ready, and waits for a free worker that serves its queue"
     least = "" if line is None or line.whole else "at least "
-    return f"it is ready; {least}{counted(ahead, 'task')} {'is' if ahead == 1 else 'are'} before it"
+    told = f"{least}{counted(ahead, 'task')} {'is' if ahead == 1 else 'are'} before it" if ahead else ""
+    if task.handler in scene.remote:
+        return remote_ready(told)
+    return f"it is ready; {told}" if told else "it is ready, and waits for a free worker that serves its queue"
 
 
 def _starts(task: Task, scene: Scene, gates: Sequence[Gate]) -> Range | None:

@@ -19,8 +19,8 @@ from pitboss.model.queue import Queue
 from pitboss.model.resource import Condition, Entry, Limits, PoolRules, ResourcePool
 from pitboss.model.session import Session
 from pitboss.model.snapshot import CurrentTask, PoolFigures, WorkerFigures, read
-from pitboss.model.supply import steady
 from pitboss.model.states import State
+from pitboss.model.supply import steady
 from pitboss.model.task import Attempt, Claim, Task
 from pitboss.model.text import HIDDEN
 from pitboss.model.waiting import Why, spoken_start
@@ -69,7 +69,9 @@ def status_document(status: "Status") -> Document:
         "sentence": status.verdict.sentence,
         "next": status.next,
         "queues": [queue_document(queue) for queue in status.queues],
-        "managers": [manager_document(one, living=one in living) for one in status.sessions],
+        "managers": [
+            manager_document(one, living=one in living) for one in status.sessions if one.info.kind == "manager"
+        ],
         "batches": [batch_document(one) for one in status.batches],
         "resources": [_stages_document(pool) for pool in status.resource_pools],
     }
@@ -262,6 +264,7 @@ def manager_document(session: Session, *, living: bool) -> Document:
         "draining": snapshot.draining if snapshot else False,
         "term": snapshot.term or None if snapshot else None,
         "logs": snapshot.logs or None if snapshot else None,
+        "http": msgspec.structs.asdict(snapshot.http) if snapshot and snapshot.http else None,
         "pools": [_pool_figures(pool) for pool in snapshot.pools] if snapshot else [],
         "workers": [_worker(worker) for worker in snapshot.workers] if snapshot else [],
     }

@@ -61,6 +61,12 @@ def make_task(wanted: WantedTask, task_id: TaskId) -> tuple[NewTask, str | None]
             why=f"remote workers look for them in {info.queue}",
             fix='leave "queue" out',
         )
+    if info.remote and wanted.options.get("timeout") is not None:
+        raise InvalidInput(
+            "a task of a remote type has no timeout of its own",
+            why="a claim lasts as long as the type's timeout, or as the worker's claim_timeout says",
+            fix='leave "timeout" out, and set it where the type is registered',
+        )
     try:
         params = wanted.type.check(wanted.params)
     except InvalidInput as error:

@@ -17,6 +17,7 @@ KIND = "remote"
 # A worker that is not heard of for this long is offline.
 LIVES: Span = 120 * SECOND
 _MOST_TASKS = 1000
+_MOST_WORKERS = 10_000
 Status = Literal["active", "idle", "offline"]
 
 
@@ -58,7 +59,8 @@ class RemoteWorkers:
         """Whether it is new, or back after it was offline."""
         known = await self._find(worker)
         if known is not None:
-            await self._renew(worker, known, status=card.status, name=card.name, metadata=card.metadata, types=card.types)
+            said = {name: getattr(card, name) for name in ("status", "name", "metadata", "types")}
+            await self._renew(worker, known, **said)
             return False
         info = SessionInfo(host=worker, kind=KIND, ttl=LIVES)
         session = await self._store.open_session(info)
@@ -83,8 +85,12 @@ class RemoteWorkers:
         self._cards[worker] = msgspec.structs.replace(
             card, claimed=card.claimed + claimed, completed=card.completed + completed, failed=card.failed + failed
         )
-        first, _ = self._seen.get(worker, (now, now))
+        first, _ = self._seen.pop(worker, (now, now))
         self._seen[worker] = (first, now)
+        while len(self._seen) > _MOST_WORKERS:
+            gone = next(iter(self._seen))
+            del self._seen[gone]
+            self._cards.pop(gone, None)
 
     async def all(self, now: Moment) -> list[RemoteWorker]:
         """Every worker that registered, newest session of each, and those that only claimed here."""
@@ -166,7 +172,6 @@ def _card(session: Session) -> WorkerCard:
 
 def _text(card: WorkerCard) -> str:
     return msgspec.json.encode(card).decode()
-
 
 
 def _unknown(worker: str) -> NotFound:

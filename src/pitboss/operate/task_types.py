@@ -89,8 +89,10 @@ class TaskTypes:
         return Policy() if known is None else known.policy
 
     async def all(self) -> dict[str, TaskType]:
+        """All types by name. If they are old, one caller reads them again; the others go on with what is known."""
         now = self._now()
         if self._read_at is None or now - self._read_at >= _FRESH:
+            self._read_at = now
             await self.read()
         return self._known
 

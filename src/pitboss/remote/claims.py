@@ -11,7 +11,7 @@ from pitboss.remote.client import APIClient, settled
 from pitboss.remote.errors import APIConnectionError, APIError, TaskProcessingError, WorkerError, failure
 from pitboss.remote.logs import logger
 from pitboss.remote.routes import Routes
-from pitboss.remote.tasks import Task, completion
+from pitboss.remote.tasks import Task, completion, running_task
 
 LONGEST_RETRY = 5.0
 RELEASE_FOR = 2.0
@@ -48,15 +48,21 @@ class Keeper:
 
     def hold(self, task: Task) -> None:
         with self._lock:
+            before = self._held.get(task.id)
             self._held[task.id] = task
+        if before:  # this worker was given the task again, so its first claim had run out
+            before.lose_claim()
         self._inbox.put(None)
 
-    def drop(self, task_id: object) -> None:
+    def drop(self, task: Task) -> None:
         with self._lock:
-            self._held.pop(str(task_id), None)
+            if self._held.get(task.id) is task:
+                del self._held[task.id]
 
     def find(self, task_id: object) -> Task | None:
-        return self._held.get(str(task_id))
+        """The claim of a task: of the one that runs here, else of the one that is held."""
+        task = running_task()
+        return task if task and task.id == str(task_id) else self._held.get(str(task_id))
 
     def held(self) -> list[Task]:
         with self._lock:
@@ -103,7 +109,7 @@ class Keeper:
             return client.report(task["id"], "heartbeat", task.claim, timeout=_request_timeout([task]), patience=0)
         except APIError as error:
             # During the last report, a refusal may only mean that this report was accepted.
-            if not error.claim_is_over or task.reporting or self.find(task.id) is not task:
+            if not error.claim_is_over or task.reporting or self._held.get(task.id) is not task:
                 return None
             about = {"worker_id": self._worker_id, "task_id": task.id}
             logger.warning("The claim is lost, another worker may run the task: %s", error, extra=about)
@@ -160,7 +166,8 @@ class Reports:
             accepted = False
             if task:
                 task.lose_claim()
-        self._keeper.drop(task_id)
+        if task:
+            self._keeper.drop(task)
         return accepted
 
     async def progress(self, task_id: object, percent: float, message: str | None) -> bool:
@@ -185,7 +192,7 @@ class Reports:
     async def release(self, tasks: Sequence[Task], reason: str) -> None:
         """Give tasks back. If the API cannot be reached, it gives them to others when their claims end."""
         for task in tasks:
-            self._keeper.drop(task.id)
+            self._keeper.drop(task)
             try:
                 said = {**self._claim(task), "reason": reason}
                 await settled(self._client().report(task["id"], "release", said, patience=RELEASE_FOR))

@@ -7,7 +7,7 @@ import re
 import tomllib
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -159,9 +159,10 @@ class Config:
     def get(self, name: str, default: Any = None) -> Any:
         return self[name] if name in SETTINGS else self.extra.get(name, default)
 
-    def validate(self: "Config | None" = None) -> "Config":
-        """`Config.validate()` checks the environment. It raises ConfigError, a ValueError, if a setting is wrong."""
-        return Config.load() if self is None else replace(self)
+    @classmethod
+    def validate(cls) -> "Config":
+        """Check the environment and the file. Raises ConfigError, a ValueError. A Config that exists is valid."""
+        return cls.load()
 
     @classmethod
     def load(

@@ -174,9 +174,9 @@ class WorkLoop(BaseWorker):
                 accepted = await settled(self.complete_task(task["id"], result))
         except Exception:
             logger.exception("Task %s is not reported: it will run again when its claim has ended", task.id)
-            self._keeper.drop(task.id)
+            self._keeper.drop(task)
             return
-        self._keeper.drop(task.id)
+        self._keeper.drop(task)
         if task.claim_lost:
             self._forget_lost(task)
             return
@@ -191,7 +191,7 @@ class WorkLoop(BaseWorker):
         logger.info("Task %s %s in %.3f s", task.id, "failed" if failed else "completed", seconds)
 
     def _forget_lost(self, task: Task) -> None:
-        self._keeper.drop(task.id)
+        self._keeper.drop(task)
         with self._lock:
             self.claims_lost += 1
         logger.warning("Task %s is not reported: its claim was lost", task.id)

@@ -115,7 +115,7 @@ def _assert_scarce(plans: dict[str, str]) -> None:
     assert "Sort" not in ready
     candidates = plan_of("last_priority")
     assert "Index Scan using tasks_pending" in candidates
-    assert "Tid Scan on tasks" in plan_of("AS f (place, resource)")
+    assert "Tid Scan on tasks" in plan_of("AS f (place, resource")
     written = plan_of("blacklisted_until = f.blacklisted_until")
     assert "Index Scan using resources_pkey" in written
     assert "Tid Scan on resources" in written

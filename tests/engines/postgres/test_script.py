@@ -84,6 +84,6 @@ def test_every_statement_has_a_name_that_the_code_knows() -> None:
     texts = [path.read_text(encoding="utf-8") for path in Path(str(files("pitboss.engines.postgres"))).glob("*.py")]
     quoted = {name for text in texts for name in re.findall(r'"(\w+)"', text)}
     asked = {name for text in texts for name in re.findall(r'(?:\.ask|\.text|_read|_write)\(\s*"(\w+)"', text)}
-    there = {name for name in statements.load("pitboss.engines.postgres.sql") if not name.endswith("_columns")}
+    there = {name for name in statements.load("pitboss.engines.postgres.sql") if not name.endswith(PARTS)}
     assert there - quoted == set()
     assert asked - there == set()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from pitboss.engines.postgres import control
-from pitboss.engines.postgres.claim_group import Group, GroupClaim, define_claims, grouped
+from pitboss.engines.postgres.claim_group import Group, GroupClaim, Numbered, define_claims, grouped
 from pitboss.engines.postgres.claim_plan import ClaimPlan, ClaimPlans
 from pitboss.engines.postgres.claim_with_resources import Taken, claim_with_resources
 from pitboss.engines.postgres.connections import Connections
@@ -20,7 +20,7 @@ from pitboss.model.duration import Moment
 from pitboss.model.errors import StoreUnavailable
 from pitboss.model.ids import TaskId
 from pitboss.model.resource import Shortage
-from pitboss.model.session import Claimed, ClaimRequest, Slot
+from pitboss.model.session import Claimed, ClaimRequest
 from pitboss.model.task import Claim
 
 _ATTEMPTS = 10
@@ -36,49 +36,73 @@ class _Drawn(NamedTuple):
     again: Moment | None = None
 
 
-class _Keys(NamedTuple):
-    """The keys under which claims may be given again, each with the number of its first slot; and the slots after that
-    one with the same key, which get the same claims."""
-
-    first: dict[str, int]
-    copies: dict[int, int]
-
-    def copied(self, claims: list[Claim]) -> list[Claim]:
-        copies = [
-            replace(claim, slot=number) for number, of in self.copies.items() for claim in claims if claim.slot == of
-        ]
-        return sorted([*claims, *copies], key=lambda claim: claim.slot)
-
-
 class _Planned(NamedTuple):
     """A claim that is planned: one plan for each group, and what was drawn for it."""
 
     groups: list[Group]
     plans: list[ClaimPlan]
     drawn: _Drawn | None
-    keys: _Keys
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys under which claims may be given again."""
+        return list({slot.repeat: None for group in self.groups for _, slot in group.slots if slot.repeat is not None})
 
     @property
     def locked(self) -> bool:
         """Whether it needs a transaction."""
-        return len(self.groups) > 1 or bool(self.keys.first) or any(plan.locks for plan in self.plans)
+        return len(self.groups) > 1 or bool(self.keys) or any(plan.locks for plan in self.plans)
 
 
 class _Filled(NamedTuple):
-    """What each group was given, and the plans for the next claim. `again`: claims that were given before."""
+    """What each group was given, and the plans for the next claim. `repeats`: what slots with known keys get."""
 
     plans: list[ClaimPlan]
     parts: list[Claimed | Taken]
     next_due: Moment | None
     shortages: tuple[Shortage, ...]
-    again: list[Claim]
+    repeats: "_Repeats"
 
-    def claimed(self, keys: _Keys) -> Claimed:
+    def claimed(self) -> Claimed:
         """Only when the transaction is over: rows of tasks may come with its commit."""
         claims = [claim for part in self.parts for claim in (part.claims() if isinstance(part, Taken) else part.claims)]
-        if keys.first:
-            claims = keys.copied(self.again + claims)
-        return Claimed(claims, self.next_due, self.shortages)
+        return Claimed(self.repeats.added_to(claims), self.next_due, self.shortages)
+
+
+class _Repeats:
+    """Claims that slots get because of their key: those under it that still run, or those of an earlier slot of the
+    request with the same key."""
+
+    def __init__(self, known: Mapping[str, list[Claim]]) -> None:
+        self._known = known
+        # Key -> the slot that has just got claims under it.
+        self._given: dict[str, int] = {}
+        self._copies: list[tuple[int, str]] = []
+
+    def left(self, group: Group) -> Group:
+        """The group without the slots that get their claims from here."""
+        kept: list[Numbered] = []
+        for number, slot in group.slots:
+            if slot.repeat is not None and (slot.repeat in self._known or slot.repeat in self._given):
+                self._copies.append((number, slot.repeat))
+            else:
+                kept.append((number, slot))
+        return group._replace(slots=kept)
+
+    def note(self, group: Group, part: "Claimed | Taken") -> None:
+        given = part.numbers if isinstance(part, Taken) else {claim.slot for claim in part.claims}
+        if group.lasts is not None:
+            self._given |= {slot.repeat: n for n, slot in group.slots if slot.repeat is not None and n in given}
+
+    def added_to(self, claims: list[Claim]) -> list[Claim]:
+        if not self._copies:
+            return claims
+        copies = [
+            replace(claim, slot=number)
+            for number, key in self._copies
+            for claim in self._known.get(key) or [claim for claim in claims if claim.slot == self._given[key]]
+        ]
+        return sorted([*claims, *copies], key=lambda claim: claim.slot)
 
 
 class _Replanned(Again):
@@ -97,19 +121,18 @@ class Claimer:
         define_claims(sql)
 
     async def claim(self, request: ClaimRequest, now: Moment | None) -> Claimed:
-        keys = _keys(request.slots)
-        groups = grouped(request, besides=keys.copies)
-        known = [group.key for group in groups]
-        plans = self._plans.of(known)
+        groups = grouped(request)
+        keys = [group.key for group in groups]
+        plans = self._plans.of(keys)
         drawn: _Drawn | None = None
         for _ in range(_ATTEMPTS):
             if drawn is None and any(plan.drawable for plan in plans):
                 drawn = await self._connections.call(lambda: _draw(self._sql, request, now), transaction=True)
-            answer = await self._fill(_Planned(groups, plans, drawn, keys), now)
+            answer = await self._fill(_Planned(groups, plans, drawn), now)
             plans = answer.plans
             if isinstance(answer, _Filled):
-                self._plans.note(known, plans)
-                return answer.claimed(keys)
+                self._plans.note(keys, plans)
+                return answer.claimed()
             if answer.late:
                 await self._expire(answer.late, now)
         raise StoreUnavailable(
@@ -142,16 +165,18 @@ def _draw(sql: Statements, request: ClaimRequest, now: Moment | None) -> Script[
 def _fill(sql: Statements, planned: _Planned, now: Moment | None) -> Script[_Filled | _Replanned]:
     """Fill the slots in order."""
     drawn = planned.drawn
-    again = yield from _given_again(sql, planned.keys.first, now)
+    repeats = _Repeats((yield from _given_again(sql, planned.keys, now)))
     claims = [
-        GroupClaim(sql, group.without(again), plan, now, drawn=drawn is not None)
+        GroupClaim(sql, group, plan, now, drawn=drawn is not None)
         for group, plan in zip(planned.groups, planned.plans, strict=True)
     ]
     parts: list[Claimed | Taken] = []
     for claim in claims:
+        claim.group = repeats.left(claim.group)
         part = yield from _fill_group(claim, locked=planned.locked)
         if part is None:
             return _Replanned([one.plan for one in claims], claim.late)
+        repeats.note(claim.group, part)
         parts.append(part)
     shortages, waits = yield from _shortages([part.grants for part in parts if isinstance(part, Taken)])
     next_due = min([part.next_due for part in parts if part.next_due is not None] + waits, default=None)
@@ -160,18 +185,17 @@ def _fill(sql: Statements, planned: _Planned, now: Moment | None) -> Script[_Fil
         # The statements did not look for items to draw.
         plans = [plan._replace(drawable=drawn.more) for plan in plans]
         next_due = next_due if drawn.again is None else drawn.again
-    return _Filled(plans, parts, next_due, shortages, [claim for found in again.values() for claim in found])
+    return _Filled(plans, parts, next_due, shortages, repeats)
 
 
-def _given_again(sql: Statements, keys: Mapping[str, int], now: Moment | None) -> Script[dict[str, list[Claim]]]:
+def _given_again(sql: Statements, keys: Sequence[str], now: Moment | None) -> Script[dict[str, list[Claim]]]:
     """The claims under these keys that still run: their answer was lost. Another request with one of these keys waits
     until this one is committed."""
     found: defaultdict[str, list[Claim]] = defaultdict(list)
     if keys:
-        asked = texts(list(keys))
-        yield sql.ask("claim_lock_keys", keys=asked).unheard()
-        for key, session, began, ends, *row in (yield sql.ask("claim_again", now, keys=asked)):
-            found[key].append(claim_of(tuple(row), session, began, keys[key], ends=ends))
+        yield sql.ask("claim_lock_keys", keys=texts(keys)).unheard()
+        for key, session, began, ends, *row in (yield sql.ask("claim_again", now, keys=texts(keys))):
+            found[key].append(claim_of(tuple(row), session, began, 0, ends=ends))
     return found
 
 
@@ -181,14 +205,6 @@ def _fill_group(claim: GroupClaim, *, locked: bool) -> Script[Claimed | Taken | 
         if claimed is not None or not locked or claim.late or claim.plan.drawable or not claim.plan.pooled:
             return claimed
     return (yield from claim_with_resources(claim))
-
-
-def _keys(slots: Sequence[Slot]) -> _Keys:
-    keys = _Keys({}, {})
-    for number, slot in enumerate(slots):
-        if slot.repeat is not None and (of := keys.first.setdefault(slot.repeat, number)) != number:
-            keys.copies[number] = of
-    return keys
 
 
 def _asked_queues(request: ClaimRequest) -> dict[str, object]:

@@ -1,6 +1,7 @@
 """One group of slots that want the same, filled by one statement where the queues have neither rates nor pools."""
 
-from collections.abc import Container, Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -57,10 +58,6 @@ class Group(NamedTuple):
             return _ordered(self.order)
         return "claim_next" if self.plain else "claim_next_remote"
 
-    def without(self, keys: Container[str | None]) -> "Group":
-        """Only the slots that have none of these keys."""
-        return self._replace(slots=[one for one in self.slots if one[1].repeat not in keys])
-
     def ends(self, now: Moment) -> Moment | None:
         return None if self.lasts is None else now + self.lasts
 
@@ -98,46 +95,53 @@ class _Answer(NamedTuple):
     tasks: list[Row]
 
 
-def grouped(request: ClaimRequest, besides: Container[int] = ()) -> list[Group]:
-    """At least one, as the claim also tells whether the session is alive. The slots `besides` are left out."""
+def grouped(request: ClaimRequest) -> list[Group]:
+    """At least one, as the claim also tells whether the session is alive."""
     handlers = None if request.handlers is None else names(request.handlers)
     groups = []
-    slots = (one for one in enumerate(request.slots) if one[0] not in besides)
-    for (queues, only, order, lasts), members in groupby(slots, key=_wanted):
-        wanted = None if queues is None else names(queues)
+    used: Counter[str] = Counter()
+
+    def wanted(numbered: Numbered) -> tuple[set[str] | None, set[str] | None, Order | None, Span | None, int]:
+        """What slots of one group have in common. Two slots with one key are in different groups."""
+        _, slot = numbered
+        queues = None if slot.queues is None else set(slot.queues)
+        only = None if slot.handlers is None else set(slot.handlers)
+        # By priority is the native order.
+        order = None if slot.order == _ORDERS[0] else slot.order
+        if slot.repeat is not None:
+            used[slot.repeat] += 1
+        return queues, only, order, slot.lasts, 0 if slot.repeat is None else used[slot.repeat] - 1
+
+    for (queues, only, order, lasts, _), members in groupby(enumerate(request.slots), key=wanted):
+        asked = None if queues is None else names(queues)
         narrow = None if only is None else names(only)
-        groups.append(Group(request.session, handlers, wanted, list(members), narrow, order, lasts))
+        groups.append(Group(request.session, handlers, asked, list(members), narrow, order, lasts))
     return groups or [Group(request.session, handlers, "{}", [])]
-
-
-def _wanted(numbered: Numbered) -> tuple[set[str] | None, set[str] | None, Order | None, Span | None]:
-    """What slots of one group have in common."""
-    _, slot = numbered
-    queues = None if slot.queues is None else set(slot.queues)
-    only = None if slot.handlers is None else set(slot.handlers)
-    # By priority is the native order.
-    return queues, only, None if slot.order == _ORDERS[0] else slot.order, slot.lasts
 
 
 def define_claims(sql: Statements) -> None:
     """The statements that take tasks: for managers, for remote workers, and in other orders."""
-    native = sql.text("claim_native", only="", rank="", found="picked")
-    nothing = "worker = NULL, claim_lasts = NULL, claim_expires_at = NULL, claim_key = NULL"
     remote = {
         "claimed": "worker = picked.worker, claim_lasts = %(lasts)s::bigint, claim_key = picked.key, "
         "claim_expires_at = (SELECT now FROM clock) + %(lasts)s::bigint",
         "number": ", picked.number",
         "given_order": "given.number",
     }
-    found = sql.text("claim_native", only=" AND {only_condition}", rank=", priority, id", found="found")
-    picked = f"{found}, {sql.text('claim_placed', rank='priority, id')}"
-    sql.define("claim_next_remote", "claim_next", picked=picked, **remote)
+    placed = sql.text("claim_placed", rank="priority, id")
+    native = sql.text("claim_native", only=" AND {only_condition}", rank=", priority, id", found="found")
+    sql.define("claim_next_remote", "claim_next", picked=f"{native}, {placed}", **remote)
+    placed = sql.text("claim_placed", rank="rank")
     for order in _ORDERS:
-        found = sql.text("claim_ordered", order=f"{order.field} {'DESC' if order.descending else 'ASC'}")
-        picked = f"{found}, {sql.text('claim_placed', rank='rank')}"
-        sql.define(_ordered(order), "claim_next", picked=picked, **remote)
-    order_of_managers = "given.priority, given.id"
-    sql.define("claim_next", "claim_next", picked=native, claimed=nothing, number="", given_order=order_of_managers)
+        ordered = sql.text("claim_ordered", order=f"{order.field} {'DESC' if order.descending else 'ASC'}")
+        sql.define(_ordered(order), "claim_next", picked=f"{ordered}, {placed}", **remote)
+    sql.define(
+        "claim_next",
+        "claim_next",
+        picked=sql.text("claim_native", only="", rank="", found="picked"),
+        claimed="worker = NULL, claim_lasts = NULL, claim_expires_at = NULL, claim_key = NULL",
+        number="",
+        given_order="given.priority, given.id",
+    )
 
 
 def _ordered(order: Order) -> str:

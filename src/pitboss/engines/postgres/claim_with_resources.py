@@ -61,6 +61,11 @@ class Taken(NamedTuple):
     rows: list[Row]
     grants: MemberGrants
 
+    @property
+    def numbers(self) -> set[int]:
+        """The numbers of the slots that were given something."""
+        return {one.place[0] for one in self.chosen}
+
     def claims(self) -> list[Claim]:
         taken: dict[str, Row] = {row[0]: row for row in self.rows}
         session, now, ends = self.group.session, self.now, self.group.ends(self.now)

@@ -155,7 +155,7 @@ CREATE INDEX handlers_bound ON {schema}.handlers (queue, name COLLATE "C") WHERE
 CREATE UNIQUE INDEX handlers_by_number ON {schema}.handlers (number);
 
 -- Whether all handlers of a queue are remote.
-CREATE INDEX handlers_by_queue ON {schema}.handlers (queue, remote);
+CREATE INDEX handlers_by_queue ON {schema}.handlers (remote, queue);
 
 CREATE TABLE {schema}.sessions (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

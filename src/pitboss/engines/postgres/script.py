@@ -28,7 +28,7 @@ _NOW = """coalesce(
 )"""
 _PART = re.compile(r"\{(\w+)\}")
 # Texts with such names are no statements: others contain them.
-_PARTS = ("_columns", "_condition", "_changes")
+PARTS = ("_columns", "_condition", "_changes")
 
 
 class Ask(NamedTuple):
@@ -141,7 +141,7 @@ class Statements:
         self.schema, self.channel = schema, channel
         self.quoted = Identifier(schema).as_string()
         texts = {name: _compact(text) for name, text in statements.load(f"{__package__}.sql").items()}
-        self._parts = {name: texts.pop(name) for name in list(texts) if name.endswith(_PARTS)}
+        self._parts = {name: texts.pop(name) for name in list(texts) if name.endswith(PARTS)}
         self._parts |= {"now": _compact(_NOW), "schema": self.quoted}
         self.expectation: Expectation = lambda: None
         self._texts = {name: self._filled(text) for name, text in texts.items()}

@@ -177,7 +177,7 @@ class ClaimedRows(NamedTuple):
         token, since = Token(self.request.session, one.claim + 1), self.now
         until = None if lasts is None else self.now + lasts
         if isinstance(one, _RunningRow):
-            token, since, until = Token(one.session, one.claim), one.started_at, one.claim_expires_at
+            token, since, until, granted = Token(one.session, one.claim), one.started_at, one.claim_expires_at, None
         return Claim(
             id=one.id,
             token=token,

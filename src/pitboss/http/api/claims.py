@@ -37,7 +37,7 @@ async def claim_tasks(call: Call, body: bodies.ClaimTasks) -> Answer:
     wish = await _wish(call, body)
     if wish is None:
         claims = []
-    elif body.wait and call.gone is not None:
+    elif body.wait and call.watched:
         claims = await _while_connected(call, wish, body.wait)
     else:
         claims = await call.server.claims.claim(wish, body.wait)
@@ -103,7 +103,6 @@ async def complete_many(call: Call, body: bodies.CompleteMany) -> Answer:
 
 async def _while_connected(call: Call, wish: RemoteWish, wait: float) -> list[Claim]:
     """Stop waiting when the client hangs up: its tasks go to others at once."""
-    assert call.gone is not None
     claiming = asyncio.create_task(call.server.claims.claim(wish, wait))
     gone = asyncio.ensure_future(call.gone())
     try:
@@ -131,7 +130,10 @@ async def _wish(call: Call, body: bodies.ClaimTasks) -> RemoteWish | None:
         types = _wanted(await call.server.types.all(), body)
     if types is None:
         raise ApiError(
-            404, "Task type not found", why="no type has one of these ids or names", fix="GET /api/task-types lists them"
+            404,
+            "Task type not found",
+            why="no type has one of these ids or names",
+            fix="GET /api/task-types lists them",
         )
     if not types:
         return None
@@ -245,7 +247,11 @@ def _ended(call: Call, worker: str, task: str, done: Reported, outcome: Outcome)
             pass
         case _:
             call.server.workers.count(worker, call.now, failed=1)
-    return {"id": task, "status": _status(done.state, outcome), "state": None if done.state is None else done.state.value}
+    return {
+        "id": task,
+        "status": _status(done.state, outcome),
+        "state": None if done.state is None else done.state.value,
+    }
 
 
 def _ended_or_error(call: Call, worker: str, task: str, done: Reported, outcome: Outcome) -> dict[str, Any]:
@@ -267,4 +273,3 @@ def _refused(done: Reported) -> ApiError:
 
 def _span(seconds: float) -> Span:
     return round(seconds * SECOND)
-

@@ -1,6 +1,7 @@
 """Health, queues, managers, worker pools, failures, keys and the audit log: what operators look at and change."""
 
 from importlib import metadata
+from typing import Any
 
 from pitboss.http import bodies
 from pitboss.http.answers import Answer, ApiError
@@ -76,7 +77,7 @@ async def get_queue(call: Call, name: str) -> Answer:
 async def change_queue(call: Call, name: str, body: bodies.ChangeQueue) -> Answer:
     """Limit a queue. A field that is not named stays as it is; null takes the limit away."""
     given = body.model_fields_set
-    changes = {}
+    changes: dict[str, Any] = {}
     if "capacity" in given:
         changes["capacity"] = body.capacity
     if "rate" in given:
@@ -118,7 +119,9 @@ async def scale(call: Call, name: str, body: bodies.ScalePool) -> Answer:
     """Set how many workers the pool has in each manager; null returns to configuration and load."""
     store = call.audited("worker-pools scale", name, {"size": body.size, "host": body.host})
     done = await scale_pool(store, call.now, name, body.size, host=body.host, by=call.by)
-    return Answer(data={"name": name, "size": body.size, "managers": len(done.pools), "overruled": list(done.overruled)})
+    return Answer(
+        data={"name": name, "size": body.size, "managers": len(done.pools), "overruled": list(done.overruled)}
+    )
 
 
 async def restart(call: Call, name: str) -> Answer:
@@ -175,4 +178,6 @@ async def _manager(call: Call, session: int) -> ManagerView:
     for one in (await read_managers(call.store, call.now)).living:
         if one.number == session:
             return one
-    raise NotFound("Manager not found", why=f"no manager runs under session {session}", fix="GET /api/managers lists them")
+    raise NotFound(
+        "Manager not found", why=f"no manager runs under session {session}", fix="GET /api/managers lists them"
+    )

@@ -54,11 +54,8 @@ async def list_tasks(
     call: Call, *, status: str | None, kind: str | None, wanted: str | None, limit: int, offset: int, cursor: str | None
 ) -> Answer:
     chosen = _filter(status, kind, wanted)
-    if chosen is None:
-        page_tasks, following = [], None
-    else:
-        page_tasks, following = await _page(call, chosen, kind, limit, offset, cursor)
-    found = [remote_task_document(task) for task in page_tasks]
+    page, following = await _page(call, chosen, kind, limit, offset, cursor)
+    found = [remote_task_document(task) for task in page]
     data = {
         "tasks": found,
         "items": found,
@@ -96,11 +93,15 @@ async def cancel_one(call: Call, task_id: str, body: bodies.Cancel) -> Answer:
 async def retry_one(call: Call, task_id: str, body: bodies.Retry) -> Answer:
     task = await find(call, task_id)
     if task.state not in (State.FAILED, State.CANCELLED):
-        raise ApiError(409, "Task has not failed", why=f"it is {task.state}", fix="only failed and cancelled tasks run again")
+        raise ApiError(
+            409, "Task has not failed", why=f"it is {task.state}", fix="only failed and cancelled tasks run again"
+        )
     store = call.audited("tasks retry", task.id, {"keep_attempts": body.keep_attempts})
     done = await store.retry(by(id=task.id), keep_attempts=body.keep_attempts)
     if done.refused:
-        raise ApiError(409, "Another task has its unique key", why="a task like it was created since", fix="look at that one")
+        raise ApiError(
+            409, "Another task has its unique key", why="a task like it was created since", fix="look at that one"
+        )
     return Answer(data=_short(await find(call, task.id)), message="Task runs again")
 
 
@@ -108,7 +109,9 @@ async def delete_one(call: Call, task_id: str) -> Answer:
     task = await find(call, task_id)
     done = await call.audited("tasks delete", task.id).prune(by(id=task.id))
     if not done.changed:
-        why = "it has not ended" if not task.state.finished else "its unique key is still taken, or it belongs to a batch"
+        why = (
+            "it has not ended" if not task.state.finished else "its unique key is still taken, or it belongs to a batch"
+        )
         raise ApiError(409, "Task cannot be deleted", why=why, fix="cancel it first, or wait")
     return Answer(data={"id": task.id}, message="Task deleted")
 
@@ -196,11 +199,16 @@ async def _created_document(call: Call, created: CreatedTask) -> dict[str, Any]:
 
 
 def _short(task: Task) -> dict[str, Any]:
-    return {"id": task.id, "status": STATUSES[task.state], "state": task.state.value, "cancel_requested": task.cancel_asked}
+    return {
+        "id": task.id,
+        "status": STATUSES[task.state],
+        "state": task.state.value,
+        "cancel_requested": task.cancel_asked,
+    }
 
 
-def _filter(status: str | None, kind: str | None, wanted: str | None) -> Filter | None:
-    """None if nothing can match."""
+def _filter(status: str | None, kind: str | None, wanted: str | None) -> Filter:
+    """What the store can select by; a pattern with _ is matched afterwards."""
     chosen = parsed(wanted) if wanted else Filter()
     if status is not None:
         states = [state for state, word in STATUSES.items() if status in (word, state.value)]

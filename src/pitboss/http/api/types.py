@@ -72,7 +72,9 @@ def _schema(given: Mapping[str, Any] | str) -> Mapping[str, Any]:
     except InvalidInput as error:
         raise ApiError(400, "Invalid JSON schema format", why=error.why or error.what, fix=error.fix) from error
     if not isinstance(schema, dict):
-        raise ApiError(400, "Invalid JSON schema format", why="a schema is a JSON object", fix='such as {"type": "object"}')
+        raise ApiError(
+            400, "Invalid JSON schema format", why="a schema is a JSON object", fix='such as {"type": "object"}'
+        )
     if "type" not in schema:
         raise ApiError(400, 'JSON schema must have a "type" property', fix='add "type": "object"')
     return schema

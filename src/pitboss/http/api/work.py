@@ -149,7 +149,9 @@ def _checked(check: Any, number: int, item: dict[str, Any]) -> str:
     try:
         return str(check(item))
     except InvalidInput as error:
-        raise ApiError(400, f"Item {number} does not fit the type", why=error.why or error.what, fix=error.fix) from error
+        raise ApiError(
+            400, f"Item {number} does not fit the type", why=error.why or error.what, fix=error.fix
+        ) from error
 
 
 def _member(new: bodies.NewMember) -> NewResource:

@@ -28,7 +28,7 @@ FROM (
 
 ALTER TABLE {schema}.handlers ALTER COLUMN number SET NOT NULL;
 CREATE UNIQUE INDEX handlers_by_number ON {schema}.handlers (number);
-CREATE INDEX handlers_by_queue ON {schema}.handlers (queue, remote);
+CREATE INDEX handlers_by_queue ON {schema}.handlers (remote, queue);
 
 CREATE TABLE {schema}.api_keys (
     id text COLLATE "C" PRIMARY KEY,

@@ -1,0 +1,97 @@
+"""The gate of tasks that remote workers run: the HTTP API runs, and a worker asks it for tasks of this type."""
+
+from typing import TypeVar
+
+import msgspec
+
+from pitboss.model.duration import SECOND, Moment, Span, spoken
+from pitboss.model.fleet import ManagerView
+from pitboss.model.gates import Gate, Scene
+from pitboss.model.session import Session
+from pitboss.model.task import Task
+from pitboss.model.text import counted
+
+T = TypeVar("T")
+SERVER, WORKER = "http", "remote"
+# A worker that has not asked for this long is not expected back.
+LATELY: Span = 120 * SECOND
+_CLAIM = "it waits for a remote worker to claim it over HTTP"
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The snapshot of a server's session: the task types that workers asked it for, and when last. None: not told."""
+
+    asked: dict[str, Moment] | None = None
+
+
+class Registered(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a remote worker's snapshot that counts here; no types means all of them."""
+
+    types: tuple[str, ...] = ()
+    status: str = "active"
+
+
+def of_remote(task: Task, scene: Scene) -> Gate:
+    servers = [one for one in scene.others if one.info.kind == SERVER]
+    if not servers and not any(_serves(one) for one in scene.managers):
+        return _shut(
+            "no HTTP API runs on this store",
+            cause="no-api",
+            sentence=f"{_CLAIM}, and no HTTP API runs on this store",
+            stuck=True,
+            helps=("pitboss serve",),
+        )
+    workers = sum(_takes(one, task.handler) for one in scene.others)
+    if workers:
+        figure = counted(workers, "remote worker")
+        return Gate(name="remote", what="Remote workers", says="they claim it over HTTP", figure=figure)
+    told = [_asked(one) for one in servers]
+    last = max((one.get(task.handler, 0) for one in told if one is not None), default=0)
+    if last + LATELY > scene.now or None in told:
+        return Gate(name="remote", what="Remote workers", says="they claim it over HTTP")
+    since = f" for {spoken(scene.now - last)}" if last else ""
+    said = f"none has asked for {task.handler}{since}"
+    return _shut(said, cause="no-remote-worker", sentence=f"{_CLAIM}, and {said}")
+
+
+def remote_ready(ahead: str) -> str:
+    """The sentence of a task that passes every gate."""
+    return f"{_CLAIM}{f'; {ahead}' if ahead else ''}"
+
+
+def _shut(says: str, *, cause: str, sentence: str, stuck: bool = False, helps: tuple[str, ...] = ()) -> Gate:
+    return Gate(
+        name="remote",
+        what="Remote workers",
+        passed=False,
+        says=says,
+        figure="0 remote workers",
+        cause=cause,
+        sentence=sentence,
+        stuck=stuck,
+        helps=helps,
+    )
+
+
+def _serves(manager: ManagerView) -> bool:
+    return manager.snapshot.http is not None and manager.snapshot.http.state == "running"
+
+
+def _takes(session: Session, handler: str) -> bool:
+    if session.info.kind != WORKER:
+        return False
+    card = _read(session, Registered) or Registered()
+    return card.status != "offline" and (not card.types or handler in card.types)
+
+
+def _asked(session: Session) -> dict[str, Moment] | None:
+    found = _read(session, Asked)
+    return None if found is None else found.asked
+
+
+def _read(session: Session, form: type[T]) -> T | None:
+    """A snapshot in a form that we can read."""
+    try:
+        return msgspec.json.decode(session.snapshot or "{}", type=form)
+    except msgspec.MsgspecError:
+        return None

@@ -1,0 +1,145 @@
+"""A real server on a real socket: the application of `make_app` under uvicorn, in a thread with its own event loop."""
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+import uvicorn
+import uvloop
+
+from pitboss import wiring
+from pitboss.engines.protocol import FullStore
+from pitboss.http.app import make_app
+from pitboss.http.context import Server
+from pitboss.http.gate import Gate, GateRules
+from pitboss.model.filter import EVERYTHING
+from pitboss.model.ids import IdMaker
+from pitboss.model.session import SessionInfo
+from pitboss.operate.keys import create_key
+
+T = TypeVar("T")
+LOCAL = GateRules(local=True)
+Wrap = Callable[[FullStore], Any]
+
+
+class Site:
+    """`url` has no prefix. `wrap` may put something between the server and its store."""
+
+    def __init__(self, rules: GateRules = LOCAL, *, url: str = "memory://", wrap: Wrap | None = None) -> None:
+        self._rules, self._store_url, self._wrap = rules, url, wrap
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="site", daemon=True)
+        self._ready = threading.Event()
+        self._socket = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self.port: int = self._socket.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.errors: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._ready.wait(10), "the server did not start"
+        self.http = httpx.Client(base_url=self.url, timeout=20, trust_env=False)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.http.close()
+        self._loop.call_soon_threadsafe(self._stop)
+        self._thread.join(15)
+        assert not self._thread.is_alive(), "the server did not stop"
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run this in the server's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
+
+    def key(self, *roles: str, name: str | None = None) -> str:
+        """A new key with these roles."""
+
+        async def make() -> str:
+            self._keys += 1
+            chosen = name or f"key-{self._keys}"
+            _, text = await create_key(
+                self.store, chosen, roles, by="test", make_id=wiring.key_id, make_secret=wiring.key_secret
+            )
+            await self.server.keys.read()
+            return text
+
+        return self.do(make())
+
+    def counts(self) -> dict[str, int]:
+        """How much of everything the store holds."""
+
+        async def read() -> dict[str, int]:
+            return {
+                "tasks": await self.store.count(EVERYTHING),
+                "types": len(await self.store.handlers()),
+                "keys": len(await self.store.api_keys()),
+                "batches": len(await self.store.batches(limit=10_000)),
+                "queues": len(await self.store.queues()),
+            }
+
+        return self.do(read())
+
+    _keys = 0
+    app: Gate
+    store: FullStore
+    server: Server
+    http: httpx.Client
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._run())
+        finally:
+            self._ready.set()
+            self._loop.close()
+            self._socket.close()
+
+    async def _run(self) -> None:
+        engine: Any = wiring.make_engine(self._store_url)
+        await engine.open()
+        self.store = engine
+        seen: Any = engine if self._wrap is None else self._wrap(engine)
+        self.server = Server(
+            seen,
+            info=SessionInfo(host="site", kind="http"),
+            make_id=IdMaker(engine.clock.now, wiring.randbits()),
+            make_key_id=wiring.key_id,
+            make_secret=wiring.key_secret,
+            luck=wiring.luck(),
+        )
+        await self.server.start()
+        self.app = make_app(self.server, self._rules)
+        self._uvicorn = _uvicorn(self.app)
+        serving = asyncio.create_task(self._uvicorn.serve(sockets=[self._socket]))
+        while not self._uvicorn.started:
+            await asyncio.sleep(0.005)
+        self._ready.set()
+        await serving
+        await engine.close()
+
+    def _stop(self) -> None:
+        async def stop() -> None:
+            await self.server.stop()
+            self._uvicorn.should_exit = True
+
+        self._stopping = self._loop.create_task(stop())
+
+
+class _Quiet(uvicorn.Server):
+    """Signals belong to pytest."""
+
+    def install_signal_handlers(self) -> None:
+        return
+
+
+def _uvicorn(app: Any) -> uvicorn.Server:
+    config = uvicorn.Config(
+        app, http="httptools", ws="none", lifespan="off", access_log=False, log_config=None, server_header=False,
+        timeout_keep_alive=75, timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    return _Quiet(config)
