@@ -105,7 +105,7 @@ class VideoAPIClient:
             base_url=base_url,
             headers={"User-Agent": user_agent, "X-Goog-Api-Key": api_key},
             timeout=manners.timeout,
-            limits=httpx.Limits(max_connections=20, max_keepalive_connections=10),
+            limits=httpx.Limits(max_connections=20, max_keepalive_connections=10, keepalive_expiry=60),
             transport=transport,
         )
 

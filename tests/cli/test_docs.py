@@ -34,7 +34,21 @@ def test_pages_of_help_are_printed_in_the_reference(page: list[str]) -> None:
 
 def test_every_command_is_in_the_reference() -> None:
     text = (DOCS / "reference" / "cli.md").read_text()
-    for name in ("up", "serve", "init", "status", "why", "ps", "top", "stop", "drain", "doctor", "logs", "audit", "help"):
+    for name in (
+        "up",
+        "serve",
+        "init",
+        "status",
+        "why",
+        "ps",
+        "top",
+        "stop",
+        "drain",
+        "doctor",
+        "logs",
+        "audit",
+        "help",
+    ):
         assert f"$ pitboss {name}" in text
     for noun in ("tasks", "batches", "queues", "resources", "pools", "dead", "keys", "db", "config"):
         for line in pitboss(noun, "--help").out.split("Commands:")[1].splitlines():

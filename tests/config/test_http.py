@@ -62,7 +62,7 @@ def test_the_files_of_tls_are_relative_to_the_settings_file(folder: Path, monkey
 @pytest.mark.parametrize("key", ["tls_cert", "tls_key"])
 def test_a_certificate_and_its_key_come_together(folder: Path, key: str) -> None:
     (folder / "pitboss.toml").write_text(f'[http]\n{key} = "x.pem"\n')
-    with pytest.raises(InvalidInput, match=f"http.{key} = .*x.pem' cannot be used") as caught:
+    with pytest.raises(InvalidInput, match=f"http.{key} = .* cannot be used") as caught:
         config.loaded()
     assert str(folder / "pitboss.toml") in caught.value.what
     assert "http.tls_cert and http.tls_key" in caught.value.fix

@@ -1,8 +1,8 @@
 """Reads the files in deploy/."""
 
-import contextlib
 import json
 import re
+import select
 import shutil
 import socket
 import sys
@@ -44,9 +44,8 @@ class Serving(NamedTuple):
 
     def forget(self) -> None:
         """Empty the socket: messages that do not fit into it are lost."""
-        with contextlib.suppress(BlockingIOError):
-            while self.notified.recv(4096, socket.MSG_DONTWAIT):
-                pass
+        while select.select([self.notified], [], [], 0)[0]:
+            self.notified.recv(4096)
 
 
 def tool(name: str, made_by: str) -> str:

@@ -1,7 +1,7 @@
 """Claims and reports of remote workers: one claim serves all that wait, and nothing is lost with an answer."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -66,6 +66,14 @@ def wish(worker: str = "w", **options: Any) -> RemoteWish:
     return RemoteWish(worker=worker, handlers=("video",), queues=("video",), lasts=LASTS, **options)
 
 
+async def until(true: Callable[[], bool]) -> None:
+    for _ in range(10_000):
+        if true():
+            return
+        await asyncio.sleep(0.0005)
+    raise AssertionError("it never came true")
+
+
 async def test_a_claim_without_a_wait_answers_at_once() -> None:
     async with claiming() as (store, claims):
         assert await claims.claim(wish()) == []
@@ -86,9 +94,7 @@ async def test_a_hundred_claims_that_come_together_are_served_by_two_calls() -> 
 async def test_a_task_wakes_one_of_a_thousand_that_wait_the_first_of_them() -> None:
     async with claiming() as (store, claims):
         waiting = [asyncio.create_task(claims.claim(wish(f"w{number}"), wait=20)) for number in range(1000)]
-        while claims.waiting < 1000 or store.claims < 1:
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(0.02)
+        await until(lambda: claims.waiting == 1000 and store.claims >= 1)
         before = store.claims
         (task,) = await store.add()
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=5)
@@ -117,16 +123,13 @@ async def test_a_task_that_falls_due_reaches_a_waiting_worker_without_a_ring() -
 async def test_what_was_claimed_for_a_client_that_hung_up_goes_back() -> None:
     async with claiming() as (store, claims):
         waiting = asyncio.create_task(claims.claim(wish(), wait=5))
-        while claims.waiting == 0:
-            await asyncio.sleep(0)
+        await until(lambda: claims.waiting == 1)
         (task,) = await store.add()
         # The claim and the hang-up meet in one turn of the loop.
-        while (await store.one(task)).state is not State.RUNNING:
-            await asyncio.sleep(0)
+        await until(lambda: store.tables.tasks[task].state is State.RUNNING)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        while (await store.one(task)).state is State.RUNNING and not _got(waiting):
-            await asyncio.sleep(0.001)
+        await until(lambda: store.tables.tasks[task].state is not State.RUNNING or _got(waiting))
         found = await store.one(task)
         assert _got(waiting) or (found.state, found.attempts, found.crashes) == (State.PENDING, 0, 0)
 

@@ -38,7 +38,6 @@ class Site:
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self.errors: list[str] = []
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -83,6 +82,11 @@ class Site:
             }
 
         return self.do(read())
+
+    @property
+    def framework(self) -> Any:
+        """The FastAPI application behind the gate."""
+        return self.app._app
 
     _keys = 0
     app: Gate
@@ -139,7 +143,7 @@ class _Quiet(uvicorn.Server):
 
 def _uvicorn(app: Any) -> uvicorn.Server:
     config = uvicorn.Config(
-        app, http="httptools", ws="none", lifespan="off", access_log=False, log_config=None, server_header=False,
-        timeout_keep_alive=75, timeout_graceful_shutdown=1,
+        app, http="httptools", ws="none", lifespan="off", proxy_headers=False, access_log=False, log_config=None,
+        server_header=False, timeout_keep_alive=75, timeout_graceful_shutdown=1,
     )  # fmt: skip
     return _Quiet(config)

@@ -15,6 +15,7 @@ import msgspec
 import psutil
 
 from pitboss import wiring
+from pitboss.config import ServerSpec
 from pitboss.manager.manager import Plan
 from pitboss.model.canonical import to_json
 from pitboss.model.desired_state import DesiredPool, pool_key
@@ -109,6 +110,7 @@ class Cluster:
         self.managers: list[ManagerProcess] = []
         self.secrets_file: str | None = None
         self.logs: LogSettings | None = None
+        self.http: ServerSpec | None = None
         # Of the managers and their workers.
         self.environment: dict[str, str] = {}
         self.new_id = IdMaker(wiring.SystemClock().now, wiring.randbits())
@@ -149,6 +151,7 @@ class Cluster:
             resources=tuple((one.name, one.rules) for one in described(target or self.target).resources),
             secrets_file=self.secrets_file,
             logs=self.logs,
+            http=self.http,
         )
         file = self.traces.with_name(f"plan-{len(self.managers)}.json")
         others = [elsewhere] if elsewhere else []

@@ -119,8 +119,8 @@ async def test_the_audit_log_is_read_by_act_and_by_who(store: Bench) -> None:
     ):
         await acted(store, who, act)
 
-    async def acts(**wanted: str) -> list[str]:
-        return [entry.act for entry in await read_audit(store, **wanted)]
+    async def acts(act: str | None = None, who: str | None = None) -> list[str]:
+        return [entry.act for entry in await read_audit(store, act=act, who=who)]
 
     assert await acts() == ["queues limit", "queue", "tasks retry", "queues pause"]
     assert await acts(act="queues") == ["queues limit", "queues pause"]

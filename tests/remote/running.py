@@ -1,4 +1,4 @@
-"""Run a worker in a thread, with time limits that suit tests."""
+"""Run a worker in a thread, with time limits that suit tests, or with a clock that the test moves."""
 
 import threading
 from collections.abc import Iterator
@@ -48,3 +48,19 @@ class Echo(Worker):
 
 def echo(api: StubAPI, **more: Any) -> Echo:
     return Echo(api.url, "w1", settings(**more))
+
+
+class Time:
+    """A clock that only the pauses of a client move."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    async def asleep(self, seconds: float) -> None:
+        self.now += seconds

@@ -131,11 +131,16 @@ class StubAPI:
             return 201, {"id": self.add(body["type"], **body["params"]), "type": body["type"], "status": "pending"}
         if path == "/tasks/claim":
             return self._claim(body)
+        return self._route_of_one(path, body)
+
+    def _route_of_one(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if path == "/workers/register":
             self.workers[body["worker_id"]] = body
             return 201, {"worker_id": body["worker_id"]}
         if found := re.fullmatch(r"/workers/([^/]+)/(\w+)", path):
             return self._worker(found[1], found[2], body)
+        if (found := re.fullmatch(r"/tasks/([^/]+)", path)) and found[1] in self.tasks:
+            return 200, dict(self.tasks[found[1]])
         if found := re.fullmatch(r"/tasks/([^/]+)/(\w+)", path):
             return self._report(found[1], found[2], body)
         return 404, {"success": False, "error": "Not found"}

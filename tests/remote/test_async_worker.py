@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from pitboss.remote import AsyncAPIClient, AsyncWorker, TaskValidationError
-from tests.remote.running import running, settings
+from tests.remote.running import Time, running, settings
 from tests.remote.stub_api import LIMIT, StubAPI
-from tests.remote.test_client import Time
 
 
 class Echo(AsyncWorker):
@@ -29,6 +28,9 @@ async def test_the_lifecycle_step_by_step(api: StubAPI) -> None:
     assert await worker.complete_task(task["id"], await worker.process_task(task)) is True
     assert await worker.fail_task(task["id"], "late") is False
     assert api.tasks[made["id"]]["result"] == {"said": {"a": 1}}
+    task_id = api.add()
+    assert await worker.claim_task()
+    assert await worker.release_task(task_id) is True
     await worker.close()
 
 

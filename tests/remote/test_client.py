@@ -9,24 +9,8 @@ import pytest
 
 from pitboss.remote import APIClient, APIConnectionError, APIError, AsyncAPIClient
 from pitboss.remote.client import base_url
+from tests.remote.running import Time
 from tests.remote.stub_api import StubAPI
-
-
-class Time:
-    """A clock that only the pauses of a client move."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.pauses: list[float] = []
-
-    def clock(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-    async def asleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,14 @@
 
 import threading
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import pytest
 
 from pitboss.remote import APIClient, APIConnectionError, Worker
-from tests.remote.running import Echo, running, settings
+from tests.remote.running import Echo, Time, running, settings
 from tests.remote.stub_api import LIMIT, StubAPI
-from tests.remote.test_client import Time
 
 
 def pausing(worker: Worker, back: threading.Event) -> threading.Event:
@@ -128,6 +127,25 @@ def test_a_key_that_is_refused_ends_a_worker_with_1(api: StubAPI) -> None:
     worker = Echo(api.url, "w1", settings(max_consecutive_errors=3))
     assert worker.run() == 1
     assert api.count("/tasks/claim") == 3
+
+
+UNKNOWN = b'{"success": false, "error": "Task type not found"}'
+
+
+def test_types_that_the_server_has_forgotten_are_registered_again(api: StubAPI) -> None:
+    class Declared(Echo):
+        task_types: ClassVar[dict[str, Any]] = {"echo": {}}
+
+    api.fail("/tasks/claim", status=404, body=UNKNOWN)
+    api.add()
+    assert Declared(api.url, "w1", settings(max_runs=1)).run() == 0
+    assert api.count("/task-types/register") == 2
+
+
+def test_types_that_do_not_exist_end_a_worker_with_1(api: StubAPI, caplog: pytest.LogCaptureFixture) -> None:
+    api.fail("/tasks/claim", status=404, body=UNKNOWN, times=2)
+    assert Echo(api.url, "w1", settings(max_consecutive_errors=2, task_type_ids=[99])).run() == 1
+    assert "Task type not found" in caplog.text
 
 
 def test_errors_that_are_not_consecutive_do_not_add_up(api: StubAPI) -> None:

@@ -184,6 +184,34 @@ def test_fail_task_takes_a_text(api: StubAPI) -> None:
     worker.close()
 
 
+def test_a_task_can_be_given_back(api: StubAPI) -> None:
+    task_id = api.add()
+    worker = echo(api)
+    task = worker.claim_task()
+    assert task
+    assert worker.release_task(task_id, delay=60, reason="quota") is True
+    said = api.sent("/release")[0].body
+    assert said == {"worker_id": "w1", "claim_token": task["claim_token"], "delay": 60, "reason": "quota"}
+    assert worker.release_task(task_id) is False
+    worker.close()
+
+
+def test_a_handler_may_give_its_task_back_or_report_by_itself(api: StubAPI) -> None:
+    class Own(Worker):
+        def process_task(self, task: dict[str, Any]) -> Any:
+            self.should_stop = self.stats["processed"] == 1
+            if task["params"]["n"] == 0:
+                return self.complete_task(task["id"], "mine")
+            return self.release_task(task["id"])
+
+    done, released = api.add(n=0), api.add(n=1)
+    worker = Own(api.url, "w1", settings())
+    assert worker.run() == 0
+    assert (api.tasks[done]["result"], api.tasks[released]["status"]) == ("mine", "pending")
+    assert (worker.stats, worker.claims_lost) == ({"processed": 1, "failed": 0}, 0)
+    assert api.count("/complete") == 1
+
+
 def test_health_tells_all_that_is_checked(api: StubAPI) -> None:
     class Checked(Echo):
         def check_services(self) -> dict[str, Any]:

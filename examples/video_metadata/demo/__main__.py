@@ -29,10 +29,7 @@ TROUBLES = {17: 500, 23: 503, 29: 429}
 
 
 class Scale(NamedTuple):
-    """How much there is to do. A day of the quota has a few seconds, so that you see it used up and come back.
-
-    The quota is less than half of what all searches cost, so that it is used up wherever the days begin.
-    """
+    """How much there is to do. The quota is for a part of it, and comes back after seconds instead of a day."""
 
     searches: int
     metadata: int
@@ -45,8 +42,8 @@ class Scale(NamedTuple):
         return Rules(quota=self.quota, day=self.day, per_second=3 * PER_SECOND, troubles=TROUBLES)
 
 
-FULL = Scale(searches=40, metadata=60, quota=2000, day=5.0, pause=2.5)
-SHORT = Scale(searches=12, metadata=18, quota=600, day=2.5, pause=1.5)
+FULL = Scale(searches=40, metadata=60, quota=2000, day=2.0, pause=2.5)
+SHORT = Scale(searches=8, metadata=14, quota=500, day=1.2, pause=1.5)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -151,7 +148,7 @@ def _show_far_side(api: VideoAPI, found: Findings) -> None:
         say(f"  {client:<38} {seen.requests:>8} {seen.connections:>12} {seen.most:>17} {seen.refused:>15}")
     statuses = Counter(f"{one.status} {one.reason}".strip() for one in api.arrivals)
     say(f"  answers: {', '.join(f'{count} × {status}' for status, count in statuses.most_common())}")
-    say(f"  units per day, of {found.quota:,}: {', '.join(f'{units:,}' for units in found.units)}")
+    say(f"  units of each quota of {found.quota:,}: {', '.join(f'{units:,}' for units in found.units)}")
 
 
 def _environment(url: str, key: str, video_url: str, scale: Scale) -> dict[str, str]:
@@ -159,7 +156,7 @@ def _environment(url: str, key: str, video_url: str, scale: Scale) -> dict[str, 
         "TASKMANAGER_API_URL": url,
         "TASKMANAGER_API_KEY": key,
         "POLL_INTERVAL": "1",
-        "WORKER_CLAIM_TIMEOUT": "3",
+        "WORKER_CLAIM_TIMEOUT": "2",
         "YOUTUBE_API_URL": video_url,
         "YOUTUBE_API_KEY": Rules.key,
         "YOUTUBE_REQUESTS_PER_SECOND": str(PER_SECOND),

@@ -38,7 +38,7 @@ def checks(found: Findings, catalogue: Catalogue) -> Iterator[tuple[str, bool]]:
     yield "no request came before the end of a Retry-After", not any(one.too_early for one in seen)
     yield "the quota was used up, and the tasks waited for a new one", any(one.without_quota for one in seen)
     yield "no worker sent anything in that time", not any(one.after_quota for one in seen)
-    yield f"no day had more than {found.quota:,} units ({max(found.units):,})", max(found.units) <= found.quota
+    yield f"no quota of {found.quota:,} units was passed ({max(found.units):,})", max(found.units) <= found.quota
     yield "no worker asked for a video twice", not any(one.asked_twice for one in seen)
     yield "every request had our name", all(one.startswith("video-metadata-worker/") for one in found.figures)
     pooled = all(one.connections <= MOST_CONNECTIONS for one in seen)

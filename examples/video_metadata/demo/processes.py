@@ -65,13 +65,18 @@ class Workers:
             )
 
     def kill(self, name: str, held: Callable[[], str | None]) -> str:
-        """Kill a worker while it holds a task; gives that task. The worker is frozen during each look."""
+        """Kill a worker while it holds a task; gives that task.
+
+        The worker is frozen for each look. A second look makes sure that its last report is not still on the way.
+        """
         process = self._processes[name]
         ends = time.monotonic() + _LIMIT
         while time.monotonic() < ends:
             process.send_signal(signal.SIGSTOP)
             time.sleep(_LOOK)
-            if (task := held()) is not None:
+            task = held()
+            time.sleep(4 * _LOOK if task else 0)
+            if task is not None and held() == task:
                 process.kill()
                 process.wait()
                 return task

@@ -10,7 +10,7 @@ import json
 import math
 import threading
 import time
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -43,9 +43,12 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True)
 class Rules:
-    """`quota`: units per key and `day`. `page`: the most results on one page, even if more are asked for.
+    """`quota`: units of the key. When they are used up, new ones come after `day` seconds.
 
-    `troubles`: every N-th request is answered with that status. 429 and 503 say `Retry-After: 1`.
+    `page`: the most results on one page, even if more are asked for.
+
+    `troubles`: every N-th request is answered with that status, but not two of one client in a row. 429 and 503 say
+    `Retry-After: 1`.
     """
 
     key: str = "demo-key"
@@ -87,14 +90,16 @@ class VideoAPI:
         self.catalogue = catalogue or Catalogue()
         self.arrivals: list[Arrival] = []
         self._lock = threading.Lock()
-        self._used: Counter[int] = Counter()
+        self._troubled: set[str] = set()  # clients whose last answer was one
+        self._units = [0]
+        self._new_quota_at: float | None = None
         self._recent: dict[str, deque[float]] = defaultdict(deque)
         self._clock = clock
 
     def units(self) -> list[int]:
-        """The units that were used on each day so far."""
+        """The units that were used of each quota so far."""
         with self._lock:
-            return [self._used[day] for day in range(self._day(self._clock()) + 1)]
+            return [*self._units]
 
     def handle(self, path: str, params: dict[str, str], headers: Mapping[str, str], peer: str) -> Answer:
         """Answer one request, and log it. One at a time: the log's order is the order of the decisions."""
@@ -117,23 +122,27 @@ class VideoAPI:
         key = params.get("key") or headers.get("X-Goog-Api-Key") or ""
         if key != self.rules.key:
             raise Refused(400, "badRequest", "API key not valid. Please pass a valid API key.")
-        self._trouble()
+        self._trouble(headers.get("User-Agent", ""))
         self._limit(key, at)
-        day = self._day(at)
-        if self._used[day] + COSTS[path] > self.rules.quota:
-            raise Refused(403, "quotaExceeded", "The request cannot be completed because you have exceeded your quota.")
+        self._check_quota(COSTS[path], at)
         body = self._search(params) if path == "search" else self._videos(params)
-        self._used[day] += COSTS[path]
+        self._units[-1] += COSTS[path]
         return Answer(200, body, units=COSTS[path])
 
-    def _day(self, at: float) -> int:
-        """The first day begins with the first request."""
-        return int((at - self.arrivals[0].at) // self.rules.day) if self.arrivals else 0
+    def _check_quota(self, cost: int, at: float) -> None:
+        if self._new_quota_at is not None and at >= self._new_quota_at:
+            self._new_quota_at = None
+            self._units.append(0)
+        if self._new_quota_at is not None or self._units[-1] + cost > self.rules.quota:
+            self._new_quota_at = self._new_quota_at or at + self.rules.day
+            raise Refused(403, "quotaExceeded", "The request cannot be completed because you have exceeded your quota.")
 
-    def _trouble(self) -> None:
-        number = len(self.arrivals) + 1
+    def _trouble(self, client: str) -> None:
+        number, again = len(self.arrivals) + 1, client in self._troubled
+        self._troubled.discard(client)
         for every, status in self.rules.troubles.items():
-            if number % every == 0:
+            if number % every == 0 and not again:
+                self._troubled.add(client)
                 pause = 1 if status in (429, 503) else 0
                 reason = "rateLimitExceeded" if status == HTTPStatus.TOO_MANY_REQUESTS else "backendError"
                 raise Refused(status, reason, HTTPStatus(status).phrase, pause)

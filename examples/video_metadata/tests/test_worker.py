@@ -3,6 +3,7 @@
 import json
 import logging
 import unittest
+from pathlib import Path
 from typing import Any
 from unittest.mock import PropertyMock, patch
 
@@ -131,6 +132,12 @@ class TestConfig(unittest.TestCase):
         file = {"YOUTUBE_API_KEY": "file", "YOUTUBE_REQUESTS_PER_SECOND": "2.5"}
         found = self.load(file, YOUTUBE_API_KEY="environment")
         self.assertEqual((found.api_key, found.api_url, found.requests_per_second), ("environment", GOOGLE, 2.5))
+
+    def test_the_example_has_every_setting_of_its_own(self) -> None:
+        file = remote.Config.load(file=Path(__file__).parent.parent / ".env.example").extra
+        names = {"YOUTUBE_API_URL", "YOUTUBE_REQUESTS_PER_SECOND", "YOUTUBE_LONGEST_WAIT", "YOUTUBE_QUOTA_PAUSE"}
+        self.assertEqual(set(file), names, "and the key, which is empty")
+        self.assertEqual(self.load(dict(file)), self.load({}), "it shows the defaults")
 
     def test_wrong_settings_are_refused(self) -> None:
         for number in ("fast", "0", "-1", "nan", "inf"):

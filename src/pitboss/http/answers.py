@@ -121,6 +121,11 @@ def of_pitboss(error: PitbossError) -> ApiError:
     return ApiError(code, error.what, why=error.why, fix=error.fix)
 
 
+def of_fault() -> ApiError:
+    """A fault of Pitboss itself: the client gets no details, the log gets all of them."""
+    return ApiError(500, "A fault of Pitboss itself", fix="look at the log of the HTTP server")
+
+
 def of_validation(error: ValidationError) -> ApiError:
     return of_faults(error.errors(include_url=False, include_input=False, include_context=False))
 

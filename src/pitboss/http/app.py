@@ -1,7 +1,8 @@
 """The application: every route with its role, the OpenAPI document, and errors in their envelope."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -10,7 +11,9 @@ import fastapi_offline
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.docs import get_swagger_ui_html
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Match
@@ -18,10 +21,11 @@ from starlette.staticfiles import StaticFiles
 
 from pitboss.http import bodies, shapes
 from pitboss.http.access import CONTRACT, ROLES
-from pitboss.http.answers import Answer, ApiError, Reply, failure, of_faults, of_pitboss, success
+from pitboss.http.answers import NO_STORE, Answer, ApiError, Reply, failure, of_fault, of_faults, of_pitboss, success
 from pitboss.http.api import claims, fleet, tasks, types, work, workers
 from pitboss.http.context import Call, Server
 from pitboss.http.gate import PREFIX, Fast, Gate, GateRules, check_role, roles_of
+from pitboss.model.access import Role
 from pitboss.model.batch import BatchStatus
 from pitboss.model.errors import PitbossError
 
@@ -50,6 +54,7 @@ Endpoint = Callable[..., Awaitable[Answer]]
 Page = Annotated[int, Query(ge=1, le=1000)]
 Offset = Annotated[int, Query(ge=0, le=10_000)]
 Text = Annotated[str | None, Query(max_length=2000)]
+_log = logging.getLogger("pitboss.http")
 
 
 def make_app(server: Server, rules: GateRules) -> Gate:
@@ -60,7 +65,8 @@ def make_app(server: Server, rules: GateRules) -> Gate:
         description="Tasks, task types, remote workers, and everything that operators do.",
         docs_url=None,
         redoc_url=None,
-        openapi_url="/openapi.json",
+        openapi_url=None,
+        redirect_slashes=False,
         separate_input_output_schemas=False,
     )
     _add_routes(app)
@@ -71,7 +77,7 @@ def make_app(server: Server, rules: GateRules) -> Gate:
 
 
 def _add_routes(app: FastAPI) -> None:
-    prefixed, plain = APIRouter(prefix=PREFIX), APIRouter()
+    prefixed, plain = APIRouter(prefix=PREFIX, route_class=_Route), APIRouter(route_class=_Route)
     routes = _Routes(prefixed, plain)
     for (method, path), (endpoint, body, shape, codes) in FAST.items():
         routes.add(method, path, _for_framework(endpoint, body, path), shape, codes, endpoint.__doc__)
@@ -113,19 +119,59 @@ class _Routes:
             "tags": [path.split("/")[1]],
             "openapi_extra": {} if not roles else {"security": [{"ApiKey": []}, {"Bearer": []}]},
         }
-        guarded = _guarded(endpoint, roles)
+        answered = _answered(endpoint)
         name = f"{method.lower()}{path.replace('/', '_').replace('{', '').replace('}', '').replace('-', '_')}"
-        self._prefixed.add_api_route(path, guarded, operation_id=name, **options)
+        self._prefixed.add_api_route(path, answered, operation_id=name, **options)
         if (method, path) in CONTRACT:
-            self._plain.add_api_route(path, guarded, include_in_schema=False, **options)
+            self._plain.add_api_route(path, answered, include_in_schema=False, **options)
         self.added.add((method, path))
 
 
-def _guarded(endpoint: Endpoint, roles: Any) -> Callable[..., Awaitable[Response]]:
-    """The endpoint behind its roles, with its answer in the envelope. It keeps the signature that FastAPI reads."""
+class _JsonRequest(Request):
+    """A request whose body was read already, by the parser of the fast routes: that of the framework takes NaN, lone
+    surrogates and text in UTF-16."""
+
+    content: Any = None
+
+    async def json(self) -> Any:
+        return self.content
+
+
+class _Route(APIRoute):
+    """A route behind its roles. They are checked before anything of the request is read."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        roles = frozenset[Role]().union(*(roles_of(method, self.path.removeprefix(PREFIX)) for method in self.methods))
+
+        async def checked(request: Request) -> Response:
+            check_role(call_of(request).caller, roles)
+            read = _JsonRequest(request.scope, request.receive)
+            body = await read.body()
+            read.content = _parsed(body) if body else None
+            try:
+                return await handle(read)
+            except (ApiError, PitbossError, HTTPException, RequestValidationError):
+                raise
+            except Exception as error:
+                _log.exception("a fault in %s %s", request.method, request.url.path)
+                raise of_fault() from error
+
+        return checked
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        told = [{"field": "body", "message": f"Invalid JSON: {error}"}]
+        raise ApiError(400, "Invalid JSON in request body", errors=told) from error
+
+
+def _answered(endpoint: Endpoint) -> Callable[..., Awaitable[Response]]:
+    """The endpoint, with its answer in the envelope. It keeps the signature that FastAPI reads."""
 
     async def run(*, call: Call, **given: Any) -> Response:
-        check_role(call.caller, roles)
         return _response(success(await endpoint(call, **given), call.server.clock.wall()))
 
     signature = inspect.signature(endpoint)
@@ -316,13 +362,19 @@ def _add_docs(app: FastAPI) -> None:
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
-        return get_swagger_ui_html(
+        page = get_swagger_ui_html(
             openapi_url="/openapi.json",
             title="Pitboss API",
             swagger_js_url="/docs/static/swagger-ui-bundle.js",
             swagger_css_url="/docs/static/swagger-ui.css",
             swagger_favicon_url="/docs/static/favicon.png",
         )
+        page.raw_headers.append(NO_STORE)
+        return page
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def document() -> Response:
+        return _response(Reply.of(200, app.openapi()))
 
     plain = app.openapi
 

@@ -72,6 +72,8 @@ class _Request:
         self.scope = scope
         self.method: str = scope["method"]
         path: str = scope["path"]
+        if path.endswith("/"):
+            path = scope["path"] = path.rstrip("/") or "/"
         self.path = path[len(PREFIX) :] if path.startswith(PREFIX + "/") else path
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
 

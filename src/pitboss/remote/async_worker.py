@@ -19,13 +19,13 @@ UNWIND = 2.0  # how long cancelled handlers may take to clean up
 class AsyncWorker(WorkLoop):
     """Like `Worker`, but its methods are to be awaited. `process_task` may be a coroutine or a plain function."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def _prepare(self) -> None:
+        super()._prepare()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._awake = asyncio.Event()
         self._lanes: set[asyncio.Task[None]] = set()
         self._client: AsyncAPIClient | None = None
         self._client_loop: asyncio.AbstractEventLoop | None = None
-        super().__init__(*args, **options)
 
     @property
     def client(self) -> AsyncAPIClient:
@@ -53,6 +53,10 @@ class AsyncWorker(WorkLoop):
     async def fail_task(self, task_id: object, error: str | BaseException, **details: Any) -> bool:
         """Report that a task failed. Details: error_type, retryable, traceback, retry_after."""
         return await self._reports.fail(task_id, error, details)
+
+    async def release_task(self, task_id: object, delay: float | None = None, reason: str | None = None) -> bool:
+        """Give a task back, for `delay` seconds at least. It costs no attempt. False if the claim is over."""
+        return await self._reports.give_back(task_id, {"delay": delay, "reason": reason})
 
     async def update_progress(self, task_id: object, percent: float, message: str | None = None) -> bool:
         """Report how far a task is, 0 to 100. False if the claim is over."""

@@ -45,6 +45,7 @@ class BaseWorker:
         self._reports = Reports(lambda: self.client, self._keeper, self.worker_id, self.config.report_for)
         self._lock = threading.Lock()
         self._cpu = CpuMeter()
+        self._prepare()
 
     # What the two kinds of worker do differently.
 
@@ -65,6 +66,10 @@ class BaseWorker:
         raise NotImplementedError
 
     def run(self) -> int:
+        raise NotImplementedError
+
+    def _prepare(self) -> None:
+        """Make the state that only this kind of worker has."""
         raise NotImplementedError
 
     def _wake(self) -> None:

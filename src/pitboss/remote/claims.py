@@ -159,6 +159,8 @@ class Reports:
             said = {**self._claim(task), **body}
             await settled(self._client().report(task_id, what, said, patience=self._patience))
             accepted = True
+            if task:
+                task.ended_by = what
         except APIError as error:
             if not error.claim_is_over:
                 raise
@@ -189,8 +191,12 @@ class Reports:
             task.cancel_event.set()
         return True
 
+    async def give_back(self, task_id: object, details: Mapping[str, Any]) -> bool:
+        """Give one task back. It costs no attempt. False if the claim is over."""
+        return await self._last(task_id, "release", {name: said for name, said in details.items() if said is not None})
+
     async def release(self, tasks: Sequence[Task], reason: str) -> None:
-        """Give tasks back. If the API cannot be reached, it gives them to others when their claims end."""
+        """Give tasks back at a stop. If the API cannot be reached, it gives them to others when their claims end."""
         for task in tasks:
             self._keeper.drop(task)
             try:

@@ -17,13 +17,13 @@ from pitboss.remote.tasks import DEFAULT_TIME_LIMIT, Task, is_failure, running, 
 
 LONGEST_WAIT = 5.0  # a stop waits for the claim that is under way
 ERROR_PAUSE = 5.0
+NOT_FOUND = 404
 TOO_FAST = 429
 MOST_AT_ONCE = 100
 
 
 class WorkLoop(BaseWorker):
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def _prepare(self) -> None:
         self._active = self._stop_now = False
         self._prefetched: deque[Task] = deque()
 
@@ -53,6 +53,8 @@ class WorkLoop(BaseWorker):
             self._active = True
             self._keeper.start()
             logger.info("Worker started: %s", self.api_url)
+            if self.task_types and (self.config.task_type_ids or self.config.type_pattern):
+                logger.warning("task_type_ids and type_pattern have no effect: the class declares its task_types")
             code = await self._poll()
             while self._busy:
                 await self._wait(None)
@@ -103,6 +105,10 @@ class WorkLoop(BaseWorker):
         if error.status != TOO_FAST:  # a server that is busy is not lost
             self.consecutive_errors += 1
         logger.warning("Cannot claim (%d of %d): %s", self.consecutive_errors, self.max_consecutive_errors, error)
+        if error.status == NOT_FOUND:  # the server does not know the types: it has a new store
+            self._types_registered = False
+            with suppress(WorkerError):
+                await self._register_types()
         if self.consecutive_errors < self.max_consecutive_errors:
             await self._pause(max(error.retry_after or 0.0, min(self.config.poll_interval, ERROR_PAUSE)))
 
@@ -166,8 +172,8 @@ class WorkLoop(BaseWorker):
         seconds = time.monotonic() - task.started
         accepted: Any = False
         try:
-            if task.claim_lost:
-                pass
+            if task.claim_lost or task.ended_by:  # the handler may have reported by itself
+                accepted = bool(task.ended_by)
             elif error is not None:
                 accepted = await settled(self.fail_task(task["id"], error))
             else:
@@ -179,8 +185,12 @@ class WorkLoop(BaseWorker):
         self._keeper.drop(task)
         if task.claim_lost:
             self._forget_lost(task)
-            return
-        failed = error is not None or is_failure(result) or accepted is False
+        elif task.ended_by == "release":
+            logger.info("Task %s was given back after %.3f s", task.id, seconds)
+        else:
+            self._count(task, seconds, failed=error is not None or is_failure(result) or accepted is False)
+
+    def _count(self, task: Task, seconds: float, *, failed: bool) -> None:
         with self._lock:
             self.stats["failed" if failed else "processed"] += 1
             if failed:

@@ -29,6 +29,7 @@ class Task(dict[str, Any]):
         self.cancel_event = threading.Event()
         self.claim_lost = False
         self.reporting = False  # its last report is under way
+        self.ended_by: str | None = None  # the last report, once it was accepted: complete, fail or release
         self.renew_at = time.monotonic() + time_limit / 3
         self.started = time.monotonic()
 
@@ -106,7 +107,11 @@ def completion(result: Any) -> dict[str, Any]:
     if not is_failure(result):
         return {"success": True, "result": result}
     error = str(result.get("error") or "the handler returned success: false")
-    said = {name: result[name] for name in ("error_type", "retryable") if result.get(name) is not None}
+    said = {
+        name: result[name]
+        for name in ("error_type", "retryable", "traceback", "retry_after")
+        if result.get(name) is not None
+    }
     return {"success": False, "error": error, "result": result, **said}
 
 

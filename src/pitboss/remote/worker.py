@@ -18,14 +18,14 @@ from pitboss.remote.tasks import Task
 class Worker(WorkLoop):
     """Claims tasks and processes them. Subclass it and implement `process_task`."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def _prepare(self) -> None:
+        super()._prepare()
         # SimpleQueues, because a signal handler may put into them.
         self._awake: SimpleQueue[None] = SimpleQueue()
         self._work: SimpleQueue[Task | None] = SimpleQueue()
         self._lanes: list[threading.Thread] = []
         self._started = 0
         self._client: APIClient | None = None
-        super().__init__(*args, **options)
 
     @property
     def client(self) -> APIClient:
@@ -49,6 +49,10 @@ class Worker(WorkLoop):
     def fail_task(self, task_id: object, error: str | BaseException, **details: Any) -> bool:
         """Report that a task failed. Details: error_type, retryable, traceback, retry_after."""
         return finish(self._reports.fail(task_id, error, details))
+
+    def release_task(self, task_id: object, delay: float | None = None, reason: str | None = None) -> bool:
+        """Give a task back, for `delay` seconds at least. It costs no attempt. False if the claim is over."""
+        return finish(self._reports.give_back(task_id, {"delay": delay, "reason": reason}))
 
     def update_progress(self, task_id: object, percent: float, message: str | None = None) -> bool:
         """Report how far a task is, 0 to 100. False if the claim is over."""

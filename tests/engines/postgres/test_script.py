@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pitboss.engines import statements
-from pitboss.engines.postgres.script import beside
+from pitboss.engines.postgres.script import PARTS, beside
 
 steps: list[str] = []
 
@@ -80,10 +80,23 @@ async def test_a_cancelled_call_recalls_its_statement() -> None:
     assert steps == ["asked", "recalled"]
 
 
+def _modules() -> Iterator[Path]:
+    return Path(str(files("pitboss.engines.postgres"))).glob("*.py")
+
+
 def test_every_statement_has_a_name_that_the_code_knows() -> None:
-    texts = [path.read_text(encoding="utf-8") for path in Path(str(files("pitboss.engines.postgres"))).glob("*.py")]
+    texts = [path.read_text(encoding="utf-8") for path in _modules()]
     quoted = {name for text in texts for name in re.findall(r'"(\w+)"', text)}
-    asked = {name for text in texts for name in re.findall(r'(?:\.ask|\.text|_read|_write)\(\s*"(\w+)"', text)}
+    asked = {
+        name for text in texts for name in re.findall(r'(?:\.ask|\.text|_read|_write|_act_once)\(\s*"(\w+)"', text)
+    }
     there = {name for name in statements.load("pitboss.engines.postgres.sql") if not name.endswith(PARTS)}
     assert there - quoted == set()
     assert asked - there == set()
+
+
+def test_every_part_of_a_statement_is_used() -> None:
+    found = statements.load("pitboss.engines.postgres.sql")
+    texts = [*found.values(), *(path.read_text(encoding="utf-8") for path in _modules())]
+    unused = [name for name in found if name.endswith(PARTS) and not any(f"{{{name}}}" in text for text in texts)]
+    assert unused == []

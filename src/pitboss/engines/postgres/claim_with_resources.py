@@ -261,7 +261,7 @@ class _ClaimWithResources:
         if pool is None or not room:
             return room
         # A task that no member fits takes nothing of the rate: those behind it are looked at too.
-        return 1 if pool in self._empty else _ANY_NUMBER
+        return 1 if pool in self._empty and self._claim.group.order is None else _ANY_NUMBER
 
     def _candidate(self, row: Row) -> _Candidate:
         place, task, queue, _, losses, want, tried = row[:7]
