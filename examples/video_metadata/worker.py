@@ -56,19 +56,13 @@ class YouTubeWorker(remote.Worker):
         try:
             with timeout(TASK_SECONDS):
                 return self._metadata(task, params) if "video_ids" in params else self._search(task, params)
-        except PauseNeeded:
-            raise  # `fail_task` gives the task back
+        except PauseNeeded as pause:
+            # The task waits for the end of the pause in the queue. That costs no attempt.
+            self.release_task(task["id"], delay=pause.retry_after, reason=str(pause))
+            return error_result(pause)
         except WorkerError as error:
             logger.warning("Task %s: %s", task.get("id"), error)
             return error_result(error)
-
-    def fail_task(self, task_id: object, error: str | BaseException, **details: Any) -> bool:
-        """If the video API wants a long pause, the task waits for its end in the queue. That costs no attempt."""
-        if not isinstance(error, PauseNeeded):
-            return super().fail_task(task_id, error, **details)
-        said = {"worker_id": self.worker_id, "delay": error.retry_after, "reason": str(error)}
-        self.client.report(task_id, "release", said)
-        return True
 
     def check_services(self) -> dict[str, bool]:
         return {"youtube_api": self.test_youtube_api()}

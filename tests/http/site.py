@@ -1,10 +1,10 @@
 """A real server on a real socket: the application of `make_app` under uvicorn, in a thread with its own event loop."""
 
 import asyncio
-import logging
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -17,6 +17,7 @@ from pitboss.engines.protocol import FullStore
 from pitboss.http.app import make_app
 from pitboss.http.context import Server
 from pitboss.http.gate import Gate, GateRules
+from pitboss.http.protocol import LimitedProtocol
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import IdMaker
 from pitboss.model.session import SessionInfo
@@ -118,12 +119,8 @@ class Site:
         )
         await self.server.start()
         self.app = make_app(self.server, self._rules)
-        self._uvicorn = _uvicorn(self.app)
-        serving = asyncio.create_task(self._uvicorn.serve(sockets=[self._socket]))
-        while not self._uvicorn.started:
-            await asyncio.sleep(0.005)
-        self._ready.set()
-        await serving
+        self._uvicorn = _uvicorn(self.app, self._ready)
+        await self._uvicorn.serve(sockets=[self._socket])
         await engine.close()
 
     def _stop(self) -> None:
@@ -134,16 +131,25 @@ class Site:
         self._stopping = self._loop.create_task(stop())
 
 
-class _Quiet(uvicorn.Server):
+class _Uvicorn(uvicorn.Server):
     """Signals belong to pytest."""
 
-    def install_signal_handlers(self) -> None:
-        return
+    def __init__(self, config: uvicorn.Config, ready: threading.Event) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready.set()
 
 
-def _uvicorn(app: Any) -> uvicorn.Server:
+def _uvicorn(app: Any, ready: threading.Event) -> uvicorn.Server:
     config = uvicorn.Config(
-        app, http="httptools", ws="none", lifespan="off", proxy_headers=False, access_log=False, log_config=None,
+        app, http=LimitedProtocol, ws="none", lifespan="off", proxy_headers=False, access_log=False, log_config=None,
         server_header=False, timeout_keep_alive=75, timeout_graceful_shutdown=1,
     )  # fmt: skip
-    return _Quiet(config)
+    return _Uvicorn(config, ready)

@@ -10,10 +10,11 @@ from pitboss.engines import scan
 from pitboss.engines.memory import MemoryEngine
 from pitboss.engines.memory.tables import Tables
 from pitboss.model.duration import SECOND, Moment
+from pitboss.model.lifecycle import claim_on
 from pitboss.model.limits import allowed
 from pitboss.model.outdone import SentAway
 from pitboss.model.resource import Report, UseEnd
-from pitboss.model.session import Claimed, ClaimRequest, Renewal, Session, SessionInfo
+from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal, Session, SessionInfo, Slot
 from pitboss.model.settlement import APPLIED, STALE_CLAIM, STALE_TASK, ClaimEnd, SettleAnswer, Settlement
 from pitboss.model.states import FINISHED, WAITING, State
 from pitboss.model.task import Claim, NewTask, Placed, Task, Token
@@ -467,6 +468,56 @@ class RefusedButWritten(Planted):
             self.tables.move(task, State.FAILED, outcome=settlement.transition.outcome, result=None)
             return STALE_CLAIM
         return super()._settle(settlement, now)
+
+
+class LimitsIgnored(Planted):
+    """A remote worker may write after the time limit of its claim, as long as no sweep has noticed."""
+
+    breaks = "time limit was over"
+
+    def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
+        task = self.tables.tasks.get(settlement.id)
+        until = None if task is None or task.state is not State.RUNNING else task.claim_expires_at
+        return super()._settle(settlement, now if until is None else min(now, until - 1))
+
+
+class SignsOfLifeForgotten(Planted):
+    """A report does not start the time limit again."""
+
+    breaks = "refused only for a reason|before its time limit"
+
+    def _settle(self, settlement: Settlement, now: Moment) -> SettleAnswer:
+        before = self.tables.tasks.get(settlement.id)
+        answer = super()._settle(settlement, now)
+        if before is not None and answer.applied and _progress(settlement):
+            task = self.tables.tasks[settlement.id]
+            self.tables.write(msgspec.structs.replace(task, claim_expires_at=before.claim_expires_at))
+        return answer
+
+
+class RemoteClaimsDieWithTheirSession(Planted):
+    """A sweep takes back what remote workers claimed through a process that is gone."""
+
+    breaks = "before its time limit|one live claim"
+
+    async def reclaim(self, limit: int = 1000) -> Reclaimed:
+        for task in self.tables.in_state(State.RUNNING):
+            if task.claim_expires_at is not None and not self._alive(task.session or 0, self.clock.now()):
+                self._lose(task, self.clock.now())
+        return await super().reclaim(limit)
+
+
+class GivenToTwoWorkers(Planted):
+    """A key is looked up without its task's state: a claim that was settled is given again, under a new number."""
+
+    breaks = "claimed again after|one live claim|refused only for a reason"
+
+    def _given_again(self, slot: Slot, index: int, now: Moment) -> list[Claim]:
+        for task in self.tables.in_state(State.COMPLETED):
+            if slot.repeat is not None and task.claim_key == slot.repeat:
+                running = self.tables.move(task, State.RUNNING, claim=task.claim + 1, finished_at=None)
+                return [claim_on(running, running.session or 0, index)]
+        return super()._given_again(slot, index, now)
 
 
 BUGS: list[type[Planted]] = Planted.__subclasses__()

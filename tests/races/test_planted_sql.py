@@ -34,6 +34,21 @@ MUTANTS = {
     "the living are reclaimed": Mutant(
         "reclaim_orphans", "expires_at > ?1", "expires_at > ?1 + 3000000", "one live claim"
     ),
+    "claims of remote workers die with their session": Mutant(
+        "reclaim_orphans", "AND pitboss_tasks.claim_expires_at IS NULL", "", "before its time limit|one live claim"
+    ),
+    "claims of remote workers are taken back too early": Mutant(
+        "reclaim_ran_out", "claim_expires_at <= ?1", "claim_expires_at <= ?1 + 3000000", "before its time limit"
+    ),
+    "a sign of life is forgotten": Mutant(
+        "settle_progress",
+        "claim_expires_at = told.column4",
+        "claim_expires_at = claim_expires_at",
+        "refused only for a reason|before its time limit",
+    ),
+    "a remote worker's claim has the number of the one before": Mutant(
+        "claim_take_each", "claim = claim + 1", "claim = max(claim, 1)", "refused only for a reason|one live claim"
+    ),
     "a claim number is used again": Mutant(
         "claim_take", "claim = claim + 1", "claim = claim + (losses = 0)", "refused only for a reason|one live claim"
     ),

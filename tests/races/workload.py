@@ -30,7 +30,7 @@ from pitboss.model.outcome import (
 )
 from pitboss.model.policy import Backoff, Policy
 from pitboss.model.queue import HandlerInfo, QueueChange
-from pitboss.model.session import ClaimRequest, Session, SessionInfo, Slot
+from pitboss.model.session import ClaimRequest, Order, Session, SessionInfo, Slot
 from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Claim, NewTask, TaskError, Unique
@@ -42,6 +42,8 @@ from pitboss.testing.recorded import Recorded, recorded
 
 Open = Callable[[FakeClock], Awaitable[FullStore]]
 TTL = span("10s")
+# How long a claim of a remote worker lasts without a sign of life.
+REMOTE_TTL = span("6s")
 POLICY = Policy(max_attempts=3, backoff=Backoff(base=2 * SECOND, factor=2.0, jitter=0.25))
 BROKEN = TaskError(category="net", message="connection reset")
 PLAIN, NARROW, RATED = "plain", "narrow", "rated"
@@ -86,6 +88,9 @@ class Workload:
         self._said: list[Settlement] = []
         self._zombies: list[Claim] = []
         self._terms: list[int] = []
+        # What remote workers hold, whichever process asked for it, and what they asked last.
+        self._afar: list[Claim] = []
+        self._asked: tuple[Slot, ...] = ()
         self._deaths = 0
 
     async def run(self, steps: int = 120) -> list[Violation]:
@@ -132,6 +137,9 @@ class Workload:
             (5, self._reports),
             (4, self._repeats),
             (6, self._speaks_too_late),
+            (6, self._claims_from_afar),
+            (6, self._settles_from_afar),
+            (4, self._gives_a_sign_of_life),
             (6, self._renews),
             (4, self._reclaims),
             (3, self._goes_and_comes),
@@ -255,6 +263,45 @@ class Workload:
     async def _claims_race(self, process: Process) -> None:
         live = [one for one in self._processes if one.session is not None]
         await asyncio.gather(*(self._survives(self._claims(one)) for one in live))
+
+    async def _claims_from_afar(self, process: Process) -> None:
+        """For remote workers; now and then once more, as after a lost answer, by any process."""
+        assert process.session is not None
+        pick = self.random
+        if not self._asked or pick.random() < 0.7:
+            wanted = (pick.choice([(RATED,), (PLAIN, NARROW), (PLAIN,)]), pick.choice([None, ("job",)]))
+            self._asked = tuple(self._remote_slot(*wanted) for _ in range(pick.choice([1, 1, 2, 3])))
+        request = ClaimRequest(session=process.session.number, slots=self._asked)
+        claimed = await process.store.claim(request)
+        self._afar = [one for one in self._afar if one.token not in {claim.token for claim in claimed.claims}]
+        self._afar += claimed.claims
+
+    def _remote_slot(self, queues: tuple[str, ...], handlers: tuple[str, ...] | None) -> Slot:
+        pick = self.random
+        key = self._ids() if pick.random() < 0.7 else None
+        order = Order("created_at", descending=True) if pick.random() < 0.2 else None
+        return Slot(
+            free=pick.choice([1, 1, 2]),
+            queues=queues,
+            worker=f"r{pick.randrange(3)}",
+            handlers=handlers,
+            order=order,
+            lasts=REMOTE_TTL,
+            repeat=key,
+        )
+
+    async def _settles_from_afar(self, process: Process) -> None:
+        """In time or too late: a remote worker does not know."""
+        if self._afar:
+            claim = self._afar.pop(self.random.randrange(len(self._afar)))
+            said = self._settlement(claim, self._outcome())
+            self._said.append(said)
+            await self._write(process, [said])
+
+    async def _gives_a_sign_of_life(self, process: Process) -> None:
+        claims = self.random.sample(self._afar, min(2, len(self._afar)))
+        signs = [Settlement(id=claim.id, token=claim.token, transition=progressed()) for claim in claims]
+        await process.store.settle(signs)
 
     async def _settles(self, process: Process) -> None:
         count = min(len(process.held), self.random.choice([1, 1, 2, 3]))

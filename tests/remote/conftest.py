@@ -25,4 +25,4 @@ def _clean_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def api() -> Iterator[StubAPI]:
     stub = StubAPI()
     yield stub
-    stub.stop()
+    stub.close()

@@ -40,7 +40,7 @@ class Fault:
 
 
 class StubAPI:
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self) -> None:
         self.tasks: dict[str, dict[str, Any]] = {}
         self.types: dict[str, dict[str, Any]] = {}
         self.workers: dict[str, dict[str, Any]] = {}
@@ -49,7 +49,11 @@ class StubAPI:
         self.claim_timeout = 300.0
         self.answers: dict[str, tuple[int, dict[str, Any]]] = {}  # by Idempotency-Key
         self.changed = threading.Condition()
-        self.port = port
+        # Keeps the port while the server is away: a socket that does not listen refuses connections.
+        self._place = socket.socket()
+        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._place.bind(("127.0.0.1", 0))
+        self.port: int = self._place.getsockname()[1]
         self._server: _Server | None = None
         self.start()
 
@@ -61,7 +65,6 @@ class StubAPI:
 
     def start(self) -> None:
         self._server = _Server(("127.0.0.1", self.port), self)
-        self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def stop(self) -> None:
@@ -69,6 +72,10 @@ class StubAPI:
         if self._server:
             self._server.stop()
             self._server = None
+
+    def close(self) -> None:
+        self.stop()
+        self._place.close()
 
     def add(self, task_type: str = "echo", **params: Any) -> str:
         task_id = str(uuid.uuid4())
@@ -203,6 +210,7 @@ class StubAPI:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    allow_reuse_port = True
 
     def __init__(self, address: tuple[str, int], api: StubAPI) -> None:
         self.api = api

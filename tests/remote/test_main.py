@@ -154,9 +154,8 @@ def test_an_idle_worker_stops(api: StubAPI, start: Start, name: str) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "modules", dict(sys.modules))
     (tmp_path / "jobs.py").write_text(
         "from worker_base import Base\n\n\nclass Done(Base):\n    '''Says it is done.'''\n"
     )
@@ -164,7 +163,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "from pitboss.remote import Worker\n\n\nclass Base(Worker):\n"
         "    def process_task(self, task):\n        return 'done'\n"
     )
-    return tmp_path
+    yield tmp_path
+    for name in ("jobs", "worker_base"):
+        sys.modules.pop(name, None)
 
 
 @pytest.mark.parametrize("target", ["jobs:Done", "jobs.py:Done", "jobs", "jobs.py"])

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,8 +24,6 @@ LIMIT = 60.0
 LOOK = 0.25
 KILLED = "worker-2"
 OPEN = ("pending", "claimed")
-# Every N-th request of all has this answer.
-TROUBLES = {17: 500, 23: 503, 29: 429}
 
 
 class Scale(NamedTuple):
@@ -36,14 +34,15 @@ class Scale(NamedTuple):
     quota: int
     day: float
     pause: float
+    troubles: Mapping[int, int]
 
     @property
     def rules(self) -> Rules:
-        return Rules(quota=self.quota, day=self.day, per_second=3 * PER_SECOND, troubles=TROUBLES)
+        return Rules(quota=self.quota, day=self.day, per_second=3 * PER_SECOND, troubles=self.troubles)
 
 
-FULL = Scale(searches=40, metadata=60, quota=2000, day=2.0, pause=2.5)
-SHORT = Scale(searches=8, metadata=14, quota=500, day=1.2, pause=1.5)
+FULL = Scale(searches=40, metadata=60, quota=2000, day=2.0, pause=2.5, troubles={17: 500, 23: 503, 29: 429})
+SHORT = Scale(searches=8, metadata=14, quota=500, day=1.2, pause=1.5, troubles={7: 429, 10: 500, 16: 503})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -111,7 +110,7 @@ def watch(manager: TaskManager, workers: Workers, until: int | None = None) -> N
         if ended >= (counts.total() if until is None else until):
             return
         time.sleep(LOOK)
-    raise RuntimeError("the tasks did not end in time, or no worker runs")
+    raise RuntimeError("the tasks did not end in time, or no worker runs: see the logs of the workers")
 
 
 def holding(manager: TaskManager, worker: str) -> str | None:
@@ -189,4 +188,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("stopped")

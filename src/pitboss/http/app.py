@@ -142,7 +142,9 @@ class _Route(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        roles = frozenset[Role]().union(*(roles_of(method, self.path.removeprefix(PREFIX)) for method in self.methods))
+        roles = frozenset[Role]().union(
+            *(roles_of(method, self.path.removeprefix(PREFIX)) for method in self.methods or ())
+        )
 
         async def checked(request: Request) -> Response:
             check_role(call_of(request).caller, roles)

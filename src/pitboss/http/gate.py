@@ -7,12 +7,12 @@ FastAPI route answers 7,500 requests a second on one core, this way 20,000 (deci
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
 from pitboss.http.access import CONTRACT, ROLES, Roles
 from pitboss.http.answers import (
+    NO_STORE,
     Answer,
     ApiError,
     Reply,
@@ -39,8 +39,10 @@ PREFIX = "/api"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _OPEN_PATHS = frozenset({"/health", "/livez", "/readyz", "/openapi.json", "/docs"})
 _STATIC = "/docs/"
-_PROXIED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip", b"via")
+# How the headers begin that a proxy adds.
+_PROXIED = (b"forwarded", b"x-forwarded-", b"x-real-ip", b"via")
 _BULK = 16
+_BULK_PATHS = frozenset({"/tasks/bulk", "/tasks/complete", "/batches"})
 _LONGEST_KEY = 300
 _EVERYONE = frozenset(Role)
 _log = logging.getLogger("pitboss.http")
@@ -66,7 +68,7 @@ class GateRules(NamedTuple):
 class _Request:
     """The headers that matter, read in one pass."""
 
-    __slots__ = ("headers", "method", "path", "scope")
+    __slots__ = ("headers", "method", "most", "path", "scope")
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
@@ -76,6 +78,8 @@ class _Request:
             path = scope["path"] = path.rstrip("/") or "/"
         self.path = path[len(PREFIX) :] if path.startswith(PREFIX + "/") else path
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        # How many bytes of its body are read.
+        self.most = 0
 
     def header(self, name: bytes) -> str | None:
         value = self.headers.get(name)
@@ -137,14 +141,11 @@ class Gate:
             cors = self._cors(origin)
             extra += cors
             if request.method == "OPTIONS" and cors:
-                return Reply(204, b"", [(b"content-length", b"0")])
+                return Reply(204, b"", [(b"content-length", b"0"), NO_STORE])
         await self._server.keys.refresh()
-        caller = self._caller(request, origin)
-        if caller is None:
-            return unauthorized(self._server.clock.wall())
-        request.scope["caller"] = caller
+        caller, refused = self._caller_or_refusal(request, origin)
         if self._rules.rate is not None:
-            allowance = self._rules.rate.take(f"{caller.name} {caller.address}", self._server.clock.now())
+            allowance = self._rules.rate.take(_counted(caller, request), self._server.clock.now())
             extra += _rate_headers(allowance)
             if not allowance.granted:
                 return too_fast(
@@ -153,9 +154,23 @@ class Gate:
                     window=allowance.window,
                     retry_after=allowance.reset,
                 )
+        if refused is not None:
+            raise refused
+        if caller is None:
+            return unauthorized(self._server.clock.wall())
         self._check_body(request)
         fast, path = self._find(request)
-        return None if fast is None else await self._fast(request, receive, fast, path, caller)
+        if fast is not None:
+            return await self._fast(request, receive, fast, path, caller)
+        request.scope["call"] = Call(self._server, caller, idempotency=_idempotency(request))
+        return None
+
+    def _caller_or_refusal(self, request: _Request, origin: str | None) -> tuple[Caller | None, ApiError | None]:
+        """A request that is refused counts for the rate limit too."""
+        try:
+            return self._caller(request, origin), None
+        except ApiError as refused:
+            return None, refused
 
     def _caller(self, request: _Request, origin: str | None) -> Caller | None:
         """Who asks. None: a key is needed, and there is none that opens."""
@@ -173,7 +188,7 @@ class Gate:
 
     def _check_body(self, request: _Request) -> None:
         length = request.header(b"content-length")
-        most = self._rules.max_body * (_BULK if request.path in ("/tasks/bulk", "/batches", "/tasks/complete") else 1)
+        most = request.most = self._rules.max_body * (_BULK if request.path in _BULK_PATHS else 1)
         if length is not None and (not length.isdigit() or int(length) > most):
             raise _too_large(most)
         has_body = length not in (None, "0") or b"transfer-encoding" in request.headers
@@ -187,7 +202,8 @@ class Gate:
                 why=f"it is {kind[:80]}" if kind else "the request does not say what its body is",
                 fix="send JSON, and the header Content-Type: application/json",
             )
-        if request.header(b"content-encoding") not in (None, "identity"):
+        packed = request.header(b"content-encoding") not in (None, "identity")
+        if packed or request.header(b"transfer-encoding") not in (None, "chunked"):
             raise ApiError(415, "Compressed bodies are not read", fix="send the body as it is")
 
     def _find(self, request: _Request) -> tuple[Fast | None, str]:
@@ -202,7 +218,7 @@ class Gate:
 
     async def _fast(self, request: _Request, receive: Receive, fast: Fast, path: str, caller: Caller) -> Reply:
         check_role(caller, fast.roles)
-        body = await _read(receive, self._rules.max_body * _BULK)
+        body = await _read(receive, request.most)
         try:
             read = fast.body.model_validate_json(body)
         except ValidationError as error:
@@ -213,16 +229,14 @@ class Gate:
     async def _framework(
         self, request: _Request, receive: Receive, send: Send, extra: list[tuple[bytes, bytes]]
     ) -> None:
-        scope = request.scope
-        scope["call"] = Call(self._server, scope["caller"], idempotency=_idempotency(request))
-        left = self._rules.max_body * _BULK
+        left = request.most
 
         async def limited() -> Message:
             nonlocal left
             message = await receive()
             left -= len(message.get("body", b""))
             if left < 0:
-                raise _too_large(self._rules.max_body)
+                raise _too_large(request.most)
             return message
 
         async def with_headers(message: Message) -> None:
@@ -230,7 +244,7 @@ class Gate:
                 message["headers"] = [*message["headers"], *extra]
             await send(message)
 
-        await self._app(scope, limited, with_headers)
+        await self._app(request.scope, limited, with_headers)
 
     def _cors(self, origin: str) -> list[tuple[bytes, bytes]]:
         """The headers that let a page of another site read the answer, if it is on the list."""
@@ -275,7 +289,7 @@ def _check_local(request: _Request, origin: str | None) -> None:
             why=f'"{host[:80]}" is not this machine; while no key exists, only local requests are answered',
             fix="ask for localhost or 127.0.0.1, or create a key: pitboss keys create NAME --role …",
         )
-    foreign = origin is not None and urlsplit(origin).netloc != host
+    foreign = origin is not None and origin not in (f"http://{host}", f"https://{host}")
     if foreign or request.header(b"sec-fetch-site") in ("cross-site", "same-site"):
         raise ApiError(
             403,
@@ -283,7 +297,7 @@ def _check_local(request: _Request, origin: str | None) -> None:
             why="while no key exists, every page in this machine's browser could ask otherwise",
             fix="create a key, and list the page's origin in [http] origins",
         )
-    if any(name in request.headers for name in _PROXIED):
+    if any(name.startswith(_PROXIED) for name in request.headers):
         raise ApiError(
             403,
             "Requests through a proxy are refused",
@@ -296,6 +310,11 @@ def _host_name(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].lower()
+
+
+def _counted(caller: Caller | None, request: _Request) -> str:
+    """Whose request it is for the rate limit."""
+    return f"{'anonymous' if caller is None else caller.name} {request.address}"
 
 
 def _bearer(header: str | None) -> str | None:
@@ -313,18 +332,19 @@ def _idempotency(request: _Request) -> str | None:
 
 
 async def _read(receive: Receive, most: int) -> bytes:
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    if not message.get("more_body"):
-        return body
-    parts, size = [body], len(body)
-    while message.get("more_body"):
+    parts: list[bytes] = []
+    size = 0
+    while True:
         message = await receive()
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
+        if message["type"] == "http.disconnect":
+            raise ApiError(400, "The client hung up")
+        part: bytes = message.get("body", b"")
+        size += len(part)
         if size > most:
             raise _too_large(most)
-    return b"".join(parts)
+        parts.append(part)
+        if not message.get("more_body"):
+            return part if len(parts) == 1 else b"".join(parts)
 
 
 def _too_large(most: int) -> ApiError:

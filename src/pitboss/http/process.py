@@ -12,6 +12,7 @@ from pitboss.config import ServerSpec, is_loopback
 from pitboss.http.app import make_app
 from pitboss.http.context import Server
 from pitboss.http.gate import GateRules
+from pitboss.http.protocol import LimitedProtocol
 from pitboss.http.rate import RateLimit
 from pitboss.worker.channel import (
     Channel,
@@ -57,7 +58,7 @@ class HttpProcess:
         self._uvicorn = _Uvicorn(
             uvicorn.Config(
                 make_app(server, rules_of(spec)),
-                http="httptools",
+                http=LimitedProtocol,
                 ws="none",
                 lifespan="off",
                 # Nothing that a client says may change its address.

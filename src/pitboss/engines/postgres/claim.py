@@ -98,11 +98,15 @@ class _Repeats:
         if not self._copies:
             return claims
         copies = [
-            replace(claim, slot=number)
+            replace(claim, slot=number, leased=None)
             for number, key in self._copies
-            for claim in self._known.get(key) or [claim for claim in claims if claim.slot == self._given[key]]
+            for claim in self._known.get(key) or _by_id(claims, self._given[key])
         ]
         return sorted([*claims, *copies], key=lambda claim: claim.slot)
+
+
+def _by_id(claims: list[Claim], slot: int) -> list[Claim]:
+    return sorted((claim for claim in claims if claim.slot == slot), key=lambda claim: claim.id)
 
 
 class _Replanned(Again):

@@ -258,10 +258,13 @@ class _ClaimWithResources:
     def _room(self, queue: str) -> int:
         room = self._claim.rooms.get(queue, 0) if queue in self._rated else _ANY_NUMBER
         pool = self._pools[queue]
+        if self._claim.group.order is not None:
+            # Any of them may come first.
+            return _ANY_NUMBER if room else 0
         if pool is None or not room:
             return room
         # A task that no member fits takes nothing of the rate: those behind it are looked at too.
-        return 1 if pool in self._empty and self._claim.group.order is None else _ANY_NUMBER
+        return 1 if pool in self._empty else _ANY_NUMBER
 
     def _candidate(self, row: Row) -> _Candidate:
         place, task, queue, _, losses, want, tried = row[:7]

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pitboss.engines.sqlite.act import Act, json_list
-from pitboss.engines.sqlite.batch_lifecycle import statuses
+from pitboss.engines.sqlite.batch_lifecycle import conclude, statuses
 from pitboss.engines.sqlite.control import continue_cancelling
 from pitboss.engines.sqlite.leases import end_overdue
 from pitboss.engines.sqlite.registry import release_held
@@ -34,6 +34,8 @@ def reclaim(act: Act, limit: int) -> Reclaimed:
     found = orphans[:limit]
     _give_back(act, found)
     ends = _lose(act, found)
+    if act.touched:
+        conclude(act)
     cancelled, failed = ends[State.CANCELLED], ends[State.FAILED]
     names = (str(row[0]) for row in act.rows("handler_list_served", act.now))
     released = release_held(act, names, limit)

@@ -208,7 +208,7 @@ def _short(task: Task) -> dict[str, Any]:
 
 
 def _filter(status: str | None, kind: str | None, wanted: str | None) -> Filter:
-    """What the store can select by; a pattern with _ is matched afterwards."""
+    """What the store can select by, which may be more than the pattern: that is matched afterwards."""
     chosen = parsed(wanted) if wanted else Filter()
     if status is not None:
         states = [state for state, word in STATUSES.items() if status in (word, state.value)]
@@ -216,10 +216,8 @@ def _filter(status: str | None, kind: str | None, wanted: str | None) -> Filter:
             known = sorted({*STATUSES.values(), *(state.value for state in State)})
             raise ApiError(400, f"Invalid status. Allowed values: {', '.join(known)}")
         chosen = chosen.also(state=[state.value for state in states])
-    if kind is not None and not re.search(r"[%_*]", kind):
-        chosen = chosen.also(task=kind)
-    elif kind is not None and "_" not in kind and "*" not in kind:
-        chosen = Filter((*chosen.terms, Term(field="task", values=(kind.replace("%", "*"),))))
+    if kind is not None:
+        chosen = Filter((*chosen.terms, Term(field="task", values=(re.sub(r"[%_]+", "*", kind),))))
     return chosen
 
 

@@ -174,7 +174,8 @@ def _check_pauses(seen: Evidence) -> Iterator[Violation]:
         until = min([one.begun for one in restarts], default=FOREVER)
         for other in seen.calls:
             if isinstance(other.act, acts.Claim) and call.ended < other.begun and other.ended < until:
-                given = other.act.claimed.claims if other.act.claimed else []
+                claims, slots = other.act.claimed.claims if other.act.claimed else [], other.act.request.slots
+                given = [claim for claim in claims if slots[claim.slot].repeat is None]
                 # A retried item may have ended the batch and put it back in line meanwhile.
                 if any(claim.batch == act.batch for claim in given) and not _may_reopen(seen, act.batch, call, other):
                     yield _fault(seen, STOPPED, act.batch, "one of its items was claimed after it was paused")

@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 
+from pitboss.model.duration import Moment
 from pitboss.model.ids import TaskId
+from pitboss.model.task import Token
 from pitboss.testing.checker.evidence import Evidence, GivenClaim, SettleCall
+from pitboss.testing.checker.sessions import SessionLife
 from pitboss.testing.checker.violation import Violation, of_task, session_story
 from pitboss.testing.history import FOREVER
 
 ONE_CLAIM = "at most one live claim per task"
-FENCED = "every accepted write carries the newest claim of a live session"
+FENCED = "every accepted write carries the newest claim of a live session, or one whose own time limit is not over"
 ANSWERS = "a settlement is refused only for a reason, and a refusal is final"
 
 
@@ -25,7 +28,7 @@ def _faults(seen: Evidence, task: TaskId) -> Iterator[tuple[str, str]]:
     yield from _overlaps(seen, task, given)
     for one in given:
         session = one.claim.token.session
-        if seen.lives[session].surely_dead(one.call.asked_at, one.call.begun):
+        if not one.may_be_again and seen.lives[session].surely_dead(one.call.asked_at, one.call.begun):
             yield FENCED, f"claim {one.claim.token} was given to a session that was over"
     yield from _check_writes(seen, task, given)
     yield from _lost_while_alive(seen, task)
@@ -33,7 +36,8 @@ def _faults(seen: Evidence, task: TaskId) -> Iterator[tuple[str, str]]:
 
 def _numbers(given: list[GivenClaim]) -> Iterator[tuple[str, str]]:
     for one, other in pairwise(given):
-        if one.claim.token.claim == other.claim.token.claim:
+        again = other.may_be_again and one.claim.token == other.claim.token
+        if one.claim.token.claim == other.claim.token.claim and not again:
             yield ONE_CLAIM, f"claim number {one.claim.token.claim} was given twice"
     latest = 0
     for one in given:
@@ -54,8 +58,12 @@ def _may_be_over(seen: Evidence, task: TaskId, one: GivenClaim, other: GivenClai
         same = written.settlement.token == one.claim.token
         if same and not written.is_progress and not written.refused and written.call.begun < before:
             return True
-    life = seen.lives[one.claim.token.session]
-    return life.may_be_dead(other.claim.claimed_at, before) and seen.reclaims.may_have(one.call.begun, before)
+    life, limit = seen.lives[one.claim.token.session], seen.time_limit(task, one.claim.token)
+    if limit is None:
+        over = life.may_be_dead(other.claim.claimed_at, before)
+    else:
+        over = other.claim.claimed_at >= limit.surely_until(other.call.begun)
+    return over and seen.reclaims.may_have(one.call.begun, before)
 
 
 def _check_writes(seen: Evidence, task: TaskId, given: list[GivenClaim]) -> Iterator[tuple[str, str]]:
@@ -93,7 +101,10 @@ def _fence(
         return
     if later[token.claim] < call.begun:
         yield FENCED, f"a write under {token} ({written.outcome}) was accepted after a newer claim"
-    if seen.lives[token.session].surely_dead(call.asked_at, call.begun):
+    limit = seen.time_limit(written.settlement.id, token)
+    if limit is not None and limit.surely_over(call.asked_at):
+        yield FENCED, f"a write under {token} ({written.outcome}) was accepted though its time limit was over"
+    if limit is None and seen.lives[token.session].surely_dead(call.asked_at, call.begun):
         yield FENCED, f"a write under {token} ({written.outcome}) was accepted though its session was over"
 
 
@@ -114,15 +125,25 @@ def _refused_without_cause(
 ) -> Iterator[tuple[str, str]]:
     token, call = written.settlement.token, written.call
     one = by_number.get(token.claim)
-    alive = call.answered_at is not None and not seen.lives[token.session].may_be_dead(call.answered_at, call.ended)
-    if not call.answered or one is None or one.claim.token != token or not alive:
+    if not call.answered or one is None or one.claim.token != token or not _surely_live(seen, task, written):
         return
     mine = [other for other in seen.written[task] if other.settlement.token == token and not other.is_progress]
     if any(other.call.begun < call.ended and not other.refused for other in mine):
         return
-    # A later claim, recorded or not, is only possible after this session died or settled.
+    # A later claim, recorded or not, is only possible after this one was over or settled.
     if one.call.ended < call.begun and not any(other.refused for other in earlier if other in mine):
         yield ANSWERS, f"{written.outcome} under {token} was refused though the claim was live: {written.answer}"
+
+
+def _surely_live(seen: Evidence, task: TaskId, written: SettleCall) -> bool:
+    """Whether the claim lasted through the call, unless it was settled."""
+    token, call = written.settlement.token, written.call
+    limit = seen.time_limit(task, token)
+    if call.answered_at is None:
+        return False
+    if limit is not None:
+        return call.answered_at < limit.surely_until(call.begun)
+    return not seen.lives[token.session].may_be_dead(call.answered_at, call.ended)
 
 
 def _lost_while_alive(seen: Evidence, task: TaskId) -> Iterator[tuple[str, str]]:
@@ -130,10 +151,16 @@ def _lost_while_alive(seen: Evidence, task: TaskId) -> Iterator[tuple[str, str]]
     for run in seen.record(task):
         if run.outcome != "lost" or run.session is None or any(token.claim == run.claim for token in said):
             continue
-        life = seen.lives[run.session]
-        ended = life.end_begun < FOREVER and (life.end_asked_at is None or life.end_asked_at <= run.ended_at)
-        if run.ended_at < life.confirmed_until and not ended:
+        limit = seen.time_limit(task, Token(run.session, run.claim))
+        if limit is not None and run.ended_at < limit.surely_until(FOREVER):
+            yield ONE_CLAIM, f"claim {run.claim} was taken back before its time limit"
+        if not seen.may_run_out(task) and _was_alive(seen.lives[run.session], run.ended_at):
             yield ONE_CLAIM, f"claim {run.claim} was taken from session {run.session}, which was alive"
+
+
+def _was_alive(life: SessionLife, at: Moment) -> bool:
+    ended = life.end_begun < FOREVER and (life.end_asked_at is None or life.end_asked_at <= at)
+    return at < life.confirmed_until and not ended
 
 
 def _check_sessions(seen: Evidence) -> Iterator[Violation]:

@@ -73,7 +73,7 @@ def _must_exist(seen: Evidence, creation: Creation) -> bool:
 
 def _may_be_finished(seen: Evidence, task: TaskId) -> bool:
     ended = any(not one.refused and one.settlement.transition.state in FINISHED for one in seen.written.get(task, ()))
-    return ended or seen.may_be_cancelled(task, 0)
+    return ended or seen.may_be_cancelled(task, 0) or seen.may_run_out(task)
 
 
 def _changed(known: Task, new: NewTask) -> Iterator[tuple[str, str]]:

@@ -126,6 +126,8 @@ def _possible(seen: Evidence, known: Task, ending: Ending) -> set[State]:
     if ending.sure:
         return _after(seen, known, ending.sure)
     possible: set[State] = {State.RUNNING, *_waiting(seen, known, 0)}
+    if seen.may_run_out(known.id):
+        possible.add(State.FAILED)
     for written in ending.maybe:
         possible |= _after(seen, known, written)
     return possible
@@ -209,7 +211,7 @@ def _cost(seen: Evidence, known: Task, endings: Sequence[Ending]) -> Range:
             charge = transition.charged or transition.state in FINISHED
             low, high = low + charge, high + (charge or could_cancel)
         else:
-            high += bool(ending.maybe) or could_cancel
+            high += bool(ending.maybe) or could_cancel or seen.may_run_out(known.id)
     return Range(low, high)
 
 

@@ -9,13 +9,15 @@ from typing import NamedTuple
 import msgspec
 
 from pitboss.model.batch import Batch, BatchId, Cancel, Requeue
+from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter, by
 from pitboss.model.ids import TaskId, id_of_run
 from pitboss.model.queue import Queue
 from pitboss.model.resource import Resource
+from pitboss.model.session import Slot
 from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.states import State
-from pitboss.model.task import Attempt, Claim, NewTask, Placed, Task
+from pitboss.model.task import Attempt, Claim, NewTask, Placed, Task, Token
 from pitboss.testing import history as acts
 from pitboss.testing.checker.sessions import SessionLives
 from pitboss.testing.history import FOREVER, Call, History
@@ -34,10 +36,21 @@ class Final(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GivenClaim(NamedTuple):
-    """A claim, and the call that returned it."""
+    """A claim, the call that returned it, and the slot that asked for it."""
 
     claim: Claim
     call: Call
+    slot: Slot
+
+    @property
+    def limited(self) -> bool:
+        """It lives by a time limit of its own."""
+        return self.claim.claim_expires_at is not None
+
+    @property
+    def may_be_again(self) -> bool:
+        """It may have been given before."""
+        return self.slot.repeat is not None
 
 
 class Creation(NamedTuple):
@@ -83,6 +96,26 @@ class SettleCall(NamedTuple):
     @property
     def outcome(self) -> str:
         return self.settlement.transition.outcome
+
+
+class TimeLimit:
+    """The time limit of a remote worker's claim. Every report starts it again, at a moment that only its call tells."""
+
+    def __init__(self, given: Sequence[GivenClaim], written: Iterable[SettleCall]) -> None:
+        self._until = max(one.claim.claim_expires_at or 0 for one in given)
+        # No report came before the first answer, because only that tells the token.
+        self._lasts = (given[0].claim.claim_expires_at or 0) - given[0].claim.claimed_at
+        self._reports = [one for one in written if one.is_progress and not one.refused]
+
+    def surely_until(self, before: int) -> Moment:
+        """Until when it lived at least, by what had happened at that place in the order."""
+        sure = (one.call.asked_at for one in self._reports if one.applied and one.call.ended <= before)
+        return max([self._until, *(at + self._lasts for at in sure if at is not None)])
+
+    def surely_over(self, at: Moment | None) -> bool:
+        """Whether it was over at that moment, whenever the reports took effect."""
+        latest = (FOREVER if one.call.answered_at is None else one.call.answered_at for one in self._reports)
+        return at is not None and at >= max([self._until, *(moment + self._lasts for moment in latest)])
 
 
 class CallSpans:
@@ -139,6 +172,12 @@ class Evidence:
         self.written: dict[TaskId, list[SettleCall]] = defaultdict(list)
         unknown_claims = [call for call in self.calls if isinstance(call.act, acts.Claim) and call.unknown]
         self.unknown_claims = CallSpans(unknown_claims)
+        self._limits_unknown = any(
+            slot.lasts is not None
+            for call in unknown_claims
+            if isinstance(call.act, acts.Claim)
+            for slot in call.act.request.slots
+        )
         self.reclaims = CallSpans(
             call for call in self.calls if isinstance(call.act, acts.Reclaim) and call.phase != "fail"
         )
@@ -154,6 +193,16 @@ class Evidence:
         self.prunes = OperatorCalls(_effective(self.calls, acts.Prune))
         for claims in self.given.values():
             claims.sort(key=lambda given: given.claim.token.claim)
+
+    def time_limit(self, task: TaskId, token: Token) -> TimeLimit | None:
+        """That of the claim, if it has one and its answer is known."""
+        given = [one for one in self.given.get(task, ()) if one.claim.token == token and one.limited]
+        written = (one for one in self.written.get(task, ()) if one.settlement.token == token)
+        return TimeLimit(sorted(given, key=lambda one: one.call.begun), written) if given else None
+
+    def may_run_out(self, task: TaskId) -> bool:
+        """Whether a claim with a time limit may have ended, and so may have made the task failed, without a call."""
+        return self._limits_unknown or any(one.limited for one in self.given.get(task, ()))
 
     @property
     def ids(self) -> list[TaskId]:
@@ -183,9 +232,9 @@ class Evidence:
         match call.act:
             case acts.Put(tasks=tasks, placed=placed):
                 self._file_put(call, tasks, placed)
-            case acts.Claim(claimed=claimed):
+            case acts.Claim(request=request, claimed=claimed):
                 for claim in claimed.claims if claimed else ():
-                    self.given[claim.id].append(GivenClaim(claim, call))
+                    self.given[claim.id].append(GivenClaim(claim, call, request.slots[claim.slot]))
             case acts.Settle(settlements=settlements, answers=answers):
                 self._file_settlements(call, settlements, answers)
             case acts.CreateBatch():

@@ -130,15 +130,18 @@ class Holdings:
             for written in self._seen.written.get(claim.id, ())
             if written.settlement.token == claim.token and not written.is_progress and not written.refused
         ]
-        life = self._seen.lives[claim.token.session]
         swept = (
             other.begun
             for other in self._seen.calls
-            if isinstance(other.act, acts.Reclaim)
-            and other.ended > call.begun
-            and life.may_be_dead(other.answered_at, other.ended)
+            if isinstance(other.act, acts.Reclaim) and other.ended > call.begun and self._may_take_back(claim, other)
         )
         return min([*ends, next(swept, FOREVER), self._removed(claim.leased, call)])
+
+    def _may_take_back(self, claim: Claim, sweep: Call) -> bool:
+        limit = self._seen.time_limit(claim.id, claim.token)
+        if limit is None:
+            return self._seen.lives[claim.token.session].may_be_dead(sweep.answered_at, sweep.ended)
+        return sweep.answered_at is None or sweep.answered_at >= limit.surely_until(sweep.begun)
 
     def _lease_ends(self, leased: Leased, call: Call) -> int:
         """When it was released; or, past its time, the first sweep or call under its name that may have ended it."""

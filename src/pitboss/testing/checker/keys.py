@@ -51,7 +51,8 @@ def _held_in_order(seen: Evidence, creation: Creation) -> Taken:
     if seen.may_expire(task) or (unique is not None and unique.period is not None):
         return Taken(begin, begin, task)
     ended = (one.call.begun for one in seen.written.get(task, ()) if not one.is_progress and not one.refused)
-    return Taken(begin, max(begin, min([*ended, seen.cancels.first(task, begin)])), task)
+    swept = [seen.reclaims.first(begin)] if seen.may_run_out(task) else []
+    return Taken(begin, max(begin, min([*ended, *swept, seen.cancels.first(task, begin)])), task)
 
 
 def _held_in_time(seen: Evidence, creation: Creation) -> Iterable[Taken]:

@@ -10,6 +10,7 @@ import msgspec
 
 from pitboss.model.ids import TaskId
 from pitboss.model.limits import Window
+from pitboss.model.session import Slot
 from pitboss.model.states import WAITING, State
 from pitboss.testing import history as acts
 from pitboss.testing.checker.evidence import Creation, Evidence, GivenClaim
@@ -54,7 +55,8 @@ class WaitSpans:
 def check_queues(seen: Evidence) -> Iterator[Violation]:
     given: dict[str, list[GivenClaim]] = defaultdict(list)
     for claims in seen.given.values():
-        for one in claims:
+        # A claim that is given again is the same start.
+        for one in {one.claim.token: one for one in reversed(claims)}.values():
             given[one.claim.queue].append(one)
     for queue, claims in given.items():
         yield from _check_rate(seen, queue, claims)
@@ -169,7 +171,9 @@ def _check_slots(seen: Evidence) -> Iterator[Violation]:
             continue
         slots: dict[int, list[tuple[int, TaskId]]] = defaultdict(list)
         for claim in call.act.claimed.claims:
-            slots[claim.slot].append((claim.priority, claim.id))
+            asked = call.act.request.slots[claim.slot]
+            if asked.order is None and asked.repeat is None:
+                slots[claim.slot].append((claim.priority, claim.id))
         for ranks in slots.values():
             if ranks != sorted(ranks):
                 lines = tuple(f"priority {priority} {task}" for priority, task in ranks)
@@ -198,7 +202,7 @@ def _check_passed_over(seen: Evidence) -> Iterator[Violation]:
 
 def _passed_over(call: Call, waiting: dict[str, list[_Waiting]], creations: list[Creation]) -> Iterator[Violation]:
     act = call.act
-    if not isinstance(act, acts.Claim) or act.claimed is None:
+    if not isinstance(act, acts.Claim) or act.claimed is None or not all(map(_in_order, act.request.slots)):
         return
     ranked = sorted((claim.priority, claim.id, claim.queue) for claim in act.claimed.claims)
     worst = {queue: (priority, task) for priority, task, queue in ranked}
@@ -215,6 +219,11 @@ def _passed_over(call: Call, waiting: dict[str, list[_Waiting]], creations: list
                 queue=queue,
                 lines=(shown(creations[heap[0][3]].call, f"put {first[1]}"), shown(call, f"claim {last[1]}")),
             )
+
+
+def _in_order(slot: Slot) -> bool:
+    """It takes the first task of any handler that the request has."""
+    return slot.handlers is None and slot.order is None and slot.repeat is None
 
 
 def _wanted(act: acts.Claim, creation: Creation) -> bool:
