@@ -16,11 +16,12 @@ MAKEFLAGS += --no-print-directory
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo story-checker test soak check fmt docs clean postgres strace faketime pgbouncer chromium redis systemd-analyze bench bench-quick
+.PHONY: help setup demo story-checker video-metadata test soak check fmt docs clean postgres strace faketime pgbouncer chromium redis systemd-analyze bench bench-quick
 
 help:
 	@echo 'make demo    see it run: examples/hello on an embedded store, no server (Ctrl-C ends it)'
 	@echo 'make story-checker   see examples/story_checker run: proxies with limits, batches in a queue (half a minute)'
+	@echo 'make video-metadata  see examples/video_metadata run: remote workers over HTTP, a video API with a quota (half a minute)'
 	@echo 'make test    run the tests on real servers (ARGS= goes to pytest)'
 	@echo 'make soak    run the long reliability proofs and print their figures (about 35 minutes)'
 	@echo 'make bench   measure Pitboss beside its peers (40 minutes; bench-quick: rough figures in three)'
@@ -62,6 +63,10 @@ systemd-analyze:
 
 demo: $(RUNS)
 	@scripts/demo.sh
+
+# ARGS=--short has fewer tasks.
+video-metadata: $(RUNS)
+	@PYTHON=$(CURDIR)/$(BIN)/python examples/video_metadata/run --folder $(CURDIR)/build/video_metadata $(ARGS)
 
 # ARGS=--stay goes on until Ctrl-C.
 story-checker: $(RUNS)

@@ -37,6 +37,7 @@ BATCH = 50
 LOOPS = 4
 POLLS = 1000
 TYPE = "bench"
+HEADERS = "Host: localhost\r\nContent-Type: application/json\r\n"
 PITBOSS = ("-c", "from pitboss.cli.main import main; main()")
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -56,7 +57,7 @@ class Connection:
         return await self.receive()
 
     def send(self, path: str, body: bytes) -> None:
-        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"POST {path} HTTP/1.1\r\n{HEADERS}Content-Length: {len(body)}\r\n\r\n"
         self._writer.write(head.encode() + body)
 
     async def receive(self) -> tuple[int, bytes]:
@@ -80,18 +81,17 @@ def free_port() -> int:
         return port
 
 
+def started(*command: str, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen([sys.executable, *command], cwd=ROOT, env={**os.environ, **(env or {})}, **quiet)
+
+
 @asynccontextmanager
 async def process(
     *command: str, port: int, env: dict[str, str] | None = None
 ) -> AsyncIterator[subprocess.Popen[bytes]]:
     """A server in a process of its own, ready when its port answers."""
-    running = subprocess.Popen(
-        [sys.executable, *command],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd=ROOT,
-        env={**os.environ, **(env or {})},
-    )
+    running = started(*command, env=env)
     try:
         for _ in range(600):
             try:
@@ -235,11 +235,10 @@ async def measure_claims(store: Callable[[str], str], folder: Path, rounds: int,
         process(*const, "raw", str(raw), port=raw),
         process(*const, "fastapi", str(framework), port=framework),
     ):
-        rows = []
-        for _ in range(rounds):
-            rows.append(
-                (await constant(raw, tasks), await constant(framework, tasks), await one_by_one(api, tasks // 2))
-            )
+        rows = [
+            (await constant(raw, tasks), await constant(framework, tasks), await one_by_one(api, tasks // 2))
+            for _ in range(rounds)
+        ]
         for plain, routed, real in rows:
             print(
                 f"  constant {plain:8,.0f}/s   FastAPI constant {routed:8,.0f}/s   claim+complete {real:8,.0f}/s"
@@ -321,9 +320,8 @@ async def measure_manager(store: Callable[[str], str], folder: Path, rounds: int
     alone = statistics.median(rows["alone"])
     for name, rates in rows.items():
         shown = ", ".join(f"{rate:,.0f}" for rate in rates)
-        print(
-            f"  {name:<26} {statistics.median(rates):8,.0f} tasks/s   {statistics.median(rates) / alone:6.1%}   ({shown})"
-        )
+        middle = statistics.median(rates)
+        print(f"  {name:<26} {middle:8,.0f} tasks/s   {middle / alone:6.1%}   ({shown})")
 
 
 async def _drained(app: Path, url: str, folder: Path, tasks: int, *, server: bool, pending: int) -> float:
@@ -337,12 +335,7 @@ async def _drained(app: Path, url: str, folder: Path, tasks: int, *, server: boo
     port = free_port()
     arguments = [*PITBOSS, "up", str(app), "--store", url, "--quiet", "--workers", "2"]
     arguments += ["--port", str(port)] if server else ["--no-http"]
-    running = subprocess.Popen(
-        [sys.executable, *arguments],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PITBOSS_LOGS": str(folder / "logs")},
-    )
+    running = started(*arguments, env={"PITBOSS_LOGS": str(folder / "logs")})
     try:
         began = left = 0.0
         while True:

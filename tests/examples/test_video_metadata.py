@@ -39,7 +39,8 @@ def run(*command: str, **more: str) -> subprocess.CompletedProcess[str]:
 def running(log: Path, pattern: str, *command: str) -> Iterator[str]:
     """A process until the end of the block; gives what the pattern finds in its output."""
     with log.open("w") as output:
-        process = subprocess.Popen(command, cwd=EXAMPLE, env=environment(), stdout=output, stderr=output)
+        own = environment(PITBOSS_LOGS=str(log.parent / "logs"))
+        process = subprocess.Popen(command, cwd=EXAMPLE, env=own, stdout=output, stderr=output)
     try:
         ends = time.monotonic() + PATIENCE
         while (found := re.search(pattern, log.read_text())) is None:

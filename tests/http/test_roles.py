@@ -39,7 +39,7 @@ def places(routes: Any) -> Iterator[Place]:
         if inner is not None:
             yield from places(inner.routes)
         elif route.path not in DOCUMENTS:
-            yield from (Place(method, route.path) for method in route.methods)
+            yield from (Place(method, route.path.replace(":path}", "}")) for method in route.methods)
 
 
 class Locked:

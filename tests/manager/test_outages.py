@@ -170,6 +170,18 @@ def test_a_second_outage_that_lasts_is_told_too() -> None:
     assert [line[:18] for line in _watched(two)] == [BEGIN[:18], BACK[:18]] * 2
 
 
+def test_each_end_of_an_outage_is_passed_on() -> None:
+    ends: list[int] = []
+
+    async def three(scene: _Scene) -> None:
+        scene.watch.back = lambda: ends.append(1)
+        for _ in range(3):
+            await scene.away(0.1)
+
+    _watched(three)
+    assert len(ends) == 3
+
+
 def test_damage_is_told_as_damage_and_once() -> None:
     async def damage(scene: _Scene) -> None:
         for _ in range(3):

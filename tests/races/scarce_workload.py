@@ -68,6 +68,8 @@ class ScarceWorkload(Workload):
     """Everything that `Workload` does, and all that can be done to pools, leases and batches."""
 
     handlers = ("job", "fetch", "post")
+    # None here: they would leave too few steps for the rest.
+    remote_queues = ()
     # Whether operators start batches by force: then no lane can be judged by how many run.
     forcing = False
 

@@ -13,8 +13,8 @@ from pitboss.testing.clock import FakeClock
 from tests.races.planted import Planted
 from tests.races.planted_batches import BATCH_BUGS
 from tests.races.planted_pools import POOL_BUGS
-from tests.races.scarce_workload import ScarceWorkload
-from tests.races.workload import told
+from tests.races.scarce_workload import FETCHING, POSTING, ScarceWorkload
+from tests.races.workload import PLAIN, told
 
 SEEDS = 60
 CLEAN_SEEDS = 100
@@ -24,6 +24,12 @@ class ForcefulWorkload(ScarceWorkload):
     """Operators start batches by force, too."""
 
     forcing = True
+
+
+class RemoteWorkload(ScarceWorkload):
+    """Remote workers hold members, too."""
+
+    remote_queues = ((FETCHING,), (POSTING, PLAIN), (PLAIN,))
 
 
 def run(
@@ -40,7 +46,7 @@ def run(
     return asyncio.run(kind(open_store, seed).run())
 
 
-@pytest.mark.parametrize("kind", [ScarceWorkload, ForcefulWorkload])
+@pytest.mark.parametrize("kind", [ScarceWorkload, ForcefulWorkload, RemoteWorkload])
 def test_nothing_is_found_where_nothing_is_wrong(kind: type[ScarceWorkload]) -> None:
     for seed in range(CLEAN_SEEDS):
         found = run(lambda clock: MemoryEngine(clock=clock), seed, kind)

@@ -68,6 +68,8 @@ class Workload:
     """One run with one seed."""
 
     handlers: tuple[str, ...] = ("job",)
+    # The queues that remote workers ask for.
+    remote_queues: tuple[tuple[str, ...], ...] = ((RATED,), (PLAIN, NARROW), (PLAIN,))
 
     def __init__(
         self,
@@ -137,9 +139,6 @@ class Workload:
             (5, self._reports),
             (4, self._repeats),
             (6, self._speaks_too_late),
-            (6, self._claims_from_afar),
-            (6, self._settles_from_afar),
-            (4, self._gives_a_sign_of_life),
             (6, self._renews),
             (4, self._reclaims),
             (3, self._goes_and_comes),
@@ -153,7 +152,11 @@ class Workload:
             (4, self._leader_prunes),
             (14, self._time_passes),
             (2, self._time_flies),
+            *(self._remote_doings() if self.remote_queues else ()),
         ]
+
+    def _remote_doings(self) -> list[tuple[int, Doing]]:
+        return [(6, self._claims_from_afar), (6, self._settles_from_afar), (4, self._gives_a_sign_of_life)]
 
     async def _do(self, index: int, doing: Doing) -> None:
         process = self._processes[index]
@@ -269,7 +272,7 @@ class Workload:
         assert process.session is not None
         pick = self.random
         if not self._asked or pick.random() < 0.7:
-            wanted = (pick.choice([(RATED,), (PLAIN, NARROW), (PLAIN,)]), pick.choice([None, ("job",)]))
+            wanted = (pick.choice(self.remote_queues), pick.choice([None, self.handlers]))
             self._asked = tuple(self._remote_slot(*wanted) for _ in range(pick.choice([1, 1, 2, 3])))
         request = ClaimRequest(session=process.session.number, slots=self._asked)
         claimed = await process.store.claim(request)

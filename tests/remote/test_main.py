@@ -112,7 +112,7 @@ def test_the_first_signal_lets_the_running_task_end_and_gives_prefetched_ones_ba
     api.until(lambda: api.count("/progress") == concurrency)
     process.child.send_signal(signal.SIGTERM)
     line = process.read_until("Stopping on signal 15")
-    assert line["level"] == "INFO"
+    assert (line["level"], line["worker_id"]) == ("INFO", "w1")
     assert process.end() == 0
     assert [api.tasks[one]["status"] for one in ids] == [*["completed"] * concurrency, "pending"]
     assert api.tasks[ids[-1]]["reports"][-1]["verb"] == "release"

@@ -58,7 +58,14 @@ def _moment(name: str, value: Any) -> Moment:
             why="a moment is a datetime with a time zone; without one it means different times on different machines",
             fix=f"pass datetime(..., tzinfo=UTC), or a span with {'delay' if name == 'run_at' else 'expires_in'}=…",
         )
-    return round(value.astimezone(UTC).timestamp() * SECOND)
+    try:
+        return round(value.astimezone(UTC).timestamp() * SECOND)
+    except OverflowError as error:
+        raise InvalidInput(
+            f"{name}={value!r:.60} is too far away",
+            why="in UTC it is outside the years 1 to 9999",
+            fix="choose a nearer one",
+        ) from error
 
 
 def _number(name: str, value: Any, valid: range) -> int:

@@ -124,7 +124,7 @@ class RemoteClaims:
                 timer.cancel()
 
     def give_back(self, claims: Iterable[Claim]) -> None:
-        """Nobody got this answer: let the tasks wait again, at no cost."""
+        """No client got this answer: let the tasks wait again, at no cost."""
         gone = [Settlement(id=one.id, token=one.token, transition=_UNHEARD, queue=one.queue) for one in claims]
         if gone:
             work = asyncio.create_task(self._release(gone))

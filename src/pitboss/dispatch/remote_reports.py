@@ -117,8 +117,8 @@ class RemoteReports:
         done = await self._end(report, claim, report.outcome)
         if done is not None:
             return done
-        running = task.state is State.RUNNING
-        return Reported(refused="over" if running else "idle", state=task.state)
+        lost = task.state is State.RUNNING or task.outcome == "lost"
+        return Reported(refused="over" if lost else "idle", state=task.state)
 
     async def _end(self, report: Report, claim: Claim, outcome: Outcome) -> Reported | None:
         """None if the store refused it."""
@@ -134,7 +134,7 @@ class RemoteReports:
 
     async def _sign(self, report: Report, claim: Claim, task: Task) -> Reported:
         if task.state is not State.RUNNING:
-            return Reported(refused="idle", state=task.state)
+            return Reported(refused="over" if task.outcome == "lost" else "idle", state=task.state)
         answer = await self._settled(report, claim, progressed(report.percent, report.note))
         if not answer.applied:
             return Reported(refused="over")

@@ -93,15 +93,15 @@ class Engine(Protocol):
         `free` pending tasks of its queues (None: all queues), lowest priority number first, then smallest id, over all
         its queues together. A slot without named queues leaves out queues of which all handlers are remote. A slot with
         `handlers` takes only tasks of these; it passes by others without a judgement. A slot with an `order` goes
-        through its first `ORDERED` pending tasks in that order instead. Beyond that it takes up to `ahead` more, but only tasks that were never lost, of queues
-        without a rate. Paused queues give nothing. A queue with a rate gives only what every window still allows; each
-        claim is a start, and stays counted whatever its outcome. A task past its expiry is cancelled instead (reason
-        "expired"). A task whose handler is not among the request's handlers is passed by; if it is not remote, and no
-        live session knows it (`SessionInfo.handlers`), it becomes held (reason "handler"). An engine treats expired and unknown tasks
-        so where it meets them on its way to the tasks it gives, and may leave others to a later claim. A claimed task
-        is `running` with the next claim number; reason, progress and note are cleared. `next_due` is the earliest
-        moment at which a scheduled task of these queues falls due, or a window of a queue with pending tasks opens
-        (paused queues do not count); None if there is no such moment.
+        through its first `ORDERED` pending tasks in that order instead. Beyond that it takes up to `ahead` more, but
+        only tasks that were never lost, of queues without a rate. Paused queues give nothing. A queue with a rate gives
+        only what every window still allows; each claim is a start, and stays counted whatever its outcome. A task past
+        its expiry is cancelled instead (reason "expired"). A task whose handler is not among the request's handlers is
+        passed by; if it is not remote, and no live session knows it (`SessionInfo.handlers`), it becomes held (reason
+        "handler"). An engine treats expired and unknown tasks so where it meets them on its way to the tasks it gives,
+        and may leave others to a later claim. A claimed task is `running` with the next claim number; reason, progress
+        and note are cleared. `next_due` is the earliest moment at which a scheduled task of these queues falls due, or
+        a window of a queue with pending tasks opens (paused queues do not count); None if there is no such moment.
 
         A slot that says how long a claim `lasts` makes claims of remote workers: each has a time limit of its own,
         `claim_expires_at`, and lives by that, whatever happens to the session. Its `worker` is recorded in the task. If
@@ -123,28 +123,26 @@ class Engine(Protocol):
         """Write the outcomes of claims, each as a whole: state, attempt, counters, follow-up tasks, unique key.
 
         `model.settlement` has the rule. A settlement is applied only if the task is running under exactly this token
-        and the claim lives: its session is alive, or its own time limit, if it has one, is not over (swept or not); else
-        it is refused and nothing of it is written. Repeating an applied settlement is
-        answered as applied and writes nothing, until the task is claimed again. A transition to `running` only reports
-        progress; the claim goes on, and its own time limit starts again. A refusal does not affect the other settlements. They take effect one after the
-        other: those of one task in the order of the list, others in the engine's order. A task that an operator asked
-        to cancel becomes cancelled instead of waiting again. A finished state counts as an attempt; waiting counts only
-        if the transition is charged. A run that ends in waiting is recorded in the history if the transition says so; a
-        run that finishes the task always is. Follow-up tasks are put in the same act, as `put` would, except that they
-        may overfill a queue. The end of a claim gives its resource back in the same act, with the settlement's report
-        and the end of its use; see `Resources`. A task of a batch that is not running becomes held instead of waiting;
-        see `Batches`.
-        """
+        and the claim lives: its session is alive, or its own time limit, if it has one, is not over (swept or not);
+        else it is refused and nothing of it is written. Repeating an applied settlement is answered as applied and
+        writes nothing, until the task is claimed again. A transition to `running` only reports progress; the claim goes
+        on, and its own time limit starts again. A refusal does not affect the other settlements. They take effect one
+        after the other: those of one task in the order of the list, others in the engine's order. A task that an
+        operator asked to cancel becomes cancelled instead of waiting again. A finished state counts as an attempt;
+        waiting counts only if the transition is charged. A run that ends in waiting is recorded in the history if the
+        transition says so; a run that finishes the task always is. Follow-up tasks are put in the same act, as `put`
+        would, except that they may overfill a queue. The end of a claim gives its resource back in the same act, with
+        the settlement's report and the end of its use; see `Resources`. A task of a batch that is not running becomes
+        held instead of waiting; see `Batches`. """
 
     async def reclaim(self, limit: int = 1000) -> Reclaimed:
         """Repair what dead sessions and interrupted callers left behind, at most about `limit` tasks per call.
 
         Running tasks of dead sessions become pending (recorded as lost, no attempt spent), or cancelled if an operator
         asked for that. So do those whose claim is past its own time limit, which also counts as a crash; the third one
-        makes the task failed (`settlement.lost`). Their resources are given back without a report, and so are leases past their time. Held tasks
-        whose handler is registered and known to a live session are released. Lanes with a free slot promote their next
-        batch. Batches that are being cancelled get their waiting items cancelled.
-        """
+        makes the task failed (`settlement.lost`). Their resources are given back without a report, and so are leases
+        past their time. Held tasks whose handler is registered and known to a live session are released. Lanes with a
+        free slot promote their next batch. Batches that are being cancelled get their waiting items cancelled. """
 
     async def wait(self, queues: Sequence[str] | None, timeout: float) -> bool:
         """Return True once one of the queues (None: any) is rung, False after the timeout. This is only a hint: rings

@@ -5,10 +5,11 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import fastapi_offline
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
+from fastapi import Path as PathText
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.routing import APIRoute
@@ -53,7 +54,19 @@ CallDep = Annotated[Call, Depends(call_of)]
 Endpoint = Callable[..., Awaitable[Answer]]
 Page = Annotated[int, Query(ge=1, le=1000)]
 Offset = Annotated[int, Query(ge=0, le=10_000)]
-Text = Annotated[str | None, Query(max_length=2000)]
+Text = Annotated[str | None, Query(max_length=2000, pattern=bodies.PLAIN)]
+TaskStatus = Literal["pending", "claimed", "completed", "failed", "held", "scheduled", "running", "cancelled"]
+# The texts that may stand in a path, by the names of their places.
+_PLACES: dict[str, Any] = {
+    "name": Annotated[str, PathText(pattern=bodies.NAME)],
+    "member": Annotated[str, PathText(pattern=bodies.NAME)],
+    "worker_id": Annotated[str, PathText(min_length=1, max_length=200, pattern=bodies.WORKER)],
+    "task_id": Annotated[str, PathText(min_length=1, max_length=100, pattern=bodies.PLAIN)],
+    "batch_id": Annotated[str, PathText(pattern=r"^[0-9A-Fa-f][0-9A-Fa-f\-]{5,35}$", description="Or a piece of it.")],
+    "session": Annotated[int, PathText(ge=1, le=2**53)],
+}
+# The id of a worker may have slashes.
+_WORKER, _ANY_WORKER = "{worker_id}", "{worker_id:path}"
 _log = logging.getLogger("pitboss.http")
 
 
@@ -121,9 +134,10 @@ class _Routes:
         }
         answered = _answered(endpoint)
         name = f"{method.lower()}{path.replace('/', '_').replace('{', '').replace('}', '').replace('-', '_')}"
-        self._prefixed.add_api_route(path, answered, operation_id=name, **options)
+        served = path.replace(_WORKER, _ANY_WORKER)
+        self._prefixed.add_api_route(served, answered, operation_id=name, **options)
         if (method, path) in CONTRACT:
-            self._plain.add_api_route(path, answered, include_in_schema=False, **options)
+            self._plain.add_api_route(served, answered, include_in_schema=False, **options)
         self.added.add((method, path))
 
 
@@ -142,9 +156,8 @@ class _Route(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        roles = frozenset[Role]().union(
-            *(roles_of(method, self.path.removeprefix(PREFIX)) for method in self.methods or ())
-        )
+        path = self.path.removeprefix(PREFIX).replace(_ANY_WORKER, _WORKER)
+        roles = frozenset[Role]().union(*(roles_of(method, path) for method in self.methods or ()))
 
         async def checked(request: Request) -> Response:
             check_role(call_of(request).caller, roles)
@@ -179,7 +192,7 @@ def _answered(endpoint: Endpoint) -> Callable[..., Awaitable[Response]]:
     signature = inspect.signature(endpoint)
     hints = get_type_hints(endpoint, include_extras=True)
     own = [
-        one.replace(annotation=hints[one.name], kind=inspect.Parameter.KEYWORD_ONLY)
+        one.replace(annotation=_PLACES.get(one.name, hints[one.name]), kind=inspect.Parameter.KEYWORD_ONLY)
         for one in signature.parameters.values()
         if one.name != "call"
     ]
@@ -219,7 +232,7 @@ def _for_framework(endpoint: Any, body: type[BaseModel], path: str) -> Endpoint:
 def _add_tasks(routes: _Routes) -> None:
     async def list_tasks(
         call: Call,
-        status: Text = None,
+        status: TaskStatus | None = None,
         type: Text = None,  # noqa: A002 - the name of the parameter in the URL
         filter: Text = None,  # noqa: A002
         limit: Page = 50,
@@ -274,8 +287,8 @@ def _add_types_and_workers(routes: _Routes) -> None:
     routes.add("POST", "/workers/{worker_id}/heartbeat", workers.heartbeat)
     routes.add("PUT", "/workers/{worker_id}/status", workers.set_status)
     routes.add("GET", "/workers", workers.list_workers, shapes.listed("workers", shapes.WorkerShape))
-    routes.add("GET", "/workers/{worker_id}", workers.get_worker, shapes.WorkerShape)
     routes.add("GET", "/workers/{worker_id}/stats", workers.get_stats, shapes.StatsShape)
+    routes.add("GET", "/workers/{worker_id}", workers.get_worker, shapes.WorkerShape)
 
 
 def _add_fleet(routes: _Routes) -> None:
@@ -429,8 +442,11 @@ def _plain_error(
 
 
 def _allowed(app: FastAPI, request: Request) -> list[str]:
-    """Every method that this path has."""
-    found: set[str] = set()
+    """Every method that this path has. The path of one task, type or worker does not count for /tasks/claim."""
+    path = request.url.path.removeprefix(PREFIX)
+    found = {method for method, known in ROLES if known == path}
+    if found:
+        return sorted(found)
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
         scope = {**request.scope, "method": method}
         for route in app.router.routes:

@@ -1,13 +1,22 @@
-"""The bodies of requests. Unknown fields are ignored: clients of the original API send some."""
+"""The bodies of requests. Unknown fields are ignored: clients of the original API send some. A known field must have
+exactly the type that the OpenAPI document names: "5" is not a number, and 1 is not true."""
 
+import re
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
 
 from pitboss.model.access import Role
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,127}$"
+# No store keeps NUL in text.
+PLAIN = r"^[^\x00]*$"
+WORKER = r"^[^\x00-\x1f]+$"
+_UNIT = "(?:second|sec|minute|min|hour|day|(?:[1-9][0-9]{0,3})?(?:ms|s|m|h|d)|(?:[1-9][0-9]?)?w)"
+_WINDOW = f"[1-9][0-9]{{0,8}} ?/ ?{_UNIT}"
+RATE = f"^(?:{_WINDOW}(?:, ?{_WINDOW})*)?$"
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d")
 MOST_TASKS = 1000
 MOST_CLAIMED = 100
 MOST_PERCENT = 100
@@ -33,22 +42,35 @@ def _number(value: Any) -> Any:
     return value
 
 
+def _moment(value: Any) -> Any:
+    if isinstance(value, str) and not _MOMENT.match(value):
+        raise ValueError("run_at is a date and time with a time zone, such as 2030-01-01T08:00:00Z")
+    return value
+
+
 class Body(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True, strict=True)
 
 
-Params = Annotated[dict[str, Any], BeforeValidator(_object)]
-WorkerId = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
+Params = Annotated[
+    dict[str, Any],
+    BeforeValidator(_object),
+    WithJsonSchema({"anyOf": [{"type": "object", "additionalProperties": True}, {"type": "array", "maxItems": 0}]}),
+]
+WorkerId = Annotated[str, Field(min_length=1, max_length=200, pattern=WORKER)]
 Name = Annotated[str, Field(pattern=NAME)]
 Seconds = Annotated[float, Field(ge=0, le=YEAR)]
 Text = Annotated[str, Field(max_length=100_000)]
-Short = Annotated[str, Field(max_length=1000)]
+Short = Annotated[str, Field(max_length=1000, pattern=PLAIN)]
+# What a worker says of its task is never refused for its characters.
+Said = Annotated[str, Field(max_length=1000)]
+Moment = Annotated[datetime, Field(strict=False), BeforeValidator(_moment)]
 Dedupe = Literal["unfinished", "forever", "none"]
 
 
 class RegisterType(Body):
     name: Name
-    version: Annotated[str, Field(min_length=1, max_length=100)]
+    version: Annotated[str, Field(min_length=1, max_length=100, pattern=PLAIN)]
     param_schema: dict[str, Any] | str = Field(description='A JSON Schema (or its JSON as text) that has "type".')
     queue: Name | None = None
     max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
@@ -56,6 +78,7 @@ class RegisterType(Body):
     backoff: Annotated[float, Field(ge=0, le=DAY)] | None = None
     dedupe: Dedupe = "unfinished"
     description: Short = ""
+    activate: bool = Field(default=True, description="Whether a type that was made inactive is active again.")
 
 
 class CreateTask(Body):
@@ -63,14 +86,14 @@ class CreateTask(Body):
     params: Params
     priority: Annotated[int, Field(ge=-32_768, le=32_767)] = 0
     delay: Seconds | None = None
-    run_at: datetime | None = Field(default=None, description="With a time zone.")
+    run_at: Moment | None = Field(default=None, description="With a time zone.")
     queue: Name | None = None
     max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
     timeout: Annotated[float, Field(gt=0, le=7 * DAY)] | None = None
     expires_in: Annotated[float, Field(gt=0, le=YEAR)] | None = None
     tags: Annotated[list[Name], Field(max_length=50)] = []
     dedupe: Dedupe | None = None
-    dedupe_key: Annotated[str, Field(min_length=1, max_length=300)] | None = None
+    dedupe_key: Annotated[str, Field(min_length=1, max_length=300, pattern=PLAIN)] | None = None
 
     @field_validator("run_at")
     @classmethod
@@ -86,7 +109,7 @@ class CreateTasks(Body):
 
 class ClaimTasks(Body):
     worker_id: WorkerId
-    task_type_id: Annotated[int, BeforeValidator(_number), Field(ge=1)] | None = None
+    task_type_id: Annotated[int, Field(ge=1), BeforeValidator(_number)] | None = None
     task_type_ids: Annotated[list[Annotated[int, Field(ge=1)]], Field(max_length=1000)] | None = None
     types: Annotated[list[Name], Field(max_length=1000)] | None = None
     type_pattern: Annotated[str, Field(min_length=1, max_length=200)] | None = None
@@ -119,8 +142,13 @@ class Report(Body):
 
 
 class Progress(Report):
-    progress: Annotated[int, BeforeValidator(_percent), Field(ge=0, le=100)]
-    message: Short | None = None
+    progress: Annotated[
+        int,
+        Field(ge=0, le=MOST_PERCENT),
+        BeforeValidator(_percent),
+        WithJsonSchema({"type": "number", "minimum": 0, "maximum": MOST_PERCENT}),
+    ]
+    message: Said | None = None
 
 
 class Ended(Body):
@@ -147,7 +175,7 @@ class Fail(Report):
 
 class Release(Report):
     delay: Seconds = 0
-    reason: Short = ""
+    reason: Said = ""
 
 
 class EndedTask(Ended):
@@ -201,7 +229,9 @@ class SetStatus(Body):
 
 class ChangeQueue(Body):
     capacity: Annotated[int, Field(ge=1, le=2**53)] | None = None
-    rate: Annotated[str, Field(max_length=200)] | None = Field(default=None, description='Such as "10/s, 100/m".')
+    rate: Annotated[str, Field(max_length=200, pattern=RATE)] | None = Field(
+        default=None, description='Such as "10/s, 100/m".'
+    )
 
 
 class ScalePool(Body):
@@ -211,8 +241,8 @@ class ScalePool(Body):
 
 class NewMember(Body):
     name: Name
-    fields: dict[str, str | int | float | bool | None] = {}
-    labels: Annotated[list[str], Field(max_length=100)] = []
+    fields: dict[str, Short | int | float | bool | None] = {}
+    labels: Annotated[list[Name], Field(max_length=100)] = []
     weight: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
@@ -255,4 +285,4 @@ class ChangeLane(Body):
 
 class CreateKey(Body):
     name: Name
-    roles: Annotated[list[Role], Field(min_length=1)]
+    roles: Annotated[list[Annotated[Role, Field(strict=False)]], Field(min_length=1)]

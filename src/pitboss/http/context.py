@@ -70,6 +70,7 @@ class Server:
 
     async def stop(self) -> None:
         await self.claims.stop()
+        await self.keys.stop()
 
     def _queues(self) -> list[str]:
         return sorted({one.info.queue for one in self.types.remote})

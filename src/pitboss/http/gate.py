@@ -142,7 +142,7 @@ class Gate:
             extra += cors
             if request.method == "OPTIONS" and cors:
                 return Reply(204, b"", [(b"content-length", b"0"), NO_STORE])
-        await self._server.keys.refresh()
+        self._server.keys.refresh()
         caller, refused = self._caller_or_refusal(request, origin)
         if self._rules.rate is not None:
             allowance = self._rules.rate.take(_counted(caller, request), self._server.clock.now())
@@ -273,7 +273,10 @@ def check_role(caller: Caller, roles: Roles) -> None:
         has = ", ".join(sorted(caller.roles)) or "no role"
         needs = ", ".join(role for role in Role if role in roles)
         raise ApiError(
-            403, "This key may not do that", why=f"it is a key for {has}; this needs {needs}", fix="use another key"
+            403,
+            "This key may not do that",
+            why=f"it is a key for {has}; this needs {needs}",
+            fix="use another key: pitboss keys create NAME --role …",
         )
 
 

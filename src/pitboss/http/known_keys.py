@@ -1,5 +1,6 @@
 """The keys of the store as one server knows them."""
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -17,7 +18,8 @@ class KnownKeys:
 
     def __init__(self, store: Access, now: Callable[[], Moment]) -> None:
         self._store, self._now = store, now
-        self._read_at: Moment | None = None
+        self._read_at: Moment = 0
+        self._reading: asyncio.Task[None] | None = None
         self._known: dict[str, ApiKey] = {}
         self._any = False
 
@@ -26,15 +28,20 @@ class KnownKeys:
         """Whether any key was ever created: then every request needs one."""
         return self._any
 
-    async def refresh(self) -> None:
-        """Read the keys if they are old. Only one request reads; the others go on with what is known."""
+    def refresh(self) -> None:
+        """Read the keys again if they are old, on the side: no request waits for it."""
         now = self._now()
-        if self._read_at is None:
-            await self.read()
-        elif now - self._read_at >= _FRESH:
+        if now - self._read_at >= _FRESH and (self._reading is None or self._reading.done()):
             self._read_at = now
-            with suppress(StoreUnavailable):
-                await self.read()
+            self._reading = asyncio.create_task(self._read_quietly())
+
+    async def stop(self) -> None:
+        if self._reading is not None:
+            await self._reading
+
+    async def _read_quietly(self) -> None:
+        with suppress(StoreUnavailable):
+            await self.read()
 
     async def read(self) -> None:
         began = self._now()

@@ -12,7 +12,7 @@ HEAD_SECONDS = 30.0
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """`_head` counts what came of a head that has not ended; None while no head is awaited."""
+    """`_head` is the size so far of a head that has not ended; None while no head is awaited."""
 
     head_seconds = HEAD_SECONDS
     _head: int | None = 0

@@ -46,6 +46,7 @@ class HttpServer:
             broken="it cannot start",
             fix=_FIX,
             secret=True,
+            at_once=True,
         )
         self._process: SideProcess[FromHttp, ToHttp] = SideProcess(
             program, rules=rules, clock=clock, tell=tell, heard=self._hear, ended=self._ended

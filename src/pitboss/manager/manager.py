@@ -108,6 +108,8 @@ class Manager:
         self._outages = OutageWatch(
             capabilities(engine).outages, warn=self._announcer.warn, say=self.say, work=self._work
         )
+        # A server that could not open the store is tried again.
+        self._outages.back = lambda: self._http.change(self._plan.http)
         self._sessions: list[int] = []
         self._known: set[str] = set()
         self._draining = False

@@ -42,6 +42,8 @@ class OutageWatch:
         work: Callable[[], Work],
     ) -> None:
         self._store, self._warn, self._say, self._work = store, warn, say, work
+        # Called when the store is back.
+        self.back: Callable[[], None] = lambda: None
         self._loop = asyncio.get_running_loop()
         self._away = asyncio.Event()
         self._since = 0.0
@@ -103,6 +105,7 @@ class OutageWatch:
                 self._warn(f"the store has been away for {_seconds(now - self._since)}: {_cause(self._error)}")
             await asyncio.sleep(_PROBE_SECONDS)
         self._away.clear()
+        self.back()
         lasted = self._loop.time() - self._since
         if self._told:
             self._say(f"the store is back after {_seconds(lasted)}: {self._effect()}")

@@ -52,7 +52,8 @@ class Program(NamedTuple, Generic[In]):
     """What to run: `name` for people ("hook process"), the module, its settings, and the decoder of what it says.
 
     `broken` begins the sentence about a process that says that it cannot start, and `fix` ends it. `secret`: its
-    settings are not shown in the list of processes.
+    settings are not shown in the list of processes. `at_once`: one that had been ready is replaced at once, and its end
+    does not count, like that of the last worker of a pool.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Program(NamedTuple, Generic[In]):
     broken: str = "the app cannot be loaded"
     fix: str = ""
     secret: bool = False
+    at_once: bool = False
 
 
 class SideProcess(Generic[In, Out]):
@@ -187,7 +189,9 @@ class SideProcess(Generic[In, Out]):
         if code is not None:
             await asyncio.to_thread(end_strays, child.mark)
         planned = child.draining and code == 0
-        return _End(began, how or exit_text(code), lost, planned, child.unresponsive, child.broken)
+        return _End(
+            began, how or exit_text(code), lost, planned, child.unresponsive, child.broken, child.ready.is_set()
+        )
 
     async def _watch(self, child: "_Child[In, Out]") -> None:
         """Kill a process that is silent for too long; one that never becomes ready is silent, too."""
@@ -213,6 +217,7 @@ class SideProcess(Generic[In, Out]):
             now=self._clock.now(),
             clean=False,
             critical=end.unresponsive,
+            last=self._program.at_once and end.was_ready,
         )
         self._record = decision.record
         if decision.delay is None:
@@ -268,3 +273,4 @@ class _End(NamedTuple):
     planned: bool
     unresponsive: bool
     broken: BrokenMessage | None
+    was_ready: bool

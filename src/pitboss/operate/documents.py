@@ -14,6 +14,7 @@ from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.eta import Range, spoken_range
 from pitboss.model.finding import Finding, Grade
 from pitboss.model.fleet import ManagerView, WorkerPoolView, alive
+from pitboss.model.policy import Policy
 from pitboss.model.pool_rules import value_text
 from pitboss.model.queue import Queue
 from pitboss.model.resource import Condition, Entry, Limits, PoolRules, ResourcePool
@@ -107,9 +108,10 @@ STATUSES = {
 }
 
 
-def remote_task_document(task: Task) -> Document:
+def remote_task_document(task: Task, policy: Policy) -> Document:
     """A task as the HTTP API shows it. Params and result stay as they are stored."""
     running = task.state is State.RUNNING
+    claimed = running or task.state.finished
     return {
         "id": task.id,
         "type": task.handler,
@@ -123,9 +125,10 @@ def remote_task_document(task: Task) -> Document:
         "progress": task.progress or 0,
         "message": task.note,
         "attempts": task.attempts + running,
-        "max_attempts": task.max_attempts,
-        "claimed_by": task.worker,
-        "claimed_at": utc(task.started_at),
+        "max_attempts": task.max_attempts or policy.max_attempts,
+        "lost_claims": task.losses,
+        "claimed_by": task.worker if claimed else None,
+        "claimed_at": utc(task.started_at) if claimed else None,
         "claim_expires_at": utc(task.claim_expires_at) if running else None,
         "completed_at": utc(task.finished_at),
         "created_at": utc(task.created_at),
@@ -139,8 +142,8 @@ def remote_task_document(task: Task) -> Document:
     }
 
 
-def claim_document(claim: Claim) -> Document:
-    """A task as the remote worker gets it that claimed it. `attempts` counts this one."""
+def claim_document(claim: Claim, lasts: float, policy: Policy) -> Document:
+    """A task as the remote worker gets it that claimed it. `attempts` counts this one; `lasts` is in seconds."""
     return {
         "id": claim.id,
         "type": claim.handler,
@@ -149,7 +152,8 @@ def claim_document(claim: Claim) -> Document:
         "priority": claim.priority,
         "claim_token": str(claim.token),
         "claim_expires_at": utc(claim.claim_expires_at),
-        "max_attempts": claim.max_attempts,
+        "claim_timeout": lasts,
+        "max_attempts": claim.max_attempts or policy.max_attempts,
         "created_at": utc(claim.created_at),
         "tags": list(claim.tags),
         "status": "claimed",

@@ -70,7 +70,7 @@ def make_task(wanted: WantedTask, task_id: TaskId) -> tuple[NewTask, str | None]
     try:
         params = wanted.type.check(wanted.params)
     except InvalidInput as error:
-        raise InvalidInput("Parameter validation failed", why=error.why or error.what, fix=error.fix) from error
+        raise InvalidInput("Parameter validation failed", why=f"{error.what}: {error.why}", fix=error.fix) from error
     key, period = _key(wanted, params)
     options = Options().changed(key=key, **wanted.options)
     if period is not None:

@@ -1,7 +1,7 @@
 """Remote workers that registered themselves, each with a session of its own, and their figures."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -44,32 +44,41 @@ class RemoteWorker(msgspec.Struct, frozen=True, kw_only=True):
     tasks: tuple[Task, ...] = ()
 
 
-class RemoteWorkers:
-    """Registers workers, keeps their sessions, and counts what they did since this server started or they registered.
+class _Done(NamedTuple):
+    """What a worker did, and when it was first and last heard of."""
 
-    A worker that only claims is counted too, without a session."""
+    first: Moment = 0
+    last: Moment = 0
+    claimed: int = 0
+    completed: int = 0
+    failed: int = 0
+
+
+class RemoteWorkers:
+    """Registers workers, keeps their sessions, and counts what they do.
+
+    What a worker says of itself and what was counted is the snapshot of its session. What this server counted since the
+    last renewal is added to it. A worker that only claims is counted too, without a session.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._sessions: dict[str, int] = {}
         self._cards: dict[str, WorkerCard] = {}
-        self._seen: dict[str, tuple[Moment, Moment]] = {}
+        # Worker -> what it did since its card was written, and when it was first and last heard of.
+        self._done: dict[str, _Done] = {}
 
     async def register(self, worker: str, card: WorkerCard) -> bool:
         """Whether it is new, or back after it was offline."""
         known = await self._find(worker)
+        said = {name: getattr(card, name) for name in ("status", "name", "metadata", "types")}
         if known is not None:
-            said = {name: getattr(card, name) for name in ("status", "name", "metadata", "types")}
             await self._renew(worker, known, **said)
             return False
-        info = SessionInfo(host=worker, kind=KIND, ttl=LIVES)
-        session = await self._store.open_session(info)
-        before = self._cards.get(worker, card)
-        self._cards[worker] = msgspec.structs.replace(
-            card, claimed=before.claimed, completed=before.completed, failed=before.failed
-        )
+        session = await self._store.open_session(SessionInfo(host=worker, kind=KIND, ttl=LIVES))
         self._sessions[worker] = session.number
-        await self._store.renew(session.number, _text(self._cards[worker]))
+        self._cards.setdefault(worker, card)
+        await self._renew(worker, session.number, **said)
         return True
 
     async def heartbeat(self, worker: str, status: Status | None = None) -> None:
@@ -81,28 +90,24 @@ class RemoteWorkers:
 
     def count(self, worker: str, now: Moment, *, claimed: int = 0, completed: int = 0, failed: int = 0) -> None:
         """What it did just now."""
-        card = self._cards.get(worker, WorkerCard())
-        self._cards[worker] = msgspec.structs.replace(
-            card, claimed=card.claimed + claimed, completed=card.completed + completed, failed=card.failed + failed
+        before = self._done.pop(worker, None) or _Done(first=now)
+        self._done[worker] = _Done(
+            before.first, now, before.claimed + claimed, before.completed + completed, before.failed + failed
         )
-        first, _ = self._seen.pop(worker, (now, now))
-        self._seen[worker] = (first, now)
-        while len(self._seen) > _MOST_WORKERS:
-            gone = next(iter(self._seen))
-            del self._seen[gone]
-            self._cards.pop(gone, None)
+        while len(self._done) > _MOST_WORKERS:
+            del self._done[next(iter(self._done))]
 
     async def all(self, now: Moment) -> list[RemoteWorker]:
         """Every worker that registered, newest session of each, and those that only claimed here."""
         sessions = {one.info.host: one for one in await self._store.sessions() if one.info.kind == KIND}
         running = await self._running(by(state=State.RUNNING))
-        names = sorted({*sessions, *self._seen, *running})
+        names = sorted({*sessions, *self._done, *running})
         return [self._view(name, sessions.get(name), running.get(name, []), now) for name in names]
 
     async def find(self, worker: str, now: Moment) -> RemoteWorker:
         sessions = [one for one in await self._store.sessions() if one.info.kind == KIND and one.info.host == worker]
         running = (await self._running(by(state=State.RUNNING, worker=worker))).get(worker, [])
-        if not sessions and not running and worker not in self._seen:
+        if not sessions and not running and worker not in self._done:
             raise _unknown(worker)
         return self._view(worker, sessions[-1] if sessions else None, running, now)
 
@@ -123,28 +128,41 @@ class RemoteWorkers:
         for one in await self._store.sessions():
             if one.info.kind == KIND and one.info.host == worker and one.alive(now):
                 self._sessions[worker] = one.number
-                self._cards.setdefault(worker, _card(one))
+                self._cards[worker] = _written(one)
                 return one.number
         return None
 
     async def _renew(self, worker: str, session: int, **said: Any) -> None:
-        card = self._cards[worker] = msgspec.structs.replace(self._cards.get(worker, WorkerCard()), **said)
+        card = self._card(worker, self._cards.get(worker, WorkerCard()))
+        card = self._cards[worker] = msgspec.structs.replace(card, **said)
+        if worker in self._done:
+            self._done[worker] = _Done(self._done[worker].first, self._done[worker].last)
         if not (await self._store.renew(session, _text(card))).alive:
             del self._sessions[worker]
             if await self._find(worker) is None:
                 raise _unknown(worker)
 
+    def _card(self, worker: str, card: WorkerCard) -> WorkerCard:
+        """The card with what was done since it was written."""
+        done = self._done.get(worker, _Done())
+        return msgspec.structs.replace(
+            card,
+            claimed=card.claimed + done.claimed,
+            completed=card.completed + done.completed,
+            failed=card.failed + done.failed,
+        )
+
     def _view(self, name: str, session: Session | None, tasks: list[Task], now: Moment) -> RemoteWorker:
-        card = self._cards.get(name) or (_card(session) if session is not None else WorkerCard())
-        first, last = self._seen.get(name, (now, 0))
+        card = self._card(name, WorkerCard() if session is None else _written(session))
+        done = self._done.get(name, _Done(now, 0))
         alive = session is not None and session.alive(now)
-        heard = max(last, 0 if session is None else session.expires_at - session.info.ttl)
+        heard = max(done.last, 0 if session is None else session.expires_at - session.info.ttl)
         offline = card.status == "offline" or not (alive or now - heard < LIVES or tasks)
         return RemoteWorker(
             id=name,
             card=card,
             status="offline" if offline else "active" if tasks else card.status,
-            registered_at=first if session is None else session.opened_at,
+            registered_at=done.first if session is None else session.opened_at,
             seen_at=heard or now,
             tasks=tuple(tasks),
         )
@@ -163,7 +181,7 @@ def stats(worker: RemoteWorker) -> Mapping[str, Any]:
     }
 
 
-def _card(session: Session) -> WorkerCard:
+def _written(session: Session) -> WorkerCard:
     try:
         return msgspec.json.decode(session.snapshot or "{}", type=WorkerCard)
     except msgspec.MsgspecError:

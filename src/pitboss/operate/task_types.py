@@ -42,13 +42,16 @@ class NewType(msgspec.Struct, frozen=True, kw_only=True):
     backoff: Span | None = None
     dedupe: Dedupe = "unfinished"
     description: str = ""
+    activate: bool = True
 
-    def info(self) -> HandlerInfo:
+    def info(self, before: "TaskType | None" = None) -> HandlerInfo:
+        """As it is registered. `before` is what is known under its name."""
         name = checked_name(self.name, "task type")
         usual = Backoff()
         backoff = usual if self.backoff is None else Backoff(base=self.backoff, cap=max(self.backoff, usual.cap))
         policy = Policy(max_attempts=self.max_attempts or MAX_ATTEMPTS, timeout=self.timeout, backoff=backoff)
-        about = TypeAbout(version=self.version, dedupe=self.dedupe, description=self.description)
+        active = self.activate or before is None or before.about.active
+        about = TypeAbout(version=self.version, active=active, dedupe=self.dedupe, description=self.description)
         return HandlerInfo(
             name=name,
             queue=checked_name(self.queue or name, "queue"),
@@ -113,10 +116,10 @@ class TaskTypes:
         return self._known[name]
 
     async def register(self, store: Handlers, new: NewType) -> tuple[TaskType, bool]:
-        """Add or replace a task type, which is active from then on; whether it is new."""
-        info = new.info()
+        """Add or replace a task type; whether it is new."""
         await self.read()
-        before = self._known.get(info.name)
+        before = self._known.get(new.name)
+        info = new.info(before)
         if before is not None and not before.info.remote:
             raise Refused(
                 f'"{info.name}" is a task of a Python app',

@@ -7,7 +7,7 @@ from typing import Any
 
 from pitboss.remote.client import AsyncAPIClient
 from pitboss.remote.health import HealthReport
-from pitboss.remote.logs import logger
+from pitboss.remote.logs import log_context, logger
 from pitboss.remote.loop import WorkLoop
 from pitboss.remote.signals import StopSignals
 from pitboss.remote.tasks import Task
@@ -79,7 +79,8 @@ class AsyncWorker(WorkLoop):
 
         code = 0
         try:
-            with StopSignals(self._ask_to_stop, force, self.config.shutdown_grace):
+            grace = self.config.shutdown_grace
+            with log_context(worker_id=self.worker_id), StopSignals(self._ask_to_stop, force, grace):
                 code = await self._session()
         except asyncio.CancelledError:
             if not self._stop_now:

@@ -157,7 +157,7 @@ class BaseWorker:
             return
         for name, declared in self.task_types.items():
             said = declared if "param_schema" in declared else {"param_schema": {"type": "object", **declared}}
-            await settled(self.client.register_type(name, **{"version": self.version, **said}))
+            await settled(self.client.register_type(name, **{"version": self.version, "activate": False, **said}))
         self._types_registered = True
 
     async def _register_worker(self) -> None:

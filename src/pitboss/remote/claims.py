@@ -32,7 +32,7 @@ class Keeper:
         # A SimpleQueue, because a signal may interrupt any other kind of queue while it is locked.
         self._inbox: SimpleQueue[None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._stopped = False
+        self._stopped = self._troubled = False
 
     def start(self) -> None:
         self._stopped = False
@@ -89,10 +89,19 @@ class Keeper:
             for task in due:
                 row = told.get(task.id)
                 self._note(task, row if row and "error" not in row else self._renew_one(client, task))
+            self._tell(None)
         except WorkerError as error:
-            logger.warning("Claims were not renewed: %s", error, extra={"worker_id": self._worker_id})
+            self._tell(error)
         except Exception:  # this thread must go on: without it every claim runs out
             logger.exception("Claims were not renewed", extra={"worker_id": self._worker_id})
+
+    def _tell(self, trouble: WorkerError | None) -> None:
+        """An outage is told when it begins and when it is over, not at every attempt."""
+        if trouble is not None and not self._troubled:
+            logger.warning("Claims cannot be renewed: %s", trouble, extra={"worker_id": self._worker_id})
+        elif trouble is None and self._troubled:
+            logger.info("Claims are renewed again", extra={"worker_id": self._worker_id})
+        self._troubled = trouble is not None
 
     def _renew_together(self, client: APIClient, due: list[Task]) -> dict[str, dict[str, Any]]:
         rows = [{"id": task["id"], "claim_token": task.get("claim_token")} for task in due]

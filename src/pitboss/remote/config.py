@@ -154,10 +154,16 @@ class Config:
             object.__setattr__(self, name, _parsed(name, name, getattr(self, name)))
 
     def __getitem__(self, name: str) -> Any:
-        return getattr(self, name) if name in SETTINGS else self.extra[name]
+        """A setting, or one of the worker's own: from `config`, the environment or the file, in this order."""
+        if name in SETTINGS:
+            return getattr(self, name)
+        return self.extra[name] if name in self.extra else os.environ[name]
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in SETTINGS else self.extra.get(name, default)
+        try:
+            return self[name]
+        except KeyError:
+            return default
 
     @classmethod
     def validate(cls) -> "Config":
@@ -174,7 +180,11 @@ class Config:
         chosen = flags.pop("config", ("", file))[1]
         layers = [_from_file(chosen), _from_environment(), flags, _named(settings or {}, "")]
         values: Layer = {name: said for layer in layers for name, said in layer.items()}
-        extra = {name: value for name, (_, value) in values.items() if name not in SETTINGS}
+        # The environment beats the file here too.
+        own = {name: value for name, (_, value) in values.items() if name not in SETTINGS}
+        extra = {
+            name: os.environ.get(name, value) if name not in (settings or {}) else value for name, value in own.items()
+        }
         known = {name: _parsed(name, *said) for name, said in values.items() if name in SETTINGS}
         return cls(**known, extra=extra)
 

@@ -2,6 +2,7 @@
 
 import traceback
 from http import HTTPStatus
+from json import JSONDecodeError
 from typing import Any
 
 import httpx
@@ -71,7 +72,7 @@ class StopNow(BaseException):
 def kind_of(error: BaseException) -> tuple[str, bool]:
     """What `error_type` an error has, and whether its task is tried again."""
     kind, retryable = "unknown", False
-    if isinstance(error, TaskValidationError | ValueError | TypeError):
+    if isinstance(error, TaskValidationError | ValueError | TypeError) and not isinstance(error, JSONDecodeError):
         kind = "validation"
     elif isinstance(error, APIConnectionError | ConnectionError | TimeoutError | httpx.TransportError) or _foreign(
         error
@@ -86,7 +87,8 @@ def failure(error: BaseException) -> dict[str, Any]:
     kind, retryable = kind_of(error)
     text = str(error) or type(error).__name__
     fields: dict[str, Any] = {"error": text[:_LONGEST_ERROR], "error_type": kind, "retryable": retryable}
-    if kind == "unknown":
+    # A ValueError may also be a mistake in the handler: the others say all there is to know.
+    if not isinstance(error, TaskValidationError | APIConnectionError) and kind != "connection":
         fields["traceback"] = "".join(traceback.format_exception(error))[-_LONGEST_TRACEBACK:]
     if isinstance(error, WorkerError) and error.retry_after is not None:
         fields["retry_after"] = error.retry_after

@@ -22,7 +22,8 @@ _RETRYING = "Attempt %d failed: %s. Retrying in %gs..."
 def retry(
     max_attempts: int = 3, backoff_factor: float = 2, exceptions: tuple[type[BaseException], ...] = (Exception,)
 ) -> Callable[[Function], Function]:
-    """Repeat a function, or a coroutine function, that raises one of these; wait 1, 2, 4 … seconds in between."""
+    """Repeat a function, or a coroutine function, that raises one of these; wait 1, 2, 4 … seconds in between,
+    or longer if the error has a `retry_after`."""
     if max_attempts < 1:
         raise ValueError(f"max_attempts is {max_attempts}: at least 1 is needed")
     # After the last attempt there is no pause: its error is raised.
@@ -35,8 +36,9 @@ def retry(
                 try:
                     return function(*args, **kwargs)
                 except exceptions as error:
-                    logger.warning(_RETRYING, attempt, error, seconds)
-                time.sleep(seconds)
+                    pause = max(seconds, getattr(error, "retry_after", None) or 0.0)
+                    logger.warning(_RETRYING, attempt, error, pause)
+                time.sleep(pause)
             return function(*args, **kwargs)
 
         @functools.wraps(function)
@@ -45,8 +47,9 @@ def retry(
                 try:
                     return await function(*args, **kwargs)
                 except exceptions as error:
-                    logger.warning(_RETRYING, attempt, error, seconds)
-                await asyncio.sleep(seconds)
+                    pause = max(seconds, getattr(error, "retry_after", None) or 0.0)
+                    logger.warning(_RETRYING, attempt, error, pause)
+                await asyncio.sleep(pause)
             return await function(*args, **kwargs)
 
         return repeated_async if inspect.iscoroutinefunction(function) else repeated  # type: ignore[return-value]

@@ -44,22 +44,19 @@ class WorkLoop(BaseWorker):
 
     async def _session(self) -> int:
         """From the health check until no more tasks are to be claimed and all of them have ended. The exit code."""
-        with log_context(worker_id=self.worker_id):
-            report = await settled(self.health_check())
-            if not report:
-                logger.error("Health check failed: %s", dict(report) if isinstance(report, Mapping) else report)
-                return 1
-            await self._register_worker()
-            self._active = True
-            self._keeper.start()
-            logger.info("Worker started: %s", self.api_url)
-            if self.task_types and (self.config.task_type_ids or self.config.type_pattern):
-                logger.warning("task_type_ids and type_pattern have no effect: the class declares its task_types")
-            code = await self._poll()
-            while self._busy:
-                await self._wait(None)
-            logger.info("Worker ended: %s", self.metrics.report())
-            return code
+        report = await settled(self.health_check())
+        if not report:
+            logger.error("Health check failed: %s", dict(report) if isinstance(report, Mapping) else report)
+            return 1
+        await self._register_worker()
+        self._active = True
+        self._keeper.start()
+        logger.info("Worker started: %s", self.api_url)
+        code = await self._poll()
+        while self._busy:
+            await self._wait(None)
+        logger.info("Worker ended: %s", self.metrics.report())
+        return code
 
     # Claim.
 
@@ -133,14 +130,15 @@ class WorkLoop(BaseWorker):
         return tasks[0] if tasks else None
 
     def _ask(self) -> Any:
-        """The claim: of declared types, else of chosen ones, else of all. Outside of `run` it asks for one task."""
+        """The claim: of the types that settings choose, else of declared ones, else of all. Outside of `run` it asks
+        for one task."""
         config, selection = self.config, dict[str, Any]()
-        if self.task_types:
-            selection["types"] = list(self.task_types)
-        elif config.task_type_ids:
+        if config.task_type_ids:
             selection["task_type_ids"] = list(config.task_type_ids)
         elif config.type_pattern:
             selection["type_pattern"] = config.type_pattern
+        elif self.task_types:
+            selection["types"] = list(self.task_types)
         wanted = min(self._room() + config.prefetch, self._runs_left() - self._busy) if self._active else 1
         if wanted > 1:
             selection["limit"] = min(int(wanted), MOST_AT_ONCE)

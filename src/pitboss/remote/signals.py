@@ -1,8 +1,10 @@
 """SIGTERM and SIGINT: the first asks a worker to stop, the second stops it at once."""
 
+import contextvars
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any
@@ -24,7 +26,9 @@ class StopSignals:
         # What a signal handler calls must not lock, so it only puts into a SimpleQueue and logs nothing.
         self._inbox: SimpleQueue[int | None] = SimpleQueue()
         self._before: dict[int, Any] = {}
-        self._watcher = threading.Thread(target=self._watch, name="pitboss-signals", daemon=True)
+        # With the context of the caller, so that what it logs names the worker.
+        watch = partial(contextvars.copy_context().run, self._watch)
+        self._watcher = threading.Thread(target=watch, name="pitboss-signals", daemon=True)
 
     def __enter__(self) -> None:
         if threading.current_thread() is threading.main_thread():

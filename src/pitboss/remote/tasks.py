@@ -53,12 +53,14 @@ class Task(dict[str, Any]):
 
 
 def tasks_in(answer: Answer, worker_id: str, time_limit: float | None) -> list[Task]:
-    """The tasks that a claim got. Their time limit is computed from the server's clock, not from this machine's."""
+    """The tasks that a claim got, with the time limit that the server has set."""
     rows = answer.get("tasks", [answer] if "id" in answer else [])
     return [Task(dict(row), worker_id, time_limit or _time_limit(row, answer.timestamp)) for row in rows]
 
 
 def _time_limit(row: dict[str, Any], now: float | None) -> float:
+    if isinstance(row.get("claim_timeout"), int | float):
+        return float(row["claim_timeout"])
     try:
         ends = datetime.fromisoformat(row["claim_expires_at"]).timestamp()
         return max(ends - float(now or ""), 1.0)

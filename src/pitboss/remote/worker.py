@@ -9,7 +9,7 @@ from typing import Any
 from pitboss.remote.client import APIClient, finish
 from pitboss.remote.errors import StopNow
 from pitboss.remote.health import HealthReport
-from pitboss.remote.logs import logger
+from pitboss.remote.logs import log_context, logger
 from pitboss.remote.loop import WorkLoop
 from pitboss.remote.signals import StopSignals
 from pitboss.remote.tasks import Task
@@ -65,7 +65,8 @@ class Worker(WorkLoop):
             raise TypeError(f"{type(self).__name__}.process_task is async: derive from AsyncWorker")
         self._stop_now, code = False, 0
         try:
-            with StopSignals(self._ask_to_stop, self._force_stop, self.config.shutdown_grace):
+            grace = self.config.shutdown_grace
+            with log_context(worker_id=self.worker_id), StopSignals(self._ask_to_stop, self._force_stop, grace):
                 self._open_lanes()
                 code = finish(self._session())
         except StopNow:

@@ -15,6 +15,7 @@ from pitboss.engines.sqlite.act import Act, Statements
 from pitboss.engines.sqlite.batch_lifecycle import conclude
 from pitboss.engines.sqlite.claim import claim
 from pitboss.engines.sqlite.put import put
+from pitboss.engines.sqlite.reclaim import reclaim
 from pitboss.engines.sqlite.schema import upgrade
 from pitboss.engines.sqlite.settle import plain, settle
 from pitboss.model.batch import NewBatch, Pause, Start
@@ -152,6 +153,87 @@ def test_a_plain_turn_takes_no_more_statements_than_before_there_were_resources(
     store.settle(claimed)
     # The session, a savepoint, the ends, its release, the counts.
     assert store.executed == 5
+
+
+def remote_slots(count: int, turn: int = 0, **options: Any) -> tuple[Slot, ...]:
+    """As many remote workers ask in one request, for one task each."""
+    wanted: dict[str, Any] = {"free": 1, "queues": ("default",), "handlers": ("job",), "lasts": SECOND} | options
+    return tuple(Slot(**wanted, worker=f"w{number}", repeat=f"{turn}.{number}") for number in range(count))
+
+
+def remote_claim(store: Store, session: int, slots: tuple[Slot, ...]) -> Claimed:
+    request = ClaimRequest(session=session, slots=slots)
+    claimed: Claimed = store.do(lambda act: claim(act, request).claimed())
+    return claimed
+
+
+def test_many_remote_workers_take_few_statements(store: Store) -> None:
+    session = store.begin()
+    store.put(100)
+    claimed = remote_claim(store, session, remote_slots(64))
+    assert [(one.slot, one.claim_expires_at) for one in claimed.claims] == [(n, NOW + SECOND) for n in range(64)]
+    # The session, the queue, the keys, the tasks, taking them, the counts.
+    assert store.executed == 6
+    assert [one.id for one in remote_claim(store, session, remote_slots(64)).claims] == [
+        one.id for one in claimed.claims
+    ]
+    # As before, without the last three: all keys were found.
+    assert store.executed == 3
+    store.settle(claimed)
+    # The session, a savepoint, the ends, its release, the counts.
+    assert store.executed == 5
+
+
+def test_slots_of_remote_workers_without_keys_look_none_up(store: Store) -> None:
+    session = store.begin()
+    store.put(100)
+    slots = tuple(Slot(free=1, queues=("default",), lasts=SECOND) for _ in range(64))
+    assert len(remote_claim(store, session, slots).claims) == 64
+    assert store.executed == 5
+
+
+def test_further_slots_cost_nothing_where_nothing_waits(store: Store) -> None:
+    session = store.begin()
+    steps = {}
+    for count in (1, 64):
+        assert remote_claim(store, session, remote_slots(count)).claims == []
+        steps[count] = store.executed
+    assert steps[1] == steps[64] == 3
+
+
+def cost_of_a_claim_beside(count: int) -> int:
+    """Steps of a manager's claim beside a queue of remote workers in which this many tasks wait."""
+    store = Store()
+    session = store.begin()
+    store.do(lambda act: registry.register(act, [HandlerInfo(name="video", queue="video", remote=True)], 1000))
+    store.do(lambda act: put(act, [NewTask(id=f"v{n}", handler="video", queue="video") for n in range(count)]))
+    store.put(1)
+    request = ClaimRequest(session=session, slots=(Slot(free=5),), handlers=frozenset({"job"}))
+    claimed = store.do(lambda act: claim(act, request).claimed())
+    assert [one.handler for one in claimed.claims] == ["job"]
+    store.connection.close()
+    return store.steps
+
+
+def test_a_backlog_of_remote_workers_costs_managers_nothing() -> None:
+    assert cost_of_a_claim_beside(5000) < 1.1 * cost_of_a_claim_beside(1)
+
+
+def cost_of_a_sweep(count: int) -> int:
+    """Steps of a sweep in which one claim has run out and this many have not."""
+    store = Store()
+    session = store.begin()
+    store.put(count + 1)
+    remote_claim(store, session, remote_slots(1))
+    remote_claim(store, session, (Slot(free=count, queues=("default",), lasts=3600 * SECOND),))
+    store.now += SECOND
+    assert store.do(lambda act: reclaim(act, 1000)).lost == 1
+    store.connection.close()
+    return store.steps
+
+
+def test_a_sweep_reads_only_claims_that_ran_out() -> None:
+    assert cost_of_a_sweep(2000) < 1.2 * cost_of_a_sweep(1)
 
 
 def test_a_turn_with_resources_takes_few_statements_however_many_tasks_it_is(store: Store) -> None:

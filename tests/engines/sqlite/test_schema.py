@@ -86,6 +86,24 @@ async def test_rules_of_an_older_store_count_as_declared(tmp_path: Path) -> None
         assert (await engine.resource_pools())[0].rules.max_failures == 7
 
 
+async def test_handlers_of_an_older_store_get_numbers_by_their_names(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with sqlite3.connect(path) as connection:
+        for _, _, text in schema.migrations()[:6]:
+            connection.executescript(text)
+        connection.execute("INSERT INTO pitboss_meta (name, value) VALUES ('schema', 6)")
+        for name in ("b", "c", "a"):
+            connection.execute(
+                "INSERT INTO pitboss_handlers (name, queue, policy, schema) VALUES (?, 'q', '{}', '{}')", (name,)
+            )
+    connection.close()
+    async with opened(path) as engine:
+        await engine.register([HandlerInfo(name="0"), HandlerInfo(name="c", queue="q")])
+        known = await engine.handlers()
+        assert {one.name: one.number for one in known} == {"a": 1, "b": 2, "c": 3, "0": 4}
+        assert [(one.remote, one.about) for one in known] == [(False, "{}")] * 4
+
+
 async def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with opened(path) as engine:

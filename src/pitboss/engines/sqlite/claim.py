@@ -322,13 +322,14 @@ def _take_in_order(this: _Round, group: _Group, queue: OpenQueue) -> tuple[list[
     """Take the first tasks of the only queue as long as all of them fit; False if one needs a closer look."""
     taken: list[PendingRow] = []
     while queue.pending and (left := group.free + group.ahead - len(taken)):
-        portion = _first(this.act, group, queue, min(_AT_ONCE, left))
-        if not portion:
-            break
+        size = min(_AT_ONCE, left)
+        portion = _first(this.act, group, queue, size)
         if not _all_fit(portion, group, this.request, this.act.now, len(taken)):
             return taken, False
         _take(this, group, portion)
         taken += portion
+        if len(portion) < size:
+            break
     return taken, True
 
 

@@ -27,9 +27,7 @@ def reclaim(act: Act, limit: int) -> Reclaimed:
     """As the contract says."""
     most = limit + 1
     orphans = [
-        one
-        for name in ("reclaim_orphans", "reclaim_ran_out")
-        for one in act.decoded(name, claim_rows, act.now, most)
+        one for name in ("reclaim_orphans", "reclaim_ran_out") for one in act.decoded(name, claim_rows, act.now, most)
     ]
     found = orphans[:limit]
     _give_back(act, found)

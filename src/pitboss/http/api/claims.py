@@ -22,7 +22,7 @@ from pitboss.model.task import Claim, TaskError
 from pitboss.operate.documents import STATUSES, claim_document, utc
 from pitboss.operate.task_types import TaskType
 
-_REFUSALS = {
+REFUSALS = {
     "missing": (404, "Task not found", "no task has this id, or it was deleted"),
     "other": (403, "Task is claimed by another worker", "its claim ran out, or another worker_id claimed it"),
     "idle": (400, "Task is not in claimed state", "it was never claimed, or it has ended, or its claim ran out"),
@@ -45,15 +45,17 @@ async def claim_tasks(call: Call, body: bodies.ClaimTasks) -> Answer:
         raise ApiError(404, "No available tasks")
     call.server.reports.note(body.worker_id, claims)
     call.server.workers.count(body.worker_id, call.now, claimed=len(claims))
+    lasts = 0.0 if wish is None else wish.lasts / SECOND
     if body.limit is None:
-        return Answer(data=claim_document(claims[0]), message="Task claimed")
-    found = [claim_document(claim) for claim in claims]
+        return Answer(data=_document(call, claims[0], lasts), message="Task claimed")
+    found = [_document(call, claim, lasts) for claim in claims]
     return Answer(data={"tasks": found, "items": found, "count": len(found)}, message="Tasks claimed")
 
 
 async def progress(call: Call, body: bodies.Progress) -> Answer:
     """Say how far a task is. Extends the claim."""
-    said = Report(call.path, body.worker_id, body.claim_token, percent=body.progress, note=body.message)
+    note = None if body.message is None else printable(body.message)
+    said = Report(call.path, body.worker_id, body.claim_token, percent=body.progress, note=note)
     done = await call.server.reports.report(said)
     return Answer(data={**_sign(call.path, done), "progress": body.progress}, message="Progress updated")
 
@@ -234,6 +236,10 @@ def _error(body: bodies.Ended) -> TaskError:
     )
 
 
+def _document(call: Call, claim: Claim, lasts: float) -> dict[str, Any]:
+    return claim_document(claim, lasts, call.server.types.policy(claim.handler))
+
+
 def _sign(task: str, done: Reported) -> dict[str, Any]:
     if done.refused is not None:
         raise _refused(done)
@@ -274,7 +280,7 @@ def _status(state: State | None, outcome: Outcome) -> str:
 
 
 def _refused(done: Reported) -> ApiError:
-    code, error, why = _REFUSALS[done.refused or "over"]
+    code, error, why = REFUSALS[done.refused or "over"]
     return ApiError(code, error, why=why, **({} if done.state is None else {"state": done.state.value}))
 
 

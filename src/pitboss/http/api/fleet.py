@@ -8,7 +8,7 @@ from pitboss.http.answers import Answer, ApiError
 from pitboss.http.context import Call
 from pitboss.model.access import checked_roles
 from pitboss.model.duration import SECOND
-from pitboss.model.errors import NotFound, StoreUnavailable
+from pitboss.model.errors import InvalidInput, NotFound, StoreUnavailable
 from pitboss.model.filter import parsed
 from pitboss.model.fleet import ManagerView
 from pitboss.model.limits import rate
@@ -150,14 +150,12 @@ async def get_keys(call: Call) -> Answer:
 async def add_key(call: Call, body: bodies.CreateKey) -> Answer:
     """Make a key. It is shown once, in this answer."""
     store = call.audited("keys create", body.name, {"roles": [role.value for role in body.roles]})
-    key, text = await create_key(
-        store,
-        body.name,
-        checked_roles(body.roles),
-        by=call.caller.name,
-        make_id=call.server.make_key_id,
-        make_secret=call.server.make_secret,
-    )
+    makers = {"make_id": call.server.make_key_id, "make_secret": call.server.make_secret}
+    try:
+        key, text = await create_key(store, body.name, checked_roles(body.roles), by=call.caller.name, **makers)
+    except InvalidInput as error:
+        # Name and roles were checked: another key has the name.
+        raise ApiError(409, error.what, why=error.why, fix=error.fix) from error
     await call.server.keys.read()
     return Answer(data={**key_document(key), "key": text}, message="Key created; it is not shown again", code=201)
 

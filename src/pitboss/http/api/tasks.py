@@ -28,7 +28,8 @@ from pitboss.operate.tasks import (
 )
 
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
-_MOST_OFFSET = 10_000
+# What a request without a body means.
+_CANCEL, _RETRY = bodies.Cancel(), bodies.Retry()
 _OPTIONS = ("priority", "delay", "run_at", "max_attempts", "timeout", "expires_in", "tags")
 
 
@@ -55,7 +56,7 @@ async def list_tasks(
 ) -> Answer:
     chosen = _filter(status, kind, wanted)
     page, following = await _page(call, chosen, kind, limit, offset, cursor)
-    found = [remote_task_document(task) for task in page]
+    found = [_document(call, task) for task in page]
     data = {
         "tasks": found,
         "items": found,
@@ -70,7 +71,7 @@ async def list_tasks(
 async def get_task(call: Call, task_id: str) -> Answer:
     task = await find(call, task_id)
     history = [attempt_document(one) for one in await call.store.attempts(task.id)]
-    return Answer(data={**remote_task_document(task), "history": history})
+    return Answer(data={**_document(call, task), "history": history})
 
 
 async def why(call: Call, task_id: str) -> Answer:
@@ -79,7 +80,7 @@ async def why(call: Call, task_id: str) -> Answer:
     return Answer(data={"id": task.id, "state": task.state.value, **why_document(page.why)})
 
 
-async def cancel_one(call: Call, task_id: str, body: bodies.Cancel) -> Answer:
+async def cancel_one(call: Call, task_id: str, body: bodies.Cancel = _CANCEL) -> Answer:
     task = await find(call, task_id)
     store = call.audited("tasks cancel", task.id, {"reason": body.reason}) if call.operates else call.store
     if task.state in CANCELLABLE:
@@ -90,7 +91,7 @@ async def cancel_one(call: Call, task_id: str, body: bodies.Cancel) -> Answer:
     return Answer(data=_short(after), message="Task cancelled" if after.state is State.CANCELLED else "Stop requested")
 
 
-async def retry_one(call: Call, task_id: str, body: bodies.Retry) -> Answer:
+async def retry_one(call: Call, task_id: str, body: bodies.Retry = _RETRY) -> Answer:
     task = await find(call, task_id)
     if task.state not in (State.FAILED, State.CANCELLED):
         raise ApiError(
@@ -198,6 +199,10 @@ async def _created_document(call: Call, created: CreatedTask) -> dict[str, Any]:
     return data
 
 
+def _document(call: Call, task: Task) -> dict[str, Any]:
+    return remote_task_document(task, call.server.types.policy(task.handler))
+
+
 def _short(task: Task) -> dict[str, Any]:
     return {
         "id": task.id,
@@ -211,11 +216,7 @@ def _filter(status: str | None, kind: str | None, wanted: str | None) -> Filter:
     """What the store can select by, which may be more than the pattern: that is matched afterwards."""
     chosen = parsed(wanted) if wanted else Filter()
     if status is not None:
-        states = [state for state, word in STATUSES.items() if status in (word, state.value)]
-        if not states:
-            known = sorted({*STATUSES.values(), *(state.value for state in State)})
-            raise ApiError(400, f"Invalid status. Allowed values: {', '.join(known)}")
-        chosen = chosen.also(state=[state.value for state in states])
+        chosen = chosen.also(state=[state.value for state, word in STATUSES.items() if status in (word, state.value)])
     if kind is not None:
         chosen = Filter((*chosen.terms, Term(field="task", values=(re.sub(r"[%_]+", "*", kind),))))
     return chosen

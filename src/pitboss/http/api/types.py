@@ -26,6 +26,7 @@ async def register_type(call: Call, body: bodies.RegisterType) -> Answer:
         backoff=None if body.backoff is None else round(body.backoff * SECOND),
         dedupe=body.dedupe,
         description=body.description,
+        activate=body.activate,
     )
     found, created = await call.server.types.register(call.audited("task-types register", body.name), new)
     data = {"id": found.info.number, "name": found.info.name, "version": found.about.version}

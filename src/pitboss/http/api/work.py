@@ -1,6 +1,6 @@
 """Batches and lanes, resource pools and their members."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pitboss.client.batch_handle import act_in_portions
 from pitboss.client.schema import checker
@@ -34,7 +34,9 @@ from pitboss.operate.resources import (
     read_resource_pool,
 )
 
-ACTS = ("pause", "resume", "start", "cancel", "move", "requeue")
+Act = Literal["pause", "resume", "start", "cancel", "move", "requeue"]
+# What a request without a body means.
+_PLAIN_ACT = bodies.ActOnBatch()
 
 
 async def get_batches(call: Call, *, status: BatchStatus | None, limit: int) -> Answer:
@@ -63,7 +65,7 @@ async def get_batch(call: Call, batch_id: str) -> Answer:
     return Answer(data=batch_page_document(await read_batch(call.store, batch_id, call.now)))
 
 
-async def act_on_batch(call: Call, batch_id: str, act: str, body: bodies.ActOnBatch) -> Answer:
+async def act_on_batch(call: Call, batch_id: str, act: Act, body: bodies.ActOnBatch = _PLAIN_ACT) -> Answer:
     batch = await find_batch(call.store, batch_id)
     details = body.model_dump(exclude_defaults=True)
     store = call.audited(f"batches {act}", batch.id, details)
@@ -128,7 +130,7 @@ async def change_member(call: Call, name: str, member: str, act: str) -> Answer:
     return Answer(data={"pool": name, "name": member}, message=f"Member: {act} done")
 
 
-def _act(act: str, body: bodies.ActOnBatch) -> BatchAct:
+def _act(act: Act, body: bodies.ActOnBatch) -> BatchAct:
     match act:
         case "pause":
             return Pause()
@@ -142,7 +144,6 @@ def _act(act: str, body: bodies.ActOnBatch) -> BatchAct:
             return Move(body.to, body.before)
         case "requeue":
             return Requeue(body.error, body.cancelled, body.keep_attempts)
-    raise ApiError(404, "There is no such act", why=f"the acts are {', '.join(ACTS)}", fix="choose one of them")
 
 
 def _checked(check: Any, number: int, item: dict[str, Any]) -> str:
@@ -150,7 +151,7 @@ def _checked(check: Any, number: int, item: dict[str, Any]) -> str:
         return str(check(item))
     except InvalidInput as error:
         raise ApiError(
-            400, f"Item {number} does not fit the type", why=error.why or error.what, fix=error.fix
+            400, f"Item {number} does not fit the type", why=f"{error.what}: {error.why}", fix=error.fix
         ) from error
 
 

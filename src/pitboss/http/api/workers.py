@@ -6,13 +6,20 @@ from typing import Any
 from pitboss.dispatch.remote_reports import Report
 from pitboss.http import bodies
 from pitboss.http.answers import Answer
+from pitboss.http.api.claims import REFUSALS
 from pitboss.http.context import Call
+from pitboss.model.canonical import to_json
 from pitboss.operate.documents import remote_worker_document, utc
 from pitboss.operate.remote_workers import WorkerCard, stats
+
+# What a request without a body means.
+_ALIVE = bodies.Heartbeat()
+_MOST_METADATA = 65_536
 
 
 async def register(call: Call, body: bodies.RegisterWorker) -> Answer:
     """Say that this worker exists. Not needed to claim; it is then shown with its name and what it runs."""
+    to_json(body.metadata, what="metadata", max_bytes=_MOST_METADATA)
     card = WorkerCard(
         name=body.name or "", status=body.status, metadata=body.metadata, types=tuple(dict.fromkeys(body.types))
     )
@@ -23,7 +30,7 @@ async def register(call: Call, body: bodies.RegisterWorker) -> Answer:
     return Answer(data=data, message="Worker updated")
 
 
-async def heartbeat(call: Call, worker_id: str, body: bodies.Heartbeat) -> Answer:
+async def heartbeat(call: Call, worker_id: str, body: bodies.Heartbeat = _ALIVE) -> Answer:
     """A sign of life, which also extends the claims that are named."""
     reports = [Report(one.id, worker_id, one.claim_token) for one in body.tasks]
     done = await asyncio.gather(*map(call.server.reports.report, reports))
@@ -31,7 +38,8 @@ async def heartbeat(call: Call, worker_id: str, body: bodies.Heartbeat) -> Answe
     tasks: list[dict[str, Any]] = []
     for report, one in zip(reports, done, strict=True):
         if one.refused is not None:
-            tasks.append({"id": report.task, "error": one.refused})
+            code, error, _ = REFUSALS[one.refused]
+            tasks.append({"id": report.task, "error": error, "code": code})
         else:
             until, asked = utc(one.claim_expires_at), one.cancel_asked
             tasks.append({"id": report.task, "claim_expires_at": until, "cancel_requested": asked})
