@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -39,6 +40,7 @@ class Site:
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
+        self.answers: Counter[int] = Counter()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -119,9 +121,19 @@ class Site:
         )
         await self.server.start()
         self.app = make_app(self.server, self._rules)
-        self._uvicorn = _uvicorn(self.app, self._ready)
+        self._uvicorn = _uvicorn(self._counted, self._ready)
         await self._uvicorn.serve(sockets=[self._socket])
         await engine.close()
+
+    async def _counted(self, scope: Any, receive: Any, send: Any) -> None:
+        """The application; every answer is counted by its code."""
+
+        async def counting(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                self.answers[message["status"]] += 1
+            await send(message)
+
+        await self.app(scope, receive, counting)
 
     def _stop(self) -> None:
         async def stop() -> None:
@@ -149,7 +161,7 @@ class _Uvicorn(uvicorn.Server):
 
 def _uvicorn(app: Any, ready: threading.Event) -> uvicorn.Server:
     config = uvicorn.Config(
-        app, http=LimitedProtocol, ws="none", lifespan="off", proxy_headers=False, access_log=False, log_config=None,
+        app, interface="asgi3", http=LimitedProtocol, ws="none", lifespan="off", proxy_headers=False, access_log=False, log_config=None,
         server_header=False, timeout_keep_alive=75, timeout_graceful_shutdown=1,
     )  # fmt: skip
     return _Uvicorn(config, ready)

@@ -148,3 +148,12 @@ def test_a_worker_is_made_without_any_network(kind: Any) -> None:
 
 def test_settings_have_distinct_names() -> None:
     assert len({said["env"] for said in SETTINGS.values()}) == len(SETTINGS)
+
+
+def test_a_setting_of_the_workers_own_is_read_from_the_environment_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "all.toml").write_text("[worker]\nMY_API_KEY = 'file'\nMY_REGION = 'eu'\n")
+    monkeypatch.setenv("MY_API_KEY", "environment")
+    config = Config.load(file=tmp_path / "all.toml")
+    assert (config["MY_API_KEY"], config["MY_REGION"], config.get("MY_NOTHING", 1)) == ("environment", "eu", 1)

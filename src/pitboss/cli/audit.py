@@ -33,13 +33,15 @@ def audit(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what operators did, newest first: who, what, and from where.
+    """Show what operators did.
 
     \b
     Examples:
       pitboss audit
       pitboss audit --who ann --act queues
       pitboss audit --limit 1000 --json
+
+    The newest acts come first, of the command line and of the HTTP API.
     """
 
     async def read(opened: "Store") -> Shown:

@@ -2,7 +2,9 @@
 
 import inspect
 import logging
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
@@ -17,7 +19,6 @@ from pydantic import BaseModel
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Match
 from starlette.staticfiles import StaticFiles
 
 from pitboss.http import bodies, shapes
@@ -161,6 +162,7 @@ class _Route(APIRoute):
 
         async def checked(request: Request) -> Response:
             check_role(call_of(request).caller, roles)
+            _refuse_repeated(request)
             read = _JsonRequest(request.scope, request.receive)
             body = await read.body()
             read.content = _parsed(body) if body else None
@@ -173,6 +175,14 @@ class _Route(APIRoute):
                 raise of_fault() from error
 
         return checked
+
+
+def _refuse_repeated(request: Request) -> None:
+    """No parameter is a list: which of two values was meant cannot be known."""
+    query = request.query_params
+    if len(query) < len(query.multi_items()):
+        names = [name for name in query if len(query.getlist(name)) > 1]
+        raise ApiError(400, f"{names[0]:.80} is given twice in the URL", fix="name it once")
 
 
 def _parsed(body: bytes) -> Any:
@@ -422,14 +432,12 @@ def _add_errors(app: FastAPI, server: Server) -> None:
 
     @app.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> Response:
-        return _plain_error(app, request, error, replied)
+        return _plain_error(request, error, replied)
 
 
-def _plain_error(
-    app: FastAPI, request: Request, error: HTTPException, replied: Callable[[ApiError], Response]
-) -> Response:
+def _plain_error(request: Request, error: HTTPException, replied: Callable[[ApiError], Response]) -> Response:
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        allowed = _allowed(app, request)
+        allowed = _allowed(request.url.path)
         told = ApiError(405, "Method not allowed", why=f"this path has {', '.join(allowed)}", fix="use one of them")
         response = replied(told)
         response.headers["allow"] = ", ".join(allowed)
@@ -441,19 +449,19 @@ def _plain_error(
     return replied(ApiError(error.status_code, str(error.detail)))
 
 
-def _allowed(app: FastAPI, request: Request) -> list[str]:
-    """Every method that this path has. The path of one task, type or worker does not count for /tasks/claim."""
-    path = request.url.path.removeprefix(PREFIX)
-    found = {method for method, known in ROLES if known == path}
-    if found:
-        return sorted(found)
-    for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
-        scope = {**request.scope, "method": method}
-        for route in app.router.routes:
-            if route.matches(scope)[0] is Match.FULL:
-                found.add(method)
-                break
-    return sorted(found)
+def _allowed(path: str) -> list[str]:
+    """Every method that this path has. For /tasks/claim those of a task's path, where "claim" would be an id, do not
+    count."""
+    path = path.removeprefix(PREFIX)
+    found = [(known, method) for method, known in ROLES if _template(known).fullmatch(path)]
+    # The path with the fewest places fits best.
+    best = min((known.count("{") for known, _ in found), default=0)
+    return sorted({method for known, method in found if known.count("{") == best}) or ["GET"]
+
+
+@cache
+def _template(path: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"{\w+}", "[^/]+", path.replace(_WORKER, ".+")))
 
 
 def _response(reply: Reply) -> Response:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
 
 from pitboss.model.access import Role
+from pitboss.model.resource import MAX_LABELS
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,127}$"
 # No store keeps NUL in text.
@@ -36,7 +37,13 @@ def _percent(value: Any) -> Any:
     return round(value)
 
 
+def _whole(value: Any) -> Any:
+    """5.0 is a whole number too: some languages write it so."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _number(value: Any) -> Any:
+    value = _whole(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError("task_type_id must be a positive integer")
     return value
@@ -59,6 +66,10 @@ Params = Annotated[
 ]
 WorkerId = Annotated[str, Field(min_length=1, max_length=200, pattern=WORKER)]
 Name = Annotated[str, Field(pattern=NAME)]
+Number = Annotated[int, Field(ge=-(2**53), le=2**53)] | Annotated[float, Field(allow_inf_nan=False)]
+Whole = BeforeValidator(_whole)
+Priority = Annotated[int, Field(ge=-32_768, le=32_767), Whole]
+Attempts = Annotated[int, Field(ge=1, le=1000), Whole]
 Seconds = Annotated[float, Field(ge=0, le=YEAR)]
 Text = Annotated[str, Field(max_length=100_000)]
 Short = Annotated[str, Field(max_length=1000, pattern=PLAIN)]
@@ -73,7 +84,7 @@ class RegisterType(Body):
     version: Annotated[str, Field(min_length=1, max_length=100, pattern=PLAIN)]
     param_schema: dict[str, Any] | str = Field(description='A JSON Schema (or its JSON as text) that has "type".')
     queue: Name | None = None
-    max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
+    max_attempts: Attempts | None = None
     timeout: Annotated[float, Field(ge=1, le=7 * DAY)] | None = None
     backoff: Annotated[float, Field(ge=0, le=DAY)] | None = None
     dedupe: Dedupe = "unfinished"
@@ -84,11 +95,11 @@ class RegisterType(Body):
 class CreateTask(Body):
     type: Annotated[str, Field(min_length=1, max_length=128)]
     params: Params
-    priority: Annotated[int, Field(ge=-32_768, le=32_767)] = 0
+    priority: Priority = 0
     delay: Seconds | None = None
     run_at: Moment | None = Field(default=None, description="With a time zone.")
     queue: Name | None = None
-    max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
+    max_attempts: Attempts | None = None
     timeout: Annotated[float, Field(gt=0, le=7 * DAY)] | None = None
     expires_in: Annotated[float, Field(gt=0, le=YEAR)] | None = None
     tags: Annotated[list[Name], Field(max_length=50)] = []
@@ -110,11 +121,11 @@ class CreateTasks(Body):
 class ClaimTasks(Body):
     worker_id: WorkerId
     task_type_id: Annotated[int, Field(ge=1), BeforeValidator(_number)] | None = None
-    task_type_ids: Annotated[list[Annotated[int, Field(ge=1)]], Field(max_length=1000)] | None = None
+    task_type_ids: Annotated[list[Annotated[int, Field(ge=1), Whole]], Field(max_length=1000)] | None = None
     types: Annotated[list[Name], Field(max_length=1000)] | None = None
     type_pattern: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     wait: Annotated[float, Field(ge=0, le=30)] = 0
-    limit: Annotated[int, Field(ge=1, le=MOST_CLAIMED)] | None = None
+    limit: Annotated[int, Field(ge=1, le=MOST_CLAIMED), Whole] | None = None
     claim_timeout: Annotated[float, Field(ge=1, le=DAY)] | None = None
     sort_by: Literal["created_at", "priority", "id", "attempts"] | None = None
     sort_order: Literal["ASC", "DESC", "asc", "desc"] = "ASC"
@@ -228,22 +239,22 @@ class SetStatus(Body):
 
 
 class ChangeQueue(Body):
-    capacity: Annotated[int, Field(ge=1, le=2**53)] | None = None
+    capacity: Annotated[int, Field(ge=1, le=2**53), Whole] | None = None
     rate: Annotated[str, Field(max_length=200, pattern=RATE)] | None = Field(
         default=None, description='Such as "10/s, 100/m".'
     )
 
 
 class ScalePool(Body):
-    size: Annotated[int, Field(ge=0, le=1000)] | None
+    size: Annotated[int, Field(ge=0, le=1000), Whole] | None
     host: Short | None = None
 
 
 class NewMember(Body):
     name: Name
-    fields: dict[str, Short | int | float | bool | None] = {}
-    labels: Annotated[list[Name], Field(max_length=100)] = []
-    weight: Annotated[int, Field(ge=1, le=1000)] = 100
+    fields: dict[str, Short | Number | bool | None] = {}
+    labels: Annotated[list[Name], Field(max_length=MAX_LABELS)] = []
+    weight: Annotated[int, Field(ge=1, le=1000), Whole] = 100
 
 
 class AddMembers(Body):
@@ -263,8 +274,8 @@ class CreateBatch(Body):
     data: Params = {}
     on_complete: Annotated[str, Field(max_length=128)] | None = None
     paused: bool = False
-    priority: Annotated[int, Field(ge=-32_768, le=32_767)] = 0
-    max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
+    priority: Priority = 0
+    max_attempts: Attempts | None = None
 
 
 class ActOnBatch(Body):
@@ -280,7 +291,7 @@ class ActOnBatch(Body):
 
 
 class ChangeLane(Body):
-    max_running: Annotated[int, Field(ge=1, le=10_000)]
+    max_running: Annotated[int, Field(ge=1, le=10_000), Whole]
 
 
 class CreateKey(Body):
