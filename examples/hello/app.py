@@ -3,8 +3,9 @@
 import asyncio
 import random
 import time
+from contextlib import suppress
 
-from pitboss import App, Cancel, Lease, RateLimited, Retry, Snooze, ctx, facts
+from pitboss import App, Cancel, Lease, NotFound, RateLimited, Retry, Snooze, ctx, facts
 
 app = App()
 # API keys as a resource pool. Each key may be used six times in any ten seconds, one call at a time.
@@ -104,4 +105,7 @@ async def feed(every: float = 2.0) -> None:
     await order.aenqueue(number)
     if number % 3 == 0:
         await parse.aenqueue(f"https://example.org/{number}")
+    # A task type of remote workers, by its name: remote_worker.py registers it.
+    with suppress(NotFound):
+        await app.asend("thumbnail", {"picture": f"{number}.png"})
     raise Snooze(every, "until the next round")

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 def test_the_demo_shows_every_kind_of_task_and_ends_by_itself() -> None:
     done = subprocess.run(
         [ROOT / "scripts" / "demo.sh"],
-        env={**os.environ, "DEMO_SECONDS": "6"},
+        env={**os.environ, "DEMO_SECONDS": "10", "PITBOSS_HTTP__ENABLED": "true"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -24,6 +24,9 @@ def test_the_demo_shows_every_kind_of_task_and_ends_by_itself() -> None:
         "done     order",
         "done     invoice",
         "done     look_up",
+        "the HTTP API is at",
         "stopped after",
     ):
         assert said in done.stderr, said
+    worker = (ROOT / "build" / "demo" / "remote_worker.log").read_text()
+    assert "Worker started" in worker, worker

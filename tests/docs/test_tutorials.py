@@ -1,6 +1,7 @@
 """README and tutorials: every block runs as printed, with a manager on a terminal, in an empty folder."""
 
 import re
+import socket
 import subprocess
 from pathlib import Path
 
@@ -22,7 +23,10 @@ def test_first_steps(tmp_path: Path) -> None:
     stand_in.parent.mkdir()
     stand_in.write_text('#!/bin/sh\n[ "$*" = "install pitboss" ]\n')
     stand_in.chmod(0o755)
-    env = {"PATH": f"{stand_in.parent}:{clean()['PATH']}", "PITBOSS_WORKERS": "2"}
+    # Another test may have the usual port.
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    env = {"PATH": f"{stand_in.parent}:{clean()['PATH']}", "PITBOSS_WORKERS": "2", "PITBOSS_HTTP__PORT": port}
     with Reader(tmp_path, env, varies=NUMBERS) as reader:
         reader.follow(TUTORIALS / "first-steps.md")
 
@@ -31,7 +35,8 @@ def test_first_steps(tmp_path: Path) -> None:
 def test_proxies_with_limits(tmp_path: Path) -> None:
     """The window of a minute is cut to 12 seconds by the environment, so that the test need not wait for a minute."""
     shorter = {"RATE": "6/12s", "PER_MINUTE": "none", "MIN_DELAY": "100ms"}
-    with Reader(tmp_path, {f"PITBOSS_RESOURCES__PROXIES__{key}": value for key, value in shorter.items()}) as reader:
+    env = {f"PITBOSS_RESOURCES__PROXIES__{key}": value for key, value in shorter.items()}
+    with Reader(tmp_path, {**env, "PITBOSS_HTTP__ENABLED": "false"}) as reader:
         reader.follow(TUTORIALS / "proxies-with-limits.md")
 
 

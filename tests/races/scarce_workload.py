@@ -69,7 +69,7 @@ class ScarceWorkload(Workload):
 
     handlers = ("job", "fetch", "post")
     # None here: they would leave too few steps for the rest.
-    remote_queues = ()
+    remote_queues: tuple[tuple[str, ...], ...] = ()
     # Whether operators start batches by force: then no lane can be judged by how many run.
     forcing = False
 

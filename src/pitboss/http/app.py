@@ -454,9 +454,13 @@ def _allowed(path: str) -> list[str]:
     count."""
     path = path.removeprefix(PREFIX)
     found = [(known, method) for method, known in ROLES if _template(known).fullmatch(path)]
-    # The path with the fewest places fits best.
-    best = min((known.count("{") for known, _ in found), default=0)
-    return sorted({method for known, method in found if known.count("{") == best}) or ["GET"]
+    # The path with the most words of its own fits best.
+    best = max((_words(known) for known, _ in found), default=0)
+    return sorted({method for known, method in found if _words(known) == best}) or ["GET"]
+
+
+def _words(path: str) -> int:
+    return sum("{" not in word for word in path.split("/"))
 
 
 @cache
