@@ -96,6 +96,22 @@ def test_it_looks_after_the_store(folder: Path) -> None:
         ended(process)
 
 
+def test_servers_and_remote_workers_are_no_managers() -> None:
+    put(new())
+
+    async def open_both(store: Store) -> None:
+        for kind in ("http", "remote"):
+            await store.open_session(SessionInfo(host="box9", kind=kind))
+
+    with_store(open_both)
+    document = pitboss("status", "--json").json()
+    assert (document["cause"], document["managers"]) == ("no-manager", [])
+    assert "box9" not in pitboss("status").out
+    assert "no manager is running" in pitboss("ps", "--all").err
+    late = pitboss("tasks", "enqueue", "greet", '{"name": "you"}', "--wait", "--timeout", "10ms")
+    assert "note: no manager is running on this store" in late.err
+
+
 @pytest.mark.parametrize("command", [["serve"], ["up", "app.py"]], ids=["serve", "up"])
 def test_other_machines_are_let_in_only_with_a_key(folder: Path, command: list[str]) -> None:
     write_app(folder)

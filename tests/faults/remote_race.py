@@ -55,12 +55,13 @@ WORKER = textwrap.dedent(
 
 
 class Race(NamedTuple):
-    """How it ended. `accepted` counts accepted reports by task, `refused` those that came too late."""
+    """How it ended. `accepted` counts accepted reports by task. `late` counts reports that were refused, and those that
+    a worker did not make because it had learnt that its claim was over."""
 
     states: Counter[str]
     runs: int
     accepted: Counter[str]
-    refused: int
+    late: int
     kills: int
     exit_codes: list[int]
 
@@ -143,11 +144,12 @@ def race(folder: Path, url: str, *, tasks: int, kills: int) -> Race:
             # What was in the hands of the worker that slept is refused by now.
             codes = [_ended(one) for one in (first, second)]
     accepted = Counter(line.split()[0] for line in _lines(ends, "True"))
+    unsaid = sum("its claim was lost" in line for line in (folder / "b.log").read_text().splitlines())
     return Race(
         asyncio.run(_states(url)),
         len(runs.read_text().splitlines()),
         accepted,
-        len(_lines(ends, "False")),
+        len(_lines(ends, "False")) + unsaid,
         kills,
         codes,
     )

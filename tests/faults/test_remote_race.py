@@ -6,7 +6,7 @@ from tests.faults.remote_race import race
 
 
 def test_two_workers_race_one_is_stopped_and_the_server_is_killed(tmp_path: Path) -> None:
-    ended = race(tmp_path, f"sqlite:///{tmp_path}/race.db", tasks=1500, kills=2)
-    assert ended.faults(1500) == []
+    ended = race(tmp_path, f"sqlite:///{tmp_path}/race.db", tasks=800, kills=2)
+    assert ended.faults(800) == []
     assert ended.kills == 2
-    assert ended.refused >= 1, "the stopped worker reported nothing late"
+    assert ended.late >= 1, "the stopped worker had nothing to report late"

@@ -133,7 +133,7 @@ class Engine(Protocol):
         transition says so; a run that finishes the task always is. Follow-up tasks are put in the same act, as `put`
         would, except that they may overfill a queue. The end of a claim gives its resource back in the same act, with
         the settlement's report and the end of its use; see `Resources`. A task of a batch that is not running becomes
-        held instead of waiting; see `Batches`. """
+        held instead of waiting; see `Batches`."""
 
     async def reclaim(self, limit: int = 1000) -> Reclaimed:
         """Repair what dead sessions and interrupted callers left behind, at most about `limit` tasks per call.
@@ -142,7 +142,7 @@ class Engine(Protocol):
         asked for that. So do those whose claim is past its own time limit, which also counts as a crash; the third one
         makes the task failed (`settlement.lost`). Their resources are given back without a report, and so are leases
         past their time. Held tasks whose handler is registered and known to a live session are released. Lanes with a
-        free slot promote their next batch. Batches that are being cancelled get their waiting items cancelled. """
+        free slot promote their next batch. Batches that are being cancelled get their waiting items cancelled."""
 
     async def wait(self, queues: Sequence[str] | None, timeout: float) -> bool:
         """Return True once one of the queues (None: any) is rung, False after the timeout. This is only a hint: rings

@@ -56,6 +56,7 @@ Endpoint = Callable[..., Awaitable[Answer]]
 Page = Annotated[int, Query(ge=1, le=1000)]
 Offset = Annotated[int, Query(ge=0, le=10_000)]
 Text = Annotated[str | None, Query(max_length=2000, pattern=bodies.PLAIN)]
+Id = Annotated[str | None, Query(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
 TaskStatus = Literal["pending", "claimed", "completed", "failed", "held", "scheduled", "running", "cancelled"]
 # The texts that may stand in a path, by the names of their places.
 _PLACES: dict[str, Any] = {
@@ -247,7 +248,7 @@ def _add_tasks(routes: _Routes) -> None:
         filter: Text = None,  # noqa: A002
         limit: Page = 50,
         offset: Offset = 0,
-        cursor: Text = None,
+        cursor: Id = None,
     ) -> Answer:
         """Tasks, newest first."""
         return await tasks.list_tasks(
@@ -319,7 +320,7 @@ def _add_fleet(routes: _Routes) -> None:
         """Failed tasks, grouped by cause."""
         return await fleet.failures(call, filter)
 
-    async def audit(call: Call, limit: Page = 100, before: Text = None, act: Text = None, who: Text = None) -> Answer:
+    async def audit(call: Call, limit: Page = 100, before: Id = None, act: Text = None, who: Text = None) -> Answer:
         """What operators and admins did, newest first."""
         return await fleet.audit(call, limit=limit, before=before, act=act, who=who)
 

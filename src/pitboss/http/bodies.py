@@ -208,7 +208,7 @@ class Retry(Body):
 
 
 class Selected(Body):
-    filter: Annotated[str, Field(min_length=1, max_length=2000)]
+    filter: Annotated[str, Field(min_length=1, max_length=2000, pattern=PLAIN)]
     reason: Short = ""
     keep_attempts: bool = False
 
