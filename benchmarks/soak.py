@@ -21,6 +21,7 @@ from tests.faults.batch_kills import killed_at_steps
 from tests.faults.crowd import crowded, crowded_around_batches
 from tests.faults.line import complaints, stand_in_line, table
 from tests.faults.power import Start, lose_power
+from tests.faults.remote_race import race
 from tests.faults.test_postgres_outages import cut_off, halted, killed, troubled
 from tests.faults.test_power_loss import LOADS
 from tests.races.scene import Scene
@@ -132,6 +133,17 @@ def simulated_guilt(_: Path) -> Report:
     return "; ".join(told), faults
 
 
+def remote_race(folder: Path) -> Report:
+    """Two remote workers, one stopped past its claims, and the server killed twice, on both stores."""
+    told, faults = [], list[str]()
+    with PostgresServer() as server:
+        for name, url in (("sqlite", f"sqlite:///{folder}/race.db"), ("postgres", server.create_database())):
+            ended = race(folder / name, url, tasks=TASKS, kills=2)
+            told.append(f"{name}: {len(ended.accepted)} accepted in {ended.runs} runs, {ended.late} late")
+            faults += [f"{name}: {fault}" for fault in ended.faults(TASKS)]
+    return "; ".join(told), faults
+
+
 PROOFS: dict[str, Callable[[Path], Report]] = {
     "power-loss": power_loss,
     "large-log": large_log,
@@ -140,6 +152,7 @@ PROOFS: dict[str, Callable[[Path], Report]] = {
     "batch-crowd": batch_crowd,
     "batch-kills": batch_kills,
     "outages": outages,
+    "remote-race": remote_race,
     "simulated-pools": simulated_pools,
     "simulated-histories": simulated_histories,
     "simulated-guilt": simulated_guilt,
