@@ -2,7 +2,7 @@
 
 import random
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 from pitboss.remote import TaskProcessingError, Worker
 
@@ -12,7 +12,7 @@ REFUSED = 0.1
 class Thumbnails(Worker):
     """Makes thumbnails, or would. Some pictures fail and are tried again."""
 
-    task_types = {"thumbnail": {"type": "object", "required": ["picture"]}}
+    task_types: ClassVar = {"thumbnail": {"type": "object", "required": ["picture"]}}
 
     def process_task(self, task: dict[str, Any]) -> dict[str, Any]:
         picture = task["params"]["picture"]

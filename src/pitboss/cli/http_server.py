@@ -1,6 +1,7 @@
 """The process of the HTTP server: `python -m pitboss.cli.http_server SPEC FD`, started by a manager."""
 
 import logging
+import os
 import signal
 import socket
 import sys
@@ -33,7 +34,7 @@ def main() -> None:
     try:
         listening = listen(spec)
     except OSError as error:
-        _broken(end, f"{spec.url} cannot be used: {error.strerror or error}")
+        _broken(end, f"{spec.url} cannot be used: {os.strerror(error.errno) if error.errno else error}")
     # As in `pitboss up`: the event loop and the writer thread of SQLite take turns at the interpreter.
     sys.setswitchinterval(0.0005)
     try:

@@ -21,7 +21,7 @@ from pitboss.engines.protocol import Store
 from pitboss.manager import host
 from pitboss.manager.manager import Manager, Plan
 from pitboss.model.duration import SECOND
-from pitboss.model.errors import PitbossError
+from pitboss.model.errors import NotDone, PitbossError
 from pitboss.model.fleet import live_managers
 from pitboss.model.new_task import TaskOptions, new_task
 from pitboss.model.states import State
@@ -105,6 +105,12 @@ class Run:
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
+        if manager.useless:
+            raise NotDone(
+                "the HTTP API cannot be served",
+                why=manager.useless,
+                fix="choose another port with --port or [http] port",
+            )
 
     async def _reload_when_asked(self, manager: Manager, engine: Store) -> None:
         """Read settings and code again, and hand them to the manager if they can be used."""
@@ -126,7 +132,7 @@ class Run:
 
     async def _tell_service(self, manager: Manager) -> None:
         """Tell systemd that the manager is ready, and then its figures."""
-        await manager.started.wait()
+        await manager.served()
         self._service.ready()
         while self._service.listening:
             figures = f"{len(manager.running())} running, {manager.finished_tasks} ended"

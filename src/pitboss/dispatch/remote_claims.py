@@ -80,8 +80,8 @@ class RemoteClaims:
         self._due: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._releases: set[asyncio.Task[None]] = set()
-        # How often the store was asked, for the figures of the server.
-        self.asked = 0
+        # When workers last asked for these types. It goes into the session, for `why`.
+        self._asked: dict[tuple[str, ...], Moment] = {}
 
     @property
     def waiting(self) -> int:
@@ -106,6 +106,7 @@ class RemoteClaims:
         and what was claimed for it goes back at once."""
         loop = asyncio.get_running_loop()
         waiter = _Waiter(wish, loop.create_future(), waits=wait > 0)
+        self._asked[wish.handlers] = self._store.clock.now()
         self._number += 1
         number = self._number
         self._waiting[number] = waiter
@@ -212,7 +213,6 @@ class RemoteClaims:
             session = self._session
             if session is None:
                 session = self._session = (await self._store.open_session(self._info)).number
-            self.asked += 1
             try:
                 return await self._store.claim(ClaimRequest(session=session, slots=tuple(slots)))
             except SessionLost:
@@ -249,8 +249,17 @@ class RemoteClaims:
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(TTL / SECOND / 3)
-            if self._session is not None and not (await self._store.renew(self._session)).alive:
+            if self._session is None:
+                self._session = (await self._store.open_session(self._info)).number
+            if not (await self._store.renew(self._session, self._snapshot())).alive:
                 self._session = None
+
+    def _snapshot(self) -> str:
+        """For each type, when a worker last asked for it."""
+        asked: dict[str, Moment] = {}
+        for handlers, moment in sorted(self._asked.items(), key=lambda one: one[1]):
+            asked |= dict.fromkeys(handlers, moment)
+        return msgspec.json.encode({"asked": asked}).decode()
 
 
 def _answer(waiter: _Waiter, claims: list[Claim]) -> None:

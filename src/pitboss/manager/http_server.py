@@ -34,6 +34,7 @@ class HttpServer:
         tell: Callable[[str], None],
         module: str = MODULE,
         rules: PoolSpec = RULES,
+        gave_up: Callable[[], None] = lambda: None,
     ) -> None:
         self._spec, self._tell = _with_manager(spec), tell
         self._url = ""
@@ -49,8 +50,10 @@ class HttpServer:
             at_once=True,
         )
         self._process: SideProcess[FromHttp, ToHttp] = SideProcess(
-            program, rules=rules, clock=clock, tell=tell, heard=self._hear, ended=self._ended
+            program, rules=rules, clock=clock, tell=tell, heard=self._hear, ended=self._ended, gave_up=gave_up
         )
+        # Set once it answers requests.
+        self.listening = asyncio.Event()
 
     async def start_after(self, session: asyncio.Event, busy: Callable[[], bool]) -> None:
         """Start it once the manager has a session and its workers have started: they need the processors more. Workers
@@ -97,6 +100,7 @@ class HttpServer:
     def _hear(self, message: FromHttp, _: Callable[[ToHttp], None]) -> None:
         if isinstance(message, ListeningMessage):
             self._url = message.url
+            self.listening.set()
             self._tell(f"the HTTP API is at {message.url} (docs at {message.url}/docs)")
 
     def _ended(self) -> str:

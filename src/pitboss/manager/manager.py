@@ -103,7 +103,9 @@ class Manager:
         self._scaler = Scaler(engine, self._pools, clock, self._router.room)
         self._leadership = Leadership(engine, lambda: self._router.session, clock=clock, told=self._led_by)
         self._hooks = FactBuffer(plan.target, description.hooks, engine, clock=clock, tell=self.say, logs=plan.logs)
-        self._http = HttpServer(plan.http, clock=clock, tell=self.say)
+        self._http = HttpServer(plan.http, clock=clock, tell=self.say, gave_up=self._server_gave_up)
+        # Why a manager that only serves the API ended by itself.
+        self.useless = ""
         self._announcer.publish = self._hooks.publish
         self._outages = OutageWatch(
             capabilities(engine).outages, warn=self._announcer.warn, say=self.say, work=self._work
@@ -226,6 +228,23 @@ class Manager:
             self._announcer.limited(await resources.resource_pools())
         await self._engine.register(description.handlers)
         await self._keys.watch_pools({one.resources for one in description.handlers if one.resources})
+
+    async def served(self) -> None:
+        """Returns once the manager does what it is for: run tasks, or answer requests."""
+        await self.started.wait()
+        if self._only_serves:
+            await self._http.listening.wait()
+
+    @property
+    def _only_serves(self) -> bool:
+        return not self._plan.target and self._plan.http is not None
+
+    def _server_gave_up(self) -> None:
+        """Without workers and without a server there is nothing left to do."""
+        figures = self._http.figures
+        if self._only_serves and figures is not None:
+            self.useless = figures.why
+            self.stop()
 
     @property
     def finished_tasks(self) -> int:

@@ -13,6 +13,7 @@ from pitboss.model.errors import InvalidInput, NotFound, Refused
 from pitboss.model.policy import Backoff, Policy
 from pitboss.model.queue import HandlerInfo, checked_name
 from pitboss.operate.lookup import closest
+from pitboss.operate.schema_cost import refuse_costly
 
 Dedupe = Literal["unfinished", "forever", "none"]
 CLAIM_LASTS: Span = 300 * SECOND
@@ -155,6 +156,7 @@ def _task_type(info: HandlerInfo) -> TaskType:
 
 def _checked_schema(schema: Mapping[str, Any]) -> Json:
     text = to_json(dict(schema), what="param_schema", max_bytes=100_000)
+    refuse_costly(schema)
     try:
         compiled(schema)
     except ValueError as error:
