@@ -5,6 +5,8 @@
   without a command is what that manager prints next.
 - Other commands run in a shell in the folder where the last one ended, and must succeed within a minute. A command that
   only reads is repeated until it prints what the page shows, because a page may say "after six seconds".
+- `python -m pitboss.remote` runs until the end of the page, and must start.
+- `localhost:8000` is the port of the test: others may run at the same time. `curl` waits until the API answers.
 - `make` is not run; its target must exist.
 """
 
@@ -14,9 +16,11 @@ import pty
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -47,7 +51,7 @@ def blocks(page: Path) -> list[Block]:
 def commands(block: Block) -> Iterator[tuple[str, list[str]]]:
     """Each command of a block with the lines that it prints; no command before lines of a running manager."""
     if block.language == "sh":
-        for part in re.split(r"^(pitboss up.*|make .*)$", block.text, flags=re.MULTILINE):
+        for part in re.split(r"^(pitboss up.*|make .*|python -m pitboss.remote .*)$", block.text, flags=re.MULTILINE):
             if part.strip():
                 yield part, []
         return
@@ -105,11 +109,17 @@ class Reader:
         self._folder, self._varies = folder, varies
         self._env = {**clean(), **env}
         self._manager: Manager | None = None
+        self._workers: list[subprocess.Popen[bytes]] = []
+        self._port = self._env.setdefault("PITBOSS_HTTP__PORT", str(_free_port()))
+        self._env["TASKMANAGER_API_URL"] = f"http://localhost:{self._port}/api"
 
     def __enter__(self) -> "Reader":
         return self
 
     def __exit__(self, *_: object) -> None:
+        for worker in self._workers:
+            worker.terminate()
+            assert worker.wait(LIMIT) == 0
         if self._manager:
             self._manager.stop()
 
@@ -132,11 +142,24 @@ class Reader:
                 self._manager.stop()
             self._manager = Manager(command, self._folder, self._env)
             self._manager.until(lambda said: "is ready" in said and self._all_in(printed, said))
+        elif command.startswith("python -m pitboss.remote"):
+            self._start_worker(command)
         elif not command:
             assert self._manager, f"no manager runs that could print {printed}"
             self._manager.until(lambda said: self._all_in(printed, said))
         else:
             self._run(command, printed)
+
+    def _start_worker(self, command: str) -> None:
+        log = self._folder / "remote.log"
+        with log.open("wb") as out:
+            words = ["bash", "-c", f"exec {command}"]
+            self._workers.append(subprocess.Popen(words, cwd=self._folder, env=self._env, stdout=out, stderr=out))
+        ends = time.monotonic() + LIMIT
+        while "Worker started" not in log.read_text():
+            assert time.monotonic() < ends, f"the worker did not start:\n{log.read_text()}"
+            assert self._workers[-1].poll() is None, f"the worker ended:\n{log.read_text()}"
+            time.sleep(0.1)
 
     def _run(self, command: str, printed: list[str]) -> None:
         ends = time.monotonic() + LIMIT
@@ -148,7 +171,9 @@ class Reader:
 
     def _shell(self, command: str) -> str:
         here = self._folder / ".here"
-        script = f"set -e\n{command}\npwd > '{here}'"
+        if command.startswith("curl "):
+            self._await_api()
+        script = f"set -e\n{command.replace('localhost:8000', f'localhost:{self._port}')}\npwd > '{here}'"
         done = subprocess.run(
             ["bash", "-c", script], cwd=self._folder, env=self._env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, timeout=LIMIT, check=False,
@@ -157,6 +182,17 @@ class Reader:
         self._folder = Path(here.read_text().strip())
         here.unlink()
         return done.stdout
+
+    def _await_api(self) -> None:
+        ends = time.monotonic() + LIMIT
+        while time.monotonic() < ends:
+            try:
+                urllib.request.urlopen(f"http://localhost:{self._port}/readyz", timeout=5).close()
+            except OSError:
+                time.sleep(0.1)
+            else:
+                return
+        raise AssertionError("the API does not answer")
 
     def _as_printed(self, printed: list[str], said: str) -> bool:
         if not printed or "…" in printed:
@@ -170,6 +206,12 @@ class Reader:
         """Lines without what differs from run to run."""
         plain = self._varies.sub("#", text.replace(platform.node(), "box1"))
         return [" ".join(line.split()) for line in plain.splitlines() if line.strip()]
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
 
 
 def clean() -> dict[str, str]:

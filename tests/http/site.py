@@ -161,7 +161,8 @@ class _Uvicorn(uvicorn.Server):
 
 def _uvicorn(app: Any, ready: threading.Event) -> uvicorn.Server:
     config = uvicorn.Config(
-        app, interface="asgi3", http=LimitedProtocol, ws="none", lifespan="off", proxy_headers=False, access_log=False, log_config=None,
+        app, interface="asgi3", http=LimitedProtocol, ws="none", lifespan="off", proxy_headers=False,
+        access_log=False, log_config=None,
         server_header=False, timeout_keep_alive=75, timeout_graceful_shutdown=1,
     )  # fmt: skip
     return _Uvicorn(config, ready)

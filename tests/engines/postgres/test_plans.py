@@ -12,10 +12,10 @@ import pytest
 from pitboss.engines.postgres.script import Ask
 from pitboss.model.batch import NewBatch
 from pitboss.model.limits import Window
-from pitboss.model.outcome import Transition
+from pitboss.model.outcome import Transition, progressed
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import Leased, Limits, NewResource, PoolRules, Report, ResourceOutcome, Want
-from pitboss.model.session import ClaimRequest, Slot
+from pitboss.model.session import ClaimRequest, Order, Slot
 from pitboss.model.states import State
 from pitboss.model.task import Unique
 from tests.engines.postgres.yard import Yard, ends
@@ -41,6 +41,7 @@ async def _use(yard: Yard) -> None:
     request = ClaimRequest(session=yard.session.number, slots=(Slot(free=2),), handlers=frozenset({"else"}))
     await yard.engine.claim(request)
     await _use_scarce(yard)
+    await _use_remote(yard)
     await yard.engine.renew(yard.session.number)
     await yard.engine.reclaim()
 
@@ -71,6 +72,20 @@ async def _use_scarce(yard: Yard) -> None:
     await engine.release("l", None)
 
 
+async def _use_remote(yard: Yard) -> None:
+    """The same for remote workers."""
+    engine = yard.engine
+    await engine.register([HandlerInfo(name="far", queue="far", remote=True)])
+    await engine.put(yard.news(20, handler="far", queue="far"))
+    for order in (None, Order("created_at", descending=True)):
+        slots = [
+            Slot(free=1, queues=("far",), handlers=("far",), lasts=60_000_000, worker=name, repeat=name, order=order)
+            for name in ("w1", "w2")
+        ]
+        claims = (await engine.claim(ClaimRequest(session=yard.session.number, slots=tuple(slots)))).claims
+        await engine.settle([*ends(claims[:1], progressed()), *ends(claims[1:])])
+
+
 async def _plans(yard: Yard) -> dict[str, str]:
     (pipeline,) = yard.engine._writing._idle
     connection = pipeline.connection
@@ -93,9 +108,11 @@ def _assert_steady(plans: dict[str, str]) -> None:
     for statement, plan in plans.items():
         for table in _HOT:
             assert not re.search(rf"(Seq|Bitmap Heap) Scan on {table}\b", plan), f"{statement}\n{plan}"
-    (claim,) = (plan for statement, plan in plans.items() if "SKIP LOCKED" in statement and "pooled" in statement)
-    assert "Index Scan using tasks_pending" in claim
-    assert "Tid Scan on tasks" in claim
+    claims = [plan for statement, plan in plans.items() if "SKIP LOCKED" in statement and "pooled" in statement]
+    assert len(claims) == 3
+    for claim in claims:
+        assert "Index Scan using tasks_pending" in claim
+        assert "Tid Scan on tasks" in claim
     settles = [plan for statement, plan in plans.items() if "judged" in statement]
     assert len(settles) == 2
     for settle in settles:
@@ -103,12 +120,28 @@ def _assert_steady(plans: dict[str, str]) -> None:
         assert "Hash Join" not in settle
         assert "Tid Scan on tasks" in settle
     _assert_scarce(plans)
+    _assert_remote(plans)
+
+
+def _assert_remote(plans: dict[str, str]) -> None:
+    def plan_of(sign: str) -> str:
+        return _plan_of(plans, sign)
+
+    assert "Index Scan using tasks_repeatable" in plan_of("claim_key = k.key")
+    assert plan_of("looked_at AS MATERIALIZED").count("Tid Scan on tasks") == 2
+    for sweep in (plan_of("requests WHERE at <= now -"), plan_of("AS found LIMIT")):
+        assert "using tasks_limited" in sweep
+        assert re.search(r"\(session = s\w*\.number\) AND \(claim_expires_at IS NULL\)", sweep)
+
+
+def _plan_of(plans: dict[str, str], sign: str) -> str:
+    (plan,) = (plan for statement, plan in plans.items() if sign in statement)
+    return plan
 
 
 def _assert_scarce(plans: dict[str, str]) -> None:
     def plan_of(sign: str) -> str:
-        (plan,) = (plan for statement, plan in plans.items() if sign in statement)
-        return plan
+        return _plan_of(plans, sign)
 
     ready = plan_of("labels @> marks")
     assert "Index Scan using resources_ready" in ready

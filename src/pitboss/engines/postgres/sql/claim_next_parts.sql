@@ -37,7 +37,7 @@ shares AS MATERIALIZED (
 -- that no more rows are locked than claimed.
 looked_at AS MATERIALIZED (
     SELECT name, rated, room, head.* FROM open_queues, LATERAL (
-        SELECT id, priority, created_at, attempts FROM {schema}.tasks
+        SELECT ctid AS seen, id, priority, created_at, attempts FROM {schema}.tasks
         WHERE state = 'pending' AND queue = name
             AND (%(only)s::text[] IS NULL OR handler = ANY (%(only)s::text[]))
             AND (NOT %(choosy)s::boolean OR (
@@ -47,14 +47,14 @@ looked_at AS MATERIALIZED (
         ORDER BY priority, id LIMIT %(ordered)s::bigint
     ) AS head ORDER BY priority, id LIMIT %(ordered)s
 ), ranked AS MATERIALIZED (
-    SELECT id, row_number() OVER (ORDER BY {order}, priority, id) AS rank,
+    SELECT seen, row_number() OVER (ORDER BY {order}, priority, id) AS rank,
         NOT rated OR row_number() OVER (PARTITION BY name ORDER BY {order}, priority, id) <= room AS fits
     FROM looked_at ORDER BY rank
 ), found AS MATERIALIZED (
     SELECT t.*, rank FROM ranked, LATERAL (
         SELECT ctid AS place, losses, expires_at <= (SELECT now FROM clock)
             OR handler <> ALL (%(handlers)s::text[]) AS odd
-        FROM {schema}.tasks WHERE id = ranked.id AND state = 'pending' FOR UPDATE SKIP LOCKED
+        FROM {schema}.tasks WHERE ctid = ranked.seen AND state = 'pending' FOR UPDATE SKIP LOCKED
     ) AS t
     WHERE fits AND (SELECT alive AND snag IS NULL FROM before)
     LIMIT %(wanted)s

@@ -37,10 +37,12 @@ WHERE expires_at + 3600000000 > {now}
 ORDER BY number
 
 -- name: session_forget
--- A session that still holds tasks stays until they are reclaimed.
+-- A session that still holds tasks stays until they are reclaimed. Claims with a time limit of their own do not need it.
 DELETE FROM {schema}.sessions AS s
-WHERE expires_at + 3600000000 <= {now}
-    AND (SELECT true FROM {schema}.tasks WHERE state = 'running' AND session = s.number LIMIT 1) IS NULL
+WHERE expires_at + 3600000000 <= {now} AND (
+    SELECT true FROM {schema}.tasks
+    WHERE state = 'running' AND session = s.number AND claim_expires_at IS NULL LIMIT 1
+) IS NULL
 
 -- name: leader_get
 -- The leader (NULL if there is none), and whether the session that asks is alive, both at the same moment.
