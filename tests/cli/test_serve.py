@@ -220,3 +220,13 @@ def test_new_settings_replace_the_server_and_bad_ones_do_not(folder: Path) -> No
         assert (other != url, health(other)) == (True, 200)
         ended(process)
         assert process.said.count("the HTTP API is at ") == 2
+
+
+def test_it_ends_with_an_error_if_its_port_is_taken(tmp_path: Path) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        Process("serve", "--port", str(taken.getsockname()[1]), cwd=tmp_path, env=ON) as process,
+    ):
+        assert process.ended() == Exit.FAILED
+    assert "the HTTP API cannot be served" in process.said
+    assert "Address already in use" in process.said

@@ -82,6 +82,8 @@ class Site:
                 "keys": len(await self.store.api_keys()),
                 "batches": len(await self.store.batches(limit=10_000)),
                 "queues": len(await self.store.queues()),
+                "resources": sum(pool.members for pool in await self.store.resource_pools()),
+                "workers": sum(session.info.kind == "remote" for session in await self.store.sessions()),
             }
 
         return self.do(read())

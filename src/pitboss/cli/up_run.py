@@ -95,6 +95,7 @@ class Run:
             self._reload_when_asked(manager, engine),
             self._watch_files(),
             self._tell_service(manager),
+            self._end_without_server(manager),
             self._service.beat(),
         )
         beside = [asyncio.create_task(one) for one in work]
@@ -105,10 +106,10 @@ class Run:
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
-        if manager.useless:
+        if manager.http.given_up.is_set() and not self._runs_tasks:
             raise NotDone(
                 "the HTTP API cannot be served",
-                why=manager.useless,
+                why=manager.http.figures.why if manager.http.figures else "it was given up",
                 fix="choose another port with --port or [http] port",
             )
 
@@ -130,9 +131,17 @@ class Run:
             await manager.reload(plan, self._description)
             self._service.ready()
 
+    async def _end_without_server(self, manager: Manager) -> None:
+        """A manager without workers and without a server has nothing left to do."""
+        await manager.http.given_up.wait()
+        if not self._runs_tasks:
+            manager.stop()
+
     async def _tell_service(self, manager: Manager) -> None:
         """Tell systemd that the manager is ready, and then its figures."""
-        await manager.served()
+        await manager.started.wait()
+        if not self._runs_tasks:
+            await manager.http.listening.wait()
         self._service.ready()
         while self._service.listening:
             figures = f"{len(manager.running())} running, {manager.finished_tasks} ended"

@@ -50,7 +50,7 @@ def _number(value: Any) -> Any:
 
 
 def _moment(value: Any) -> Any:
-    if isinstance(value, str) and not _MOMENT.match(value):
+    if not isinstance(value, str) or not _MOMENT.match(value):
         raise ValueError("run_at is a date and time with a time zone, such as 2030-01-01T08:00:00Z")
     return value
 

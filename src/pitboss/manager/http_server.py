@@ -34,7 +34,6 @@ class HttpServer:
         tell: Callable[[str], None],
         module: str = MODULE,
         rules: PoolSpec = RULES,
-        gave_up: Callable[[], None] = lambda: None,
     ) -> None:
         self._spec, self._tell = _with_manager(spec), tell
         self._url = ""
@@ -50,10 +49,10 @@ class HttpServer:
             at_once=True,
         )
         self._process: SideProcess[FromHttp, ToHttp] = SideProcess(
-            program, rules=rules, clock=clock, tell=tell, heard=self._hear, ended=self._ended, gave_up=gave_up
+            program, rules=rules, clock=clock, tell=tell, heard=self._hear, ended=self._ended, gave_up=self._give_up
         )
-        # Set once it answers requests.
-        self.listening = asyncio.Event()
+        # Set once it answers requests, and when it is not started again by itself.
+        self.listening, self.given_up = asyncio.Event(), asyncio.Event()
 
     async def start_after(self, session: asyncio.Event, busy: Callable[[], bool]) -> None:
         """Start it once the manager has a session and its workers have started: they need the processors more. Workers
@@ -102,6 +101,9 @@ class HttpServer:
             self._url = message.url
             self.listening.set()
             self._tell(f"the HTTP API is at {message.url} (docs at {message.url}/docs)")
+
+    def _give_up(self) -> None:
+        self.given_up.set()
 
     def _ended(self) -> str:
         self._url = ""

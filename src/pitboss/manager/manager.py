@@ -103,15 +103,13 @@ class Manager:
         self._scaler = Scaler(engine, self._pools, clock, self._router.room)
         self._leadership = Leadership(engine, lambda: self._router.session, clock=clock, told=self._led_by)
         self._hooks = FactBuffer(plan.target, description.hooks, engine, clock=clock, tell=self.say, logs=plan.logs)
-        self._http = HttpServer(plan.http, clock=clock, tell=self.say, gave_up=self._server_gave_up)
-        # Why a manager that only serves the API ended by itself.
-        self.useless = ""
+        self.http = HttpServer(plan.http, clock=clock, tell=self.say)
         self._announcer.publish = self._hooks.publish
         self._outages = OutageWatch(
             capabilities(engine).outages, warn=self._announcer.warn, say=self.say, work=self._work
         )
         # A server that could not open the store is tried again.
-        self._outages.back = lambda: self._http.change(self._plan.http)
+        self._outages.back = lambda: self.http.change(self._plan.http)
         self._sessions: list[int] = []
         self._known: set[str] = set()
         self._draining = False
@@ -160,7 +158,7 @@ class Manager:
             self._leadership.campaign_forever,
             checks.run,
             troubles.run,
-            partial(self._http.start_after, self.started, lambda: self._pools.starting),
+            partial(self.http.start_after, self.started, lambda: self._pools.starting),
         )
         duties = [asyncio.create_task(self._lasting(one)) for one in work]
         self._hooks.start()
@@ -180,7 +178,7 @@ class Manager:
                 duty.cancel()
             await self._pools.end(grace=0 if self._stop_now.is_set() else _GRACE_SECONDS)
             await self._hooks.stop(0 if self._stop_now.is_set() else _GRACE_SECONDS)
-            await self._http.stop(0 if self._stop_now.is_set() else DRAIN_SECONDS)
+            await self.http.stop(0 if self._stop_now.is_set() else DRAIN_SECONDS)
             await asyncio.gather(*duties, return_exceptions=True)
 
     async def _lasting(self, duty: Callable[[], Coroutine[object, object, None]]) -> None:
@@ -210,7 +208,7 @@ class Manager:
         self._pools.change(plan)
         self._pools.follow(self._desired.state)
         self._hooks.change(plan.target, description.hooks)
-        self._http.change(plan.http)
+        self.http.change(plan.http)
         if self._router.present is not None:
             self._router.present.noted = self._noted()
         if self._known != set(self._policies) and await self._pools.changed():
@@ -229,23 +227,6 @@ class Manager:
         await self._engine.register(description.handlers)
         await self._keys.watch_pools({one.resources for one in description.handlers if one.resources})
 
-    async def served(self) -> None:
-        """Returns once the manager does what it is for: run tasks, or answer requests."""
-        await self.started.wait()
-        if self._only_serves:
-            await self._http.listening.wait()
-
-    @property
-    def _only_serves(self) -> bool:
-        return not self._plan.target and self._plan.http is not None
-
-    def _server_gave_up(self) -> None:
-        """Without workers and without a server there is nothing left to do."""
-        figures = self._http.figures
-        if self._only_serves and figures is not None:
-            self.useless = figures.why
-            self.stop()
-
     @property
     def finished_tasks(self) -> int:
         return self._router.finished
@@ -253,7 +234,7 @@ class Manager:
     @property
     def http_text(self) -> str:
         """How its HTTP server is, in a few words."""
-        found = self._http.figures
+        found = self.http.figures
         return "no HTTP API" if found is None else f"HTTP API {found.state} at {found.url}"
 
     def running(self) -> list[Claim]:
@@ -418,7 +399,7 @@ class Manager:
 
     def _publish_changes(self, ticks: int) -> None:
         """Figures go out with the next renewal; a worker that comes, goes or fails is published at once."""
-        shape = [*self._pools.shape(), (self._http.figures,)]
+        shape = [*self._pools.shape(), (self.http.figures,)]
         changed, self._shape = shape != self._shape, shape
         if changed or ticks % _SNAPSHOT_EVERY == 0:
             self._take_snapshot()
@@ -460,7 +441,7 @@ class Manager:
             tasks_memory=self._memory.published(),
             missing_keys=self._keys.missing,
         )
-        taken = msgspec.structs.replace(taken, http=self._http.figures)
+        taken = msgspec.structs.replace(taken, http=self.http.figures)
         self._snapshot = msgspec.json.encode(taken).decode()
 
     def _led_by(self, lead: Lead) -> None:
