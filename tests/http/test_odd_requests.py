@@ -112,3 +112,10 @@ def test_a_wrong_idempotency_key_is_refused_on_every_route(site: Site) -> None:
             )
             assert found.status_code == 400, (method, path, key)
             assert found.json()["success"] is False
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/tasks/claim", "/tasks/claim", "/api/workers/a/status", "/api/task-types/register"]
+)
+def test_a_path_with_a_name_of_its_own_is_not_one_of_a_thing(site: Site, path: str) -> None:
+    assert site.http.get(path).status_code == 405

@@ -72,6 +72,17 @@ def test_every_route_has_an_entry_and_every_entry_a_route(locked: Locked) -> Non
     assert plain == set(CONTRACT)
 
 
+def test_the_document_has_every_route_and_says_which_need_a_key(locked: Locked) -> None:
+    document = locked.site.http.get("/openapi.json").json()
+    described = {
+        (method.upper(), path.removeprefix(PREFIX)): "security" in operation
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+    }
+    assert described == {entry: bool(roles) for entry, roles in ROLES.items()}
+    assert document["components"]["securitySchemes"].keys() == {"ApiKey", "Bearer"}
+
+
 def test_a_key_opens_the_routes_of_its_role_and_no_other(locked: Locked) -> None:
     wrong, cells = list[str](), 0
     for place in locked.places:

@@ -65,7 +65,7 @@ def test_a_schema_makes_no_request(site: Site, listener: socket.socket, schema: 
 def test_an_evil_pattern_in_a_schema_is_quick(site: Site, pattern: str) -> None:
     began = time.monotonic()
     register(site, "evil", {"properties": {"a": {"type": "string", "pattern": pattern}}})
-    for text in ("a" * 50_000 + "!", "x" * 50_000):
+    for text in ("a" * 50_000 + "!", "x" * 50_000 + "!"):
         answer = site.http.post("/api/tasks", json={"type": "evil", "params": {"a": text}})
         assert answer.status_code == 400
         assert len(answer.content) < 5_000

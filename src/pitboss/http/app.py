@@ -1,33 +1,25 @@
 """The application: every route with its role, the OpenAPI document, and errors in their envelope."""
 
-import inspect
-import logging
-import re
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
 import fastapi_offline
-from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
-from fastapi import Path as PathText
+from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.routing import APIRoute
 from pydantic import BaseModel
-from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from pitboss.http import bodies, shapes
-from pitboss.http.access import CONTRACT, ROLES
-from pitboss.http.answers import NO_STORE, Answer, ApiError, Reply, failure, of_fault, of_faults, of_pitboss, success
+from pitboss.http.answers import NO_STORE, Answer, ApiError, Reply, failure, of_faults, of_pitboss
 from pitboss.http.api import claims, fleet, tasks, types, work, workers
 from pitboss.http.context import Call, Server
-from pitboss.http.gate import PREFIX, Fast, Gate, GateRules, check_role, roles_of
-from pitboss.model.access import Role
+from pitboss.http.gate import Fast, Gate, GateRules, roles_of
+from pitboss.http.routes import Endpoint, Routes, allowed_methods, for_framework, response
 from pitboss.model.batch import BatchStatus
 from pitboss.model.errors import PitbossError
 
@@ -45,31 +37,11 @@ FAST: dict[tuple[str, str], tuple[Any, type[BaseModel], type[BaseModel], tuple[i
 }
 
 
-def call_of(request: Request) -> Call:
-    """The call that the gate has let in."""
-    call: Call = request.scope["call"]
-    return call
-
-
-CallDep = Annotated[Call, Depends(call_of)]
-Endpoint = Callable[..., Awaitable[Answer]]
 Page = Annotated[int, Query(ge=1, le=1000)]
 Offset = Annotated[int, Query(ge=0, le=10_000)]
 Text = Annotated[str | None, Query(max_length=2000, pattern=bodies.PLAIN)]
 Id = Annotated[str | None, Query(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
 TaskStatus = Literal["pending", "claimed", "completed", "failed", "held", "scheduled", "running", "cancelled"]
-# The texts that may stand in a path, by the names of their places.
-_PLACES: dict[str, Any] = {
-    "name": Annotated[str, PathText(pattern=bodies.NAME)],
-    "member": Annotated[str, PathText(pattern=bodies.NAME)],
-    "worker_id": Annotated[str, PathText(min_length=1, max_length=200, pattern=bodies.WORKER)],
-    "task_id": Annotated[str, PathText(min_length=1, max_length=100, pattern=bodies.PLAIN)],
-    "batch_id": Annotated[str, PathText(pattern=r"^[0-9A-Fa-f][0-9A-Fa-f\-]{5,35}$", description="Or a piece of it.")],
-    "session": Annotated[int, PathText(ge=1, le=2**53)],
-}
-# The id of a worker may have slashes.
-_WORKER, _ANY_WORKER = "{worker_id}", "{worker_id:path}"
-_log = logging.getLogger("pitboss.http")
 
 
 def make_app(server: Server, rules: GateRules) -> Gate:
@@ -92,155 +64,17 @@ def make_app(server: Server, rules: GateRules) -> Gate:
 
 
 def _add_routes(app: FastAPI) -> None:
-    prefixed, plain = APIRouter(prefix=PREFIX, route_class=_Route), APIRouter(route_class=_Route)
-    routes = _Routes(prefixed, plain)
+    routes = Routes()
     for (method, path), (endpoint, body, shape, codes) in FAST.items():
-        routes.add(method, path, _for_framework(endpoint, body, path), shape, codes, endpoint.__doc__)
+        routes.add(method, path, for_framework(endpoint, body, path), shape, codes, endpoint.__doc__)
     _add_tasks(routes)
     _add_types_and_workers(routes)
     _add_fleet(routes)
     _add_work(routes)
-    missing = ROLES.keys() - routes.added
-    assert not missing, f"the table of roles names routes that do not exist: {sorted(missing)}"
-    app.include_router(prefixed)
-    app.include_router(plain)
+    routes.include_in(app)
 
 
-class _Routes:
-    """Adds routes to both routers: under the prefix, and those of the original API without it."""
-
-    def __init__(self, prefixed: APIRouter, plain: APIRouter) -> None:
-        self._prefixed, self._plain = prefixed, plain
-        self.added: set[tuple[str, str]] = set()
-
-    def add(
-        self,
-        method: str,
-        path: str,
-        endpoint: Endpoint,
-        shape: type[BaseModel] = shapes.Anything,
-        codes: tuple[int, ...] = (200,),
-        summary: str | None = None,
-    ) -> None:
-        roles = roles_of(method, path)
-        first = (summary or endpoint.__doc__ or "").partition("\n")[0] or None
-        wrapped: Any = {"model": shapes.Envelope[shape]}  # type: ignore[valid-type]
-        options: dict[str, Any] = {
-            "methods": [method],
-            "responses": {**shapes.ERRORS, **dict.fromkeys(codes, wrapped)},
-            "status_code": codes[0],
-            "response_model": None,
-            "description": first,
-            "tags": [path.split("/")[1]],
-            "openapi_extra": {} if not roles else {"security": [{"ApiKey": []}, {"Bearer": []}]},
-        }
-        answered = _answered(endpoint)
-        name = f"{method.lower()}{path.replace('/', '_').replace('{', '').replace('}', '').replace('-', '_')}"
-        served = path.replace(_WORKER, _ANY_WORKER)
-        self._prefixed.add_api_route(served, answered, operation_id=name, **options)
-        if (method, path) in CONTRACT:
-            self._plain.add_api_route(served, answered, include_in_schema=False, **options)
-        self.added.add((method, path))
-
-
-class _JsonRequest(Request):
-    """A request whose body was read already, by the parser of the fast routes: that of the framework takes NaN, lone
-    surrogates and text in UTF-16."""
-
-    content: Any = None
-
-    async def json(self) -> Any:
-        return self.content
-
-
-class _Route(APIRoute):
-    """A route behind its roles. They are checked before anything of the request is read."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-        path = self.path.removeprefix(PREFIX).replace(_ANY_WORKER, _WORKER)
-        roles = frozenset[Role]().union(*(roles_of(method, path) for method in self.methods or ()))
-
-        async def checked(request: Request) -> Response:
-            check_role(call_of(request).caller, roles)
-            _refuse_repeated(request)
-            read = _JsonRequest(request.scope, request.receive)
-            body = await read.body()
-            read.content = _parsed(body) if body else None
-            try:
-                return await handle(read)
-            except (ApiError, PitbossError, HTTPException, RequestValidationError):
-                raise
-            except Exception as error:
-                _log.exception("a fault in %s %s", request.method, request.url.path)
-                raise of_fault() from error
-
-        return checked
-
-
-def _refuse_repeated(request: Request) -> None:
-    """No parameter is a list: which of two values was meant cannot be known."""
-    query = request.query_params
-    if len(query) < len(query.multi_items()):
-        names = [name for name in query if len(query.getlist(name)) > 1]
-        raise ApiError(400, f"{names[0]:.80} is given twice in the URL", fix="name it once")
-
-
-def _parsed(body: bytes) -> Any:
-    try:
-        return from_json(body, allow_inf_nan=False)
-    except ValueError as error:
-        told = [{"field": "body", "message": f"Invalid JSON: {error}"}]
-        raise ApiError(400, "Invalid JSON in request body", errors=told) from error
-
-
-def _answered(endpoint: Endpoint) -> Callable[..., Awaitable[Response]]:
-    """The endpoint, with its answer in the envelope. It keeps the signature that FastAPI reads."""
-
-    async def run(*, call: Call, **given: Any) -> Response:
-        return _response(success(await endpoint(call, **given), call.server.clock.wall()))
-
-    signature = inspect.signature(endpoint)
-    hints = get_type_hints(endpoint, include_extras=True)
-    own = [
-        one.replace(annotation=_PLACES.get(one.name, hints[one.name]), kind=inspect.Parameter.KEYWORD_ONLY)
-        for one in signature.parameters.values()
-        if one.name != "call"
-    ]
-    call = inspect.Parameter("call", inspect.Parameter.KEYWORD_ONLY, annotation=CallDep)
-    run.__signature__ = inspect.Signature([call, *own])  # type: ignore[attr-defined]
-    run.__annotations__ = {"call": CallDep, **{one.name: one.annotation for one in own}}
-    run.__doc__ = endpoint.__doc__
-    return run
-
-
-def _for_framework(endpoint: Any, body: type[BaseModel], path: str) -> Endpoint:
-    """A fast endpoint as the framework calls it: for the OpenAPI document, and for paths that the gate leaves to it."""
-    with_task = "{task_id}" in path
-
-    async def run(call: Call, **given: Any) -> Answer:
-        call.path = str(given.get("task_id", ""))
-        answer: Answer = await endpoint(call, given["body"])
-        return answer
-
-    parameters = [inspect.Parameter("call", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Call)]
-    hints: dict[str, Any] = {"call": Call, "body": body, "return": Answer}
-    if with_task:
-        hints["task_id"] = str
-        parameters.append(inspect.Parameter("task_id", inspect.Parameter.KEYWORD_ONLY, annotation=str))
-    if path in ("/tasks", "/tasks/bulk", "/tasks/claim"):
-        key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=300)]
-        hints["idempotency_key"] = key
-        parameters.append(
-            inspect.Parameter("idempotency_key", inspect.Parameter.KEYWORD_ONLY, annotation=key, default=None)
-        )
-    parameters.append(inspect.Parameter("body", inspect.Parameter.KEYWORD_ONLY, annotation=body))
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = hints
-    return run
-
-
-def _add_tasks(routes: _Routes) -> None:
+def _add_tasks(routes: Routes) -> None:
     async def list_tasks(
         call: Call,
         status: TaskStatus | None = None,
@@ -272,7 +106,7 @@ def _add_tasks(routes: _Routes) -> None:
         routes.add("POST", f"/tasks/{act}", many(act))
 
 
-def _add_types_and_workers(routes: _Routes) -> None:
+def _add_types_and_workers(routes: Routes) -> None:
     async def list_types(call: Call, active_only: bool = False) -> Answer:
         """All task types."""
         return await types.list_types(call, active_only=active_only)
@@ -302,7 +136,7 @@ def _add_types_and_workers(routes: _Routes) -> None:
     routes.add("GET", "/workers/{worker_id}", workers.get_worker, shapes.WorkerShape)
 
 
-def _add_fleet(routes: _Routes) -> None:
+def _add_fleet(routes: Routes) -> None:
     def with_flag(work: Any, **flags: Any) -> Endpoint:
         async def run(call: Call, name: str) -> Answer:
             answer: Answer = await work(call, name, **flags)
@@ -348,7 +182,7 @@ def _add_fleet(routes: _Routes) -> None:
     routes.add("GET", "/audit", audit)
 
 
-def _add_work(routes: _Routes) -> None:
+def _add_work(routes: Routes) -> None:
     async def get_batches(call: Call, status: BatchStatus | None = None, limit: Page = 100) -> Answer:
         """Batches: those that run first, then those in line, then the ended."""
         return await work.get_batches(call, status=status, limit=limit)
@@ -400,7 +234,7 @@ def _add_docs(app: FastAPI) -> None:
 
     @app.get("/openapi.json", include_in_schema=False)
     async def document() -> Response:
-        return _response(Reply.of(200, app.openapi()))
+        return response(Reply.of(200, app.openapi()))
 
     plain = app.openapi
 
@@ -417,7 +251,7 @@ def _add_docs(app: FastAPI) -> None:
 
 def _add_errors(app: FastAPI, server: Server) -> None:
     def replied(error: ApiError) -> Response:
-        return _response(failure(error, server.clock.wall()))
+        return response(failure(error, server.clock.wall()))
 
     @app.exception_handler(ApiError)
     async def api_error(_: Request, error: ApiError) -> Response:
@@ -438,41 +272,16 @@ def _add_errors(app: FastAPI, server: Server) -> None:
 
 def _plain_error(request: Request, error: HTTPException, replied: Callable[[ApiError], Response]) -> Response:
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        allowed = _allowed(request.url.path)
+        allowed = allowed_methods(request.url.path)
         told = ApiError(405, "Method not allowed", why=f"this path has {', '.join(allowed)}", fix="use one of them")
-        response = replied(told)
-        response.headers["allow"] = ", ".join(allowed)
-        return response
+        refused = replied(told)
+        refused.headers["allow"] = ", ".join(allowed)
+        return refused
     if error.status_code == HTTPStatus.NOT_FOUND:
         return replied(
             ApiError(404, "Endpoint not found", why=f"there is no {request.url.path[:200]}", fix="see /docs")
         )
     return replied(ApiError(error.status_code, str(error.detail)))
-
-
-def _allowed(path: str) -> list[str]:
-    """Every method that this path has. For /tasks/claim those of a task's path, where "claim" would be an id, do not
-    count."""
-    path = path.removeprefix(PREFIX)
-    found = [(known, method) for method, known in ROLES if _template(known).fullmatch(path)]
-    # The path with the most words of its own fits best.
-    best = max((_words(known) for known, _ in found), default=0)
-    return sorted({method for known, method in found if _words(known) == best}) or ["GET"]
-
-
-def _words(path: str) -> int:
-    return sum("{" not in word for word in path.split("/"))
-
-
-@cache
-def _template(path: str) -> re.Pattern[str]:
-    return re.compile(re.sub(r"{\w+}", "[^/]+", path.replace(_WORKER, ".+")))
-
-
-def _response(reply: Reply) -> Response:
-    response = Response(reply.body, status_code=reply.code)
-    response.raw_headers = list(reply.headers)
-    return response
 
 
 def openapi_document(server: Server) -> Mapping[str, Any]:

@@ -17,6 +17,7 @@ from pitboss.http.answers import (
     ApiError,
     Reply,
     failure,
+    of_fault,
     of_pitboss,
     of_validation,
     success,
@@ -131,8 +132,7 @@ class Gate:
     def broken(self, scope: Scope) -> Reply:
         """A fault of Pitboss itself: the client gets no details, the log gets all of them."""
         _log.exception("a fault in %s %s", scope["method"], scope["path"])
-        told = ApiError(500, "A fault of Pitboss itself", fix="look at the log of the HTTP server")
-        return failure(told, self._server.clock.wall())
+        return failure(of_fault(), self._server.clock.wall())
 
     async def _reply(self, request: _Request, receive: Receive, extra: list[tuple[bytes, bytes]]) -> Reply | None:
         """The answer; None if the framework shall give it."""

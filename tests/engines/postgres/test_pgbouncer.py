@@ -8,10 +8,12 @@ import msgspec
 import pytest
 
 from pitboss.engines.postgres import PostgresEngine
+from pitboss.model.access import AuditEntry
 from pitboss.model.batch import BatchStatus, NewBatch
+from pitboss.model.outcome import progressed
 from pitboss.model.queue import HandlerInfo, QueueChange
 from pitboss.model.resource import NewResource, Report, ResourceOutcome
-from pitboss.model.session import SessionInfo
+from pitboss.model.session import ClaimRequest, SessionInfo, Slot
 from pitboss.model.states import State
 from pitboss.model.task import Unique
 from tests.engines.postgres.yard import Yard, ends
@@ -69,6 +71,29 @@ async def test_items_of_a_batch_get_their_members_there_too(yard: Yard) -> None:
     assert (batch.status, batch.counts) == (BatchStatus.DONE, {State.COMPLETED: 120})
     assert sum(member.record.ok for member in members) == 120
     assert {member.in_use for member in members} == {0}
+    await yard.assert_figures()
+
+
+async def test_remote_workers_and_audited_acts_there_too(yard: Yard) -> None:
+    engines = [yard.engine, *await yard.open_many(3)]
+    entry = AuditEntry(id="e", who="ann", act="register")
+    await yard.engine.audited(entry).register([HandlerInfo(name="far", queue="far", remote=True)])
+    await yard.engine.put(yard.news(100, handler="far", queue="far"))
+
+    async def work(engine: PostgresEngine, number: int) -> int:
+        done = 0
+        for turn in range(10):
+            slot = Slot(free=2, queues=("far",), lasts=3_600_000_000, worker=f"w{number}", repeat=f"{number}.{turn}")
+            request = ClaimRequest(session=yard.session.number, slots=(slot,))
+            claims = (await engine.claim(request)).claims
+            assert (await engine.claim(request)).claims == claims
+            await engine.settle(ends(claims, progressed(50)))
+            done += sum(verdict.applied for verdict in await engine.settle(ends(claims)))
+        return done
+
+    assert sum(await asyncio.gather(*(work(engine, number) for number, engine in enumerate(engines)))) == 80
+    assert [one.id for one in await yard.engine.audit_log()] == ["e"]
+    assert (await yard.engine.remember("k", "b", ["1"])).ids == ("1",)
     await yard.assert_figures()
 
 

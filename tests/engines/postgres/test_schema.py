@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 from pitboss.engines.postgres import PostgresEngine
+from pitboss.model.duration import SECOND
 from pitboss.model.errors import InvalidInput, SchemaMismatch
 from pitboss.model.session import SessionInfo
 from tests.engines.postgres.yard import Yard
@@ -64,11 +65,16 @@ async def test_a_store_of_the_first_schema_is_upgraded(postgres_dsn: str) -> Non
         connection.execute(first.replace("{schema}", "pitboss").encode(), prepare=False)
         connection.execute(b"CREATE TABLE pitboss.migrations (version bigint PRIMARY KEY, name text NOT NULL)")
         connection.execute(b"INSERT INTO pitboss.migrations VALUES (1, '0001_first')")
-        connection.execute(b"INSERT INTO pitboss.handlers VALUES ('job', 'default', '{}', '{}')")
+        connection.execute(
+            b"INSERT INTO pitboss.handlers VALUES ('job', 'default', '{}', '{}'), ('A', 'a', '{}', '{}')"
+        )
     engine = PostgresEngine(postgres_dsn, listen=False)
     await engine.open()
     assert await engine.schema_version() == (NEWEST, NEWEST)
-    assert [handler.name for handler in await engine.handlers()] == ["job"]
+    known = await engine.handlers()
+    assert {handler.name: handler.number for handler in known} == {"A": 1, "job": 2}
+    now = engine.clock.now()
+    assert all(now - 60 * SECOND < handler.created_at == handler.updated_at <= now + SECOND for handler in known)
     session = await engine.open_session(SessionInfo(host="here"))
     assert (await engine.campaign(session.number)).term == 1
     await engine.close()
