@@ -122,7 +122,7 @@ WRONG: dict[str, dict[str, tuple[Any, ...]]] = {
         "worker_id": (None, 5, "", "x" * 201, "\0", "a\nb", []),
         "name": (5, LONG, "\0"),
         "status": ("gone", 5),
-        "metadata": (5, "a", [1], {"a": "\0"}, {"\0": 1}, {"a": HUGE}, {"a": "x" * 70_000}, {"a": NAN}),
+        "metadata": (5, "a", [1], {"a": "\0"}, {"\0": 1}, {"a": HUGE}, {"a": "x" * 10_000}, {"a": NAN}),
         "types": ("a", ["a b"], [5]),
     },
     "/api/resource-pools/new/members": {
@@ -194,6 +194,29 @@ def test_afterwards_the_valid_bodies_are_taken() -> None:
         assert {name: count - before[name] for name, count in site.counts().items()} == {
             "tasks": 4, "types": 1, "keys": 1, "batches": 1, "queues": 1, "resources": 1, "workers": 1,
         }  # fmt: skip
+
+
+def test_a_wrong_name_is_explained_in_words(site: Site) -> None:
+    answer = site.http.post("/api/keys", json={"name": "a b", "roles": ["viewer"]})
+    words = "A name is 1 to 128 letters, digits and _ . : - and begins with a letter, digit or _"
+    assert answer.json()["error"] == f"name: {words}"
+    assert answer.json()["details"]["errors"] == [{"field": "name", "message": words}]
+
+
+def test_unknown_fields_are_left_out_and_mistyped_ones_refused(site: Site) -> None:
+    odd = {"zzz": {"deep": ["\0", HUGE]}, "parent_task_id": 7, "success": True, "\0": 1}
+    created = site.http.post("/api/tasks", json={"type": "echo", "params": {"odd": 1}, **odd})
+    assert created.status_code == 201
+    claimed = site.http.post("/api/tasks/claim", json={"worker_id": "w", **odd}).json()["id"]
+    assert (
+        site.http.post(f"/api/tasks/{claimed}/fail", json={"worker_id": "w", "error": "no", **odd}).status_code == 200
+    )
+    limited = site.http.patch("/api/queues/echo", json={"capacity": 1_000, **odd})
+    assert limited.status_code == 200
+    newest = site.http.get("/api/audit").json()["data"]["entries"][0]
+    assert (newest["act"], newest["details"]) == ("queues limit", {"capacity": 1_000})
+    mistyped = site.http.post("/api/tasks", json={"type": "echo", "params": {}, "priorty": 5})
+    assert (mistyped.status_code, mistyped.json()["details"]["fix"]) == (400, "did you mean priority?")
 
 
 def test_the_last_of_two_equal_keys_counts(site: Site) -> None:

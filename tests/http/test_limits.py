@@ -88,6 +88,16 @@ def test_json_may_name_its_charset(site: Site, kind: str) -> None:
         assert site.http.post(path, content=b"{}", headers={"Content-Type": kind}).status_code == 400
 
 
+def test_a_flood_of_unknown_names_is_quick(site: Site) -> None:
+    """Mistyped names are found by comparing them, which takes its time."""
+    names = {f"{number:04}worker": 1 for number in range(15 * MOST // 20)}
+    began = time.monotonic()
+    assert site.http.post("/api/tasks/bulk", json={"tasks": [], **names}).status_code == 400
+    assert site.http.post("/api/batches", json={"type": "a", "items": [{}], **names}).status_code in (400, 404)
+    assert site.http.get("/api/tasks?" + "&".join(list(names)[:2_000])).status_code == 200
+    assert time.monotonic() - began < 1
+
+
 def test_a_flood_of_headers_ends_the_connection(site: Site) -> None:
     many = "".join(f"X-{number}: {'y' * 900}\r\n" for number in range(2_000))
     for flood in (many, f"X: {'y' * 2_000_000}"):
@@ -159,7 +169,7 @@ class Limited(Site):
 
 def test_the_rate_limit_says_how_much_is_left_and_then_how_long_to_wait() -> None:
     with Limited(3) as site:
-        left = [site.http.get(path) for path in ("/api/tasks", "/api/none", "/health")]
+        left = [site.http.get(path) for path in ("/api/tasks", "/api/none", "/docs")]
         assert [one.status_code for one in left] == [200, 404, 200]
         assert [one.headers["x-ratelimit-remaining"] for one in left] == ["2", "1", "0"]
         refused = site.http.post("/api/tasks", json={})
@@ -170,6 +180,12 @@ def test_the_rate_limit_says_how_much_is_left_and_then_how_long_to_wait() -> Non
         assert 0 < body["retry_after"] <= 60
         assert refused.headers["retry-after"] == refused.headers["x-ratelimit-reset"] == str(body["retry_after"])
         assert refused.headers["x-ratelimit-limit"] == "3"
+
+
+def test_health_is_answered_at_any_rate() -> None:
+    with Limited(1) as site:
+        assert [site.http.get("/api/tasks").status_code for _ in range(2)] == [200, 429]
+        assert [site.http.get(path).status_code for path in ("/health", "/livez", "/readyz")] == [200] * 3
 
 
 def test_each_key_has_a_rate_of_its_own_and_wrong_keys_share_one() -> None:
@@ -192,7 +208,7 @@ def test_the_rate_limit_is_exact_for_many_at_once() -> None:
 
         def ask(_: int) -> list[int]:
             barrier.wait()
-            return [site.http.get("/health").status_code for _ in range(10)]
+            return [site.http.get("/api/status").status_code for _ in range(10)]
 
         codes = [code for part in threads.map(ask, range(8)) for code in part]
     assert (codes.count(200), codes.count(429)) == (50, 30)

@@ -38,6 +38,12 @@ def locked_site() -> Iterator[Locked]:
         yield site
 
 
+def test_a_server_for_other_machines_needs_a_key_even_if_none_exists() -> None:
+    with Site(GateRules(local=False)) as site:
+        assert site.http.get("/api/tasks").status_code == 401
+        assert site.http.get("/health").status_code == 200
+
+
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "127.0.0.1", "[::1]", "localhost:8000", "[::1]:8000"])
 def test_names_of_this_machine_are_answered(open_site: Site, host: str) -> None:
     assert raw.send(open_site, raw.get("/api/tasks", host=host)).code == 200
@@ -47,7 +53,7 @@ def test_names_of_this_machine_are_answered(open_site: Site, host: str) -> None:
     "host", ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "[::2]", "0.0.0.0", "", "192.168.1.5:8000"]
 )
 def test_any_other_host_name_is_refused_because_a_page_could_have_been_sent_here(open_site: Site, host: str) -> None:
-    for path in ("/api/tasks", "/health", "/docs", "/openapi.json"):
+    for path in ("/api/tasks", "/docs", "/openapi.json"):
         found = raw.send(open_site, raw.get(path, host=host))
         assert found.code == 421
         assert found.json()["error"] == "Wrong Host header"

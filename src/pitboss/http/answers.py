@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from pydantic import ValidationError
 
+from pitboss.http.patterns import EXPLAINED
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.errors import (
     InvalidInput,
@@ -118,7 +119,8 @@ def too_fast(wall: Moment, *, limit: int, window: int, retry_after: int) -> Repl
 
 def of_pitboss(error: PitbossError) -> ApiError:
     code = next((code for kind, code in _CODES if isinstance(error, kind)), 400)
-    return ApiError(code, error.what, why=error.why, fix=error.fix)
+    fix = "try again later, or raise the queue's capacity" if isinstance(error, QueueFull) else error.fix
+    return ApiError(code, error.what, why=error.why, fix=fix)
 
 
 def of_fault() -> ApiError:
@@ -127,7 +129,7 @@ def of_fault() -> ApiError:
 
 
 def of_validation(error: ValidationError) -> ApiError:
-    return of_faults(error.errors(include_url=False, include_input=False, include_context=False))
+    return of_faults(error.errors(include_url=False, include_input=False))
 
 
 def of_faults(faults: Sequence[Mapping[str, Any]]) -> ApiError:
@@ -149,5 +151,6 @@ def of_faults(faults: Sequence[Mapping[str, Any]]) -> ApiError:
 def _fault(fault: Mapping[str, Any]) -> dict[str, str]:
     # FastAPI begins the place with where the value stood: body, query or path.
     place = [str(step) for step in fault["loc"] if step not in ("body", "query", "path")]
-    message = str(fault["msg"]).removeprefix("Value error, ")
+    pattern = fault.get("ctx", {}).get("pattern")
+    message = EXPLAINED.get(pattern) or str(fault["msg"]).removeprefix("Value error, ")
     return {"field": ".".join(place) or "body", "message": message}

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from pitboss.http import bodies, shapes
+from pitboss.http import bodies, patterns, shapes
 from pitboss.http.answers import NO_STORE, Answer, ApiError, Reply, failure, of_faults, of_pitboss
 from pitboss.http.api import claims, fleet, tasks, types, work, workers
 from pitboss.http.context import Call, Server
@@ -39,7 +39,7 @@ FAST: dict[tuple[str, str], tuple[Any, type[BaseModel], type[BaseModel], tuple[i
 
 Page = Annotated[int, Query(ge=1, le=1000)]
 Offset = Annotated[int, Query(ge=0, le=10_000)]
-Text = Annotated[str | None, Query(max_length=2000, pattern=bodies.PLAIN)]
+Text = Annotated[str | None, Query(max_length=2000, pattern=patterns.PLAIN)]
 Id = Annotated[str | None, Query(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
 TaskStatus = Literal["pending", "claimed", "completed", "failed", "held", "scheduled", "running", "cancelled"]
 

@@ -1,28 +1,29 @@
-"""The bodies of requests. Unknown fields are ignored: clients of the original API send some. A known field must have
+"""The bodies of requests. Clients of the original API send fields that mean nothing here, which are ignored unless they
+look like a mistyped one (`check_names`). A known field must have
 exactly the type that the OpenAPI document names: "5" is not a number, and 1 is not true."""
 
 import re
 from datetime import datetime
+from difflib import get_close_matches
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
 
+from pitboss.http.answers import ApiError
+from pitboss.http.patterns import NAME, PLAIN, RATE, WORKER
 from pitboss.model.access import Role
 from pitboss.model.resource import MAX_LABELS
 
-NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,127}$"
-# No store keeps NUL in text.
-PLAIN = r"^[^\x00]*$"
-WORKER = r"^[^\x00-\x1f]+$"
-_UNIT = "(?:second|sec|minute|min|hour|day|(?:[1-9][0-9]{0,3})?(?:ms|s|m|h|d)|(?:[1-9][0-9]?)?w)"
-_WINDOW = f"[1-9][0-9]{{0,8}} ?/ ?{_UNIT}"
-RATE = f"^(?:{_WINDOW}(?:, ?{_WINDOW})*)?$"
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d")
 MOST_TASKS = 1000
 MOST_CLAIMED = 100
 MOST_PERCENT = 100
 SORTS = ("created_at", "priority", "id", "attempts")
 DAY = 86_400
+ALIKE, COMPARED = 0.75, 20
+# Sent by clients of the original API.
+_KNOWN_EXTRAS = frozenset({"parent_task_id"})
 YEAR = 365 * DAY
 
 
@@ -56,7 +57,34 @@ def _moment(value: Any) -> Any:
 
 
 class Body(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True, strict=True)
+    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True, strict=True)
+
+
+def check_names(body: BaseModel) -> None:
+    """Refuse a field that is nearly one that exists: a mistyped one would be ignored silently. Others are left out."""
+    many = body.tasks if isinstance(body, CreateTasks) else ()
+    compared = COMPARED
+    for one in (body, *many):
+        unknown = one.model_extra
+        if not unknown:
+            continue
+        for name in islice(unknown, compared):
+            _refuse_mistyped(name, one)
+        # A comparison is slow, and a body can have a hundred thousand fields.
+        compared = max(0, compared - len(unknown))
+        one.model_fields_set.difference_update(unknown)
+        unknown.clear()
+
+
+def _refuse_mistyped(name: str, body: BaseModel) -> None:
+    close = get_close_matches(name[:80], type(body).model_fields, n=1, cutoff=ALIKE)
+    if close and name not in _KNOWN_EXTRAS:
+        raise ApiError(
+            400,
+            f"There is no field {name[:80]}",
+            why="a mistyped field would be ignored silently",
+            fix=f"did you mean {close[0]}?",
+        )
 
 
 Params = Annotated[
@@ -87,8 +115,8 @@ class RegisterType(Body):
     max_attempts: Attempts | None = None
     timeout: Annotated[float, Field(ge=1, le=7 * DAY)] | None = None
     backoff: Annotated[float, Field(ge=0, le=DAY)] | None = None
-    dedupe: Dedupe = "unfinished"
-    description: Short = ""
+    dedupe: Dedupe | None = None
+    description: Short | None = None
     activate: bool = Field(default=True, description="Whether a type that was made inactive is active again.")
 
 

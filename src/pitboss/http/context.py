@@ -56,7 +56,7 @@ class Server:
         self.make_id, self.make_key_id, self.make_secret = make_id, make_key_id, make_secret
         self.client = Client(store, store.clock)
         self.types = TaskTypes(store, store.clock.now)
-        self.keys = KnownKeys(store, store.clock.now)
+        self.keys = KnownKeys(store)
         self.claims = RemoteClaims(store, info, self._queues)
         self.reports = RemoteReports(store, self.types.policy, luck)
         self.workers = RemoteWorkers(store)
@@ -65,7 +65,7 @@ class Server:
 
     async def start(self) -> None:
         await self.types.read()
-        await self.keys.read()
+        await self.keys.start()
         await self.claims.start()
 
     async def stop(self) -> None:

@@ -4,12 +4,14 @@ The routes that workers use all the time are served here too, without the framew
 FastAPI route answers 7,500 requests a second on one core, this way 20,000 (decision 0031).
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
+from pitboss.config import is_loopback
 from pitboss.http.access import CONTRACT, ROLES, Roles
 from pitboss.http.answers import (
     NO_STORE,
@@ -24,6 +26,7 @@ from pitboss.http.answers import (
     too_fast,
     unauthorized,
 )
+from pitboss.http.bodies import check_names
 from pitboss.http.context import Call, Caller, Server
 from pitboss.http.rate import Allowance, RateLimit
 from pitboss.model.access import Role
@@ -37,14 +40,15 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Endpoint = Callable[[Call, Any], Awaitable[Answer]]
 
 PREFIX = "/api"
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_OPEN_PATHS = frozenset({"/health", "/livez", "/readyz", "/openapi.json", "/docs"})
+_HEALTH = frozenset({"/health", "/livez", "/readyz"})
+_OPEN_PATHS = _HEALTH | {"/", "/openapi.json", "/docs"}
 _STATIC = "/docs/"
 # How the headers begin that a proxy adds.
 _PROXIED = (b"forwarded", b"x-forwarded-", b"x-real-ip", b"via")
 _BULK = 16
 _BULK_PATHS = frozenset({"/tasks/bulk", "/tasks/complete", "/batches"})
 _LONGEST_KEY = 300
+_BODY_SECONDS = 30.0
 _EVERYONE = frozenset(Role)
 _log = logging.getLogger("pitboss.http")
 
@@ -69,14 +73,16 @@ class GateRules(NamedTuple):
 class _Request:
     """The headers that matter, read in one pass."""
 
-    __slots__ = ("headers", "method", "most", "path", "scope")
+    __slots__ = ("head", "headers", "method", "most", "path", "scope")
 
     def __init__(self, scope: Scope) -> None:
-        self.scope = scope
-        self.method: str = scope["method"]
+        # Every route that can be read can be asked for its head alone. uvicorn must know that it is only that.
+        self.head = scope["method"] == "HEAD"
+        self.scope = {**scope, "method": "GET"} if self.head else scope
+        self.method: str = self.scope["method"]
         path: str = scope["path"]
         if path.endswith("/"):
-            path = scope["path"] = path.rstrip("/") or "/"
+            path = self.scope["path"] = path.rstrip("/") or "/"
         self.path = path[len(PREFIX) :] if path.startswith(PREFIX + "/") else path
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         # How many bytes of its body are read.
@@ -127,7 +133,7 @@ class Gate:
             return
         headers = [*reply.headers, *extra] if extra else reply.headers
         await send({"type": "http.response.start", "status": reply.code, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else reply.body})
+        await send({"type": "http.response.body", "body": b"" if request.head else reply.body})
 
     def broken(self, scope: Scope) -> Reply:
         """A fault of Pitboss itself: the client gets no details, the log gets all of them."""
@@ -142,9 +148,8 @@ class Gate:
             extra += cors
             if request.method == "OPTIONS" and cors:
                 return Reply(204, b"", [(b"content-length", b"0"), NO_STORE])
-        self._server.keys.refresh()
-        caller, refused = self._caller_or_refusal(request, origin)
-        if self._rules.rate is not None:
+        caller, refused = await self._caller_or_refusal(request, origin)
+        if self._rules.rate is not None and request.path not in _HEALTH:
             allowance = self._rules.rate.take(_counted(caller, request), self._server.clock.now())
             extra += _rate_headers(allowance)
             if not allowance.granted:
@@ -165,21 +170,22 @@ class Gate:
         request.scope["call"] = Call(self._server, caller, idempotency=_idempotency(request))
         return None
 
-    def _caller_or_refusal(self, request: _Request, origin: str | None) -> tuple[Caller | None, ApiError | None]:
+    async def _caller_or_refusal(self, request: _Request, origin: str | None) -> tuple[Caller | None, ApiError | None]:
         """A request that is refused counts for the rate limit too."""
         try:
-            return self._caller(request, origin), None
+            return await self._caller(request, origin), None
         except ApiError as refused:
             return None, refused
 
-    def _caller(self, request: _Request, origin: str | None) -> Caller | None:
+    async def _caller(self, request: _Request, origin: str | None) -> Caller | None:
         """Who asks. None: a key is needed, and there is none that opens."""
         keys = self._server.keys
         if not keys.any and self._rules.local:
-            _check_local(request, origin)
+            if request.path not in _HEALTH:
+                _check_local(request, origin)
             return Caller("local", _EVERYONE, request.address)
         text = request.header(b"x-api-key") or _bearer(request.header(b"authorization"))
-        key = None if text is None else keys.find(text)
+        key = None if text is None else await keys.find(text)
         if key is not None:
             return Caller(key.name, frozenset(key.roles), request.address)
         if request.path in _OPEN_PATHS or request.path.startswith(_STATIC):
@@ -223,6 +229,7 @@ class Gate:
             read = fast.body.model_validate_json(body)
         except ValidationError as error:
             raise of_validation(error) from error
+        check_names(read)
         call = Call(self._server, caller, path=path, idempotency=_idempotency(request), receive=receive)
         return success(await fast.endpoint(call, read), self._server.clock.wall())
 
@@ -242,6 +249,8 @@ class Gate:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start" and extra:
                 message["headers"] = [*message["headers"], *extra]
+            elif message["type"] == "http.response.body" and request.head:
+                message["body"] = b""
             await send(message)
 
         await self._app(request.scope, limited, with_headers)
@@ -285,7 +294,7 @@ def _check_local(request: _Request, origin: str | None) -> None:
     their requests have another origin, or another name for this machine. A proxy passes on what comes from elsewhere.
     """
     host = request.header(b"host") or ""
-    if _host_name(host) not in _LOOPBACK:
+    if not is_loopback(_host_name(host)):
         raise ApiError(
             421,
             "Wrong Host header",
@@ -335,6 +344,16 @@ def _idempotency(request: _Request) -> str | None:
 
 
 async def _read(receive: Receive, most: int) -> bytes:
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            return await _read_all(receive, most)
+    except TimeoutError as error:
+        raise ApiError(
+            408, "The body did not come", why=f"a request has {_BODY_SECONDS:g} s for it", fix="send it again"
+        ) from error
+
+
+async def _read_all(receive: Receive, most: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     while True:

@@ -1,57 +1,59 @@
 """The keys of the store as one server knows them."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 
 from pitboss.engines.access_protocol import Access
 from pitboss.model.access import ApiKey, key_parts
-from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.errors import StoreUnavailable
 
-# A revoked key opens nothing after this time, at the latest.
-_FRESH: Span = SECOND
+# A key that was revoked opens nothing after this time, and one that was created opens, whether or not requests come.
+_EVERY_SECONDS = 0.5
+# Requests with unknown keys cannot make the server read more often than this.
+_AT_MOST_EVERY = 0.1
 
 
 class KnownKeys:
-    """Read again when they are older than a second. While the store is away, those that were read last count."""
+    """Read again all the time. While the store is away, those that were read last count."""
 
-    def __init__(self, store: Access, now: Callable[[], Moment]) -> None:
-        self._store, self._now = store, now
-        self._read_at: Moment = 0
-        self._reading: asyncio.Task[None] | None = None
+    def __init__(self, store: Access) -> None:
+        self._store = store
         self._known: dict[str, ApiKey] = {}
-        self._any = False
+        self._reading: asyncio.Task[None] | None = None
+        self._read_at = 0.0
+        # Whether any key was ever created: then every request needs one. A store whose keys are revoked stays closed.
+        self.any = False
 
-    @property
-    def any(self) -> bool:
-        """Whether any key was ever created: then every request needs one."""
-        return self._any
-
-    def refresh(self) -> None:
-        """Read the keys again if they are old, on the side: no request waits for it."""
-        now = self._now()
-        if now - self._read_at >= _FRESH and (self._reading is None or self._reading.done()):
-            self._read_at = now
-            self._reading = asyncio.create_task(self._read_quietly())
+    async def start(self) -> None:
+        await self.read()
+        self._reading = asyncio.create_task(self._read_forever())
 
     async def stop(self) -> None:
         if self._reading is not None:
-            await self._reading
-
-    async def _read_quietly(self) -> None:
-        with suppress(StoreUnavailable):
-            await self.read()
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
 
     async def read(self) -> None:
-        began = self._now()
+        self._read_at = asyncio.get_running_loop().time()
         found = await self._store.api_keys()
-        self._known = {key.id: key for key in found}
-        # A store whose keys are all revoked stays closed.
-        self._any, self._read_at = bool(found), began
+        self._known, self.any = {key.id: key for key in found}, bool(found)
 
-    def find(self, text: str) -> ApiKey | None:
-        """The key that this text opens; None if there is none."""
+    async def find(self, text: str) -> ApiKey | None:
+        """The key that this text opens; None if there is none. One that is not known may have just been created."""
+        found = self._opened(text)
+        if found is None and asyncio.get_running_loop().time() - self._read_at >= _AT_MOST_EVERY:
+            with suppress(StoreUnavailable):
+                await self.read()
+            found = self._opened(text)
+        return found
+
+    def _opened(self, text: str) -> ApiKey | None:
         parts = key_parts(text)
         known = None if parts is None else self._known.get(parts[0])
         return known if known is not None and parts is not None and known.opened_by(parts[1]) else None
+
+    async def _read_forever(self) -> None:
+        while True:
+            await asyncio.sleep(_EVERY_SECONDS)
+            with suppress(StoreUnavailable):
+                await self.read()

@@ -4,8 +4,10 @@ import inspect
 import logging
 import re
 from collections.abc import Awaitable, Callable, Coroutine
+from difflib import get_close_matches
 from functools import cache
 from http import HTTPStatus
+from itertools import islice
 from typing import Annotated, Any, get_type_hints
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Path, Request
@@ -16,7 +18,7 @@ from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from pitboss.http import bodies, shapes
+from pitboss.http import bodies, patterns, shapes
 from pitboss.http.access import CONTRACT, ROLES
 from pitboss.http.answers import Answer, ApiError, Reply, of_fault, success
 from pitboss.http.context import Call
@@ -35,10 +37,10 @@ CallDep = Annotated[Call, Depends(call_of)]
 Endpoint = Callable[..., Awaitable[Answer]]
 # The texts that may stand in a path, by the names of their places.
 _PLACES: dict[str, Any] = {
-    "name": Annotated[str, Path(pattern=bodies.NAME)],
-    "member": Annotated[str, Path(pattern=bodies.NAME)],
-    "worker_id": Annotated[str, Path(min_length=1, max_length=200, pattern=bodies.WORKER)],
-    "task_id": Annotated[str, Path(min_length=1, max_length=100, pattern=bodies.PLAIN)],
+    "name": Annotated[str, Path(pattern=patterns.NAME)],
+    "member": Annotated[str, Path(pattern=patterns.NAME)],
+    "worker_id": Annotated[str, Path(min_length=1, max_length=200, pattern=patterns.WORKER)],
+    "task_id": Annotated[str, Path(min_length=1, max_length=100, pattern=patterns.PLAIN)],
     "batch_id": Annotated[str, Path(pattern=r"^[0-9A-Fa-f][0-9A-Fa-f\-]{5,35}$", description="Or a piece of it.")],
     "session": Annotated[int, Path(ge=1, le=2**53)],
 }
@@ -72,6 +74,7 @@ class Routes:
             "responses": {**shapes.ERRORS, **dict.fromkeys(codes, wrapped)},
             "status_code": codes[0],
             "response_model": None,
+            "summary": (first or path).rstrip("."),
             "description": first,
             "tags": [path.split("/")[1]],
             "openapi_extra": {} if not roles else {"security": [{"ApiKey": []}, {"Bearer": []}]},
@@ -109,12 +112,13 @@ class _Route(APIRoute):
         path = self.path.removeprefix(PREFIX).replace(_ANY_WORKER, _WORKER)
         roles = frozenset[Role]().union(*(roles_of(method, path) for method in self.methods or ()))
         closer = _closer_paths(path, self.methods or set())
+        known = [one.alias for one in self.dependant.query_params]
 
         async def checked(request: Request) -> Response:
             check_role(call_of(request).caller, roles)
             if any(one.fullmatch(request.url.path.removeprefix(PREFIX)) for one in closer):
                 raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED)
-            _refuse_repeated(request)
+            _check_query(request, known)
             read = _JsonRequest(request.scope, request.receive)
             body = await read.body()
             read.content = _parsed(body) if body else None
@@ -129,9 +133,13 @@ class _Route(APIRoute):
         return checked
 
 
-def _refuse_repeated(request: Request) -> None:
-    """No parameter is a list: which of two values was meant cannot be known."""
+def _check_query(request: Request, known: list[str]) -> None:
+    """No parameter is a list: which of two values was meant cannot be known. A mistyped one would be ignored."""
     query = request.query_params
+    for name in islice(query, bodies.COMPARED):
+        close = [] if name in known else get_close_matches(name[:80], known, n=1, cutoff=bodies.ALIKE)
+        if close:
+            raise ApiError(400, f"There is no parameter {name:.80}", fix=f"did you mean {close[0]}?")
     if len(query) < len(query.multi_items()):
         names = [name for name in query if len(query.getlist(name)) > 1]
         raise ApiError(400, f"{names[0]:.80} is given twice in the URL", fix="name it once")
@@ -149,6 +157,8 @@ def _answered(endpoint: Endpoint) -> Callable[..., Awaitable[Response]]:
     """The endpoint, with its answer in the envelope. It keeps the signature that FastAPI reads."""
 
     async def run(*, call: Call, **given: Any) -> Response:
+        if "body" in given:
+            bodies.check_names(given["body"])
         return response(success(await endpoint(call, **given), call.server.clock.wall()))
 
     signature = inspect.signature(endpoint)

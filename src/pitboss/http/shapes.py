@@ -153,6 +153,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
         (403, ErrorEnvelope, "The key may not do this, or another worker has the task"),
         (404, ErrorEnvelope, "There is no such thing"),
         (405, ErrorEnvelope, "The path does not have this method"),
+        (408, ErrorEnvelope, "The body did not come in time"),
         (409, ErrorEnvelope, "It does not fit the present state"),
         (413, ErrorEnvelope, "The body is too large"),
         (415, ErrorEnvelope, "The body is not JSON"),

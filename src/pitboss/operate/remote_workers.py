@@ -78,6 +78,11 @@ class RemoteWorkers:
         session = await self._store.open_session(SessionInfo(host=worker, kind=KIND, ttl=LIVES))
         self._sessions[worker] = session.number
         self._cards.setdefault(worker, card)
+        while len(self._sessions) > _MOST_WORKERS:
+            # If it lives, its next sign of life finds its session in the store.
+            oldest = next(iter(self._sessions))
+            del self._sessions[oldest]
+            self._cards.pop(oldest, None)
         await self._renew(worker, session.number, **said)
         return True
 
@@ -138,7 +143,7 @@ class RemoteWorkers:
         if worker in self._done:
             self._done[worker] = _Done(self._done[worker].first, self._done[worker].last)
         if not (await self._store.renew(session, _text(card))).alive:
-            del self._sessions[worker]
+            self._sessions.pop(worker, None)
             if await self._find(worker) is None:
                 raise _unknown(worker)
 

@@ -32,7 +32,7 @@ class TypeAbout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewType(msgspec.Struct, frozen=True, kw_only=True):
-    """A task type as it is registered. None keeps the default."""
+    """A task type as it is registered. None keeps what is known, or the default of a new type."""
 
     name: str
     version: str
@@ -41,21 +41,31 @@ class NewType(msgspec.Struct, frozen=True, kw_only=True):
     max_attempts: int | None = None
     timeout: Span | None = None
     backoff: Span | None = None
-    dedupe: Dedupe = "unfinished"
-    description: str = ""
+    dedupe: Dedupe | None = None
+    description: str | None = None
     activate: bool = True
 
     def info(self, before: "TaskType | None" = None) -> HandlerInfo:
         """As it is registered. `before` is what is known under its name."""
         name = checked_name(self.name, "task type")
-        usual = Backoff()
-        backoff = usual if self.backoff is None else Backoff(base=self.backoff, cap=max(self.backoff, usual.cap))
-        policy = Policy(max_attempts=self.max_attempts or MAX_ATTEMPTS, timeout=self.timeout, backoff=backoff)
-        active = self.activate or before is None or before.about.active
-        about = TypeAbout(version=self.version, active=active, dedupe=self.dedupe, description=self.description)
+        policy = Policy(max_attempts=MAX_ATTEMPTS) if before is None else before.policy
+        if self.max_attempts is not None:
+            policy = msgspec.structs.replace(policy, max_attempts=self.max_attempts)
+        if self.timeout is not None:
+            policy = msgspec.structs.replace(policy, timeout=self.timeout)
+        if self.backoff is not None:
+            cap = max(self.backoff, Backoff().cap)
+            policy = msgspec.structs.replace(policy, backoff=Backoff(base=self.backoff, cap=cap))
+        known = TypeAbout() if before is None else before.about
+        about = TypeAbout(
+            version=self.version,
+            active=self.activate or known.active,
+            dedupe=known.dedupe if self.dedupe is None else self.dedupe,
+            description=known.description if self.description is None else self.description,
+        )
         return HandlerInfo(
             name=name,
-            queue=checked_name(self.queue or name, "queue"),
+            queue=checked_name(self.queue or (name if before is None else before.info.queue), "queue"),
             policy=msgspec.json.encode(policy).decode(),
             schema=_checked_schema(self.schema),
             remote=True,

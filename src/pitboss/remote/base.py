@@ -135,6 +135,8 @@ class BaseWorker:
         try:
             await settled(self.client.health())
             report["api_connectivity"] = True
+            # A health route needs no key, so a wrong one shows here.
+            await settled(self.client.request("GET", "/task-types"))
             await self._register_types()
         except WorkerError as error:
             report["task_types_error" if report["api_connectivity"] else "api_error"] = str(error)

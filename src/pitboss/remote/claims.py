@@ -8,7 +8,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from pitboss.remote.client import APIClient, settled
-from pitboss.remote.errors import APIConnectionError, APIError, TaskProcessingError, WorkerError, failure
+from pitboss.remote.errors import APIConnectionError, APIError, TaskProcessingError, WorkerError, failure, plain
 from pitboss.remote.logs import logger
 from pitboss.remote.routes import Routes
 from pitboss.remote.tasks import Task, completion, running_task
@@ -146,7 +146,7 @@ class Reports:
         """False if the claim is over, or if the result cannot be sent: then the task has failed."""
         try:
             return await self._last(task_id, "complete", completion(result))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             refused = f"the result is not JSON: {error}"
         except APIError as error:
             if error.status not in NOT_ACCEPTABLE:
@@ -156,7 +156,7 @@ class Reports:
         return False
 
     async def fail(self, task_id: object, error: str | BaseException, details: Mapping[str, Any]) -> bool:
-        said = failure(error) if isinstance(error, BaseException) else {"error": str(error)}
+        said = failure(error) if isinstance(error, BaseException) else {"error": plain(str(error))}
         return await self._last(task_id, "fail", {**said, **details})
 
     async def _last(self, task_id: object, what: str, body: Mapping[str, Any]) -> bool:

@@ -77,12 +77,15 @@ class _Caller:
             try:
                 response = await self._send(request)
             except httpx.TransportError as error:
-                problem = APIConnectionError(f"Cannot reach {self.base_url}: {str(error) or type(error).__name__}")
+                reason = str(error) or type(error).__name__
+                problem = APIConnectionError(f"Cannot reach {without_password(self.base_url)}: {reason}")
             else:
                 if response.status_code not in REPEATED:
                     return _read(response, call)
                 problem = _repeatable(response)
             pause = _pause_after(attempt, patience - (self._clock() - began), problem)
+            if attempt == 0:
+                logger.warning("%s. Trying again for up to %g s", problem, patience)
             await self._wait(pause, call.give_up)
             if call.give_up():
                 raise problem
@@ -163,6 +166,13 @@ def base_url(api_url: str) -> str:
     return stem if stem.endswith("/api") else f"{stem}/api"
 
 
+def without_password(url: str) -> str:
+    """The address as it may be logged."""
+    parts = urlsplit(url)
+    place = parts.netloc.rpartition("@")[2]
+    return url if place == parts.netloc else parts._replace(netloc=f"***@{place}").geturl()
+
+
 @functools.cache
 def warn_of_plain_http(url: str) -> None:
     parts = urlsplit(url)
@@ -172,7 +182,7 @@ def warn_of_plain_http(url: str) -> None:
     except ValueError:
         local = host == "localhost" or host.endswith(".localhost")
     if parts.scheme == "http" and not local:
-        logger.warning("API URL should use HTTPS: %s sends the key and all data in plain text", url)
+        logger.warning("API URL should use HTTPS: %s sends the key and all data in plain text", without_password(url))
 
 
 @functools.cache
@@ -191,7 +201,7 @@ def _pause_after(attempt: int, left: float, problem: APIConnectionError) -> floa
 
 
 def _repeatable(response: httpx.Response) -> APIConnectionError:
-    text = f"{response.request.url} answered {response.status_code}: {_message(_body(response))}"
+    text = f"{without_password(str(response.request.url))} answered {response.status_code}: {_message(_body(response))}"
     return APIConnectionError(text, status=response.status_code, retry_after=_retry_after(response))
 
 

@@ -85,14 +85,28 @@ def kind_of(error: BaseException) -> tuple[str, bool]:
 def failure(error: BaseException) -> dict[str, Any]:
     """The fields of a report that a task failed with this error."""
     kind, retryable = kind_of(error)
-    text = str(error) or type(error).__name__
+    text = _text(error)
+    if kind == "unknown" and not isinstance(error, WorkerError):
+        text = f"{type(error).__name__}: {text}"
     fields: dict[str, Any] = {"error": text[:_LONGEST_ERROR], "error_type": kind, "retryable": retryable}
     # A ValueError may also be a mistake in the handler: the others say all there is to know.
     if not isinstance(error, TaskValidationError | APIConnectionError) and kind != "connection":
-        fields["traceback"] = "".join(traceback.format_exception(error))[-_LONGEST_TRACEBACK:]
+        fields["traceback"] = plain("".join(traceback.format_exception(error)))[-_LONGEST_TRACEBACK:]
     if isinstance(error, WorkerError) and error.retry_after is not None:
         fields["retry_after"] = error.retry_after
     return fields
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return plain(str(error)) or type(error).__name__
+    except Exception:  # its own __str__ fails
+        return type(error).__name__
+
+
+def plain(text: str) -> str:
+    """Text that JSON and every store can hold: without lone surrogates and NUL."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _foreign(error: BaseException) -> bool:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from pitboss.remote.base import BaseWorker
-from pitboss.remote.client import settled
+from pitboss.remote.client import settled, without_password
 from pitboss.remote.errors import APIConnectionError, APIError, StopNow, WorkerError, kind_of
 from pitboss.remote.logs import log_context, logger
 from pitboss.remote.tasks import DEFAULT_TIME_LIMIT, Task, is_failure, running, tasks_in
@@ -51,7 +51,7 @@ class WorkLoop(BaseWorker):
         await self._register_worker()
         self._active = True
         self._keeper.start()
-        logger.info("Worker started: %s", self.api_url)
+        logger.info("Worker started: %s", without_password(self.api_url))
         code = await self._poll()
         while self._busy:
             await self._wait(None)

@@ -7,7 +7,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from pitboss.remote.client import APIClient, finish
-from pitboss.remote.errors import StopNow
+from pitboss.remote.errors import StopNow, TaskProcessingError
 from pitboss.remote.health import HealthReport
 from pitboss.remote.logs import log_context, logger
 from pitboss.remote.loop import WorkLoop
@@ -104,7 +104,10 @@ class Worker(WorkLoop):
         self._work.put(task)
 
     async def _process(self, task: Task) -> Any:
-        return self.process_task(task)
+        try:
+            return self.process_task(task)
+        except GeneratorExit as error:  # from here it would end the worker's own coroutine
+            raise TaskProcessingError("the handler raised GeneratorExit") from error
 
     async def _wait(self, seconds: float | None) -> None:
         with suppress(Empty):

@@ -141,6 +141,20 @@ async def test_a_rate_that_comes_between_lock_and_claim_is_kept(yard: Yard, post
     assert (await _claims(yard, 9, "a", "b"))[0] == 0
 
 
+async def test_an_answer_is_in_order_though_another_claim_held_the_first_task(yard: Yard, postgres_dsn: str) -> None:
+    """The free place got the next task of that queue, and the place ahead an older one of another queue."""
+    await _rate(yard, "rated", 5)
+    older = yard.new(queue="a", priority=1)
+    first, later = yard.new(queue="b"), yard.new(queue="b", priority=1)
+    await yard.engine.put([older, first, later])
+    request = ClaimRequest(session=yard.session.number, slots=(Slot(free=1, ahead=2),))
+    async with await psycopg.AsyncConnection.connect(postgres_dsn) as other:
+        await other.execute("SELECT FROM pitboss.tasks WHERE id = %s FOR UPDATE", (first.id,))
+        claimed = await yard.engine.claim(request)
+        await other.rollback()
+    assert [claim.id for claim in claimed.claims] == [older.id, later.id]
+
+
 async def test_groups_that_were_filled_before_a_wrong_plan_are_filled_once(yard: Yard) -> None:
     await _rate(yard, "a", 2)
     await yard.engine.put(yard.news(9, queue="a"))

@@ -248,6 +248,9 @@ class GroupClaim:
                 for row in answer.tasks:
                     if row[3] in self.rooms:
                         self.rooms[row[3]] -= 1
+        if self.group.order is None:
+            # Another claim may have held a task that comes first while the free places were filled.
+            claims.sort(key=lambda claim: (claim.slot, claim.priority, claim.id))
         return claims, next_due
 
     def _places(self) -> list[Numbered]:

@@ -14,7 +14,7 @@ from pitboss.operate.remote_workers import WorkerCard, stats
 
 # What a request without a body means.
 _ALIVE = bodies.Heartbeat()
-_MOST_METADATA = 65_536
+_MOST_METADATA = 10_000
 
 
 async def register(call: Call, body: bodies.RegisterWorker) -> Answer:
