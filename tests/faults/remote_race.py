@@ -139,7 +139,7 @@ def race(folder: Path, url: str, *, tasks: int, kills: int) -> Race:
             running(*racer, env={**common, "WORKER_ID": "a"}, log=folder / "a.log") as first,
             running(*racer, env={**common, "WORKER_ID": "b"}, log=folder / "b.log") as second,
         ):
-            _trouble(manager.pid, second, ends, tasks, kills)
+            _trouble(manager.pid, port, second, ends, tasks, kills)
             until(lambda: len(_lines(ends, "True")) >= tasks, "all tasks are completed", LIMIT)
             # What was in the hands of the worker that slept is refused by now.
             codes = [_ended(one) for one in (first, second)]
@@ -155,10 +155,10 @@ def race(folder: Path, url: str, *, tasks: int, kills: int) -> Race:
     )
 
 
-def _trouble(manager: int, sleeper: subprocess.Popen[bytes], ends: Path, tasks: int, kills: int) -> None:
+def _trouble(manager: int, port: int, sleeper: subprocess.Popen[bytes], ends: Path, tasks: int, kills: int) -> None:
     """Stop one worker past its claims, and kill the server on the way, each at its share of the work."""
     until(lambda: len(_lines(ends, "True")) >= tasks // 10, "a tenth is done", LIMIT)
-    sleeper.send_signal(signal.SIGSTOP)
+    until(lambda: _stopped_with_work(port, sleeper), "it is stopped while it has tasks")
     stopped = time.monotonic()
     for number in range(kills):
         share = tasks * (number + 2) // (kills + 3)
@@ -166,6 +166,16 @@ def _trouble(manager: int, sleeper: subprocess.Popen[bytes], ends: Path, tasks: 
         os.kill(_server(manager), signal.SIGKILL)
     until(lambda: time.monotonic() - stopped > CLAIM_SECONDS + 1.5, "its claims have ended")
     sleeper.send_signal(signal.SIGCONT)
+
+
+def _stopped_with_work(port: int, sleeper: subprocess.Popen[bytes]) -> bool:
+    """Whether the worker has tasks now that it is stopped; if it has none, it goes on."""
+    sleeper.send_signal(signal.SIGSTOP)
+    claimed = ask(port, "/tasks?status=claimed")["tasks"]
+    if any(task["claimed_by"] == "b" for task in claimed):
+        return True
+    sleeper.send_signal(signal.SIGCONT)
+    return False
 
 
 def _server(manager: int) -> int:

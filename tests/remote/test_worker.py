@@ -94,7 +94,9 @@ def test_each_error_is_reported_by_its_kind(api: StubAPI, error: BaseException, 
     with running(worker):
         api.until(lambda: api.tasks[task_id]["status"] == "failed")
     (said,) = [one.body for one in api.sent("/fail")]
-    assert (said["error"], said["error_type"], said["retryable"]) == (str(error), kind, retryable)
+    named = kind == "unknown" and not isinstance(error, TaskProcessingError)
+    text = f"{type(error).__name__}: {error}" if named else str(error)
+    assert (said["error"], said["error_type"], said["retryable"]) == (text, kind, retryable)
     # A ValueError may be a mistake in the handler, so that its traceback is worth having.
     assert ("traceback" in said) is (kind == "unknown" or type(error) in (ValueError, TypeError))
     assert worker.stats == {"processed": 0, "failed": 1}

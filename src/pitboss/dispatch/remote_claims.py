@@ -173,7 +173,12 @@ class RemoteClaims:
             waiters = rest
 
     async def _claim(self, portion: list[_Waiter]) -> set[tuple[object, ...]]:
-        """One claim for these; answers with the kinds of wishes that there is nothing more for."""
+        """One claim for these; answers with the kinds of wishes that there is nothing more for. Those that want the same
+        stand together: an engine can serve neighbours as one."""
+        alike: dict[tuple[object, ...], list[_Waiter]] = {}
+        for one in portion:
+            alike.setdefault((*one.wish.kind, one.wish.lasts), []).append(one)
+        portion = [one for group in alike.values() for one in group]
         try:
             claimed = await self._claimed([one.wish.slot() for one in portion])
         except Exception as error:

@@ -7,12 +7,13 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, ClassVar
 
 from pitboss.remote.claims import Keeper, Reports
 from pitboss.remote.client import APIClient, settled
 from pitboss.remote.config import Config
-from pitboss.remote.errors import ConfigError, WorkerError
+from pitboss.remote.errors import APIConnectionError, APIError, ConfigError, WorkerError
 from pitboss.remote.health import CpuMeter, HealthReport, WorkerMetrics, memory_usage_mb
 from pitboss.remote.logs import logger, setup_logging
 from pitboss.remote.routes import Routes
@@ -135,8 +136,7 @@ class BaseWorker:
         try:
             await settled(self.client.health())
             report["api_connectivity"] = True
-            # A health route needs no key, so a wrong one shows here.
-            await settled(self.client.request("GET", "/task-types"))
+            await self._check_key()
             await self._register_types()
         except WorkerError as error:
             report["task_types_error" if report["api_connectivity"] else "api_error"] = str(error)
@@ -153,6 +153,14 @@ class BaseWorker:
             and self.consecutive_errors < self.max_consecutive_errors
         )
         return report
+
+    async def _check_key(self) -> None:
+        """The health route needs no key: a wrong one shows where one is needed."""
+        try:
+            await settled(self.client.check_key())
+        except (APIError, APIConnectionError) as error:
+            if error.status == HTTPStatus.UNAUTHORIZED:
+                raise
 
     async def _register_types(self) -> None:
         if self._types_registered:

@@ -43,6 +43,10 @@ class Routes(Generic[Result]):
     def health(self) -> Result:
         return self.send(Call("GET", "/health", timeout=5, patience=0))
 
+    def check_key(self) -> Result:
+        """A route that every key may use, and none without one."""
+        return self.send(Call("GET", "/task-types", timeout=5, patience=0))
+
     def create_task(
         self, task_type: str, params: Mapping[str, Any], *, idempotency_key: str | None = None, **options: Any
     ) -> Result:
