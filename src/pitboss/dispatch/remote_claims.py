@@ -173,8 +173,10 @@ class RemoteClaims:
             waiters = rest
 
     async def _claim(self, portion: list[_Waiter]) -> set[tuple[object, ...]]:
-        """One claim for these; answers with the kinds of wishes that there is nothing more for. Those that want the same
-        stand together: an engine can serve neighbours as one."""
+        """One claim for these; answers with the kinds of wishes that there is nothing more for.
+
+        Alike wishes are put side by side: an engine can serve neighbours as one.
+        """
         alike: dict[tuple[object, ...], list[_Waiter]] = {}
         for one in portion:
             alike.setdefault((*one.wish.kind, one.wish.lasts), []).append(one)

@@ -4,7 +4,6 @@ The routes that workers use all the time are served here too, without the framew
 FastAPI route answers 7,500 requests a second on one core, this way 20,000 (decision 0031).
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
@@ -48,7 +47,6 @@ _PROXIED = (b"forwarded", b"x-forwarded-", b"x-real-ip", b"via")
 _BULK = 16
 _BULK_PATHS = frozenset({"/tasks/bulk", "/tasks/complete", "/batches"})
 _LONGEST_KEY = 300
-_BODY_SECONDS = 30.0
 _EVERYONE = frozenset(Role)
 _log = logging.getLogger("pitboss.http")
 
@@ -344,16 +342,6 @@ def _idempotency(request: _Request) -> str | None:
 
 
 async def _read(receive: Receive, most: int) -> bytes:
-    try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            return await _read_all(receive, most)
-    except TimeoutError as error:
-        raise ApiError(
-            408, "The body did not come", why=f"a request has {_BODY_SECONDS:g} s for it", fix="send it again"
-        ) from error
-
-
-async def _read_all(receive: Receive, most: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     while True:

@@ -1,4 +1,5 @@
-"""HTTP/1.1 with two limits that uvicorn lacks: how large the head of a request may be, and how long it may take.
+"""HTTP/1.1 with limits that uvicorn lacks: how large the head of a request may be, how long it may take, and how long a
+client may pause in the middle of a body.
 
 Both hold before a key is checked, so that nothing that a stranger sends fills the memory or keeps a connection.
 """
@@ -12,10 +13,12 @@ HEAD_SECONDS = 30.0
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """`_head` is the size so far of a head that has not ended; None while no head is awaited."""
+    """`_head` is the size so far of a head that has not ended; None while no head is awaited. `_unfinished`: a body has
+    begun and not ended."""
 
     head_seconds = HEAD_SECONDS
     _head: int | None = 0
+    _unfinished = False
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -28,7 +31,13 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._head is None or self.transport.is_closing():
+        if self.transport.is_closing():
+            return
+        if self._head is None:
+            if self._late is not None:
+                self._stop_timer()
+            if self._unfinished:
+                self._start_timer()
             return
         self._head += len(data)
         if self._head > MOST_HEAD:
@@ -41,10 +50,12 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        self._head = None
-        if self._late is not None:
-            self._stop_timer()
+        self._head, self._unfinished = None, True
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._unfinished = False
+        super().on_message_complete()
 
     def _start_timer(self) -> None:
         self._late = self.loop.call_later(self.head_seconds, self.transport.close)

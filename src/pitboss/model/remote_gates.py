@@ -51,7 +51,8 @@ def of_remote(task: Task, scene: Scene) -> Gate:
         return Gate(name="remote", what="Remote workers", says="they claim it over HTTP")
     since = f" for {spoken(scene.now - last)}" if last else ""
     said = f"none has asked for {task.handler}{since}"
-    return _shut(said, cause="no-remote-worker", sentence=f"{_CLAIM}, and {said}")
+    start = "python -m pitboss.remote worker.py:CLASS"
+    return _shut(said, cause="no-remote-worker", sentence=f"{_CLAIM}, and {said}", stuck=True, helps=(start,))
 
 
 def remote_ready(ahead: str) -> str:
