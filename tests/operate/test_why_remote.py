@@ -9,7 +9,7 @@ from pitboss.model.queue import HandlerInfo
 from pitboss.model.session import ClaimRequest, Session, SessionInfo, Slot
 from pitboss.model.snapshot import ServerFigures, Snapshot, WorkerState
 from pitboss.model.task import Claim
-from pitboss.model.waiting import Why, spoken_start
+from pitboss.model.waiting import Why
 from pitboss.operate.status import check_store, read_status
 from pitboss.operate.why import explain
 from pitboss.testing.conformance import Bench, Subject
@@ -62,18 +62,16 @@ class TestRemoteTasks(Subject):
         verdict = (await read_status(bench.store, bench.now)).verdict
         assert (verdict.cause, verdict.queue) == ("no-api", "echo")
 
-    async def test_before_a_worker_has_asked_it_says_so_and_the_store_is_healthy(self, bench: Bench) -> None:
+    async def test_before_a_worker_has_asked_it_says_so_and_names_what_helps(self, bench: Bench) -> None:
         task = await echo(bench)
         await serving(bench)
         found = await why(bench, task)
-        assert (found.cause, found.stuck) == ("no-remote-worker", False)
+        assert (found.cause, found.stuck) == ("no-remote-worker", True)
         assert found.sentence == f"{CLAIM}, and none has asked for echo"
-        assert spoken_start(found) == "unknown"
+        assert found.helps == ("python -m pitboss.remote worker.py:CLASS",)
         status = await read_status(bench.store, bench.now)
-        assert status.verdict.sentence == "Healthy: 1 manager, 0 running, 1 waiting."
-        grades = {one.check: one.grade for one in status.findings}
-        assert "problem" not in grades.values()
-        assert "workers" not in grades
+        assert (status.verdict.cause, status.verdict.queue) == ("no-remote-worker", "echo")
+        assert "workers" not in {one.check for one in status.findings}
 
     async def test_a_registered_worker_counts_for_its_types(self, bench: Bench) -> None:
         task = await echo(bench)

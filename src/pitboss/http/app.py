@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.docs import get_swagger_ui_html
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from pitboss.http import bodies, patterns, shapes
@@ -219,6 +219,10 @@ def _add_docs(app: FastAPI) -> None:
     """A page to try the routes. All its files come from here: it makes no request to any other host."""
     folder = Path(fastapi_offline.__file__).parent / "static"
     app.mount("/docs/static", StaticFiles(directory=folder), name="docs-files")
+
+    @app.get("/", include_in_schema=False)
+    async def root() -> RedirectResponse:
+        return RedirectResponse("/docs")
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
