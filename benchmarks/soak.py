@@ -16,6 +16,7 @@ from itertools import product
 from pathlib import Path
 from random import Random
 
+from benchmarks.http_fuzz import REQUESTS, rounds
 from benchmarks.supervision import recovery, rolling_restarts
 from tests.faults.batch_kills import killed_at_steps
 from tests.faults.crowd import crowded, crowded_around_batches
@@ -144,6 +145,13 @@ def remote_race(folder: Path) -> Report:
     return "; ".join(told), faults
 
 
+def http_fuzz(_folder: Path) -> Report:
+    """Requests made from the OpenAPI document, right and wrong ones, on every engine."""
+    done = list(rounds(REQUESTS, SEED))
+    faults = [f"{one.engine}, seed {one.seed}: {one.faults} failures" for one in done if one.faults]
+    return f"{sum(one.found.requests for one in done)} requests in {len(done)} rounds (seed {SEED})", faults
+
+
 PROOFS: dict[str, Callable[[Path], Report]] = {
     "power-loss": power_loss,
     "large-log": large_log,
@@ -153,6 +161,7 @@ PROOFS: dict[str, Callable[[Path], Report]] = {
     "batch-kills": batch_kills,
     "outages": outages,
     "remote-race": remote_race,
+    "http-fuzz": http_fuzz,
     "simulated-pools": simulated_pools,
     "simulated-histories": simulated_histories,
     "simulated-guilt": simulated_guilt,

@@ -137,17 +137,19 @@ def _add_types_and_workers(routes: Routes) -> None:
 
 
 def _add_fleet(routes: Routes) -> None:
-    def with_flag(work: Any, **flags: Any) -> Endpoint:
+    def with_flag(work: Any, doc: str, **flags: Any) -> Endpoint:
         async def run(call: Call, name: str) -> Answer:
             answer: Answer = await work(call, name, **flags)
             return answer
 
+        run.__doc__ = doc
         return run
 
     def of_manager(act: str) -> Endpoint:
         async def run(call: Call, session: int) -> Answer:
             return await fleet.act_on_manager(call, session, act)
 
+        run.__doc__ = f"Ask a manager: {act}."
         return run
 
     async def failures(call: Call, filter: Text = None) -> Answer:  # noqa: A002
@@ -165,16 +167,26 @@ def _add_fleet(routes: Routes) -> None:
     routes.add("GET", "/queues", fleet.list_queues)
     routes.add("GET", "/queues/{name}", fleet.get_queue)
     routes.add("PATCH", "/queues/{name}", fleet.change_queue)
-    routes.add("POST", "/queues/{name}/pause", with_flag(fleet.pause_queue, paused=True))
-    routes.add("POST", "/queues/{name}/resume", with_flag(fleet.pause_queue, paused=False))
+    routes.add("POST", "/queues/{name}/pause", with_flag(fleet.pause_queue, "Let a queue give no tasks.", paused=True))
+    routes.add(
+        "POST", "/queues/{name}/resume", with_flag(fleet.pause_queue, "Let a queue give tasks again.", paused=False)
+    )
     routes.add("GET", "/managers", fleet.list_managers)
     for act in ("drain", "undrain", "stop"):
         routes.add("POST", f"/managers/{{session}}/{act}", of_manager(act))
     routes.add("GET", "/worker-pools", fleet.list_pools)
     routes.add("POST", "/worker-pools/{name}/scale", fleet.scale)
     routes.add("POST", "/worker-pools/{name}/restart", fleet.restart)
-    routes.add("POST", "/worker-pools/{name}/pause", with_flag(fleet.pause, paused=True))
-    routes.add("POST", "/worker-pools/{name}/resume", with_flag(fleet.pause, paused=False))
+    routes.add(
+        "POST",
+        "/worker-pools/{name}/pause",
+        with_flag(fleet.pause, "Give the workers of a pool no more tasks.", paused=True),
+    )
+    routes.add(
+        "POST",
+        "/worker-pools/{name}/resume",
+        with_flag(fleet.pause, "Give the workers of a pool tasks again.", paused=False),
+    )
     routes.add("GET", "/failures", failures)
     routes.add("GET", "/keys", fleet.get_keys)
     routes.add("POST", "/keys", fleet.add_key, codes=(201,))
@@ -195,6 +207,7 @@ def _add_work(routes: Routes) -> None:
         async def run(call: Call, name: str, member: str) -> Answer:
             return await work.change_member(call, name, member, act)
 
+        run.__doc__ = f"{act.capitalize()} a member."
         return run
 
     member = "/resource-pools/{name}/members/{member}"

@@ -61,15 +61,18 @@ async def alive(call: Call) -> Answer:
 
 
 async def status(call: Call) -> Answer:
+    """How the store is doing, with the next step."""
     return Answer(data=status_document(await read_status(call.store, call.now, call.server.release)))
 
 
 async def list_queues(call: Call) -> Answer:
+    """All queues with their counts and limits."""
     found = [queue_document(queue) for queue in await call.store.queues()]
     return Answer(data={"queues": found, "items": found, "count": len(found)})
 
 
 async def get_queue(call: Call, name: str) -> Answer:
+    """One queue."""
     for queue in await call.store.queues():
         if queue.name == name:
             return Answer(data=queue_document(queue))
@@ -97,6 +100,7 @@ async def pause_queue(call: Call, name: str, *, paused: bool) -> Answer:
 
 
 async def list_managers(call: Call) -> Answer:
+    """The managers of all hosts, with their workers."""
     found = managers_document(await read_managers(call.store, call.now, with_gone=True))
     return Answer(data={**found, "items": found["managers"], "count": len(found["managers"])})
 
@@ -112,6 +116,7 @@ async def act_on_manager(call: Call, session: int, act: str) -> Answer:
 
 
 async def list_pools(call: Call) -> Answer:
+    """The worker pools of all managers."""
     pools = await list_worker_pools(call.store, call.now)
     found = worker_pools_document(pools, await read_desired_state(call.store))
     return Answer(data={**found, "items": found["pools"], "count": len(found["pools"])})
@@ -127,6 +132,7 @@ async def scale(call: Call, name: str, body: bodies.ScalePool) -> Answer:
 
 
 async def restart(call: Call, name: str) -> Answer:
+    """Replace the workers of a pool one by one."""
     done = await restart_pool(call.audited("worker-pools restart", name), call.now, name, by=call.by)
     return Answer(data={"name": name, "generation": done.generation, "managers": len(done.pools)})
 
@@ -145,6 +151,7 @@ async def failures(call: Call, wanted: str | None) -> Answer:
 
 
 async def get_keys(call: Call) -> Answer:
+    """All keys, without their secrets."""
     found = [key_document(key) for key in await list_keys(call.store)]
     return Answer(data={"keys": found, "items": found, "count": len(found)})
 
@@ -163,6 +170,7 @@ async def add_key(call: Call, body: bodies.CreateKey) -> Answer:
 
 
 async def remove_key(call: Call, name: str) -> Answer:
+    """Revoke a key: it opens nothing any more."""
     key = await revoke_key(call.audited("keys revoke", name), name)
     await call.server.keys.read()
     return Answer(data=key_document(key), message="Key revoked")

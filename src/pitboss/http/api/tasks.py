@@ -69,18 +69,21 @@ async def list_tasks(
 
 
 async def get_task(call: Call, task_id: str) -> Answer:
+    """One task with its runs."""
     task = await find(call, task_id)
     history = [attempt_document(one) for one in await call.store.attempts(task.id)]
     return Answer(data={**_document(call, task), "history": history})
 
 
 async def why(call: Call, task_id: str) -> Answer:
+    """Why a task waits, until when, and what helps."""
     task = await find(call, task_id)
     page = await read_task(call.store, task.id, call.now)
     return Answer(data={"id": task.id, "state": task.state.value, **why_document(page.why)})
 
 
 async def cancel_one(call: Call, task_id: str, body: bodies.Cancel = _CANCEL) -> Answer:
+    """Cancel a waiting task, or ask a running one to stop."""
     task = await find(call, task_id)
     store = call.audited("tasks cancel", task.id, {"reason": body.reason}) if call.operates else call.store
     if task.state in CANCELLABLE:
@@ -92,6 +95,7 @@ async def cancel_one(call: Call, task_id: str, body: bodies.Cancel = _CANCEL) ->
 
 
 async def retry_one(call: Call, task_id: str, body: bodies.Retry = _RETRY) -> Answer:
+    """Run a failed or cancelled task again."""
     task = await find(call, task_id)
     if task.state not in (State.FAILED, State.CANCELLED):
         raise ApiError(
@@ -107,6 +111,7 @@ async def retry_one(call: Call, task_id: str, body: bodies.Retry = _RETRY) -> An
 
 
 async def delete_one(call: Call, task_id: str) -> Answer:
+    """Delete a finished task."""
     task = await find(call, task_id)
     done = await call.audited("tasks delete", task.id).prune(by(id=task.id))
     if not done.changed:

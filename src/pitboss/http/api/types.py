@@ -42,10 +42,12 @@ async def list_types(call: Call, *, active_only: bool) -> Answer:
 
 
 async def get_type(call: Call, name: str) -> Answer:
+    """One task type."""
     return Answer(data=task_type_document(await call.server.types.find(name)))
 
 
 async def deactivate(call: Call, name: str) -> Answer:
+    """Make a task type inactive: no new tasks, those that wait go on."""
     found = await call.server.types.deactivate(call.audited("task-types deactivate", name), name)
     return Answer(data=task_type_document(found), message="Task type is inactive")
 

@@ -62,10 +62,12 @@ async def new_batch(call: Call, body: bodies.CreateBatch) -> Answer:
 
 
 async def get_batch(call: Call, batch_id: str) -> Answer:
+    """One batch with its failures by cause."""
     return Answer(data=batch_page_document(await read_batch(call.store, batch_id, call.now)))
 
 
 async def act_on_batch(call: Call, batch_id: str, act: Act, body: bodies.ActOnBatch = _PLAIN_ACT) -> Answer:
+    """Pause, resume, start, cancel, move or requeue a batch."""
     batch = await find_batch(call.store, batch_id)
     details = body.model_dump(exclude_defaults=True)
     store = call.audited(f"batches {act}", batch.id, details)
@@ -81,27 +83,32 @@ async def delete_batch(call: Call, batch_id: str, *, force: bool) -> Answer:
 
 
 async def get_lanes(call: Call) -> Answer:
+    """The lanes in which batches wait."""
     found = [lane_document(lane) for lane in await batches_of(call.store).lanes()]
     return Answer(data={"lanes": found, "items": found, "count": len(found)})
 
 
 async def change_lane(call: Call, name: str, body: bodies.ChangeLane) -> Answer:
+    """Set how many batches of a lane run at a time."""
     store = call.audited("lanes limit", name, {"max_running": body.max_running})
     return Answer(data=lane_document(await batches_of(store).change_lane(name, body.max_running)))
 
 
 async def get_resource_pools(call: Call) -> Answer:
+    """All resource pools."""
     found = [resource_pool_document(one) for one in await list_resource_pools(call.store, call.now)]
     return Answer(data={"resource_pools": found, "items": found, "count": len(found)})
 
 
 async def get_resource_pool(call: Call, name: str) -> Answer:
+    """One resource pool with its members."""
     reading = await read_resource_pool(call.store, name, call.now)
     members = [member_document(one) for one in reading.members]
     return Answer(data={**resource_pool_document(reading), "queues": list(reading.queues), "member_list": members})
 
 
 async def limit_pool(call: Call, name: str, body: bodies.LimitPool) -> Answer:
+    """Set limits of a resource pool above what is declared."""
     words = [f"{key}={value}" for key, value in body.limits.items()]
     store = call.audited("resource-pools limit", name, body.model_dump())
     await limit_resource_pool(store, name, words, by=call.by, reset=body.reset)
@@ -117,6 +124,7 @@ async def add_members(call: Call, name: str, body: bodies.AddMembers) -> Answer:
 
 
 async def get_member(call: Call, name: str, member: str) -> Answer:
+    """One member with its history."""
     return Answer(data=member_page_document(await read_member(call.store, name, member, call.now))["member"])
 
 

@@ -47,18 +47,22 @@ async def heartbeat(call: Call, worker_id: str, body: bodies.Heartbeat = _ALIVE)
 
 
 async def set_status(call: Call, worker_id: str, body: bodies.SetStatus) -> Answer:
+    """Say that a worker is active, idle or offline."""
     await call.server.workers.heartbeat(worker_id, body.status)
     return Answer(data={"worker_id": worker_id, "status": body.status}, message="Status updated")
 
 
 async def list_workers(call: Call) -> Answer:
+    """All remote workers."""
     found = [remote_worker_document(one) for one in await call.server.workers.all(call.now)]
     return Answer(data={"workers": found, "items": found, "count": len(found)})
 
 
 async def get_worker(call: Call, worker_id: str) -> Answer:
+    """One remote worker, and the tasks that it has."""
     return Answer(data=remote_worker_document(await call.server.workers.find(worker_id, call.now)))
 
 
 async def get_stats(call: Call, worker_id: str) -> Answer:
+    """What a remote worker has done."""
     return Answer(data=stats(await call.server.workers.find(worker_id, call.now)))
