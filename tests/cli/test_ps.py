@@ -9,12 +9,14 @@ import pytest
 
 from pitboss.cli.errors import Exit
 from pitboss.cli.top import Picture, RateMeter, picture
+from pitboss.engines.protocol import Store
 from pitboss.model.duration import SECOND
 from pitboss.model.fleet import manager_view
 from pitboss.model.queue import Queue
 from pitboss.model.session import Session, SessionInfo
 from pitboss.model.snapshot import Snapshot, WorkerState
 from pitboss.model.states import State
+from pitboss.operate.remote_workers import RemoteWorkers, WorkerCard
 from tests.cli.command_line import PITBOSS, new, pitboss, put, with_store
 from tests.cli.fake_managers import TASK, busy, crashed, encoded, manager, now, pool, snapshot, worker
 from tests.cli.test_screen import BOLD, on_terminal
@@ -233,3 +235,18 @@ def test_top_is_live_until_q_or_ctrl_c_and_leaves_the_terminal_as_it_was(end: by
     assert text.index(b"\x1b[?1049h") < text.index(b"\x1b[?1049l")  # the alternate screen, and back
     assert text.rindex(b"\x1b[?25h") > text.rindex(b"\x1b[?25l")  # the cursor is shown again
     assert b"Traceback" not in text
+
+
+def test_remote_workers_are_listed_while_they_are_heard_of() -> None:
+    async def register(store: Store) -> None:
+        workers = RemoteWorkers(store)
+        await workers.register("encoder-1", WorkerCard(types=("video",)))
+        await workers.register("encoder-2", WorkerCard(status="offline"))
+
+    with_store(register)
+    shown = pitboss("ps")
+    assert "encoder-1" in shown.out
+    assert "video" in shown.out
+    assert "encoder-2" not in shown.out
+    (worker,) = pitboss("ps", "--json").json()["remote_workers"]
+    assert (worker["worker_id"], worker["status"]) == ("encoder-1", "active")

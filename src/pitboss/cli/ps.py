@@ -11,7 +11,8 @@ from pitboss.model.duration import Moment
 from pitboss.model.fleet import ManagerView
 from pitboss.model.pool import spoken_size
 from pitboss.model.snapshot import ServerFigures, WorkerFigures
-from pitboss.operate.documents import managers_document
+from pitboss.operate.documents import managers_document, remote_worker_document
+from pitboss.operate.remote_workers import RemoteWorker, RemoteWorkers
 from pitboss.operate.workers import ManagersReading, read_managers
 
 if TYPE_CHECKING:
@@ -55,6 +56,13 @@ _SERVERS = (
     Column("Restarts", right=True, drop=2),
     Column("Why", drop=1),
 )
+_REMOTE = (
+    Column("Remote worker", fills=True),
+    Column("State"),
+    Column("Running", right=True),
+    Column("Types", drop=1),
+    Column("Heard", right=True, drop=2),
+)
 PoolOption = Annotated[str | None, typer.Option("--pool", metavar="POOL", help="Only workers of this worker pool.")]
 GoneOption = Annotated[bool, typer.Option("--all", help="Also managers that ended within the last hour.")]
 
@@ -80,7 +88,15 @@ def ps(
     async def read(opened: "Store") -> Shown:
         moment = now(opened)
         found = await read_managers(opened, moment, host=host, pool=pool, with_gone=everything)
-        return Shown(managers_document(found), lambda screen: _draw(screen, found, moment))
+        remote = await RemoteWorkers(opened).all(moment) if host is None and pool is None else []
+        shown = [one for one in remote if everything or one.status != "offline"]
+        document = managers_document(found) | {"remote_workers": [remote_worker_document(one) for one in shown]}
+
+        def draw(screen: Screen) -> None:
+            _draw(screen, found, moment)
+            _draw_remote(screen, shown, moment)
+
+        return Shown(document, draw)
 
     show(screen_of(context), store, read, as_json=as_json, watch=watch)
 
@@ -101,6 +117,16 @@ def _draw(screen: Screen, found: ManagersReading, moment: Moment) -> None:
     if servers:
         screen.heading("HTTP servers")
         screen.table(_SERVERS, [_server_row(one, server) for one, server in servers])
+
+
+def _draw_remote(screen: Screen, workers: list[RemoteWorker], moment: Moment) -> None:
+    if workers:
+        screen.heading("Remote workers")
+        rows = [
+            [one.id, one.status, str(len(one.tasks)), ", ".join(one.card.types), age(one.seen_at, moment)]
+            for one in workers
+        ]
+        screen.table(_REMOTE, rows)
 
 
 def _manager_row(manager: ManagerView, moment: Moment, *, gone: bool = False) -> list[str]:
