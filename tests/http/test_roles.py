@@ -15,7 +15,7 @@ from tests.http.site import Site
 
 PREFIX = "/api"
 # The documents of the API, which are not part of it.
-DOCUMENTS = {"/openapi.json", "/docs", "/docs/static"}
+DOCUMENTS = {"/", "/openapi.json", "/docs", "/docs/static"}
 NO_ROLE: dict[str, str | None] = {"none": None, "wrong": key_text("ab12", "wrong"), "garbage": "pbk__", "revoked": None}
 
 

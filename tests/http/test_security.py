@@ -188,7 +188,7 @@ def test_neither_a_key_nor_its_digest_is_ever_shown_again(locked_site: Locked) -
 
 
 def test_every_answer_forbids_keeping_it(locked_site: Locked) -> None:
-    for path in ("/health", "/api/tasks", "/api/none", "/docs", "/openapi.json"):
+    for path in ("/", "/health", "/api/tasks", "/api/none", "/docs", "/openapi.json"):
         for headers in (locked_site.admin, {}):
             found = locked_site.http.get(path, headers=headers)
             assert found.headers["cache-control"] == "no-store, no-cache, must-revalidate, max-age=0", path

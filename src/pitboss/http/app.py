@@ -235,7 +235,9 @@ def _add_docs(app: FastAPI) -> None:
 
     @app.get("/", include_in_schema=False)
     async def root() -> RedirectResponse:
-        return RedirectResponse("/docs")
+        moved = RedirectResponse("/docs")
+        moved.raw_headers.append(NO_STORE)
+        return moved
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:

@@ -84,7 +84,7 @@ class Routes:
         served = path.replace(_WORKER, _ANY_WORKER)
         self._prefixed.add_api_route(served, answered, operation_id=name, **options)
         if (method, path) in CONTRACT:
-            self._plain.add_api_route(served, answered, include_in_schema=False, **options)
+            self._plain.add_api_route(served, answered, include_in_schema=False, **options | {"responses": {}})
         self._added.add((method, path))
 
     def include_in(self, app: FastAPI) -> None:
