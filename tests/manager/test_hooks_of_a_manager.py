@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -24,8 +25,12 @@ def hooked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]
 
 
 def hook_processes(manager: ManagerProcess) -> list[psutil.Process]:
-    children = psutil.Process(manager.process.pid).children()
-    return [child for child in children if "pitboss.worker.hooks_main" in child.cmdline()]
+    found = []
+    for child in psutil.Process(manager.process.pid).children():
+        with suppress(psutil.Error):  # it has just ended
+            if "pitboss.worker.hooks_main" in child.cmdline():
+                found.append(child)
+    return found
 
 
 def test_tasks_and_workers_are_told_to_the_hooks(hooked: Cluster) -> None:

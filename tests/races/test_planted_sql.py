@@ -24,6 +24,7 @@ class Mutant(NamedTuple):
     right: str
     wrong: str
     breaks: str
+    seeds: int = SEEDS
 
 
 MUTANTS = {
@@ -45,6 +46,8 @@ MUTANTS = {
         "claim_expires_at = told.column4",
         "claim_expires_at = claim_expires_at",
         "refused only for a reason|before its time limit",
+        # It shows in one of twenty seeds.
+        seeds=4 * SEEDS,
     ),
     "a remote worker's claim has the number of the one before": Mutant(
         "claim_take_each", "claim = claim + 1", "claim = max(claim, 1)", "refused only for a reason|one live claim"
@@ -91,9 +94,9 @@ def run(mutant: Mutant, folder: Path, seed: int) -> list[Violation]:
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS.keys())
 def test_every_planted_bug_is_found(mutant: Mutant, tmp_path: Path) -> None:
     others: set[str] = set()
-    for seed in range(SEEDS):
+    for seed in range(mutant.seeds):
         for violation in run(mutant, tmp_path, seed):
             if re.search(mutant.breaks, f"{violation.invariant}: {violation.what}"):
                 return
             others.add(violation.invariant)
-    pytest.fail(f"not found in {SEEDS} seeds; found instead: {others or 'nothing'}")
+    pytest.fail(f"not found in {mutant.seeds} seeds; found instead: {others or 'nothing'}")
