@@ -21,6 +21,8 @@ TTL: Span = 30 * SECOND
 # How many waiting workers one claim serves at most: if all of them got something, another claim follows.
 _SERVED_AT_ONCE = 64
 _LONGEST_WAIT = 5.0
+# Turns of the event loop in which requests gather before the store is asked.
+GATHERING_TURNS = 2
 _UNHEARD = Transition(state=State.PENDING, outcome="released", recorded=False)
 
 
@@ -146,6 +148,9 @@ class RemoteClaims:
     async def _serve(self) -> None:
         while True:
             await self._work.wait()
+            # Let all requests that have arrived be read first: one claim for many costs little more than for one.
+            for _ in range(GATHERING_TURNS):
+                await asyncio.sleep(0)
             self._work.clear()
             if self._rung:
                 self._rung = False

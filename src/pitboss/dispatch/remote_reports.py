@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
+from pitboss.dispatch.remote_claims import GATHERING_TURNS
 from pitboss.engines.protocol import Store
 from pitboss.model.duration import Moment
 from pitboss.model.ids import TaskId
@@ -38,6 +39,8 @@ class Grouped(Generic[In, Out]):
     async def _run(self) -> None:
         try:
             while self._waiting:
+                for _ in range(GATHERING_TURNS):
+                    await asyncio.sleep(0)
                 group, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
                 await self._one(group)
         finally:
@@ -97,14 +100,40 @@ class RemoteReports:
         while len(self._known) > _KEPT:
             self._known.popitem(last=False)
 
+    async def report_many(self, reports: Sequence[Report]) -> list[Reported]:
+        """As `report`, for many: the usual ones are settled by one call."""
+        found: dict[int, Reported] = {}
+        now, made = self._store.clock.now(), list[tuple[int, Settlement]]()
+        for number, report in enumerate(reports):
+            claim = self._given(report)
+            if claim is not None and report.outcome is not None:
+                transition = decide(claim, report.outcome, self._policies(claim.handler), now, self._luck())
+                if transition.state in FINISHED:
+                    made.append((number, _settlement(report, claim, transition)))
+                else:
+                    self.note(report.worker, [claim])
+        answers = await self._store.settle([one for _, one in made]) if made else []
+        for (number, one), answer in zip(made, answers, strict=True):
+            if answer.applied:
+                found[number] = Reported(one.transition.state)
+        rest = [number for number in range(len(reports)) if number not in found]
+        found |= zip(rest, await asyncio.gather(*(self.report(reports[number]) for number in rest)), strict=True)
+        return [found[number] for number in range(len(reports))]
+
     async def report(self, report: Report) -> Reported:
-        if report.outcome is not None:
-            worker, claim = self._known.pop(report.task, ("", None))
-            if claim is not None and worker == report.worker and report.token in (None, str(claim.token)):
-                done = await self._end(report, claim, report.outcome)
-                if done is not None:
-                    return done
+        claim = self._given(report)
+        if claim is not None and report.outcome is not None:
+            done = await self._end(report, claim, report.outcome)
+            if done is not None:
+                return done
         return await self._by_reading(report)
+
+    def _given(self, report: Report) -> Claim | None:
+        """The claim that a last report is about, if it was given here."""
+        if report.outcome is None:
+            return None
+        worker, claim = self._known.pop(report.task, ("", None))
+        return claim if worker == report.worker and claim and report.token in (None, str(claim.token)) else None
 
     async def _by_reading(self, report: Report) -> Reported:
         task = await self._get.ask(report.task)
@@ -144,16 +173,18 @@ class RemoteReports:
         return Reported(State.RUNNING, claim_expires_at=until, cancel_asked=task.cancel_asked)
 
     async def _settled(self, report: Report, claim: Claim, transition: Transition) -> SettleAnswer:
-        return await self._settle.ask(
-            Settlement(
-                id=claim.id,
-                token=claim.token,
-                transition=transition,
-                worker=report.worker,
-                queue=claim.queue,
-                batch=claim.batch,
-            )
-        )
+        return await self._settle.ask(_settlement(report, claim, transition))
+
+
+def _settlement(report: Report, claim: Claim, transition: Transition) -> Settlement:
+    return Settlement(
+        id=claim.id,
+        token=claim.token,
+        transition=transition,
+        worker=report.worker,
+        queue=claim.queue,
+        batch=claim.batch,
+    )
 
 
 def _refusal(task: Task | None, report: Report) -> str | None:

@@ -95,7 +95,7 @@ async def complete_many(call: Call, body: bodies.CompleteMany) -> Answer:
         Report(one.id, body.worker_id, one.claim_token, outcome)
         for one, outcome in zip(body.outcomes, outcomes, strict=True)
     ]
-    done = await asyncio.gather(*map(call.server.reports.report, reports))
+    done = await call.server.reports.report_many(reports)
     found = [
         _ended_or_error(call, body.worker_id, one.id, result, outcome)
         for one, result, outcome in zip(body.outcomes, done, outcomes, strict=True)
