@@ -27,7 +27,7 @@ from pitboss import wiring
 from pitboss.model.ids import IdMaker
 from pitboss.model.outcome import Completed, decide
 from pitboss.model.policy import Policy
-from pitboss.model.queue import HandlerInfo
+from pitboss.model.queue import HandlerInfo, QueueChange
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
 from pitboss.model.settlement import Settlement
 from pitboss.model.task import NewTask
@@ -36,6 +36,7 @@ CLIENTS = 32
 BATCH = 50
 LOOPS = 4
 POLLS = 1000
+SETTLED_SECONDS = 5.0
 TYPE = "bench"
 HEADERS = "Host: localhost\r\nContent-Type: application/json\r\n"
 PITBOSS = ("-c", "from pitboss.cli.main import main; main()")
@@ -335,13 +336,17 @@ async def _drained(app: Path, url: str, folder: Path, tasks: int, *, server: boo
     port = free_port()
     arguments = [*PITBOSS, "up", str(app), "--store", url, "--quiet", "--workers", "2"]
     arguments += ["--port", str(port)] if server else ["--no-http"]
+    # The start of processes is not the drain: the queue opens when all of them are idle.
+    await store.change_queue("default", QueueChange(paused=True))
     running = started(*arguments, env={"PITBOSS_LOGS": str(folder / "logs")})
     try:
+        await asyncio.sleep(SETTLED_SECONDS)
+        await store.change_queue("default", QueueChange(paused=False))
         began = left = 0.0
         while True:
             queues = {queue.name: queue for queue in await store.queues()}
             done = queues["default"].counts.get("completed", 0) if "default" in queues else 0  # type: ignore[call-overload]
-            # The start of processes is not the drain: from a tenth to nine tenths.
+            # From a tenth to nine tenths.
             if done >= tasks * 0.1 and not began:
                 began, left = time.perf_counter(), done
             if done >= tasks * 0.9:
