@@ -34,10 +34,10 @@ async def test_registering_the_same_again_writes_nothing(yard: Yard) -> None:
     )
     handlers = [HandlerInfo(name=f"h{number}") for number in range(9)]
     await yard.engine.register(handlers)
-    await _flush(yard)
+    await yard.flush_statistics()
     before = await yard.count(writes)
     await yard.engine.register(handlers)
-    await _flush(yard)
+    await yard.flush_statistics()
     assert await yard.count(writes) == before
 
 
@@ -104,8 +104,3 @@ async def test_an_act_that_is_not_audited_costs_nothing_more(yard: Yard) -> None
     with traffic(yard.engine) as sent:
         await yard.engine.change_queue("q", QueueChange(paused=True))
     assert (sent.statements, sent.round_trips) == (["queue_change", "queue_list"], 2)
-
-
-async def _flush(yard: Yard) -> None:
-    for pipeline in yard.engine._writing._idle:
-        await pipeline.connection.execute("SELECT pg_stat_force_next_flush()")

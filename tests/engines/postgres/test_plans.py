@@ -192,9 +192,7 @@ async def test_a_claim_reads_no_more_rows_because_others_are_finished_scheduled_
 
 async def _read(yard: Yard) -> int:
     """Pages of tasks and its indexes that were touched so far."""
-    (pipeline,) = yard.engine._writing._idle
-    connection = pipeline.connection
-    await connection.execute("SELECT pg_stat_force_next_flush()")
+    await yard.flush_statistics()
     return await yard.count(
         "SELECT heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read FROM pg_statio_all_tables"
         " WHERE schemaname = 'pitboss' AND relname = 'tasks'"

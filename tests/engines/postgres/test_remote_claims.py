@@ -257,8 +257,7 @@ async def test_a_sign_of_life_and_a_sweep_at_the_same_time_agree(postgres_dsn: s
 
 async def _pages(yard: Yard) -> int:
     """Pages of tasks and its indexes that were touched so far."""
-    for pipeline in yard.engine._writing._idle:
-        await pipeline.connection.execute("SELECT pg_stat_force_next_flush()")
+    await yard.flush_statistics()
     return await yard.count(
         "SELECT heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read FROM pg_statio_all_tables"
         " WHERE schemaname = 'pitboss' AND relname = 'tasks'"
@@ -267,8 +266,7 @@ async def _pages(yard: Yard) -> int:
 
 async def _hot(yard: Yard) -> int:
     """Updates of tasks so far that wrote no index."""
-    for pipeline in yard.engine._writing._idle:
-        await pipeline.connection.execute("SELECT pg_stat_force_next_flush()")
+    await yard.flush_statistics()
     return await yard.count(
         "SELECT n_tup_hot_upd FROM pg_stat_all_tables WHERE schemaname = 'pitboss' AND relname = 'tasks'"
     )

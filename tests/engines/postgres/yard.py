@@ -69,6 +69,14 @@ class Yard(InLoop):
         found: int = row[0]
         return found
 
+    async def flush_statistics(self) -> None:
+        """What the engine's connections have counted becomes readable. They are taken meanwhile, as by any call."""
+        connections = self.engine._writing
+        taken, connections._idle = connections._idle, []
+        for pipeline in taken:
+            await pipeline.connection.execute("SELECT pg_stat_force_next_flush()")
+            await connections._give_back(pipeline)
+
     async def assert_figures(self) -> None:
         """The queues' counts equal a recount."""
         wrong = await self.count(
