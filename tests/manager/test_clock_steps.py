@@ -26,15 +26,15 @@ from tests.servers.faketime import WallClock
 from tests.servers.postgres import PostgresServer
 
 VISITORS = str(Path(__file__).with_name("visitors.py"))
-VISITS, WORK = 18, 40
+VISITS, WORK = 12, 40
 HOUR = 3600
 STEPS = {
     20: "the clock was set ahead by 20s",
     HOUR: "the clock was set ahead by 1h",
     -HOUR: "the clock was set back by 1h",
 }
-# From the grant to the arrival, at most.
-_TRAVEL = 0.5
+# From the grant to the arrival, at most: on a busy machine a process may stand still for a second.
+_TRAVEL = 2
 
 
 class FarSide:
@@ -141,7 +141,7 @@ def _put_all(cluster: Cluster) -> int:
     """Returns how many. Two of them never run: one after an hour, one at a time that does not come."""
     now = wiring.SystemClock().wall()
     members = [NewResource(name=name) for name in ("one", "two")]
-    rules = PoolRules(limits=Limits(windows=(Window(3, 2 * SECOND),)))
+    rules = PoolRules(limits=Limits(windows=(Window(3, 5 * SECOND),)))
     resources = resources_of(cluster.engine)
     cluster.do(resources.declare_pool("sites", rules))
     cluster.do(resources.add_resources("sites", members))
@@ -164,12 +164,12 @@ def _note(cluster: Cluster, text: str, **when: Any) -> NewTask:
 
 
 def _check_limits(far_side: FarSide) -> None:
-    """No three visits to a site and a fourth within two seconds, less what the way to it takes."""
+    """No three visits to a site and a fourth within five seconds, less what the way to it takes."""
     for site in ("one", "two"):
         times = sorted(far_side.times("visit", site))
         gaps = [fourth - first for first, fourth in zip(times, times[3:], strict=False)]
         assert gaps
-        assert min(gaps) > 2 - _TRAVEL
+        assert min(gaps) > 5 - _TRAVEL
 
 
 def _check_ends(cluster: Cluster, far_side: FarSide) -> None:

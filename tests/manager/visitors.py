@@ -7,7 +7,7 @@ import socket
 from pitboss import App, Lease, Retry, ctx
 
 app = App()
-sites = app.resources("sites", rate="3/2s")
+sites = app.resources("sites", rate="3/5s")
 
 
 def tell(text: str) -> None:
