@@ -14,6 +14,8 @@ from pitboss.remote.loop import WorkLoop
 from pitboss.remote.signals import StopSignals
 from pitboss.remote.tasks import Task
 
+_SIGNALS_WITHIN = 0.5
+
 
 class Worker(WorkLoop):
     """Claims tasks and processes them. Subclass it and implement `process_task`."""
@@ -110,8 +112,9 @@ class Worker(WorkLoop):
             raise TaskProcessingError("the handler raised GeneratorExit") from error
 
     async def _wait(self, seconds: float | None) -> None:
+        # Not for longer: a signal that arrives just before a thread waits for a lock does not wake it.
         with suppress(Empty):
-            self._awake.get(timeout=seconds)
+            self._awake.get(timeout=_SIGNALS_WITHIN if seconds is None else min(seconds, _SIGNALS_WITHIN))
 
     def _wake(self) -> None:
         self._awake.put(None)
