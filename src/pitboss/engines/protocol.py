@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from pitboss.engines.access_protocol import Access
+from pitboss.engines.declared_protocol import Declarations, Events, Schedules
 from pitboss.engines.resource_protocol import Leases, ResourcePools, Resources
 from pitboss.engines.verb_marks import open_to_workers
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
@@ -84,6 +85,11 @@ class Engine(Protocol):
         else `scheduled` if it is due later, else `pending`. If the created tasks do not fit a queue's capacity (which
         counts held, scheduled and pending tasks), the call raises `QueueFull` and writes nothing. An unknown queue is
         created. After the commit, the engine rings the queues of created tasks that are pending.
+
+        Tasks with one `order_key` run one at a time. The first unfinished one with its key is in line as usual; the
+        others are `held` (reason "order"). The act that ends the first one, whatever its end, lets the oldest of the
+        others wait as a new task would; retries and losses keep the place. A retried task stands behind the first one,
+        if another has become that. Items of batches have no order key.
         """
 
     async def claim(self, request: ClaimRequest) -> Claimed:
@@ -96,7 +102,7 @@ class Engine(Protocol):
         through its first `ORDERED` pending tasks in that order instead. Beyond that it takes up to `ahead` more, but
         only tasks that were never lost, of queues without a rate. Paused queues give nothing. A queue with a rate gives
         only what every window still allows; each claim is a start, and stays counted whatever its outcome. A task past
-        its expiry is cancelled instead (reason "expired"). A task whose handler is not among the request's handlers is
+        its expiry is cancelled instead (reason "expired"), and followed as a failed task is (see `settle`). A task whose handler is not among the request's handlers is
         passed by; if it is not remote, and no live session knows it (`SessionInfo.handlers`), it becomes held (reason
         "handler"). An engine treats expired and unknown tasks so where it meets them on its way to the tasks it gives,
         and may leave others to a later claim. A claimed task is `running` with the next claim number; reason, progress
@@ -131,7 +137,8 @@ class Engine(Protocol):
         operator asked to cancel becomes cancelled instead of waiting again. A finished state counts as an attempt;
         waiting counts only if the transition is charged. A run that ends in waiting is recorded in the history if the
         transition says so; a run that finishes the task always is. Follow-up tasks are put in the same act, as `put`
-        would, except that they may overfill a queue. The end of a claim gives its resource back in the same act, with
+        would, except that they may overfill a queue. A task that becomes failed is followed by those of
+        `failure.failure_tasks`, put in the same way; here, in `reclaim`, and in `claim`. The end of a claim gives its resource back in the same act, with
         the settlement's report and the end of its use; see `Resources`. A task of a batch that is not running becomes
         held instead of waiting; see `Batches`."""
 
@@ -413,7 +420,7 @@ class Store(Engine, Sessions, Leader, Ledger, Control, Queues, Handlers, Desired
 
 
 @runtime_checkable
-class FullStore(Store, ResourcePools, Resources, Leases, Batches, Access, Protocol):
+class FullStore(Store, ResourcePools, Resources, Leases, Batches, Access, Declarations, Schedules, Events, Protocol):
     """A store with everything that the conformance suite proves."""
 
 

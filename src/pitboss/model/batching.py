@@ -47,6 +47,8 @@ class Waiting(NamedTuple):
 
 HELD_BY_BATCH = Waiting(State.HELD, "batch")
 HELD_FOR_HANDLER = Waiting(State.HELD, "handler")
+# An earlier task with its order key is unfinished.
+HELD_IN_ORDER = Waiting(State.HELD, "order")
 # A claim looks past this many tasks that fit no member. As many more items are drawn, so that these hide no others.
 PASSED_BY = 1000
 

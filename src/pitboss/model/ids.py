@@ -5,6 +5,7 @@ The id is also the task's age: within one priority, a smaller id runs first.
 
 import re
 from collections.abc import Callable
+from hashlib import blake2b
 
 from pitboss.model.errors import InvalidInput
 
@@ -31,6 +32,13 @@ def id_of_run(task_id: TaskId, run: int) -> TaskId:
         return task_id
     entropy = int(task_id[19:23] + task_id[24:], 16) ^ (run - 1)
     return f"{task_id[:19]}{entropy >> 48:04x}-{entropy & 0xFFFF_FFFF_FFFF:012x}"
+
+
+def derived_id(moment: int, *parts: object) -> TaskId:
+    """The same id for the same moment and parts, made anywhere: a repetition meets what the first one stored."""
+    text = "\0".join(map(str, parts)).encode("utf-8", "surrogatepass")
+    bits = int.from_bytes(blake2b(text, digest_size=10).digest(), "big")
+    return make_id(moment // 1000, bits >> 68, bits & (1 << 62) - 1)
 
 
 def checked_id(text: str) -> TaskId:

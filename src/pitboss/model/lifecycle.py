@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from pitboss.model.batching import HELD_BY_BATCH, Waiting, waits
+from pitboss.model.batching import HELD_BY_BATCH, HELD_IN_ORDER, Waiting, waits
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.ids import TaskId
 from pitboss.model.resource import Leased
@@ -40,10 +40,14 @@ def key_hold(new: NewTask, now: Moment) -> KeyHold:
     return KeyHold(new.id, None if period is None else now + period)
 
 
-def created(new: NewTask, now: Moment, *, known: bool, batch: str | None = None, ahead: Span = 0) -> Task:
-    """The task as it is first stored. `known`: its handler is registered. An item of a batch is held until drawn."""
+def created(
+    new: NewTask, now: Moment, *, known: bool, batch: str | None = None, ahead: Span = 0, behind: bool = False
+) -> Task:
+    """The task as it is first stored. `known`: its handler is registered. An item of a batch is held until drawn, and a
+    task `behind` an unfinished one with its order key until that one has ended."""
     due = new.due(now, ahead)
-    place = waits(None, known=known, run_at=due, now=now) if batch is None else HELD_BY_BATCH
+    place = HELD_IN_ORDER if behind else waits(None, known=known, run_at=due, now=now)
+    place = place if batch is None else HELD_BY_BATCH
     return Task(
         id=new.id,
         handler=new.handler,
@@ -62,6 +66,8 @@ def created(new: NewTask, now: Moment, *, known: bool, batch: str | None = None,
         reason=place.reason,
         batch=batch,
         want=new.want,
+        order_key=new.order_key,
+        meta=new.meta,
     )
 
 
@@ -138,6 +144,7 @@ def claim_on(task: Task, session: int, slot: int, leased: Leased | None = None) 
         batch=task.batch,
         rotations=task.rotations,
         claim_expires_at=task.claim_expires_at,
+        meta=task.meta,
     )
 
 

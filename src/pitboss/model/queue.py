@@ -5,19 +5,30 @@ from collections.abc import Iterable
 
 import msgspec
 
-from pitboss.model.duration import Moment
+from pitboss.model.duration import Moment, Span
 from pitboss.model.errors import InvalidInput, QueueFull
 from pitboss.model.limits import Window
 from pitboss.model.states import WAITING, State
 
+# The settings of a queue that an operator can set above what is declared.
+LIMITS = ("capacity", "rate")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}\Z")
+
+
+class QueueSettings(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What code and settings declare of a queue. `retention` are ages by state; states without one have the default."""
+
+    capacity: int | None = None
+    rate: tuple[Window, ...] = ()
+    retention: dict[State, Span] = {}
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
     """A queue as stored, with the number of its tasks by state.
 
     `resources` names the resource pool: each of its tasks holds a member of it while it runs. `opens_at` is when its
-    rate allows the next start; None: now.
+    rate allows the next start; None: now. `declared` is what an app declares; `limited` names the settings that an
+    operator set above that ("capacity", "rate"), until they are withdrawn.
     """
 
     name: str
@@ -28,6 +39,8 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     rate: tuple[Window, ...] = ()
     resources: str | None = None
     opens_at: Moment | None = None
+    declared: QueueSettings | None = None
+    limited: tuple[str, ...] = ()
     counts: dict[State, int] = {}
 
     @property
@@ -36,12 +49,14 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What to change in a queue; fields that are UNSET stay as they are."""
+    """What an operator changes in a queue; fields that are UNSET stay as they are. `withdraw` names settings that go
+    back to what is declared."""
 
     paused: bool | msgspec.UnsetType = msgspec.UNSET
     by: str | None = None
     capacity: int | msgspec.UnsetType | None = msgspec.UNSET
     rate: tuple[Window, ...] | msgspec.UnsetType = msgspec.UNSET
+    withdraw: tuple[str, ...] = ()
 
 
 class HandlerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,11 +111,17 @@ def changed_queue(queue: Queue, change: QueueChange, now: Moment) -> Queue:
     if change.paused is not msgspec.UNSET:
         by, at = (change.by, now) if change.paused else (None, None)
         queue = msgspec.structs.replace(queue, paused=change.paused, paused_by=by, paused_at=at)
-    if change.capacity is not msgspec.UNSET:
-        queue = msgspec.structs.replace(queue, capacity=change.capacity)
-    if change.rate is not msgspec.UNSET:
-        queue = msgspec.structs.replace(queue, rate=change.rate)
-    return queue
+    set_now = {name: value for name in LIMITS if (value := getattr(change, name)) is not msgspec.UNSET}
+    limited = (set(queue.limited) | set_now.keys()) - set(change.withdraw)
+    queue = msgspec.structs.replace(queue, **set_now, limited=tuple(sorted(limited)))
+    return declared_queue(queue, queue.declared) if change.withdraw else queue
+
+
+def declared_queue(queue: Queue, declared: QueueSettings | None) -> Queue:
+    """The queue with these declarations; None withdraws them. What an operator set stays."""
+    settings = declared or QueueSettings()
+    free = {name: getattr(settings, name) for name in LIMITS if name not in queue.limited}
+    return msgspec.structs.replace(queue, **free, declared=declared)
 
 
 def remote_queues(handlers: Iterable[HandlerInfo]) -> set[str]:

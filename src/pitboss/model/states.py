@@ -31,8 +31,8 @@ MOVES: dict[tuple[State | None, State], tuple[str, ...]] = {
     (None, State.HELD): ("put",),
     (None, State.SCHEDULED): ("put",),
     (None, State.PENDING): ("put",),
-    (State.HELD, State.PENDING): ("released", "drawn"),
-    (State.HELD, State.SCHEDULED): ("released", "drawn"),
+    (State.HELD, State.PENDING): ("released", "drawn", "next in order"),
+    (State.HELD, State.SCHEDULED): ("released", "drawn", "next in order"),
     (State.HELD, State.CANCELLED): ("cancel",),
     (State.SCHEDULED, State.PENDING): ("due",),
     (State.SCHEDULED, State.CANCELLED): ("cancel",),
@@ -51,6 +51,19 @@ MOVES: dict[tuple[State | None, State], tuple[str, ...]] = {
     (State.FAILED, State.HELD): ("retry",),
     (State.CANCELLED, State.PENDING): ("retry",),
     (State.CANCELLED, State.HELD): ("retry",),
+}
+
+# Every way in which a task fails for good, and the verb that writes it. Each also puts the task's fallback and the task
+# of its queue's dead-letter handler (`model.failure`), in the same act. An expired task is cancelled, and counts too.
+FAILURES: dict[str, str] = {
+    "last attempt": "settle",
+    "not retryable": "settle",
+    "timed out": "settle",
+    "expires before its next attempt": "settle",
+    "crashed too often": "settle",
+    "result cannot be stored": "settle",
+    "claims ran out": "reclaim",
+    "expired": "claim",
 }
 
 

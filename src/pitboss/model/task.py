@@ -39,6 +39,9 @@ class Unique(msgspec.Struct, frozen=True, gc=False):
 class NewTask(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A task to be stored. A delay counts from the store's clock; a moment is a time of the wall clock.
 
+    Tasks with one `order_key` run one at a time, in the order of their ids. `meta` is a JSON object with where the task
+    comes from (`model.meta`).
+
     `ahead`, here and below, is how far the wall clock is ahead of the store's.
     """
 
@@ -57,6 +60,8 @@ class NewTask(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     tags: tuple[str, ...] = ()
     parent: TaskId | None = None
     want: Want | None = None
+    order_key: str | None = None
+    meta: Json | None = None
 
     def due(self, now: Moment, ahead: Span = 0) -> Moment | None:
         """When it may run, if that is later than now."""
@@ -120,6 +125,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_like=True
     batch: str | None = None
     rotations: int = 0
     claim_expires_at: Moment | None = None
+    meta: Json | None = None
 
     @property
     def alone(self) -> bool:
@@ -172,6 +178,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     claim_lasts: Span | None = None
     claim_expires_at: Moment | None = None
     claim_key: str | None = None
+    order_key: str | None = None
+    meta: Json | None = None
 
     def value(self) -> Any:
         """The result as a Python value."""

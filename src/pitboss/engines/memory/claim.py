@@ -69,7 +69,7 @@ class ClaimVerb(Verbs):
                 break
             ahead = len(claims) >= slot.free
             if is_expired(task, now):
-                self.tables.write(cancelled(task, "expired", now))
+                self.follow_failure(self.tables.write(cancelled(task, "expired", now)), now)
             elif slot.handlers is not None and task.handler not in slot.handlers:
                 continue
             elif handlers is not None and task.handler not in handlers:

@@ -1,4 +1,4 @@
-"""The memory engine: six groups of verbs on one set of tables. The other engines must behave exactly like it."""
+"""The memory engine: seven groups of verbs on one set of tables. The other engines must behave exactly like it."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from pitboss.engines.memory.access import AccessVerbs
 from pitboss.engines.memory.batches import BatchVerbs
 from pitboss.engines.memory.claim import ClaimVerb
 from pitboss.engines.memory.control import ControlVerbs
+from pitboss.engines.memory.declared import DeclaredVerbs
 from pitboss.engines.memory.resources import ResourceVerbs
 from pitboss.engines.memory.sessions import SessionVerbs
 from pitboss.engines.memory.tables import Tables
@@ -21,7 +22,7 @@ from pitboss.model.states import FINISHED, State
 from pitboss.model.task import NewTask, Placed, Task, Token
 
 
-class MemoryEngine(ClaimVerb, ControlVerbs, BatchVerbs, ResourceVerbs, SessionVerbs, AccessVerbs):
+class MemoryEngine(ClaimVerb, ControlVerbs, BatchVerbs, ResourceVerbs, SessionVerbs, AccessVerbs, DeclaredVerbs):
     """A whole store in one object: clients share the store by sharing the object."""
 
     name = "memory"
@@ -114,7 +115,7 @@ class MemoryEngine(ClaimVerb, ControlVerbs, BatchVerbs, ResourceVerbs, SessionVe
     ) -> list[SentAway]:
         if end.run is not None:
             self.tables.record(task.id, end.run)
-        self.tables.write(end.applied_to(task))
+        self.follow_failure(self.tables.write(end.applied_to(task)), now)
         away = self.hand_back(task, report, now, use_end, completed=end.state is State.COMPLETED)
         if end.state is State.PENDING:
             self.ring([task.queue])

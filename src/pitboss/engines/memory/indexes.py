@@ -25,6 +25,7 @@ class TaskIndexes:
         self._pending: dict[str, _Index] = defaultdict(list)
         self._scheduled: dict[str, _Index] = defaultdict(list)
         self._held_for: dict[str, _Index] = defaultdict(list)
+        self._in_order: dict[str, _Index] = defaultdict(list)
         self._undrawn: dict[tuple[BatchId, str], _Index] = defaultdict(list)
         self._ended: dict[BatchId, _Index] = defaultdict(list)
         self._items: dict[BatchId, dict[TaskId, None]] = defaultdict(dict)
@@ -82,6 +83,11 @@ class TaskIndexes:
         """Tasks that are held for one of these handlers, oldest first."""
         return sorted(task for name in set(handlers) for _, task in self._held_for[name])[:limit]
 
+    def first_in_order(self, key: str) -> TaskId | None:
+        """The oldest of the tasks that are held behind the first one with this key."""
+        index = self._in_order.get(key)
+        return index[0][1] if index else None
+
     def undrawn(self, batch: BatchId, queues: Iterable[str], limit: int) -> list[TaskId]:
         """The next items of a batch to draw."""
         return [task for _, task in islice(merge(*(self._undrawn[batch, queue] for queue in queues)), limit)]
@@ -101,6 +107,8 @@ class TaskIndexes:
             return self._scheduled[task.queue], (task.run_at or 0, task.id)
         if task.state is State.HELD and task.reason == "handler":
             return self._held_for[task.handler], (task.priority, task.id)
+        if task.state is State.HELD and task.reason == "order":
+            return self._in_order[task.order_key or ""], (0, task.id)
         if task.state is State.HELD and task.batch is not None:
             return self._undrawn[task.batch, task.queue], (task.priority, task.id)
         if task.state in FINISHED and task.batch is not None:

@@ -11,11 +11,14 @@ from pitboss.engines.memory.members import PoolMembers
 from pitboss.model.access import ApiKey, AuditEntry, Remembered
 from pitboss.model.batch import OVER, Batch, BatchId
 from pitboss.model.batching import Waiting, waits
+from pitboss.model.declared import Declared
 from pitboss.model.duration import Moment, Span
+from pitboss.model.event import Event
 from pitboss.model.ids import TaskId
 from pitboss.model.lifecycle import MAX_RECORDED_RUNS, KeyHold, created, key_hold, moved, rebased, stepped
 from pitboss.model.queue import HandlerInfo, Queue, Wish, check_capacity, remote_queues
 from pitboss.model.resource import Leased
+from pitboss.model.schedule import Schedule
 from pitboss.model.session import Session
 from pitboss.model.states import FINISHED, WAITING, State
 from pitboss.model.task import Attempt, NewTask, Placed, Task
@@ -92,6 +95,16 @@ class Tables:
         self.audit: dict[str, AuditEntry] = {}
         self.requests: dict[str, Remembered] = {}
         self.by_wall: dict[TaskId, int] = {}
+        # Order key -> the unfinished task that is first in line; those behind it are held.
+        self.heads: dict[str, TaskId] = {}
+        # App -> what it declares, all fingerprints that it ever had, and that of each session.
+        self.declared: dict[str, Declared] = {}
+        self.fingerprints: dict[str, set[str]] = {}
+        self.declarers: dict[str, dict[int, str]] = {}
+        # Queue -> the app that declares it.
+        self.queue_apps: dict[str, str] = {}
+        self.schedules: dict[str, Schedule] = {}
+        self.events: dict[str, Event] = {}
 
     def follow_wall(self, ahead: Span) -> None:
         """Move the tasks that follow the wall clock, if that was set."""
@@ -113,6 +126,7 @@ class Tables:
         self.indexes.add(task)
         if task.state in FINISHED:
             self._free_key(task)
+            self._next_in_order(task)
         return task
 
     def move(self, task: Task, state: State, **changes: object) -> Task:
@@ -137,7 +151,8 @@ class Tables:
         if new.unique:
             self.keys[new.unique.key] = key_hold(new, now)
         known = new.handler in self.handlers
-        task = self.write(created(new, now, known=known, batch=batch, ahead=self.ahead))
+        behind = new.order_key is not None and self.heads.setdefault(new.order_key, new.id) != new.id
+        task = self.write(created(new, now, known=known, batch=batch, ahead=self.ahead, behind=behind))
         if new.by_wall is not None:
             self.by_wall[new.id] = new.by_wall
         if task.state is State.PENDING:
@@ -234,6 +249,21 @@ class Tables:
         hold = None if task.unique_key is None else self.keys.get(task.unique_key)
         if hold is not None and hold.ends_with(task):
             del self.keys[task.unique_key or ""]
+
+    def _next_in_order(self, task: Task) -> None:
+        """The end of the first in line lets the next one wait."""
+        key = task.order_key
+        if key is None or self.heads.get(key) != task.id:
+            return
+        following = self.indexes.first_in_order(key)
+        if following is None:
+            del self.heads[key]
+            return
+        now, self.heads[key] = task.finished_at or 0, following
+        behind = self.tasks[following]
+        place = waits(None, known=behind.handler in self.handlers, run_at=behind.run_at, now=now)
+        self.write(moved(behind, place))
+        self.doorbell.ring([behind.queue])
 
     def _count(self, task: Task, change: int) -> None:
         _add(self.counts[task.queue], task.state, change)

@@ -9,9 +9,10 @@ from pitboss.engines.memory.tables import Tables
 from pitboss.engines.protocol import Clock, Failpoint
 from pitboss.model.access import AuditEntry
 from pitboss.model.batch import OVER
-from pitboss.model.batching import waits
+from pitboss.model.batching import HELD_IN_ORDER, waits
 from pitboss.model.duration import Moment
 from pitboss.model.errors import NotLeader
+from pitboss.model.failure import failed_for_good, failure_tasks
 from pitboss.model.lifecycle import KeyHold, retried
 from pitboss.model.session import Lead, known_handlers, lead_of
 from pitboss.model.task import Task, last_run
@@ -70,8 +71,10 @@ class Verbs:
         batch = None if task.batch is None else self.tables.batches[task.batch]
         if batch is not None and batch.status in OVER:
             batch = self.batch_lifecycle.back_in_line(batch)
-        known = task.handler in self.tables.handlers
+        known, key = task.handler in self.tables.handlers, task.order_key
         place = waits(None if batch is None else batch.status, known=known, run_at=None, now=now)
+        if key is not None and self.tables.heads.setdefault(key, task.id) != task.id:
+            place = HELD_IN_ORDER
         self.tables.write(retried(task, place, keep_attempts=keep_attempts))
         self.ring([task.queue])
         return True
@@ -83,6 +86,12 @@ class Verbs:
         if holder is None:
             self.tables.keys[task.unique_key] = KeyHold(task.id)
         return holder is None or holder == task.id
+
+    def follow_failure(self, task: Task, now: Moment) -> None:
+        """Put what follows a task that has just failed for good."""
+        if failed_for_good(task):
+            for new in failure_tasks(task, self.tables.handlers):
+                self.tables.place(new, now)
 
     def _reach(self, name: str) -> None:
         if self._failpoint is not None:

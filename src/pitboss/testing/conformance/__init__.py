@@ -33,8 +33,11 @@ from pitboss.testing.conformance.choosing import Labels, Rotation, StickyKeys, S
 from pitboss.testing.conformance.claiming import Claiming
 from pitboss.testing.conformance.comparing import Comparing, SendingAway
 from pitboss.testing.conformance.control import Cancelling, Pruning, Retrying
+from pitboss.testing.conformance.declaring import Declaring
 from pitboss.testing.conformance.desired import DesiredState
 from pitboss.testing.conformance.diagnosing import Diagnosing
+from pitboss.testing.conformance.events import EventLog, Publishing
+from pitboss.testing.conformance.failing import Failing
 from pitboss.testing.conformance.fencing import Fencing
 from pitboss.testing.conformance.filters import Filtering
 from pitboss.testing.conformance.giving_back import GivingBack
@@ -46,6 +49,7 @@ from pitboss.testing.conformance.ledger import LedgerReading
 from pitboss.testing.conformance.member_history import MemberHistory
 from pitboss.testing.conformance.moving import MovedUses, UsesAtOnce
 from pitboss.testing.conformance.open_uses import ChangedWhileOpen, EndingUses, LateUses, OpenUses
+from pitboss.testing.conformance.order_keys import OrderKeys
 from pitboss.testing.conformance.pausing import PausingBatches, ResumingBatches
 from pitboss.testing.conformance.pool_rules import RulesOfPools
 from pitboss.testing.conformance.pools import ChangingMembers, DeclaringPools, PoolMembers
@@ -56,6 +60,7 @@ from pitboss.testing.conformance.reclaiming import Reclaiming
 from pitboss.testing.conformance.remote_claims import Ordering, RepeatedClaims, TaskTypes, TimeLimits
 from pitboss.testing.conformance.removing import RemovingMembers
 from pitboss.testing.conformance.renewing import Renewing
+from pitboss.testing.conformance.schedules import FiringSchedules, ScheduleKeeping
 from pitboss.testing.conformance.schema import Maintaining, Reopening, SchemaKeeping
 from pitboss.testing.conformance.sessions import SessionKeeping
 from pitboss.testing.conformance.settling import Settling
@@ -83,6 +88,7 @@ class CoreConformance(
     Pruning,
     Retrying,
     DesiredState,
+    Failing,
     Fencing,
     Filtering,
     HandlerRegistry,
@@ -90,6 +96,7 @@ class CoreConformance(
     Leading,
     LedgerReading,
     Ordering,
+    OrderKeys,
     Putting,
     QueueSettings,
     Rates,
@@ -164,7 +171,19 @@ class AccessConformance(ApiKeys, Auditing, RepeatedRequests):
     """For an engine with `Access`."""
 
 
-class Conformance(CoreConformance, ResourceConformance, BatchConformance, AccessConformance, Diagnosing, WallTimes):
+class DeclaredConformance(Declaring, ScheduleKeeping, FiringSchedules, Publishing, EventLog):
+    """For an engine with `Declarations`, `Schedules` and `Events`."""
+
+
+class Conformance(
+    CoreConformance,
+    ResourceConformance,
+    BatchConformance,
+    AccessConformance,
+    DeclaredConformance,
+    Diagnosing,
+    WallTimes,
+):
     """For an engine with all of these protocols, and `Diagnosis`."""
 
 
@@ -192,6 +211,8 @@ __all__ = [
     "Conformance",
     "CoreConformance",
     "CreatingBatches",
+    "DeclaredConformance",
+    "Declaring",
     "DeclaringPools",
     "DeletingBatches",
     "DesiredState",
@@ -200,8 +221,11 @@ __all__ = [
     "DurableConformance",
     "EndingBatches",
     "EndingUses",
+    "EventLog",
+    "Failing",
     "Fencing",
     "Filtering",
+    "FiringSchedules",
     "Forgiveness",
     "FurtherUses",
     "GivingBack",
@@ -223,10 +247,12 @@ __all__ = [
     "MovingBatches",
     "Notices",
     "OpenUses",
+    "OrderKeys",
     "Ordering",
     "PausingBatches",
     "PoolMembers",
     "Pruning",
+    "Publishing",
     "Putting",
     "QueueSettings",
     "Rates",
@@ -243,6 +269,7 @@ __all__ = [
     "Retrying",
     "Rotation",
     "RulesOfPools",
+    "ScheduleKeeping",
     "SchemaKeeping",
     "SendingAway",
     "SessionKeeping",

@@ -22,19 +22,26 @@ class QueueSettings:
         assert [queue.name for queue in await bench.store.queues()] == ["default", "next"]
 
     async def test_a_change_brings_a_queue_into_being(self, bench: Bench) -> None:
-        assert await bench.change("new", capacity=5) == Queue(name="new", capacity=5)
-        assert await bench.store.queues() == [Queue(name="new", capacity=5)]
+        limited = Queue(name="new", capacity=5, limited=("capacity",))
+        assert await bench.change("new", capacity=5) == limited
+        assert await bench.store.queues() == [limited]
 
     async def test_what_is_not_named_stays(self, bench: Bench) -> None:
         await bench.change("q", capacity=5, rate=rate("2/s, 100/m"))
         queue = await bench.change("q", paused=True, by="ann")
         windows = (Window(2, 1_000_000), Window(100, 60_000_000))
         assert queue == Queue(
-            name="q", paused=True, paused_by="ann", paused_at=bench.now, capacity=5, rate=windows, counts={}
+            name="q",
+            paused=True,
+            paused_by="ann",
+            paused_at=bench.now,
+            capacity=5,
+            rate=windows,
+            limited=("capacity", "rate"),
         )
         assert await bench.change("q") == queue
         assert await bench.change("q", capacity=None, rate=()) == Queue(
-            name="q", paused=True, paused_by="ann", paused_at=bench.now
+            name="q", paused=True, paused_by="ann", paused_at=bench.now, limited=("capacity", "rate")
         )
 
     async def test_resuming_forgets_who_paused(self, bench: Bench) -> None:

@@ -23,6 +23,8 @@ _FIXED = (
     "tags",
     "batch",
     "want",
+    "order_key",
+    "meta",
 )
 
 

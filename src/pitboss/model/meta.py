@@ -1,0 +1,63 @@
+"""Where a task comes from: a JSON object that is stored with it, and given to every task that follows from it.
+
+Besides these keys it may hold others, such as `trace` and `headers`, which are passed on as they are.
+"""
+
+from typing import Any
+
+import msgspec
+
+from pitboss.model.canonical import Json, from_json, to_json
+from pitboss.model.duration import Moment
+
+
+class EventMark(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The event that the task handles."""
+
+    id: str
+    name: str
+    key: str | None = None
+
+
+class TickMark(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The schedule that put the task, the tick it is for, and the newest tick before it that succeeded (wall clock)."""
+
+    schedule: str
+    scheduled_for: Moment
+    last_success: Moment | None = None
+
+
+class FailureMark(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The failed task that this one follows. `chain`: the handlers that failed before, so that none comes twice."""
+
+    id: str
+    handler: str
+    attempts: int = 0
+    category: str = ""
+    message: str = ""
+    type: str = ""
+    reason: str = ""
+    chain: tuple[str, ...] = ()
+    dead_letter: bool = False
+
+
+class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The keys that Pitboss itself writes."""
+
+    event: EventMark | None = None
+    tick: TickMark | None = None
+    failure: FailureMark | None = None
+
+
+_decoder = msgspec.json.Decoder(Meta)
+_NOTHING = Meta()
+
+
+def read_meta(text: Json | None) -> Meta:
+    return _NOTHING if text is None else _decoder.decode(text)
+
+
+def with_meta(text: Json | None, meta: Meta) -> Json:
+    """The stored object with these keys added or replaced."""
+    kept: dict[str, Any] = {} if text is None else from_json(text)
+    return to_json({**kept, **msgspec.to_builtins(meta)})
