@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol, Self, runtime_checkable
 
+from pitboss.engines.verb_marks import open_to_workers
 from pitboss.model.access import ApiKey, AuditEntry, Remembered
 from pitboss.model.ids import TaskId
 
@@ -29,6 +30,7 @@ class Access(Protocol):
     async def audit_log(self, *, limit: int = 100, before: str | None = None) -> list[AuditEntry]:
         """The newest entries, newest first; `before`: only those older than the entry with this id."""
 
+    @open_to_workers
     async def remember(self, key: str, body: str, ids: Sequence[TaskId]) -> Remembered:
         """What was stored under this key within the last day (`REMEMBERED_FOR`); if nothing was, store this. So a
         repeated request gets the ids of the first one. `reclaim` removes what is older."""

@@ -35,7 +35,7 @@ class Declarations(Protocol):
 
 @runtime_checkable
 class Schedules(Protocol):
-    """Schedules, and the act of firing."""
+    """Schedules, as people and programs use them."""
 
     @open_to_workers
     async def schedules(
@@ -53,15 +53,6 @@ class Schedules(Protocol):
         """Do what an operator wants (`schedule.changed`); None removes a schedule that was added at run time, and
         raises `InvalidInput` if code declares it. Returns the schedule after that (before it was removed), None if
         there is no such schedule."""
-
-    async def due_schedules(self, limit: int = 1000) -> DueSchedules:
-        """Schedules that are not paused and whose tick has come by the wall clock, at most `limit`. The cost does not
-        depend on how many are not due."""
-
-    async def fire(self, firings: Sequence[Firing], *, term: int) -> list[bool]:
-        """For each schedule that is still at the firing's version and not paused: put the tasks, as follow-ups are put,
-        and write `schedule.fired`, all in one act. False for the others, for which nothing is written. Only the leader
-        of that term may do it: any other call raises `NotLeader` and writes nothing."""
 
 
 @runtime_checkable
@@ -85,6 +76,20 @@ class Events(Protocol):
     ) -> list[Event]:
         """Those with these ids (unknown ones left out), or the newest, newest first, with this name if one is given;
         `before`: only events with a smaller id."""
+
+
+@runtime_checkable
+class LeaderActs(Protocol):
+    """What only the leader does with schedules and events."""
+
+    async def due_schedules(self, limit: int = 1000) -> DueSchedules:
+        """Schedules that are not paused and whose tick has come by the wall clock, at most `limit`. The cost does not
+        depend on how many are not due."""
+
+    async def fire(self, firings: Sequence[Firing], *, term: int) -> list[bool]:
+        """For each schedule that is still at the firing's version and not paused: put the tasks, as follow-ups are put,
+        and write `schedule.fired`, all in one act. False for the others, for which nothing is written. Only the leader
+        of that term may do it: any other call raises `NotLeader` and writes nothing."""
 
     async def prune_events(self, before: Moment, *, limit: int = 1000, term: int | None = None) -> int:
         """Forget events that were published before this moment, at most `limit`; returns how many. With a term, only

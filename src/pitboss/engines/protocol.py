@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from pitboss.engines.access_protocol import Access
-from pitboss.engines.declared_protocol import Declarations, Events, Schedules
+from pitboss.engines.declared_protocol import Declarations, Events, LeaderActs, Schedules
 from pitboss.engines.resource_protocol import Leases, ResourcePools, Resources
 from pitboss.engines.verb_marks import open_to_workers
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
@@ -102,12 +102,13 @@ class Engine(Protocol):
         through its first `ORDERED` pending tasks in that order instead. Beyond that it takes up to `ahead` more, but
         only tasks that were never lost, of queues without a rate. Paused queues give nothing. A queue with a rate gives
         only what every window still allows; each claim is a start, and stays counted whatever its outcome. A task past
-        its expiry is cancelled instead (reason "expired"), and followed as a failed task is (see `settle`). A task whose handler is not among the request's handlers is
-        passed by; if it is not remote, and no live session knows it (`SessionInfo.handlers`), it becomes held (reason
-        "handler"). An engine treats expired and unknown tasks so where it meets them on its way to the tasks it gives,
-        and may leave others to a later claim. A claimed task is `running` with the next claim number; reason, progress
-        and note are cleared. `next_due` is the earliest moment at which a scheduled task of these queues falls due, or
-        a window of a queue with pending tasks opens (paused queues do not count); None if there is no such moment.
+        its expiry is cancelled instead (reason "expired"), and followed as a failed task is (see `settle`). A task
+        whose handler is not among the request's handlers is passed by; if it is not remote, and no live session knows
+        it (`SessionInfo.handlers`), it becomes held (reason "handler"). An engine treats expired and unknown tasks so
+        where it meets them on its way to the tasks it gives, and may leave others to a later claim. A claimed task is
+        `running` with the next claim number; reason, progress and note are cleared. `next_due` is the earliest moment
+        at which a scheduled task of these queues falls due, or a window of a queue with pending tasks opens (paused
+        queues do not count); None if there is no such moment.
 
         A slot that says how long a claim `lasts` makes claims of remote workers: each has a time limit of its own,
         `claim_expires_at`, and lives by that, whatever happens to the session. Its `worker` is recorded in the task. If
@@ -138,9 +139,9 @@ class Engine(Protocol):
         waiting counts only if the transition is charged. A run that ends in waiting is recorded in the history if the
         transition says so; a run that finishes the task always is. Follow-up tasks are put in the same act, as `put`
         would, except that they may overfill a queue. A task that becomes failed is followed by those of
-        `failure.failure_tasks`, put in the same way; here, in `reclaim`, and in `claim`. The end of a claim gives its resource back in the same act, with
-        the settlement's report and the end of its use; see `Resources`. A task of a batch that is not running becomes
-        held instead of waiting; see `Batches`."""
+        `failure.failure_tasks`, put in the same way; here, in `reclaim`, and in `claim`. The end of a claim gives its
+        resource back in the same act, with the settlement's report and the end of its use; see `Resources`. A task of a
+        batch that is not running becomes held instead of waiting; see `Batches`."""
 
     async def reclaim(self, limit: int = 1000) -> Reclaimed:
         """Repair what dead sessions and interrupted callers left behind, at most about `limit` tasks per call.
@@ -420,7 +421,9 @@ class Store(Engine, Sessions, Leader, Ledger, Control, Queues, Handlers, Desired
 
 
 @runtime_checkable
-class FullStore(Store, ResourcePools, Resources, Leases, Batches, Access, Declarations, Schedules, Events, Protocol):
+class FullStore(
+    Store, ResourcePools, Resources, Leases, Batches, Access, Declarations, Schedules, Events, LeaderActs, Protocol
+):
     """A store with everything that the conformance suite proves."""
 
 
