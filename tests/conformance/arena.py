@@ -71,6 +71,9 @@ class Arena:
         await self._same("members", lambda store: _members(store, pools))
         await self._same("batches", lambda store: store.batches(limit=1000))
         await self._same("lanes", lambda store: store.lanes())
+        await self._same("declarations", lambda store: store.declarations())
+        await self._same("schedules", lambda store: store.schedules())
+        await self._same("events", lambda store: store.events(limit=20))
         await assert_members_sound(self._stores[0], self.clock.now(), tasks)
         await assert_batches_sound(self._stores[0], tasks, forced=True)
         return answer

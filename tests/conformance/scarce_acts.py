@@ -212,7 +212,7 @@ class ScarceActs(Acts):
             name = self.batches[again % len(self.batches)]
         on_complete = self._new({"handler": "a", "queue": "q1", "params": '{"n":1}'}, None) if notice else None
         batch = NewBatch(id=name, lane=lane, paused=bool(again and again % 5 == 0), on_complete=on_complete)
-        items = [self._new(one, None) for one in chosen]
+        items = [self._new({key: one[key] for key in one if key != "order_key"}, None) for one in chosen]
         created = self.arena.act(lambda store: store.create_batch(batch, items))
         if isinstance(created, Batch) and name not in self.batches:
             self.batches.append(name)

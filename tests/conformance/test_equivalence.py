@@ -32,6 +32,7 @@ from tests.conformance.acts import (
     WORDS,
 )
 from tests.conformance.contestants import Open, emptied_opener, open_memory, open_sqlite
+from tests.conformance.declared_acts import EVENT_KEYS, EVENTS, DeclaredActs
 from tests.conformance.scarce_acts import (
     BATCH_ACTS,
     CHANGES,
@@ -42,7 +43,6 @@ from tests.conformance.scarce_acts import (
     REPORTS,
     RULES,
     WANTS,
-    ScarceActs,
 )
 from tests.conformance.walk import Walk
 
@@ -62,6 +62,7 @@ options = st.fixed_dictionaries(
         "params": st.sampled_from(['{"n":1}', '{"n":"1"}', "[]", '"é"']),
         "timeout": st.just(SECOND),
         "want": st.sampled_from(WANTS),
+        "order_key": st.sampled_from(["o1", "o2"]),
     },
 )
 places = st.sampled_from([None, None, QUEUES, ("q1",), ("q2", "q3"), ("q3", "q3"), ("q1", "q5"), ()])
@@ -113,7 +114,7 @@ class Equivalence(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.acts = ScarceActs(self.engines, prompt=self.prompt)
+        self.acts = DeclaredActs(self.engines, prompt=self.prompt)
 
     def teardown(self) -> None:
         self.acts.end()
@@ -244,6 +245,23 @@ class Equivalence(RuleBasedStateMachine):
     def change_lane(self, lane: str, most: int) -> None:
         self.acts.change_lane(lane, most)
 
+    @rule(which=picks, who=st.none() | picks, routes=picks)
+    def declare_app(self, which: int, who: int | None, routes: int) -> None:
+        self.acts.declare_app(which, who)
+        self.acts.route(routes)
+
+    @rule(
+        chosen=st.lists(st.tuples(st.sampled_from(EVENTS), st.sampled_from(EVENT_KEYS)), min_size=1, max_size=3),
+        again=st.none() | picks,
+    )
+    def publish(self, chosen: list[tuple[str, str | None]], again: int | None) -> None:
+        self.acts.publish(chosen, again)
+
+    @rule(act=st.sampled_from(["put", "change", "fire", "fire", "prune"]), which=picks, step=st.sampled_from(STEPS))
+    def schedule(self, act: str, which: int, step: str) -> None:
+        self.acts.time_passes(step)
+        self.acts.schedule(act, which)
+
     @rule(step=st.sampled_from(STEPS))
     def time_passes(self, step: str) -> None:
         self.acts.time_passes(step)
@@ -281,7 +299,7 @@ def test_any_acts_in_any_order(contestant: tuple[str, Open]) -> None:
 @pytest.mark.parametrize("seed", range(1000 if LONG else 2))
 def test_a_long_walk(contestant: tuple[str, Open], seed: int) -> None:
     name, opening = contestant
-    acts = ScarceActs({"oracle": open_memory, name: opening}, prompt=name in PROMPT)
+    acts = DeclaredActs({"oracle": open_memory, name: opening}, prompt=name in PROMPT)
     try:
         Walk(acts, seed).go(STEPS_OF_WALK[name])
     finally:

@@ -23,6 +23,7 @@ from tests.conformance.acts import (
     SECOND,
     WORDS,
 )
+from tests.conformance.declared_acts import EVENT_KEYS, EVENTS, DeclaredActs
 from tests.conformance.scarce_acts import (
     BATCH_ACTS,
     CHANGES,
@@ -33,7 +34,6 @@ from tests.conformance.scarce_acts import (
     REPORTS,
     RULES,
     WANTS,
-    ScarceActs,
 )
 
 WEIGHTS = {
@@ -54,13 +54,17 @@ WEIGHTS = {
     "outdo": 3,
     "create_batch": 2,
     "act_on_batch": 4,
+    "declare_app": 2,
+    "route": 1,
+    "publish": 3,
+    "schedule": 5,
 }
 
 
 class Walk:
     """Chooses acts and their arguments; the same seed walks the same way on every engine."""
 
-    def __init__(self, acts: ScarceActs, seed: int) -> None:
+    def __init__(self, acts: DeclaredActs, seed: int) -> None:
         self.acts, self.dice = acts, Random(seed)
         self.taken: list[str] = []
 
@@ -162,6 +166,20 @@ class Walk:
         else:
             self.acts.act_on_batch(self._pick(), dice.choice(BATCH_ACTS), dice.choice([1000, 1000, 2]))
 
+    def _declare_app(self) -> None:
+        self.acts.declare_app(self._pick(), self.dice.choice([None, self._worker(), self._worker()]))
+
+    def _route(self) -> None:
+        self.acts.route(self._pick())
+
+    def _publish(self) -> None:
+        dice = self.dice
+        chosen = [(dice.choice(EVENTS), dice.choice(EVENT_KEYS)) for _ in range(dice.randint(1, 3))]
+        self.acts.publish(chosen, self._sometimes(self._pick()))
+
+    def _schedule(self) -> None:
+        self.acts.schedule(self.dice.choices(["put", "change", "fire", "prune"], [2, 2, 6, 1])[0], self._pick())
+
     def _options(self) -> dict[str, Any]:
         dice = self.dice
         chosen: dict[str, Any] = {"handler": dice.choice("aaabbcr"), "queue": dice.choice(QUEUES)}
@@ -174,6 +192,8 @@ class Walk:
             "tags": [(), ("t1",), ("t1", "u")],
             "params": ['{"n":1}', '{"n":"1"}', "[]", '"é"'],
             "want": WANTS,
+            "order_key": ["o1", "o2"],
+            "meta": ['{"trace":{"n":1}}'],
         }
         return chosen | {name: dice.choice(values) for name, values in possible.items() if dice.random() < 0.3}
 
@@ -210,7 +230,9 @@ class Walk:
         )
 
     def _change(self) -> QueueChange:
-        match self.dice.randint(0, 3):
+        match self.dice.randint(0, 4):
+            case 4:
+                return QueueChange(withdraw=self.dice.choice([("capacity",), ("rate",), ("capacity", "rate")]))
             case 0:
                 return QueueChange(paused=self.dice.random() < 0.4, by=self.dice.choice([None, "ann"]))
             case 1:
