@@ -12,6 +12,7 @@ from pitboss.engines.protocol import FullStore
 from pitboss.model.declared import Declared
 from pitboss.model.duration import SECOND
 from pitboss.model.event import NewEvent, Subscription
+from pitboss.model.queue import HandlerInfo
 from pitboss.model.schedule import Overlap, Schedule, ScheduleSpec, firing
 from pitboss.model.session import SessionInfo
 
@@ -49,9 +50,7 @@ async def publish(there: Ground, store: FullStore) -> tuple[float, float]:
 
 async def look(store: FullStore) -> float:
     """Microseconds of one look for schedules that are due."""
-    spent = []
-    for _ in range(LOOKS):
-        spent.append(await _seconds(store.due_schedules))
+    spent = [await _seconds(store.due_schedules) for _ in range(LOOKS)]
     return statistics.median(spent) * SECOND
 
 
@@ -60,6 +59,7 @@ async def measure(kind: str) -> None:
         store = cast("FullStore", there.engine)
         session = (await store.open_session(SessionInfo(host="bench", ttl=3600 * SECOND))).number
         term = (await store.campaign(session)).term
+        await store.register([HandlerInfo(name=f"h{one}") for one in range(HANDLERS)])
         wants = tuple(Subscription(handler=f"h{one}", pattern="user.*") for one in range(HANDLERS))
         await store.declare(Declared(app="events", subscriptions=wants), session=session)
         fired = [await fire(there, store, term, number) for number in range(ROUNDS)]
