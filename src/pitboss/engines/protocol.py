@@ -25,6 +25,7 @@ from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
 from pitboss.model.session import Claimed, ClaimRequest, Lead, Reclaimed, Renewal, Session, SessionInfo
 from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.task import Attempt, NewTask, Placed, Task
+from pitboss.model.usage import StoreUsage
 
 
 class Clock(Protocol):
@@ -414,6 +415,21 @@ class Maintenance(Protocol):
         """Write a copy of the store at this moment into an empty file; returns how to use it. `told` gets how many
         parts of how many are done. A file that is not finished is removed. `salvage`: of a damaged store, what can
         still be read; `Unsupported` if the engine cannot do that."""
+
+
+@runtime_checkable
+class Usage(Protocol):
+    """How much room the store takes, and refusing new tasks while that is too much."""
+
+    async def usage(self) -> StoreUsage:
+        """The bytes that are in use (what was deleted does not count), the free bytes of the disk if this process can
+        know them, and the present reason to refuse."""
+
+    async def refuse_new(self, reason: str | None, *, term: int) -> None:
+        """While a reason is set, `put`, `put_within`, `publish` and `create_batch` of a new batch raise `StoreFull`
+        and write nothing, on every process of this store. All else goes on, with the tasks that follow from it:
+        follow-ups, those of schedules and failures, and notices of batches. None ends that. Only the leader of that
+        term may do it: any other call raises `NotLeader` and changes nothing."""
 
 
 class Store(Engine, Sessions, Leader, Ledger, Control, Queues, Handlers, Desired, Protocol):

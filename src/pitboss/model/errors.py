@@ -44,6 +44,23 @@ class QueueFull(PitbossError):
         return QueueFull, (self.queue, self.capacity, self.waiting, self.asked)
 
 
+class StoreFull(PitbossError):
+    """The store has reached its size limit or its disk is nearly full; nothing was written. What runs goes on."""
+
+    code = "store-full"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            "the store takes no new tasks at the moment",
+            why=reason,
+            fix="enqueue again later; raise max_store_size, free disk space, or keep finished tasks for less time",
+        )
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type["StoreFull"], tuple[str]]:
+        return StoreFull, (self.reason,)
+
+
 class SessionLost(PitbossError):
     """The session ended or was not renewed in time; it can never come back under the same number."""
 

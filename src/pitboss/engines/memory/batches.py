@@ -56,6 +56,7 @@ class BatchVerbs(Verbs):
         self._reach("create_batch.before")
         now = self.clock.now()
         if batch.id not in self.tables.batches:
+            self.check_taking()
             self.tables.check_room(items, now)
             self._create(batch, items, now)
         self._reach("create_batch.after")

@@ -99,6 +99,7 @@ class DeclaredVerbs(Verbs):
     async def publish(self, events: Sequence[NewEvent]) -> list[Published]:
         self._reach("publish.before")
         now = self.look()
+        self.check_taking()
         subscribers = Subscribers(one for app in self.tables.declared.values() for one in app.subscriptions)
         answers = [self._publish(event, subscribers, now) for event in events]
         self._reach("publish.after")

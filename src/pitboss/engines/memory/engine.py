@@ -1,4 +1,4 @@
-"""The memory engine: seven groups of verbs on one set of tables. The other engines must behave exactly like it."""
+"""The memory engine: eight groups of verbs on one set of tables. The other engines must behave exactly like it."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from pitboss.engines.memory.declared import DeclaredVerbs
 from pitboss.engines.memory.resources import ResourceVerbs
 from pitboss.engines.memory.sessions import SessionVerbs
 from pitboss.engines.memory.tables import Tables
+from pitboss.engines.memory.usage import UsageVerbs
 from pitboss.engines.protocol import Clock, Failpoint
 from pitboss.model.batch import BatchStatus
 from pitboss.model.duration import Moment
@@ -22,7 +23,9 @@ from pitboss.model.states import FINISHED, State
 from pitboss.model.task import NewTask, Placed, Task, Token
 
 
-class MemoryEngine(ClaimVerb, ControlVerbs, BatchVerbs, ResourceVerbs, SessionVerbs, AccessVerbs, DeclaredVerbs):
+class MemoryEngine(
+    ClaimVerb, ControlVerbs, BatchVerbs, ResourceVerbs, SessionVerbs, AccessVerbs, DeclaredVerbs, UsageVerbs
+):
     """A whole store in one object: clients share the store by sharing the object."""
 
     name = "memory"
@@ -39,6 +42,7 @@ class MemoryEngine(ClaimVerb, ControlVerbs, BatchVerbs, ResourceVerbs, SessionVe
     async def put(self, tasks: Sequence[NewTask]) -> list[Placed]:
         self._reach("put.before")
         now = self.look()
+        self.check_taking()
         self.tables.check_room(tasks, now)
         placed = [self.tables.place(new, now) for new in tasks]
         self._reach("put.after")

@@ -105,6 +105,8 @@ class Tables:
         self.queue_apps: dict[str, str] = {}
         self.schedules: dict[str, Schedule] = {}
         self.events: dict[str, Event] = {}
+        # Why new tasks are refused; None: they are not.
+        self.refusing: str | None = None
 
     def follow_wall(self, ahead: Span) -> None:
         """Move the tasks that follow the wall clock, if that was set."""
