@@ -1,9 +1,11 @@
 """What an engine has beyond the core, and the errors for an app that needs more."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from pitboss.engines.access_protocol import Access
+from pitboss.engines.declared_protocol import Declarations, Events, LeaderActs, Schedules
 from pitboss.engines.protocol import (
     Batches,
     Diagnosis,
@@ -13,17 +15,22 @@ from pitboss.engines.protocol import (
     Maintenance,
     Outages,
     Schema,
+    Usage,
     Within,
 )
 from pitboss.engines.resource_protocol import Leases, ResourcePools, Resources
+from pitboss.model.declared import Declared
 from pitboss.model.errors import Unsupported
-from pitboss.model.queue import HandlerInfo
+from pitboss.model.queue import HandlerInfo, QueueSettings
 
 _HAVE_IT = "use SQLite or PostgreSQL"
 _SHOWN = 3
 _NO_RESOURCES = "resource pools need a store that takes a task and its resource in one act"
 _NO_ACCESS = "it stores no keys and no audit log"
 _NO_BATCHES = "a batch and its items must change in one act, which that store cannot do"
+_NO_DECLARATIONS = "it does not store what apps declare"
+_NO_SCHEDULES = "it does not store schedules"
+_NO_EVENTS = "it does not store events and subscriptions"
 
 
 @runtime_checkable
@@ -42,6 +49,11 @@ class Capabilities(NamedTuple):
     resources: ResourceStore | None
     batches: Batches | None
     access: Access | None
+    declarations: Declarations | None
+    schedules: Schedules | None
+    events: Events | None
+    leader_acts: LeaderActs | None
+    usage: Usage | None
     schema: Schema | None
     within: Within | None
     direct: Direct | None
@@ -58,6 +70,11 @@ def capabilities(store: object) -> Capabilities:
         resources=store if isinstance(store, ResourceStore) else None,
         batches=store if isinstance(store, Batches) else None,
         access=store if isinstance(store, Access) else None,
+        declarations=store if isinstance(store, Declarations) else None,
+        schedules=store if isinstance(store, Schedules) else None,
+        events=store if isinstance(store, Events) else None,
+        leader_acts=store if isinstance(store, LeaderActs) else None,
+        usage=store if isinstance(store, Usage) else None,
         schema=store if isinstance(store, Schema) else None,
         within=store if isinstance(store, Within) else None,
         direct=store if isinstance(store, Direct) else None,
@@ -89,6 +106,27 @@ def access_of(store: object) -> Access:
     raise Unsupported(f"the {_name(store)} engine has no keys of the HTTP API", why=_NO_ACCESS, fix=_HAVE_IT)
 
 
+def declarations_of(store: object) -> Declarations:
+    """The store itself, if it keeps what apps declare."""
+    if isinstance(store, Declarations):
+        return store
+    raise Unsupported(f"the {_name(store)} engine has no declarations", why=_NO_DECLARATIONS, fix=_HAVE_IT)
+
+
+def schedules_of(store: object) -> Schedules:
+    """The store itself, if it has schedules."""
+    if isinstance(store, Schedules):
+        return store
+    raise Unsupported(f"the {_name(store)} engine has no schedules", why=_NO_SCHEDULES, fix=_HAVE_IT)
+
+
+def events_of(store: object) -> Events:
+    """The store itself, if it has events."""
+    if isinstance(store, Events):
+        return store
+    raise Unsupported(f"the {_name(store)} engine has no events", why=_NO_EVENTS, fix=_HAVE_IT)
+
+
 def require(store: object, protocol: type) -> None:
     """Refuse a store without this protocol, if it is one that not every store has."""
     required: dict[type, Callable[[object], object]] = {
@@ -96,16 +134,23 @@ def require(store: object, protocol: type) -> None:
         Resources: resources_of,
         Leases: resources_of,
         Batches: batches_of,
+        Declarations: declarations_of,
+        Schedules: schedules_of,
+        Events: events_of,
     }
     if protocol in required:
         required[protocol](store)
 
 
-def check_needs(store: object, handlers: Iterable[HandlerInfo], pools: Iterable[str] = ()) -> None:
+def check_needs(
+    store: object, handlers: Iterable[HandlerInfo], pools: Iterable[str] = (), declared: Declared | None = None
+) -> None:
     """Refuse an app that needs more than its engine has. Call it at the start, before anything is written.
 
     `pools` are the resource pools that code and settings declare.
     """
+    for lack in _lacks(store, declared) if declared is not None else ():
+        raise Unsupported(f"this app cannot run on the {_name(store)} engine", why=lack, fix=_HAVE_IT)
     needs = [f'task "{one.name}" holds a member of "{one.resources}"' for one in handlers if one.resources]
     needs += [f'it declares the resource pool "{pool}"' for pool in pools]
     if needs and not isinstance(store, ResourceStore):
@@ -114,6 +159,23 @@ def check_needs(store: object, handlers: Iterable[HandlerInfo], pools: Iterable[
             why=f"{'; '.join(needs[:_SHOWN])}; and that engine has no resources: {_NO_RESOURCES}",
             fix=_HAVE_IT,
         )
+
+
+def _lacks(store: object, declared: Declared) -> Iterator[str]:
+    """What the app declares that the engine does not have."""
+    listeners = sorted({one.handler for one in declared.subscriptions})
+    limited = [name for name, settings in declared.queues.items() if settings != QueueSettings()]
+    if limited and not isinstance(store, Declarations):
+        yield f"it declares limits of {_listed(limited)}; and {_NO_DECLARATIONS}"
+    if declared.schedules and not (isinstance(store, Schedules) and isinstance(store, LeaderActs)):
+        yield f"it declares the schedules {_listed(one.name for one in declared.schedules)}; and {_NO_SCHEDULES}"
+    if listeners and not isinstance(store, Events):
+        yield f"{_listed(listeners)} subscribe to events; and {_NO_EVENTS}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    first = list(islice(names, _SHOWN + 1))
+    return ", ".join(first[:_SHOWN]) + (" …" if len(first) > _SHOWN else "")
 
 
 def _name(store: object) -> str:

@@ -4,17 +4,16 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from functools import partial
-from pathlib import Path
 
 import msgspec
 
-from pitboss.config import ServerSpec, secret_keys
 from pitboss.dispatch.dispatcher import Dispatcher, Noted
 from pitboss.engines.capabilities import capabilities, check_needs, resources_of
 from pitboss.engines.host_clock import uptime
 from pitboss.engines.protocol import Clock, Engine, Store
 from pitboss.manager import host
 from pitboss.manager.announcer import Announcer
+from pitboss.manager.declarer import Declarer
 from pitboss.manager.desired_state import DesiredStateReader
 from pitboss.manager.health_checks import HealthChecks
 from pitboss.manager.hooks import FactBuffer
@@ -22,6 +21,7 @@ from pitboss.manager.host_memory import HostMemory
 from pitboss.manager.http_server import DRAIN_SECONDS, HttpServer
 from pitboss.manager.key_watch import KeyWatch
 from pitboss.manager.outages import OutageWatch, Work
+from pitboss.manager.plan import Plan, declared, key_ring, policies
 from pitboss.manager.pool_set import PoolSet
 from pitboss.manager.reaper import Reaper
 from pitboss.manager.scaler import Scaler
@@ -33,18 +33,16 @@ from pitboss.manager.worker_slot import Services
 from pitboss.model.duration import SECOND, Span, spoken
 from pitboss.model.errors import PitbossError, StoreUnavailable
 from pitboss.model.lifecycle import stepped
-from pitboss.model.log_settings import LogSettings
 from pitboss.model.policy import Policy
 from pitboss.model.pool import PoolSpec
-from pitboss.model.resource import PoolRules
-from pitboss.model.retention import Retention
-from pitboss.model.session import DEFAULT_TTL, Lead
+from pitboss.model.session import Lead
 from pitboss.model.settlement import Settlement
 from pitboss.model.task import Claim
-from pitboss.secrets import KeyRing
 from pitboss.telemetry.logs.manager import ManagerLogs, set_up_manager
+from pitboss.upkeep.all_duties import all_duties
+from pitboss.upkeep.duties import run_duties
 from pitboss.upkeep.leadership import Leadership, described
-from pitboss.upkeep.sweep import reclaim, sweep_forever
+from pitboss.upkeep.sweep import reclaim
 from pitboss.worker.describe import Description
 from pitboss.worker.main import WorkerSpec
 
@@ -56,20 +54,7 @@ _SNAPSHOT_EVERY = 2
 _PRUNE_LOGS = 60
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """How a manager runs one app, and serves the HTTP API (`http`). Without a target and pools it runs no tasks: it
-    serves the API, and looks after the store."""
-
-    target: str = ""
-    pools: tuple[PoolSpec, ...] = (PoolSpec(),)
-    drain_seconds: float = 30.0
-    ttl: Span = DEFAULT_TTL
-    retention: Retention = Retention()
-    host_memory: int | None = None
-    logs: LogSettings | None = None
-    resources: tuple[tuple[str, PoolRules], ...] = ()
-    secrets_file: str | None = None
-    http: ServerSpec | None = None
+__all__ = ["Manager", "Plan"]
 
 
 class Manager:
@@ -92,10 +77,11 @@ class Manager:
         self._announcer = Announcer(tell, clock)
         self.say = self._announcer.say
         self._watcher = noted
-        self._keys = KeyWatch(engine, _ring(plan), warn=self._announcer.warn, say=self.say)
+        self._keys = KeyWatch(engine, key_ring(plan), warn=self._announcer.warn, say=self.say)
         self._task_log = TaskLog(asyncio.get_running_loop().time)
-        self._policies = _policies(description)
+        self._policies = policies(description)
         self._desired = DesiredStateReader(engine)
+        self._declarer = Declarer(engine, declared(plan, description), say=self.say)
         self._router = SessionRouter(engine)
         self._memory = HostMemory(plan.host_memory, self._router.started)
         services = Services(self._router, self._announcer, Reaper(), clock)
@@ -145,12 +131,13 @@ class Manager:
         await self._register(self._plan, self._description)
         await self._take_over()
         await self._desired.read()
-        term = self._leadership.term
-        sweep = partial(sweep_forever, self._engine, self._plan.retention, self._clock, term=term)
+        warn = self._announcer.warn
+        upkeep = all_duties(self._engine, lambda: self._plan, clock=self._clock, warn=warn)
         checks = HealthChecks(self._pools.every_pool, self._router, self._announcer, self._time_limit)
-        troubles = TroubleLog(self._engine, self._clock, begun=self._announcer.warn, ended=self.say)
+        troubles = TroubleLog(self._engine, self._clock, begun=warn, ended=self.say)
         work = (
-            sweep,
+            partial(run_duties, upkeep, term=self._leadership.term, warn=warn),
+            self._declarer.run,
             self._tick,
             self._outages.run,
             self._compare_keys,
@@ -202,9 +189,10 @@ class Manager:
         Returns when that is done, or when the new workers do not start and the old ones continue.
         """
         await self._register(plan, description)
-        self._policies = _policies(description)
+        await self._declarer.change(declared(plan, description))
+        self._policies = policies(description)
         self._plan, self._description = plan, description
-        self._keys.ring = _ring(plan)
+        self._keys.ring = key_ring(plan)
         self._pools.change(plan)
         self._pools.follow(self._desired.state)
         self._hooks.change(plan.target, description.hooks)
@@ -217,7 +205,8 @@ class Manager:
 
     async def _register(self, plan: Plan, description: Description) -> None:
         """Pools first: a task whose queue is bound to a pool must find its rules."""
-        check_needs(self._engine, description.handlers, [name for name, _ in plan.resources])
+        pools = [name for name, _ in plan.resources]
+        check_needs(self._engine, description.handlers, pools, declared(plan, description))
         if plan.resources:
             resources = resources_of(self._engine)
             for name, rules in plan.resources:
@@ -248,8 +237,11 @@ class Manager:
         try:
             dispatcher.claim_only(await self._keys.queues())
             session = await dispatcher.start()
+            await self._declarer.open(session.number)
         except StoreUnavailable as error:
             self._outages.failed(error)
+            if dispatcher.session is not None:
+                await dispatcher.stop()
             return
         self._sessions.append(session.number)
         self._scaler.session = session.number
@@ -466,15 +458,6 @@ class Manager:
             secrets_file=self._plan.secrets_file,
             clock_offset=self._clock.now() - uptime(),
         )
-
-
-def _ring(plan: Plan) -> KeyRing | None:
-    """The keys that its workers will have."""
-    return None if plan.secrets_file is None else KeyRing(secret_keys(), Path(plan.secrets_file))
-
-
-def _policies(description: Description) -> dict[str, Policy]:
-    return {handler.name: msgspec.json.decode(handler.policy, type=Policy) for handler in description.handlers}
 
 
 async def _first(*events: asyncio.Event, within: float | None = None) -> None:

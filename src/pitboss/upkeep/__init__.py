@@ -1,2 +1,2 @@
-"""Regular work on the store, one small file per duty. Every manager does it if that is harmless; otherwise only the
-leader does, under its term."""
+"""Regular work on the store, one small file per duty (`all_duties` lists them). Every manager does it if that is
+harmless; otherwise only the leader does, under its term."""

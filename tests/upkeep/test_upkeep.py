@@ -1,7 +1,7 @@
-"""Sweeping in virtual time: every manager reclaims, only the leader prunes, and a replaced leader does not."""
+"""Upkeep in virtual time: every manager reclaims, only the leader prunes, and a replaced leader does not."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from random import Random
 
@@ -18,11 +18,20 @@ from pitboss.model.states import State
 from pitboss.model.task import NewTask
 from pitboss.testing.clock import FakeClock
 from pitboss.testing.virtual import run_virtual
-from pitboss.upkeep.sweep import PRUNE_SECONDS, RECLAIM_SECONDS, sweep_forever
+from pitboss.upkeep.all_duties import all_duties
+from pitboss.upkeep.duties import run_duties
+from pitboss.upkeep.prune import PRUNE_SECONDS
+from pitboss.upkeep.sweep import RECLAIM_SECONDS
 
 # One state only, so that a round of pruning is one call.
 SHORT = Retention(completed=None, cancelled=SECOND, failed=None)
 LONG = 36_000 * SECOND
+
+
+class Plan:
+    retention = SHORT
+    max_store_size: int | None = None
+    min_free_disk: int | None = None
 
 
 class Store(MemoryEngine):
@@ -57,12 +66,16 @@ class Store(MemoryEngine):
         return (await self.open_session(SessionInfo(host="here", handlers=("job",), ttl=LONG))).number
 
 
-def play(scene: Callable[[Store], Awaitable[None]], *terms: Callable[[], int | None] | None) -> None:
-    """One sweeper for each of the terms, on one store."""
+def play(scene: Callable[[Store], Awaitable[None]], *terms: Callable[[], int | None]) -> None:
+    """One manager for each of the terms, on one store."""
+
+    def upkeep(store: Store, term: Callable[[], int | None]) -> Coroutine[None, None, None]:
+        said: list[str] = []
+        return run_duties(all_duties(store, Plan, clock=clock, warn=said.append), term=term, warn=said.append)
 
     async def main() -> None:
         store = Store(clock)
-        sweepers = [asyncio.create_task(sweep_forever(store, SHORT, clock, term=term)) for term in terms]
+        sweepers = [asyncio.create_task(upkeep(store, term)) for term in terms]
         try:
             await scene(store)
             assert not any(sweeper.done() for sweeper in sweepers)
@@ -74,18 +87,6 @@ def play(scene: Callable[[Store], Awaitable[None]], *terms: Callable[[], int | N
 
     clock = FakeClock()
     run_virtual(main(), clock=clock, limit="1h")
-
-
-def test_without_leaders_every_manager_prunes_when_it_is_time() -> None:
-    async def scene(store: Store) -> None:
-        await store.add_finished()
-        await asyncio.sleep(PRUNE_SECONDS - 1)
-        assert store.terms == []
-        await asyncio.sleep(3)
-        assert store.terms == [None, None]
-        assert await store.left() == 0
-
-    play(scene, None, None)
 
 
 def test_only_the_leader_prunes_and_under_its_term() -> None:
@@ -157,6 +158,7 @@ def test_batches_are_deleted_with_their_items_when_their_time_is_over() -> None:
             await store.create_batch(
                 NewBatch(id=name, lane=name), [NewTask(id=store.new_id(), handler="job") for _ in range(size)]
             )
+        await store.campaign(await store.session())
         await act_in_portions(store, "old", Cancel("test"))
         await asyncio.sleep(PRUNE_SECONDS - 1)
         await act_in_portions(store, "later", Cancel("test"))
@@ -166,4 +168,4 @@ def test_batches_are_deleted_with_their_items_when_their_time_is_over() -> None:
         assert [batch.id for batch in await store.batches()] == ["unfinished"]
         assert await store.left() == 3
 
-    play(scene, None)
+    play(scene, lambda: 1)

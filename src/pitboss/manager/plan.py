@@ -1,0 +1,52 @@
+"""How a manager runs its app, and what follows from that."""
+
+from pathlib import Path
+
+import msgspec
+
+from pitboss.config import ServerSpec, secret_keys
+from pitboss.model.declared import Declared
+from pitboss.model.duration import Span
+from pitboss.model.log_settings import LogSettings
+from pitboss.model.policy import Policy
+from pitboss.model.pool import PoolSpec
+from pitboss.model.resource import PoolRules
+from pitboss.model.retention import Retention
+from pitboss.model.session import DEFAULT_TTL
+from pitboss.secrets import KeyRing
+from pitboss.worker.describe import Description
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """How a manager runs one app, and serves the HTTP API (`http`). Without a target and pools it runs no tasks: it
+    serves the API, and looks after the store."""
+
+    target: str = ""
+    pools: tuple[PoolSpec, ...] = (PoolSpec(),)
+    drain_seconds: float = 30.0
+    ttl: Span = DEFAULT_TTL
+    retention: Retention = Retention()
+    max_store_size: int | None = None
+    min_free_disk: int | None = None
+    host_memory: int | None = None
+    logs: LogSettings | None = None
+    resources: tuple[tuple[str, PoolRules], ...] = ()
+    declared: Declared | None = None
+    secrets_file: str | None = None
+    http: ServerSpec | None = None
+
+
+def declared(plan: Plan, description: Description) -> Declared | None:
+    """What the app declares: as the plan says, which knows the settings too, or else as the code says."""
+    code: Declared | None = getattr(description, "declared", None)
+    return plan.declared or code
+
+
+def key_ring(plan: Plan) -> KeyRing | None:
+    """The keys that its workers will have."""
+    return None if plan.secrets_file is None else KeyRing(secret_keys(), Path(plan.secrets_file))
+
+
+def policies(description: Description) -> dict[str, Policy]:
+    """Of each handler, by its name."""
+    return {handler.name: msgspec.json.decode(handler.policy, type=Policy) for handler in description.handlers}

@@ -1,0 +1,56 @@
+"""The duties of a manager, for what its engine has."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from pitboss.engines.capabilities import capabilities
+from pitboss.engines.protocol import Clock, Store
+from pitboss.model.retention import Retention
+from pitboss.upkeep.duties import Duty
+from pitboss.upkeep.fire import LOOK_SECONDS, Firer
+from pitboss.upkeep.prune import PRUNE_SECONDS, prune
+from pitboss.upkeep.prune_batches import prune_batches
+from pitboss.upkeep.prune_events import prune_events
+from pitboss.upkeep.store_size import SIZE_SECONDS, watch_size
+from pitboss.upkeep.sweep import RECLAIM_SECONDS, reclaim
+
+
+class UpkeepPlan(Protocol):
+    """How long things are kept, and how large the store may become. None: no limit."""
+
+    @property
+    def retention(self) -> Retention: ...
+
+    @property
+    def max_store_size(self) -> int | None: ...
+
+    @property
+    def min_free_disk(self) -> int | None: ...
+
+
+def all_duties(
+    engine: Store, plan: Callable[[], UpkeepPlan], *, clock: Clock, warn: Callable[[str], None]
+) -> list[Duty]:
+    """Every manager reclaims; the rest is done by the leader alone. `plan` returns the present one."""
+
+    async def watch(term: int) -> None:
+        if usage is not None:
+            limits = plan()
+            await watch_size(usage, max_size=limits.max_store_size, min_free=limits.min_free_disk, term=term, warn=warn)
+
+    has = capabilities(engine)
+    batches, acts, usage = has.batches, has.leader_acts, has.usage
+    duties = [
+        Duty("reclaim", RECLAIM_SECONDS, lambda _: reclaim(engine), led=False),
+        Duty("prune", PRUNE_SECONDS, lambda term: prune(engine, plan().retention, clock, term=term)),
+    ]
+    if batches is not None:
+        duties.append(Duty("prune batches", PRUNE_SECONDS, lambda _: prune_batches(batches, plan().retention, clock)))
+    if acts is not None:
+        duties += [
+            Duty("fire schedules", LOOK_SECONDS, Firer(engine, acts, clock, warn=warn).fire),
+            Duty("prune events", PRUNE_SECONDS, lambda term: prune_events(acts, plan().retention, clock, term=term)),
+        ]
+    if usage is not None:
+        duties.append(Duty("watch the size", SIZE_SECONDS, watch))
+    return duties
