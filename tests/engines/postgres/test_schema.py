@@ -14,7 +14,7 @@ from tests.engines.postgres.yard import Yard
 
 pytestmark = pytest.mark.fresh_loop
 
-NEWEST = 7
+NEWEST = 8
 
 _COLUMNS = """
 SELECT table_name, column_name, ordinal_position, data_type, is_nullable, column_default, is_identity

@@ -3,15 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from pitboss.engines.postgres.order import advance, first_in_line, locking
 from pitboss.engines.postgres.rows import STATES, names, numbers, texts, want_text
-from pitboss.engines.postgres.script import Again, Row, Script, Statements
+from pitboss.engines.postgres.script import Again, Ask, Row, Script, Statements
 from pitboss.model.batch import BatchId
 from pitboss.model.duration import Moment
 from pitboss.model.errors import QueueFull, StoreUnavailable
-from pitboss.model.states import State
 from pitboss.model.task import NewTask, Placed
 
 _ROUNDS = 10
+_NONE = "{}"
 _LONGEST_PAYLOAD = 7000
 # Tasks of a large call that one statement creates, and tasks that are prepared in one step meanwhile.
 PART = 500
@@ -22,15 +23,24 @@ _FAST = {
     "unless_there": "(SELECT true FROM {schema}.tasks AS there WHERE there.id = new.id) IS NULL AND",
     "or_meet": "",
 }
+# What a statement has only if one of its tasks has an order key or meta.
+_PLAIN = {"and_more": "", "more_arrays": "", "or_behind": ""}
+_MORE = {
+    "and_more": ", order_key, meta",
+    "more_arrays": ", %(order_keys)s::text[], %(metas)s::text[]",
+    "or_behind": "WHEN order_key IS NOT NULL"
+    " AND (SELECT task FROM {schema}.order_heads WHERE key = order_key) <> new.id THEN 'order'",
+}
 
 
 class _Way(NamedTuple):
-    """How to put. `locked`: queues with a capacity are locked, or may be overfilled."""
+    """How to put. `locked`: queues with a capacity are locked, or may be overfilled. `ordered`: so are order keys."""
 
     parts: Mapping[str, str]
     ring: bool
     locked: bool = False
     batch: BatchId | None = None
+    ordered: bool = False
 
 
 class _Round(NamedTuple):
@@ -46,18 +56,23 @@ def put(
 ) -> Script[list[Placed]]:
     """Create each task or meet the one that is there. Capacities are not looked at: see `put_locked`.
 
-    With a `batch` they are its items, held until they are drawn.
+    With a `batch` they are its items, held until they are drawn. Tasks with order keys need a transaction.
     """
-    placed = yield from _put(sql, tasks, now, _Way(_CAREFUL, ring, locked=True, batch=batch))
+    first = {} if batch is not None else first_in_line(tasks)
+    new_keys: list[Row] = []
+    if first:
+        yield locking(sql, first).into(new_keys)
+    placed = yield from _put(sql, tasks, now, _Way(_CAREFUL, ring, locked=True, batch=batch, ordered=True))
     if placed is None:
         raise AssertionError
-    return placed
+    return (yield from _in_order(sql, first, new_keys, placed, now))
 
 
 def put_quickly(
     sql: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool, first: "_Round | None" = None
 ) -> Script[list[Placed] | Again]:
-    """As `put`, but `Again` if a queue has a capacity, and an error if another call puts one of the ids meanwhile.
+    """As `put`, but `Again` if a queue has a capacity or a task an order key, and an error if another call puts one of
+    the ids meanwhile.
 
     `first` is the first round, if it is made already.
     """
@@ -72,41 +87,75 @@ def put_in_parts(
 
     The tasks may be made as they are read.
     """
+    return (yield from _put_in_parts(sql, tasks, now, _Way(_FAST, ring)))
+
+
+def put_new(
+    sql: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool, ordered: bool
+) -> Script[list[Placed]]:
+    """As `put`, within a transaction, for many tasks that no other call puts: an error if one does. If none of them is
+    `ordered`, they may be made as they are read."""
+    first = first_in_line(tasks) if ordered else {}
+    new_keys: list[Row] = []
+    if first:
+        yield locking(sql, first).into(new_keys)
+    placed = yield from _put_in_parts(sql, tasks, now, _Way(_FAST, ring, locked=True, ordered=ordered))
+    if isinstance(placed, Again):
+        raise AssertionError
+    return (yield from _in_order(sql, first, new_keys, placed, now))
+
+
+def _put_in_parts(
+    sql: Statements, tasks: Sequence[NewTask], now: Moment | None, way: "_Way"
+) -> Script[list[Placed] | Again]:
     placed: list[Placed] = []
-    part = _Part(tasks, 0, ring)
+    part = _Part(tasks, 0, way)
     for _ in part.made():
         pass
     while part.round is not None:
-        following = _Part(tasks, part.end, ring)
+        following = _Part(tasks, part.end, way)
         first = part.round._replace(meanwhile=following.made())
-        found = yield from put_quickly(sql, part.tasks, now, ring=ring, first=first)
-        if isinstance(found, Again):
-            return found
+        found = yield from _put(sql, part.tasks, now, way, first)
+        if found is None:
+            return Again()
         placed += found
         part = following
     return placed
 
 
+def _in_order(
+    sql: Statements, first: Mapping[str, str], new_keys: list[Row], placed: list[Placed], now: Moment | None
+) -> Script[list[Placed]]:
+    """Let the next task of each line wait whose first task was not created, as it met another one."""
+    created = {one.id for one in placed if one.created} if new_keys else set()
+    moved = yield from advance(sql, [key for (key,) in new_keys if first[key] not in created], now)
+    if not moved:
+        return placed
+    states = {task: (STATES[state], reason) for task, state, reason in moved}
+    return [Placed(one.id, one.created, *states[one.id]) if one.id in states else one for one in placed]
+
+
 def _put(
     sql: Statements, tasks: Sequence[NewTask], now: Moment | None, way: "_Way", first: "_Round | None" = None
 ) -> Script[list[Placed] | None]:
-    """None if a queue has a capacity and is not locked.
+    """None if a queue has a capacity, or a task an order key, and is not locked.
 
     Each round creates the tasks that are the first of their id and key within the call. A task that is left has met
     another one; if that one is gone by now, it tries again.
     """
     placed: list[Placed | None] = [None] * len(tasks)
     left = list(range(len(tasks)))
-    text = sql.text("put", **way.parts).replace("{schema}", sql.quoted)
     for _ in range(_ROUNDS):
         if not left:
             return [one for one in placed if one is not None]
         round_, first = first or _round(tasks, left, way), None
-        ask = sql.asked(text, now, batch=way.batch, **round_.columns)
+        if not way.ordered and "order_keys" in round_.columns and round_.columns["order_keys"] != _NONE:
+            return None
+        ask = sql.asked(_text(sql, way, round_), now, batch=way.batch, **round_.columns)
         rows = yield ask if round_.meanwhile is None else ask._replace(meanwhile=round_.meanwhile)
         if not rows[0][4]:
             return None
-        _note_created(rows, tasks, round_.places, placed, "handler" if way.batch is None else "batch")
+        _note_created(rows, tasks, round_.places, placed)
         left = [i for i in left if placed[i] is None]
         if left:
             yield from _meet(sql, tasks, left, placed, now)
@@ -118,11 +167,16 @@ def _put(
     )
 
 
+def _text(sql: Statements, way: _Way, round_: _Round) -> str:
+    parts = _MORE if "order_keys" in round_.columns else _PLAIN
+    return sql.text("put", **way.parts, **parts).replace("{schema}", sql.quoted)
+
+
 class _Part:
     """Some tasks of a large call. They and their columns are ready when `made` is exhausted."""
 
-    def __init__(self, tasks: Sequence[NewTask], start: int, ring: bool) -> None:
-        self._all, self._start, self._ring = tasks, start, ring
+    def __init__(self, tasks: Sequence[NewTask], start: int, way: _Way) -> None:
+        self._all, self._start, self._way = tasks, start, way
         self.end = min(start + PART, len(tasks))
         self.tasks: Sequence[NewTask] = ()
         self.round: _Round | None = None
@@ -133,12 +187,17 @@ class _Part:
             made += self._all[start : min(start + _STEP, self.end)]
             yield
         if made:
-            self.tasks, self.round = made, _round(made, list(range(len(made))), _Way(_FAST, self._ring))
+            self.tasks, self.round = made, _round(made, list(range(len(made))), self._way)
 
 
 def _round(tasks: Sequence[NewTask], left: list[int], way: _Way) -> _Round:
     places = _distinct(tasks, left)
-    return _Round(places, _columns([tasks[i] for i in places], ring=way.ring, locked=way.locked))
+    chosen = [tasks[i] for i in places]
+    columns = _columns(chosen, ring=way.ring, locked=way.locked)
+    if any(task.order_key is not None or task.meta is not None for task in chosen):
+        columns["order_keys"] = texts([task.order_key for task in chosen])
+        columns["metas"] = texts([task.meta for task in chosen])
+    return _Round(places, columns)
 
 
 class PutLocked(NamedTuple):
@@ -150,16 +209,21 @@ class PutLocked(NamedTuple):
 
 def put_locked(sql: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool) -> Script[PutLocked]:
     """As `put`, within a transaction: queues with a capacity are locked first. `QueueFull` undoes the whole call."""
-    bounded = yield from lock_room(sql, tasks)
+    bounded: list[Row] = []
+    yield _locking_room(sql, tasks).into(bounded)
     placed = yield from put(sql, tasks, now, ring=ring)
     if bounded:
         yield from check_room(sql, tasks, placed)
-    return PutLocked(placed, bounded)
+    return PutLocked(placed, bool(bounded))
 
 
 def lock_room(sql: Statements, tasks: Sequence[NewTask]) -> Script[bool]:
     """Lock those of the tasks' queues that have a capacity; whether there are any."""
-    return bool((yield sql.ask("queue_lock_bounded", queues=names(task.queue for task in tasks))))
+    return bool((yield _locking_room(sql, tasks)))
+
+
+def _locking_room(sql: Statements, tasks: Sequence[NewTask]) -> Ask:
+    return sql.ask("queue_lock_bounded", queues=names(task.queue for task in tasks))
 
 
 def check_room(sql: Statements, tasks: Sequence[NewTask], placed: Sequence[Placed]) -> Script[None]:
@@ -227,16 +291,14 @@ def _columns(tasks: list[NewTask], *, ring: bool, locked: bool) -> dict[str, obj
     }
 
 
-def _note_created(
-    rows: list[Row], tasks: Sequence[NewTask], round_: list[int], placed: list[Placed | None], why_held: str
-) -> None:
-    details = {row[0]: STATES[row[2]] for row in rows if row[0] is not None}
+def _note_created(rows: list[Row], tasks: Sequence[NewTask], round_: list[int], placed: list[Placed | None]) -> None:
+    details = {row[0]: (STATES[row[2]], row[6]) for row in rows if row[0] is not None}
     if not details and rows[0][2] is not None:
         # All were created and all are in one state: the answer does not repeat them.
-        details = dict.fromkeys((tasks[i].id for i in round_), STATES[rows[0][2]])
+        details = dict.fromkeys((tasks[i].id for i in round_), (STATES[rows[0][2]], rows[0][6]))
     for i in round_:
-        if state := details.get(tasks[i].id):
-            placed[i] = Placed(tasks[i].id, True, state, why_held if state is State.HELD else None)
+        if found := details.get(tasks[i].id):
+            placed[i] = Placed(tasks[i].id, True, *found)
 
 
 def _meet(

@@ -25,7 +25,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 want_of = msgspec.json.Decoder(Want).decode
 STATES = {state.value: state for state in State}
 # How many columns `claim_columns` has.
-CLAIM_COLUMNS = 17
+CLAIM_COLUMNS = 18
 
 
 def texts(values: Sequence[str | None]) -> str:
@@ -95,7 +95,7 @@ def claim(
 ) -> Claim:
     """A claim from `claim_columns`. `ends` is its own time limit."""
     number, claim_number, handler, queue, params, attempts, priority, max_attempts, timeout = row[:9]
-    losses, crashes, created_at, expires_at, parent, tags, batch, rotations = row[9:CLAIM_COLUMNS]
+    losses, crashes, created_at, expires_at, parent, tags, batch, rotations, meta = row[9:CLAIM_COLUMNS]
     return Claim(
         id=number,
         token=Token(session, claim_number),
@@ -118,6 +118,7 @@ def claim(
         batch=batch,
         rotations=rotations,
         claim_expires_at=ends,
+        meta=meta,
     )
 
 

@@ -45,7 +45,9 @@ CREATE TABLE {schema}.tasks (
     by_wall bigint,
     claim_lasts bigint,
     claim_expires_at bigint,
-    claim_key text
+    claim_key text,
+    order_key text COLLATE "C",
+    meta text
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
@@ -75,6 +77,16 @@ CREATE INDEX tasks_items_live ON {schema}.tasks (batch, state, queue)
 CREATE INDEX tasks_items_ended ON {schema}.tasks (batch, state, finished_at)
     WHERE batch IS NOT NULL AND state IN ('completed', 'failed', 'cancelled');
 
+-- Tasks that stand behind the first one with their order key.
+CREATE INDEX tasks_in_order ON {schema}.tasks (order_key, id) WHERE state = 'held' AND reason = 'order';
+
+-- The first unfinished task with each order key. Each act that may change who is first locks the row: before tasks, and
+-- all rows of a transaction by key.
+CREATE TABLE {schema}.order_heads (
+    key text COLLATE "C" PRIMARY KEY,
+    task uuid NOT NULL
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+
 -- Runs that did not finish their task; the run that did is in the task's own row.
 CREATE TABLE {schema}.attempts (
     task uuid NOT NULL,
@@ -96,6 +108,7 @@ CREATE TABLE {schema}.uniques (
     until bigint
 );
 
+-- `declared` is JSON: what the app `declared_by` declares. `limited` names the settings that an operator set above that.
 CREATE TABLE {schema}.queues (
     name text PRIMARY KEY,
     paused boolean NOT NULL DEFAULT false,
@@ -103,7 +116,10 @@ CREATE TABLE {schema}.queues (
     paused_at bigint,
     capacity bigint,
     rate_counts bigint[],
-    rate_spans bigint[]
+    rate_spans bigint[],
+    declared text,
+    declared_by text,
+    limited text[] NOT NULL DEFAULT '{}'
 );
 
 -- Figures grow by appended changes, so that concurrent writers never meet; a sweep folds them into `counts`.
@@ -137,7 +153,8 @@ CREATE TABLE {schema}.starts (
 
 CREATE INDEX starts_by_queue ON {schema}.starts (queue, at);
 
--- `remote`: its tasks are run by remote workers. `about` is JSON.
+-- `remote`: its tasks are run by remote workers. `about` is JSON. `routed`: it has a fallback, or gets dead letters
+-- (`failure.has_routes`).
 CREATE TABLE {schema}.handlers (
     name text PRIMARY KEY,
     queue text NOT NULL,
@@ -148,7 +165,8 @@ CREATE TABLE {schema}.handlers (
     about text NOT NULL DEFAULT '{}',
     number bigint NOT NULL,
     created_at bigint NOT NULL DEFAULT 0,
-    updated_at bigint NOT NULL DEFAULT 0
+    updated_at bigint NOT NULL DEFAULT 0,
+    routed boolean NOT NULL DEFAULT false
 );
 
 CREATE INDEX handlers_bound ON {schema}.handlers (queue, name COLLATE "C") WHERE resources IS NOT NULL;
@@ -156,6 +174,8 @@ CREATE UNIQUE INDEX handlers_by_number ON {schema}.handlers (number);
 
 -- Whether all handlers of a queue are remote.
 CREATE INDEX handlers_by_queue ON {schema}.handlers (remote, queue);
+
+CREATE INDEX handlers_routed ON {schema}.handlers (name) WHERE routed;
 
 CREATE TABLE {schema}.sessions (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -335,6 +355,54 @@ CREATE TABLE {schema}.requests (
 );
 
 CREATE INDEX requests_by_time ON {schema}.requests (at);
+
+-- What the code of each app declares, as JSON; which versions of it there were; and which sessions declared them.
+CREATE TABLE {schema}.apps (
+    name text COLLATE "C" PRIMARY KEY,
+    fingerprint text NOT NULL,
+    queues text NOT NULL,
+    subscriptions text NOT NULL,
+    events text NOT NULL
+);
+
+CREATE TABLE {schema}.app_fingerprints (
+    app text NOT NULL,
+    fingerprint text NOT NULL,
+    PRIMARY KEY (app, fingerprint)
+);
+
+CREATE TABLE {schema}.app_sessions (
+    app text NOT NULL,
+    session bigint NOT NULL,
+    fingerprint text NOT NULL,
+    PRIMARY KEY (app, session)
+);
+
+-- `body` is the whole schedule as JSON. `next_at` is by the wall clock.
+CREATE TABLE {schema}.schedules (
+    name text COLLATE "C" PRIMARY KEY,
+    next_at bigint,
+    version bigint NOT NULL,
+    paused boolean NOT NULL,
+    app text,
+    body text NOT NULL
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
+
+CREATE INDEX schedules_due ON {schema}.schedules (next_at, name) WHERE NOT paused AND next_at IS NOT NULL;
+
+-- `handlers` are those that the event went to.
+CREATE TABLE {schema}.events (
+    id text COLLATE "C" PRIMARY KEY,
+    published_at bigint NOT NULL,
+    name text NOT NULL,
+    data text NOT NULL,
+    key text,
+    by text,
+    handlers text[]
+);
+
+CREATE INDEX events_by_name ON {schema}.events (name, id);
+CREATE INDEX events_by_time ON {schema}.events (published_at);
 
 -- The store's clock is the server's clock plus `shift`, which changes only when the server's clock was set: then the first
 -- client that notices writes the shift that makes up for it. Clients whose uptime agreed with this clock without a gap

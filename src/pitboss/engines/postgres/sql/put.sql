@@ -1,4 +1,4 @@
--- Create tasks. Nothing is created if a queue has a capacity and is not locked: `open` is false then.
+-- Create tasks. Only those that have an order key, which is locked, or meta pay for these (`and_more`). Nothing is created if a queue has a capacity and is not locked: `open` is false then.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ), unbounded AS MATERIALIZED (
@@ -21,35 +21,35 @@ WITH clock AS MATERIALIZED (
 ), made AS (
     INSERT INTO {schema}.tasks (
         id, priority, created_at, run_at, expires_at, timeout, max_attempts,
-        parent, state, queue, handler, params, tags, unique_key, reason, want, batch, by_wall
+        parent, state, queue, handler, params, tags, unique_key, reason, want, batch, by_wall{and_more}
     )
     SELECT
         new.id, coalesce(new.priority, 0), now, nullif(greatest(due, now), now), coalesce(now + lives, expiry),
         timeout, max_attempts, parent,
         CASE WHEN held IS NOT NULL THEN 'held' WHEN due > now THEN 'scheduled' ELSE 'pending' END,
-        queue, handler, params, tags::text[], unique_key, held, want, %(batch)s::text, by_wall
+        queue, handler, params, tags::text[], unique_key, held, want, %(batch)s::text, by_wall{and_more}
     FROM clock, unnest(
         %(ids)s::uuid[], %(priorities)s::bigint[], %(run_ats)s::bigint[], %(delays)s::bigint[],
         %(expires_ats)s::bigint[], %(lives)s::bigint[], %(timeouts)s::bigint[], %(max_attempts)s::bigint[],
         %(parents)s::uuid[], %(task_queues)s::text[], %(handlers)s::text[], %(params)s::text[], %(tags)s::text[],
-        %(unique_keys)s::text[], %(wants)s::text[], %(by_walls)s::bigint[]
+        %(unique_keys)s::text[], %(wants)s::text[], %(by_walls)s::bigint[]{more_arrays}
     ) AS new (
         id, priority, run_at, delay, expires_at, lives, timeout, max_attempts,
-        parent, queue, handler, params, tags, unique_key, want, by_wall
+        parent, queue, handler, params, tags, unique_key, want, by_wall{and_more}
     ), LATERAL (
         SELECT
             CASE WHEN delay IS NOT NULL THEN now + delay
                 WHEN run_at IS NOT NULL THEN run_at + (SELECT shift FROM {schema}.clock) END AS due,
             CASE WHEN expires_at IS NOT NULL THEN expires_at + (SELECT shift FROM {schema}.clock) END AS expiry,
-            CASE WHEN %(batch)s::text IS NOT NULL THEN 'batch'
+            CASE WHEN %(batch)s::text IS NOT NULL THEN 'batch' {or_behind}
                 WHEN handler <> ALL (ARRAY(SELECT name FROM {schema}.handlers WHERE name = ANY (%(known)s::text[])))
                     THEN 'handler' END AS held
     ) AS derived
     WHERE {unless_there} (SELECT open FROM unbounded) AND (unique_key IS NULL OR new.id IN (SELECT task FROM taken))
     {or_meet}
-    RETURNING id, queue, state
+    RETURNING id, queue, state, reason
 ), tally AS MATERIALIZED (
-    SELECT queue, state, count(*) AS n FROM made GROUP BY queue, state
+    SELECT queue, state, reason, count(*) AS n FROM made GROUP BY queue, state, reason
 ), new_queues AS (
     INSERT INTO {schema}.queues (name)
     SELECT DISTINCT queue FROM tally
@@ -62,8 +62,8 @@ WITH clock AS MATERIALIZED (
     SELECT pg_notify(%(channel)s::text, %(ring)s::text)
     WHERE %(ring)s::text IS NOT NULL AND EXISTS (SELECT FROM tally WHERE state = 'pending')
 )
-SELECT NULL::uuid AS id, queue, state, n, (SELECT open FROM unbounded), (SELECT count(*) FROM rung)
+SELECT NULL::uuid AS id, queue, state, n, (SELECT open FROM unbounded), (SELECT count(*) FROM rung), reason
 FROM (SELECT true) AS one LEFT JOIN tally ON true
 UNION ALL
-SELECT id, queue, state, 1, true, 0 FROM made
-WHERE (SELECT sum(n) <> %(size)s::bigint OR count(DISTINCT state) > 1 FROM tally)
+SELECT id, queue, state, 1, true, 0, reason FROM made
+WHERE (SELECT sum(n) <> %(size)s::bigint OR count(DISTINCT (state, reason)) > 1 FROM tally)
