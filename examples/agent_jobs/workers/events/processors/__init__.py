@@ -1,0 +1,1 @@
+"""What the handlers do, without which event it is for."""

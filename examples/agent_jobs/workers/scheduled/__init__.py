@@ -1,0 +1,10 @@
+"""Scheduled jobs. `from workers.scheduled import scheduled_task` declares one."""
+
+from pitboss import App
+from workers.settings import Settings
+
+app = App(Settings.load().store, name="scheduled")
+app.pool("scheduled", queues=["scheduled"], memory="512MB", max_tasks_per_worker=10_000)
+scheduled_task = app.scheduled_task
+
+__all__ = ["app", "scheduled_task"]

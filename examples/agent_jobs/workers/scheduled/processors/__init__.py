@@ -1,0 +1,1 @@
+"""What the jobs do, without when and how often."""
