@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         TaskFailed,
         TimedOutWaiting,
     )
+    from pitboss.model.failure import DeadTask
     from pitboss.model.policy import Rule, backoff
     from pitboss.model.signals import Blocked, Cancel, Fail, RateLimited, ResourceFailed, Retry, Snooze
     from pitboss.model.states import State
@@ -30,6 +31,7 @@ __all__ = [
     "Blocked",
     "Cancel",
     "Context",
+    "DeadTask",
     "Fail",
     "Handle",
     "InvalidInput",
@@ -61,6 +63,7 @@ _HOMES = {
     "pitboss.client.handle": ("Handle",),
     "pitboss.client.lease": ("Lease",),
     "pitboss.client.resources": ("Resources",),
+    "pitboss.model.failure": ("DeadTask",),
     "pitboss.model.policy": ("Rule", "backoff"),
     "pitboss.model.signals": ("Blocked", "Cancel", "Fail", "RateLimited", "ResourceFailed", "Retry", "Snooze"),
     "pitboss.model.states": ("State",),

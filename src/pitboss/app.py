@@ -1,104 +1,68 @@
 """App: what users import. It holds declarations and opens nothing until something is enqueued."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+import re
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+
+from msgspec.structs import replace
 
 from pitboss.client.app_core import LIMIT, Connection
-from pitboss.client.batches import BatchMethods
+from pitboss.client.context import current
+from pitboss.client.declaring import Declaring
 from pitboss.client.handle import Handle
-from pitboss.client.handler import Handler, refuse_foreign_pool, refuse_mixed
 from pitboss.client.hooks import HookDecorators, Hooks
 from pitboss.client.options import Options
+from pitboss.client.policy_settings import PolicyDefaults
 from pitboss.client.resources import Resources
 from pitboss.client.state import WorkerState
 from pitboss.model.duration import SECOND, Time, span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.ids import IdMaker
 from pitboss.model.new_task import new_task
-from pitboss.model.policy import Backoff, Policy, Rule
-from pitboss.model.policy import backoff as make_backoff
 from pitboss.model.queue import HandlerInfo, checked_name
 from pitboss.model.task import NewTask, Placed
 
 if TYPE_CHECKING:
-    from pitboss.client.params import Params
+    from pitboss.client.app_schedules import AppSchedules
+    from pitboss.client.params import EventData, Params
+    from pitboss.client.publishing import Publisher
     from pitboss.engines.protocol import Clock, Store
+    from pitboss.model.event import Published
     from pitboss.model.pool_keys import DeclaredPool, PoolKeys
     from pitboss.model.resource import KeyValue
     from pitboss.model.resource_keys import DeclaredResources, ResourceKeys
+    from pitboss.model.schedule import ScheduleSpec
     from pitboss.secrets import KeyRing
 
-P = ParamSpec("P")
-R = TypeVar("R")
 T = TypeVar("T")
 
 
-class _Decorator:
-    """The types of `@app.task(...)`: it keeps the parameters, and knows the results of sync and async functions."""
-
-    def __init__(self, make: Callable[[Callable[..., Any]], Handler[Any, Any, Any]]) -> None:
-        self._make = make
-
-    @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Handler[P, R, Coroutine[Any, Any, R]]: ...
-
-    @overload
-    def __call__(self, function: Callable[P, R]) -> Handler[P, R, R]: ...
-
-    def __call__(self, function: Callable[..., Any]) -> Handler[Any, Any, Any]:
-        return self._make(function)
-
-
-class App(HookDecorators, BatchMethods):
+class App(HookDecorators, Declaring):
     """Handlers, and where their tasks are stored.
 
     The store is what `PITBOSS_STORE` says, else `pitboss.toml`, else the URL given here, else the file `pitboss.db`:
-    code names a sensible place, and each installation can choose another one without changing the code.
+    code names a sensible place, and each installation can choose another one without changing the code. What the app
+    declares is stored under its `name`, by default that of the module that makes it.
     """
 
-    def __init__(self, store: str | None = None) -> None:
+    def __init__(self, store: str | None = None, *, name: str | None = None) -> None:
         super().__init__()
+        self.name = checked_name(name or _module_name(sys._getframe(1).f_globals), "app")
         self.hooks = Hooks()
         self.pools: dict[str, DeclaredPool] = {}
         self.secrets_file: str | None = None
         self.store_url = store
         self._ring: KeyRing | None = None
+        self._policy_defaults: PolicyDefaults | None = None
+        self._publisher: Publisher | None = None
 
     def __enter__(self) -> "App":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @overload
-    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Handler[P, R, Coroutine[Any, Any, R]]: ...
-
-    @overload
-    def task(self, function: Callable[P, R], /) -> Handler[P, R, R]: ...
-
-    @overload
-    def task(
-        self,
-        *,
-        name: str | None = None,
-        queue: str | None = None,
-        max_attempts: int = 5,
-        backoff: Backoff | Time | None = None,
-        timeout: Time | None = None,
-        rules: Mapping[str, Rule] | None = None,
-        max_rotations: int = 10,
-        **options: Any,
-    ) -> _Decorator: ...
-
-    def task(self, *function: Callable[..., Any], **declared: Any) -> Any:
-        """Declare a handler. The store knows it by its `name` (by default the function's), which should never change.
-
-        `max_rotations` is how often a task may move on to another resource before that costs an attempt. The further
-        options (`priority`, `tags`, `key`, `expires_in` …) are those of `Handler.using`.
-        """
-        decorator = self._declaring(**declared)
-        return decorator(*function) if function else decorator
 
     def pool(self, name: str, **keys: "Unpack[PoolKeys]") -> None:
         """Declare a worker pool: `app.pool("download", queues=["download"], workers=2, memory="512MB")`.
@@ -151,6 +115,54 @@ class App(HookDecorators, BatchMethods):
         handler = self.handlers.get(name)
         return Handle(self, placed, handler.params.unpack_result if handler else None)
 
+    def publish(
+        self,
+        name: str,
+        data: Any = None,
+        *,
+        key: str | None = None,
+        idempotency_key: str | None = None,
+        within: Any = None,
+    ) -> "Published":
+        """Store an event, and a task for each handler of it; when this returns, they survive anything.
+
+        Handlers that keep the order get events with one `key` in order. With an `idempotency_key`, a repetition within
+        a day publishes nothing more. `within` is your own connection to the same SQL store: the event shares the fate
+        of your transaction.
+        """
+        return self._publishing().publish(name, data, key=key, idempotency_key=idempotency_key, within=within)
+
+    async def apublish(
+        self,
+        name: str,
+        data: Any = None,
+        *,
+        key: str | None = None,
+        idempotency_key: str | None = None,
+        within: Any = None,
+    ) -> "Published":
+        """As `publish`, for async callers."""
+        return await self._publishing().apublish(name, data, key=key, idempotency_key=idempotency_key, within=within)
+
+    def publish_many(
+        self, name: str, datas: Iterable[Any], *, key: str | None = None, within: Any = None
+    ) -> "list[Published]":
+        """Publish an event for each of the data in one act, all of them or none."""
+        return self._publishing().publish_many(name, datas, key=key, within=within)
+
+    async def apublish_many(
+        self, name: str, datas: Iterable[Any], *, key: str | None = None, within: Any = None
+    ) -> "list[Published]":
+        """As `publish_many`, for async callers."""
+        return await self._publishing().apublish_many(name, datas, key=key, within=within)
+
+    @property
+    def schedules(self) -> "AppSchedules":
+        """The schedules of the store: add, change, pause, run and remove them."""
+        from pitboss.client.app_schedules import AppSchedules
+
+        return AppSchedules(self)
+
     def use(self, store: "Store | str | None", *, clock: "Clock | None" = None) -> "Store":
         """Put the app on another store from now on: a URL, an engine that is not open yet, or None for its own."""
         from pitboss import config, wiring
@@ -174,6 +186,25 @@ class App(HookDecorators, BatchMethods):
         from pitboss.client.params import Params
 
         return Params(name, function)
+
+    def schedule_spec(self, name: str, handler: str, **fields: Any) -> "ScheduleSpec":
+        from pitboss.client.schedules import schedule_spec
+
+        return schedule_spec(name, handler, **fields)
+
+    def event_data_of(self, name: str, kind: Any) -> "EventData":
+        from pitboss.client.params import EventData
+
+        return EventData(name, kind)
+
+    def policy_defaults(self) -> PolicyDefaults:
+        if self._policy_defaults is None:
+            from pitboss import config
+
+            said = getattr(config.load(store=self.store_url), "defaults", None)
+            found = {key: getattr(said, key, None) for key in PolicyDefaults._fields}
+            self._policy_defaults = PolicyDefaults(**{key: one for key, one in found.items() if one is not None})
+        return self._policy_defaults
 
     def prepared(self, name: str, params: Mapping[str, Any], **options: Any) -> NewTask:
         """The task that `send` would store, for a handler of this app."""
@@ -206,51 +237,12 @@ class App(HookDecorators, BatchMethods):
 
         return config.resource_keys(config.load(store=self.store_url), declared)
 
-    def _declaring(
-        self,
-        *,
-        name: str | None = None,
-        queue: str | None = None,
-        max_attempts: int = 5,
-        backoff: Backoff | Time | None = None,
-        timeout: Time | None = None,
-        rules: Mapping[str, Rule] | None = None,
-        max_rotations: int = 10,
-        **options: Any,
-    ) -> _Decorator:
-        limit = None if timeout is None else span(timeout, what="timeout")
-        pauses = (
-            backoff if isinstance(backoff, Backoff) else make_backoff() if backoff is None else make_backoff(backoff)
-        )
-        policy = Policy(
-            max_attempts=max_attempts,
-            backoff=pauses,
-            timeout=limit,
-            rules=dict(rules or {}),
-            max_rotations=max_rotations,
-        )
-        defaults = Options().changed(**options)
+    def _publishing(self) -> "Publisher":
+        if self._publisher is None:
+            from pitboss.client.publishing import Publisher
 
-        def declare(function: Callable[..., Any]) -> Handler[Any, Any, Any]:
-            known_as = name or function.__name__
-            handler: Handler[Any, Any, Any] = Handler(
-                function, self, name=known_as, queue=queue, policy=policy, options=defaults
-            )
-            self._add(handler)
-            return handler
-
-        return _Decorator(declare)
-
-    def _add(self, handler: Handler[Any, Any, Any]) -> None:
-        if handler.name in self.handlers:
-            raise InvalidInput(
-                f'there are two handlers named "{handler.name}"',
-                why=f"tasks are stored under that name; {self.handlers[handler.name].function} has it",
-                fix="give one of them another name with @app.task(name=…)",
-            )
-        refuse_foreign_pool(handler, self.resource_pools)
-        refuse_mixed(handler, self.handlers)
-        self.handlers[handler.name] = handler
+            self._publisher = Publisher(self)
+        return self._publisher
 
     async def _send(self, name: str, params: Mapping[str, Any], options: dict[str, Any]) -> Placed:
         handler = self.handlers.get(name)
@@ -263,5 +255,17 @@ class App(HookDecorators, BatchMethods):
         known = await client.lookup(name) or HandlerInfo(name=checked_name(name, "task"))
         queue = options.pop("queue", None)
         chosen_options = Options().changed(**options)
-        task = new_task(known, schema.checked(known, params), self.new_id(), chosen_options, queue=queue)
+        context = current()
+        parent = context.id if context else None
+        task = new_task(known, schema.checked(known, params), self.new_id(), chosen_options, queue=queue, parent=parent)
+        task = replace(task, meta=context.inherited if context else None)
         return (await client.put([task], wait=chosen_options.wait))[0]
+
+
+def _module_name(module: Mapping[str, Any]) -> str:
+    """The name under which the module is imported, also if it is run as a program."""
+    name = module.get("__name__", "__main__")
+    if name == "__main__":
+        spec = module.get("__spec__")
+        name = spec.name if spec is not None else Path(module.get("__file__") or "app").stem
+    return re.sub(r"[^A-Za-z0-9_.:-]|^[.:-]+", "_", name.removesuffix(".__main__"))[:128]

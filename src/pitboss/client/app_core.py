@@ -14,8 +14,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pitboss.client.client import Client
+from pitboss.client.fallbacks import check_fallbacks
 from pitboss.client.http_connections import HttpConnections
 from pitboss.client.options import Options
+from pitboss.client.policy_settings import PolicyDefaults
 from pitboss.client.private_loop import PrivateLoop
 from pitboss.client.standstill import Standstill
 from pitboss.engines.capabilities import capabilities
@@ -64,6 +66,10 @@ class AppCore(ABC):
     def params_of(self, name: str, function: Callable[..., Any]) -> "Params": ...
 
     @abstractmethod
+    def policy_defaults(self) -> PolicyDefaults:
+        """The policy of handlers that do not say theirs."""
+
+    @abstractmethod
     def ring(self) -> "KeyRing":
         """The keys of this app's secrets."""
 
@@ -76,6 +82,7 @@ class AppCore(ABC):
 
     def describe(self) -> list[HandlerInfo]:
         """Every handler as data."""
+        check_fallbacks(self.handlers)
         return [handler.describe() for handler in self.handlers.values()]
 
     def new_id(self) -> str:
@@ -124,7 +131,7 @@ class AppCore(ABC):
     def place(self, tasks: Sequence[NewTask], options: Options) -> list[Placed]:
         """Store tasks of one handler."""
         if options.within is not None:
-            within, tasks = self._within(), list(tasks)
+            within, tasks = self.within_engine(), list(tasks)
             self.run(self._prepare_within(tasks, options), what="opening the store")
             placed: list[Placed] = within.put_within(options.within, tasks)
             return placed
@@ -140,7 +147,7 @@ class AppCore(ABC):
 
     async def aplace(self, tasks: Sequence[NewTask], options: Options) -> list[Placed]:
         if options.within is not None:
-            within, tasks = self._within(), list(tasks)
+            within, tasks = self.within_engine(), list(tasks)
             await self.arun(self._prepare_within(tasks, options))
             answer = within.put_within(options.within, tasks)
             placed: list[Placed] = await answer if inspect.isawaitable(answer) else answer
@@ -158,11 +165,12 @@ class AppCore(ABC):
         client = await self.introduced(*(task.handler for task in tasks[:1]))
         return await client.put(tasks, wait=options.wait)
 
-    def _within(self) -> Within:
+    def within_engine(self, verb: str = "enqueue") -> Within:
+        """The engine, if it can take part in a caller's transaction."""
         connection = self._connected()
         if connection.within is None:
             raise InvalidInput(
-                f"the {connection.engine.name} engine cannot enqueue within a caller's transaction",
+                f"the {connection.engine.name} engine cannot {verb} within a caller's transaction",
                 why="only SQL stores share a transaction with your own data",
                 fix="leave within= out, or use SQLite or PostgreSQL",
             )

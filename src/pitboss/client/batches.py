@@ -14,6 +14,7 @@ from pitboss.model.canonical import from_json, to_json
 from pitboss.model.duration import SECOND, Span, Time, span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.ids import checked_id
+from pitboss.model.new_task import TaskOptions
 from pitboss.model.queue import checked_name
 from pitboss.model.task import NewTask
 
@@ -53,14 +54,17 @@ class BatchMethods(AppCore):
         among its params, and `run` (1, 2, …) if it takes that.
         """
         items = list(tasks)
+        refuse_order_keys(items)
         new, wait = prepared(self, options)
         limit = LIMIT + len(items) / _ITEMS_PER_SECOND + (wait or 0) / SECOND
         return self.run(self._create(new, items, wait), limit=limit, what="storing the batch")
 
     async def abatch(self, tasks: Iterable[NewTask], **options: Unpack[BatchOptions]) -> BatchHandle:
         """As `batch`, for async callers."""
+        items = list(tasks)
+        refuse_order_keys(items)
         new, wait = prepared(self, options)
-        return await self.arun(self._create(new, list(tasks), wait))
+        return await self.arun(self._create(new, items, wait))
 
     def batch_handle(self, batch: BatchId) -> BatchHandle:
         """The way to a batch whose id is known. Asks nothing yet."""
@@ -90,6 +94,16 @@ class BatchMethods(AppCore):
         client = await self.introduced(*{item.handler for item in (*items, *completion)})
         await client.patiently(lambda: store.create_batch(new, items), wait=wait)
         return BatchHandle(self, new.id)
+
+
+def refuse_order_keys(items: Iterable[NewTask | TaskOptions]) -> None:
+    """A batch holds its items until it runs, and so does an order key: an item could wait for one that never comes."""
+    if any(item.order_key is not None for item in items):
+        raise InvalidInput(
+            "a task of a batch cannot have an order key",
+            why="the batch says when its items run, and pauses them",
+            fix="leave order_key= out, or enqueue these tasks without a batch",
+        )
 
 
 def prepared(app: AppCore, options: BatchOptions) -> tuple[NewBatch, Span | None]:

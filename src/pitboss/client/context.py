@@ -2,10 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
+from pitboss.model.canonical import Json, from_json, to_json
+from pitboss.model.duration import SECOND, Moment
 from pitboss.model.errors import InvalidInput
 from pitboss.model.ids import TaskId
+from pitboss.model.meta import EventMark, FailureMark, Meta, read_meta
 from pitboss.model.task import Claim, NewTask, Token
 
 # The context of the task that runs here, if one does.
@@ -53,6 +58,37 @@ class Context:
         """True once a cancellation of this task was asked for. A coroutine is cancelled anyway; a thread must look."""
         return self._cancelled
 
+    @property
+    def scheduled_for(self) -> datetime | None:
+        """The tick of the schedule that put this task, or the task that this one follows; None without a schedule."""
+        tick = self._meta.tick
+        return None if tick is None else _date(tick.scheduled_for)
+
+    @property
+    def last_success(self) -> datetime | None:
+        """The newest tick before `scheduled_for` whose task completed: what happened since then is still to do."""
+        tick = self._meta.tick
+        return None if tick is None or tick.last_success is None else _date(tick.last_success)
+
+    @property
+    def event(self) -> EventMark | None:
+        """The event that this task handles, with its `id`, `name` and `key`."""
+        return self._meta.event
+
+    @property
+    def failed(self) -> FailureMark | None:
+        """The failed task that this one is the fallback of, or the dead letter."""
+        return self._meta.failure
+
+    @cached_property
+    def inherited(self) -> Json | None:
+        """What the tasks that this one enqueues are told of where it comes from. They do not follow its failure."""
+        meta = self.task.meta
+        if meta is None or '"failure"' not in meta:
+            return meta
+        kept = {key: value for key, value in from_json(meta).items() if key != "failure"}
+        return to_json(kept) if kept else None
+
     def progress(self, percent: int, note: str | None = None) -> None:
         """Say how far it is, from 0 to 100, with a short note. Best effort: it does not wait for the store."""
         if not 0 <= percent <= MAX_PERCENT:
@@ -79,6 +115,10 @@ class Context:
         """Makes this the context that `pitboss.ctx` means, in a `with` block."""
         return _Running(self)
 
+    @cached_property
+    def _meta(self) -> Meta:
+        return read_meta(self.task.meta)
+
     def _by_name(self, name: str, params: Mapping[str, Any]) -> NewTask:
         if self._prepare is None:
             raise InvalidInput(
@@ -87,6 +127,10 @@ class Context:
                 fix="pass the handler itself",
             )
         return self._prepare(name, params, {})
+
+
+def _date(moment: Moment) -> datetime:
+    return datetime.fromtimestamp(moment / SECOND, UTC)
 
 
 class _Running:

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar, 
 import msgspec
 
 from pitboss.client.batch_handle import BatchHandle
-from pitboss.client.batches import BatchMethods, BatchOptions
+from pitboss.client.batches import BatchMethods, BatchOptions, refuse_order_keys
 from pitboss.client.context import Context, current_context
 from pitboss.client.handle import Handle
 from pitboss.client.lease import UnheldLease
 from pitboss.client.options import Options
+from pitboss.client.policy_settings import PolicySettings
 from pitboss.model.canonical import Json, from_json, to_json
 from pitboss.model.errors import InvalidInput
+from pitboss.model.failure import Routes
 from pitboss.model.policy import Policy
 from pitboss.model.queue import HandlerInfo, checked_name
 from pitboss.model.task import Claim, NewTask, Placed, Token
@@ -30,6 +32,7 @@ R = TypeVar("R")
 C = TypeVar("C")
 # Fewer tasks than this are made at once, before anything else happens.
 LARGE = 500
+_NO_ROUTES = Routes()
 
 
 class LeaseParameter(NamedTuple):
@@ -53,15 +56,16 @@ class Handler(Generic[P, R, C]):
         *,
         name: str,
         queue: str | None,
-        policy: Policy,
+        settings: PolicySettings,
         options: Options,
+        routes: Routes = _NO_ROUTES,
     ) -> None:
         update_wrapper(self, function)
         self.function, self._app = function, app
         self.name, self.lease = checked_name(name, "task"), lease_parameter(name, function)
         usual = self.lease.pool if self.lease else "default"
         self.queue = checked_name(queue or usual, "queue")
-        self.policy, self.options = policy, options
+        self._settings, self.options, self.routes = settings, options, routes
         self.is_async = inspect.iscoroutinefunction(function)
 
     def __repr__(self) -> str:
@@ -89,6 +93,11 @@ class Handler(Generic[P, R, C]):
     @cached_property
     def params(self) -> "Params":
         return self._app.params_of(self.name, self.function)
+
+    @cached_property
+    def policy(self) -> Policy:
+        """What was declared; the settings of the installation say the rest."""
+        return self._settings.policy(self._app.policy_defaults())
 
     def using(self, **options: Any) -> "Handler[P, R, C]":
         """The same handler with other options: `fetch.using(delay="10m", key="u:1").enqueue(...)`."""
@@ -144,6 +153,7 @@ class Handler(Generic[P, R, C]):
             policy=policy,
             schema=with_template(schema, self.lease.template) if self.lease else schema,
             resources=self.resources,
+            about=to_json(self.routes),
         )
 
     def _items(self, calls: Iterable[Mapping[str, Any]]) -> list[NewTask]:
@@ -153,6 +163,7 @@ class Handler(Generic[P, R, C]):
                 why="it takes its place in its lane in an act of its own",
                 fix="leave within= out, and create the batch after your commit",
             )
+        refuse_order_keys([self.options])
         return list(self._prepared_many(calls))
 
     def _prepared_many(self, calls: Iterable[Mapping[str, Any]]) -> Sequence[NewTask]:
@@ -169,6 +180,7 @@ class Handler(Generic[P, R, C]):
             params=params,
             parent=parent.id if parent else None,
             want=self.lease.template.want(params) if self.lease else None,
+            meta=parent.inherited if parent else None,
         )
 
     def _handles(self, placed: list[Placed]) -> list[Handle[R]]:

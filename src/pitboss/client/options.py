@@ -11,6 +11,7 @@ from pitboss.model.new_task import TaskOptions
 from pitboss.model.queue import checked_name
 
 PRIORITIES = range(-32_768, 32_768)
+ATTEMPTS = range(1, 1_000_001)
 MAX_KEY = 512
 _SPANS = ("delay", "timeout", "expires_in", "key_period", "wait")
 _MOMENTS = ("run_at", "expires_at")
@@ -43,12 +44,12 @@ def _checked(name: str, value: Any) -> Any:
         return _moment(name, value)
     match name:
         case "priority":
-            return _number(name, value, PRIORITIES)
+            return whole_number(name, value, PRIORITIES)
         case "max_attempts":
-            return _number(name, value, range(1, 1_000_001))
+            return whole_number(name, value, ATTEMPTS)
         case "tags":
             return tuple(checked_name(tag, "tag") for tag in ((value,) if isinstance(value, str) else value))
-    return _key(value)
+    return _key(name, value)
 
 
 def _moment(name: str, value: Any) -> Moment:
@@ -68,7 +69,8 @@ def _moment(name: str, value: Any) -> Moment:
         ) from error
 
 
-def _number(name: str, value: Any, valid: range) -> int:
+def whole_number(name: str, value: Any, valid: range) -> int:
+    """The value itself, if it is a whole number in that range."""
     if isinstance(value, bool) or not isinstance(value, int) or value not in valid:
         raise InvalidInput(
             f"{name}={value!r:.60} cannot be used",
@@ -78,11 +80,11 @@ def _number(name: str, value: Any, valid: range) -> int:
     return value
 
 
-def _key(value: Any) -> str:
+def _key(name: str, value: Any) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= MAX_KEY or "\0" in value:
         raise InvalidInput(
-            f"key={value!r:.60} cannot be a unique key",
+            f"{name}={value!r:.60} cannot be {'an order key' if name == 'order_key' else 'a unique key'}",
             why=f"a key is text of 1 to {MAX_KEY} characters",
-            fix="build it from what makes the task unique, such as an account's id",
+            fix="build it from what the task is about, such as an account's id",
         )
     return value

@@ -13,13 +13,14 @@ from typing_extensions import TypedDict
 from pitboss.client.context import Context
 from pitboss.client.lease import UnheldLease
 from pitboss.client.state import StatePlaceholder
-from pitboss.model.canonical import Json, to_json
+from pitboss.model.canonical import Json, from_json, to_json
 from pitboss.model.errors import InvalidInput
 
 MAX_PARAMS_BYTES = 262_144
 _SHOWN_FAULTS = 5
 _EMPTY = inspect.Parameter.empty
 _PLACEHOLDERS = (StatePlaceholder, UnheldLease)
+_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _BY_NAME_ONLY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
 
 
@@ -92,6 +93,8 @@ class Params:
             self._signature.bind_partial(*args, **kwargs)
         except TypeError as error:
             raise self._refused(str(error)) from error
+        # The function takes *args and **kwargs: only these have names.
+        raise self._refused("arguments are stored by name, and it does not name its parameters")
 
     def _refused(self, why: str) -> InvalidInput:
         shown = [str(one) for key, one in self._signature.parameters.items() if key not in self.injected]
@@ -100,6 +103,41 @@ class Params:
             why=why,
             fix=f"call it as {self._name}({', '.join(shown)}); nothing was enqueued",
         )
+
+
+class EventData:
+    """The type that the data of one event must have."""
+
+    def __init__(self, name: str, kind: Any) -> None:
+        self._name = name
+        try:
+            self._adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(kind)
+        except (pydantic.errors.PydanticUserError, NameError) as error:
+            raise InvalidInput(
+                f'the data of the event "{name}" cannot be stored as JSON',
+                why=str(error).partition("\n")[0],
+                fix="use JSON types, dataclasses, pydantic models, datetimes, UUIDs or enums",
+            ) from error
+
+    def schema(self) -> Json:
+        return to_json(self._adapter.json_schema())
+
+    def plain(self, data: object) -> Any:
+        """The data as JSON types, or `InvalidInput` that names what does not fit."""
+        try:
+            value = self._adapter.validate_python(data)
+        except pydantic.ValidationError as error:
+            raise InvalidInput(
+                f'the data does not fit the event "{self._name}"',
+                why=_faults(error, "data"),
+                fix="pass what the event's type asks for; nothing was published",
+            ) from error
+        return plain_data(self._name, value)
+
+
+def plain_data(event: str, data: object) -> Any:
+    """The data of an event as JSON types."""
+    return from_json(to_json(data, what=f"data of {event}", max_bytes=MAX_PARAMS_BYTES, plain=_plain))
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
@@ -117,9 +155,11 @@ def _adapter(
     name: str, signature: inspect.Signature, hints: Mapping[str, Any], injected: Mapping[str, Any]
 ) -> pydantic.TypeAdapter[Any]:
     fields: dict[str, Any] = {}
-    open_ended = False
+    kinds = {parameter.kind for parameter in signature.parameters.values()}
+    open_ended = inspect.Parameter.VAR_KEYWORD in kinds
     for key, parameter in signature.parameters.items():
-        if key in injected:
+        # A decorator's wrapper with *args and **kwargs gets all by name.
+        if key in injected or (open_ended and parameter.kind in _VARIABLE):
             continue
         if parameter.kind in _BY_NAME_ONLY:
             raise InvalidInput(
@@ -127,9 +167,6 @@ def _adapter(
                 why="arguments are stored by name",
                 fix="give every parameter a name that callers can use, or take a list",
             )
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            open_ended = True
-            continue
         kind = hints.get(key, Any)
         fields[key] = kind if parameter.default is _EMPTY else NotRequired[kind]
     # A typed dict, not a model: validation gives the arguments themselves, without an object in between.
@@ -146,9 +183,9 @@ def _adapter(
         ) from error
 
 
-def _faults(error: pydantic.ValidationError) -> str:
+def _faults(error: pydantic.ValidationError, whole: str = "arguments") -> str:
     parts = [
-        f"{'.'.join(str(step) for step in one['loc']) or 'arguments'}: {one['msg']}"
+        f"{'.'.join(str(step) for step in one['loc']) or whole}: {one['msg']}"
         for one in error.errors(include_url=False, include_context=False)
     ]
     more = len(parts) - _SHOWN_FAULTS

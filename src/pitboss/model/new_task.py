@@ -26,6 +26,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     expires_in: Span | None = None
     expires_at: Moment | None = None
     tags: tuple[str, ...] = ()
+    order_key: str | None = None
 
     def task(
         self,
@@ -36,8 +37,9 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
         params: Json,
         parent: TaskId | None,
         want: Want | None = None,
+        meta: Json | None = None,
     ) -> NewTask:
-        # The handler's name is part of the key: "u:1" of one handler never meets "u:1" of another.
+        # The handler's name is part of both keys: "u:1" of one handler never meets "u:1" of another.
         unique = None if self.key is None else Unique(f"{handler}/{self.key}", self.key_period)
         return NewTask(
             id=task_id,
@@ -55,6 +57,8 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
             expires_at=self.expires_at,
             tags=self.tags,
             want=want,
+            order_key=None if self.order_key is None else f"{handler}/{self.order_key}",
+            meta=meta,
         )
 
 

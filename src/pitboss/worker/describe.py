@@ -5,6 +5,7 @@ import traceback
 
 import msgspec
 
+from pitboss.model.declared import Declared
 from pitboss.model.errors import PitbossError
 from pitboss.model.pool_keys import DeclaredPool
 from pitboss.model.queue import HandlerInfo
@@ -19,6 +20,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     hooks: list[str] = []
     pools: list[DeclaredPool] = []
     resources: list[DeclaredResources] = []
+    declared: Declared = Declared(app="app")
     store: str | None = None
     error: str | None = None
     traceback: str | None = None
@@ -32,7 +34,12 @@ def described(target: str) -> Description:
         pools = list(app.pools.values())
         resources = [pool.declared for pool in app.resource_pools.values()]
         return Description(
-            handlers=app.describe(), hooks=app.hooks.kinds(), pools=pools, resources=resources, store=app.store_url
+            handlers=app.describe(),
+            hooks=app.hooks.kinds(),
+            pools=pools,
+            resources=resources,
+            declared=app.declared(),
+            store=app.store_url,
         )
     except PitbossError as error:
         return Description(error=str(error))

@@ -63,7 +63,9 @@ class Runnable(Protocol):
     name: str
     function: Callable[..., Any]
     is_async: bool
-    policy: Policy
+
+    @property
+    def policy(self) -> Policy: ...
 
     @property
     def params(self) -> Arguments: ...

@@ -11,6 +11,7 @@ from pitboss.engines.host_clock import SystemClock
 from pitboss.engines.protocol import Page
 from pitboss.engines.verbs import Verb, verbs
 from pitboss.model import errors
+from pitboss.model.declared import Declared
 from pitboss.model.duration import Span
 from pitboss.model.errors import InvalidInput, MemberRemoved, PitbossError, StaleLease, StoreUnavailable
 from pitboss.model.filter import Filter
@@ -46,6 +47,10 @@ class StoreProxy:
     ) -> Declaration | None:
         """Do nothing: the manager has declared the pools of the app, with what its settings say of them."""
         return None
+
+    async def declare(self, declared: Declared, *, session: int | None = None) -> bool:
+        """Do nothing: the manager has declared what the app declares."""
+        return True
 
     async def limit_pool(
         self, name: str, values: dict[str, KeyValue], *, by: str | None = None, reset: bool = False
