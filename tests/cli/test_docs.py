@@ -7,6 +7,7 @@ import pytest
 import pitboss as public
 from pitboss import config
 from pitboss.cli.errors import Exit
+from pitboss.config.worker_config import KEYS as WORKER_CONFIG
 from pitboss.model.pool_keys import KEYS
 from tests.cli.command_line import pitboss
 
@@ -25,6 +26,10 @@ def test_every_setting_is_documented() -> None:
         assert f"| `{key}` | `{config.variable(key)}` |" in page
     for key in KEYS:
         assert f"\n| `{key}` |" in page.partition("## Pools")[2]
+    for key in ("capacity", "rate", "retention"):
+        assert f"\n| `{key}` |" in page.partition("## Queues")[2].partition("##")[0]
+    for key in WORKER_CONFIG:
+        assert f"\n| `{key}` |" in page.partition("## worker_config")[2].partition("## ")[0]
 
 
 @pytest.mark.parametrize("page", [["filters"], ["completion"]])

@@ -39,7 +39,7 @@ def test_without_pools_all_is_as_the_options_say(folder: Path) -> None:
 
 
 def test_a_single_pool_may_leave_queues_to_others(folder: Path) -> None:
-    (folder / "pitboss.toml").write_text('queues = ["mail"]\n')
+    (folder / "pitboss.toml").write_text('only_queues = ["mail"]\n')
     assert chosen(queues=("other",))["default"].queues == ("mail",)
 
 
@@ -70,7 +70,7 @@ def test_pools_of_the_code_are_pools(folder: Path) -> None:
     ("sizes", "given", "what", "said"),
     [
         ([], {"workers": 3}, "--workers does not name a worker pool", "--pool download=3"),
-        ([], {"queues": "a"}, "--queues does not name a worker pool", "--only-pools download"),
+        ([], {"only_queues": "a"}, "--queues does not name a worker pool", "--only-pools download"),
         (["downlaod=3"], {}, '--pool names a worker pool "downlaod"', 'write "download"'),
         (["x=3"], {}, '--pool names a worker pool "x"', "the worker pools are download, video-preview"),
         (["download"], {}, "has no number of workers", "--pool download=3"),
@@ -80,7 +80,7 @@ def test_pools_of_the_code_are_pools(folder: Path) -> None:
 )
 def test_what_is_refused(folder: Path, sizes: list[str], given: dict[str, Any], what: str, said: str) -> None:
     (folder / "pitboss.toml").write_text(MEDIA)
-    wanted = {"queues": None, **given}
+    wanted = {"only_queues": None, **given}
     with pytest.raises(InvalidInput) as caught:
         chosen_pools(config.loaded(wanted), Description(handlers=[HandlerInfo(name="f", queue="download")]), sizes)
     assert what in caught.value.what

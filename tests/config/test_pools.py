@@ -65,7 +65,7 @@ def code(name: str, **keys: Any) -> DeclaredPool:
 def test_without_pools_there_is_one_as_the_settings_say(folder: Path) -> None:
     cores = len(os.sched_getaffinity(0))
     assert config.pools(config.load()) == (PoolSpec(min_workers=cores, max_workers=cores, concurrency=16),)
-    write(folder, 'workers = 3\nconcurrency = 2\nqueues = ["mail"]\n')
+    write(folder, 'workers = 3\nconcurrency = 2\nonly_queues = ["mail"]\n')
     assert config.pools(config.load()) == (
         PoolSpec(name="default", min_workers=3, max_workers=3, concurrency=2, queues=("mail",)),
     )

@@ -15,7 +15,7 @@ TOML = """
 app = "shop/app.py"
 store = "sqlite:///jobs.db"
 concurrency = 1_000
-queues = ["mail", "no"]
+only_queues = ["mail", "no"]
 drain = "1m"
 logs = "log/files"
 log_level = "warning"
@@ -45,7 +45,7 @@ YAML = """
 app: shop/app.py
 store: sqlite:///jobs.db
 concurrency: 1_000
-queues: [mail, no]
+only_queues: [mail, no]
 drain: 1m
 logs: log/files
 log_level: warning
@@ -120,7 +120,7 @@ def test_it_is_looked_for_upward_like_the_toml(folder: Path, monkeypatch: pytest
         ("workers: true", "workers = True cannot be used", "true or false"),
         ("workers: 0x10", "workers = '0x10' cannot be used", "valid integer"),
         ("drain: 2026-01-01", "drain = '2026-01-01' cannot be used", "a duration is"),
-        ("queues: [1, 2]", "queues = [1, 2] cannot be used", "valid string"),
+        ("only_queues: [1, 2]", "only_queues = [1, 2] cannot be used", "valid string"),
         ("pools: {a: {restart: no}}", "pools.a.restart = 'no' cannot be used", "always, on-failure"),
         ("pools: {a: {max_age: 1:30}}", "pools.a.max_age = '1:30' cannot be used", "a duration is"),
         ("pools: {a: {env: {DEBUG: true}}}", "pools.a.env.DEBUG cannot be used", "in quotes"),

@@ -36,7 +36,7 @@ def test_the_server_knows_its_variables(monkeypatch: pytest.MonkeyPatch) -> None
     assert names == {"PITBOSS_STORE", "PITBOSS_LOGS", "PITBOSS_SECRET_KEYS"}
     for name in names:
         monkeypatch.setenv(name, "1")
-    assert not [note for note in notes_on_variables(()) if note.split()[0] in names]
+    assert not [note for note in notes_on_variables((), ()) if note.split()[0] in names]
 
 
 def test_a_worker_knows_its_variables() -> None:

@@ -11,8 +11,8 @@ from pitboss.model.duration import SECOND, spoken
 from pitboss.model.text import HIDDEN, masked
 
 app = typer.Typer(help="Show the settings.", no_args_is_help=True, rich_markup_mode=None)
-_SPANS = ("drain", "log_age", "retention.completed", "retention.cancelled", "retention.failed")
-_SIZES = ("host_memory", "log_size", "http.max_body")
+_SPANS = ("drain", "log_age", "defaults.timeout", "defaults.backoff")
+_SIZES = ("host_memory", "max_store_size", "min_free_disk", "log_size", "http.max_body")
 _POOL_SPANS = ("restart_delay", "restart_window", "max_age", "unresponsive", "target_wait")
 _POOL_SIZES = ("memory", "memory_soft")
 _POOL_RANGES = ("stagger", "delay")
@@ -76,6 +76,10 @@ def _kind(key: str) -> str:
             return next((kind for kind, names in kinds.items() if name in names), name)
         case ["resources", _, name]:
             return "span" if name in _RESOURCE_SPANS else name
+        case ["queues", *_, "retention", _] | ["retention", _]:
+            return "age"
+        case ["queues", *_, name]:
+            return "limit" if name in ("capacity", "rate") else "queue"
     return "span" if key in _SPANS else "size" if key in _SIZES else key
 
 
@@ -83,7 +87,7 @@ def _plain(key: str, value: Any) -> Any:
     match _kind(key), value:
         case _, None:
             return None
-        case "span", _:
+        case "span" | "age", _:
             return value / SECOND
         case "range", [least, most]:
             return [least / SECOND, most / SECOND]
@@ -98,13 +102,17 @@ def _plain(key: str, value: Any) -> Any:
 
 def _text(key: str, value: Any) -> str:
     match _kind(key), value:
-        case "span", None:
-            return "none" if key.startswith("pools.") else "forever"
-        case "queues" | "only_pools", None | ():
+        case "age", None:
+            return "forever"
+        case "limit", None:
+            return "none"
+        case "span", None if key.startswith("pools."):
+            return "none"
+        case "queues" | "only_queues" | "only_pools", None | ():
             return "all"
         case _, None | () | {}:
             return "-"
-        case "span", _:
+        case "span" | "age", _:
             return _time(value)
         case "range", [least, most]:
             return _time(least) if least == most else f"{_time(least)}-{_time(most)}"

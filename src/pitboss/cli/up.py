@@ -47,7 +47,8 @@ ConcurrencyOption = Annotated[
     int | None, typer.Option("--concurrency", "-c", help="Tasks at the same time in each. [env: PITBOSS_CONCURRENCY]")
 ]
 QueuesOption = Annotated[
-    str | None, typer.Option("--queues", "-q", metavar="A,B", help="Serve only these queues. [env: PITBOSS_QUEUES]")
+    str | None,
+    typer.Option("--queues", "-q", metavar="A,B", help="Serve only these queues. [env: PITBOSS_ONLY_QUEUES]"),
 ]
 PoolOption = Annotated[
     list[str] | None,
@@ -106,7 +107,7 @@ def up(
 
     screen = screen_of(context)
     asked = {"app": target, "store": store, "workers": workers, "concurrency": concurrency}
-    asked |= {"queues": queues, "only_pools": only_pools, "drain": drain, "on_start": on_start}
+    asked |= {"only_queues": queues, "only_pools": only_pools, "drain": drain, "on_start": on_start}
     asked |= http_settings(host, port, tls_cert, tls_key, enabled=False if no_http else None)
     found = settings(screen, **asked)
     app = _target(found)

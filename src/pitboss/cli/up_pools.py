@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from pitboss.config import Loaded
     from pitboss.worker.describe import Description
 
-# Options for the one pool that runs when none is declared, and what to use otherwise.
-_OF_ONE_POOL = {"workers": "--pool {}=3 sets the workers of a pool", "queues": "--only-pools {} chooses pools"}
+# Options for the one pool that runs when none is declared, by setting, and what to use otherwise.
+_OF_ONE_POOL = {
+    "workers": ("--workers", "--pool {}=3 sets the workers of a pool"),
+    "only_queues": ("--queues", "--only-pools {} chooses pools"),
+}
 
 
 def chosen_pools(found: "Loaded", description: "Description", sizes: Sequence[str] = ()) -> tuple[PoolSpec, ...]:
@@ -40,10 +43,10 @@ def pool_lines(pools: Sequence[PoolSpec]) -> Iterator[str]:
 
 
 def _refuse_options_of_one_pool(found: "Loaded", pools: Sequence[PoolSpec]) -> None:
-    for key, instead in _OF_ONE_POOL.items():
+    for key, (option, instead) in _OF_ONE_POOL.items():
         if found.origins[key].startswith("command line"):
             raise InvalidInput(
-                f"--{key} does not name a worker pool",
+                f"{option} does not name a worker pool",
                 why=f"the worker pools are {_names(pools)}",
                 fix=instead.format(pools[0].name),
             )

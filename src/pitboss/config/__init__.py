@@ -10,10 +10,12 @@ from pitboss.config.http import HttpSettings, ServerSpec, is_loopback, server_sp
 from pitboss.config.layers import Layer, flat, variable
 from pitboss.config.loading import Loaded, key_file, load, loaded
 from pitboss.config.pools import all_resource_rules, pools, resource_keys, resource_rules
-from pitboss.config.settings import DEFAULT_STORE, RetentionSettings, Settings
+from pitboss.config.queues import queue_settings
+from pitboss.config.settings import DEFAULT_STORE, DefaultSettings, RetentionSettings, Settings
 
 __all__ = [
     "DEFAULT_STORE",
+    "DefaultSettings",
     "HttpSettings",
     "Layer",
     "Loaded",
@@ -29,6 +31,7 @@ __all__ = [
     "load",
     "loaded",
     "pools",
+    "queue_settings",
     "resource_keys",
     "resource_rules",
     "secret_keys",

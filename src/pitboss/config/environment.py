@@ -5,11 +5,13 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic_settings import EnvSettingsSource
 
-from pitboss.config.layers import POOLS, PREFIX, RESOURCES, Layer, flat, variable
+from pitboss.config.layers import POOLS, PREFIX, QUEUES, RESOURCES, Layer, flat, variable
+from pitboss.config.queues import KEYS as QUEUE_KEYS
+from pitboss.config.queues import queue_value, same_queue, spelled_queue
 from pitboss.config.settings import SingleSettings
 from pitboss.model.duration import Span
 from pitboss.model.errors import InvalidInput
@@ -18,6 +20,10 @@ from pitboss.model.resource_keys import KEYS as RESOURCE_KEYS
 
 _POOL = re.compile(
     rf"{PREFIX}{POOLS}__(?P<pool>[a-z0-9]+(?:_[a-z0-9]+)*)__(?:env__(?P<env>\w+)|(?P<key>\w+))\Z", re.IGNORECASE
+)
+_QUEUE = re.compile(
+    rf"{PREFIX}{QUEUES}__(?P<queue>\w+?)__(?P<key>{'|'.join(key.replace('.', '__') for key in QUEUE_KEYS)})\Z",
+    re.IGNORECASE,
 )
 # A table does not fit into one variable: each of its entries has its own.
 _SINGLE_KEYS = tuple(key for key in KEYS if key != "env")
@@ -66,8 +72,8 @@ def service_manager() -> ServiceManager:
     return ServiceManager(address or None, watchdog or None)
 
 
-def environment_layer(pools: Collection[str]) -> Layer:
-    """The settings in the variables. `pools` are the pools that the file names, in its spelling."""
+def environment_layer(pools: Collection[str], queues: tuple[str, ...]) -> Layer:
+    """The settings in the variables. `pools` and `queues` are those that the file names, in its spelling."""
     try:
         values = EnvSettingsSource(SingleSettings)()
     except Exception as error:  # pydantic-settings has no narrower class for text that it cannot decode
@@ -81,15 +87,19 @@ def environment_layer(pools: Collection[str]) -> Layer:
     for one in _pool_variables(pools):
         key = f"{POOLS}.{one.pool}.{one.key}"
         found[key], detail[key] = one.value, one.name
+    for name, key, value in _queue_variables(queues):
+        found[key], detail[key] = value, name
     return Layer("environment", found, detail)
 
 
-def notes_on_variables(pools: Collection[str]) -> Iterator[str]:
+def notes_on_variables(pools: Collection[str], queues: tuple[str, ...]) -> Iterator[str]:
     """Warnings about variables that look like ours but set nothing, or something unexpected."""
     ours = {one.name: one for one in _pool_variables(pools)}
     settings = [variable(key) for key in flat(SingleSettings().model_dump())]
     named = sorted({*pools, *(one.pool for one in ours.values())})
     known = [*settings, *(variable(f"{POOLS}.{pool}.{key}") for pool in named for key in _SINGLE_KEYS)]
+    known += [variable(f"{QUEUES}.{same_queue(queue)}.{key}") for queue in queues for key in QUEUE_KEYS]
+    known += [name for name, _, _ in _queue_variables(queues)]
     for name, value in sorted(os.environ.items()):
         if name in ours:
             yield from _note_on_pool(ours[name], pools)
@@ -120,3 +130,16 @@ def _pool_variables(pools: Iterable[str]) -> Iterator[_PoolVariable]:
         key = f"env.{match['env']}" if match["env"] else match["key"].lower()
         if match["env"] or key in _SINGLE_KEYS:
             yield _PoolVariable(name, spelled.get(pool, pool), key, value)
+
+
+def _queue_variables(queues: tuple[str, ...]) -> Iterator[tuple[str, str, Any]]:
+    """Each variable of a queue with its dotted keys. One for all states comes before one for a single state."""
+    for name, value in sorted(os.environ.items()):
+        if name.upper() == variable(QUEUES) and value:
+            yield name, QUEUES, value
+        match = _QUEUE.match(name)
+        if match is None or not value:
+            continue
+        queue = spelled_queue(match["queue"].lower(), queues)
+        for key, one in queue_value(queue, match["key"].lower().replace("__", "."), value):
+            yield name, key, one

@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pitboss.config.layers import POOLS, Layer, flat
+from pitboss.config.layers import POOLS, QUEUES, Layer, flat
+from pitboss.config.queues import queue_values
+from pitboss.config.worker_config import WORKER_CONFIG
 from pitboss.model.errors import InvalidInput
 from pitboss.model.pool_keys import checked_pool_name, same_pool
 
@@ -16,11 +18,18 @@ _SQLITE = "sqlite:///"
 
 
 class File(NamedTuple):
-    """A file as a layer, the folder that its paths are relative to, and the pools that it names."""
+    """A file as a layer, the folder that its paths are relative to, the pools and queues that it names, and its
+    `worker_config`."""
 
     layer: Layer
     folder: Path
     pools: tuple[str, ...]
+    queues: tuple[str, ...]
+    worker_config: Any = None
+
+    @property
+    def place(self) -> str:
+        return self.layer.detail[""]
 
 
 def file_layer(start: Path) -> tuple[File | None, tuple[str, ...]]:
@@ -59,17 +68,23 @@ ANCHORS = {
     "store": anchored_store,
     **dict.fromkeys(("logs", "secrets_file", "http.tls_cert", "http.tls_key"), anchored_path),
 }
+# Tables that are not a setting for each dotted key, and what they are if the file has none.
+_TABLES: dict[str, Any] = {POOLS: {}, QUEUES: {}, WORKER_CONFIG: None}
 
 
 def _as_file(path: Path, values: dict[str, Any], table: str) -> File:
     folder, place = path.parent, f"{table}{path}"
-    pools = values.pop(POOLS, {})
-    found = flat(values) | dict(_pool_values(pools, place))
+    pools, queues, worker_config = (values.pop(key, default) for key, default in _TABLES.items())
+    found = flat(values) | dict(_pool_values(pools, place)) | dict(queue_values(queues))
     for key, anchored in {**ANCHORS, "app": _anchored_app}.items():
         if isinstance(found.get(key), str):
             found[key] = anchored(found[key], folder)
-    names = tuple(pools) if isinstance(pools, Mapping) else ()
-    return File(Layer("file", found, {"": place}), folder, names)
+    layer = Layer("file", found, {"": place})
+    return File(layer, folder, _names(pools), _names(queues), worker_config)
+
+
+def _names(tables: Any) -> tuple[str, ...]:
+    return tuple(tables) if isinstance(tables, Mapping) else ()
 
 
 def _pool_values(pools: Any, place: str) -> Iterator[tuple[str, Any]]:

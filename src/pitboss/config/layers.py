@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 PREFIX = "PITBOSS_"
 POOLS = "pools"
+QUEUES = "queues"
 RESOURCES = "resources"
 
 
@@ -51,5 +52,6 @@ def variable(key: str) -> str:
             return PREFIX + "__".join(parts).upper().replace("-", "_")
 
 
-def is_pool_key(key: str) -> bool:
-    return key == POOLS or key.startswith(f"{POOLS}.")
+def is_in(table: str, key: str) -> bool:
+    """Whether a dotted key is this table, or in it."""
+    return key == table or key.startswith(f"{table}.")

@@ -1,18 +1,21 @@
 """All layers of settings merged and checked, with the origin of each value."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from pydantic import ValidationError
 
 from pitboss.config.environment import environment_layer, notes_on_variables, working_folder
-from pitboss.config.files import ANCHORS, anchored_path, anchored_store, file_layer
+from pitboss.config.files import ANCHORS, File, anchored_path, anchored_store, file_layer
 from pitboss.config.http import without_partner
-from pitboss.config.layers import POOLS, Layer, flat, is_pool_key, nested
+from pitboss.config.layers import POOLS, QUEUES, Layer, flat, is_in, nested
 from pitboss.config.pools import pool_tables
+from pitboss.config.queues import KEYS as QUEUE_KEYS
+from pitboss.config.queues import queue_tables
 from pitboss.config.settings import DEFAULT_LOGS, DEFAULT_STORE, Settings
+from pitboss.config.worker_config import WORKER_CONFIG, worker_config_layer
 from pitboss.model.errors import InvalidInput
 from pitboss.model.pool_keys import KEYS
 from pitboss.model.resource_keys import checked
@@ -40,11 +43,15 @@ def loaded(given: Mapping[str, Any] | None = None, *, code_store: str | None = N
     here = working_folder()
     told = {key: value for key, value in (given or {}).items() if value is not None}
     file, notes = file_layer(here)
-    folder, pools = (file.folder, file.pools) if file else (here, ())
-    layers = [
+    folder, pools, queues = (file.folder, file.pools, file.queues) if file else (here, (), ())
+    said = [
         Layer("command line", told, {key: _option(key) for key in told if key != "app"}),
-        environment_layer(pools),
+        environment_layer(pools, queues),
         *([file.layer] if file else []),
+    ]
+    layers = [
+        *said,
+        *_worker_config(file, said),
         Layer("code", {"store": code_store} if code_store else {}, {"": "App(…)"}),
         # Relative to the project, like a path in the file: it must not depend on the working folder.
         Layer("default", {"store": anchored_store(DEFAULT_STORE, folder), "logs": anchored_path(DEFAULT_LOGS, folder)}),
@@ -53,7 +60,8 @@ def loaded(given: Mapping[str, Any] | None = None, *, code_store: str | None = N
     sources = {key: layer for layer in reversed(layers) for key in layer.values}
     settings = _checked({key: layer.values[key] for key, layer in sources.items()}, sources)
     origins = {key: sources[key].where(key) if key in sources else "default" for key in flat(settings.model_dump())}
-    return Loaded(settings, origins, (*notes, *notes_on_variables(pools)), file.folder if file else None)
+    notes = (*notes, *notes_on_variables(pools, queues), *_note_on_slots(settings, origins))
+    return Loaded(settings, origins, notes, file.folder if file else None)
 
 
 def key_file(found: Loaded) -> Path:
@@ -69,7 +77,20 @@ def key_file(found: Loaded) -> Path:
 
 def _option(key: str) -> str:
     """The option that sets this key on the command line."""
-    return "--no-http" if key == "http.enabled" else f"--{key.removeprefix('http.').replace('_', '-')}"
+    others = {"http.enabled": "--no-http", "only_queues": "--queues"}
+    return others.get(key, f"--{key.removeprefix('http.').replace('_', '-')}")
+
+
+def _worker_config(file: File | None, above: list[Layer]) -> Iterator[Layer]:
+    if file and file.worker_config is not None:
+        values = {key: value for layer in reversed(above) for key, value in layer.values.items()}
+        yield worker_config_layer(file.worker_config, file.place, values)
+
+
+def _note_on_slots(settings: Settings, origins: Mapping[str, str]) -> Iterator[str]:
+    if settings.pools and WORKER_CONFIG in origins["concurrency"]:
+        key, number = f"{WORKER_CONFIG}.max_concurrent_tasks", settings.concurrency
+        yield f"{key} is not a total here: each worker of a pool without its own concurrency runs {number} tasks"
 
 
 def _anchor(layers: list[Layer], here: Path) -> None:
@@ -82,14 +103,17 @@ def _anchor(layers: list[Layer], here: Path) -> None:
 
 def _checked(values: dict[str, Any], sources: Mapping[str, Layer]) -> Settings:
     def refuse(key: str, value: Any, error: InvalidInput) -> NoReturn:
-        raise _refused_pool(key, value, error, sources[key].where(key)) from error
+        raise _refused_key(key, value, error, sources[key].where(key)) from error
+
+    def within(table: str) -> dict[str, Any]:
+        return {key: value for key, value in values.items() if is_in(table, key)}
 
     _check_resources(values, sources)
     _check_tls(values, sources)
-    tables = pool_tables({key: value for key, value in values.items() if is_pool_key(key)}, refuse)
-    single = nested({key: value for key, value in values.items() if not is_pool_key(key)})
+    tables = {POOLS: pool_tables(within(POOLS), refuse), QUEUES: queue_tables(within(QUEUES), refuse)}
+    single = nested({key: value for key, value in values.items() if not (is_in(POOLS, key) or is_in(QUEUES, key))})
     try:
-        return Settings.model_validate(single | ({POOLS: tables} if tables else {}))
+        return Settings.model_validate(single | {key: table for key, table in tables.items() if table})
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         key = ".".join(str(step) for step in fault["loc"])
@@ -122,7 +146,7 @@ def _check_tls(values: Mapping[str, Any], sources: Mapping[str, Layer]) -> None:
 def _refused(key: str, value: Any, fault: Any, layer: Layer | None) -> InvalidInput:
     where = layer.where(key) if layer else "settings"
     if fault["type"] == "extra_forbidden":
-        known = [*flat(Settings().model_dump()), POOLS]
+        known = [*flat(Settings().model_dump()), POOLS, QUEUES, WORKER_CONFIG]
         return _no_such_setting(key, where, known, f"the settings are {', '.join(known)}")
     cause = fault.get("ctx", {}).get("error")
     if isinstance(cause, InvalidInput):
@@ -131,12 +155,16 @@ def _refused(key: str, value: Any, fault: Any, layer: Layer | None) -> InvalidIn
     return _unusable(key, value, where, InvalidInput("", why=fault["msg"], fix=default))
 
 
-def _refused_pool(key: str, value: Any, error: InvalidInput, where: str) -> InvalidInput:
+def _refused_key(key: str, value: Any, error: InvalidInput, where: str) -> InvalidInput:
+    """A key of a pool or queue."""
     match key.split("."):
-        case [_, pool, name] if name not in KEYS:
+        case ["queues", *queue, name] if queue and name not in QUEUE_KEYS and "retention" not in queue:
+            known = [".".join((QUEUES, *queue, one)) for one in QUEUE_KEYS]
+            return _no_such_setting(key, where, known, error.why)
+        case ["pools", pool, name] if name not in KEYS:
             known = [f"{POOLS}.{pool}.{one}" for one in KEYS]
             return _no_such_setting(key, where, known, f"the keys of a pool are {', '.join(KEYS)}")
-        case [_, _, "env", *_]:
+        case ["pools", _, "env", *_]:
             # A value there may be a secret.
             return InvalidInput(f"{key} cannot be used; it comes from the {where}", why=error.why, fix=error.fix)
     return _unusable(key, value, where, error)

@@ -16,8 +16,8 @@ Refuse = Callable[[str, Any, InvalidInput], NoReturn]
 def pools(settings: Settings, declared: Sequence[DeclaredPool] = ()) -> tuple[PoolSpec, ...]:
     """Every worker pool, those of the code first. `declared` is from the code; settings override it key by key.
 
-    Without any pool there is one, with the top-level `workers`, `concurrency` and `queues`. Otherwise these are the
-    defaults of the pools, and a pool without a number of workers has one.
+    Without any pool there is one, with the top-level `workers`, `concurrency` and `only_queues`. Otherwise these are
+    the defaults of the pools, and a pool without a number of workers has one.
     """
     if not settings.pools and not declared:
         one = {"min_workers": settings.workers, "max_workers": settings.workers}
@@ -36,7 +36,7 @@ def _joined(settings: Settings, code: DeclaredPool | None, outside: tuple[str, M
 
 def _shared(settings: Settings) -> dict[str, Any]:
     """The defaults of all pools."""
-    shared: dict[str, Any] = {"concurrency": settings.concurrency, "queues": settings.queues or None}
+    shared: dict[str, Any] = {"concurrency": settings.concurrency, "queues": settings.only_queues or None}
     if "workers" in settings.model_fields_set:
         shared["min_workers"] = shared["max_workers"] = settings.workers
     return shared

@@ -49,12 +49,30 @@ def _duration(value: Any) -> Span:
     return span(int(value) if bare else value)
 
 
-def _age(value: Any) -> Span | None:
+def age(value: Any) -> Span | None:
+    """How long something is kept; None is for ever."""
     return None if value == _FOREVER else _duration(value)
 
 
-def _host_memory(value: Any) -> int | None:
+def _timeout(value: Any) -> Span | None:
+    found = None if value is None or value == NO_LIMIT else _duration(value)
+    if found == 0:
+        raise InvalidInput(
+            "0 is not a time limit", why="a task needs some time to run", fix='write a time, or "none" for no limit'
+        )
+    return found
+
+
+def _no_limit(value: Any) -> Any:
+    return None if value == NO_LIMIT else _no_truth(value)
+
+
+def _size_or_none(value: Any) -> int | None:
     return None if value is None or value == NO_LIMIT else size(value)
+
+
+def _size_or_0(value: Any) -> int:
+    return 0 if value in (0, "0") and not isinstance(value, bool) else size(value)
 
 
 def _level(value: Any) -> str:
@@ -81,25 +99,39 @@ def _resources(value: Any) -> dict[str, dict[str, KeyValue]]:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_names), NoDecode]
+Positive = Annotated[int, Field(ge=1)]
 Whole = Annotated[int, BeforeValidator(_no_truth)]
 Duration = Annotated[Span, PlainValidator(_duration)]
-Age = Annotated[Span | None, PlainValidator(_age)]
+Age = Annotated[Span | None, PlainValidator(age)]
 Size = Annotated[int, PlainValidator(size)]
+SizeOrNone = Annotated[int | None, PlainValidator(_size_or_none)]
 _KEPT = Retention()
 
 
 class RetentionSettings(BaseModel):
-    """How long finished tasks are kept; "forever" keeps them."""
+    """How long finished tasks and the event log are kept; "forever" keeps them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     completed: Age = _KEPT.completed
     cancelled: Age = _KEPT.cancelled
     failed: Age = _KEPT.failed
+    events: Age = _KEPT.events
+
+
+class DefaultSettings(BaseModel):
+    """What applies to handlers and queues that do not say otherwise. `backoff` is the pause before a first retry."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_attempts: Annotated[Positive | None, BeforeValidator(_no_truth)] = None
+    timeout: Annotated[Span | None, PlainValidator(_timeout)] = None
+    backoff: Annotated[Span | None, PlainValidator(_duration)] = None
+    queue_capacity: Annotated[Positive | None, BeforeValidator(_no_limit)] = None
 
 
 class SingleSettings(BaseSettings):
-    """All settings except pools. In the environment a name is `PITBOSS_…`, with `__` between nested names."""
+    """All settings except pools and queues. In the environment they are `PITBOSS_…`, with `__` between nested names."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -114,17 +146,20 @@ class SingleSettings(BaseSettings):
     store: str = DEFAULT_STORE
     workers: Whole = Field(default_factory=_cores, ge=1, le=MOST_WORKERS)
     concurrency: Whole = Field(default=16, ge=1, le=MOST_CONCURRENCY)
-    queues: Names = ()
+    only_queues: Names = ()
     only_pools: Names = ()
     on_start: Names = ()
     drain: Duration = span("30s")
-    host_memory: Annotated[int | None, PlainValidator(_host_memory)] = None
+    host_memory: SizeOrNone = None
+    max_store_size: SizeOrNone = None
+    min_free_disk: Annotated[int, PlainValidator(_size_or_0)] = size("500MB")
     logs: str = Field(default=DEFAULT_LOGS, min_length=1)
     log_level: Annotated[str, PlainValidator(_level)] = "info"
     log_size: Size = size("200MB")
     log_age: Duration = span("14d")
     secrets_file: str | None = Field(default=None, min_length=1)
     resources: Annotated[dict[str, dict[str, Any]], BeforeValidator(_resources)] = {}
+    defaults: DefaultSettings = DefaultSettings()
     retention: RetentionSettings = RetentionSettings()
     http: HttpSettings = HttpSettings()
 
@@ -142,10 +177,12 @@ class SingleSettings(BaseSettings):
 
     def kept(self) -> Retention:
         kept = self.retention
-        return Retention(completed=kept.completed, cancelled=kept.cancelled, failed=kept.failed)
+        return Retention(completed=kept.completed, cancelled=kept.cancelled, failed=kept.failed, events=kept.events)
 
 
 class Settings(SingleSettings):
-    """All settings. `pools` holds the keys that file and environment set; `config.pools` adds those of the code."""
+    """All settings. `pools` and `queues` hold the keys that file and environment set; `config.pools` and
+    `config.queue_settings` add those of the code."""
 
     pools: dict[str, dict[str, Any]] = {}
+    queues: dict[str, dict[str, Any]] = {}

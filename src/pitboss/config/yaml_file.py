@@ -11,6 +11,7 @@ import yaml
 
 from pitboss.model.errors import InvalidInput
 
+_TABLES = ("pools", "queues", "defaults", "retention")
 _TAG = "tag:yaml.org,2002:"
 _RULES = (
     ("bool", r"true|false", "tf"),
@@ -63,11 +64,11 @@ def _placed(error: Exception) -> str:
 
 
 def _without_nothing(values: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """Refuses keys without a value, which TOML cannot have. A pool without keys is an empty table."""
+    """Refuses keys without a value, which TOML cannot have. A pool or queue without keys is an empty table."""
     found = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
-        if value is None and not (name in ("pools", "retention") or prefix == "pools."):
+        if value is None and not (name in _TABLES or prefix in ("pools.", "queues.")):
             raise InvalidInput(
                 f"{name} has no value",
                 why="there is nothing after the colon, or it is not indented",

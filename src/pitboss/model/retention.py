@@ -1,17 +1,21 @@
-"""How long finished tasks are kept by default."""
+"""How long finished tasks and events are kept by default."""
 
 import msgspec
 
 from pitboss.model.duration import Span, span
 from pitboss.model.states import State
 
+# For ever, where an age must be a number: longer than any age that can be written.
+FOREVER: Span = span(100 * 366 * 86_400 - 1)
+
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """Age at which finished tasks are pruned, by state; None keeps them for ever."""
+    """Age at which finished tasks are pruned, by state, and `events` of the event log; None keeps them for ever."""
 
     completed: Span | None = span("3d")
     cancelled: Span | None = span("7d")
     failed: Span | None = span("30d")
+    events: Span | None = span("7d")
 
     def ages(self) -> dict[State, Span]:
         pairs = ((State.COMPLETED, self.completed), (State.CANCELLED, self.cancelled), (State.FAILED, self.failed))
