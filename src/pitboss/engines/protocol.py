@@ -18,6 +18,7 @@ from pitboss.engines.verb_marks import open_to_workers
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
 from pitboss.model.duration import Moment, Span
 from pitboss.model.errors import StoreUnavailable
+from pitboss.model.event import NewEvent
 from pitboss.model.filter import Filter
 from pitboss.model.finding import Finding
 from pitboss.model.ids import TaskId
@@ -356,11 +357,15 @@ class Schema(Protocol):
 
 @runtime_checkable
 class Within(Protocol):
-    """SQL engines: enqueue inside the caller's own transaction."""
+    """SQL engines: enqueue and publish inside the caller's own transaction."""
 
     def put_within(self, connection: Any, tasks: Sequence[NewTask]) -> Any:
         """As `put`, on the caller's connection to the same store; the caller commits or rolls back. Returns what `put`
         returns, or an awaitable of it if the connection is async."""
+
+    def publish_within(self, connection: Any, events: Sequence[NewEvent]) -> Any:
+        """As `publish`, on the caller's connection: the events and their tasks are stored with the caller's commit, or
+        not at all."""
 
 
 @runtime_checkable

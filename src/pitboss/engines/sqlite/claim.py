@@ -7,20 +7,28 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain, groupby, islice, repeat
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import Any
 
 from pitboss.engines.sqlite.act import Act, json_list
 from pitboss.engines.sqlite.batch_lifecycle import conclude, draw
+from pitboss.engines.sqlite.claim_rows import (
+    ClaimedRows,
+    Granted,
+    PendingRow,
+    RankedRow,
+    pending_rows,
+    ranked_rows,
+    running_rows,
+)
+from pitboss.engines.sqlite.failures import follow
 from pitboss.engines.sqlite.grants import Grants
 from pitboss.engines.sqlite.open_queue import OpenQueue, open_queues
-from pitboss.engines.sqlite.rows import names_of, tags_of, want_of
+from pitboss.engines.sqlite.order import release_next
+from pitboss.engines.sqlite.rows import names_of, want_of
 from pitboss.model.errors import SessionLost
 from pitboss.model.picking import leased
-from pitboss.model.resource import Leased, Shortage
-from pitboss.model.session import ORDERED, Claimed, ClaimRequest, Order, Slot
-from pitboss.model.task import Claim, Token
+from pitboss.model.resource import Shortage
+from pitboss.model.session import ORDERED, ClaimRequest, Order, Slot
 
 # Rows per read: params may be a mebibyte each, and one text must stay below SQLite's limit of a gigabyte.
 _AT_ONCE = 250
@@ -29,58 +37,6 @@ _SET_ASIDE_AT_ONCE = 1000
 _BEFORE_ALL = (-(2**63), "")
 # Values of a row of `claim_take_each`.
 _WIDTH = 6
-
-
-class PendingRow(msgspec.Struct, array_like=True):
-    """A pending task, in the order of the columns that the statements name; the first two are its rank."""
-
-    priority: int
-    id: str
-    row: int
-    handler: str
-    queue: str
-    params: str
-    attempts: int
-    max_attempts: int | None
-    timeout: int | None
-    losses: int
-    crashes: int
-    created_at: int
-    expires_at: int | None
-    parent: str | None
-    tags: str | None
-    claim: int
-    unique_key: str | None
-    batch: str | None
-    want: str | None
-    tried: str | None
-    rotations: int
-
-
-class _RunningRow(PendingRow, array_like=True):
-    """A claim that is given again."""
-
-    claim_key: str
-    session: int
-    started_at: int
-    claim_expires_at: int
-
-
-class _Ranked(msgspec.Struct, array_like=True):
-    """What an order needs of a pending task."""
-
-    priority: int
-    id: str
-    row: int
-    created_at: int
-    attempts: int
-
-
-_pending_rows = msgspec.json.Decoder(list[PendingRow])
-_running_rows = msgspec.json.Decoder(list[_RunningRow])
-_ranked_rows = msgspec.json.Decoder(list[_Ranked])
-# By the row of a task: the number of the member that is granted to it, and the member as its holder sees it.
-_Granted = dict[int, tuple[int, Leased]]
 
 
 class _Sifted:
@@ -119,7 +75,7 @@ class _Round:
 
     def __init__(self, act: Act, request: ClaimRequest, queues: dict[str, OpenQueue], wanted: int) -> None:
         self.act, self.request, self.queues, self._wanted = act, request, queues, wanted
-        self.granted: _Granted = {}
+        self.granted: Granted = {}
         self._grants: Grants | None = None
         self._others: set[str] | None = None
 
@@ -156,51 +112,6 @@ class _Round:
             return ()
         self._grants.write()
         return tuple(self._grants.shortages())
-
-
-class ClaimedRows(NamedTuple):
-    """What a claim has taken. The thread that asked makes `Claimed` of it: the writing thread is the busiest one."""
-
-    request: ClaimRequest
-    now: int
-    slots: list[list[PendingRow]]
-    granted: _Granted
-    next_due: int | None
-    shortages: tuple[Shortage, ...]
-
-    def claimed(self) -> Claimed:
-        claims = [self._claim(one, slot) for slot, found in enumerate(self.slots) for one in found]
-        return Claimed(claims, self.next_due, self.shortages)
-
-    def _claim(self, one: PendingRow, slot: int) -> Claim:
-        granted, lasts = self.granted.get(one.row), self.request.slots[slot].lasts
-        token, since = Token(self.request.session, one.claim + 1), self.now
-        until = None if lasts is None else self.now + lasts
-        if isinstance(one, _RunningRow):
-            token, since, until, granted = Token(one.session, one.claim), one.started_at, one.claim_expires_at, None
-        return Claim(
-            id=one.id,
-            token=token,
-            handler=one.handler,
-            queue=one.queue,
-            params=one.params,
-            attempt=one.attempts + 1,
-            priority=one.priority,
-            max_attempts=one.max_attempts,
-            timeout=one.timeout,
-            losses=one.losses,
-            crashes=one.crashes,
-            created_at=one.created_at,
-            claimed_at=since,
-            expires_at=one.expires_at,
-            parent=one.parent,
-            tags=() if one.tags is None else tags_of(one.tags),
-            slot=slot,
-            leased=None if granted is None else granted[1],
-            batch=one.batch,
-            rotations=one.rotations,
-            claim_expires_at=until,
-        )
 
 
 def claim(act: Act, request: ClaimRequest) -> ClaimedRows:
@@ -293,7 +204,7 @@ def _spread(
 def _given_again(act: Act, keys: Sequence[str]) -> dict[str | None, list[PendingRow]]:
     """The claims that still run under these keys: their answer was lost."""
     given: dict[str | None, list[PendingRow]] = {}
-    rows = act.decoded("claim_again", _running_rows, json_list(keys), act.now) if keys else []
+    rows = act.decoded("claim_again", running_rows, json_list(keys), act.now) if keys else []
     for one in sorted(rows, key=lambda one: one.id):
         given.setdefault(one.claim_key, []).append(one)
     return given
@@ -313,7 +224,7 @@ def _fill(this: _Round, group: _Group) -> tuple[list[PendingRow], bool]:
     if done:
         return taken, False
     sifted = _sift(this, group, full, len(taken))
-    _set_aside(this.act, sifted, this.queues)
+    _set_aside(this, sifted)
     _take(this, group, sifted.taken)
     return taken + sifted.taken, sifted.cut
 
@@ -335,8 +246,8 @@ def _take_in_order(this: _Round, group: _Group, queue: OpenQueue) -> tuple[list[
 
 def _first(act: Act, group: _Group, queue: OpenQueue, most: int) -> list[PendingRow]:
     if group.handlers is None:
-        return act.decoded("claim_next", _pending_rows, queue.name, most)
-    return act.decoded("claim_next_of", _pending_rows, queue.name, group.handlers, act.now, most)
+        return act.decoded("claim_next", pending_rows, queue.name, most)
+    return act.decoded("claim_next_of", pending_rows, queue.name, group.handlers, act.now, most)
 
 
 def _all_fit(portion: list[PendingRow], group: _Group, request: ClaimRequest, now: int, before: int) -> bool:
@@ -415,7 +326,7 @@ def _in_portions(this: _Round, group: _Group, queue: OpenQueue, others: str) -> 
     size = max(1, min(group.free, this.grants.of(queue.pool or "").ready(), _AT_ONCE))
     while True:
         wanted = (queue.name, others, act.now, group.handlers)
-        portion = act.decoded("claim_bound", _pending_rows, *wanted, *place, size)
+        portion = act.decoded("claim_bound", pending_rows, *wanted, *place, size)
         yield from portion
         if len(portion) < size:
             return
@@ -424,17 +335,17 @@ def _in_portions(this: _Round, group: _Group, queue: OpenQueue, others: str) -> 
 
 def _in_another_order(act: Act, group: _Group, order: Order, queues: Sequence[OpenQueue]) -> Iterator[PendingRow]:
     """The first pending tasks in this order. Only what is wanted of them is read as a whole: params may be large."""
-    ranked = (act.decoded("claim_ranks", _ranked_rows, queue.name, group.handlers, ORDERED) for queue in queues)
+    ranked = (act.decoded("claim_ranks", ranked_rows, queue.name, group.handlers, ORDERED) for queue in queues)
     first = islice(merge(*ranked, key=_rank), ORDERED)
     rows = [one.row for one in order.apply(first)]
     size = max(1, min(group.free + group.ahead, _AT_ONCE))
     for start in range(0, len(rows), size):
         portion = rows[start : start + size]
-        found = {one.row: one for one in act.decoded("claim_named", _pending_rows, json_list(portion))}
+        found = {one.row: one for one in act.decoded("claim_named", pending_rows, json_list(portion))}
         yield from (found[row] for row in portion)
 
 
-def _rank(one: PendingRow | _Ranked) -> tuple[int, str]:
+def _rank(one: PendingRow | RankedRow) -> tuple[int, str]:
     return one.priority, one.id
 
 
@@ -469,8 +380,9 @@ def _take_each(this: _Round, group: _Group, found: list[PendingRow]) -> None:
     act.bulk_values("claim_take_each", (session, act.now), values, _WIDTH)
 
 
-def _set_aside(act: Act, sifted: _Sifted, queues: dict[str, OpenQueue]) -> None:
+def _set_aside(this: _Round, sifted: _Sifted) -> None:
     """Cancel tasks that are past their expiry, and hold those whose handler no live session knows."""
+    act, queues = this.act, this.queues
     if sifted.expired:
         act.run("claim_expire", act.now, json_list(one.row for one in sifted.expired))
         for one in sifted.expired:
@@ -483,3 +395,19 @@ def _set_aside(act: Act, sifted: _Sifted, queues: dict[str, OpenQueue]) -> None:
         for one in sifted.unknown:
             act.moved(one.queue, "pending", "held", batch=one.batch)
             queues[one.queue].pending -= 1
+    if sifted.expired:
+        _let_follow(this, [one.id for one in sifted.expired])
+
+
+def _let_follow(this: _Round, expired: list[str]) -> None:
+    """Put and release what follows expired tasks. The slots that are not filled yet may take it."""
+    released = release_next(this.act, expired)
+    if not follow(this.act, expired) and not released:
+        return
+    this.act.write_counts()
+    for name, found in open_queues(this.act, this.request.slots).items():
+        queue = this.queues.setdefault(name, found)
+        if queue is found:
+            queue.measure_room(this.act)
+        queue.pending, queue.scheduled = found.pending, found.scheduled
+        queue.due = queue.next_scheduled(this.act) if found.scheduled else None

@@ -6,10 +6,11 @@ from typing import Any
 from pitboss.engines.sqlite.act import Act, Row, json_list
 from pitboss.engines.sqlite.batch_lifecycle import back_in_line, batch_of, stored
 from pitboss.engines.sqlite.filters import STATE_INDEXES, matching, names_batches, names_ids
+from pitboss.engines.sqlite.order import line_of, release_next
 from pitboss.engines.sqlite.registry import check_term
 from pitboss.engines.sqlite.rows import TASK_COLUMNS, task_of
 from pitboss.model.batch import OVER, Batch, BatchId, BatchStatus
-from pitboss.model.batching import waits
+from pitboss.model.batching import HELD_IN_ORDER, waits
 from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter
 from pitboss.model.ids import TaskId
@@ -49,6 +50,9 @@ def cancel_tasks(act: Act, tasks: Sequence[Task], reason: str) -> int:
         act.bulk("key_free", _keys(waiting))
     for task in waiting:
         act.moved(task.queue, task.state.value, "cancelled", batch=task.batch)
+    ordered = [task.id for task in waiting if task.order_key is not None]
+    if ordered:
+        release_next(act, ordered)
     return len(running)
 
 
@@ -85,11 +89,16 @@ def revive(act: Act, tasks: Sequence[Task], keep_attempts: bool) -> tuple[TaskId
         act.record(runs)
     known = {name for name in {task.handler for task in revived} if act.one("handler_known", name)}
     statuses = _reopened(act, dict.fromkeys(task.batch for task in revived if task.batch is not None))
+    line = line_of(act, (task.order_key for task in revived))
     for task in revived:
         place = waits(statuses.get(task.batch), known=task.handler in known, run_at=None, now=act.now)
+        if line is not None and line.is_behind(task.order_key, task.id):
+            place = HELD_IN_ORDER
         act.run("task_retry", task.id, place.state.value, place.reason, int(keep_attempts))
         act.moved(task.queue, task.state.value, place.state.value, batch=task.batch)
         act.rings.add(task.queue)
+    if line is not None:
+        line.write()
     return refused
 
 

@@ -1,14 +1,13 @@
 """The SQLite engine: every protocol, as one request to the writer or to a reader."""
 
 import asyncio
-import os
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any, Self, TypeVar, cast
+from typing import Self, TypeVar, cast
 
-from pitboss.engines.protocol import Clock, Failpoint, Page
+from pitboss.engines.protocol import Clock, Page
 from pitboss.engines.sqlite import (
     access,
     batches,
@@ -23,19 +22,15 @@ from pitboss.engines.sqlite import (
     schema,
     settle,
 )
-from pitboss.engines.sqlite.act import Act, Statements
-from pitboss.engines.sqlite.connection import checked_path
-from pitboss.engines.sqlite.doorbell import Doorbell
-from pitboss.engines.sqlite.faults import Trouble, closed, translated
-from pitboss.engines.sqlite.open_store import OpenStore, side_folder, upgrade
-from pitboss.engines.sqlite.put import put_within
-from pitboss.engines.sqlite.readers import Reader
-from pitboss.engines.sqlite.store_clock import StoreClock
+from pitboss.engines.sqlite.act import Act
+from pitboss.engines.sqlite.declared_verbs import DeclaredVerbs
+from pitboss.engines.sqlite.faults import Trouble, translated
+from pitboss.engines.sqlite.open_store import upgrade
+from pitboss.engines.sqlite.put import put
 from pitboss.engines.sqlite.writer import Job
 from pitboss.model.access import ApiKey, AuditEntry, Remembered
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
 from pitboss.model.duration import Moment, Span
-from pitboss.model.errors import StoreUnavailable
 from pitboss.model.filter import Filter
 from pitboss.model.finding import Finding
 from pitboss.model.host_findings import clock_step
@@ -64,40 +59,11 @@ T = TypeVar("T")
 _RELEASED_AT_ONCE = 2000
 
 
-class SqliteEngine:
+class SqliteEngine(DeclaredVerbs):
     """A store in one file, shared by every process that opens it. Usable from any thread and any event loop.
 
     Beside the file is a folder of the same name with `-pitboss` appended: the lock of the writers and the doorbells.
     """
-
-    name = "sqlite"
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        clock: Clock,
-        failpoint: Failpoint | None = None,
-        lock_timeout: float = 10.0,
-    ) -> None:
-        self.path = checked_path(path)
-        self.clock, self._failpoint, self._lock_timeout = clock, failpoint, lock_timeout
-        self._statements = Statements()
-        self._store_clock = StoreClock(clock, self._statements)
-        self._doorbell = Doorbell(side_folder(self.path))
-        self._store: OpenStore | None = None
-        self._told: Trouble | None = None
-        # What an operator does through this engine, for the audit log.
-        self._entry: AuditEntry | None = None
-
-    async def open(self) -> None:
-        if self._store is None:
-            self._store = await asyncio.to_thread(self._opened)
-
-    async def close(self) -> None:
-        store, self._store = self._store, None
-        if store is not None:
-            await asyncio.to_thread(store.close)
 
     async def put(self, tasks: Sequence[NewTask]) -> list[Placed]:
         return cast("list[Placed]", await self._awaited(Job.putting(tasks)))
@@ -133,7 +99,7 @@ class SqliteEngine:
     def put_within(self, connection: sqlite3.Connection, tasks: Sequence[NewTask]) -> list[Placed]:
         """As `put`, inside the transaction that is open on the caller's connection. Rings nothing: the tasks cannot be
         found before the caller's commit. Call `ring` after it, or leave it to the poll."""
-        return put_within(connection, tasks, path=self.path, clock=self._store_clock, statements=self._statements)
+        return self._within(connection, lambda act: put(act, tasks))
 
     def ring(self, queues: Iterable[str]) -> None:
         """Wake those that wait for these queues."""
@@ -349,52 +315,3 @@ class SqliteEngine:
             released = await self._write(
                 "release_held", lambda act: registry.release_held(act, handlers, _RELEASED_AT_ONCE)
             )
-
-    async def _operate(self, name: str, call: Callable[[Act], T], weight: int = 1) -> T:
-        """An act of an operator, with its entry in the audit log."""
-        entry = self._entry
-        if entry is None:
-            return await self._write(name, call, weight)
-        return await self._write(name, lambda act: access.audited(act, call, entry), weight)
-
-    async def _write(self, name: str, call: Callable[[Act], T], weight: int = 1) -> T:
-        return cast("T", await self._awaited(Job(name, call, weight)))
-
-    async def _read(self, call: Callable[[Reader], T]) -> T:
-        return await self._opened_here().readers.run(call)
-
-    def _awaited(self, job: Job) -> asyncio.Future[Any]:
-        answer = job.awaited()
-        self._opened_here().writer.submit(job)
-        return answer
-
-    def _waited(self, job: Job) -> Any:
-        writer = self._opened_here().writer
-        if not writer.serve_here(job):
-            done = job.expected()
-            writer.submit(job)
-            done.acquire()
-        if job.error is not None:
-            raise job.error
-        return job.result
-
-    def _opened(self) -> OpenStore:
-        return OpenStore(
-            self.path,
-            clock=self._store_clock,
-            statements=self._statements,
-            doorbell=self._doorbell,
-            failpoint=self._failpoint,
-            lock_timeout=self._lock_timeout,
-            trouble=self._tell,
-        )
-
-    def _tell(self, error: StoreUnavailable) -> None:
-        if self._told is not None:
-            self._told(error)
-
-    def _opened_here(self) -> OpenStore:
-        store = self._store
-        if store is None or store.process != os.getpid():
-            raise closed(self.path)
-        return store

@@ -2,20 +2,17 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from pitboss.engines.sqlite.act import Act, Statements, json_list
-from pitboss.engines.sqlite.faults import translated
+from pitboss.engines.sqlite.act import Act, json_list
+from pitboss.engines.sqlite.order import Line, line_of
 from pitboss.engines.sqlite.rows import STATES, tags_text, want_text
-from pitboss.engines.sqlite.store_clock import StoreClock
 from pitboss.model.batch import BatchId
 from pitboss.model.duration import Span
-from pitboss.model.errors import InvalidInput, QueueFull
+from pitboss.model.errors import QueueFull
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Placed
 
@@ -34,39 +31,16 @@ def put_items(act: Act, tasks: Sequence[NewTask], batch: BatchId) -> None:
     _put(act, tasks, bounded=True, batch=batch)
 
 
-def put_follow_ups(act: Act, tasks: Sequence[NewTask]) -> None:
-    """As `put`, but a queue may be overfilled: follow-ups of a finished task must not be lost."""
-    _put(act, tasks, bounded=False)
-
-
-def put_within(
-    connection: sqlite3.Connection, tasks: Sequence[NewTask], *, path: Path, clock: StoreClock, statements: Statements
-) -> list[Placed]:
-    """Put in the caller's open transaction; if it fails, that transaction is unchanged."""
-    with _default_factories(connection):
-        try:
-            _check_same_file(connection, path)
-            _check_open(connection)
-            connection.execute("SAVEPOINT pitboss_put")
-            try:
-                act = Act(connection, statements, clock.now())
-                placed = put(act, tasks)
-                act.write_counts()
-                clock.keep(connection, surely=False)
-            except BaseException:
-                connection.execute("ROLLBACK TO pitboss_put")
-                raise
-            finally:
-                connection.execute("RELEASE pitboss_put")
-        except sqlite3.Error as error:
-            raise translated(error, str(path)) from error
-    return placed
+def put_follow_ups(act: Act, tasks: Sequence[NewTask]) -> list[Placed]:
+    """As `put`, but a queue may be overfilled: tasks that follow from something must not be lost."""
+    return _put(act, tasks, bounded=False)
 
 
 class _Context(NamedTuple):
     """What a put depends on: registered handlers, new queues, and capacities that limit it.
 
-    `batch` is the one whose items are put; `ahead` is how far the wall clock is ahead of the store's.
+    `batch` is the one whose items are put; `ahead` is how far the wall clock is ahead of the store's. `line` is None if
+    no task has an order key.
     """
 
     known: set[str]
@@ -74,6 +48,7 @@ class _Context(NamedTuple):
     capacities: dict[str, int]
     batch: BatchId | None
     ahead: Span
+    line: Line | None
 
 
 def _put(act: Act, tasks: Sequence[NewTask], *, bounded: bool, batch: BatchId | None = None) -> list[Placed]:
@@ -90,7 +65,8 @@ def _context(act: Act, tasks: Sequence[NewTask], bounded: bool, batch: BatchId |
     # From the store: the step that changes it moves all tasks that were stored before.
     timed = any(new.run_at is not None or new.expires_at is not None for new in tasks)
     row: Any = act.one("clock_ahead") if timed else None
-    context = _Context(known, set(), {}, batch, row[0] if row else 0)
+    line = line_of(act, (new.order_key for new in tasks)) if batch is None else None
+    context = _Context(known, set(), {}, batch, row[0] if row else 0, line)
     for name in {new.queue for new in tasks}:
         row = act.one("queue_capacity", name)
         if row is None:
@@ -111,6 +87,8 @@ def _insert_unseen(act: Act, tasks: Sequence[NewTask], context: _Context) -> lis
     except sqlite3.IntegrityError:
         if many:
             act.roll_back()
+        if context.line is not None:
+            context.line.forget()
         return None
     if many:
         act.release_savepoint()
@@ -166,6 +144,8 @@ def _check_room(act: Act, asked: Mapping[str, int], bounds: Mapping[str, int]) -
 def _created(new: NewTask, act: Act, context: _Context) -> Placed:
     if context.batch is not None:
         return Placed(new.id, True, State.HELD, "batch")
+    if context.line is not None and context.line.is_behind(new.order_key, new.id):
+        return Placed(new.id, True, State.HELD, "order")
     if new.handler not in context.known:
         return Placed(new.id, True, State.HELD, "handler")
     return Placed(new.id, True, State.PENDING if new.due(act.now, context.ahead) is None else State.SCHEDULED)
@@ -198,6 +178,8 @@ def _is_plain(new: NewTask) -> bool:
         and new.expires_at is None
         and new.expires_in is None
         and new.want is None
+        and new.order_key is None
+        and new.meta is None
     )
 
 
@@ -215,10 +197,14 @@ def _rest(new: NewTask, one: Placed, context: _Context, now: int) -> tuple[objec
         context.batch,
         want_text(new.want),
         new.by_wall,
+        new.order_key,
+        new.meta,
     )
 
 
 def _account(act: Act, tasks: Sequence[NewTask], placed: Sequence[Placed], context: _Context) -> None:
+    if context.line is not None:
+        context.line.write()
     moves = Counter((new.queue, one.state) for new, one in zip(tasks, placed, strict=True))
     for (queue, state), n in moves.items():
         act.moved(queue, None, state.value, n, context.batch)
@@ -235,35 +221,3 @@ def _take_keys(act: Act, fresh: Sequence[NewTask]) -> None:
         if new.unique
     ]
     act.bulk("key_take", rows)
-
-
-@contextmanager
-def _default_factories(connection: sqlite3.Connection) -> Iterator[None]:
-    """Plain rows and text, whatever the caller's connection is set to."""
-    rows, text = connection.row_factory, connection.text_factory
-    connection.row_factory, connection.text_factory = None, str
-    try:
-        yield
-    finally:
-        connection.row_factory, connection.text_factory = rows, text
-
-
-def _check_same_file(connection: sqlite3.Connection, path: Path) -> None:
-    files = {name: file for _, name, file in connection.execute("PRAGMA database_list")}
-    main = files.get("main")
-    if not main or not path.samefile(main):
-        raise InvalidInput(
-            f"the connection is open on {main or 'no file'}, not on {path}",
-            why="tasks can join a transaction only in the database that holds them",
-            fix="open the connection on the store's file, or enqueue without a connection after your commit",
-        )
-
-
-def _check_open(connection: sqlite3.Connection) -> None:
-    if not connection.in_transaction:
-        raise InvalidInput(
-            "the connection has no open transaction",
-            why="the task would be stored at once, even if your own writes fail; Python's sqlite3 begins a "
-            "transaction by itself only before INSERT, UPDATE, DELETE and REPLACE",
-            fix='execute "BEGIN IMMEDIATE" first',
-        )

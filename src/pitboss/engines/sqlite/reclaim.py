@@ -7,7 +7,9 @@ from typing import Any
 from pitboss.engines.sqlite.act import Act, json_list
 from pitboss.engines.sqlite.batch_lifecycle import conclude, statuses
 from pitboss.engines.sqlite.control import continue_cancelling
+from pitboss.engines.sqlite.failures import follow, may_be_followed
 from pitboss.engines.sqlite.leases import end_overdue
+from pitboss.engines.sqlite.order import release_next
 from pitboss.engines.sqlite.registry import release_held
 from pitboss.engines.sqlite.returns import Returns, pool_of
 from pitboss.engines.sqlite.rows import error_text
@@ -77,6 +79,12 @@ def _lose(act: Act, orphans: list[ClaimRow]) -> Counter[State]:
         act.moved(queue, "running", state.value, n, batch)
         if state not in FINISHED:
             act.rings.add(queue)
+    ordered = [one.id for one, end in ends if end.state in FINISHED and one.order_key is not None]
+    if ordered:
+        release_next(act, ordered)
+    failed = [one.id for one, end in ends if may_be_followed(end.state, end.reason)]
+    if failed:
+        follow(act, failed)
     return Counter(end.state for _, end in ends)
 
 
@@ -95,6 +103,7 @@ def _write(act: Act, group: list[tuple[ClaimRow, ClaimEnd]]) -> None:
 def _tidy(act: Act) -> None:
     """Remove old rows, and look at all lanes again: a promotion must not depend on a single act."""
     act.run("session_forget", act.now - HOUR)
+    act.run("declarer_forget")
     act.run("binding_forget", act.now)
     act.run("departed_forget", act.now)
     act.run("strike_forget_old", act.now - STRIKES_KEPT)

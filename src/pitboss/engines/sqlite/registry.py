@@ -9,9 +9,9 @@ import msgspec
 
 from pitboss.engines.sqlite.act import Act, json_list
 from pitboss.engines.sqlite.open_queue import opens_at
-from pitboss.engines.sqlite.rows import STATES, handler_of, lead_of, queue_of, rate_of, rate_text
+from pitboss.engines.sqlite.rows import STATES, handler_of, lead_of, queue_of, queue_row, rate_of
 from pitboss.model.errors import NotLeader, SessionLost
-from pitboss.model.queue import HandlerInfo, Queue, QueueChange
+from pitboss.model.queue import HandlerInfo, Queue, QueueChange, changed_queue
 from pitboss.model.session import Lead, Renewal, Session, SessionInfo
 from pitboss.model.task import Token
 
@@ -67,15 +67,10 @@ def check_term(act: Act, term: int) -> None:
 def change_queue(act: Act, name: str, change: QueueChange) -> Queue:
     """The queue as it is after the change."""
     act.run("queue_create", name)
-    if change.paused is not msgspec.UNSET:
-        by, at = (change.by, act.now) if change.paused else (None, None)
-        act.run("queue_pause", name, int(change.paused), by, at)
-    if change.capacity is not msgspec.UNSET:
-        act.run("queue_set_capacity", name, change.capacity)
-    if change.rate is not msgspec.UNSET:
-        act.run("queue_set_rate", name, rate_text(change.rate))
-    act.rings.add(name)
     row: Any = act.one("queue_get", name)
+    act.run("queue_write", *queue_row(changed_queue(queue_of(row, {}), change, act.now)))
+    act.rings.add(name)
+    row = act.one("queue_get", name)
     counts: Iterable[Any] = act.rows("queue_counts", name)
     opens = opens_at(rate_of(row[5]), act.rows("start_list", name))
     return queue_of(row, {STATES[state]: n for state, n in counts}, opens if opens > act.now else None)

@@ -7,7 +7,7 @@ import msgspec
 
 from pitboss.model.duration import Moment
 from pitboss.model.limits import Window
-from pitboss.model.queue import HandlerInfo, Queue
+from pitboss.model.queue import HandlerInfo, Queue, QueueSettings
 from pitboss.model.resource import Want
 from pitboss.model.session import Lead, Session, SessionInfo
 from pitboss.model.states import State
@@ -27,6 +27,7 @@ _error = msgspec.json.Decoder(TaskError)
 _rate = msgspec.json.Decoder(tuple[Window, ...])
 _names = msgspec.json.Decoder(tuple[str, ...])
 _want = msgspec.json.Decoder(Want)
+_settings = msgspec.json.Decoder(QueueSettings)
 
 
 def task_of(row: Sequence[Any]) -> Task:
@@ -111,7 +112,7 @@ def attempt_row(task: str, run: Attempt) -> tuple[object, ...]:
 
 
 def queue_of(row: Sequence[Any], counts: dict[State, int], opens_at: Moment | None = None) -> Queue:
-    name, paused, paused_by, paused_at, capacity, rate, resources = row
+    name, paused, paused_by, paused_at, capacity, rate, resources, declared, limited = row
     return Queue(
         name=name,
         paused=bool(paused),
@@ -121,7 +122,23 @@ def queue_of(row: Sequence[Any], counts: dict[State, int], opens_at: Moment | No
         rate=rate_of(rate),
         resources=resources,
         opens_at=opens_at,
+        declared=None if declared is None else _settings.decode(declared),
+        limited=names_of(limited),
         counts=counts,
+    )
+
+
+def queue_row(queue: Queue) -> tuple[object, ...]:
+    """A queue as `queue_write` takes it."""
+    return (
+        queue.name,
+        int(queue.paused),
+        queue.paused_by,
+        queue.paused_at,
+        queue.capacity,
+        rate_text(queue.rate),
+        None if queue.declared is None else _encode(queue.declared).decode(),
+        names_text(queue.limited),
     )
 
 

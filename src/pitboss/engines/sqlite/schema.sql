@@ -5,7 +5,8 @@
 -- that of the error, for grouping. The run that finished a task is in its own row; earlier runs are in `attempts`.
 -- `member` is the number of what a running task holds; `resource` says its name, and stays. `want` and `tried` are JSON.
 -- `by_wall` says which of its moments follow the wall clock (model.task). A claim of a remote worker has a time limit of
--- its own: how long it lasts, until when, and the key under which it is given again.
+-- its own: how long it lasts, until when, and the key under which it is given again. Tasks with one `order_key` run one at
+-- a time. `meta` is JSON: where the task comes from.
 CREATE TABLE pitboss_tasks (
     id TEXT PRIMARY KEY,
     handler TEXT NOT NULL,
@@ -46,7 +47,9 @@ CREATE TABLE pitboss_tasks (
     by_wall INTEGER,
     claim_lasts INTEGER,
     claim_expires_at INTEGER,
-    claim_key TEXT
+    claim_key TEXT,
+    order_key TEXT,
+    meta TEXT
 );
 
 -- Every index is partial: a task is in the index of the state that it is in, so that finished tasks cost a claim nothing.
@@ -73,6 +76,19 @@ CREATE INDEX pitboss_tasks_by_wall ON pitboss_tasks (by_wall) WHERE by_wall IS N
 CREATE INDEX pitboss_tasks_limited ON pitboss_tasks (claim_expires_at) WHERE state = 'running' AND claim_expires_at IS NOT NULL;
 CREATE INDEX pitboss_tasks_repeatable ON pitboss_tasks (claim_key) WHERE state = 'running' AND claim_key IS NOT NULL;
 
+-- Tasks that wait behind another one with their order key, and those that wait for their handler: a long line, or a large
+-- batch, costs those that look for the others nothing.
+CREATE INDEX pitboss_tasks_in_order ON pitboss_tasks (order_key, id) WHERE state = 'held' AND reason = 'order';
+CREATE INDEX pitboss_tasks_unknown ON pitboss_tasks (handler, id) WHERE state = 'held' AND reason = 'handler';
+
+-- The unfinished task that is first in line for its order key.
+CREATE TABLE pitboss_order_heads (
+    key TEXT PRIMARY KEY,
+    task TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE UNIQUE INDEX pitboss_order_heads_by_task ON pitboss_order_heads (task);
+
 -- Runs that have ended without finishing their task.
 CREATE TABLE pitboss_attempts (
     task TEXT NOT NULL,
@@ -94,13 +110,17 @@ CREATE TABLE pitboss_uniques (
     until INTEGER
 ) WITHOUT ROWID;
 
+-- `declared` and `limited` are JSON: what the app `app` declares, and what an operator set above it.
 CREATE TABLE pitboss_queues (
     name TEXT PRIMARY KEY,
     paused INTEGER NOT NULL DEFAULT 0,
     paused_by TEXT,
     paused_at INTEGER,
     capacity INTEGER,
-    rate TEXT
+    rate TEXT,
+    declared TEXT,
+    limited TEXT,
+    app TEXT
 ) WITHOUT ROWID;
 
 -- How many tasks of a queue are in a state; every write keeps it exact, so reading it costs nothing.
@@ -140,6 +160,10 @@ CREATE UNIQUE INDEX pitboss_handlers_by_number ON pitboss_handlers (number);
 
 -- Whether all handlers of a queue are remote.
 CREATE INDEX pitboss_handlers_by_queue ON pitboss_handlers (queue, remote);
+
+-- Handlers whose `about` may name what follows a failure (model.failure.Routes).
+CREATE INDEX pitboss_handlers_routed ON pitboss_handlers (name)
+WHERE instr(about, '"fallback"') > 0 OR instr(about, '"dead_letters"') > 0;
 
 -- AUTOINCREMENT, because the number of a forgotten session must never be given out again.
 CREATE TABLE pitboss_sessions (
@@ -324,6 +348,56 @@ CREATE TABLE pitboss_requests (
 
 CREATE INDEX pitboss_requests_by_time ON pitboss_requests (at);
 
+-- What each app declares, as JSON. All fingerprints that it ever had, and that of each session that declared.
+CREATE TABLE pitboss_apps (
+    name TEXT PRIMARY KEY,
+    fingerprint TEXT NOT NULL,
+    queues TEXT NOT NULL,
+    subscriptions TEXT NOT NULL,
+    events TEXT NOT NULL
+);
+
+CREATE TABLE pitboss_fingerprints (
+    app TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    PRIMARY KEY (app, fingerprint)
+) WITHOUT ROWID;
+
+CREATE TABLE pitboss_declarers (
+    app TEXT NOT NULL,
+    session INTEGER NOT NULL,
+    fingerprint TEXT NOT NULL,
+    PRIMARY KEY (app, session)
+) WITHOUT ROWID;
+
+-- `body` is the whole model.schedule.Schedule as JSON; the columns repeat what statements look for. `next_at` is a time of
+-- the wall clock.
+CREATE TABLE pitboss_schedules (
+    name TEXT PRIMARY KEY,
+    app TEXT,
+    next_at INTEGER,
+    paused INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    body TEXT NOT NULL
+);
+
+CREATE INDEX pitboss_schedules_due ON pitboss_schedules (next_at, name) WHERE paused = 0 AND next_at IS NOT NULL;
+CREATE INDEX pitboss_schedules_by_app ON pitboss_schedules (app) WHERE app IS NOT NULL;
+
+-- Ids grow with time. `handlers` are those that it went to, as JSON.
+CREATE TABLE pitboss_events (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    data TEXT NOT NULL,
+    key TEXT,
+    published_by TEXT,
+    published_at INTEGER NOT NULL,
+    handlers TEXT NOT NULL
+);
+
+CREATE INDEX pitboss_events_by_name ON pitboss_events (name, id);
+CREATE INDEX pitboss_events_by_time ON pitboss_events (published_at);
+
 -- The store's clock is the uptime of the host plus `offset`, which is chosen once for each boot, so that no moment comes
 -- twice: `latest` is about a second behind the latest moment that was written. `ahead` is how far the wall clock was
 -- ahead when it was last set; tasks with `by_wall` have moments that were made with it.
@@ -341,4 +415,4 @@ CREATE TABLE pitboss_meta (
     value INTEGER NOT NULL
 ) WITHOUT ROWID;
 
-INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0), ('schema', 7);
+INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0), ('schema', 8);

@@ -3,12 +3,14 @@ by `model.settlement`, and written by kind."""
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 
 from pitboss.engines.sqlite.act import Act, Row, json_list
 from pitboss.engines.sqlite.batch_lifecycle import conclude, statuses
+from pitboss.engines.sqlite.failures import follow, may_be_followed
+from pitboss.engines.sqlite.order import release_next
 from pitboss.engines.sqlite.put import put_follow_ups
 from pitboss.engines.sqlite.returns import Returns, pool_of
 from pitboss.engines.sqlite.rows import error_text, names_text
@@ -29,6 +31,7 @@ class ClaimRow(StoredTask, array_like=True):
     unique_key: str | None
     batch: str | None
     member: int | None
+    order_key: str | None
 
 
 # Not strict, because SQLite has no booleans.
@@ -78,7 +81,8 @@ def settle(act: Act, settlements: Sequence[Settlement], plain: Plain | None) -> 
 
 def _settled_plainly(act: Act, plain: Plain) -> bool:
     """Write the group without reading it first; False, with nothing written, if it changed fewer rows than expected."""
-    if act.one("session_alive", plain.session, act.now) is None:
+    row = act.one("settle_begin", plain.session, act.now)
+    if row is None:
         return False
     act.savepoint()
     if act.bulk_values("settle_plainly", (act.now, plain.session), plain.values, _WIDTH) * _WIDTH != len(plain.values):
@@ -87,6 +91,8 @@ def _settled_plainly(act: Act, plain: Plain) -> bool:
     act.release_savepoint()
     for queue, count in plain.queues.items():
         act.moved(queue, "running", "completed", count)
+    if row[0]:
+        release_next(act, cast("list[str]", plain.values[::_WIDTH]))
     return True
 
 
@@ -117,6 +123,8 @@ class _Group:
         self.completed: list[Row] = []
         self.ended: list[Row] = []
         self.freed: list[Row] = []
+        self.ordered: list[str] = []
+        self.failed: list[str] = []
         self.runs: list[tuple[str, Attempt]] = []
         self.returns = Returns(act)
         self.batches: dict[str | None, BatchStatus] = {}
@@ -157,6 +165,12 @@ class _Group:
         if self.runs:
             self.act.record(self.runs)
             self.runs.clear()
+        if self.ordered:
+            release_next(self.act, self.ordered)
+            self.ordered.clear()
+        if self.failed:
+            follow(self.act, self.failed)
+            self.failed.clear()
         self.returns.write()
 
     def _report(self, row: int, change: Progress) -> None:
@@ -173,14 +187,14 @@ class _Group:
 
     def _end(self, task: ClaimRow, end: ClaimEnd, settlement: Settlement) -> list[SentAway]:
         follow_ups = settlement.transition.follow_ups
-        if self.act.touched and (follow_ups or task.unique_key is not None):
+        if self.act.touched and (follow_ups or task.unique_key is not None or task.order_key is not None):
             # A batch that has just ended puts its task first: both may want the same key.
             self.write()
             conclude(self.act)
         away = self._give_back(task, end, settlement)
         self._note(task, end, settlement.transition)
         if follow_ups:
-            # Written first: a follow-up may take the unique key that its task has just freed.
+            # Written first: a follow-up may take the unique key that its task has just freed, or stand in its line.
             self.write()
             put_follow_ups(self.act, follow_ups)
         return away
@@ -202,6 +216,10 @@ class _Group:
             self.runs.append((task.id, end.run))
         if end.state in FINISHED and task.unique_key is not None:
             self.freed.append((task.id, task.unique_key))
+        if end.state in FINISHED and task.order_key is not None:
+            self.ordered.append(task.id)
+        if may_be_followed(end.state, end.reason):
+            self.failed.append(task.id)
         if end.state is State.PENDING:
             self.act.rings.add(task.queue)
         self.act.moved(task.queue, "running", end.state.value, batch=task.batch)

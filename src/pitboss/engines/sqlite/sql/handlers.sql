@@ -47,3 +47,9 @@ SELECT name FROM pitboss_handlers WHERE remote = 1
 -- name: handler_bindings
 -- Each queue with the pool of the first of its handlers, by name; SQLite takes `resources` from the row of the minimum.
 SELECT queue, resources, min(name) AS handler FROM pitboss_handlers WHERE resources IS NOT NULL GROUP BY queue
+
+-- name: handler_list_routed
+-- The condition is that of the index, word for word, or SQLite would not use it.
+SELECT name, about
+FROM pitboss_handlers INDEXED BY pitboss_handlers_routed
+WHERE instr(about, '"fallback"') > 0 OR instr(about, '"dead_letters"') > 0

@@ -5,9 +5,10 @@ VALUES (?, ?, ?, ?, ?, ?, 'pending')
 -- name: put_full
 INSERT INTO pitboss_tasks (
     id, handler, queue, priority, created_at, params,
-    state, reason, run_at, max_attempts, timeout, expires_at, unique_key, tags, parent, batch, want, by_wall
+    state, reason, run_at, max_attempts, timeout, expires_at, unique_key, tags, parent, batch, want, by_wall,
+    order_key, meta
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: put_met_ids
 SELECT json_group_array(json_array(id, state, reason)) FROM pitboss_tasks WHERE id IN (SELECT value FROM json_each(?))

@@ -1,14 +1,17 @@
 -- name: queue_create
 INSERT INTO pitboss_queues (name) VALUES (?) ON CONFLICT DO NOTHING
 
--- name: queue_pause
-UPDATE pitboss_queues SET paused = ?2, paused_by = ?3, paused_at = ?4 WHERE name = ?1
+-- name: queue_write
+UPDATE pitboss_queues
+SET paused = ?2, paused_by = ?3, paused_at = ?4, capacity = ?5, rate = ?6, declared = ?7, limited = ?8
+WHERE name = ?1
 
--- name: queue_set_capacity
-UPDATE pitboss_queues SET capacity = ?2 WHERE name = ?1
+-- name: queue_give_to
+-- The app that declares it.
+UPDATE pitboss_queues SET app = ?2 WHERE name = ?1
 
--- name: queue_set_rate
-UPDATE pitboss_queues SET rate = ?2 WHERE name = ?1
+-- name: queue_list_of
+SELECT name FROM pitboss_queues WHERE app = ?
 
 -- name: queue_capacity
 SELECT capacity FROM pitboss_queues WHERE name = ?
@@ -27,7 +30,9 @@ SELECT
         WHERE bound.queue = pitboss_queues.name AND bound.resources IS NOT NULL
         ORDER BY bound.name
         LIMIT 1
-    ) AS resources
+    ) AS resources,
+    declared,
+    limited
 FROM pitboss_queues
 WHERE name = ?
 
@@ -45,7 +50,9 @@ SELECT
         WHERE bound.queue = pitboss_queues.name AND bound.resources IS NOT NULL
         ORDER BY bound.name
         LIMIT 1
-    ) AS resources
+    ) AS resources,
+    declared,
+    limited
 FROM pitboss_queues
 ORDER BY name
 

@@ -12,13 +12,13 @@ WITH RECURSIVE seen (session) AS (
 SELECT json_group_array(json_array(
     state, session, claim, attempts, losses, crashes, cancel_asked, outcome, reason, run_at, started_at,
     resource, json(coalesce(tried, '[]')), rotations, worker, claim_lasts, claim_expires_at,
-    task, id, queue, unique_key, batch, member
+    task, id, queue, unique_key, batch, member, order_key
 ))
 FROM (
     SELECT
         state, pitboss_tasks.session AS session, claim, attempts, losses, crashes, cancel_asked, outcome, reason, run_at,
         started_at, resource, tried, rotations, worker, claim_lasts, claim_expires_at,
-        pitboss_tasks.rowid AS task, id, queue, unique_key, batch, member
+        pitboss_tasks.rowid AS task, id, queue, unique_key, batch, member, order_key
     FROM seen
     CROSS JOIN pitboss_tasks
     WHERE
@@ -36,13 +36,13 @@ FROM (
 SELECT json_group_array(json_array(
     state, session, claim, attempts, losses, crashes, cancel_asked, outcome, reason, run_at, started_at,
     resource, json(coalesce(tried, '[]')), rotations, worker, claim_lasts, claim_expires_at,
-    task, id, queue, unique_key, batch, member
+    task, id, queue, unique_key, batch, member, order_key
 ))
 FROM (
     SELECT
         state, session, claim, attempts, losses, crashes, cancel_asked, outcome, reason, run_at,
         started_at, resource, tried, rotations, worker, claim_lasts, claim_expires_at,
-        rowid AS task, id, queue, unique_key, batch, member
+        rowid AS task, id, queue, unique_key, batch, member, order_key
     FROM pitboss_tasks
     WHERE state = 'running' AND claim_expires_at <= ?1
     LIMIT ?2

@@ -1,3 +1,9 @@
+-- name: settle_begin
+-- Whether there are order keys, if the session is alive.
+SELECT EXISTS (SELECT 1 FROM pitboss_order_heads)
+FROM pitboss_sessions
+WHERE number = ? AND ended = 0 AND expires_at > ?
+
 -- name: settle_plainly
 -- ?1 is the moment, ?2 the session; a row is an id, a claim's number, a result, a worker and how long it ran.
 -- The session does not change: it is assigned so that ?2 occurs before the rows, and their values are numbered after it.
@@ -34,7 +40,7 @@ WHERE
 SELECT json_group_array(json_array(
     state, session, claim, attempts, losses, crashes, cancel_asked, outcome, reason, run_at, started_at,
     resource, json(coalesce(tried, '[]')), rotations, worker, claim_lasts, claim_expires_at,
-    rowid, id, queue, unique_key, batch, member
+    rowid, id, queue, unique_key, batch, member, order_key
 ))
 FROM pitboss_tasks
 WHERE id IN (SELECT value FROM json_each(?))

@@ -1,0 +1,52 @@
+-- name: schedule_get
+SELECT body FROM pitboss_schedules WHERE name = ?
+
+-- name: schedule_list
+SELECT body FROM pitboss_schedules ORDER BY name LIMIT ?
+
+-- name: schedule_list_after
+SELECT body FROM pitboss_schedules WHERE name > ?2 ORDER BY name LIMIT ?1
+
+-- name: schedule_list_named
+SELECT body FROM pitboss_schedules WHERE name IN (SELECT value FROM json_each(?))
+
+-- name: schedule_list_of
+-- Those that an app declares.
+SELECT name FROM pitboss_schedules WHERE app = ?
+
+-- name: schedule_read
+-- Those with these names, each with its row.
+SELECT json_group_array(json_array(rowid, json(body)))
+FROM pitboss_schedules
+WHERE name IN (SELECT value FROM json_each(?))
+
+-- name: schedule_due
+SELECT next_at, body
+FROM pitboss_schedules
+WHERE paused = 0 AND next_at IS NOT NULL AND next_at <= ?
+ORDER BY next_at, name
+LIMIT ?
+
+-- name: schedule_next
+SELECT min(next_at) FROM pitboss_schedules WHERE paused = 0 AND next_at IS NOT NULL AND next_at > ?
+
+-- name: schedule_put
+INSERT INTO pitboss_schedules (name, app, next_at, paused, version, body)
+VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (name) DO UPDATE SET
+app = excluded.app,
+next_at = excluded.next_at,
+paused = excluded.paused,
+version = excluded.version,
+body = excluded.body
+
+-- name: schedule_advance
+UPDATE pitboss_schedules
+SET next_at = told.column2, version = told.column3, body = told.column4
+FROM (
+    VALUES (?, ?, ?, ?)
+) AS told
+WHERE pitboss_schedules.rowid = told.column1
+
+-- name: schedule_remove
+DELETE FROM pitboss_schedules WHERE name IN (SELECT value FROM json_each(?))
