@@ -32,7 +32,10 @@ class Settings(NamedTuple):
     def variables(self) -> dict[str, str]:
         """The same for Pitboss."""
         own = {"PITBOSS_STORE": self.store, "PITBOSS_LOG_LEVEL": self.log_level.lower()}
-        return own if self.concurrency is None else own | {"PITBOSS_CONCURRENCY": str(self.concurrency)}
+        if self.concurrency is None:
+            return own
+        # One process runs so many at once; the document knows no others.
+        return own | {"PITBOSS_WORKERS": "1", "PITBOSS_CONCURRENCY": str(self.concurrency)}
 
 
 def _store(environment: Mapping[str, str]) -> str:

@@ -9,6 +9,6 @@ app.queue(HIGH_PRIORITY, capacity=1000)
 # The far side allows no more.
 app.queue(NOTICES, capacity=1000, rate="50/s")
 
-# A flood of events of one kind does not keep urgent ones waiting: they have a worker of their own.
-app.pool("events", queues=[DEFAULT, NOTICES], memory="512MB")
+# Urgent events have a worker of their own besides: a flood of others does not keep them waiting.
+app.pool("events", memory="512MB")
 app.pool("urgent", queues=[HIGH_PRIORITY], workers=1, memory="256MB")

@@ -7,7 +7,7 @@ from workers.scheduled.processors.runs import note_run
 from workers.scheduled.schedulers import DAILY
 
 
-@scheduled_task(**DAILY, queue="scheduled", retry_limit=5, retry_delay="1m")
+@scheduled_task(**DAILY, retry_limit=5, retry_delay="1m")
 async def daily_cleanup() -> dict[str, int]:
     # Clean up old sessions
     sessions = await cleanup_expired_sessions()

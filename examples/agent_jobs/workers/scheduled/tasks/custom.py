@@ -13,7 +13,7 @@ task_config = {
 }
 
 
-@scheduled_task(name="custom_task", **EVERY_15_MINUTES, queue="scheduled", retry_limit=3, task_config=task_config)
+@scheduled_task(name="custom_task", **EVERY_15_MINUTES, retry_limit=3, task_config=task_config)
 async def custom_task() -> dict[str, int]:
     # The cursor is the last run that succeeded. One that failed leaves its share to the next one.
     return await note_run(indexed=await index_changes(ctx.last_success, ctx.scheduled_for))

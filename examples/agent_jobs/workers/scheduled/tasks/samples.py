@@ -5,6 +5,6 @@ from workers.scheduled.processors.runs import figures, note_run
 from workers.scheduled.schedulers import SAMPLES
 
 
-@scheduled_task(**SAMPLES, queue="scheduled", retry_limit=0, timeout="10s")
+@scheduled_task(**SAMPLES, retry_limit=0, timeout="10s")
 async def sample_figures() -> dict[str, int]:
     return await note_run(**await figures())

@@ -11,7 +11,7 @@ from workers.scheduled.schedulers import EVERY_15_MINUTES
 _LATE = 60.0
 
 
-@scheduled_task(**EVERY_15_MINUTES, queue="scheduled", retry_limit=3)
+@scheduled_task(**EVERY_15_MINUTES, retry_limit=3)
 async def resend_signups() -> dict[str, int]:
     """Only needed if the app core and the queue are in two databases: then a crash may come between the two.
 
