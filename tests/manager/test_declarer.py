@@ -1,0 +1,90 @@
+"""A manager declares what its app declares, for each session, and again while a newer version of the app runs."""
+
+import asyncio
+from contextlib import suppress
+
+from pitboss.engines.memory import MemoryEngine
+from pitboss.manager.declarer import AGAIN_SECONDS, Declarer
+from pitboss.model.declared import Declared
+from pitboss.model.duration import SECOND
+from pitboss.model.errors import StoreUnavailable
+from pitboss.model.queue import QueueSettings
+from pitboss.model.session import SessionInfo
+from pitboss.testing.clock import FakeClock
+from pitboss.testing.virtual import run_virtual
+
+OLD = Declared(app="shop", queues={"q": QueueSettings(capacity=1)})
+NEW = Declared(app="shop", queues={"q": QueueSettings(capacity=2)})
+
+
+class Store(MemoryEngine):
+    """Raises StoreUnavailable while it is down."""
+
+    away = False
+
+    async def declare(self, declared: Declared, *, session: int | None = None) -> bool:
+        if self.away:
+            raise StoreUnavailable("no answer")
+        return await super().declare(declared, session=session)
+
+    async def session(self) -> int:
+        return (await self.open_session(SessionInfo(host="here", ttl=1000 * SECOND))).number
+
+    async def capacity(self) -> int | None:
+        return (await self.queues())[0].capacity
+
+
+def test_the_newer_version_counts_until_it_ends() -> None:
+    said: list[str] = []
+
+    async def main() -> None:
+        store = Store(clock=clock)
+        old, new = (Declarer(store, declared, say=said.append) for declared in (OLD, NEW))
+        await old.open(await store.session())
+        newer = await store.session()
+        await new.open(newer)
+        # The old one is started again: that is no rollback.
+        await old.open(await store.session())
+        assert await store.capacity() == 2
+        running = asyncio.create_task(old.run())
+        await asyncio.sleep(5 * AGAIN_SECONDS)
+        assert said == ["a newer version of this app runs: its schedules and subscriptions count"]
+        await store.end_session(newer)
+        store.away = True
+        await asyncio.sleep(2 * AGAIN_SECONDS)
+        store.away = False
+        await asyncio.sleep(AGAIN_SECONDS)
+        assert await store.capacity() == 1
+        assert len(said) == 2
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+    clock = FakeClock()
+    run_virtual(main(), clock=clock, limit="1h")
+
+
+def test_a_reload_declares_what_the_new_code_says() -> None:
+    said: list[str] = []
+
+    async def main() -> None:
+        store = Store(clock=FakeClock())
+        declarer = Declarer(store, None, say=said.append)
+        await declarer.open(await store.session())
+        assert await store.queues() == []
+        await declarer.change(OLD)
+        assert await store.capacity() == 1
+        await declarer.change(NEW)
+        assert await store.capacity() == 2
+        assert said == []
+
+    asyncio.run(main())
+
+
+def test_before_the_first_session_nothing_is_declared() -> None:
+    async def main() -> None:
+        store = Store(clock=FakeClock())
+        await Declarer(store, OLD, say=print).change(NEW)
+        assert await store.declarations() == []
+
+    asyncio.run(main())

@@ -1,0 +1,82 @@
+"""A store that grows too large, or whose disk fills: new tasks are refused, and taken again with some distance."""
+
+import pytest
+
+from pitboss.engines.memory import MemoryEngine
+from pitboss.model.duration import SECOND
+from pitboss.model.errors import NotLeader
+from pitboss.model.session import SessionInfo
+from pitboss.model.usage import StoreUsage, refusal
+from pitboss.testing.clock import FakeClock
+from pitboss.upkeep.store_size import watch_size
+
+MB = 1_000_000
+
+
+class Store(MemoryEngine):
+    """Its size and the space of its disk are what the test says."""
+
+    def __init__(self) -> None:
+        super().__init__(clock=FakeClock())
+        self.size, self.free = 0, 1000 * MB
+        self.writes = 0
+        self.said: list[str] = []
+
+    async def usage(self) -> StoreUsage:
+        return StoreUsage(size=self.size, free=self.free, refusing=self.tables.refusing)
+
+    async def refuse_new(self, reason: str | None, *, term: int) -> None:
+        self.writes += 1
+        await super().refuse_new(reason, term=term)
+
+    async def look(self, ahead: int = 0, max_size: int | None = 100 * MB, min_free: int | None = 100 * MB) -> bool:
+        """Whether it refuses after the leader has looked, under a term that is this far ahead."""
+        if not self.tables.sessions:
+            await self.open_session(SessionInfo(host="here", ttl=1000 * SECOND))
+        term = (await self.campaign(1)).term + ahead
+        await watch_size(self, max_size=max_size, min_free=min_free, term=term, warn=self.said.append)
+        return self.tables.refusing is not None
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+async def test_it_refuses_above_the_limit_and_takes_again_below_95_percent(store: Store) -> None:
+    seen = []
+    for size in (100, 101, 100, 96, 95, 96, 100, 101):
+        store.size = size * MB
+        seen.append(await store.look())
+    assert seen == [False, True, True, True, False, False, False, True]
+    assert store.writes == 3
+    assert "max_store_size is" in store.said[0]
+    assert store.said[1] == "the store takes new tasks again"
+
+
+async def test_it_refuses_while_its_disk_is_nearly_full(store: Store) -> None:
+    seen = []
+    for free in (100, 99, 100, 105, 106, 100):
+        store.free = free * MB
+        seen.append(await store.look())
+    assert seen == [False, True, True, True, False, False]
+    assert "min_free_disk is" in store.said[0]
+
+
+async def test_without_limits_nothing_is_refused(store: Store) -> None:
+    store.size, store.free = 10**15, 0
+    assert await store.look()
+    assert not await store.look(max_size=None, min_free=None)
+    assert not await store.look(max_size=None, min_free=0)
+
+
+async def test_an_unknown_disk_is_not_judged() -> None:
+    assert refusal(StoreUsage(size=0, free=None), max_size=None, min_free=100) is None
+
+
+async def test_a_leader_of_another_term_changes_nothing(store: Store) -> None:
+    store.size = 200 * MB
+    with pytest.raises(NotLeader):
+        await store.look(ahead=1)
+    assert (await store.usage()).refusing is None
+    assert store.said == []
