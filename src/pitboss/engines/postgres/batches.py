@@ -1,10 +1,14 @@
-"""Batches as operators make, change and see them. Lock order: bounded queues, the lane, batches, then items by id."""
+"""Batches as operators make, change and see them.
+
+Lock order: bounded queues, the lane, batches, the order keys of tasks that are put at their end, then items by id.
+"""
 
 from collections.abc import Sequence
 
 from pitboss.engines.postgres.batch_views import view, views
 from pitboss.engines.postgres.control import cancel_locked, retry_locked
 from pitboss.engines.postgres.locked_batches import LockedBatch, LockedBatches, line, task_text
+from pitboss.engines.postgres.order import LockedOrder
 from pitboss.engines.postgres.put import check_room, lock_room, put
 from pitboss.engines.postgres.rows import names, numbers, texts
 from pitboss.engines.postgres.script import Row, Script, Statements, current
@@ -89,9 +93,12 @@ def act_on(sql: Statements, batch: BatchId, act: BatchAct, limit: int, now: Mome
     if shown is None or batch not in locked.batches:
         raise no_such_batch(batch)
     check_act(shown, act)
+    order = LockedOrder(sql)
+    yield from order.lock({}, locked.completions())
     done = yield from _Act(sql, locked, batch, limit, moment).do(act)
     if batch in locked.batches:
         yield from locked.close([batch], moment)
+    yield from order.advance(moment)
     left = yield from view(sql, batch, moment)
     return BatchChanged(batch=left, changed=done[0], refused=done[2], more=done[1])
 
@@ -119,11 +126,14 @@ def go_on_cancelling(
     moment = yield from current(sql, now)
     locked = LockedBatches(sql, lanes=True)
     yield from locked.lock(dict.fromkeys(ids, 0))
+    order = LockedOrder(sql)
+    yield from order.lock({}, locked.completions())
     cancelled, more = 0, False
     for batch in sorted(locked.batches):
         if locked.batches[batch].status is BatchStatus.CANCELLING:
             changed, left = yield from cancel_items(sql, locked, locked.batches[batch], limit - cancelled, moment)
             cancelled, more = cancelled + changed, more or left
+    yield from order.advance(moment)
     return cancelled, more
 
 

@@ -1,18 +1,21 @@
 """What operators do to many tasks at once, and the registry of handlers.
 
-Lock order: the leader's row, lanes, batches, tasks by id, keys.
+Lock order: the leader's row, lanes, batches, order keys, tasks by id, unique keys.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from pitboss.engines.postgres import failures
 from pitboss.engines.postgres.dialect import compiled
 from pitboss.engines.postgres.leader import check_term
 from pitboss.engines.postgres.locked_batches import LockedBatches
+from pitboss.engines.postgres.order import LockedOrder
 from pitboss.engines.postgres.rows import names, numbers, texts
-from pitboss.engines.postgres.script import Ask, Script, Statements, current
+from pitboss.engines.postgres.script import Ask, Row, Script, Statements, current
 from pitboss.model.batch import OVER
 from pitboss.model.duration import Moment
+from pitboss.model.failure import has_routes
 from pitboss.model.filter import Filter
 from pitboss.model.queue import Changed, HandlerInfo
 
@@ -21,10 +24,11 @@ def cancel(sql: Statements, wanted: Filter, reason: str, limit: int, now: Moment
     moment = yield from current(sql, now)
     term = compiled(wanted, moment)
     found = yield Ask(sql.text("task_cancellable", condition=term.sql), [*term.values, limit + 1])
-    locked = yield from _locked_batches(sql, found[:limit])
+    locked, order = yield from _locked(sql, found[:limit])
     ids = texts([row[0] for row in found[:limit]])
     rows = yield Ask(sql.text("task_lock_cancellable", condition=term.sql), [*term.values, ids])
     changed, asked = yield from cancel_locked(sql, locked, [row[0] for row in rows], reason or "cancelled", moment)
+    yield from order.advance(moment)
     return Changed(changed=changed, asked=asked, more=len(found) > limit)
 
 
@@ -38,22 +42,28 @@ def cancel_locked(
 
 
 def expire(sql: Statements, ids: Sequence[str], now: Moment | None) -> Script[None]:
-    """Cancel items of batches that are past their expiry."""
+    """Cancel tasks that are past their expiry, and put what follows."""
     moment = yield from current(sql, now)
     looked = yield sql.ask("claim_read", ids=texts(ids))
-    locked = yield from _locked_batches(sql, [(row[0], row[4]) for row in looked])
+    locked, order = yield from _locked(sql, [(row[0], row[4], row[8]) for row in looked])
+    routes: list[Row] = []
+    yield failures.routes(sql).into(routes)
     rows = yield sql.ask("task_lock_expired", moment, ids=texts(ids))
-    yield from cancel_locked(sql, locked, [row[0] for row in rows], "expired", moment)
+    expired = [row[0] for row in rows]
+    yield from cancel_locked(sql, locked, expired, "expired", moment)
+    yield from order.advance(moment)
+    yield from failures.follow(sql, expired, routes, moment)
 
 
 def retry(sql: Statements, wanted: Filter, keep: bool, limit: int, now: Moment | None) -> Script[Changed]:
     moment = yield from current(sql, now)
     term = compiled(wanted, moment)
     found = yield Ask(sql.text("task_retryable", condition=term.sql), [*term.values, limit + 1])
-    locked = yield from _locked_batches(sql, found[:limit])
+    locked, order = yield from _locked(sql, found[:limit])
     ids = texts([row[0] for row in found[:limit]])
     rows = yield Ask(sql.text("task_lock_retryable", condition=term.sql), [*term.values, ids])
     changed, refused = yield from retry_locked(sql, locked, [(row[0], row[1]) for row in rows], keep, moment)
+    yield from order.advance(moment)
     return Changed(changed=changed, refused=refused, more=len(found) > limit)
 
 
@@ -103,17 +113,23 @@ def register(sql: Statements, handlers: Sequence[HandlerInfo], now: Moment | Non
         policies=texts([handler.policy for handler in added]),
         schemas=texts([handler.schema for handler in added]),
         pools=texts([handler.resources for handler in added]),
-        remotes="{" + ",".join("t" if handler.remote else "f" for handler in added) + "}",
+        remotes=_flags(handler.remote for handler in added),
         abouts=texts([handler.about for handler in added]),
+        routed=_flags(has_routes(handler.about) for handler in added),
         places=numbers(places),
     )
 
 
-def _locked_batches(sql: Statements, tasks: Iterable[tuple[str, str | None]]) -> Script[LockedBatches]:
-    """Lock the lanes and batches of these tasks, before the tasks themselves."""
-    locked = LockedBatches(sql, lanes=True)
-    yield from locked.lock(Counter(batch for _, batch in tasks if batch is not None))
-    return locked
+def _flags(values: Iterable[bool]) -> str:
+    return "{" + ",".join("t" if value else "f" for value in values) + "}"
+
+
+def _locked(sql: Statements, tasks: Sequence[Row]) -> Script[tuple[LockedBatches, LockedOrder]]:
+    """Lock the lanes, batches and order keys of these tasks, before the tasks themselves."""
+    locked, order = LockedBatches(sql, lanes=True), LockedOrder(sql)
+    yield from locked.lock(Counter(batch for _, batch, _ in tasks if batch is not None))
+    yield from order.lock({task: key for task, _, key in tasks}, locked.completions())
+    return locked, order
 
 
 def _without_key(sql: Statements, tasks: list[tuple[str, str | None]], now: Moment | None) -> Script[set[str]]:

@@ -170,14 +170,20 @@ class PostgresEngine(ResourcesAndBatches, AccessProtocol):
             return [*await self._settled(settlements[:half]), *await self._settled(settlements[half:])]
 
     async def _settled_together(self, settlements: Sequence[Settlement], now: int | None) -> list[SettleAnswer]:
+        answers: list[SettleAnswer | None] | Again = Again()
         if not bound(settlements):
             answers = await self._writing.call(
                 lambda: settle(self._sql, settlements, now),
                 transaction=not simple(settlements),
                 before_commit=lambda: self._reach("settle.commit"),
             )
-            if not isinstance(answers, Again):
-                return answers
+        if isinstance(answers, Again):
+            answers = [None] * len(settlements)
+        left = [one for one, answer in zip(settlements, answers, strict=True) if answer is None]
+        rest = iter(await self._settled_bound(left, now) if left else ())
+        return [next(rest) if answer is None else answer for answer in answers]
+
+    async def _settled_bound(self, settlements: Sequence[Settlement], now: int | None) -> list[SettleAnswer]:
         return await self._with_lanes_if_needed(
             lambda lanes: settle_bound(self._sql, settlements, now, lanes=lanes), "settle.commit"
         )

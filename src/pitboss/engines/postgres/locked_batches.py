@@ -17,6 +17,8 @@ from pitboss.model.task import NewTask
 _decode_task = msgspec.json.Decoder(NewTask).decode
 _STATUSES = {status.value: status for status in BatchStatus}
 _ALL_QUEUES = "*"
+# What the text of a task contains only if it may have an order key.
+_ORDERED = '"order_key":"'
 
 
 class LockedBatch(NamedTuple):
@@ -70,6 +72,11 @@ class LockedBatches:
 
     def runs(self, batch: BatchId | None) -> bool:
         return batch is None or (known := self.batches.get(batch)) is None or known.status is BatchStatus.RUNNING
+
+    def completions(self) -> list[NewTask]:
+        """Tasks with an order key that are put if these batches end."""
+        ends = [one.on_complete for one in self.batches.values() if one.status not in OVER]
+        return [_decode_task(text) for text in ends if text is not None and _ORDERED in text]
 
     def changed(self, unfinished: Mapping[BatchId, int], now: Moment) -> Script[None]:
         """The number of unfinished items of these batches has changed by this much, or items have stopped."""

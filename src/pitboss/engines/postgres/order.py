@@ -36,3 +36,25 @@ def advance(sql: Statements, keys: Iterable[str], now: Moment | None) -> Script[
     if not wanted:
         return []
     return (yield sql.ask("order_next", now, keys=names(wanted)))
+
+
+class LockedOrder:
+    """The order keys of a transaction that changes stored tasks, and may put others."""
+
+    def __init__(self, sql: Statements) -> None:
+        self._sql = sql
+        self._keys: set[str] = set()
+        self._new: list[Row] = []
+
+    def lock(self, stored: Mapping[TaskId, str | None], new: Iterable[NewTask] = ()) -> Script[None]:
+        """Lock the order keys of stored tasks, and of tasks that may be put. Sent with the next statement."""
+        keyed = {task: key for task, key in stored.items() if key is not None}
+        first = first_in_line(new)
+        self._keys = set(keyed.values())
+        if keyed or first:
+            yield locking(self._sql, first, sorted(keyed)).into(self._new)
+
+    def advance(self, now: Moment | None, keys: Iterable[str] | None = None) -> Script[None]:
+        """Let the next ones wait: of these keys, or of all, before the transaction ends."""
+        chosen = self._keys | {key for (key,) in self._new} if keys is None else keys
+        yield from advance(self._sql, chosen, now)

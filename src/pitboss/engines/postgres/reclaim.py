@@ -3,11 +3,13 @@
 from collections import Counter
 from typing import NamedTuple
 
+from pitboss.engines.postgres import failures
 from pitboss.engines.postgres.count_changes import CountChanges
 from pitboss.engines.postgres.locked_batches import LockedBatches
+from pitboss.engines.postgres.order import LockedOrder
 from pitboss.engines.postgres.returns import Return, Returns
 from pitboss.engines.postgres.rows import error_text, names, numbers, texts
-from pitboss.engines.postgres.script import Again, Script, Statements, current
+from pitboss.engines.postgres.script import Again, Row, Script, Statements, current
 from pitboss.engines.postgres.settle import KEPT_RUNS
 from pitboss.model.access import REMEMBERED_FOR
 from pitboss.model.duration import Moment
@@ -44,7 +46,7 @@ class Chores(NamedTuple):
 
 
 def find_chores(sql: Statements, now: Moment | None) -> Script[Chores]:
-    (row,) = yield sql.ask("reclaim_chores", now, kept=STRIKES_KEPT, remembered=REMEMBERED_FOR)
+    (row,) = yield sql.ask("reclaim_chores", now, kept=STRIKES_KEPT, remembered=REMEMBERED_FOR, most=MAX_CRASHES)
     return Chores(*row)
 
 
@@ -105,17 +107,21 @@ def fold_lock(schema: str) -> int:
 
 
 def lose_bound(sql: Statements, limit: int, now: Moment | None, *, lanes: bool) -> Script[Reclaimed | Again]:
-    """Reclaim claims that are lost and have a batch or a resource, and end leases past their time, within a
+    """Reclaim claims that are lost and that `reclaim_plain` leaves out, and end leases past their time, within a
     transaction; `Again` if lanes must be locked too."""
-    orphans = yield sql.ask("reclaim_orphans", now, limit=limit)
+    orphans = yield sql.ask("reclaim_orphans", now, limit=limit, most=MAX_CRASHES)
     leases = yield sql.ask("lease_list_over", now, limit=limit)
     batches, returns, counts = LockedBatches(sql, lanes=lanes), Returns(sql), CountChanges()
     if not (yield from batches.lock(Counter(batch for _, batch, *_ in orphans if batch is not None))):
         return Again()
-    held = [Return(resource, since or 0) for _, _, resource, since, _ in orphans if resource is not None]
+    held = [Return(resource, since or 0) for _, _, resource, since, *_ in orphans if resource is not None]
     held += [Return(f"{pool}/{name}", since) for _, pool, name, since in leases]
     yield from returns.lock(held)
     yield from returns.read_rules(now)
+    order, routes = LockedOrder(sql), list[Row]()
+    yield from order.lock({row[0]: row[5] for row in orphans}, batches.completions())
+    if any(row[6] for row in orphans):
+        yield failures.routes(sql).into(routes)
     claims = {"ids": texts([row[0] for row in orphans]), "claims": numbers([row[4] for row in orphans])}
     moved = yield sql.ask("reclaim_lose_bound", returns.now, running=batches.running, **claims, **_RAN_OUT)
     ended: Counter[str] = Counter()
@@ -133,6 +139,8 @@ def lose_bound(sql: Statements, limit: int, now: Moment | None, *, lanes: bool) 
         yield sql.ask("attempt_forget", tasks=texts(long))
     yield from returns.write(counts)
     yield from batches.changed(ended, returns.now)
+    yield from order.advance(returns.now)
+    yield from failures.follow(sql, [row[0] for row in moved if row[1] == State.FAILED], routes, returns.now)
     states = Counter(row[1] for row in moved)
     cancelled, failed = states[State.CANCELLED], states[State.FAILED]
     more = bool(limit) and (len(orphans) >= limit or len(leases) >= limit)

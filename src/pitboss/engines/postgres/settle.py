@@ -1,6 +1,7 @@
 """Settling: groups of transitions, each task once per wave, follow-up tasks in the same act.
 
-Plain claims are settled by one statement. For those that have a batch or a resource see `settle_bound`.
+Plain claims are settled by one statement. For those that have a batch, a resource or an order key, and for failures
+that something may follow, see `settle_bound`.
 """
 
 from collections.abc import Sequence
@@ -37,7 +38,14 @@ ROUNDS = 10
 
 def bound(settlements: Sequence[Settlement]) -> bool:
     """Whether a settlement names more to change than its task."""
-    return any(one.batch or one.resource or one.report or one.transition.rotated for one in settlements)
+    return any(
+        one.batch
+        or one.resource
+        or one.report
+        or one.transition.rotated
+        or any(new.order_key is not None for new in one.transition.follow_ups)
+        for one in settlements
+    )
 
 
 def simple(settlements: Sequence[Settlement]) -> bool:
@@ -49,22 +57,24 @@ def simple(settlements: Sequence[Settlement]) -> bool:
 
 def settle(
     sql: Statements, settlements: Sequence[Settlement], now: Moment | None
-) -> Script[list[SettleAnswer] | Again]:
+) -> Script[list[SettleAnswer | None] | Again]:
     """Write them wave by wave, so that a task which is settled twice in one call is settled in that order.
 
-    `Again` if a task has a batch or a resource, which must be locked first.
+    None for each that is not written, as something must be locked first. Where more than one statement is needed, the
+    answer is `Again` instead.
     """
-    answered: list[SettleAnswer] = [STALE_TASK] * len(settlements)
+    answered: list[SettleAnswer | None] = [STALE_TASK] * len(settlements)
+    alone = simple(settlements)
     left = [i for i, one in enumerate(settlements) if known_id(one.id)]
     while left:
         wave, left = next_wave(settlements, left)
         answers = yield from _write(sql, [settlements[i] for i in wave], now)
-        if "bound" in answers:
+        if "bound" in answers and not alone:
             return Again()
         fresh = [settlements[i] for i, answer in zip(wave, answers, strict=True) if answer == "apply"]
         yield from after(sql, fresh, now)
         for i, answer in zip(wave, answers, strict=True):
-            answered[i] = ANSWERS[answer]
+            answered[i] = ANSWERS.get(answer)
     return answered
 
 

@@ -1,16 +1,17 @@
-"""Settling claims that have a batch or a resource.
+"""Settling claims that have a batch, a resource or an order key, and failures that something follows.
 
-Lock order: lanes, batches, pools, members, tasks. Settlements name their batch and resource; if not, they are looked up
-first.
+Lock order: lanes, batches, pools, members, order keys, tasks. Settlements name their batch and resource; if not, they
+are looked up first.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pitboss.engines.postgres import members
+from pitboss.engines.postgres import failures, members
 from pitboss.engines.postgres.count_changes import CountChanges
 from pitboss.engines.postgres.locked_batches import LockedBatches
+from pitboss.engines.postgres.order import LockedOrder
 from pitboss.engines.postgres.returns import Return, Returns
 from pitboss.engines.postgres.rows import known_id, names, numbers, texts
 from pitboss.engines.postgres.script import ALL, Again, Ask, Row, Script, Statements
@@ -33,6 +34,7 @@ class _Held(NamedTuple):
     resource: str | None
     tried: tuple[str, ...]
     since: Moment
+    order_key: str | None
 
 
 def settle_bound(
@@ -50,12 +52,16 @@ class _Group:
         self._batches, self._returns, self._counts = LockedBatches(sql, lanes=lanes), Returns(sql), CountChanges()
         self._held: dict[TaskId, _Held] = {}
         self._ended: Counter[str] = Counter()
+        self._order, self._left = LockedOrder(sql), set[str]()
+        self._failed: list[TaskId] = []
+        self._routes: list[Row] = []
 
     def write(self, now: Moment | None) -> Script[list[SettleAnswer] | Again]:
         answered: list[SettleAnswer] = [STALE_TASK] * len(self._settlements)
         left = [i for i, one in enumerate(self._settlements) if known_id(one.id)]
         if not (yield from self._lock(left, now)):
             return Again()
+        yield from self._lock_order(left)
         while left:
             wave, left = next_wave(self._settlements, left)
             answers = yield from self._write(wave, self._returns.now or now)
@@ -65,9 +71,11 @@ class _Group:
             for i in sorted(fresh):
                 away = yield from self._give_back(self._settlements[i])
                 answered[i] = answered[i]._replace(away=tuple(away)) if away else answered[i]
+            yield from self._follow()
             yield from after(self._sql, [self._settlements[i] for i in fresh], self._returns.now)
         yield from self._returns.write(self._counts)
         yield from self._batches.changed(self._ended, self._returns.now)
+        yield from self._order.advance(self._returns.now)
         return answered
 
     def _lock(self, known: list[int], now: Moment | None) -> Script[bool]:
@@ -82,6 +90,21 @@ class _Group:
             yield from self._returns.read_uses(returned)
             return True
         return (yield from self._lock_named(look, asked, now))
+
+    def _lock_order(self, known: list[int]) -> Script[None]:
+        asked = [self._settlements[i] for i in known]
+        new = [task for one in asked for task in one.transition.follow_ups]
+        keys = {task: held.order_key for task, held in self._held.items() if held.live}
+        yield from self._order.lock(keys, [*new, *self._batches.completions()])
+        if any(one.transition.state is State.FAILED for one in asked):
+            yield failures.routes(self._sql).into(self._routes)
+
+    def _follow(self) -> Script[None]:
+        """Let the next tasks in line wait, and put what follows failures."""
+        left, self._left = self._left, set()
+        failed, self._failed = self._failed, []
+        yield from self._order.advance(self._returns.now, left)
+        yield from failures.follow(self._sql, failed, self._routes, self._returns.now)
 
     def _lock_named(self, look: Ask, asked: list[Settlement], now: Moment | None) -> Script[bool]:
         """Look and lock in one round trip, by what the settlements name. False if a claim has more than they name, or
@@ -111,9 +134,9 @@ class _Group:
 
     def _note(self, asked: list[Settlement], rows: Sequence[Row]) -> None:
         tokens = {(one.id, one.token.session, one.token.claim) for one in asked}
-        for task, state, session, claim, batch, resource, tried, since in rows:
+        for task, state, session, claim, batch, resource, tried, since, order_key in rows:
             live = state == State.RUNNING and (task, session, claim) in tokens
-            self._held[task] = _Held(live, batch, resource, tuple(tried or ()), since or 0)
+            self._held[task] = _Held(live, batch, resource, tuple(tried or ()), since or 0, order_key)
 
     def _touched(self) -> Counter[str]:
         return Counter(held.batch for held in self._held.values() if held.live and held.batch is not None)
@@ -172,10 +195,14 @@ class _Group:
         return tried_after(held.tried, held.resource.split("/", 1)[1], one.report.outcome)
 
     def _count(self, task: TaskId, queue: str, state: str) -> None:
-        batch = self._held[task].batch
+        batch, over, key = self._held[task].batch, State(state) in FINISHED, self._held[task].order_key
         self._counts.moved(queue, State.RUNNING, state, batch)
         if batch is not None:
-            self._ended[batch] -= State(state) in FINISHED
+            self._ended[batch] -= over
+        if over and key is not None:
+            self._left.add(key)
+        if state == State.FAILED:
+            self._failed.append(task)
 
 
 def _parked(counted: int | None) -> int:

@@ -90,9 +90,10 @@ WITH clock AS MATERIALIZED (
 SELECT coalesce(sum(n), 0)::bigint FROM tally
 
 -- name: claim_read
--- What these tasks are bound to. A batch is for ever; a resource lasts as long as the claim.
+-- What these tasks are bound to. A batch and an order key are for ever; a resource lasts as long as the claim.
 SELECT t.* FROM unnest(%(ids)s::uuid[]) AS wanted (task), LATERAL (
-    SELECT id, state, session, claim, batch, resource, tried, started_at FROM {schema}.tasks WHERE id = wanted.task
+    SELECT id, state, session, claim, batch, resource, tried, started_at, order_key FROM {schema}.tasks
+    WHERE id = wanted.task
 ) AS t
 
 -- name: claim_held

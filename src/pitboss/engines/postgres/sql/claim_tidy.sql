@@ -1,6 +1,7 @@
 -- Among the tasks that would be given next: cancel the expired, hold those whose handler no live session knows and that is
 -- not remote. `only`: of other handlers only the expired ones are looked at.
--- An item that expires may end its batch, which must be locked first: such items are only named.
+-- An item that expires may end its batch, which must be locked first; a task with an order key lets the next one wait;
+-- and where a handler has routes, something may follow. Such tasks are only named.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ), known AS MATERIALIZED (
@@ -9,8 +10,10 @@ WITH clock AS MATERIALIZED (
         UNION ALL SELECT name FROM {schema}.handlers WHERE remote
     ) AS names
 ), head AS MATERIALIZED (
-    SELECT t.id, t.expired, t.handler, t.batch FROM {schema}.queues AS q, LATERAL (
-        SELECT id, priority, handler, batch, coalesce(expires_at <= (SELECT now FROM clock), false) AS expired
+    SELECT t.id, t.expired, t.handler, t.expired AND (
+        t.batch IS NOT NULL OR t.order_key IS NOT NULL OR EXISTS (SELECT FROM {schema}.handlers WHERE routed)
+    ) AS named FROM {schema}.queues AS q, LATERAL (
+        SELECT id, priority, handler, batch, order_key, coalesce(expires_at <= (SELECT now FROM clock), false) AS expired
         FROM {schema}.tasks WHERE state = 'pending' AND queue = q.name AND {only_condition}
         ORDER BY priority, id LIMIT %(wanted)s::bigint
     ) AS t
@@ -20,7 +23,7 @@ WITH clock AS MATERIALIZED (
     SELECT t.place, head.expired FROM head, LATERAL (
         SELECT ctid AS place FROM {schema}.tasks WHERE id = head.id AND state = 'pending' FOR UPDATE SKIP LOCKED
     ) AS t
-    WHERE (expired AND batch IS NULL) OR (
+    WHERE (expired AND NOT named) OR (
         NOT expired AND %(handlers)s::text[] IS NOT NULL AND handler <> ALL ((SELECT names FROM known)::text[]))
 ), moved AS (
     UPDATE {schema}.tasks AS t SET
@@ -35,4 +38,4 @@ WITH clock AS MATERIALIZED (
     UNION ALL
     SELECT queue, 'pending', -count(*), batch FROM moved GROUP BY queue, batch
 )
-SELECT count(*), ARRAY(SELECT id FROM head WHERE expired AND batch IS NOT NULL) FROM moved
+SELECT count(*), ARRAY(SELECT id FROM head WHERE named) FROM moved

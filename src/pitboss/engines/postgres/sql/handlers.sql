@@ -11,18 +11,18 @@ WITH clock AS MATERIALIZED (
 ), new AS MATERIALIZED (
     SELECT * FROM unnest(
         %(names)s::text[], %(queues)s::text[], %(policies)s::text[], %(schemas)s::text[], %(pools)s::text[],
-        %(remotes)s::boolean[], %(abouts)s::text[], %(places)s::bigint[]
-    ) AS given (name, queue, policy, schema, resources, remote, about, place)
+        %(remotes)s::boolean[], %(abouts)s::text[], %(routed)s::boolean[], %(places)s::bigint[]
+    ) AS given (name, queue, policy, schema, resources, remote, about, routed, place)
 ), written AS (
     INSERT INTO {schema}.handlers AS h (
-        name, queue, policy, schema, resources, remote, about, number, created_at, updated_at
+        name, queue, policy, schema, resources, remote, about, routed, number, created_at, updated_at
     )
-    SELECT name, queue, policy, schema, resources, remote, about, row_number() OVER (
+    SELECT name, queue, policy, schema, resources, remote, about, routed, row_number() OVER (
         ORDER BY name IN (SELECT name FROM bound), place
     ) + (SELECT coalesce(max(number), 0) FROM {schema}.handlers), now, now
     FROM new, clock ORDER BY name
     ON CONFLICT (name) DO UPDATE SET queue = excluded.queue, policy = excluded.policy, schema = excluded.schema,
-        resources = excluded.resources, remote = excluded.remote, about = excluded.about,
+        resources = excluded.resources, remote = excluded.remote, about = excluded.about, routed = excluded.routed,
         updated_at = excluded.updated_at
     WHERE (h.queue, h.policy, h.schema, h.resources, h.remote, h.about) IS DISTINCT FROM (
         excluded.queue, excluded.policy, excluded.schema, excluded.resources, excluded.remote, excluded.about)
@@ -45,6 +45,15 @@ SELECT pg_notify(%(channel)s::text, CASE WHEN length(names) < 7000 THEN names EL
 FROM (SELECT string_agg(DISTINCT queue, ',') AS names FROM gone WHERE resources IS NOT NULL) AS rung
 WHERE names IS NOT NULL
 
+-- name: handler_columns
+name, queue, policy, schema, resources, remote, about, number, created_at, updated_at
+
 -- name: handler_list
-SELECT name, queue, policy, schema, resources, remote, about, number, created_at, updated_at
-FROM {schema}.handlers ORDER BY name
+SELECT {handler_columns} FROM {schema}.handlers ORDER BY name
+
+-- name: handler_get
+SELECT {handler_columns} FROM {schema}.handlers WHERE name = ANY (%(names)s::text[])
+
+-- name: handler_routes
+-- Handlers that have a fallback, or get dead letters.
+SELECT name, about FROM {schema}.handlers WHERE routed

@@ -12,23 +12,29 @@ finished_at = CASE WHEN over IS NOT NULL THEN now END,
 error = CASE WHEN over = 'failed' THEN %(error)s::text ELSE t.error END,
 fingerprint = CASE WHEN over = 'failed' THEN %(fingerprint)s::text ELSE t.fingerprint END
 
+-- name: lost_bound_condition
+-- A task that must not be reclaimed before something is locked, or whose failure something may follow.
+(batch IS NOT NULL OR resource IS NOT NULL OR order_key IS NOT NULL OR (
+    claim_expires_at IS NOT NULL AND crashes + 1 >= %(most)s::bigint
+    AND EXISTS (SELECT FROM {schema}.handlers WHERE routed)))
+
 -- name: reclaim_orphans
--- Claims that are lost and have a batch or a resource.
+-- Claims that are lost, of tasks that `lost_bound_condition` means. Last, whether the task may fail by that.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 )
 SELECT * FROM (
     SELECT t.* FROM clock, {schema}.sessions AS s, LATERAL (
-        SELECT id, batch, resource, started_at, claim FROM {schema}.tasks
+        SELECT id, batch, resource, started_at, claim, order_key, false FROM {schema}.tasks
         WHERE state = 'running' AND session = s.number AND claim_expires_at IS NULL
-            AND (batch IS NOT NULL OR resource IS NOT NULL)
+            AND {lost_bound_condition}
         ORDER BY claim_expires_at, id LIMIT %(limit)s::bigint
     ) AS t
     WHERE s.ended OR s.expires_at <= now
     UNION ALL
     SELECT t.* FROM clock, LATERAL (
-        SELECT id, batch, resource, started_at, claim FROM {schema}.tasks
-        WHERE state = 'running' AND claim_expires_at <= clock.now AND (batch IS NOT NULL OR resource IS NOT NULL)
+        SELECT id, batch, resource, started_at, claim, order_key, crashes + 1 >= %(most)s::bigint FROM {schema}.tasks
+        WHERE state = 'running' AND claim_expires_at <= clock.now AND {lost_bound_condition}
         ORDER BY claim_expires_at LIMIT %(limit)s
     ) AS t
 ) AS found ORDER BY id LIMIT %(limit)s

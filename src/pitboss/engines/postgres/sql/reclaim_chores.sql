@@ -5,11 +5,11 @@ WITH clock AS MATERIALIZED (
 SELECT EXISTS (
     SELECT FROM {schema}.sessions AS s, LATERAL (
         SELECT FROM {schema}.tasks WHERE state = 'running' AND session = s.number AND claim_expires_at IS NULL
-            AND (batch IS NOT NULL OR resource IS NOT NULL) LIMIT 1
+            AND {lost_bound_condition} LIMIT 1
     ) AS t WHERE s.ended OR s.expires_at <= now
 ) OR coalesce((
     SELECT true FROM {schema}.tasks WHERE state = 'running' AND claim_expires_at <= now
-        AND (batch IS NOT NULL OR resource IS NOT NULL) ORDER BY claim_expires_at LIMIT 1
+        AND {lost_bound_condition} ORDER BY claim_expires_at LIMIT 1
 ), false), EXISTS (
     SELECT FROM {schema}.leases WHERE expires_at <= now
 ), EXISTS (

@@ -1,5 +1,5 @@
--- Claims of dead sessions, and those past their own time limit: `settlement.lost` has the rule. Not those with a batch or
--- a resource: these must be locked first.
+-- Claims of dead sessions, and those past their own time limit: `settlement.lost` has the rule. Not those that
+-- `lost_bound_condition` means.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ), orphans AS MATERIALIZED (
@@ -7,14 +7,14 @@ WITH clock AS MATERIALIZED (
         SELECT t.* FROM clock, {schema}.sessions AS s, LATERAL (
             SELECT ctid AS place, {lost_columns} FROM {schema}.tasks
             WHERE state = 'running' AND session = s.number AND claim_expires_at IS NULL
-                AND batch IS NULL AND resource IS NULL
+                AND NOT {lost_bound_condition}
             ORDER BY claim_expires_at, id LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED
         ) AS t
         WHERE s.ended OR s.expires_at <= now
         UNION ALL
         SELECT t.* FROM clock, LATERAL (
             SELECT ctid AS place, {lost_columns} FROM {schema}.tasks
-            WHERE state = 'running' AND claim_expires_at <= clock.now AND batch IS NULL AND resource IS NULL
+            WHERE state = 'running' AND claim_expires_at <= clock.now AND NOT {lost_bound_condition}
             ORDER BY claim_expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
         ) AS t
     ) AS found LIMIT %(limit)s

@@ -1,13 +1,15 @@
 -- Judged by the statement's snapshot. A row that changed since then has another place (`ctid`): it is not written, and
 -- the caller asks again.
--- A task with a batch or a resource is not written either ("bound"): these must be locked first.
+-- A task with a batch, a resource or an order key that it leaves is not written either, nor a failure that something may
+-- follow ("bound"): `settle_bound` locks first, and puts what follows.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ), alive AS MATERIALIZED (
     SELECT number FROM {schema}.sessions, clock
     WHERE number = ANY (%(sessions)s::bigint[]) AND NOT ended AND expires_at > now
 ), judged AS MATERIALIZED (
-    SELECT i.*, t.place, t.started, t.attempts,
+    SELECT i.ord, i.id, i.session, i.claim, i.target, i.outcome, i.delay, i.result, i.error, i.fingerprint, i.reason,
+        i.flags, i.progress, i.note, i.worker, i.ran, t.place, t.started, t.attempts,
         CASE WHEN t.cancel_asked AND i.target IN ('held', 'scheduled', 'pending') THEN 'cancelled'
             ELSE i.target END AS state,
         CASE
@@ -18,13 +20,15 @@ WITH clock AS MATERIALIZED (
             WHEN t.another THEN 'claim'
             WHEN t.ends <= (SELECT now FROM clock) THEN 'time'
             WHEN i.target = 'running' THEN 'progress'
-            WHEN t.bound THEN 'bound'
+            WHEN t.bound OR (t.order_key IS NOT NULL AND (t.cancel_asked OR i.over)) THEN 'bound'
+            WHEN i.target = 'failed' AND EXISTS (SELECT FROM {schema}.handlers WHERE routed) THEN 'bound'
             ELSE 'apply'
         END AS answer
     FROM (
         SELECT place AS ord, id, session, claim, coalesce(state, 'completed') AS target,
             coalesce(outcome, 'completed') AS outcome, delay, result, error, fingerprint, reason,
-            coalesce(flags, 8) AS flags, progress, note, worker, ran
+            coalesce(flags, 8) AS flags, progress, note, worker, ran,
+            coalesce(state, 'completed') IN ('completed', 'failed', 'cancelled') AS over
         FROM unnest(
             %(ids)s::uuid[], %(tokens)s::bigint[], %(claims)s::bigint[], %(states)s::text[], %(outcomes)s::text[],
             %(delays)s::bigint[], %(results)s::text[], %(errors)s::text[], %(prints)s::text[],
@@ -35,7 +39,7 @@ WITH clock AS MATERIALIZED (
             reason, flags, progress, note, worker, ran, place
         )
     ) AS i LEFT JOIN LATERAL (
-        SELECT ctid AS place, session, claim, state, outcome, cancel_asked, attempts, claim_expires_at AS ends,
+        SELECT ctid AS place, session, claim, state, outcome, cancel_asked, attempts, order_key, claim_expires_at AS ends,
             session IS DISTINCT FROM i.session OR claim <> i.claim OR state <> 'running' AS another,
             coalesce(batch, resource, tried[1]) IS NOT NULL OR rotations > 0 AS bound,
             CASE WHEN i.ran IS NULL THEN started_at ELSE (SELECT now FROM clock) - i.ran END AS started

@@ -1,8 +1,11 @@
--- `running` are the batches that run. Items of others are held.
+-- `running` are the batches that run. Items of others are held, and so are tasks behind the first one with their order
+-- key, which is locked.
 WITH found AS MATERIALIZED (
     SELECT t.* FROM unnest(%(ids)s::uuid[]) AS wanted (task), LATERAL (
         SELECT ctid AS place, id, state AS was, claim, attempts AS attempt, outcome, started_at, finished_at, session,
             worker, error, CASE WHEN batch IS NOT NULL AND batch <> ALL (%(running)s::text[]) THEN 'batch'
+                WHEN order_key IS NOT NULL
+                    AND (SELECT task FROM {schema}.order_heads WHERE key = order_key) <> id THEN 'order'
                 WHEN handler <> ALL (ARRAY(SELECT name FROM {schema}.handlers)) THEN 'handler' END AS held
         FROM {schema}.tasks WHERE id = wanted.task
     ) AS t

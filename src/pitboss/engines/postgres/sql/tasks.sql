@@ -16,7 +16,7 @@ SELECT {task_columns} FROM {schema}.tasks WHERE ({condition}) {beyond} ORDER BY 
 SELECT count(*) FROM {schema}.tasks WHERE ({condition})
 
 -- name: task_cancellable
-SELECT id, batch FROM {schema}.tasks
+SELECT id, batch, order_key FROM {schema}.tasks
 WHERE (state = 'pending' OR state = 'scheduled' OR state = 'held' OR state = 'running')
     AND NOT cancel_asked AND ({condition})
 ORDER BY id LIMIT %s
@@ -59,7 +59,7 @@ SELECT batch, count(*) FILTER (WHERE was <> 'running'), count(*) FILTER (WHERE w
 FROM moved GROUP BY batch
 
 -- name: task_retryable
-SELECT id, batch FROM {schema}.tasks
+SELECT id, batch, order_key FROM {schema}.tasks
 WHERE state IN ('failed', 'cancelled') AND ({condition})
 ORDER BY id LIMIT %s
 
