@@ -52,11 +52,13 @@ class Bench(MemoryEngine):
             await self.renew(session.number, msgspec.json.encode(snapshot).decode())
         return session.number
 
-    async def run_all(self, *, fail: str | None = None, most: int = 10_000) -> None:
+    async def run_all(self, *, fail: str | None = None, most: int = 10_000, retryable: bool = False) -> None:
         """Claim the pending tasks and end them: completed, or failed with this message."""
         session = await self.open_session(SessionInfo(host="elsewhere", pid=9, handlers=("greet",)))
         claimed = await self.claim(ClaimRequest(session=session.number, slots=(Slot(free=most),)))
-        error = TaskError(category="error", type="OSError", message=fail or "", fingerprint="abcd1234", retryable=False)
+        error = TaskError(
+            category="error", type="OSError", message=fail or "", fingerprint="abcd1234", retryable=retryable
+        )
         outcome = Completed('"hello"') if fail is None else Failed(error)
         await self.settle(
             [

@@ -1,7 +1,7 @@
 """The gates that a waiting task passes before it starts: each open or shut, with its figure.
 
-Here are those of its batch, its time and its queue; workers and resources have modules of their own. `model.waiting`
-makes one answer of all of them; its callers read the `Scene` from the store.
+Here are those of its batch, its order key, its time and its queue; workers and resources have modules of their own.
+`model.waiting` makes one answer of all of them; its callers read the `Scene` from the store.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from pitboss.model.batch import Batch, BatchStatus, Lane
+from pitboss.model.batching import HELD_IN_ORDER
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.fleet import ManagerView, WorkerPoolView, worker_pools
 from pitboss.model.outcome import NO_KEY
@@ -121,6 +122,41 @@ def batch_waits(batch: Batch, lanes: Mapping[str, Lane]) -> Gate | None:
         sentence=f"its batch {says}",
         stuck=cause == "batch-paused",
         helps=helps,
+    )
+
+
+def of_order(task: Task, scene: Scene) -> Gate | None:
+    """The line of its order key. Which task is the first one is not part of the scene: `with_first` adds it."""
+    if task.order_key is None:
+        return None
+    what = f"Order {task.order_key}"
+    if not held_in_order(task):
+        return Gate(name="order", what=what, says="it is the first one of its line")
+    return Gate(
+        name="order",
+        what=what,
+        passed=False,
+        says="an earlier task is not finished",
+        cause="order",
+        sentence=f'tasks with the order key "{task.order_key}" run one at a time, and an earlier one is not finished',
+    )
+
+
+def held_in_order(task: Task) -> bool:
+    """Whether it waits for another task with its order key."""
+    return task.state is State.HELD and task.reason == HELD_IN_ORDER.reason
+
+
+def with_first(gate: Gate, first: Task, now: Moment) -> Gate:
+    """The gate of a line that names the task at its head."""
+    does = {State.RUNNING: "runs", State.SCHEDULED: "is due later", State.HELD: "is held"}.get(first.state, "waits")
+    if first.state is State.RUNNING and first.started_at is not None:
+        does += f" for {soon(now - first.started_at)}"
+    elif first.state is State.SCHEDULED and first.run_at is not None and first.run_at > now:
+        does = f"is due in {soon(first.run_at - now)}"
+    said = f"it waits for task {first.id} ({first.handler}), the first one with its order key, which {does}"
+    return msgspec.structs.replace(
+        gate, says=f"task {first.id[-12:]} is before it", figure=does, sentence=said, helps=(f"pitboss why {first.id}",)
     )
 
 

@@ -38,11 +38,23 @@ _FOUND_ELSEWHERE = ("no-manager", "queue-paused", "unserved")
 _MISSED_SHARE = 0.45
 
 
+class ScheduleFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """The schedules of a store. `next_at` is the next tick by the wall clock, of the schedule `next_name`. `overdue`
+    are those whose tick passed and did not fire, the longest first; `late_by` is how long that is."""
+
+    total: int = 0
+    paused: int = 0
+    next_at: Moment | None = None
+    next_name: str | None = None
+    overdue: tuple[str, ...] = ()
+    late_by: Span = 0
+
+
 class StoreReading(msgspec.Struct, frozen=True, kw_only=True):
     """What was read from a store. `held` counts tasks by the handler that no worker knows, `late` tasks that waited
     longer than `LATE`, `completed` and `failed` tasks put within `LATELY`. `troubles` say why due tasks do not start;
-    `oldest` says it for the one that has waited longest. `paused_batches` have items left. `release` is the reader's
-    own."""
+    `oldest` says it for the one that has waited longest. `paused_batches` have items left. `schedules` None: the store
+    has none. `release` is the reader's own."""
 
     queues: Sequence[Queue] = ()
     sessions: Sequence[Session] = ()
@@ -54,6 +66,7 @@ class StoreReading(msgspec.Struct, frozen=True, kw_only=True):
     troubles: Sequence[Trouble] = ()
     oldest: Why | None = None
     paused_batches: Sequence[Batch] = ()
+    schedules: ScheduleFigures | None = None
     release: str = ""
 
     def total(self, *states: State) -> int:
@@ -112,6 +125,8 @@ def assess(reading: StoreReading, now: Moment) -> Assessment:
         *_handlers(local, managers),
         *_missing_keys(reading, managers),
         *_paused(reading, managers, now),
+        *_capacities(reading),
+        *_schedules(reading, managers),
         *_waiting(reading),
     )
     verdict = _no_worker(local, managers, now) or _verdict(reading, managers, findings)
@@ -122,7 +137,7 @@ def _verdict(reading: StoreReading, managers: Sequence[ManagerView], findings: S
     """The worst cause that applies."""
     if not managers:
         return _without_managers(reading)
-    for look in (_held_tasks, _many_failures, _cannot_start, _paused_queue, _late_tasks, _some_failures):
+    for look in (_held_tasks, _many_failures, _cannot_start, _overdue, _paused_queue, _late_tasks, _some_failures):
         found = look(reading)
         if found is not None:
             return _with_others(found, reading)
@@ -205,6 +220,14 @@ def _health_of(trouble: Trouble, reading: StoreReading) -> Health:
     running = next((one.counts.get(State.RUNNING, 0) for one in reading.queues if one.name == trouble.queue), 0)
     still = trouble.stuck and trouble.all and not running and trouble.cause not in _BY_OPERATORS
     return Health.UNHEALTHY if still else Health.ATTENTION
+
+
+def _overdue(reading: StoreReading) -> Verdict | None:
+    found = reading.schedules
+    if found is None or not found.overdue:
+        return None
+    said = f"{_are_overdue(found)}, although a manager runs."
+    return Verdict(health=Health.ATTENTION, cause="overdue", sentence=said, next="pitboss logs manager")
 
 
 def _paused_queue(reading: StoreReading) -> Verdict | None:
@@ -449,15 +472,44 @@ def _paused(reading: StoreReading, managers: Sequence[ManagerView], now: Moment)
         )
 
 
-def _waiting(reading: StoreReading) -> Iterator[Finding]:
+def _capacities(reading: StoreReading) -> Iterator[Finding]:
     for queue in reading.queues:
-        if queue.capacity is not None and queue.waiting >= queue.capacity:
-            yield warning(
-                "capacity",
-                f'queue "{queue.name}" is full: {queue.waiting:,} of {queue.capacity:,} tasks wait in it',
-                why="new tasks are refused until some have started",
-                fix=f"pitboss queues limit {queue.name} --capacity N, or add workers",
-            )
+        if queue.capacity is None or queue.waiting < queue.capacity:
+            continue
+        over = queue.waiting > queue.capacity
+        figures = f"{queue.waiting:,} of {queue.capacity:,} tasks wait in it"
+        what = f'queue "{queue.name}" holds more than its capacity' if over else f'queue "{queue.name}" is full'
+        beyond = "; those of events, schedules, failures and follow-ups are put all the same" if over else ""
+        yield warning(
+            "capacity",
+            f"{what}: {figures}",
+            why=f"new tasks are refused until some have started{beyond}",
+            fix=f"pitboss queues limit {queue.name} --capacity N, or add workers",
+        )
+
+
+def _schedules(reading: StoreReading, managers: Sequence[ManagerView]) -> Iterator[Finding]:
+    found = reading.schedules
+    if found is None or not found.total:
+        return
+    if not found.overdue:
+        paused = f", {found.paused:,} paused" if found.paused else ""
+        yield fine("schedules", f"{counted(found.total, 'schedule')}{paused}, none overdue")
+        return
+    why, fix = "no manager runs, and only the leading one fires schedules", "pitboss up"
+    if managers:
+        why = "no manager leads, or the leading one cannot reach the store or cannot follow them"
+        fix = "pitboss logs manager says more; pitboss schedules list shows them"
+    yield warning("schedules", f"{_are_overdue(found)}: {listed(found.overdue, _SHOWN)}", why=why, fix=fix)
+
+
+def _are_overdue(found: ScheduleFigures) -> str:
+    number = len(found.overdue)
+    said = f"{counted(number, 'schedule')} {'is' if number == 1 else 'are'} overdue"
+    return f"{said} by {'' if number == 1 else 'up to '}{spoken(found.late_by)}"
+
+
+def _waiting(reading: StoreReading) -> Iterator[Finding]:
     for one in reading.troubles:
         if one.cause not in _FOUND_ELSEWHERE:
             report = problem if one.stuck and one.cause not in _BY_OPERATORS else warning

@@ -9,7 +9,20 @@ from pitboss.model.batch import OVER, Batch
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.eta import Range
 from pitboss.model.fleet import alive
-from pitboss.model.gates import Gate, Scene, batch_waits, before, of_batch, of_line, of_queue, of_rate, of_time, soon
+from pitboss.model.gates import (
+    Gate,
+    Scene,
+    batch_waits,
+    before,
+    of_batch,
+    of_line,
+    of_order,
+    of_queue,
+    of_rate,
+    of_time,
+    soon,
+    with_first,
+)
 from pitboss.model.queue import Queue
 from pitboss.model.remote_gates import of_remote, remote_ready
 from pitboss.model.resource_gates import of_keys, of_resource
@@ -28,6 +41,7 @@ _FAILED_MEMBERS = ("cooling", "blacklisted", "key-cooling", "key-blacklisted")
 _UNSURE = 0.25
 _GATES: tuple[Callable[[Task, Scene], Gate | None], ...] = (
     of_batch,
+    of_order,
     of_time,
     of_queue,
     of_manager,
@@ -40,7 +54,7 @@ _GATES: tuple[Callable[[Task, Scene], Gate | None], ...] = (
     of_slots,
     of_line,
 )
-_REMOTE_GATES = (of_batch, of_time, of_queue, of_remote, of_resource, of_rate, of_line)
+_REMOTE_GATES = (of_batch, of_order, of_time, of_queue, of_remote, of_resource, of_rate, of_line)
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +103,15 @@ def why_task(task: Task, scene: Scene, sessions: Sequence[Session] = ()) -> Why:
         starts=_starts(task, scene, gates),
         helps=tuple(dict.fromkeys(text for gate in shut for text in gate.helps)),
     )
+
+
+def waits_for(why: Why, first: Task, now: Moment) -> Why:
+    """The answer for a task that waits in the line of its order key, with the task at the head of that line."""
+    gates = tuple(with_first(gate, first, now) if gate.name == "order" and gate.shut else gate for gate in why.gates)
+    helps = tuple(dict.fromkeys(text for gate in gates if gate.shut for text in gate.helps))
+    named = msgspec.structs.replace(why, gates=gates, helps=helps)
+    shut = named.shut
+    return named if shut is None or shut.cause != why.cause else msgspec.structs.replace(named, sentence=shut.sentence)
 
 
 def why_batch(batch: Batch, scene: Scene, item: Task | None = None) -> Why | None:
@@ -223,7 +246,7 @@ def _ready(task: Task, scene: Scene) -> str:
 def _starts(task: Task, scene: Scene, gates: Sequence[Gate]) -> Range | None:
     """From the waits of shut gates, and the pace at which the tasks before it can start."""
     shut = [gate for gate in gates if gate.shut]
-    if any(gate.stuck or gate.name == "batch" for gate in shut) or not scene.managers:
+    if any(gate.stuck or gate.name in ("batch", "order") for gate in shut) or not scene.managers:
         return None
     wait = max((gate.until - scene.now for gate in shut if gate.until is not None), default=0)
     line = scene.lines.get(task.queue)

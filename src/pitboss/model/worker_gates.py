@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from pitboss.model.duration import Moment
 from pitboss.model.fleet import WorkerPoolView, worker_pools
-from pitboss.model.gates import Gate, Scene
+from pitboss.model.gates import Gate, Scene, held_in_order
 from pitboss.model.health import OVER_LIMIT
 from pitboss.model.placement import NO_MEMORY, admits
 from pitboss.model.pool import spoken_size
@@ -62,7 +62,7 @@ def of_handler(task: Task, scene: Scene) -> Gate:
 
 def held_for_handler(task: Task) -> bool:
     """Whether the store holds it until a worker knows its handler, whatever else is the matter."""
-    return task.state is State.HELD and task.reason != "batch"
+    return task.state is State.HELD and task.reason != "batch" and not held_in_order(task)
 
 
 def of_workers(task: Task, scene: Scene) -> Gate:

@@ -12,28 +12,37 @@ from pitboss.model.batch import Lane
 from pitboss.model.canonical import from_json
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.eta import Range, spoken_range
+from pitboss.model.event import Event
 from pitboss.model.finding import Finding, Grade
 from pitboss.model.fleet import ManagerView, WorkerPoolView, alive
+from pitboss.model.limits import Window
 from pitboss.model.policy import Policy
 from pitboss.model.pool_rules import value_text
-from pitboss.model.queue import Queue
+from pitboss.model.queue import Queue, QueueSettings
 from pitboss.model.resource import Condition, Entry, Limits, PoolRules, ResourcePool
+from pitboss.model.retention import FOREVER
+from pitboss.model.schedule import ScheduleSpec
 from pitboss.model.session import Session
 from pitboss.model.snapshot import CurrentTask, PoolFigures, WorkerFigures, read
 from pitboss.model.states import State
+from pitboss.model.status import ScheduleFigures
 from pitboss.model.supply import steady
 from pitboss.model.task import Attempt, Claim, Task
 from pitboss.model.text import HIDDEN
 from pitboss.model.waiting import Why, spoken_start
+from pitboss.operate.origin import origin_document
 
 # Only for types: every command loads this module, and none of them needs all of the others.
 if TYPE_CHECKING:
+    from pitboss.client.events import EventWithTasks
     from pitboss.operate.batches import BatchPage, BatchReading
     from pitboss.operate.desired_state import StoredState
+    from pitboss.operate.events import Subscribed
     from pitboss.operate.failures import FailureGroup
     from pitboss.operate.pool_rules import RuleReading
     from pitboss.operate.remote_workers import RemoteWorker
     from pitboss.operate.resources import MemberPage, MemberReading, ResourcePoolReading
+    from pitboss.operate.schedules import ScheduleReading, Tick
     from pitboss.operate.status import Status
     from pitboss.operate.task_types import TaskType
     from pitboss.operate.tasks import TaskPage
@@ -75,6 +84,7 @@ def status_document(status: "Status") -> Document:
         ],
         "batches": [batch_document(one) for one in status.batches],
         "resources": [_stages_document(pool) for pool in status.resource_pools],
+        "schedules": None if status.schedules is None else _schedule_figures(status.schedules),
     }
 
 
@@ -93,6 +103,8 @@ def task_document(task: Task) -> Document:
     found.pop("claim_key")
     found["params"] = from_json(task.params)
     found["result"] = None if task.result is None else from_json(task.result)
+    found["meta"] = None if task.meta is None else from_json(task.meta)
+    found["origin"] = origin_document(task)
     return found
 
 
@@ -138,6 +150,8 @@ def remote_task_document(task: Task, policy: Policy) -> Document:
         "batch": task.batch,
         "parent": task.parent,
         "reason": task.reason,
+        "order_key": task.order_key,
+        "origin": origin_document(task),
         "cancel_requested": task.cancel_asked,
     }
 
@@ -232,8 +246,20 @@ def failure_group_document(group: "FailureGroup") -> Document:
 
 def queue_document(queue: Queue) -> Document:
     found = _timed(msgspec.to_builtins(queue))
-    found["rate"] = [{"count": window.count, "seconds": window.per / SECOND} for window in queue.rate]
+    found["rate"] = _rate_document(queue.rate)
+    if queue.declared is not None:
+        found["declared"] = _queue_settings_document(queue.declared)
     return found
+
+
+def _queue_settings_document(declared: QueueSettings) -> Document:
+    """An age of None is for ever."""
+    ages = {state: None if age >= FOREVER else age / SECOND for state, age in declared.retention.items()}
+    return {"capacity": declared.capacity, "rate": _rate_document(declared.rate), "retention": ages}
+
+
+def _rate_document(rate: Sequence[Window]) -> list[Document]:
+    return [{"count": window.count, "seconds": window.per / SECOND} for window in rate]
 
 
 def managers_document(reading: "ManagersReading") -> Document:
@@ -326,6 +352,101 @@ def resource_pool_document(reading: "ResourcePoolReading") -> Document:
         "steady_per_second": None if reading.steady == float("inf") else reading.steady,
         "rules": _rules(reading.rules),
         "set_by": [_source(one) for one in reading.sources],
+    }
+
+
+def schedule_document(reading: "ScheduleReading") -> Document:
+    """`changed` has the fields that an operator set, with what is declared for them."""
+    one = reading.schedule
+    declared = _spec(one.declared)
+    return {
+        "name": one.name,
+        "when": reading.when,
+        **_spec(one.spec),
+        "next_at": utc(one.next_at),
+        "overdue": reading.overdue,
+        "paused": one.paused,
+        "paused_by": one.paused_by,
+        "paused_at": utc(one.paused_at),
+        "app": one.app,
+        "changed": {name: declared[name] for name in sorted(one.changes)},
+        "changed_by": one.changed_by,
+        "last_tick": utc(one.last_tick),
+        "last_task": one.last_task,
+        "last_state": reading.last_state,
+        "last_success": utc(one.last_success),
+        "fired": one.fired,
+        "skipped": one.skipped,
+        "missed": one.missed,
+        "created_at": utc(one.created_at),
+        "updated_at": utc(one.updated_at),
+    }
+
+
+def tick_document(tick: "Tick") -> Document:
+    return {"at": utc(tick.at), "schedule": tick.schedule}
+
+
+def event_document(event: Event) -> Document:
+    """An event; `tasks` are the ids of its tasks, in the order of `handlers`."""
+    return {
+        "id": event.id,
+        "name": event.name,
+        "data": from_json(event.data),
+        "key": event.key,
+        "by": event.by,
+        "published_at": utc(event.published_at),
+        "handlers": list(event.handlers),
+        "tasks": list(event.task_ids()),
+    }
+
+
+def event_page_document(page: "EventWithTasks") -> Document:
+    """An event with the states of its tasks; None: the task was deleted."""
+    tasks = [
+        {"handler": handler, "id": task_id, "state": None if task is None else task.state.value}
+        for handler, task_id, task in zip(page.event.handlers, page.event.task_ids(), page.tasks, strict=True)
+    ]
+    return {**event_document(page.event), "tasks": tasks}
+
+
+def subscription_document(one: "Subscribed") -> Document:
+    wanted = one.subscription
+    return {
+        "handler": wanted.handler,
+        "pattern": wanted.pattern,
+        "queue": wanted.queue,
+        "priority": wanted.priority,
+        "ordered": wanted.ordered,
+        "app": one.app,
+    }
+
+
+def _spec(spec: ScheduleSpec) -> Document:
+    return {
+        "handler": spec.handler,
+        "cron": spec.cron,
+        "every": _seconds(spec.every),
+        "at": utc(spec.at),
+        "tz": spec.tz,
+        "params": from_json(spec.params),
+        "queue": spec.queue,
+        "priority": spec.priority,
+        "max_attempts": spec.max_attempts,
+        "timeout": _seconds(spec.timeout),
+        "overlap": spec.overlap.value,
+        "catchup": spec.catchup.value,
+        "jitter": spec.jitter / SECOND,
+    }
+
+
+def _schedule_figures(found: ScheduleFigures) -> Document:
+    return {
+        "total": found.total,
+        "paused": found.paused,
+        "next_at": utc(found.next_at),
+        "next": found.next_name,
+        "overdue": list(found.overdue),
     }
 
 

@@ -18,6 +18,7 @@ _PIECE = re.compile(r"[0-9a-f][0-9a-f-]{5,35}\Z", re.IGNORECASE)
 _BATCHES_SEARCHED = 10_000
 _SHOWN = 5
 _NAMES_SHOWN = 10
+_NOUNS = {"task": ("a task", "tasks"), "batch": ("a batch", "batches"), "event": ("an event", "events")}
 
 
 class Registry(Protocol):
@@ -37,7 +38,7 @@ async def find_task(store: Ledger, text: str) -> Task:
         matches = (await store.find(by(id=[f"{piece}*", f"*{piece}"]), limit=3)).tasks
     else:
         raise _no_id(text, "task")
-    _refuse_several(text, [task.id for task in matches], "tasks")
+    refuse_several(text, [task.id for task in matches], "tasks")
     if not matches:
         raise NotFound(
             f"there is no task {text}",
@@ -58,7 +59,7 @@ async def find_batch(store: object, text: str) -> Batch:
         matches = [batch for batch in known if batch.id.startswith(piece) or batch.id.endswith(piece)]
     else:
         raise _no_id(text, "batch")
-    _refuse_several(text, [batch.id for batch in matches], "batches")
+    refuse_several(text, [batch.id for batch in matches], "batches")
     if not matches:
         raise NotFound(
             f"there is no batch {text}",
@@ -92,14 +93,22 @@ def did_you_mean(word: str, known: Collection[str], otherwise: str) -> str:
     return otherwise if close is None else f"did you mean {close}?"
 
 
+def checked_piece(text: str, what: str) -> str:
+    """A piece of an id, long enough to search for."""
+    piece = text.strip().lower()
+    if not _PIECE.match(piece):
+        raise _no_id(text, what)
+    return piece
+
+
 def _no_id(text: str, what: str) -> InvalidInput:
     return InvalidInput(
-        f"{text!r:.60} is not the id of a {what}",
+        f"{text!r:.60} is not the id of {_NOUNS[what][0]}",
         why="an id is a UUID; six or more of its first or last characters are enough",
-        fix=f"pitboss {'tasks' if what == 'task' else 'batches'} list shows ids",
+        fix=f"pitboss {_NOUNS[what][1]} list shows ids",
     )
 
 
-def _refuse_several(text: str, ids: list[str], what: str) -> None:
+def refuse_several(text: str, ids: list[str], what: str) -> None:
     if len(ids) > 1:
         raise InvalidInput(f"{text} matches several {what}", why=", ".join(ids[:_SHOWN]), fix="give more of the id")

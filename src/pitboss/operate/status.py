@@ -17,9 +17,10 @@ from pitboss.model.resource import ResourcePool
 from pitboss.model.sealed import MissingKey, missing, sealing_keys
 from pitboss.model.session import Session
 from pitboss.model.states import State
-from pitboss.model.status import LATE, LATELY, StoreReading, Verdict, assess, key_finding
+from pitboss.model.status import LATE, LATELY, ScheduleFigures, StoreReading, Verdict, assess, key_finding
 from pitboss.model.waiting import troubles
 from pitboss.operate.batches import BatchReading, read_batches
+from pitboss.operate.schedules import schedule_figures
 
 _HELD_READ = 500
 _UNFINISHED = (*sorted(IN_SLOT), BatchStatus.QUEUED, BatchStatus.PAUSED)
@@ -47,6 +48,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     sessions: tuple[Session, ...]
     batches: tuple[BatchReading, ...] = ()
     resource_pools: tuple[ResourcePool, ...] = ()
+    schedules: ScheduleFigures | None = None
+    # The wall clock, by which ticks are.
+    wall: Moment = 0
 
 
 async def read_status(store: Store, now: Moment, release: str = "") -> Status:
@@ -63,6 +67,8 @@ async def read_status(store: Store, now: Moment, release: str = "") -> Status:
         sessions=tuple(reading.sessions),
         batches=tuple(await read_batches(store, unfinished, now)) if unfinished else (),
         resource_pools=tuple(await has.resources.resource_pools()) if has.resources else (),
+        schedules=reading.schedules,
+        wall=store.clock.wall(),
     )
 
 
@@ -104,6 +110,7 @@ async def read_store(store: Store, now: Moment, release: str = "") -> StoreReadi
         failed=await store.count(parsed(f"state:failed age:<{spoken(LATELY)}")),
         troubles=troubles(waiting, queues),
         paused_batches=await _paused_batches(store, queues),
+        schedules=await schedule_figures(store, store.clock.wall()),
         oldest=min(waiting, key=lambda one: one.task.created_at).why if waiting else None,
         release=release,
     )

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from pitboss.client.waiting import explain_task
 from pitboss.engines.protocol import Queues, Store
 from pitboss.model.duration import Moment
 from pitboss.model.errors import NotFound
@@ -15,6 +14,7 @@ from pitboss.model.states import State
 from pitboss.model.task import Attempt, Task
 from pitboss.model.waiting import Why
 from pitboss.operate.lookup import find_task
+from pitboss.operate.why import explain_one
 
 PORTION = 1000
 CANCELLABLE = (State.HELD, State.SCHEDULED, State.PENDING, State.RUNNING)
@@ -49,7 +49,7 @@ class BulkResult(msgspec.Struct, frozen=True, kw_only=True):
 async def read_task(store: Store, text: str, now: Moment) -> TaskPage:
     """The task that an id or a piece of one names."""
     task = await find_task(store, text)
-    why = await explain_task(store, task, now)
+    why = await explain_one(store, task, now)
     return TaskPage(task=task, why=why, attempts=tuple(await store.attempts(task.id)))
 
 

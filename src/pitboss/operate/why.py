@@ -11,12 +11,16 @@ from pitboss.engines.protocol import Store
 from pitboss.model.batch import OVER, Batch
 from pitboss.model.duration import Moment
 from pitboss.model.errors import NotFound
+from pitboss.model.filter import by
+from pitboss.model.gates import held_in_order
 from pitboss.model.ids import TaskId
 from pitboss.model.states import State
 from pitboss.model.task import Task
 from pitboss.model.text import counted
-from pitboss.model.waiting import Trouble, Why, troubles
+from pitboss.model.waiting import Trouble, Why, troubles, waits_for
 from pitboss.operate.lookup import find_batch, find_task
+
+_IN_ORDER_READ = 500
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +39,7 @@ async def explain(store: Store, text: str, now: Moment) -> Explained:
             raise
         batch = await _batch(store, text)
         return Explained(thing=batch, why=(await explain_batches(store, [batch], now)).get(batch.id) or _goes_on(batch))
-    return Explained(thing=task, why=await explain_task(store, task, now))
+    return Explained(thing=task, why=await explain_one(store, task, now))
 
 
 class Look(NamedTuple):
@@ -81,3 +85,22 @@ def _goes_on(batch: Batch) -> Why:
     return Why(
         sentence=f"it makes progress: {running} running, {batch.finished:,} of {batch.total:,} ended", cause="running"
     )
+
+
+async def explain_one(store: Store, task: Task, now: Moment) -> Why:
+    """Why this task does not run. If it waits for another one with its order key, the answer names that one."""
+    why = await explain_task(store, task, now)
+    first = await _first_in_order(store, task) if held_in_order(task) else None
+    return why if first is None else waits_for(why, first, now)
+
+
+async def _first_in_order(store: Store, task: Task) -> Task | None:
+    """The unfinished task with its order key that is not held for it. Filters do not know order keys, so this reads
+    where it is likely, and gives up after some pages: then the answer names no task."""
+    for state in (State.RUNNING, State.PENDING, State.SCHEDULED, State.HELD):
+        for wanted in (by(state=state, task=task.handler), by(state=state)):
+            page = await store.find(wanted, limit=_IN_ORDER_READ, oldest_first=True)
+            for one in page.tasks:
+                if one.order_key == task.order_key and not held_in_order(one):
+                    return one
+    return None
