@@ -29,7 +29,7 @@ class Store(MemoryEngine):
         self.writes += 1
         await super().refuse_new(reason, term=term)
 
-    async def look(self, ahead: int = 0, max_size: int | None = 100 * MB, min_free: int | None = 100 * MB) -> bool:
+    async def watched(self, ahead: int = 0, max_size: int | None = 100 * MB, min_free: int | None = 100 * MB) -> bool:
         """Whether it refuses after the leader has looked, under a term that is this far ahead."""
         if not self.tables.sessions:
             await self.open_session(SessionInfo(host="here", ttl=1000 * SECOND))
@@ -47,7 +47,7 @@ async def test_it_refuses_above_the_limit_and_takes_again_below_95_percent(store
     seen = []
     for size in (100, 101, 100, 96, 95, 96, 100, 101):
         store.size = size * MB
-        seen.append(await store.look())
+        seen.append(await store.watched())
     assert seen == [False, True, True, True, False, False, False, True]
     assert store.writes == 3
     assert "max_store_size is" in store.said[0]
@@ -58,16 +58,16 @@ async def test_it_refuses_while_its_disk_is_nearly_full(store: Store) -> None:
     seen = []
     for free in (100, 99, 100, 105, 106, 100):
         store.free = free * MB
-        seen.append(await store.look())
+        seen.append(await store.watched())
     assert seen == [False, True, True, True, False, False]
     assert "min_free_disk is" in store.said[0]
 
 
 async def test_without_limits_nothing_is_refused(store: Store) -> None:
     store.size, store.free = 10**15, 0
-    assert await store.look()
-    assert not await store.look(max_size=None, min_free=None)
-    assert not await store.look(max_size=None, min_free=0)
+    assert await store.watched()
+    assert not await store.watched(max_size=None, min_free=None)
+    assert not await store.watched(max_size=None, min_free=0)
 
 
 async def test_an_unknown_disk_is_not_judged() -> None:
@@ -77,6 +77,6 @@ async def test_an_unknown_disk_is_not_judged() -> None:
 async def test_a_leader_of_another_term_changes_nothing(store: Store) -> None:
     store.size = 200 * MB
     with pytest.raises(NotLeader):
-        await store.look(ahead=1)
+        await store.watched(ahead=1)
     assert (await store.usage()).refusing is None
     assert store.said == []

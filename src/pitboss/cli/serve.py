@@ -71,7 +71,14 @@ def _options(found: "Loaded", *, quiet: bool) -> "RunOptions":
             why="a store in memory exists within one process only",
             fix="name a SQLite file or a server with --store",
         )
-    plan = Plan(pools=(), retention=chosen.kept(), logs=spec.logs, http=spec)
+    plan = Plan(
+        pools=(),
+        retention=chosen.kept(),
+        max_store_size=chosen.max_store_size,
+        min_free_disk=chosen.min_free_disk,
+        logs=spec.logs,
+        http=spec,
+    )
     return RunOptions(chosen.store, plan, (), None, quiet, False)
 
 

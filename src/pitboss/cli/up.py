@@ -161,7 +161,7 @@ def _options(
 ) -> "RunOptions":
     from pitboss import config
     from pitboss.cli.up_pools import chosen_pools
-    from pitboss.cli.up_run import RunOptions
+    from pitboss.cli.up_run import RunOptions, with_settings
     from pitboss.manager.manager import Plan
     from pitboss.model.log_settings import log_settings
 
@@ -181,9 +181,12 @@ def _options(
         pools=pools,
         drain_seconds=drain / SECOND,
         retention=chosen.kept(),
+        max_store_size=chosen.max_store_size,
+        min_free_disk=chosen.min_free_disk,
         host_memory=chosen.host_memory,
         logs=log_settings(chosen.logs, level=chosen.log_level, total_size=chosen.log_size, age=chosen.log_age),
         resources=config.all_resource_rules(chosen, description.resources),
+        declared=with_settings(chosen, description),
         secrets_file=str(config.key_file(found)),
         http=server_of(found),
     )

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from pitboss import wiring
 from pitboss.cli.command import id_maker, opened
 from pitboss.cli.errors import show_error
@@ -16,14 +18,16 @@ from pitboss.cli.http_options import check_listening
 from pitboss.cli.screen import Screen
 from pitboss.cli.systemd import Notifier
 from pitboss.cli.up_output import StatusLine, TaskLines
-from pitboss.config import service_manager
+from pitboss.config import Settings, queue_settings, service_manager
 from pitboss.engines.protocol import Store
 from pitboss.manager import host
 from pitboss.manager.manager import Manager, Plan
+from pitboss.model.declared import Declared
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import NotDone, PitbossError
 from pitboss.model.fleet import live_managers
 from pitboss.model.new_task import TaskOptions, new_task
+from pitboss.model.queue import QueueSettings
 from pitboss.model.states import State
 from pitboss.operate.maintenance import refuse_damage
 from pitboss.worker.describe import Description
@@ -209,6 +213,15 @@ class Run:
 
     def _say(self, text: str, style: str = "") -> None:
         self._screen.err.print(f"{time_of_day(self._clock.wall())} {text}", style=style or None, soft_wrap=True)
+
+
+def with_settings(settings: Settings, description: Description) -> Declared:
+    """What the app declares, with what the settings say of its queues. Queues without any limit are left out."""
+    declared = description.declared
+    used = {handler.queue: QueueSettings() for handler in description.handlers}
+    queues = queue_settings(settings, used | declared.queues)
+    limited = {name: queues[name] for name in sorted(queues) if queues[name] != QueueSettings()}
+    return msgspec.structs.replace(declared, queues=limited)
 
 
 def run_forever(screen: Screen, options: RunOptions, description: Description, banner: Callable[[], Any]) -> str:

@@ -37,9 +37,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def declared(plan: Plan, description: Description) -> Declared | None:
-    """What the app declares: as the plan says, which knows the settings too, or else as the code says."""
-    code: Declared | None = getattr(description, "declared", None)
-    return plan.declared or code
+    """What the app declares: as the plan says, which knows the settings too, or else as the code says. None: it has no
+    app."""
+    return (plan.declared or description.declared) if plan.target else None
 
 
 def key_ring(plan: Plan) -> KeyRing | None:
