@@ -14,7 +14,7 @@ from pitboss.client.declaring import Declaring
 from pitboss.client.handle import Handle
 from pitboss.client.hooks import HookDecorators, Hooks
 from pitboss.client.options import Options
-from pitboss.client.policy_settings import PolicyDefaults
+from pitboss.client.policy_settings import PolicyDefaults, policy_defaults
 from pitboss.client.resources import Resources
 from pitboss.client.state import WorkerState
 from pitboss.model.duration import SECOND, Time, span
@@ -49,7 +49,7 @@ class App(HookDecorators, Declaring):
 
     def __init__(self, store: str | None = None, *, name: str | None = None) -> None:
         super().__init__()
-        self.name = checked_name(name or _module_name(sys._getframe(1).f_globals), "app")
+        self.name = checked_name(name or _module_name(sys._getframe(1).f_globals), "Pitboss app")
         self.hooks = Hooks()
         self.pools: dict[str, DeclaredPool] = {}
         self.secrets_file: str | None = None
@@ -202,8 +202,7 @@ class App(HookDecorators, Declaring):
             from pitboss import config
 
             said = getattr(config.load(store=self.store_url), "defaults", None)
-            found = {key: getattr(said, key, None) for key in PolicyDefaults._fields}
-            self._policy_defaults = PolicyDefaults(**{key: one for key, one in found.items() if one is not None})
+            self._policy_defaults = policy_defaults(**{key: getattr(said, key, None) for key in PolicyDefaults._fields})
         return self._policy_defaults
 
     def prepared(self, name: str, params: Mapping[str, Any], **options: Any) -> NewTask:

@@ -109,7 +109,7 @@ class Declaring(TaskDecorators):
         given = keys if cron is None else {**keys, "cron": _text(cron)}
         said = merged(given, _SCHEDULED, "task_config")
         when = {key: said.pop(key) for key in _WHEN if key in said}
-        params = dict(said.pop("params", {}))
+        params = _params(said.pop("params", {}))
 
         def declare(function: Callable[..., Any]) -> Handler[Any, Any, Any]:
             own_name = function.name if isinstance(function, Handler) else said.get("name") or function.__name__
@@ -250,6 +250,16 @@ def _text(cron: Any) -> str:
             fix='write @app.scheduled_task(cron="0 0 * * *")',
         )
     return cron
+
+
+def _params(params: Any) -> dict[str, Any]:
+    if not isinstance(params, Mapping):
+        raise InvalidInput(
+            f"params={params!r:.60} are not arguments by name",
+            why="a schedule's tasks get them by name",
+            fix='write params={"days": 7}',
+        )
+    return dict(params)
 
 
 def _spec(scheduled: _Scheduled) -> ScheduleSpec:

@@ -27,6 +27,18 @@ class PolicyDefaults(NamedTuple):
     timeout: Span | None = _USUAL.timeout
 
 
+def policy_defaults(
+    *, max_attempts: int | None = None, backoff: Span | None = None, timeout: Span | None = None
+) -> PolicyDefaults:
+    """The defaults of an installation. `backoff` is the pause before a first retry; what is None is as usual."""
+    usual = PolicyDefaults()
+    return PolicyDefaults(
+        usual.max_attempts if max_attempts is None else max_attempts,
+        usual.backoff if backoff is None else Backoff(base=backoff, cap=max(backoff, usual.backoff.cap)),
+        timeout,
+    )
+
+
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a declaration says. A timeout of None is "no time limit"; UNSET is "not said"."""
 
