@@ -268,7 +268,7 @@ def test_db_status_upgrade_and_sql(folder: Path) -> None:
 def test_config_show_names_every_origin(folder: Path) -> None:
     (folder / "pitboss.toml").write_text('workers = 3\n[retention]\nfailed = "forever"\n')
     answer = pitboss("config", "show", "--origin", "--store", "memory://", env={"PITBOSS_CONCURRENCY": "5"})
-    rows = {line.split()[0]: line for line in answer.out.splitlines()}
+    rows = {line.split()[0]: line for line in answer.out.splitlines() if line}
     assert "file (pitboss.toml)" in rows["workers"]
     assert "environment (PITBOSS_CONCURRENCY)" in rows["concurrency"]
     assert "command line (--store)" in rows["store"]
@@ -338,7 +338,7 @@ def test_watch_needs_a_time() -> None:
 def _commands() -> list[list[str]]:
     nouns = {
         "tasks": ["list", "show", "retry", "cancel", "enqueue"],
-        "queues": ["list", "pause", "resume", "limit"],
+        "queues": ["list", "show", "pause", "resume", "limit"],
         "pools": ["list", "scale", "restart", "pause", "resume"],
         "dead": ["list", "show", "retry", "discard"],
         "db": ["status", "upgrade", "sql"],

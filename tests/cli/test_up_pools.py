@@ -129,7 +129,7 @@ def test_config_show_tells_pools_and_hides_their_secrets(folder: Path) -> None:
     )
     variables = {"PITBOSS_POOLS__VIDEO_PREVIEW__WORKERS": "1-8"}
     answer = pitboss("config", "show", "--origin", env=variables)
-    rows = {line.split()[0]: line.split(maxsplit=2)[1:] for line in answer.out.splitlines()}
+    rows = {line.split()[0]: line.split(maxsplit=2)[1:] for line in answer.out.splitlines() if line}
     assert rows["pools.download.workers"] == ["2", "file (pitboss.toml)"]
     assert rows["pools.video-preview.workers"] == ["1-8", "environment (PITBOSS_POOLS__VIDEO_PREVIEW__WORKERS)"]
     assert rows["pools.video-preview.delay"] == ["8s-20s", "file (pitboss.toml)"]

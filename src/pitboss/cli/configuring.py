@@ -1,16 +1,24 @@
 """`pitboss config`: the settings, and where each value comes from."""
 
+import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pitboss.cli.command import JsonOption, StoreOption, screen_of, settings
-from pitboss.cli.screen import Column
+from pitboss.cli.command import JsonOption, StoreOption, now, opened, screen_of, settings
+from pitboss.cli.screen import Column, Screen
 from pitboss.model.duration import SECOND, spoken
+from pitboss.model.errors import PitbossError
 from pitboss.model.text import HIDDEN, masked
 
+if TYPE_CHECKING:
+    from pitboss.config import Loaded
+    from pitboss.operate.run_time_changes import RunTimeChange
+
 app = typer.Typer(help="Show the settings.", no_args_is_help=True, rich_markup_mode=None)
+_CHANGED = "Changed at run time"
+_CHANGES = (Column("Setting", fills=True), Column("Now"), Column("Declared"), Column("Withdraw with"))
 _SPANS = ("drain", "log_age", "defaults.timeout", "defaults.backoff")
 _SIZES = ("host_memory", "max_store_size", "min_free_disk", "log_size", "http.max_body")
 _POOL_SPANS = ("restart_delay", "restart_window", "max_age", "unresponsive", "target_wait")
@@ -37,7 +45,9 @@ def _group() -> None:
 def show(
     context: typer.Context,
     store: StoreOption = None,
-    origin: Annotated[bool, typer.Option("--origin", help="Also show where each value comes from.")] = False,
+    origin: Annotated[
+        bool, typer.Option("--origin", help="Also the origin of each value, and what operators changed.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print every setting.
@@ -48,22 +58,74 @@ def show(
       PITBOSS_WORKERS=4 pitboss config show --origin
 
     The command line overrides the environment (PITBOSS_...), which overrides the file (pitboss.toml, pitboss.yaml, or
-    [tool.pitboss] in pyproject.toml), which overrides the code, which overrides the default.
+    [tool.pitboss] in pyproject.toml), which overrides the code, which overrides the default. With --origin, also what
+    operators changed while managers run: limits of queues and resource pools, sizes of worker pools, pauses.
     """
     from pitboss.config import flat
 
     screen = screen_of(context)
     found = settings(screen, store=store)
     values = flat(found.settings.model_dump())
+    changed = _changed(found) if origin else None
     if as_json:
         rows = {key: {"value": _plain(key, value), "origin": found.origins[key]} for key, value in values.items()}
-        screen.document({"folder": str(found.folder) if found.folder else None, "settings": rows})
+        document = {"folder": str(found.folder) if found.folder else None, "settings": rows}
+        screen.document(document | (_changed_document(changed) if changed is not None else {}))
         return
     columns = [Column("Setting"), Column("Value", fills=True), Column("Origin")][: 3 if origin else 2]
     screen.table(
         columns,
         [[key, _text(key, value), _near(found.origins[key])][: len(columns)] for key, value in values.items()],
     )
+    if changed is not None:
+        _draw_changed(screen, changed, _flag(found))
+
+
+def _changed(found: "Loaded") -> "list[RunTimeChange] | PitbossError":
+    """What operators changed at run time, or why it is not known."""
+    import asyncio
+
+    try:
+        return asyncio.run(_read_changed(found))
+    except PitbossError as error:
+        return error
+
+
+async def _read_changed(found: "Loaded") -> "list[RunTimeChange]":
+    from pitboss import config
+    from pitboss.operate.run_time_changes import read_run_time_changes
+
+    store = await opened(found.settings.store, create=False)
+    pools = config.pools(found.settings)
+    sizes = {one.name: _plain_text("workers", (one.min_workers, one.max_workers)) for one in pools}
+    try:
+        return await read_run_time_changes(store, now(store), sizes)
+    finally:
+        await store.close()
+
+
+def _changed_document(changed: "list[RunTimeChange] | PitbossError") -> dict[str, Any]:
+    if isinstance(changed, PitbossError):
+        return {"changed_at_run_time": None, "unknown_because": changed.what}
+    return {"changed_at_run_time": changed}
+
+
+def _draw_changed(screen: Screen, changed: "list[RunTimeChange] | PitbossError", flag: str) -> None:
+    if isinstance(changed, PitbossError):
+        screen.line()
+        screen.line(f"{_CHANGED}: not known, because {changed.what}")
+    elif not changed:
+        screen.line()
+        screen.line(f"{_CHANGED}: nothing")
+    else:
+        screen.heading(_CHANGED)
+        screen.table(_CHANGES, [[one.key, one.value, one.declared, one.withdraw + flag] for one in changed])
+
+
+def _flag(found: "Loaded") -> str:
+    """The option with which a command uses this store."""
+    given = found.origins["store"].startswith("command")
+    return f" --store {shlex.quote(masked(found.settings.store))}" if given else ""
 
 
 def _kind(key: str) -> str:

@@ -40,7 +40,7 @@ COMMANDS = {
     "help": Command("help:help_command", "Explain a topic or a command."),
     "tasks": Command("tasks:app", "List, show, enqueue, retry and cancel tasks.", "task"),
     "batches": Command("batches:app", "List, create, order, pause, cancel and requeue batches of tasks.", "batch"),
-    "queues": Command("queues:app", "List, pause, resume and limit queues.", "queue"),
+    "queues": Command("queues:app", "List, show, pause, resume and limit queues.", "queue"),
     "resources": Command(
         "resources:app",
         "List and limit resource pools; add, import, enable, disable and test their members.",

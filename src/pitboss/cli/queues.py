@@ -1,4 +1,4 @@
-"""`pitboss queues`: list, pause, resume and limit."""
+"""`pitboss queues`: list, show, pause, resume and limit."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -6,23 +6,27 @@ import msgspec
 import typer
 
 from pitboss.cli.auditing import acting
-from pitboss.cli.command import JsonOption, Shown, StoreOption, WatchOption, ask, operator, screen_of, show
-from pitboss.cli.screen import Screen
+from pitboss.cli.command import JsonOption, Shown, StoreOption, WatchOption, ask, now, operator, screen_of, show
+from pitboss.cli.formatting import ago
+from pitboss.cli.screen import Column, Screen
 from pitboss.cli.status import QUEUE_COLUMNS, limits_text, queue_row
+from pitboss.model.duration import Moment
 from pitboss.model.errors import InvalidInput
 from pitboss.model.limits import rate as rate_of
-from pitboss.model.queue import Queue, QueueChange, checked_name
+from pitboss.model.queue import LIMITS, Queue, QueueChange, checked_name
 from pitboss.model.states import State
 from pitboss.model.text import counted
 from pitboss.operate.documents import queue_document
+from pitboss.operate.queues import LimitReading, find_queue, limit_queue, limit_readings, retention_text
 from pitboss.operate.tasks import change_queues
 
 if TYPE_CHECKING:
     from pitboss.engines.protocol import Store
 
-app = typer.Typer(help="List, pause, resume and limit queues.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="List, show, pause, resume and limit queues.", no_args_is_help=True, rich_markup_mode=None)
 NamesArgument = Annotated[list[str], typer.Argument(metavar="NAME", help="Names of queues.")]
 _NONE = "none"
+_LIMITS = (Column("Limit"), Column("Now", fills=True), Column("Source"))
 
 
 @app.command("list")
@@ -37,6 +41,28 @@ def list_queues(
       pitboss queues list --watch 2s
     """
     show(screen_of(context), store, _read, as_json=as_json, watch=watch)
+
+
+@app.command("show")
+def show_queue(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The queue.")],
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+    watch: WatchOption = None,
+) -> None:
+    """Show a queue: its tasks by state, and its limits with who set them.
+
+    \b
+    Examples:
+      pitboss queues show mail
+    """
+
+    async def read(opened: "Store") -> Shown:
+        queue, moment = await find_queue(opened, name), now(opened)
+        return Shown({"queue": queue_document(queue)}, lambda screen: _draw_queue(screen, queue, moment))
+
+    show(screen_of(context), store, read, as_json=as_json, watch=watch)
 
 
 @app.command("pause")
@@ -80,24 +106,28 @@ def limit(
     capacity: Annotated[
         str | None, typer.Option("--capacity", metavar="N", help='How many tasks may wait; "none" removes it.')
     ] = None,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Forget what operators set before: what is declared holds again.")
+    ] = False,
     store: StoreOption = None,
 ) -> None:
-    """Limit how fast a queue's tasks start, and how many may wait.
+    """Limit how fast a queue's tasks start, and how many may wait, above what is declared, until --reset.
 
     \b
     Examples:
       pitboss queues limit mail --rate 20/min
       pitboss queues limit mail --rate '2/s, 1000/h' --capacity 5000
       pitboss queues limit mail --rate none --capacity none
+      pitboss queues limit mail --reset
 
     A rate applies to all managers together, in every span of that time.
     """
     screen = screen_of(context)
-    change = _limits(rate, capacity)
+    change = _limits(rate, capacity, reset=reset)
     checked_name(name, "queue")
-    audit = acting(context)
-    queue = ask(screen, store, lambda opened: opened.change_queue(name, change), create=True, audit=audit)
-    screen.note(f'queue "{queue.name}": {limits_text(queue) or "no limits"}')
+    create, audit = rate is not None or capacity is not None, acting(context)
+    queue = ask(screen, store, lambda opened: limit_queue(opened, name, change), create=create, audit=audit)
+    screen.note(f'queue "{queue.name}": {limits_text(queue) or "no limits"}' + ("" if create else ", as declared"))
 
 
 async def _read(store: "Store") -> Shown:
@@ -113,12 +143,35 @@ def _draw(screen: Screen, queues: list[Queue]) -> None:
     screen.table(QUEUE_COLUMNS, [queue_row(queue) for queue in queues])
 
 
-def _limits(rate: str | None, capacity: str | None) -> QueueChange:
-    if rate is None and capacity is None:
+def _draw_queue(screen: Screen, queue: Queue, moment: Moment) -> None:
+    paused = f"paused by {queue.paused_by}" if queue.paused_by else "paused"
+    screen.fields([("queue", queue.name)])
+    screen.fields([("state", f"{paused}, {ago(queue.paused_at, moment)}" if queue.paused else None)])
+    counts = [f"{number:,} {state}" for state in State if (number := queue.counts.get(state, 0))]
+    screen.fields([("tasks", ", ".join(counts) or "none"), ("resources", queue.resources)])
+    ages = queue.declared.retention if queue.declared else {}
+    screen.fields([("kept", ", ".join(f"{state} {retention_text(age)}" for state, age in ages.items()))])
+    limits = limit_readings(queue)
+    screen.fields([("limits", None if limits else "none")])
+    if limits:
+        screen.heading("Limits")
+        screen.table(_LIMITS, [[one.key, one.value, _source(one)] for one in limits])
+
+
+def _source(limit: LimitReading) -> str:
+    return "declared" if limit.source == "declared" else f"set by operator (declared: {limit.declared})"
+
+
+def _limits(rate: str | None, capacity: str | None, *, reset: bool) -> QueueChange:
+    given = {"rate": rate, "capacity": capacity}
+    if rate is None and capacity is None and not reset:
         raise InvalidInput(
-            "no limit was given", why="there is nothing to change", fix="say --rate 20/min, --capacity 1000, or both"
+            "no limit was given",
+            why="there is nothing to change",
+            fix="say --rate 20/min, --capacity 1000, or both; --reset for what is declared",
         )
     return QueueChange(
+        withdraw=tuple(key for key in LIMITS if given[key] is None) if reset else (),
         rate=msgspec.UNSET if rate is None else () if rate == _NONE else rate_of(rate),
         capacity=msgspec.UNSET if capacity is None else None if capacity == _NONE else _capacity(capacity),
     )

@@ -9,15 +9,16 @@ from pitboss.cli.command import JsonOption, Shown, StoreOption, WatchOption, now
 from pitboss.cli.errors import Exit
 from pitboss.cli.formatting import age, ago
 from pitboss.cli.screen import Column, Screen
-from pitboss.model.duration import Moment, spoken
+from pitboss.model.duration import Moment
 from pitboss.model.fleet import ManagerView, alive, manager_view
-from pitboss.model.queue import Queue
+from pitboss.model.queue import Queue, QueueSettings
 from pitboss.model.resource import ResourcePool, Stage
 from pitboss.model.session import Session
 from pitboss.model.states import State
 from pitboss.model.status import Health
 from pitboss.model.text import masked
 from pitboss.operate.documents import status_document
+from pitboss.operate.queues import rate_text
 from pitboss.operate.status import Status, read_status
 
 if TYPE_CHECKING:
@@ -131,10 +132,17 @@ def queue_row(queue: Queue) -> list[str]:
 
 
 def limits_text(queue: Queue) -> str:
-    limits = [f"{window.count}/{spoken(window.per)}" for window in queue.rate]
-    if queue.capacity is not None:
-        limits.append(f"at most {queue.capacity:,}")
-    return ", ".join(limits)
+    """Its limits, and what is declared if an operator set them."""
+    if not queue.limited:
+        return _limits(queue)
+    declared = _limits(queue.declared or QueueSettings()) or "none"
+    who = f"({' and '.join(queue.limited)} set by operator; declared: {declared})"
+    return f"{_limits(queue) or 'no limits'} {who}"
+
+
+def _limits(whose: Queue | QueueSettings) -> str:
+    limits = [rate_text(whose.rate), "" if whose.capacity is None else f"at most {whose.capacity:,}"]
+    return ", ".join(one for one in limits if one)
 
 
 def _manager_row(session: Session, moment: Moment) -> list[str]:
