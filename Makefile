@@ -16,14 +16,15 @@ MAKEFLAGS += --no-print-directory
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo story-checker video-metadata test soak check fmt docs clean postgres strace faketime pgbouncer chromium redis systemd-analyze bench bench-quick
+.PHONY: help setup demo story-checker video-metadata agent-jobs test soak check fmt docs clean postgres strace faketime pgbouncer chromium redis systemd-analyze bench bench-quick
 
 help:
 	@echo 'make demo    see it run: examples/hello on an embedded store, no server (Ctrl-C ends it)'
 	@echo 'make story-checker   see examples/story_checker run: proxies with limits, batches in a queue (half a minute)'
 	@echo 'make video-metadata  see examples/video_metadata run: remote workers over HTTP, a video API with a quota (half a minute)'
+	@echo 'make agent-jobs      see examples/agent_jobs run: schedules, events, fallbacks, dead letters (a quarter of a minute)'
 	@echo 'make test    run the tests on real servers (ARGS= goes to pytest)'
-	@echo 'make soak    run the long reliability proofs and print their figures (about 35 minutes)'
+	@echo 'make soak    run the long reliability proofs and print their figures (about 50 minutes)'
 	@echo 'make bench   measure Pitboss beside its peers (40 minutes; bench-quick: rough figures in three)'
 	@echo 'make check   lint, format, types, import contracts, file checks'
 	@echo 'make fmt     format the code and fix what can be fixed'
@@ -67,6 +68,10 @@ demo: $(RUNS)
 # ARGS=--short has fewer tasks.
 video-metadata: $(RUNS)
 	@PYTHON=$(CURDIR)/$(BIN)/python examples/video_metadata/run --folder $(CURDIR)/build/video_metadata $(ARGS)
+
+# ARGS=--short has fewer events.
+agent-jobs: $(RUNS)
+	@PYTHON=$(CURDIR)/$(BIN)/python examples/agent_jobs/run --folder $(CURDIR)/build/agent_jobs $(ARGS)
 
 # ARGS=--stay goes on until Ctrl-C.
 story-checker: $(RUNS)

@@ -111,7 +111,7 @@ class AppCore:
             return connection.execute("DELETE FROM sessions WHERE expires_at <= ?", (self.clock(),)).rowcount
 
     def archive_old_conversations(self) -> int:
-        """Mark conversations that nobody continued for a month; gives their number."""
+        """Mark conversations without a change for a month; gives their number."""
         now = self.clock()
         with self.transaction() as connection:
             return connection.execute(

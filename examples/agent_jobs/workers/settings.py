@@ -9,8 +9,11 @@ DEFAULT_STORES = {"sqlite": "agent.db", "postgres": "postgresql:///agent"}
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
-class WrongSetting(ValueError):
-    """A variable has a value that cannot be used. The message names both, and what can be used."""
+class WrongSetting(SystemExit):
+    """A variable has a value that cannot be used. It ends the program, which prints what can be used."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"error: {message}")
 
 
 class Settings(NamedTuple):
@@ -34,7 +37,7 @@ class Settings(NamedTuple):
         own = {"PITBOSS_STORE": self.store, "PITBOSS_LOG_LEVEL": self.log_level.lower()}
         if self.concurrency is None:
             return own
-        # One process runs so many at once; the document knows no others.
+        # One process that runs this many at once, as in the document.
         return own | {"PITBOSS_WORKERS": "1", "PITBOSS_CONCURRENCY": str(self.concurrency)}
 
 

@@ -4,7 +4,7 @@ from pitboss import App
 from workers.settings import Settings
 
 app = App(Settings.load().store, name="scheduled")
-app.pool("scheduled", memory="512MB", max_tasks_per_worker=10_000)
+app.pool("scheduled", memory="512MB", cpu=1, unresponsive="60s", max_tasks_per_worker=10_000)
 scheduled_task = app.scheduled_task
 
 __all__ = ["app", "scheduled_task"]

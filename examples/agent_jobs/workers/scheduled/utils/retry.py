@@ -6,14 +6,17 @@ It forgets everything if the process ends. Retries that survive are those of Pit
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Decorator = Callable[[Callable[P, Awaitable[R]]], Callable[P, Awaitable[R]]]
 
 
-def with_retry(max_retries: int = 3, backoff_factor: float = 2) -> Decorator[P, R]:
+class Decorator(Protocol):
+    def __call__(self, func: Callable[P, Awaitable[R]], /) -> Callable[P, Awaitable[R]]: ...
+
+
+def with_retry(max_retries: int = 3, backoff_factor: float = 2) -> Decorator:
     """Call it up to `max_retries` times, with growing pauses. The last error is raised."""
 
     def decorator(func: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
