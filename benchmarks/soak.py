@@ -17,6 +17,7 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.http_fuzz import REQUESTS, rounds
+from benchmarks.schedule_soak import schedules
 from benchmarks.supervision import recovery, rolling_restarts
 from tests.faults.batch_kills import killed_at_steps
 from tests.faults.crowd import crowded, crowded_around_batches
@@ -167,6 +168,7 @@ PROOFS: dict[str, Callable[[Path], Report]] = {
     "simulated-guilt": simulated_guilt,
     "rolling": rolling_restarts,
     "recovery": recovery,
+    "schedules": schedules,
 }
 
 
