@@ -201,8 +201,8 @@ class App(HookDecorators, Declaring):
         if self._policy_defaults is None:
             from pitboss import config
 
-            said = getattr(config.load(store=self.store_url), "defaults", None)
-            self._policy_defaults = policy_defaults(**{key: getattr(said, key, None) for key in PolicyDefaults._fields})
+            said = config.load(store=self.store_url).defaults
+            self._policy_defaults = policy_defaults(said.max_attempts, said.backoff, said.timeout)
         return self._policy_defaults
 
     def prepared(self, name: str, params: Mapping[str, Any], **options: Any) -> NewTask:

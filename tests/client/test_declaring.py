@@ -19,6 +19,7 @@ from pitboss.model.event import Subscription
 from pitboss.model.limits import Window
 from pitboss.model.policy import Backoff, Policy
 from pitboss.model.queue import QueueSettings
+from pitboss.model.retention import FOREVER
 from pitboss.model.schedule import Catchup, Overlap, ScheduleSpec
 from pitboss.model.states import State
 from pitboss.worker.describe import described
@@ -365,7 +366,7 @@ def test_an_event_s_type_is_declared_as_its_schema(app: App) -> None:
 
 
 def test_queues_have_limits(app: App) -> None:
-    app.queue("mail", capacity=1000, rate="10/s, 100/min", retention={"completed": "1d", "failed": "30d"})
+    app.queue("mail", capacity=1000, rate="10/s, 100/min", retention={"completed": "1d", "failed": "forever"})
     app.queue("log", retention="1d")
     day = 86_400 * SECOND
     assert app.declared().queues == {
@@ -373,7 +374,7 @@ def test_queues_have_limits(app: App) -> None:
         "mail": QueueSettings(
             capacity=1000,
             rate=(Window(10, SECOND), Window(100, 60 * SECOND)),
-            retention={State.COMPLETED: day, State.FAILED: 30 * day},
+            retention={State.COMPLETED: day, State.FAILED: FOREVER},
         ),
     }
 

@@ -95,3 +95,47 @@ def test_what_is_asked_straight_from_the_thread_keeps_its_meaning(tmp_path: Path
             bill.using(wait="50ms").enqueue(order=2)
         first.cancel()
         assert bill.using(wait="1s").enqueue(order=2).created
+
+
+def test_sqlite_events_share_the_fate_of_the_caller_s_rows(tmp_path: Path) -> None:
+    with App(f"sqlite:///{tmp_path}/shop.db", name="shop") as app:
+
+        @app.event_handler("paid")
+        def book(data: dict[str, int]) -> None: ...
+
+        app.event("paid", dict[str, int])
+        assert app.publish("paid", {"order": 1}).handlers == ("book",)
+        connection = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+        for order, end in ((2, "COMMIT"), (3, "ROLLBACK")):
+            connection.execute("BEGIN IMMEDIATE")
+            assert app.publish("paid", {"order": order}, within=connection).handlers == ("book",)
+            with pytest.raises(InvalidInput, match="does not fit the event"):
+                app.publish("paid", {"order": "x"}, within=connection)
+            connection.execute(end)
+        connection.close()
+        assert sorted(params for params, _ in stored(app)) == ['{"data":{"order":1}}', '{"data":{"order":2}}']
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_first_event_within_a_transaction_does_not_miss_its_handlers(tmp_path: Path, known: bool) -> None:
+    """Neither does it wait for the caller's own lock."""
+    url = f"sqlite:///{tmp_path}/shop.db"
+    with declared(url) as first:
+        first.ask(lambda client: client.store.handlers(), limit=10, what="opening")
+    with App(url, name="shop") as app:
+
+        @app.event_handler("paid")
+        def book(data: int) -> None: ...
+
+        if known:
+            app.declare()
+            app.close()
+        connection = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+        connection.execute("BEGIN IMMEDIATE")
+        if known:
+            assert app.publish("paid", 1, within=connection).handlers == ("book",)
+        else:
+            with pytest.raises(InvalidInput, match=r"call app\.declare"):
+                app.publish("paid", 1, within=connection)
+        connection.execute("COMMIT")
+        connection.close()

@@ -1,11 +1,14 @@
 """Read by mypy only: what a user's editor says of right and wrong calls."""
 
 from collections.abc import Iterator
-from typing import assert_type
+from datetime import datetime
+from typing import Any, assert_type
 
-from pitboss import App, BatchHandle, Context, Handle, Lease, ctx
+from pitboss import App, BatchHandle, Context, DeadTask, Handle, Lease, ctx
 from pitboss.model.batch import Batch, BatchChanged
+from pitboss.model.event import Published
 from pitboss.model.resource import Resource
+from pitboss.model.schedule import Schedule
 from pitboss.model.task import Task
 
 app = App()
@@ -27,7 +30,32 @@ async def check(profile: str, proxy: Lease = proxies.lease(sticky="profile")) ->
     return proxy.secret("password")
 
 
+@app.scheduled_task("0 0 * * *", retry_limit=3, task_config={"timeout": 60})
+async def nightly() -> int:
+    return 1
+
+
+@app.event_handler("user.signup", ordered=True, max_retries=3)
+def greet(event_data: dict[str, int]) -> None: ...
+
+
+@app.dead_letter_handler("mail", timeout=None)
+async def bury(dead: DeadTask) -> None: ...
+
+
+@app.task(fallback=send)
+def send_safely(to: str) -> str:
+    return to
+
+
 def right() -> None:
+    assert_type(nightly.enqueue(), Handle[int])
+    assert_type(greet({"a": 1}), None)
+    assert_type(send_safely("a"), str)
+    assert_type(app.publish("user.signup", {"user_id": 7}, key="u:7"), Published)
+    assert_type(app.schedules.run("nightly"), Handle[Any])
+    assert_type(app.schedules.list(), list[Schedule])
+    assert_type(ctx.scheduled_for, datetime | None)
     assert_type(check.enqueue("anna"), Handle[str])
     with proxies.lease(wait="1m") as lease:
         assert_type(lease, Lease)
@@ -48,6 +76,9 @@ def right() -> None:
 
 
 async def right_async() -> None:
+    assert_type(await nightly(), int)
+    assert_type(await app.apublish("user.signup"), Published)
+    assert_type(await app.schedules.aget("nightly"), Schedule)
     assert_type(await fetch("u"), int)
     assert_type(await fetch.aenqueue("u"), Handle[int])
     assert_type(await (await fetch.aenqueue("u")).aresult(), int)
@@ -59,6 +90,10 @@ async def right_async() -> None:
 
 
 def wrong() -> None:
+    app.scheduled_task(cron="* * * * *", retry_limt=3)  # type: ignore[call-arg]
+    app.scheduled_task(nightly)  # type: ignore[arg-type]
+    app.event_handler("a", ordered="yes")  # type: ignore[arg-type]
+    greet.enqueue("x")  # type: ignore[arg-type]
     proxies.disable("p1", reasn="x")  # type: ignore[call-arg]
     app.batch_handle("id").move("left")  # type: ignore[arg-type]
     check.enqueue()  # type: ignore[call-arg]

@@ -8,6 +8,8 @@ import msgspec
 import pytest
 
 from pitboss.client.client import Client
+from pitboss.client.events import EventClient
+from pitboss.client.schedules import ScheduleClient
 from pitboss.engines.memory import MemoryEngine
 from pitboss.engines.protocol import Batches, FullStore
 from pitboss.engines.resource_protocol import Leases, Resources
@@ -15,8 +17,10 @@ from pitboss.engines.verbs import Verb, verbs
 from pitboss.manager import answers
 from pitboss.manager.answers import answer
 from pitboss.model.batch import BatchStatus, Cancel, Move, NewBatch, Pause
+from pitboss.model.declared import Declared
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import InvalidInput, NotFound, StaleLease
+from pitboss.model.event import Published, Subscription
 from pitboss.model.filter import by
 from pitboss.model.ids import IdMaker
 from pitboss.model.queue import HandlerInfo
@@ -238,3 +242,24 @@ async def test_an_answer_that_does_not_fit_one_message_is_refused_too(monkeypatc
     with pytest.raises(InvalidInput, match="ask for less"):
         await wire.store.find(by(batch=made.id))
     assert await wire.store.get([page.tasks[0].id])
+
+
+async def test_a_worker_publishes_and_uses_schedules() -> None:
+    wire = await connected()
+    subscription = Subscription(handler="job", pattern="a.*", parameter="data")
+    declared = Declared(app="shop", subscriptions=(subscription,))
+    assert await wire.store.declare(Declared(app="shop")) is True
+    assert await wire.store.declarations() == [], "the manager has declared it"
+    await wire.engine.declare(declared)
+    client = Client(wire.store, wire.clock)
+    events = EventClient(client, wire.ids)
+    published = await events.publish("a.b", {"x": 1}, key="k", idempotency_key="once")
+    assert published == Published(published.id, True, ("job",))
+    assert (await events.publish("a.b", {"x": 1}, key="k", idempotency_key="once")).created is False
+    assert (await events.get(published.id)).event.key == "k"
+    schedules = ScheduleClient(wire.store, wire.ids)
+    added = await schedules.add("hourly", "job", cron="0 * * * *")
+    assert await wire.engine.schedules() == [added]
+    assert (await schedules.pause("hourly")).paused
+    assert (await schedules.run("hourly")).created
+    assert (await schedules.remove("hourly")).name == "hourly"

@@ -7,28 +7,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from msgspec.structs import replace
 
+from pitboss.client.app_core import LIMIT
 from pitboss.client.client import Client
 from pitboss.client.handler import Handler
-from pitboss.client.options import whole_number
 from pitboss.client.own_parameters import required_parameters, single_parameter
 from pitboss.client.policy_settings import PolicyKeys, merged
+from pitboss.client.queue_settings import queue_settings
 from pitboss.client.task_decorators import Decorator, TaskDecorators
 from pitboss.engines.declared_protocol import Declarations
 from pitboss.model.declared import Declared
-from pitboss.model.duration import Span, Time, span
+from pitboss.model.duration import Time
 from pitboss.model.errors import InvalidInput
 from pitboss.model.event import EventType, Subscription, checked_event_name, checked_pattern
-from pitboss.model.limits import rate as windows_of
 from pitboss.model.queue import QueueSettings, checked_name
 from pitboss.model.schedule import ScheduleSpec
-from pitboss.model.states import FINISHED, State
 from pitboss.model.text import listed
 
 if TYPE_CHECKING:
     from pitboss.client.params import EventData
 
 _WHEN = ("cron", "every", "at", "tz", "overlap", "catchup", "jitter")
-_LARGEST = range(1, 2**53)
 
 
 class ScheduledKeys(PolicyKeys, total=False):
@@ -170,15 +168,11 @@ class Declaring(TaskDecorators):
         """Declare limits of a queue: `app.queue("mail", capacity=1000, rate="10/s", retention={"completed": "1d"})`.
 
         What an operator sets (`pitboss queues limit`) stands above it. `retention` is how long finished tasks are kept:
-        one time for all of them, or times by state.
+        one time for all of them, or times by state; "forever" keeps them.
         """
         if checked_name(name, "queue") in self._queues:
             raise _twice("queue", name)
-        self._queues[name] = QueueSettings(
-            capacity=None if capacity is None else whole_number("capacity", capacity, _LARGEST),
-            rate=() if rate is None else windows_of(rate),
-            retention={} if retention is None else _ages(retention),
-        )
+        self._queues[name] = queue_settings(capacity, rate, retention)
 
     def declared(self) -> Declared:
         """All that this app declares beyond its handlers."""
@@ -193,6 +187,17 @@ class Declaring(TaskDecorators):
             events=tuple(EventType(name, data.schema()) for name, data in types.items() if data),
         )
 
+    def declare(self) -> None:
+        """Store what this app declares, if no manager has done so before: from now on its handlers get events.
+
+        The first `publish` does this by itself, except within a transaction of SQLite.
+        """
+        self.ask(self.declare_once, limit=LIMIT, what="declaring")
+
+    async def adeclare(self) -> None:
+        """As `declare`, for async callers."""
+        await self.aask(self.declare_once)
+
     # For the app's own parts.
 
     def event_data(self, name: str) -> "EventData | None":
@@ -205,6 +210,18 @@ class Declaring(TaskDecorators):
         """The handler of a schedule that this app declares."""
         scheduled = self._schedules.get(name)
         return None if scheduled is None else scheduled.handler
+
+    async def require_declared(self, client: Client) -> None:
+        """Refuse an event that would miss this app's own handlers, where `declare_once` cannot write."""
+        if self._declared_by is client or not self._subscribed or not isinstance(client.store, Declarations):
+            return
+        if self.name not in {one.app for one in await client.store.declarations()}:
+            raise InvalidInput(
+                f'the event handlers of "{self.name}" are not stored yet',
+                why="no manager has run, and nothing else can be written while your transaction is open",
+                fix="call app.declare() once when the process starts; nothing was published",
+            )
+        self._declared_by = client
 
     async def declare_once(self, client: Client) -> None:
         """Let what this app declares count before its first manager has run, so that no event is lost."""
@@ -285,18 +302,6 @@ def _subscription(subscribed: _Subscribed) -> Subscription:
         ordered=subscribed.ordered,
         template=handler.lease.template if handler.lease else None,
     )
-
-
-def _ages(retention: Time | Mapping[str, Time]) -> dict[State, Span]:
-    ages = retention if isinstance(retention, Mapping) else dict.fromkeys(FINISHED, retention)
-    unknown = sorted(ages.keys() - FINISHED)
-    if unknown:
-        raise InvalidInput(
-            f"retention does not know {listed(unknown)}",
-            why=f"only finished tasks are removed: {', '.join(sorted(FINISHED))}",
-            fix='write retention={"completed": "1d", "failed": "30d"}',
-        )
-    return {State(state): span(age, what="retention") for state, age in sorted(ages.items())}
 
 
 def _twice(what: str, name: str) -> InvalidInput:

@@ -27,9 +27,7 @@ class PolicyDefaults(NamedTuple):
     timeout: Span | None = _USUAL.timeout
 
 
-def policy_defaults(
-    *, max_attempts: int | None = None, backoff: Span | None = None, timeout: Span | None = None
-) -> PolicyDefaults:
+def policy_defaults(max_attempts: int | None, backoff: Span | None, timeout: Span | None) -> PolicyDefaults:
     """The defaults of an installation. `backoff` is the pause before a first retry; what is None is as usual."""
     usual = PolicyDefaults()
     return PolicyDefaults(

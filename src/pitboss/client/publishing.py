@@ -41,7 +41,7 @@ class Publisher:
         if within is None:
             limit = LIMIT + len(events) / _EVENTS_PER_SECOND
             return self._app.run(self._many(events), what="publishing", limit=limit)
-        engine: Any = self._app.within_engine("publish")
+        engine = self._app.within_engine("publish")
         self._app.run(self._checked(events, within), what="checking events")
         published: list[Published] = engine.publish_within(within, events)
         return published
@@ -50,7 +50,7 @@ class Publisher:
         events = self._events(name, datas, key)
         if within is None:
             return await self._app.arun(self._many(events))
-        engine: Any = self._app.within_engine("publish")
+        engine = self._app.within_engine("publish")
         await self._app.arun(self._checked(events, within))
         answer = engine.publish_within(within, events)
         published: list[Published] = await answer if inspect.isawaitable(answer) else answer
@@ -73,9 +73,11 @@ class Publisher:
         return await (await self._app.aask(self._ready)).publish_events(new) if new else []
 
     async def _checked(self, new: list[NewEvent], within: Any) -> None:
-        # Inside an open transaction of SQLite nothing else can be written.
-        writes = not getattr(within, "in_transaction", False)
-        events = await self._app.aask(self._ready if writes else self._opened)
+        if getattr(within, "in_transaction", False):  # of SQLite: meanwhile nothing else can be written
+            await self._app.aask(self._app.require_declared)
+            events = await self._app.aask(self._opened)
+        else:
+            events = await self._app.aask(self._ready)
         await events.check(new)
 
     async def _ready(self, client: Client) -> EventClient:
