@@ -125,7 +125,7 @@ def test_status_sees_the_manager(folder: Path) -> None:
 def test_settings_reach_the_manager(folder: Path) -> None:
     write_app(folder)
     (folder / "pitboss.toml").write_text(
-        'app = "app:app"\nstore = "sqlite:///other.db"\nworkers = 1\nqueues = ["mail"]\ndrain = "5s"\n'
+        'app = "app:app"\nstore = "sqlite:///other.db"\nworkers = 1\nonly_queues = ["mail"]\ndrain = "5s"\n'
     )
     (folder / "deep" / "down").mkdir(parents=True)
     with Process("up", cwd=folder / "deep" / "down", env={"PITBOSS_CONCURRENCY": "3"}) as process:
