@@ -1,4 +1,4 @@
-"""The protocols `Declarations`, `Schedules` and `Events`, each verb as one request to the writer or to a reader."""
+"""The protocols `Declarations`, `Schedules`, `Events` and `LeaderActs`, each verb as one request to the store."""
 
 import sqlite3
 from collections.abc import Sequence

@@ -26,6 +26,8 @@ from pitboss.model.schedule import (
 
 _schedule = msgspec.json.Decoder(Schedule)
 _read = msgspec.json.Decoder(list[tuple[int, Schedule]])
+# As many rows as one statement writes.
+_AT_ONCE = 256
 
 
 def listed(reader: Reader, names: Sequence[str] | None, limit: int, after: str | None) -> list[Schedule]:
@@ -87,18 +89,19 @@ def fire(act: Act, firings: Sequence[Firing], term: int) -> list[bool]:
     check_term(act, term)
     answers: list[bool] = []
     while len(answers) < len(firings):
-        answers += _fire(act, _distinct(firings[len(answers) :]))
+        start = len(answers)
+        answers += _fire(act, _distinct(firings[start : start + _AT_ONCE]))
     return answers
 
 
-def _distinct(firings: Sequence[Firing]) -> list[Firing]:
+def _distinct(firings: Sequence[Firing]) -> Sequence[Firing]:
     """The first of them, up to a name that comes again."""
-    found: dict[str, Firing] = {}
-    for one in firings:
-        if one.name in found:
-            break
-        found[one.name] = one
-    return list(found.values())
+    seen = set[str]()
+    for position, one in enumerate(firings):
+        if one.name in seen:
+            return firings[:position]
+        seen.add(one.name)
+    return firings
 
 
 def _fire(act: Act, firings: Sequence[Firing]) -> list[bool]:

@@ -15,8 +15,8 @@ SELECT body FROM pitboss_schedules WHERE name IN (SELECT value FROM json_each(?)
 SELECT name FROM pitboss_schedules WHERE app = ?
 
 -- name: schedule_read
--- Those with these names, each with its row.
-SELECT json_group_array(json_array(rowid, json(body)))
+-- Those with these names, each with its row. The bodies are JSON, which SQLite need not read.
+SELECT '[' || coalesce(group_concat('[' || rowid || ',' || body || ']'), '') || ']'
 FROM pitboss_schedules
 WHERE name IN (SELECT value FROM json_each(?))
 
