@@ -1,13 +1,22 @@
 """Names, patterns and the tasks that an event becomes."""
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pitboss.model.canonical import from_json
 from pitboss.model.errors import InvalidInput
-from pitboss.model.event import NewEvent, Subscribers, Subscription, checked_event_name, checked_pattern
-from pitboss.model.ids import checked_id
+from pitboss.model.event import (
+    NewEvent,
+    Subscribers,
+    Subscription,
+    checked_event_name,
+    checked_pattern,
+    event_task_id,
+)
+from pitboss.model.ids import IdMaker, checked_id
 
 EVENT = "01900000-0000-7000-8000-000000000000"
 parts = st.text("abc_", min_size=1, max_size=3)
@@ -61,3 +70,13 @@ def test_without_a_key_there_is_no_order() -> None:
     wants = Subscription(handler="h", pattern="x", ordered=True)
     (task,) = Subscribers([wants]).tasks(NewEvent(id=EVENT, name="x"))
     assert task.order_key is None
+
+
+@given(clock=st.lists(st.integers(0, 2000), min_size=1, max_size=40), seed=st.randoms(use_true_random=False))
+def test_the_tasks_of_a_handler_are_in_the_order_of_the_events(clock: list[int], seed: Random) -> None:
+    """Those of one millisecond too: a line with an order key is sorted by id."""
+    moments = iter(clock)
+    make = IdMaker(lambda: next(moments), seed.getrandbits)
+    tasks = [event_task_id(make(), "h") for _ in clock]
+    assert tasks == sorted(tasks)
+    assert len({*tasks, *map(checked_id, tasks)}) == len(clock)

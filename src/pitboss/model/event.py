@@ -9,7 +9,7 @@ import msgspec
 from pitboss.model.canonical import Json, to_json
 from pitboss.model.duration import Moment
 from pitboss.model.errors import InvalidInput
-from pitboss.model.ids import TaskId, derived_id, millis_of
+from pitboss.model.ids import TaskId, derived_id
 from pitboss.model.meta import EventMark, Meta, with_meta
 from pitboss.model.task import NewTask
 from pitboss.model.want_template import WantTemplate
@@ -17,6 +17,8 @@ from pitboss.model.want_template import WantTemplate
 EventId = str
 ONE, REST = "*", "**"
 _MAX_NAME = 128
+# The part of an id that only grows: the millisecond, the version, and the sequence within the millisecond.
+_SEQUENCED = len("01900000-0000-7000")
 _NAME = re.compile(r"[A-Za-z0-9_:-]+(\.[A-Za-z0-9_:-]+)*\Z")
 _PATTERN = re.compile(r"(?:[A-Za-z0-9_:-]+|\*)(?:\.(?:[A-Za-z0-9_:-]+|\*))*(?:\.\*\*)?\Z|\*\*\Z")
 
@@ -124,7 +126,9 @@ def subscribers(texts: tuple[Json, ...]) -> Subscribers:
 
 
 def event_task_id(event: EventId, handler: str) -> TaskId:
-    return derived_id(millis_of(event) * 1000, "event", event, handler)
+    """It begins as the event's id does, with the sequence within the millisecond: a line with an order key is sorted by
+    id, and events of one millisecond must keep their order too."""
+    return event[:_SEQUENCED] + derived_id(0, "event", event, handler)[_SEQUENCED:]
 
 
 def published(event: NewEvent, now: Moment, handlers: Iterable[str]) -> Event:
