@@ -3,13 +3,16 @@
 import argparse
 import json
 import logging
+import signal
 import sqlite3
 import threading
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from app_core import core
 from pitboss import PitbossError
 from workers.events.handlers import app
 from workers.events.utils.publishing import sign_up
@@ -93,8 +96,14 @@ def main() -> None:
     configure(asked.log, Settings.load().log_level)
     server = ThreadingHTTPServer(("127.0.0.1", asked.port), Page)
     threading.Thread(target=server.serve_forever, args=(0.05,), name="page", daemon=True).start()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     log.info("the page is at http://127.0.0.1:%d", server.server_port)
-    threading.Event().wait()
+    with suppress(KeyboardInterrupt):
+        threading.Event().wait()
+    server.shutdown()
+    server.server_close()
+    app.close()
+    core.close()
 
 
 if __name__ == "__main__":

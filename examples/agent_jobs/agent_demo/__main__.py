@@ -11,7 +11,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
-from agent_demo.checks import Findings, checks
+from agent_demo.checks import Findings, checks, ticks
 from agent_demo.processes import HERE, PageClient, Processes
 from agent_demo.webhook import Webhook, serving
 from app_core import DAY, AppCore
@@ -77,7 +77,8 @@ def run(folder: Path, core: AppCore, webhook: Webhook, scale: Scale) -> Findings
         processes.start("events", "-m", "workers.events", "--no-http")
         processes.start("page", "page.py", "--port", "0", "--log", str(folder / "page-own.log"))
         page = PageClient(processes.announced("page", r"the page is at (\S+)"))
-        processes.until(lambda: _ready(core, processes), "both kinds of workers have declared what they do")
+        processes.announced("events", r"worker (events-1) is ready")
+        processes.until(lambda: bool(ticks(core)), "the first scheduled job has run")
         say(f"Scheduled workers, event workers and the page run. Everything is in {folder}.")
         found = drive(processes, page, core, scale)
     return found._replace(codes=codes)
@@ -136,11 +137,6 @@ def _furnish(core: AppCore) -> None:
     for number in range(6):
         core.add_session(f"user-{number}", expires_in=-60 if number % 2 else DAY)
         core.add_conversation(f"user-{number}", f"talk {number}", age=(number % 3) * 20 * DAY)
-
-
-def _ready(core: AppCore, processes: Processes) -> bool:
-    """The schedule of every second has run, and the events have handlers."""
-    return bool(core.all("SELECT * FROM runs")) and bool(processes.pitboss("events", "handlers"))
 
 
 def _clear(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Publishes what the app core does."""
 
 from app_core import core
-from workers.events import publish
+from workers.events.handlers import app
 from workers.settings import Settings
 
 
@@ -12,10 +12,13 @@ def sign_up(email: str) -> str:
     between the two, `resend_signups` publishes it.
     """
     together = shares_a_database()
+    if together:
+        # Before the transaction, because nothing else can be written during it: the store learns who handles events.
+        app.declare()
     with core.transaction() as connection:
         user_id = core.add_user(connection, email)
         if together:
-            publish("user.signup", {"user_id": user_id, "email": email}, key=user_id, within=connection)
+            app.publish("user.signup", {"user_id": user_id, "email": email}, key=user_id, within=connection)
     if not together:
         publish_signup(user_id, email)
     return user_id
@@ -24,7 +27,7 @@ def sign_up(email: str) -> str:
 def publish_signup(user_id: str, email: str) -> None:
     """However often this is called, within a day there is one event per user."""
     data = {"user_id": user_id, "email": email}
-    publish("user.signup", data, key=user_id, idempotency_key=f"signup/{user_id}")
+    app.publish("user.signup", data, key=user_id, idempotency_key=f"signup/{user_id}")
 
 
 def shares_a_database() -> bool:
