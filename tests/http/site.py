@@ -83,6 +83,8 @@ class Site:
                 "batches": len(await self.store.batches(limit=10_000)),
                 "queues": len(await self.store.queues()),
                 "resources": sum(pool.members for pool in await self.store.resource_pools()),
+                "schedules": len(await self.store.schedules()),
+                "events": len(await self.store.events(limit=10_000)),
                 "workers": sum(session.info.kind == "remote" for session in await self.store.sessions()),
             }
 

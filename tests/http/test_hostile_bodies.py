@@ -15,9 +15,12 @@ VALID: dict[str, dict[str, Any]] = {
     "/api/tasks/bulk": {"tasks": [{"type": "echo", "params": {"a": 1}}, {"type": "echo", "params": {"a": 2}}]},
     "/api/batches": {"type": "echo", "items": [{"a": 1}, {"a": 2}]},
     "/api/keys": {"name": "new", "roles": ["viewer"]},
+    "/api/schedules": {"name": "new", "type": "echo", "cron": "0 3 * * *", "params": {"a": 1}},
+    "/api/events": {"name": "user.signup", "data": {"a": 1}, "key": "a"},
     "/api/workers/register": {"worker_id": "new", "metadata": {"a": 1}},
     "/api/resource-pools/new/members": {"members": [{"name": "new", "fields": {"url": "x"}}]},
 }
+OPTIONAL = {"/api/workers/register": {"metadata"}, "/api/events": {"data", "key"}, "/api/schedules": {"params"}}
 NAMES: tuple[Any, ...] = (
     None,
     5,
@@ -117,6 +120,28 @@ WRONG: dict[str, dict[str, tuple[Any, ...]]] = {
         "on_complete": (5, "none"),
         "priority": (HUGE, "1"),
     },
+    "/api/schedules": {
+        "name": NAMES,
+        "type": (None, 5, "", LONG, [], "none"),
+        "cron": (5, "", LONG, "0 3 * *", "0 25 * * *", "61 * * * *", "0 0 30 2 *", "@reboot", "* * * * * * *",
+                 "\0", None),
+        "every": (1, 0, -1, "10m", True, NAN, ENDLESS, 1e12),
+        "at": ("2030-01-01T00:00:00Z", "soon", "2030-01-01T00:00:00", 5, "0001-01-01T00:00:00+23:00"),
+        "tz": ("Prague", "UTC+1", "", 5, "\0", LONG, "../../etc/passwd"),
+        "params": ("{}", 5, [1], {"a": "\0"}, {"\0": 1}, {"a": HUGE}, {"a": NAN}),
+        "queue": ("a b", "", 5),
+        "priority": (HUGE, "1", 1.5, True, 40_000),
+        "max_attempts": (0, HUGE, "3"),
+        "timeout": (0, -1, "60", 1e12),
+        "overlap": ("sometimes", 1, ""),
+        "catchup": ("some", 1),
+        "jitter": (-1, "1", 1e12),
+    },
+    "/api/events": {
+        "name": (None, 5, "", "a b", "a..b", ".a", "a.", "*", "user.*", "ü", "a\0", "a\n", "x" * 129, [], "<script>"),
+        "data": ("\0", {"a": "\0"}, {"\0": 1}, HUGE, [HUGE], NAN, [ENDLESS], "x" * 300_000),
+        "key": (5, "", "x" * 513, "\0", []),
+    },
     "/api/keys": {"name": NAMES, "roles": (None, [], "admin", ["root"], [1], [None], {}, ["ADMIN"], ["admin", "root"])},
     "/api/workers/register": {
         "worker_id": (None, 5, "", "x" * 201, "\0", "a\nb", []),
@@ -151,7 +176,7 @@ def hostile(path: str) -> Iterator[tuple[str, bytes]]:
     for field_name, values in WRONG[path].items():
         for value in values:
             yield f"{field_name}: {value!r:.60}", json.dumps(VALID[path] | {field_name: value}).encode()
-    for field_name in VALID[path].keys() - {"metadata"}:
+    for field_name in VALID[path].keys() - OPTIONAL.get(path, set()):
         left_out = {key: value for key, value in VALID[path].items() if key != field_name}
         yield f"without {field_name}", json.dumps(left_out).encode()
 
@@ -193,6 +218,7 @@ def test_afterwards_the_valid_bodies_are_taken() -> None:
         assert site.http.post("/api/keys", json=VALID["/api/keys"]).status_code == 201
         assert {name: count - before[name] for name, count in site.counts().items()} == {
             "tasks": 4, "types": 1, "keys": 1, "batches": 1, "queues": 1, "resources": 1, "workers": 1,
+            "schedules": 1, "events": 1,
         }  # fmt: skip
 
 

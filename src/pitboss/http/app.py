@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import fastapi_offline
-from fastapi import FastAPI, Query, Request
+from fastapi import FastAPI, Header, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.docs import get_swagger_ui_html
 from pydantic import BaseModel
@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from pitboss.http import bodies, patterns, shapes
 from pitboss.http.answers import NO_STORE, Answer, ApiError, Reply, failure, of_faults, of_pitboss
-from pitboss.http.api import claims, fleet, tasks, types, work, workers
+from pitboss.http.api import claims, events, fleet, schedules, tasks, types, work, workers
 from pitboss.http.context import Call, Server
 from pitboss.http.gate import Fast, Gate, GateRules, roles_of
 from pitboss.http.routes import Endpoint, Routes, allowed_methods, for_framework, response
@@ -40,7 +40,8 @@ FAST: dict[tuple[str, str], tuple[Any, type[BaseModel], type[BaseModel], tuple[i
 Page = Annotated[int, Query(ge=1, le=1000)]
 Offset = Annotated[int, Query(ge=0, le=10_000)]
 Text = Annotated[str | None, Query(max_length=2000, pattern=patterns.PLAIN)]
-Id = Annotated[str | None, Query(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+Id = Annotated[str | None, Query(pattern=patterns.ID)]
+Repeatable = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=300)]
 TaskStatus = Literal["pending", "claimed", "completed", "failed", "held", "scheduled", "running", "cancelled"]
 
 
@@ -71,6 +72,8 @@ def _add_routes(app: FastAPI) -> None:
     _add_types_and_workers(routes)
     _add_fleet(routes)
     _add_work(routes)
+    _add_schedules(routes)
+    _add_events(routes)
     routes.include_in(app)
 
 
@@ -102,8 +105,9 @@ def _add_tasks(routes: Routes) -> None:
     routes.add("POST", "/tasks/{task_id}/cancel", tasks.cancel_one, shapes.EndedShape)
     routes.add("POST", "/tasks/{task_id}/retry", tasks.retry_one, shapes.EndedShape)
     routes.add("DELETE", "/tasks/{task_id}", tasks.delete_one)
-    for act in ("cancel", "retry", "delete"):
+    for act in ("cancel", "delete"):
         routes.add("POST", f"/tasks/{act}", many(act))
+    routes.add("POST", "/tasks/retry", tasks.retry_many)
 
 
 def _add_types_and_workers(routes: Routes) -> None:
@@ -226,6 +230,59 @@ def _add_work(routes: Routes) -> None:
     routes.add("DELETE", member, of_member("remove"))
     routes.add("POST", f"{member}/enable", of_member("enable"))
     routes.add("POST", f"{member}/disable", of_member("disable"))
+
+
+def _add_schedules(routes: Routes) -> None:
+    async def list_schedules(
+        call: Call, limit: Page = 1000, after: Annotated[str | None, Query(pattern=patterns.NAME)] = None
+    ) -> Answer:
+        """Schedules, by name."""
+        return await schedules.list_schedules(call, limit=limit, after=after)
+
+    async def next_ticks(call: Call, name: str, count: Annotated[int, Query(ge=1, le=100)] = 10) -> Answer:
+        """The next ticks of a schedule."""
+        return await schedules.next_ticks(call, name, count=count)
+
+    async def pause(call: Call, name: str) -> Answer:
+        """Let a schedule put no tasks."""
+        return await schedules.pause_schedule(call, name, paused=True)
+
+    async def resume(call: Call, name: str) -> Answer:
+        """Let a schedule go on with its next tick."""
+        return await schedules.pause_schedule(call, name, paused=False)
+
+    one = "/schedules/{name}"
+    routes.add("GET", "/schedules", list_schedules, shapes.listed("schedules", shapes.ScheduleShape))
+    routes.add("POST", "/schedules", schedules.add_schedule, shapes.ScheduleShape, (201, 200))
+    routes.add("GET", one, schedules.get_schedule, shapes.ScheduleShape)
+    routes.add("PATCH", one, schedules.change_schedule, shapes.ScheduleShape)
+    routes.add("DELETE", one, schedules.remove_schedule)
+    routes.add("GET", f"{one}/next", next_ticks, shapes.Ticks)
+    routes.add("POST", f"{one}/run", schedules.run, shapes.RunShape, (201, 200))
+    routes.add("POST", f"{one}/pause", pause, shapes.ScheduleShape)
+    routes.add("POST", f"{one}/resume", resume, shapes.ScheduleShape)
+    routes.add("POST", f"{one}/reset", schedules.reset_schedule, shapes.ScheduleShape)
+
+
+def _add_events(routes: Routes) -> None:
+    async def list_events(
+        call: Call,
+        name: Annotated[str | None, Query(max_length=128, pattern=patterns.EVENT)] = None,
+        limit: Page = 50,
+        before: Id = None,
+    ) -> Answer:
+        """Events, newest first."""
+        return await events.list_events(call, name=name, limit=limit, before=before)
+
+    async def publish(call: Call, body: bodies.Publish, idempotency_key: Repeatable = None) -> Answer:
+        # The gate has read the header; it is named here for the OpenAPI document.
+        return await events.publish(call, body)
+
+    publish.__doc__ = events.publish.__doc__
+    routes.add("GET", "/events", list_events, shapes.listed("events", shapes.EventShape))
+    routes.add("POST", "/events", publish, shapes.PublishedShape, (201, 200))
+    routes.add("GET", "/events/{event_id}", events.get_event, shapes.EventShape)
+    routes.add("POST", "/events/{event_id}/replay", events.replay)
 
 
 def _add_docs(app: FastAPI) -> None:

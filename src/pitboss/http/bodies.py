@@ -3,7 +3,7 @@ look like a mistyped one (`check_names`). A known field must have
 exactly the type that the OpenAPI document names: "5" is not a number, and 1 is not true."""
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from itertools import islice
 from typing import Annotated, Any, Literal
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
 
 from pitboss.http.answers import ApiError
-from pitboss.http.patterns import NAME, PLAIN, RATE, WORKER
+from pitboss.http.patterns import EVENT, NAME, PLAIN, POSITION, RATE, WORKER
 from pitboss.model.access import Role
 from pitboss.model.resource import MAX_LABELS
 
@@ -52,7 +52,13 @@ def _number(value: Any) -> Any:
 
 def _moment(value: Any) -> Any:
     if not isinstance(value, str) or not _MOMENT.match(value):
-        raise ValueError("run_at is a date and time with a time zone, such as 2030-01-01T08:00:00Z")
+        raise ValueError("It is a date and time with a time zone, such as 2030-01-01T08:00:00Z")
+    return value
+
+
+def _with_zone(value: datetime, name: str) -> datetime:
+    if value.tzinfo is None:
+        raise ValueError(f"{name} needs a time zone, such as 2030-01-01T08:00:00Z")
     return value
 
 
@@ -137,9 +143,7 @@ class CreateTask(Body):
     @field_validator("run_at")
     @classmethod
     def _zoned(cls, value: datetime | None) -> datetime | None:
-        if value is not None and value.tzinfo is None:
-            raise ValueError("run_at needs a time zone, such as 2030-01-01T08:00:00Z")
-        return value
+        return None if value is None else _with_zone(value, "run_at")
 
 
 class CreateTasks(Body):
@@ -241,6 +245,16 @@ class Selected(Body):
     keep_attempts: bool = False
 
 
+class RetryMany(Selected):
+    """With a rate, failed tasks only: a request ends after 20 seconds, and its `next` continues it."""
+
+    rate: Annotated[str, Field(min_length=1, max_length=200, pattern=RATE)] | None = Field(
+        default=None, description='Such as "10/s".'
+    )
+    stop_on_failures: Annotated[int, Field(ge=1, le=10**6), Whole] | None = None
+    continue_from: Annotated[str, Field(max_length=60, pattern=POSITION)] | None = None
+
+
 Status = Literal["active", "idle", "offline"]
 
 
@@ -320,6 +334,52 @@ class ActOnBatch(Body):
 
 class ChangeLane(Body):
     max_running: Annotated[int, Field(ge=1, le=10_000), Whole]
+
+
+class ScheduleFields(Body):
+    """One of `cron`, `every` and `at` says when; spans are in seconds."""
+
+    cron: Annotated[str, Field(min_length=1, max_length=200, pattern=PLAIN)] | None = Field(
+        default=None, description='Such as "*/15 * * * *", or six fields with seconds first.'
+    )
+    every: Annotated[float, Field(ge=1, le=YEAR)] | None = None
+    at: Moment | None = Field(default=None, description="Once; with a time zone.")
+    tz: Annotated[str, Field(min_length=1, max_length=100, pattern=PLAIN)] | None = Field(
+        default=None, description="The zone of the cron line; UTC if it is never said."
+    )
+    params: Params | None = None
+    queue: Name | None = None
+    priority: Priority | None = None
+    max_attempts: Attempts | None = None
+    timeout: Annotated[float, Field(gt=0, le=7 * DAY)] | None = None
+    overlap: Literal["skip", "queue", "allow"] | None = None
+    catchup: Literal["none", "last", "all"] | None = None
+    jitter: Annotated[float, Field(ge=0, le=DAY)] | None = None
+
+    @field_validator("at")
+    @classmethod
+    def _zoned(cls, value: datetime | None) -> datetime | None:
+        try:
+            return None if value is None else _with_zone(value, "at").astimezone(UTC)
+        except OverflowError:
+            raise ValueError("at is outside the years 1 to 9999 in UTC") from None
+
+
+class CreateSchedule(ScheduleFields):
+    name: Name
+    type: Annotated[str, Field(min_length=1, max_length=128)]
+
+
+class Publish(Body):
+    name: Annotated[str, Field(max_length=128, pattern=EVENT)]
+    data: Any = Field(default=None, description="Any JSON; it goes into the one parameter of each handler.")
+    key: Annotated[str, Field(min_length=1, max_length=512, pattern=PLAIN)] | None = Field(
+        default=None, description="Handlers that keep the order get events with one key one at a time."
+    )
+
+
+class Replay(Body):
+    handlers: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = None
 
 
 class CreateKey(Body):

@@ -1,9 +1,11 @@
 """What the routes work with: one server, and one call."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from pitboss.client.client import Client
+from pitboss.client.events import EventClient
 from pitboss.dispatch.remote_claims import RemoteClaims
 from pitboss.dispatch.remote_reports import RemoteReports
 from pitboss.engines.protocol import FullStore
@@ -62,6 +64,11 @@ class Server:
         self.workers = RemoteWorkers(store)
         # The bodies of recent claims by their Idempotency-Key.
         self.claim_keys = RecentKeys()
+
+    @cached_property
+    def events(self) -> EventClient:
+        """Publishing and the log of events; `Unsupported` if the store has none."""
+        return EventClient(self.client, self.make_id)
 
     async def start(self) -> None:
         await self.types.read()

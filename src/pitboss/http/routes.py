@@ -42,6 +42,7 @@ _PLACES: dict[str, Any] = {
     "worker_id": Annotated[str, Path(min_length=1, max_length=200, pattern=patterns.WORKER)],
     "task_id": Annotated[str, Path(min_length=1, max_length=100, pattern=patterns.PLAIN)],
     "batch_id": Annotated[str, Path(pattern=r"^[0-9A-Fa-f][0-9A-Fa-f\-]{5,35}$", description="Or a piece of it.")],
+    "event_id": Annotated[str, Path(pattern=patterns.ID)],
     "session": Annotated[int, Path(ge=1, le=2**53)],
 }
 # The id of a worker may have slashes.
@@ -164,7 +165,7 @@ def _answered(endpoint: Endpoint) -> Callable[..., Awaitable[Response]]:
     signature = inspect.signature(endpoint)
     hints = get_type_hints(endpoint, include_extras=True)
     own = [
-        one.replace(annotation=_PLACES.get(one.name, hints[one.name]), kind=inspect.Parameter.KEYWORD_ONLY)
+        one.replace(annotation=_annotation(one.name, hints[one.name]), kind=inspect.Parameter.KEYWORD_ONLY)
         for one in signature.parameters.values()
         if one.name != "call"
     ]
@@ -173,6 +174,11 @@ def _answered(endpoint: Endpoint) -> Callable[..., Awaitable[Response]]:
     run.__annotations__ = {"call": CallDep, **{one.name: one.annotation for one in own}}
     run.__doc__ = endpoint.__doc__
     return run
+
+
+def _annotation(name: str, hint: Any) -> Any:
+    """That of a place in the path, unless the endpoint says more than its type: then it is a parameter of the URL."""
+    return _PLACES.get(name, hint) if hint in (str, int) else hint
 
 
 def for_framework(endpoint: Any, body: type[BaseModel], path: str) -> Endpoint:

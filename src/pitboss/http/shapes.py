@@ -131,6 +131,59 @@ class Scaling(Shape):
     running: int
 
 
+class ScheduleShape(Shape):
+    name: str
+    type: str
+    when: str
+    cron: str | None
+    every: float | None
+    at: str | None
+    tz: str
+    params: dict[str, Any]
+    overlap: str
+    catchup: str
+    next_at: str | None
+    overdue: bool
+    paused: bool
+    app: str | None
+    last_tick: str | None
+    last_state: str | None
+    last_success: str | None
+    fired: int
+    skipped: int
+    missed: int
+
+
+class RunShape(Shape):
+    id: str
+    status: str
+    created: bool
+    schedule: str
+
+
+class Ticks(Shape):
+    name: str
+    when: str
+    ticks: list[str]
+
+
+class EventShape(Shape):
+    id: str
+    name: str
+    data: Any
+    key: str | None
+    published_at: str
+    handlers: list[str]
+
+
+class PublishedShape(Shape):
+    id: str
+    name: str
+    handlers: list[str]
+    tasks: list[str]
+    created: bool
+
+
 class Health(Shape):
     status: str
 

@@ -11,8 +11,10 @@ from pitboss.http.context import Call
 from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.filter import Filter, Term, by, parsed
 from pitboss.model.ids import TaskId
+from pitboss.model.limits import rate
 from pitboss.model.states import State
 from pitboss.model.task import Task
+from pitboss.operate.dead_letters import RetryPlan, retry_at_rate
 from pitboss.operate.documents import STATUSES, attempt_document, remote_task_document, why_document
 from pitboss.operate.remote_tasks import CreatedTask, KeyReused, WantedTask, create_tasks, remembered_ids
 from pitboss.operate.tasks import (
@@ -28,6 +30,7 @@ from pitboss.operate.tasks import (
 )
 
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+_LONGEST_RETRY = 20.0
 # What a request without a body means.
 _CANCEL, _RETRY = bodies.Cancel(), bodies.Retry()
 _OPTIONS = ("priority", "delay", "run_at", "max_attempts", "timeout", "expires_in", "tags")
@@ -120,6 +123,39 @@ async def delete_one(call: Call, task_id: str) -> Answer:
         )
         raise ApiError(409, "Task cannot be deleted", why=why, fix="cancel it first, or wait")
     return Answer(data={"id": task.id}, message="Task deleted")
+
+
+async def retry_many(call: Call, body: bodies.RetryMany) -> Answer:
+    """Retry all tasks that a filter selects; with a rate, failed ones only, for 20 seconds at most."""
+    if body.rate is None:
+        if body.stop_on_failures is not None or body.continue_from is not None:
+            raise ApiError(
+                400,
+                "stop_on_failures and continue_from need a rate",
+                why="without one, all tasks are retried before the first can fail again",
+                fix='send {"rate": "10/s"} too',
+            )
+        return await act_on_many(call, "retry", body)
+    began, _, after = (body.continue_from or "").partition("/")
+    plan = RetryPlan(
+        wanted=parsed(body.filter),
+        rate=rate(body.rate),
+        stop_on_failures=body.stop_on_failures,
+        began=int(began) if began else None,
+        after=after or None,
+        seconds=_LONGEST_RETRY,
+    )
+    details = body.model_dump(include={"rate", "stop_on_failures"}, exclude_none=True)
+    done = await retry_at_rate(call.audited("tasks retry", body.filter, details), plan)
+    data = {
+        "matched": done.matched,
+        "changed": done.retried,
+        "refused": list(done.refused),
+        "failed_again": done.failed_again,
+        "ended": done.ended,
+        "next": f"{done.began}/{done.after}" if done.ended == "time" and done.after else None,
+    }
+    return Answer(data=data)
 
 
 async def act_on_many(call: Call, act: str, body: bodies.Selected) -> Answer:

@@ -1,0 +1,202 @@
+"""Schedules and events over HTTP, and retries at a rate."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from pitboss.model.declared import Declared
+from pitboss.model.event import Subscription
+from pitboss.model.schedule import ScheduleSpec
+from tests.http.site import Site
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
+NIGHTLY = {"name": "nightly", "type": "echo", "cron": "0 3 * * *", "tz": "Europe/Prague", "params": {"n": 1}}
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with Site() as running:
+        for name in ("echo", "mail"):
+            schema = SCHEMA if name == "echo" else {"type": "object"}
+            new = {"name": name, "version": "1", "param_schema": schema, "backoff": 0}
+            running.http.post("/api/task-types/register", json=new).raise_for_status()
+        subscriptions = (
+            Subscription(handler="mail", pattern="user.*", queue="mail"),
+            Subscription(handler="welcome", pattern="user.signup"),
+        )
+        spec = ScheduleSpec(name="declared", handler="echo", every=60_000_000)
+        running.do(running.store.declare(Declared(app="shop", subscriptions=subscriptions, schedules=(spec,))))
+        yield running
+
+
+def data(answer: httpx.Response, code: int = 200) -> Any:
+    assert answer.status_code == code, answer.text
+    return answer.json()["data"]
+
+
+def refused(answer: httpx.Response, code: int) -> str:
+    body = answer.json()
+    assert (answer.status_code, body["success"]) == (code, False), answer.text
+    return f"{body['error']} | {body.get('details', {}).get('why')} | {body.get('details', {}).get('fix')}"
+
+
+def acts(site: Site) -> list[str]:
+    return [one["act"] for one in site.http.get("/api/audit").json()["data"]["entries"]]
+
+
+def test_a_schedule_is_added_changed_and_removed(site: Site) -> None:
+    http = site.http
+    added = data(http.post("/api/schedules", json=NIGHTLY), 201)
+    assert (added["when"], added["type"], added["app"]) == ("every day at 03:00 (Europe/Prague)", "echo", None)
+    assert data(http.post("/api/schedules", json=NIGHTLY | {"priority": 3}))["priority"] == 3
+    changed = data(http.patch("/api/schedules/nightly", json={"every": 90, "jitter": 5, "tz": None}))
+    assert (changed["when"], changed["cron"], changed["jitter"]) == ("every 1m30s", None, 5.0)
+    assert changed["changed"] == {"every": None, "jitter": 0.0}
+    assert changed["changed_by"].startswith("local (http ")
+    assert data(http.post("/api/schedules/nightly/reset"))["cron"] == "0 3 * * *"
+    paused = data(http.post("/api/schedules/nightly/pause"))
+    assert (paused["paused"], paused["paused_by"]) == (True, changed["changed_by"])
+    assert data(http.post("/api/schedules/nightly/resume"))["paused"] is False
+    ticks = data(http.get("/api/schedules/nightly/next?count=3"))
+    assert (ticks["count"], ticks["ticks"][0]) == (3, data(http.get("/api/schedules/nightly"))["next_at"])
+    assert [one["name"] for one in data(http.get("/api/schedules"))["schedules"]] == ["declared", "nightly"]
+    assert [one["name"] for one in data(http.get("/api/schedules?after=declared&limit=1"))["items"]] == ["nightly"]
+    assert data(http.delete("/api/schedules/nightly"))["name"] == "nightly"
+    assert refused(http.get("/api/schedules/nightly"), 404)
+    assert acts(site)[::-1][2:] == [
+        f"schedules {act}" for act in ("add", "add", "change", "reset", "pause", "resume", "remove")
+    ]
+
+
+def test_a_run_at_once_puts_a_task_or_meets_an_unfinished_one(site: Site) -> None:
+    data(site.http.post("/api/schedules", json=NIGHTLY), 201)
+    first = data(site.http.post("/api/schedules/nightly/run"), 201)
+    again = data(site.http.post("/api/schedules/nightly/run"))
+    assert (first["created"], again["created"], again["id"]) == (True, False, first["id"])
+    task = data(site.http.get(f"/api/tasks/{first['id']}"))
+    assert (task["params"], task["origin"]["schedule"]["name"]) == ({"n": 1}, "nightly")
+    assert acts(site)[0] == "schedules run"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "code", "said"),
+    [
+        ("POST", "", NIGHTLY | {"cron": "0 3 * *"}, 400, "cron"),
+        ("POST", "", NIGHTLY | {"every": 60}, 400, "exactly one of cron=, every= and at="),
+        ("POST", "", NIGHTLY | {"tz": "Europe/Prag"}, 400, "Europe/Prague"),
+        ("POST", "", NIGHTLY | {"params": {"n": "x"}}, 400, "n"),
+        ("POST", "", NIGHTLY | {"type": "ecko"}, 404, 'did you mean "echo"?'),
+        ("POST", "", NIGHTLY | {"overlp": "skip"}, 400, "did you mean overlap?"),
+        ("POST", "", NIGHTLY | {"at": "2030-01-01T08:00:00"}, 400, "at"),
+        ("POST", "", NIGHTLY | {"name": "declared"}, 409, "PATCH /api/schedules/declared"),
+        ("PATCH", "/declared", {}, 400, "No field to change"),
+        ("PATCH", "/declared", {"cron": "nonsense"}, 400, "nonsense"),
+        ("PATCH", "/declard", {"every": 60}, 404, 'did you mean "declared"?'),
+        ("POST", "/declard/run", None, 404, 'did you mean "declared"?'),
+        ("POST", "/declard/pause", None, 404, 'did you mean "declared"?'),
+        ("GET", "/declard/next", None, 404, 'did you mean "declared"?'),
+        ("GET", "/declared/next?count=0", None, 400, "count"),
+        ("GET", "/declared/next?cuont=5", None, 400, "did you mean count?"),
+        ("DELETE", "/declared", None, 409, "declared by the code of"),
+        ("DELETE", "/declard", None, 404, "no schedule"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(
+    site: Site, method: str, path: str, body: dict[str, Any] | None, code: int, said: str
+) -> None:
+    before = acts(site)
+    answer = site.http.request(method, f"/api/schedules{path}", json=body)
+    assert said in refused(answer, code)
+    assert acts(site) == before
+    assert len(data(site.http.get("/api/schedules"))["schedules"]) == 1
+
+
+def test_an_event_becomes_a_task_for_each_handler(site: Site) -> None:
+    done = data(site.http.post("/api/events", json={"name": "user.signup", "data": {"id": 7}, "key": "u:7"}), 201)
+    assert (done["handlers"], done["created"], len(done["tasks"])) == (["mail", "welcome"], True, 2)
+    page = data(site.http.get(f"/api/events/{done['id']}"))
+    assert (page["data"], page["key"], page["by"]) == ({"id": 7}, "u:7", "local")
+    assert [(one["handler"], one["state"]) for one in page["tasks"]] == [("mail", "pending"), ("welcome", "held")]
+    task = data(site.http.get(f"/api/tasks/{done['tasks'][0]}"))
+    assert task["origin"]["event"] == {"id": done["id"], "name": "user.signup", "key": "u:7"}
+    other = data(site.http.post("/api/events", json={"name": "order.paid"}), 201)
+    assert (other["handlers"], other["tasks"]) == ([], [])
+    listed = data(site.http.get("/api/events"))
+    assert [one["id"] for one in listed["events"]] == [other["id"], done["id"]]
+    assert [one["id"] for one in data(site.http.get("/api/events?name=user.signup"))["items"]] == [done["id"]]
+    newest = data(site.http.get("/api/events?limit=1"))
+    assert data(site.http.get(f"/api/events?before={newest['next_before']}"))["count"] == 1
+
+
+def test_a_publication_can_be_repeated_under_its_key(site: Site) -> None:
+    headers, body = {"Idempotency-Key": uuid4().hex}, {"name": "user.signup", "data": {"id": 7}}
+    first, again = (site.http.post("/api/events", json=body, headers=headers) for _ in range(2))
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json()["id"] == again.json()["id"]
+    assert first.json()["data"]["tasks"] == again.json()["data"]["tasks"]
+    other = site.http.post("/api/events", json=body | {"data": {"id": 8}}, headers=headers)
+    assert "another request" in refused(other, 422)
+    assert data(site.http.get("/api/events"))["count"] == 1
+
+
+def test_an_event_is_sent_again(site: Site) -> None:
+    event = data(site.http.post("/api/events", json={"name": "user.signup"}), 201)["id"]
+    assert data(site.http.post(f"/api/events/{event}/replay"))["count"] == 2
+    one = data(site.http.post(f"/api/events/{event}/replay", json={"handlers": ["mail"]}))
+    assert [task["handler"] for task in one["tasks"]] == ["mail"]
+    assert acts(site)[:2] == ["events replay"] * 2
+    assert "does not subscribe" in refused(
+        site.http.post(f"/api/events/{event}/replay", json={"handlers": ["mial"]}), 404
+    )
+    unknown = event[:-4] + "0000"
+    assert "not in the log" in refused(site.http.post(f"/api/events/{unknown}/replay"), 404)
+    assert refused(site.http.get(f"/api/events/{unknown}"), 404)
+    assert "UUID" in refused(site.http.get("/api/events/none"), 400)
+
+
+def fail_all(site: Site, number: int) -> None:
+    for n in range(number):
+        site.http.post("/api/tasks", json={"type": "echo", "params": {"n": n}}).raise_for_status()
+    end_all(site)
+
+
+def end_all(site: Site) -> int:
+    ended = 0
+    while (answer := site.http.post("/api/tasks/claim", json={"worker_id": "w", "limit": 100})).status_code == 200:
+        for task in answer.json()["data"]["tasks"]:
+            body = {"worker_id": "w", "error": "no", "retryable": False}
+            site.http.post(f"/api/tasks/{task['id']}/fail", json=body).raise_for_status()
+            ended += 1
+    return ended
+
+
+def test_failed_tasks_are_retried_at_a_rate(site: Site) -> None:
+    fail_all(site, 6)
+    body = {"filter": "task:echo", "rate": "100/s"}
+    done = data(site.http.post("/api/tasks/retry", json=body))
+    assert (done["matched"], done["changed"], done["ended"], done["next"]) == (6, 6, "done", None)
+    assert end_all(site) == 6
+    newest = site.http.get("/api/audit").json()["data"]["entries"][0]
+    assert (newest["act"], newest["details"]) == ("tasks retry", {"rate": "100/s"})
+    needs = {"filter": "task:echo", "stop_on_failures": 5}
+    assert "need a rate" in refused(site.http.post("/api/tasks/retry", json=needs), 400)
+    assert refused(site.http.post("/api/tasks/retry", json=body | {"rate": "fast"}), 400)
+    assert refused(site.http.post("/api/tasks/retry", json=body | {"continue_from": "x"}), 400)
+
+
+def test_a_retry_continues_where_the_last_request_ended(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pitboss.http.api.tasks._LONGEST_RETRY", 0.05)
+    fail_all(site, 4)
+    body = {"filter": "task:echo", "rate": "4/s"}
+    total, position = 0, None
+    for _ in range(20):
+        asked = body if position is None else body | {"continue_from": position}
+        done = data(site.http.post("/api/tasks/retry", json=asked))
+        total, position = total + done["changed"], done["next"]
+        end_all(site)
+        if position is None:
+            break
+    assert total == 4
