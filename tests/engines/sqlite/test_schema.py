@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from pitboss.engines.sqlite import schema
+from pitboss.model.declared import Declared
 from pitboss.model.errors import SchemaMismatch
-from pitboss.model.queue import HandlerInfo
+from pitboss.model.queue import HandlerInfo, QueueChange, QueueSettings
 from pitboss.model.resource import Declaration, NewResource, PoolRules
 from tests.engines.sqlite.store import asking, new, opened, session_of
 
@@ -102,6 +103,36 @@ async def test_handlers_of_an_older_store_get_numbers_by_their_names(tmp_path: P
         known = await engine.handlers()
         assert {one.name: one.number for one in known} == {"a": 1, "b": 2, "c": 3, "0": 4}
         assert [(one.remote, one.about) for one in known] == [(False, "{}")] * 4
+
+
+async def test_an_older_store_with_data_gets_what_is_new(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with sqlite3.connect(path) as connection:
+        for _, _, text in schema.migrations()[:7]:
+            connection.executescript(text)
+        connection.execute("INSERT INTO pitboss_meta (name, value) VALUES ('schema', 7)")
+        connection.executemany(
+            "INSERT INTO pitboss_queues (name, capacity, rate) VALUES (?, ?, ?)",
+            [("a", 5, None), ("b", None, "[[2,1000000]]"), ("c", 5, "[[2,1000000]]"), ("default", None, None)],
+        )
+        connection.execute(
+            "INSERT INTO pitboss_tasks (id, handler, queue, state, priority, created_at, params) "
+            "VALUES ('old', 'job', 'default', 'pending', 0, 1, '{}')"
+        )
+        connection.execute("INSERT INTO pitboss_counts (queue, state, n) VALUES ('default', 'pending', 1)")
+    connection.close()
+    async with opened(path) as engine:
+        limited = {queue.name: queue.limited for queue in await engine.queues()}
+        assert limited == {"a": ("capacity",), "b": ("rate",), "c": ("capacity", "rate"), "default": ()}
+        session = await session_of(engine)
+        settings = {name: QueueSettings(capacity=1) for name in limited}
+        assert await engine.declare(Declared(app="shop", queues=settings), session=session.number)
+        assert {one.name: one.capacity for one in await engine.queues()} == {"a": 5, "b": 1, "c": 5, "default": 1}
+        (claim,) = (await engine.claim(asking(session))).claims
+        assert (claim.id, claim.meta) == ("old", None)
+        await engine.change_queue("default", QueueChange(capacity=None))
+        await engine.put([new(order_key="k"), new(order_key="k")])
+        assert len((await engine.claim(asking(session, 5))).claims) == 1
 
 
 async def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -1,14 +1,17 @@
-"""Enqueueing in the caller's own transaction."""
+"""Enqueueing and publishing in the caller's own transaction."""
 
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from pitboss.engines.protocol import Within
-from pitboss.model.errors import InvalidInput, QueueFull
+from pitboss.model.declared import Declared
+from pitboss.model.errors import InvalidInput, QueueFull, StoreUnavailable
+from pitboss.model.event import NewEvent, Published, Subscription
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.queue import QueueChange
 from pitboss.model.states import State
@@ -84,3 +87,35 @@ async def test_another_database_is_refused(path: Path, tmp_path: Path) -> None:
                 connection.execute("BEGIN")
                 with pytest.raises(InvalidInput, match="not on"):
                     engine.put_within(connection, [new()])
+
+
+async def test_an_event_is_published_with_the_callers_commit(path: Path, mine: sqlite3.Connection) -> None:
+    async with opened(path) as engine:
+        session = await session_of(engine)
+        wanted = (Subscription(handler="job", pattern="user.*", ordered=True),)
+        await engine.declare(Declared(app="shop", subscriptions=wanted), session=session.number)
+        event = NewEvent(id=new().id, name="user.signup", key="k")
+        mine.execute("BEGIN IMMEDIATE")
+        assert engine.publish_within(mine, [event]) == [Published(event.id, True, ("job",))]
+        mine.rollback()
+        assert (await engine.events(), await engine.count(EVERYTHING), await engine.queues()) == ([], 0, [])
+        mine.execute("BEGIN IMMEDIATE")
+        engine.publish_within(mine, [event])
+        engine.put_within(mine, [new(order_key="job/k")])
+        mine.commit()
+        assert [one.id for one in await engine.events()] == [event.id]
+        assert [queue.counts for queue in await engine.queues()] == [{State.PENDING: 1, State.HELD: 1}]
+
+
+async def test_events_that_cannot_be_published_leave_the_transaction_as_it_was(
+    path: Path, mine: sqlite3.Connection
+) -> None:
+    async with opened(path) as engine:
+        mine.execute("CREATE TABLE orders (id INTEGER)")
+        mine.execute("INSERT INTO orders VALUES (1)")
+        good, bad = NewEvent(id=new().id, name="x"), NewEvent(id=new().id, name="x", data=cast("str", object()))
+        with pytest.raises(StoreUnavailable):
+            engine.publish_within(mine, [good, bad])
+        mine.commit()
+        assert mine.execute("SELECT count(*) FROM orders").fetchone()[0] == 1
+        assert await engine.events() == []

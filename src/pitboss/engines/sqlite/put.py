@@ -209,6 +209,7 @@ def _account(act: Act, tasks: Sequence[NewTask], placed: Sequence[Placed], conte
     for (queue, state), n in moves.items():
         act.moved(queue, None, state.value, n, context.batch)
         if queue in context.new_queues:
+            context.new_queues.remove(queue)
             act.run("queue_create", queue)
         if state is State.PENDING:
             act.rings.add(queue)
