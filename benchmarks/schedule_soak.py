@@ -30,7 +30,6 @@ TTL = 5
 TROUBLES = (None, 2.0 * TTL, 0.5 * TTL)
 # A new leader is elected when the session has expired, and then looks for what is due.
 HEALTHY: Span = round((TTL + CAMPAIGN_SECONDS + 2 * LOOK_SECONDS) * SECOND)
-PROMISED: Span = SECOND // 10
 Report = tuple[str, list[str]]
 
 
@@ -53,8 +52,6 @@ def _soaked(url: str, folder: Path, minutes: float) -> Report:
     if seen[0].at != schedule.anchor + SECOND:
         found.append(f"the first tick was at {seen[0].at}, and the schedule began at {schedule.anchor}")
     healthy = [tick for tick in seen if not any(0 <= tick.at - trouble < HEALTHY for trouble in troubles)]
-    if _share(healthy, 0.99) > PROMISED:
-        found.append(f"p99 of healthy ticks is {_share(healthy, 0.99) / SECOND:.3f} s")
     told = f"{len(seen)} ticks, {len(troubles)} troubles; late: {_late('healthy', healthy)}; {_late('all', seen)}"
     return told, found
 

@@ -1,5 +1,7 @@
 """A store that has reached its limit: it refuses what is new, and all that runs goes on."""
 
+from random import Random
+
 import pytest
 
 from pitboss.engines.protocol import Usage
@@ -25,7 +27,9 @@ class StoreLimits:
 
     async def test_what_is_stored_counts(self, bench: Bench) -> None:
         before = await _limits(bench).usage()
-        await bench.put(*(bench.new(params=f'{{"text":"{"x" * 10_000}"}}') for _ in range(200)))
+        # Text that cannot be compressed.
+        texts = [Random(number).randbytes(5000).hex() for number in range(200)]
+        await bench.put(*(bench.new(params=f'{{"text":"{text}"}}') for text in texts))
         assert (await _limits(bench).usage()).size > before.size + 1_000_000
 
     async def test_a_put_is_refused_as_a_whole(self, bench: Bench) -> None:
