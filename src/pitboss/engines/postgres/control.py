@@ -4,14 +4,14 @@ Lock order: the leader's row, lanes, batches, order keys, tasks by id, unique ke
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from pitboss.engines.postgres import failures
 from pitboss.engines.postgres.dialect import compiled
 from pitboss.engines.postgres.leader import check_term
 from pitboss.engines.postgres.locked_batches import LockedBatches
 from pitboss.engines.postgres.order import LockedOrder
-from pitboss.engines.postgres.rows import names, numbers, texts
+from pitboss.engines.postgres.rows import flags, names, numbers, texts
 from pitboss.engines.postgres.script import Ask, Row, Script, Statements, current
 from pitboss.model.batch import OVER
 from pitboss.model.duration import Moment
@@ -113,15 +113,11 @@ def register(sql: Statements, handlers: Sequence[HandlerInfo], now: Moment | Non
         policies=texts([handler.policy for handler in added]),
         schemas=texts([handler.schema for handler in added]),
         pools=texts([handler.resources for handler in added]),
-        remotes=_flags(handler.remote for handler in added),
+        remotes=flags(handler.remote for handler in added),
         abouts=texts([handler.about for handler in added]),
-        routed=_flags(has_routes(handler.about) for handler in added),
+        routed=flags(has_routes(handler.about) for handler in added),
         places=numbers(places),
     )
-
-
-def _flags(values: Iterable[bool]) -> str:
-    return "{" + ",".join("t" if value else "f" for value in values) + "}"
 
 
 def _locked(sql: Statements, tasks: Sequence[Row]) -> Script[tuple[LockedBatches, LockedOrder]]:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from pitboss.engines.postgres import control, leader, reclaim, rows
+from pitboss.engines.postgres import control, declared, leader, reclaim, rows
 from pitboss.engines.postgres.connections import Connections
 from pitboss.engines.postgres.dialect import compiled
-from pitboss.engines.postgres.rows import known_id, names, numbers, texts
+from pitboss.engines.postgres.rows import known_id, names, texts
 from pitboss.engines.postgres.script import Ask, Row, Script, Statements, T, current
 from pitboss.engines.postgres.server_clock import ServerClock
 from pitboss.engines.protocol import Clock, Page
@@ -15,7 +15,6 @@ from pitboss.model.access import AuditEntry
 from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter
 from pitboss.model.ids import TaskId
-from pitboss.model.limits import Window
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
 from pitboss.model.session import Lead, Session, SessionInfo
 from pitboss.model.task import Attempt, Task
@@ -114,18 +113,7 @@ class CoreProtocols:
         return [rows.queue(row) for row in await self._read("queue_list", name=None)]
 
     async def change_queue(self, name: str, change: QueueChange) -> Queue:
-        windows: tuple[Window, ...] = () if change.rate is msgspec.UNSET else change.rate
-        await self._act_once(
-            "queue_change",
-            name=name,
-            paused=None if change.paused is msgspec.UNSET else change.paused,
-            by=change.by,
-            set_capacity=change.capacity is not msgspec.UNSET,
-            capacity=None if change.capacity is msgspec.UNSET else change.capacity,
-            set_rate=change.rate is not msgspec.UNSET,
-            counts=numbers([window.count for window in windows]) if windows else None,
-            spans=numbers([window.per for window in windows]) if windows else None,
-        )
+        await self._act(lambda now: declared.change_queue(self._sql, name, change, now))
         (row,) = await self._read("queue_list", name=name)
         return rows.queue(row)
 

@@ -14,18 +14,19 @@ from pitboss.engines.postgres import batches, diagnosis, maintenance, schema
 from pitboss.engines.postgres.access import AccessProtocol
 from pitboss.engines.postgres.claim import Claimer
 from pitboss.engines.postgres.connections import STEADY_PLANS, Connections
+from pitboss.engines.postgres.declared_protocols import DeclaredProtocols
 from pitboss.engines.postgres.doorbell import Doorbell
 from pitboss.engines.postgres.put import PART, put_in_parts, put_locked, put_quickly
 from pitboss.engines.postgres.reclaim import Chores, find_chores, lose_bound, promote, reclaim_plain
-from pitboss.engines.postgres.resources_and_batches import ResourcesAndBatches
 from pitboss.engines.postgres.script import Again, Script, Statements, T
 from pitboss.engines.postgres.server_clock import ServerClock
 from pitboss.engines.postgres.settle import bound, settle, simple
 from pitboss.engines.postgres.settle_bound import settle_bound
 from pitboss.engines.postgres.vacuum import Vacuum
-from pitboss.engines.postgres.within import put_within
+from pitboss.engines.postgres.within import publish_within, put_within
 from pitboss.engines.protocol import Clock, Failpoint
 from pitboss.model.errors import InvalidInput, StoreUnavailable
+from pitboss.model.event import NewEvent
 from pitboss.model.finding import Finding
 from pitboss.model.host_findings import clock_skew, clock_step
 from pitboss.model.lifecycle import stepped
@@ -38,7 +39,7 @@ _MAINTENANCE_SECONDS = 3600.0
 _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,55}\Z")
 
 
-class PostgresEngine(ResourcesAndBatches, AccessProtocol):
+class PostgresEngine(DeclaredProtocols, AccessProtocol):
     """A store in one schema of a PostgreSQL database. Belongs to the event loop that it was opened in."""
 
     name = "postgres"
@@ -250,6 +251,9 @@ class PostgresEngine(ResourcesAndBatches, AccessProtocol):
 
     def put_within(self, connection: Connection[Any] | AsyncConnection[Any], tasks: Sequence[NewTask]) -> Any:
         return put_within(self._sql.without_expectation(), connection, tasks, self._now())
+
+    def publish_within(self, connection: Connection[Any] | AsyncConnection[Any], events: Sequence[NewEvent]) -> Any:
+        return publish_within(self._sql.without_expectation(), connection, events, self._now())
 
     async def diagnose(self, clock: Clock) -> list[Finding]:
         before = clock.wall()

@@ -3,7 +3,7 @@
 The row is locked before all others of a transaction, and only for the transaction: that works behind a pooler too.
 """
 
-from pitboss.engines.postgres.script import Script, Statements
+from pitboss.engines.postgres.script import Ask, Row, Script, Statements
 from pitboss.model.duration import Moment
 from pitboss.model.errors import NotLeader, SessionLost
 from pitboss.model.session import Lead
@@ -31,6 +31,14 @@ def elected(sql: Statements, now: Moment | None, session: int) -> Script[Lead]:
 
 def check_term(sql: Statements, now: Moment | None, term: int) -> Script[None]:
     """Refuse a caller that does not lead under this term. No other term begins before the transaction is over."""
-    rows = yield sql.ask("leader_lock_term", now)
+    check((yield locking_term(sql, now)), term)
+
+
+def locking_term(sql: Statements, now: Moment | None) -> Ask:
+    """Its rows are for `check`."""
+    return sql.ask("leader_lock_term", now)
+
+
+def check(rows: list[Row], term: int) -> None:
     if rows != [(term,)]:
         raise NotLeader(term)

@@ -12,7 +12,7 @@ import msgspec
 from pitboss.engines.postgres.script import Row
 from pitboss.model.duration import Moment
 from pitboss.model.limits import Window
-from pitboss.model.queue import HandlerInfo, Queue
+from pitboss.model.queue import HandlerInfo, Queue, QueueSettings
 from pitboss.model.resource import Leased, Want
 from pitboss.model.session import Session, SessionInfo
 from pitboss.model.states import State
@@ -20,6 +20,7 @@ from pitboss.model.task import Attempt, Claim, Task, TaskError, Token
 
 _decode_error = msgspec.json.Decoder(TaskError).decode
 _encode = msgspec.json.Encoder().encode
+_decode_settings = msgspec.json.Decoder(QueueSettings).decode
 _decode_counts = msgspec.json.Decoder(dict[State, int]).decode
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 want_of = msgspec.json.Decoder(Want).decode
@@ -45,6 +46,11 @@ def numbers(values: Sequence[int | None]) -> str:
     if values.count(None) == len(values):
         return "{}"
     return "{" + ",".join(["NULL" if value is None else str(value) for value in values]) + "}"
+
+
+def flags(values: Iterable[bool]) -> str:
+    """An array literal of truth values."""
+    return "{" + ",".join("t" if value else "f" for value in values) + "}"
 
 
 def names(values: Iterable[str]) -> str:
@@ -129,7 +135,15 @@ def session(row: Row) -> Session:
 
 
 def queue(row: Row) -> Queue:
-    name, paused, paused_by, paused_at, capacity, counts, spans, resources, opens_at, figures = row
+    """A queue from `queue_list`: its settings, then what is known of it now."""
+    resources, opens_at, figures = row[9:]
+    return msgspec.structs.replace(
+        queue_settings(row[:9]), resources=resources, opens_at=opens_at, counts=_decode_counts(figures)
+    )
+
+
+def queue_settings(row: Row) -> Queue:
+    name, paused, paused_by, paused_at, capacity, counts, spans, declared, limited = row
     return Queue(
         name=name,
         paused=paused,
@@ -137,10 +151,13 @@ def queue(row: Row) -> Queue:
         paused_at=paused_at,
         capacity=capacity,
         rate=tuple(Window(count, per) for count, per in zip(counts or (), spans or (), strict=True)),
-        resources=resources,
-        opens_at=opens_at,
-        counts=_decode_counts(figures),
+        declared=None if declared is None else _decode_settings(declared),
+        limited=tuple(limited),
     )
+
+
+def settings_text(settings: QueueSettings | None) -> str | None:
+    return None if settings is None else _encode(settings).decode()
 
 
 def handler(row: Row) -> HandlerInfo:

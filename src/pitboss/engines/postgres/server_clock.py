@@ -76,6 +76,10 @@ class ServerClock:
         """The injected clock's time; None leaves it to the server."""
         return None if self._injected is None else self._injected.now()
 
+    def injected_wall(self) -> Moment | None:
+        """The injected clock's wall time; None leaves it to the server."""
+        return None if self._injected is None else self._injected.wall()
+
     def _expectation(self) -> Moment | None:
         """The moment that the server should find; None if this process cannot say."""
         uptime = self._host.uptime()

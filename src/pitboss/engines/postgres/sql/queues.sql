@@ -15,7 +15,7 @@ WITH clock AS MATERIALIZED (
         SELECT queue, state, n FROM {schema}.count_deltas WHERE %(name)s::text IS NULL OR queue = %(name)s::text
     ) AS parts GROUP BY queue, state HAVING sum(n) <> 0
 )
-SELECT name, paused, paused_by, paused_at, capacity, rate_counts, rate_spans, (
+SELECT name, paused, paused_by, paused_at, capacity, rate_counts, rate_spans, declared, limited, (
     SELECT resources FROM {schema}.handlers AS h WHERE h.queue = queues.name AND resources IS NOT NULL
     ORDER BY h.name COLLATE "C" LIMIT 1
 ), (
@@ -26,26 +26,6 @@ SELECT name, paused, paused_by, paused_at, capacity, rate_counts, rate_spans, (
     SELECT coalesce(json_object_agg(state, n), json_build_object())::text FROM figures WHERE queue = name
 )
 FROM clock, {schema}.queues WHERE %(name)s::text IS NULL OR name = %(name)s::text ORDER BY name
-
--- name: queue_change
-WITH clock AS MATERIALIZED (
-    SELECT {now} AS now
-), changed AS (
-    INSERT INTO {schema}.queues AS q (name, paused, paused_by, paused_at, capacity, rate_counts, rate_spans)
-    SELECT %(name)s::text, coalesce(%(paused)s::boolean, false),
-        CASE WHEN %(paused)s::boolean THEN %(by)s::text END, CASE WHEN %(paused)s::boolean THEN now END,
-        %(capacity)s::bigint, %(counts)s::bigint[], %(spans)s::bigint[]
-    FROM clock
-    ON CONFLICT (name) DO UPDATE SET
-        paused = coalesce(%(paused)s::boolean, q.paused),
-        paused_by = CASE WHEN %(paused)s::boolean IS NULL THEN q.paused_by ELSE excluded.paused_by END,
-        paused_at = CASE WHEN %(paused)s::boolean IS NULL THEN q.paused_at ELSE excluded.paused_at END,
-        capacity = CASE WHEN %(set_capacity)s::boolean THEN excluded.capacity ELSE q.capacity END,
-        rate_counts = CASE WHEN %(set_rate)s::boolean THEN excluded.rate_counts ELSE q.rate_counts END,
-        rate_spans = CASE WHEN %(set_rate)s::boolean THEN excluded.rate_spans ELSE q.rate_spans END
-    RETURNING name
-)
-SELECT pg_notify(%(channel)s::text, name) FROM changed
 
 -- name: queue_lock_bounded
 SELECT name FROM {schema}.queues
