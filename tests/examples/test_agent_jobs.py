@@ -6,8 +6,9 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Iterator
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,6 +28,7 @@ from pitboss.upkeep.fire import Firer
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "agent_jobs"
 OWN_SETTINGS = ("WORKER_", "APP_CORE_", "AGENT_", "PITBOSS_")
 ZONE = ZoneInfo("Europe/Prague")
+PATIENCE = 60.0
 SNIPPETS = """
 import asyncio
 from app_core import archive_old_conversations, cleanup_expired_sessions, core, initialize_user_workspace
@@ -413,17 +415,8 @@ def test_a_signup_that_was_stored_but_not_published_is_published_later(example: 
     with example.core.transaction() as connection:
         user = example.core.add_user(connection, "ada@example.org")
     days.to(at(2026, 10, 25, 1))
-    published = example.events.run(capabilities_events(example), what="reading the events")
+    published = example.events.ask(lambda client: client.store.events(), limit=15, what="reading the events")
     assert [(event.name, user in event.data) for event in published] == [("user.signup", True)]
-
-
-async def capabilities_events(example: Example) -> list[Any]:
-    client = await example.events.aask(_client)
-    return list(await client.store.events())
-
-
-async def _client(client: Any) -> Any:
-    return client
 
 
 @pytest.mark.parametrize("app", ["scheduled", "events"])
@@ -432,6 +425,38 @@ def test_a_queue_type_that_is_not_supported_is_refused(app: str) -> None:
     assert done.returncode == 1
     assert "WORKER_QUEUE_TYPE=redis is not supported: use sqlite or postgres" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_queue_can_be_in_postgres(tmp_path: Path, postgres_dsn: str) -> None:
+    """The app core stays in its own file, so the event is published after the commit."""
+    own = {"WORKER_QUEUE_TYPE": "postgres", "WORKER_QUEUE_URL": postgres_dsn, "WORKER_CONCURRENCY": "2"}
+    own |= {"APP_CORE_DB": str(tmp_path / "core.db"), "PITBOSS_LOGS": str(tmp_path / "logs")}
+    signing_up = "from workers.events.utils.publishing import sign_up; print(sign_up('ada@example.org'))"
+    user = python("-c", signing_up, **own).stdout.strip()
+    assert user, "it signs up before any worker has started"
+    with (tmp_path / "events.log").open("w") as log:
+        command = [sys.executable, "-m", "workers.events", "--no-http"]
+        process = subprocess.Popen(command, cwd=EXAMPLE, env=environment(**own), stdout=log, stderr=log)
+    try:
+        until(lambda: rows(tmp_path / "core.db", "SELECT user_id FROM workspaces") == [(user,)])
+    finally:
+        process.terminate()
+        assert process.wait(PATIENCE) == 0, (tmp_path / "events.log").read_text()
+
+
+def until(true: Callable[[], bool]) -> None:
+    ends = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+
+
+def rows(path: Path, query: str) -> list[tuple[Any, ...]]:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
 
 
 def test_settings_of_the_document(example: Example) -> None:
@@ -484,15 +509,10 @@ def test_the_demonstration(tmp_path: Path) -> None:
 
 def check_far_side(path: Path) -> None:
     """Counted here, not by the demonstration's own checks."""
-    connection = sqlite3.connect(path)
-    try:
-        counts = {
-            table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-            for table in ("users", "workspaces", "messages", "notices", "incidents")
-        }
-        assert counts == {"users": 10, "workspaces": 10, "messages": 40, "notices": 3, "incidents": 1}
-        for (user,) in connection.execute("SELECT DISTINCT user_id FROM messages").fetchall():
-            rows = connection.execute("SELECT text FROM messages WHERE user_id = ? ORDER BY number", (user,))
-            assert [text for (text,) in rows] == [f"message {number}" for number in range(8)]
-    finally:
-        connection.close()
+    tables = ("users", "workspaces", "messages", "notices", "incidents")
+    counts = {table: rows(path, f"SELECT count(*) FROM {table}")[0][0] for table in tables}
+    assert counts == {"users": 10, "workspaces": 10, "messages": 40, "notices": 3, "incidents": 1}
+    texts = defaultdict(list)
+    for user, text in rows(path, "SELECT user_id, text FROM messages ORDER BY number"):
+        texts[user].append(text)
+    assert list(texts.values()) == [[f"message {number}" for number in range(8)]] * 5

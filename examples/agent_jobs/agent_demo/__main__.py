@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agent_demo.checks import Findings, checks, ticks
-from agent_demo.processes import HERE, PageClient, Processes
+from agent_demo.processes import HERE, JsonClient, Processes
 from agent_demo.webhook import Webhook, serving
 from app_core import DAY, AppCore
 
@@ -31,7 +31,7 @@ class Scale(NamedTuple):
     samples: int
 
 
-FULL = Scale(signups=50, users=20, messages=25, activities=100, samples=8)
+FULL = Scale(signups=50, users=20, messages=15, activities=100, samples=8)
 SHORT = Scale(signups=10, users=5, messages=8, activities=20, samples=3)
 
 
@@ -76,7 +76,7 @@ def run(folder: Path, core: AppCore, webhook: Webhook, scale: Scale) -> Findings
         processes.start("scheduled", "-m", "workers.scheduled", "--no-http")
         processes.start("events", "-m", "workers.events", "--no-http")
         processes.start("page", "page.py", "--port", "0", "--log", str(folder / "page-own.log"))
-        page = PageClient(processes.announced("page", r"the page is at (\S+)"))
+        page = JsonClient(processes.announced("page", r"the page is at (\S+)"))
         processes.announced("events", r"worker (events-1) is ready")
         processes.until(lambda: bool(ticks(core)), "the first scheduled job has run")
         say(f"Scheduled workers, event workers and the page run. Everything is in {folder}.")
@@ -84,7 +84,7 @@ def run(folder: Path, core: AppCore, webhook: Webhook, scale: Scale) -> Findings
     return found._replace(codes=codes)
 
 
-def drive(processes: Processes, page: PageClient, core: AppCore, scale: Scale) -> Findings:
+def drive(processes: Processes, page: JsonClient, core: AppCore, scale: Scale) -> Findings:
     users = [
         page.post("/signup", {"email": f"user{number}@example.org"})[1]["user_id"] for number in range(scale.signups)
     ]
@@ -109,12 +109,14 @@ def drive(processes: Processes, page: PageClient, core: AppCore, scale: Scale) -
         page.post("/events", {"name": "custom.event", "data": {"action": "shared"}, "idempotency_key": "once"})[1]
         for _ in range(2)
     ]
-    processes.start("events", "-m", "workers.events", "--no-http")
+    processes.start("events", "-m", "workers.events", "--port", "0")
     say(f"{published} messages of {scale.users} users, {scale.activities} activities, and three notices are published")
 
     for name in ("daily_cleanup", "custom_task"):
         processes.pitboss("schedules", "run", name)
     say("pitboss schedules run daily_cleanup; … run custom_task")
+    api = JsonClient(processes.announced("events", r"the HTTP API is at (http://[\d.:]+)"))
+    api.post("/api/events", {"name": "custom.event", "data": {"action": "opened"}})
     expected = Findings(
         users, again, refused, published, scale, once_ids={one["id"] for one in once}, down=DOWN, flaky=FLAKY
     )

@@ -1,7 +1,7 @@
 """What must be true at the end: in the app core, and at the webhook."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import datetime
 from http import HTTPStatus
@@ -15,7 +15,8 @@ from app_core import FOLDERS, AppCore
 EXPIRED, LIVE, OLD, CONVERSATIONS = 3, 3, 2, 6
 # A notice has three attempts, of two requests each.
 REQUESTS = 6
-_SHARED = 1  # the activity with an idempotency key
+# The activity with an idempotency key, and the one over the HTTP API of Pitboss.
+_SHARED, _OPENED = 1, 1
 
 
 class Amounts(Protocol):
@@ -50,7 +51,7 @@ class Findings(NamedTuple):
         return (
             count(core, "workspaces") >= len(self.users)
             and count(core, "messages") >= self.published
-            and count(core, "activity") >= self.scale.activities + _SHARED
+            and count(core, "activity") >= self.scale.activities + _SHARED + _OPENED
             and count(core, "notices") >= len((self.users[0], self.flaky, self.down))
             and count(core, "incidents") >= 1
             and {"daily_cleanup", "custom_task"} <= {run["task"] for run in core.all("SELECT task FROM runs")}
@@ -92,8 +93,9 @@ def _of_events(found: Findings, core: AppCore) -> Iterator[tuple[str, bool]]:
     activity = [json.loads(row["data"]) for row in core.all("SELECT data FROM activity")]
     numbers = sorted(one["number"] for one in activity if one["action"] == "edited")
     yield f"each of {len(numbers)} activities is logged once", numbers == list(range(found.scale.activities))
-    shared = [one for one in activity if one["action"] == "shared"]
-    yield "an event with an idempotency key is one event", len(found.once_ids) == 1 and len(shared) == _SHARED
+    others = Counter(one["action"] for one in activity)
+    yield "an event with an idempotency key is one event", len(found.once_ids) == 1 and others["shared"] == _SHARED
+    yield "an event that is published over the HTTP API of Pitboss is handled", others["opened"] == _OPENED
 
 
 def _of_failures(found: Findings, core: AppCore, webhook: Webhook) -> Iterator[tuple[str, bool]]:

@@ -80,8 +80,8 @@ class Processes:
             time.sleep(_LOOK)
 
 
-class PageClient:
-    """Sends what the page in a browser would send."""
+class JsonClient:
+    """Sends JSON to the page, as a browser would, or to the HTTP API of Pitboss."""
 
     def __init__(self, url: str) -> None:
         self._url = url
