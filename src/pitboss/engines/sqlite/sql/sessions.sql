@@ -21,9 +21,7 @@ SELECT json_group_array(json_array(id, claim)) FROM pitboss_tasks WHERE state = 
 -- name: session_list
 SELECT number, host, boot_id, pid, kind, handlers, ttl, opened_at, expires_at, ended, snapshot
 FROM pitboss_sessions
-WHERE
-    expires_at > ?
-    OR EXISTS (SELECT 1 FROM pitboss_tasks WHERE state = 'running' AND session = pitboss_sessions.number)
+WHERE expires_at > ?
 ORDER BY number
 
 -- name: session_forget
