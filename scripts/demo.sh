@@ -35,6 +35,9 @@ In a second terminal, from this folder:
   .venv/bin/pitboss tasks list state:running
   .venv/bin/pitboss dead list
   .venv/bin/pitboss batches list --watch 1s
+  .venv/bin/pitboss schedules list
+  .venv/bin/pitboss schedules run count_stock --wait
+  .venv/bin/pitboss events list
   .venv/bin/pitboss resources show keys
   .venv/bin/pitboss queues pause web
   .venv/bin/pitboss pools scale reports 3

@@ -5,7 +5,7 @@ import random
 import time
 from contextlib import suppress
 
-from pitboss import App, Cancel, Lease, NotFound, RateLimited, Retry, Snooze, ctx, facts
+from pitboss import App, Cancel, DeadTask, Lease, NotFound, RateLimited, Retry, Snooze, ctx, facts
 
 app = App()
 # API keys as a resource pool. Each key may be used six times in any ten seconds, one call at a time.
@@ -38,7 +38,13 @@ async def fetch(url: str) -> int:
     return 200
 
 
-@app.task(queue="web", max_attempts=1)
+@app.task(queue="web")
+async def keep_for_later(page: str) -> str:
+    """The fallback of `parse`: it gets the same arguments, and is stored together with the failure."""
+    return f"{page} is kept, because {ctx.failed.message}" if ctx.failed else page
+
+
+@app.task(queue="web", max_attempts=1, fallback=keep_for_later)
 async def parse(page: str) -> None:
     """Always fails. `pitboss dead list` groups the failures, and `pitboss tasks show` prints the traceback."""
     raise ValueError(f"{page} is not a page")
@@ -95,6 +101,25 @@ async def announce(batch: str, status: str) -> str:
     return f"batch {batch} is {status}"
 
 
+@app.scheduled_task(every="5s")
+async def count_stock() -> str:
+    """A schedule: see `pitboss schedules list`. However many managers run, each tick puts one task."""
+    return f"counted for {ctx.scheduled_for:%H:%M:%S}"
+
+
+@app.event_handler("order.*", ordered=True)
+async def tell_the_warehouse(event_data: dict[str, int]) -> str:
+    """Handles events: see `pitboss events list`. Those of one customer come one at a time, in their order."""
+    await asyncio.sleep(0.1)
+    return f"order {event_data['number']} is packed"
+
+
+@app.dead_letter_handler("web")
+async def write_to_support(dead: DeadTask) -> str:
+    """Gets every task of the queue that failed for good."""
+    return f"{dead.handler} failed after {dead.attempts} attempts: {dead.reason}"
+
+
 @app.task
 async def feed(every: float = 2.0) -> None:
     """Enqueues the others, then snoozes and runs again, for ever. `on_start` in pitboss.toml enqueues it."""
@@ -103,6 +128,7 @@ async def feed(every: float = 2.0) -> None:
     await report.aenqueue(random.randint(3, 8))
     await fetch.aenqueue(f"https://example.org/{number}")
     await order.aenqueue(number)
+    await app.apublish("order.placed", {"number": number}, key=f"customer-{number % 3}")
     if number % 3 == 0:
         await parse.aenqueue(f"https://example.org/{number}")
     # A task type of remote workers, by its name: remote_worker.py registers it.

@@ -24,6 +24,8 @@ def test_the_demo_shows_every_kind_of_task_and_ends_by_itself() -> None:
         "done     order",
         "done     invoice",
         "done     look_up",
+        "done     count_stock",
+        "done     tell_the_warehouse",
         "the HTTP API is at",
         "stopped after",
     ):
