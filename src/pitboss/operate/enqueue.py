@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from pitboss.client.batches import checked_title, with_completion_params
+from pitboss.client.batches import checked_title, refuse_order_keys, with_completion_params
 from pitboss.client.client import Client
 from pitboss.client.options import Options
 from pitboss.client.schema import checked
@@ -55,7 +55,9 @@ async def create_batch(
     `on_complete` names the handler of the task that is put when the batch has ended.
     """
     batches = batches_of(client.store)
-    items = list(new_tasks(handler, params, make_id, Options().changed(**options), queue=queue))
+    chosen = Options().changed(**options)
+    refuse_order_keys([chosen])
+    items = list(new_tasks(handler, params, make_id, chosen, queue=queue))
     following = None
     if on_complete is not None:
         after = await find_handler(client.store, on_complete)
