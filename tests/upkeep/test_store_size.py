@@ -1,11 +1,19 @@
 """A store that grows too large, or whose disk fills: new tasks are refused, and taken again with some distance."""
 
+from pathlib import Path
+from random import Random
+
 import pytest
 
 from pitboss.engines.memory import MemoryEngine
+from pitboss.engines.sqlite import SqliteEngine
+from pitboss.http.answers import failure, of_pitboss
 from pitboss.model.duration import SECOND
-from pitboss.model.errors import NotLeader
+from pitboss.model.errors import NotLeader, StoreFull
+from pitboss.model.filter import EVERYTHING
+from pitboss.model.ids import IdMaker
 from pitboss.model.session import SessionInfo
+from pitboss.model.task import NewTask
 from pitboss.model.usage import StoreUsage, refusal
 from pitboss.testing.clock import FakeClock
 from pitboss.upkeep.store_size import watch_size
@@ -80,3 +88,27 @@ async def test_a_leader_of_another_term_changes_nothing(store: Store) -> None:
         await store.watched(ahead=1)
     assert (await store.usage()).refusing is None
     assert store.said == []
+
+
+async def test_a_file_counts_without_what_was_deleted(tmp_path: Path) -> None:
+    """It does not shrink, but its pages are used again."""
+    clock = FakeClock()
+    new_id = IdMaker(clock.now, Random(1).getrandbits)
+    store = SqliteEngine(tmp_path / "store.db", clock=clock)
+    await store.open()
+    empty = await store.usage()
+    await store.put([NewTask(id=new_id(), handler="job", params=f'"{"x" * 10_000}"') for _ in range(500)])
+    full = await store.usage()
+    assert full.size > empty.size + 4 * MB
+    await store.cancel(EVERYTHING)
+    await store.prune(EVERYTHING)
+    pruned = await store.usage()
+    assert pruned.size < empty.size + MB
+    await store.close()
+
+
+def test_the_api_asks_clients_to_come_back() -> None:
+    reply = failure(of_pitboss(StoreFull("its disk has 1 MB left")), 0)
+    assert reply.code == 503
+    assert (b"retry-after", b"1") in reply.headers
+    assert b"1 MB left" in reply.body

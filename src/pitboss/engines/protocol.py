@@ -431,8 +431,8 @@ class Usage(Protocol):
         know them, and the present reason to refuse."""
 
     async def refuse_new(self, reason: str | None, *, term: int) -> None:
-        """While a reason is set, `put`, `put_within`, `publish` and `create_batch` of a new batch raise `StoreFull`
-        and write nothing, on every process of this store. All else goes on, with the tasks that follow from it:
+        """While a reason is set, `put`, `publish` and `create_batch` (of a new batch that has items) raise `StoreFull`
+        and write nothing, in every process of this store. All else goes on, with the tasks that follow from it:
         follow-ups, those of schedules and failures, and notices of batches. None ends that. Only the leader of that
         term may do it: any other call raises `NotLeader` and changes nothing."""
 

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from pitboss.model.errors import StoreFull
 from pitboss.model.pool import spoken_size
 
 # Once refused, new tasks are taken again below this part of the limit, so that it does not flicker.
@@ -14,6 +15,12 @@ class StoreUsage(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     free: int | None = None
     refusing: str | None = None
+
+
+def check_taking(refusing: str | None) -> None:
+    """Raise `StoreFull` while there is a reason to refuse new tasks."""
+    if refusing is not None:
+        raise StoreFull(refusing)
 
 
 def refusal(usage: StoreUsage, *, max_size: int | None, min_free: int | None) -> str | None:

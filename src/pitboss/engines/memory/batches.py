@@ -39,6 +39,7 @@ from pitboss.model.duration import Moment
 from pitboss.model.ids import TaskId
 from pitboss.model.states import FINISHED
 from pitboss.model.task import NewTask
+from pitboss.model.usage import check_taking
 
 
 class _Done(msgspec.Struct):
@@ -56,7 +57,7 @@ class BatchVerbs(Verbs):
         self._reach("create_batch.before")
         now = self.clock.now()
         if batch.id not in self.tables.batches:
-            self.check_taking()
+            check_taking(self.tables.refusing)
             self.tables.check_room(items, now)
             self._create(batch, items, now)
         self._reach("create_batch.after")

@@ -22,6 +22,7 @@ from pitboss.model.schedule import (
     redeclared,
     refuse_declared,
 )
+from pitboss.model.usage import check_taking
 
 
 class DeclaredVerbs(Verbs):
@@ -99,7 +100,7 @@ class DeclaredVerbs(Verbs):
     async def publish(self, events: Sequence[NewEvent]) -> list[Published]:
         self._reach("publish.before")
         now = self.look()
-        self.check_taking()
+        check_taking(self.tables.refusing)
         subscribers = Subscribers(one for app in self.tables.declared.values() for one in app.subscriptions)
         answers = [self._publish(event, subscribers, now) for event in events]
         self._reach("publish.after")

@@ -21,6 +21,7 @@ from pitboss.model.session import Reclaimed, Renewal
 from pitboss.model.settlement import ClaimEnd, Progress, SettleAnswer, Settlement, effect, lives, lost
 from pitboss.model.states import FINISHED, State
 from pitboss.model.task import NewTask, Placed, Task, Token
+from pitboss.model.usage import check_taking
 
 
 class MemoryEngine(
@@ -42,7 +43,7 @@ class MemoryEngine(
     async def put(self, tasks: Sequence[NewTask]) -> list[Placed]:
         self._reach("put.before")
         now = self.look()
-        self.check_taking()
+        check_taking(self.tables.refusing)
         self.tables.check_room(tasks, now)
         placed = [self.tables.place(new, now) for new in tasks]
         self._reach("put.after")

@@ -11,7 +11,7 @@ from pitboss.model.access import AuditEntry
 from pitboss.model.batch import OVER
 from pitboss.model.batching import HELD_IN_ORDER, waits
 from pitboss.model.duration import Moment
-from pitboss.model.errors import NotLeader, StoreFull
+from pitboss.model.errors import NotLeader
 from pitboss.model.failure import failed_for_good, failure_tasks
 from pitboss.model.lifecycle import KeyHold, retried
 from pitboss.model.session import Lead, known_handlers, lead_of
@@ -47,11 +47,6 @@ class Verbs:
         lead = self._lead(now)
         if lead is None or lead.term != term:
             raise NotLeader(term)
-
-    def check_taking(self) -> None:
-        """Raise `StoreFull` while new tasks are refused."""
-        if self.tables.refusing is not None:
-            raise StoreFull(self.tables.refusing)
 
     def _lead(self, now: Moment) -> Lead | None:
         leader = self.tables.leader

@@ -10,6 +10,8 @@ from pitboss.model.errors import InvalidInput, StoreUnavailable, Unsupported
 OLDEST = (3, 38, 0)
 # 16 MiB of write-ahead log between checkpoints: each costs two more syncs, so more often would cost throughput.
 _CHECKPOINT_PAGES = 4000
+# A read that stays open for long makes the log grow; the next checkpoint after it cuts the file to this size.
+_KEPT_LOG = 64 * 1024**2
 _CACHE_KIB = 65_536
 # For foreign programs that have the file open; our own writers take the lock in `lock.py` first.
 _BUSY_MILLIS = 10_000
@@ -49,7 +51,8 @@ def create_file(path: Path) -> None:
 
 def connect_writer(path: Path) -> sqlite3.Connection:
     connection = _connect(path)
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", f"wal_autocheckpoint = {_CHECKPOINT_PAGES}"):
+    logged = (f"wal_autocheckpoint = {_CHECKPOINT_PAGES}", f"journal_size_limit = {_KEPT_LOG}")
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", *logged):
         connection.execute(f"PRAGMA {pragma}").fetchall()
     return connection
 

@@ -21,6 +21,7 @@ from pitboss.engines.sqlite import (
     resource_pools,
     schema,
     settle,
+    usage,
 )
 from pitboss.engines.sqlite.act import Act
 from pitboss.engines.sqlite.declared_verbs import DeclaredVerbs
@@ -53,6 +54,7 @@ from pitboss.model.resource import (
 from pitboss.model.session import Claimed, ClaimRequest, Lead, Reclaimed, Renewal, Session, SessionInfo
 from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.task import Attempt, NewTask, Placed, Task, Token
+from pitboss.model.usage import StoreUsage
 
 T = TypeVar("T")
 # A million held tasks are released in many short transactions, so that other writers get in between.
@@ -275,6 +277,12 @@ class SqliteEngine(DeclaredVerbs):
     async def probe(self) -> None:
         """A write that changes no value still goes to the log, so that a full disk is found."""
         await self._write("probe", lambda act: act.query("UPDATE pitboss_meta SET value = value", ()))
+
+    async def usage(self) -> StoreUsage:
+        return await self._read(lambda reader: usage.usage(reader, self.path))
+
+    async def refuse_new(self, reason: str | None, *, term: int) -> None:
+        await self._write("refuse_new", lambda act: usage.refuse_new(act, reason, term))
 
     async def schema_version(self) -> tuple[int, int]:
         return await self._read(lambda reader: reader.schema_version()), schema.wanted_version()

@@ -12,6 +12,7 @@ from pitboss.engines.sqlite.registry import check_term
 from pitboss.model.duration import Moment
 from pitboss.model.event import Event, EventId, NewEvent, Published, subscribers
 from pitboss.model.task import NewTask
+from pitboss.model.usage import check_taking
 
 _met = msgspec.json.Decoder(list[tuple[str, tuple[str, ...]]])
 _handlers = msgspec.json.Decoder(tuple[str, ...])
@@ -21,8 +22,9 @@ _LAST = "\U0010ffff"
 
 def publish(act: Act, events: Sequence[NewEvent]) -> list[Published]:
     """As the contract says."""
-    met = act.decoded("event_met", _met, json_list(event.id for event in events))
-    known = dict(met)
+    met: Any = act.one("event_met", json_list(event.id for event in events))
+    check_taking(met[1])
+    known = dict(_met.decode(met[0]))
     wanted = subscribers(tuple(str(row[0]) for row in act.rows("app_subscriptions")))
     tasks: list[NewTask] = []
     rows: list[Row] = []

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,6 +15,7 @@ from pitboss.model.duration import Span
 from pitboss.model.errors import QueueFull
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Placed
+from pitboss.model.usage import check_taking
 
 _Met = tuple[str, str, str | None]
 _met = msgspec.json.Decoder(list[_Met])
@@ -22,7 +23,7 @@ _holders = msgspec.json.Decoder(list[tuple[str, str, str, str | None]])
 
 
 def put(act: Act, tasks: Sequence[NewTask]) -> list[Placed]:
-    """As the contract says; raises `QueueFull` before anything is written."""
+    """As the contract says; raises `QueueFull` or `StoreFull` before anything is written."""
     return _put(act, tasks, bounded=True)
 
 
@@ -61,7 +62,7 @@ def _put(act: Act, tasks: Sequence[NewTask], *, bounded: bool, batch: BatchId | 
 
 
 def _context(act: Act, tasks: Sequence[NewTask], bounded: bool, batch: BatchId | None) -> _Context:
-    known = {name for name in {new.handler for new in tasks} if act.one("handler_known", name)}
+    known = _known(act, {new.handler for new in tasks}, bounded)
     # From the store: the step that changes it moves all tasks that were stored before.
     timed = any(new.run_at is not None or new.expires_at is not None for new in tasks)
     row: Any = act.one("clock_ahead") if timed else None
@@ -74,6 +75,14 @@ def _context(act: Act, tasks: Sequence[NewTask], bounded: bool, batch: BatchId |
         elif row[0] is not None and bounded:
             context.capacities[name] = row[0]
     return context
+
+
+def _known(act: Act, handlers: Iterable[str], bounded: bool) -> set[str]:
+    """Those that are registered. `StoreFull` if new tasks are refused."""
+    rows: list[Any] = [(name, *(act.one("put_handler", name) or ())) for name in handlers]
+    for _, refusing, _ in rows if bounded else ():
+        check_taking(refusing)
+    return {name for name, _, known in rows if known}
 
 
 def _insert_unseen(act: Act, tasks: Sequence[NewTask], context: _Context) -> list[Placed] | None:

@@ -190,10 +190,12 @@ CREATE TABLE pitboss_wishes (
 CREATE INDEX pitboss_wishes_by_version ON pitboss_wishes (version);
 
 -- Which session leads, and under which term. One row; `term` stays when no session leads, so that none is used twice.
+-- `refusing` is why the leader lets no new tasks in.
 CREATE TABLE pitboss_leader (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     term INTEGER NOT NULL,
-    session INTEGER
+    session INTEGER,
+    refusing TEXT
 );
 
 INSERT INTO pitboss_leader (one, term) VALUES (1, 0);

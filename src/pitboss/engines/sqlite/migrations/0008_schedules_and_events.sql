@@ -85,3 +85,6 @@ CREATE TABLE pitboss_events (
 
 CREATE INDEX pitboss_events_by_name ON pitboss_events (name, id);
 CREATE INDEX pitboss_events_by_time ON pitboss_events (published_at);
+
+-- Why the leader lets no new tasks in.
+ALTER TABLE pitboss_leader ADD COLUMN refusing TEXT;

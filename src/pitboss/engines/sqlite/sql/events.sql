@@ -1,6 +1,7 @@
 -- name: event_met
--- Those of these events that are stored, with the handlers that they went to.
-SELECT json_group_array(json_array(id, json(handlers))) FROM pitboss_events WHERE id IN (SELECT value FROM json_each(?))
+-- Those of these events that are stored, with the handlers that they went to; and why new ones are refused.
+SELECT json_group_array(json_array(id, json(handlers))), (SELECT refusing FROM pitboss_leader)
+FROM pitboss_events WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: event_add
 INSERT INTO pitboss_events (id, name, data, key, published_by, published_at, handlers)

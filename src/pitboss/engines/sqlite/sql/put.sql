@@ -1,3 +1,7 @@
+-- name: put_handler
+-- Whether new tasks are refused, and whether the handler is registered: one statement for both.
+SELECT refusing, EXISTS (SELECT 1 FROM pitboss_handlers WHERE name = ?) FROM pitboss_leader
+
 -- name: put_plain
 INSERT INTO pitboss_tasks (id, handler, queue, priority, created_at, params, state)
 VALUES (?, ?, ?, ?, ?, ?, 'pending')
