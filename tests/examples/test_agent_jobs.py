@@ -161,8 +161,8 @@ def environment(**more: str) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(OWN_SETTINGS)} | more
 
 
-def python(*arguments: str, cwd: Path = EXAMPLE, **more: str) -> "subprocess.CompletedProcess[str]":
-    own = environment(PYTHONPATH=str(EXAMPLE), **more)
+def python(*arguments: str, own: dict[str, str], cwd: Path = EXAMPLE) -> "subprocess.CompletedProcess[str]":
+    own = environment(PYTHONPATH=str(EXAMPLE), **own)
     return subprocess.run(
         [sys.executable, *arguments], cwd=cwd, env=own, capture_output=True, text=True, check=False, timeout=100
     )
@@ -277,7 +277,7 @@ def ticks(example: Example, task: str) -> list[datetime]:
 
 def test_the_snippets_of_the_document_run_as_written(tmp_path: Path) -> None:
     (tmp_path / "snippets.py").write_text(SNIPPETS + USE)
-    done = python("snippets.py", cwd=tmp_path, APP_CORE_DB=str(tmp_path / "core.db"))
+    done = python("snippets.py", cwd=tmp_path, own={"APP_CORE_DB": str(tmp_path / "core.db")})
     assert "all of it works" in done.stdout, done.stderr
     assert (tmp_path / "worker.log").exists()
 
@@ -421,7 +421,7 @@ def test_a_signup_that_was_stored_but_not_published_is_published_later(example: 
 
 @pytest.mark.parametrize("app", ["scheduled", "events"])
 def test_a_queue_type_that_is_not_supported_is_refused(app: str) -> None:
-    done = python("-m", f"workers.{app}", WORKER_QUEUE_TYPE="redis")
+    done = python("-m", f"workers.{app}", own={"WORKER_QUEUE_TYPE": "redis"})
     assert done.returncode == 1
     assert "WORKER_QUEUE_TYPE=redis is not supported: use sqlite or postgres" in done.stderr
     assert "Traceback" not in done.stderr
@@ -432,7 +432,7 @@ def test_the_queue_can_be_in_postgres(tmp_path: Path, postgres_dsn: str) -> None
     own = {"WORKER_QUEUE_TYPE": "postgres", "WORKER_QUEUE_URL": postgres_dsn, "WORKER_CONCURRENCY": "2"}
     own |= {"APP_CORE_DB": str(tmp_path / "core.db"), "PITBOSS_LOGS": str(tmp_path / "logs")}
     signing_up = "from workers.events.utils.publishing import sign_up; print(sign_up('ada@example.org'))"
-    user = python("-c", signing_up, **own).stdout.strip()
+    user = python("-c", signing_up, own=own).stdout.strip()
     assert user, "it signs up before any worker has started"
     with (tmp_path / "events.log").open("w") as log:
         command = [sys.executable, "-m", "workers.events", "--no-http"]
