@@ -46,8 +46,14 @@ async def test_events_are_sent_again_to_all_or_to_some(store: Bench) -> None:
     (one,) = await replay_events(event_client(audited, store.new_id), audited, ids[:1], ["mail"])
     assert [(handler, placed.created) for handler, placed in one.tasks] == [("mail", True)]
     assert [entry.act for entry in await store.audit_log()] == ["events replay"]
-    with pytest.raises(NotFound, match="mial does not subscribe"):
-        await replay_events(client, store, ids, ["mial"])
+    other = (await client.publish("user.left")).id
+    before = len(store.tables.tasks)
+    for event, handler in ((ids[1], "mial"), (other, "mail")):
+        refused = store.audited(AuditEntry(id=store.new_id(), who="ann", act="refused", target=""))
+        with pytest.raises(NotFound, match=f"{handler} does not subscribe"):
+            await replay_events(event_client(refused, store.new_id), refused, [ids[0], event], [handler])
+    assert len(store.tables.tasks) == before
+    assert [entry.act for entry in await store.audit_log()] == ["events replay"]
 
 
 async def test_nothing_is_sent_if_one_event_is_unknown(store: Bench) -> None:

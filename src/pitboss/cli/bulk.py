@@ -71,7 +71,7 @@ def run(context: typer.Context, store: str | None, act: Act, wanted: Filter, *, 
         selection = await select_tasks(opened, wanted, act.states)
         asks = not (sure or selection.named)
         if selection.matched and (dry or asks):
-            await _show_sample(screen, opened, act, selection)
+            await show_sample(screen, opened, act.verb, selection)
         if dry or not selection.matched:
             return selection, BulkResult()
         if asks:
@@ -98,9 +98,10 @@ def _tell(screen: Screen, act: Act, selection: Selection, result: BulkResult, *,
         screen.note(f"refused: {task} (another unfinished task has its unique key)")
 
 
-async def _show_sample(screen: Screen, store: "Store", act: Act, selection: Selection) -> None:
+async def show_sample(screen: Screen, store: "Store", verb: str, selection: Selection) -> None:
+    """How many tasks it is about, and the oldest of them."""
     page = await store.find(selection.wanted, limit=_SAMPLE, oldest_first=True)
-    screen.note(f"{act.verb} {counted(selection.matched, 'task')}:")
+    screen.note(f"{verb} {counted(selection.matched, 'task')}:")
     for task in page.tasks:
         screen.note(f"  {task.id}  {task.state:<9}  {task.handler}  {one_line(task.params, 60)}")
     if selection.matched > len(page.tasks):

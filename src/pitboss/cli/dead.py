@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pitboss.cli import bulk
+from pitboss.cli import bulk, paced_retry
 from pitboss.cli.command import (
     AllOption,
     DryRunOption,
@@ -24,7 +24,9 @@ from pitboss.cli.formatting import ago, when
 from pitboss.cli.screen import Column, Screen
 from pitboss.cli.task_page import draw_task
 from pitboss.model.duration import Moment
+from pitboss.model.errors import InvalidInput
 from pitboss.model.filter import Filter, by
+from pitboss.model.limits import rate as rate_of
 from pitboss.model.states import State
 from pitboss.operate.documents import failure_group_document, task_page_document
 from pitboss.operate.failures import MOST_READ, FailureGroups, failure_groups, find_failure_group
@@ -102,24 +104,44 @@ def retry(
     context: typer.Context,
     failures: FailuresArgument = None,
     everything: AllOption = False,
+    rate: Annotated[
+        str | None, typer.Option("--rate", metavar="N/TIME", help="At most so many per time, as in 10/s.")
+    ] = None,
+    stop_on_failures: Annotated[
+        int | None,
+        typer.Option("--stop-on-failures", metavar="N", min=1, help="With --rate: stop when N of them failed again."),
+    ] = None,
     store: StoreOption = None,
     sure: YesOption = False,
     dry: DryRunOption = False,
 ) -> None:
-    """Run failed tasks again.
+    """Run failed tasks again, at a rate if one is given.
 
     \b
     Examples:
       pitboss dead retry 9f86d081884c
       pitboss dead retry queue:mail --dry-run
       pitboss dead retry --all --yes
+      pitboss dead retry queue:mail --rate 10/s --stop-on-failures 5
+
+    With a rate, each task that had failed before it began is retried once, the oldest first, evenly
+    spread. Ctrl-C stops it; what was retried stays so.
     """
+    wanted = _selected(failures, everything=everything)
+    if rate is not None:
+        paced_retry.run(context, store, wanted, rate_of(rate), stop_on_failures, sure=sure, dry=dry)
+        return
+    if stop_on_failures is not None:
+        raise InvalidInput(
+            "--stop-on-failures needs a rate",
+            why="without one, all tasks are retried before the first can fail again",
+            fix="say --rate 10/s too",
+        )
 
     async def act(opened: "Store", selection: Selection, progress: Progress) -> BulkResult:
         return await retry_tasks(opened, selection, progress=progress)
 
-    chosen = bulk.Act("Retry", "set to run again", (State.FAILED,), act)
-    bulk.run(context, store, chosen, _selected(failures, everything=everything), sure=sure, dry=dry)
+    bulk.run(context, store, bulk.Act("Retry", "set to run again", (State.FAILED,), act), wanted, sure=sure, dry=dry)
 
 
 @app.command("discard")

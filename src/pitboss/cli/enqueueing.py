@@ -11,6 +11,7 @@ from pitboss.cli.errors import Exit
 from pitboss.cli.screen import Screen
 from pitboss.model.errors import InvalidInput, TaskFailed
 from pitboss.model.fleet import live_managers
+from pitboss.model.ids import TaskId
 from pitboss.model.states import State
 from pitboss.model.task import Task
 
@@ -81,13 +82,25 @@ async def _enqueued(
     from pitboss.model.duration import span
     from pitboss.operate.enqueue import enqueue as enqueue_by_name
 
+    if timeout is not None:
+        # A wrong one is refused before the task is stored.
+        span(timeout, what="--timeout")
     client = Client(store, store.clock)
-    limit = None if timeout is None else span(timeout, what="--timeout")
     placed = await enqueue_by_name(client, name, params, id_maker()(), **options)
-    if limit is not None and not live_managers(await store.sessions(), store.clock.now()):
+    return await found_or_ended(screen, store, placed.id, timeout), placed.created
+
+
+async def found_or_ended(screen: Screen, store: "Store", task: TaskId, timeout: str | None) -> Task:
+    """The task; with a time limit, after its end."""
+    from pitboss.client.client import Client
+    from pitboss.model.duration import span
+
+    client = Client(store, store.clock)
+    if timeout is None:
+        return await client.get(task)
+    if not live_managers(await store.sessions(), store.clock.now()):
         screen.note("note: no manager is running on this store; start one with pitboss up")
-    found = await client.get(placed.id) if limit is None else await client.finished(placed.id, timeout=limit)
-    return found, placed.created
+    return await client.finished(task, timeout=span(timeout, what="--timeout"))
 
 
 def _tell(screen: Screen, task: Task, *, created: bool, waited: bool, as_json: bool) -> None:
@@ -95,6 +108,11 @@ def _tell(screen: Screen, task: Task, *, created: bool, waited: bool, as_json: b
         screen.note(f'an unfinished task has this key already; nothing was added ("{task.unique_key}")')
     if task.state is State.HELD:
         screen.note("it is held until a worker knows its handler")
+    tell_task(screen, task, created=created, waited=waited, as_json=as_json)
+
+
+def tell_task(screen: Screen, task: Task, *, created: bool, waited: bool, as_json: bool) -> None:
+    """Its id, or its result if its end was waited for; fails if it has none then."""
     if as_json:
         from pitboss.operate.documents import task_document
 

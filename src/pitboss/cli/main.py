@@ -41,6 +41,8 @@ COMMANDS = {
     "tasks": Command("tasks:app", "List, show, enqueue, retry and cancel tasks.", "task"),
     "batches": Command("batches:app", "List, create, order, pause, cancel and requeue batches of tasks.", "batch"),
     "queues": Command("queues:app", "List, show, pause, resume and limit queues.", "queue"),
+    "schedules": Command("schedules:app", "List, add, change, run, pause and remove schedules.", "schedule"),
+    "events": Command("events:app", "List, show, publish and replay events, and see who wants which.", "event"),
     "resources": Command(
         "resources:app",
         "List and limit resource pools; add, import, enable, disable and test their members.",

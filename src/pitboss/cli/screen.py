@@ -128,7 +128,7 @@ class Screen:
 
         rows = _cleaned(rows)
         shown = _fitting(columns, rows, self.out.width)
-        widths = _widths([column.title for column in columns], rows)
+        widths = _shrunk(columns, _widths([column.title for column in columns], rows), shown, self.out.width)
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
         for index in shown:
             column = columns[index]
@@ -137,7 +137,7 @@ class Screen:
                 justify="right" if column.right else "left",
                 overflow="ellipsis",
                 no_wrap=True,
-                min_width=min(widths[index], _least(column)),
+                width=widths[index],
             )
         for row in rows:
             table.add_row(*(Text(row[index], style=_STYLES.get(row[index], "")) for index in shown))
@@ -187,6 +187,17 @@ def _fitting(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: in
             break
         shown.remove(index)
     return shown
+
+
+def _shrunk(columns: Sequence[Column], widths: Sequence[int], shown: Sequence[int], width: int) -> list[int]:
+    """The widths with which the table fits: columns that fill give space first, each down to its least."""
+    found = list(widths)
+    excess = sum(found[index] + _GAP for index in shown) - width
+    for index in sorted(shown, key=lambda one: (not columns[one].fills, -found[one])):
+        cut = max(0, min(excess, found[index] - _least(columns[index])))
+        found[index] -= cut
+        excess -= cut
+    return found
 
 
 def _least(column: Column) -> int:

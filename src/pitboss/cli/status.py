@@ -10,13 +10,14 @@ from pitboss.cli.errors import Exit
 from pitboss.cli.formatting import age, ago
 from pitboss.cli.screen import Column, Screen
 from pitboss.model.duration import Moment
+from pitboss.model.finding import Grade
 from pitboss.model.fleet import ManagerView, alive, manager_view
 from pitboss.model.queue import Queue, QueueSettings
 from pitboss.model.resource import ResourcePool, Stage
 from pitboss.model.session import Session
 from pitboss.model.states import State
-from pitboss.model.status import Health
-from pitboss.model.text import masked
+from pitboss.model.status import Health, ScheduleFigures
+from pitboss.model.text import counted, masked
 from pitboss.operate.documents import status_document
 from pitboss.operate.queues import rate_text
 from pitboss.operate.status import Status, read_status
@@ -116,6 +117,12 @@ def _draw(screen: Screen, found: Status) -> None:
     if managers:
         screen.heading("Managers")
         screen.table(_MANAGERS, [_manager_row(one, found.now) for one in (*reversed(living), *reversed(gone))])
+    if found.schedules is not None and found.schedules.total:
+        screen.heading("Schedules")
+        screen.line(_schedules(found.schedules, found.wall))
+    for finding in found.findings:
+        if finding.check in ("capacity", "schedules") and finding.grade is not Grade.OK:
+            screen.note(f"warning: {finding.what}; {finding.why}")
     if found.batches:
         screen.heading("Batches")
         draw_batches(screen, found.batches, found.now)
@@ -158,6 +165,14 @@ def _manager_row(session: Session, moment: Moment) -> list[str]:
         manager.snapshot.target.rsplit("/", 1)[-1],
         server_text(manager) if living else "",
     ]
+
+
+def _schedules(found: ScheduleFigures, wall: Moment) -> str:
+    """ "12 schedules, 2 paused, 1 overdue; next nightly in 3h"."""
+    paused = f", {found.paused:,} paused" if found.paused else ""
+    overdue = f", {len(found.overdue):,} overdue" if found.overdue else ""
+    following = "" if found.next_at is None else f"; next {found.next_name} {ago(found.next_at, wall)}"
+    return f"{counted(found.total, 'schedule')}{paused}{overdue}{following}"
 
 
 def server_text(manager: ManagerView) -> str:

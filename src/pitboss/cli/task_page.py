@@ -7,6 +7,7 @@ from pitboss.cli.screen import Screen
 from pitboss.model.duration import Moment, spoken
 from pitboss.model.task import Attempt, Task, TaskError
 from pitboss.model.waiting import spoken_start
+from pitboss.operate.origin import origin_lines
 from pitboss.operate.tasks import TaskPage
 
 _LONG = 100
@@ -19,6 +20,7 @@ def draw_task(screen: Screen, page: TaskPage, now: Moment) -> None:
     screen.fields(
         [("starts", spoken_start(page.why) if page.why.gates else None), ("helps", "; ".join(page.why.helps))]
     )
+    screen.fields([("from", "\n".join(origin_lines(task)))])
     screen.fields([("progress", _progress(task)), ("params", _json(task.params)), ("result", _json(task.result))])
     screen.fields(_policy(task))
     screen.fields(
@@ -48,6 +50,7 @@ def _policy(task: Task) -> list[tuple[str, str | None]]:
         ("attempts", f"{tries}{lost}"),
         ("timeout", None if task.timeout is None else spoken(task.timeout)),
         ("key", task.unique_key),
+        ("order key", task.order_key),
         ("tags", ", ".join(task.tags)),
         ("parent", task.parent),
         ("batch", task.batch),

@@ -9,6 +9,7 @@ from pitboss.cli.screen import Column, Screen
 from pitboss.model.task import Task
 from pitboss.model.waiting import spoken_start
 from pitboss.operate.documents import why_document
+from pitboss.operate.origin import origin_document, origin_lines
 from pitboss.operate.why import Explained, explain
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def why(
     async def read(opened: "Store") -> Shown:
         found = await explain(opened, task, now(opened))
         document = {"id": found.thing.id, "kind": _kind(found), **why_document(found.why)}
+        if isinstance(found.thing, Task):
+            document["origin"] = origin_document(found.thing)
         return Shown(document, lambda screen: _draw(screen, found))
 
     show(screen_of(context), store, read, as_json=as_json, watch=watch)
@@ -48,6 +51,8 @@ def _draw(screen: Screen, found: Explained) -> None:
     state = thing.state if isinstance(thing, Task) else thing.status
     name = thing.handler if isinstance(thing, Task) else thing.name
     screen.fields([(_kind(found), name or "(no name)"), ("id", thing.id), ("state", state)])
+    if isinstance(thing, Task):
+        screen.fields([("from", "\n".join(origin_lines(thing)))])
     screen.line()
     style = "bold red" if why.stuck else "bold yellow" if why.shut is not None else "bold"
     screen.line(f"{why.sentence[:1].upper()}{why.sentence[1:]}.", style)

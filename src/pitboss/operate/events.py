@@ -8,7 +8,7 @@ from pitboss.client.events import EventClient, EventWithTasks, events_of
 from pitboss.engines.declared_protocol import Declarations
 from pitboss.engines.protocol import Store
 from pitboss.model.errors import NotFound
-from pitboss.model.event import Event, EventId, Subscription
+from pitboss.model.event import Event, EventId, Subscribers, Subscription
 from pitboss.model.ids import TaskId
 from pitboss.model.task import Placed
 from pitboss.operate.audit import record
@@ -44,8 +44,13 @@ async def read_event(client: EventClient, store: Store, text: str) -> EventWithT
 async def replay_events(
     client: EventClient, store: Store, texts: Sequence[str], handlers: Sequence[str] | None = None
 ) -> list[Replayed]:
-    """Send events to their handlers again, or to these of them. Nothing is sent if one of the events is unknown."""
+    """Send events to their handlers again, or to these of them. Nothing is sent if an event is unknown, or if one of
+    these handlers does not want one of the events."""
     found = [(await read_event(client, store, text)).event for text in texts]
+    wanting = Subscribers(await client.subscriptions())
+    for event in found:
+        if not set(handlers or ()) <= {one.handler for one in wanting.of(event.name)}:
+            await client.replay(event.id, handlers)  # refuses it, with the names of those that do
     await record(store)
     return [Replayed(event.id, await client.replay(event.id, handlers)) for event in found]
 
