@@ -45,9 +45,9 @@ def test_an_event_is_published_and_shown_with_its_tasks() -> None:
     assert 'data         {"id":7}' in page
     assert f"by           {operator()}" in page
     rows = page.split("Tasks\n")[1].splitlines()
-    assert [(row.split()[0], row.split()[2]) for row in rows[1:]] == [("greet", "completed"), ("mail", "pending")]
+    assert [(row.split()[0], row.split()[2]) for row in rows[1:]] == [("greet", "completed"), ("mail", "completed")]
     tasks = events("show", answer.out.strip(), "--json").json()["tasks"]
-    assert [task["state"] for task in tasks] == ["completed", "pending"]
+    assert [task["state"] for task in tasks] == ["completed", "completed"]
     assert (
         f"from         it handles event user.signup ({answer.out.strip()}) with key u:7"
         in pitboss("tasks", "show", tasks[0]["id"]).out
