@@ -1,5 +1,6 @@
 """Fires schedules: puts the tasks of ticks that have come."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pitboss.engines.declared_protocol import LeaderActs
@@ -49,8 +50,13 @@ class Firer:
         wanted = [one for one in due if self._broken.get(one.name) != one.version]
         handlers = await self._known({one.declared.handler for one in wanted})
         ended = await self._states(task for one in wanted for _, task in one.open)
-        made = [self._made(schedule, handlers, ended) for schedule in wanted]
-        return [one for one in made if one is not None]
+        made: list[Firing] = []
+        for schedule in wanted:
+            one = self._made(schedule, handlers, ended)
+            made += [] if one is None else [one]
+            # After a long standstill each takes some milliseconds: let the manager work in between.
+            await asyncio.sleep(0)
+        return made
 
     def _made(
         self, schedule: Schedule, handlers: Mapping[str, HandlerInfo], ended: Mapping[TaskId, State | None]
