@@ -3,12 +3,17 @@
 import asyncio
 from contextlib import suppress
 
+import pytest
+
+from pitboss.engines.capabilities import check_needs
 from pitboss.engines.memory import MemoryEngine
 from pitboss.manager.declarer import AGAIN_SECONDS, Declarer
 from pitboss.model.declared import Declared
 from pitboss.model.duration import SECOND
-from pitboss.model.errors import StoreUnavailable
+from pitboss.model.errors import StoreUnavailable, Unsupported
+from pitboss.model.event import Subscription
 from pitboss.model.queue import QueueSettings
+from pitboss.model.schedule import ScheduleSpec
 from pitboss.model.session import SessionInfo
 from pitboss.testing.clock import FakeClock
 from pitboss.testing.virtual import run_virtual
@@ -88,3 +93,27 @@ def test_before_the_first_session_nothing_is_declared() -> None:
         assert await store.declarations() == []
 
     asyncio.run(main())
+
+
+class Bare:
+    """A store without any of the optional protocols."""
+
+    name = "bare"
+
+
+@pytest.mark.parametrize(
+    ("declared", "named"),
+    [
+        (Declared(app="a", queues={"mail": QueueSettings(capacity=1)}), "mail"),
+        (Declared(app="a", schedules=(ScheduleSpec(name="nightly", handler="job", every=SECOND),)), "nightly"),
+        (Declared(app="a", subscriptions=(Subscription(handler="greet", pattern="user.signup"),)), "greet"),
+    ],
+)
+def test_an_app_that_declares_more_than_its_engine_keeps_is_refused(declared: Declared, named: str) -> None:
+    with pytest.raises(Unsupported, match=named):
+        check_needs(Bare(), [], [], declared)
+    check_needs(MemoryEngine(clock=FakeClock()), [], [], declared)
+
+
+def test_an_app_that_declares_nothing_runs_on_any_engine() -> None:
+    check_needs(Bare(), [], [], Declared(app="a", queues={"default": QueueSettings()}))
