@@ -22,5 +22,6 @@ CREATE TABLE IF NOT EXISTS incidents (
     task_id TEXT PRIMARY KEY, handler TEXT NOT NULL, queue TEXT NOT NULL, error TEXT NOT NULL
 ) STRICT;
 CREATE TABLE IF NOT EXISTS runs (
-    task TEXT NOT NULL, scheduled_for TEXT NOT NULL, details TEXT NOT NULL, PRIMARY KEY (task, scheduled_for)
+    task TEXT NOT NULL, scheduled_for TEXT NOT NULL, details TEXT NOT NULL, times INTEGER NOT NULL DEFAULT 1,
+    PRIMARY KEY (task, scheduled_for)
 ) STRICT;

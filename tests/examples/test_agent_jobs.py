@@ -271,7 +271,8 @@ def days(example: Example) -> Iterator[Days]:
 
 
 def ticks(example: Example, task: str) -> list[datetime]:
-    rows = example.core.all("SELECT scheduled_for FROM runs WHERE task = ?", task)
+    rows = example.core.all("SELECT scheduled_for, times FROM runs WHERE task = ?", task)
+    assert {row["times"] for row in rows} <= {1}
     return sorted(datetime.fromisoformat(row["scheduled_for"]) for row in rows)
 
 

@@ -111,16 +111,16 @@ def _of_failures(found: Findings, core: AppCore, webhook: Webhook) -> Iterator[t
 
 
 def _of_schedules(found: Findings, core: AppCore) -> Iterator[tuple[str, bool]]:
-    runs = {row["task"]: json.loads(row["details"]) for row in core.all("SELECT * FROM runs")}
-    cleaned = runs.get("daily_cleanup") == {"sessions": EXPIRED, "conversations": OLD}
+    runs = [(row["task"], json.loads(row["details"])) for row in core.all("SELECT * FROM runs")]
+    cleaned = ("daily_cleanup", {"sessions": EXPIRED, "conversations": OLD}) in runs
     archived = count(core, "conversations WHERE archived_at IS NOT NULL")
     left = (count(core, "sessions"), archived) == (LIVE, OLD)
     yield f"the daily clean-up deleted {EXPIRED} sessions and archived {OLD} conversations", cleaned and left
     yield "the custom task indexed all conversations", count(core, "search_index") == CONVERSATIONS
     moments = ticks(core)
     gaps = {(after - before).total_seconds() for before, after in pairwise(moments)}
-    whole = all(gap >= 1 and gap == int(gap) for gap in gaps)
-    yield f"the schedule of every second ran {len(moments)} times, never twice for a tick", whole
+    whole = all(gap >= 1 and gap == int(gap) for gap in gaps) and not count(core, "runs WHERE times > 1")
+    yield f"the schedule of every second ran for {len(moments)} ticks, for none of them twice", whole
     names = {one["name"] for one in found.schedules["schedules"]}
     yield (
         "pitboss schedules list shows all four",
