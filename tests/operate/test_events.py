@@ -6,8 +6,8 @@ from pitboss.model.access import AuditEntry
 from pitboss.model.declared import Declared
 from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.event import Subscription
-from pitboss.operate.documents import event_page_document, subscription_document
 from pitboss.operate.events import event_client, list_subscriptions, read_event, replay_events
+from pitboss.operate.schedule_documents import event_page_document, subscription_document
 from tests.operate.bench import GREET, Bench
 
 WANTED = (

@@ -3,8 +3,9 @@
 from pitboss.model.meta import EventMark, FailureMark, Meta, TickMark, with_meta
 from pitboss.model.policy import Policy
 from pitboss.model.states import State
-from pitboss.operate.documents import remote_task_document, task_document
+from pitboss.operate.documents import task_document
 from pitboss.operate.origin import origin_document, origin_lines
+from pitboss.operate.remote_documents import remote_task_document
 from pitboss.operate.tasks import read_task
 from pitboss.operate.why import explain
 from tests.operate.bench import Bench

@@ -10,7 +10,8 @@ from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.finding import Grade
 from pitboss.model.schedule import ScheduleSpec, firing
 from pitboss.model.states import State
-from pitboss.operate.documents import schedule_document, status_document
+from pitboss.operate.documents import status_document
+from pitboss.operate.schedule_documents import schedule_document
 from pitboss.operate.schedules import (
     coming_ticks,
     list_schedules,

@@ -104,9 +104,7 @@ def retry(
     context: typer.Context,
     failures: FailuresArgument = None,
     everything: AllOption = False,
-    rate: Annotated[
-        str | None, typer.Option("--rate", metavar="N/TIME", help="At most so many per time, as in 10/s.")
-    ] = None,
+    rate: Annotated[str | None, typer.Option("--rate", metavar="N/TIME", help="How fast, as in 10/s.")] = None,
     stop_on_failures: Annotated[
         int | None,
         typer.Option("--stop-on-failures", metavar="N", min=1, help="With --rate: stop when N of them failed again."),

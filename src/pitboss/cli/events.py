@@ -33,7 +33,6 @@ from pitboss.model.ids import TaskId
 from pitboss.model.states import State
 from pitboss.model.task import Task
 from pitboss.model.text import counted, listed, one_line
-from pitboss.operate.documents import event_document, event_page_document, subscription_document
 from pitboss.operate.events import (
     Replayed,
     Subscribed,
@@ -42,6 +41,7 @@ from pitboss.operate.events import (
     read_event,
     replay_events,
 )
+from pitboss.operate.schedule_documents import event_document, event_page_document, subscription_document
 
 if TYPE_CHECKING:
     from pitboss.engines.protocol import Store

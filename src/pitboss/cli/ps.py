@@ -11,7 +11,8 @@ from pitboss.model.duration import Moment
 from pitboss.model.fleet import ManagerView
 from pitboss.model.pool import spoken_size
 from pitboss.model.snapshot import ServerFigures, WorkerFigures
-from pitboss.operate.documents import managers_document, remote_worker_document
+from pitboss.operate.documents import managers_document
+from pitboss.operate.remote_documents import remote_worker_document
 from pitboss.operate.remote_workers import RemoteWorker, RemoteWorkers
 from pitboss.operate.workers import ManagersReading, read_managers
 

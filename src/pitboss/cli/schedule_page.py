@@ -8,7 +8,7 @@ from pitboss.cli.screen import Column, Screen
 from pitboss.model.canonical import to_json
 from pitboss.model.duration import SECOND, Moment, spoken
 from pitboss.model.schedule import Schedule
-from pitboss.operate.documents import schedule_document
+from pitboss.operate.schedule_documents import schedule_document
 from pitboss.operate.schedules import ScheduleReading, Tick
 
 _COLUMNS = (

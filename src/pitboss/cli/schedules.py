@@ -28,7 +28,7 @@ from pitboss.model.duration import span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.schedule import Schedule, ScheduleSpec
 from pitboss.model.task import Task
-from pitboss.operate.documents import schedule_document, tick_document
+from pitboss.operate.schedule_documents import schedule_document, tick_document
 from pitboss.operate.schedules import (
     Tick,
     coming_ticks,

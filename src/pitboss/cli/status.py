@@ -14,9 +14,10 @@ from pitboss.model.finding import Grade
 from pitboss.model.fleet import ManagerView, alive, manager_view
 from pitboss.model.queue import Queue, QueueSettings
 from pitboss.model.resource import ResourcePool, Stage
+from pitboss.model.schedule_findings import ScheduleFigures
 from pitboss.model.session import Session
 from pitboss.model.states import State
-from pitboss.model.status import Health, ScheduleFigures
+from pitboss.model.status import Health
 from pitboss.model.text import counted, masked
 from pitboss.operate.documents import status_document
 from pitboss.operate.queues import rate_text

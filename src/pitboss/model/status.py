@@ -19,6 +19,7 @@ from pitboss.model.fleet import (
 )
 from pitboss.model.gates import how_paused
 from pitboss.model.queue import HandlerInfo, Queue, remote_queues
+from pitboss.model.schedule_findings import ScheduleFigures, are_overdue, schedule_findings
 from pitboss.model.sealed import MissingKey, told
 from pitboss.model.session import Session
 from pitboss.model.snapshot import WorkerState
@@ -36,18 +37,6 @@ _BY_OPERATORS = ("queue-paused", "pool-paused", "draining", "disabled", "no-work
 _FOUND_ELSEWHERE = ("no-manager", "queue-paused", "unserved")
 # A session is renewed three times within its time to live; one with less than this share left has missed a renewal.
 _MISSED_SHARE = 0.45
-
-
-class ScheduleFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """The schedules of a store. `next_at` is the next tick by the wall clock, of the schedule `next_name`. `overdue`
-    are those whose tick passed and did not fire, the longest first; `late_by` is how long that is."""
-
-    total: int = 0
-    paused: int = 0
-    next_at: Moment | None = None
-    next_name: str | None = None
-    overdue: tuple[str, ...] = ()
-    late_by: Span = 0
 
 
 class StoreReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +115,7 @@ def assess(reading: StoreReading, now: Moment) -> Assessment:
         *_missing_keys(reading, managers),
         *_paused(reading, managers, now),
         *_capacities(reading),
-        *_schedules(reading, managers),
+        *schedule_findings(reading.schedules, managed=bool(managers)),
         *_waiting(reading),
     )
     verdict = _no_worker(local, managers, now) or _verdict(reading, managers, findings)
@@ -226,7 +215,7 @@ def _overdue(reading: StoreReading) -> Verdict | None:
     found = reading.schedules
     if found is None or not found.overdue:
         return None
-    said = f"{_are_overdue(found)}, although a manager runs."
+    said = f"{are_overdue(found)}, although a manager runs."
     return Verdict(health=Health.ATTENTION, cause="overdue", sentence=said, next="pitboss logs manager")
 
 
@@ -486,27 +475,6 @@ def _capacities(reading: StoreReading) -> Iterator[Finding]:
             why=f"new tasks are refused until some have started{beyond}",
             fix=f"pitboss queues limit {queue.name} --capacity N, or add workers",
         )
-
-
-def _schedules(reading: StoreReading, managers: Sequence[ManagerView]) -> Iterator[Finding]:
-    found = reading.schedules
-    if found is None or not found.total:
-        return
-    if not found.overdue:
-        paused = f", {found.paused:,} paused" if found.paused else ""
-        yield fine("schedules", f"{counted(found.total, 'schedule')}{paused}, none overdue")
-        return
-    why, fix = "no manager runs, and only the leading one fires schedules", "pitboss up"
-    if managers:
-        why = "no manager leads, or the leading one cannot reach the store or cannot follow them"
-        fix = "pitboss logs manager says more; pitboss schedules list shows them"
-    yield warning("schedules", f"{_are_overdue(found)}: {listed(found.overdue, _SHOWN)}", why=why, fix=fix)
-
-
-def _are_overdue(found: ScheduleFigures) -> str:
-    number = len(found.overdue)
-    said = f"{counted(number, 'schedule')} {'is' if number == 1 else 'are'} overdue"
-    return f"{said} by {'' if number == 1 else 'up to '}{spoken(found.late_by)}"
 
 
 def _waiting(reading: StoreReading) -> Iterator[Finding]:

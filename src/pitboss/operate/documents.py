@@ -12,39 +12,30 @@ from pitboss.model.batch import Lane
 from pitboss.model.canonical import from_json
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.eta import Range, spoken_range
-from pitboss.model.event import Event
 from pitboss.model.finding import Finding, Grade
 from pitboss.model.fleet import ManagerView, WorkerPoolView, alive
 from pitboss.model.limits import Window
-from pitboss.model.policy import Policy
 from pitboss.model.pool_rules import value_text
 from pitboss.model.queue import Queue, QueueSettings
 from pitboss.model.resource import Condition, Entry, Limits, PoolRules, ResourcePool
 from pitboss.model.retention import FOREVER
-from pitboss.model.schedule import ScheduleSpec
+from pitboss.model.schedule_findings import ScheduleFigures
 from pitboss.model.session import Session
 from pitboss.model.snapshot import CurrentTask, PoolFigures, WorkerFigures, read
-from pitboss.model.states import State
-from pitboss.model.status import ScheduleFigures
 from pitboss.model.supply import steady
-from pitboss.model.task import Attempt, Claim, Task
+from pitboss.model.task import Attempt, Task
 from pitboss.model.text import HIDDEN
 from pitboss.model.waiting import Why, spoken_start
 from pitboss.operate.origin import origin_document
 
 # Only for types: every command loads this module, and none of them needs all of the others.
 if TYPE_CHECKING:
-    from pitboss.client.events import EventWithTasks
     from pitboss.operate.batches import BatchPage, BatchReading
     from pitboss.operate.desired_state import StoredState
-    from pitboss.operate.events import Subscribed
     from pitboss.operate.failures import FailureGroup
     from pitboss.operate.pool_rules import RuleReading
-    from pitboss.operate.remote_workers import RemoteWorker
     from pitboss.operate.resources import MemberPage, MemberReading, ResourcePoolReading
-    from pitboss.operate.schedules import ScheduleReading, Tick
     from pitboss.operate.status import Status
-    from pitboss.operate.task_types import TaskType
     from pitboss.operate.tasks import TaskPage
     from pitboss.operate.workers import ManagersReading
 
@@ -99,111 +90,13 @@ def findings_document(findings: Sequence[Finding]) -> Document:
 
 def task_document(task: Task) -> Document:
     found = _timed(msgspec.to_builtins(task))
-    found["timeout"], found["claim_lasts"] = _seconds(task.timeout), _seconds(task.claim_lasts)
+    found["timeout"], found["claim_lasts"] = seconds_of(task.timeout), seconds_of(task.claim_lasts)
     found.pop("claim_key")
     found["params"] = from_json(task.params)
     found["result"] = None if task.result is None else from_json(task.result)
     found["meta"] = None if task.meta is None else from_json(task.meta)
     found["origin"] = origin_document(task)
     return found
-
-
-# The words of the original API for each state; `state` has ours.
-STATUSES = {
-    State.HELD: "pending",
-    State.SCHEDULED: "pending",
-    State.PENDING: "pending",
-    State.RUNNING: "claimed",
-    State.COMPLETED: "completed",
-    State.FAILED: "failed",
-    State.CANCELLED: "failed",
-}
-
-
-def remote_task_document(task: Task, policy: Policy) -> Document:
-    """A task as the HTTP API shows it. Params and result stay as they are stored."""
-    running = task.state is State.RUNNING
-    claimed = running or task.state.finished
-    return {
-        "id": task.id,
-        "type": task.handler,
-        "status": STATUSES[task.state],
-        "state": task.state.value,
-        "params": msgspec.Raw(task.params.encode()),
-        "result": None if task.result is None else msgspec.Raw(task.result.encode()),
-        "error_message": None if task.error is None else task.error.message,
-        "error": None if task.error is None else msgspec.to_builtins(task.error),
-        "priority": task.priority,
-        "progress": task.progress or 0,
-        "message": task.note,
-        "attempts": task.attempts + running,
-        "max_attempts": task.max_attempts or policy.max_attempts,
-        "lost_claims": task.losses,
-        "claimed_by": task.worker if claimed else None,
-        "claimed_at": utc(task.started_at) if claimed else None,
-        "claim_expires_at": utc(task.claim_expires_at) if running else None,
-        "completed_at": utc(task.finished_at),
-        "created_at": utc(task.created_at),
-        "run_at": utc(task.run_at),
-        "queue": task.queue,
-        "tags": list(task.tags),
-        "batch": task.batch,
-        "parent": task.parent,
-        "reason": task.reason,
-        "order_key": task.order_key,
-        "origin": origin_document(task),
-        "cancel_requested": task.cancel_asked,
-    }
-
-
-def claim_document(claim: Claim, lasts: float, policy: Policy) -> Document:
-    """A task as the remote worker gets it that claimed it. `attempts` counts this one; `lasts` is in seconds."""
-    return {
-        "id": claim.id,
-        "type": claim.handler,
-        "params": msgspec.Raw(claim.params.encode()),
-        "attempts": claim.attempt,
-        "priority": claim.priority,
-        "claim_token": str(claim.token),
-        "claim_expires_at": utc(claim.claim_expires_at),
-        "claim_timeout": lasts,
-        "max_attempts": claim.max_attempts or policy.max_attempts,
-        "created_at": utc(claim.created_at),
-        "tags": list(claim.tags),
-        "status": "claimed",
-    }
-
-
-def task_type_document(found: "TaskType") -> Document:
-    info = found.info
-    return {
-        "id": info.number,
-        "name": info.name,
-        "version": found.about.version,
-        "param_schema": msgspec.Raw(info.schema.encode()),
-        "is_active": found.about.active,
-        "remote": info.remote,
-        "queue": info.queue,
-        "max_attempts": found.policy.max_attempts,
-        "timeout": found.claim_lasts / SECOND if info.remote else _seconds(found.policy.timeout),
-        "dedupe": found.about.dedupe,
-        "description": found.about.description,
-        "created_at": utc(info.created_at or None),
-        "updated_at": utc(info.updated_at or None),
-    }
-
-
-def remote_worker_document(worker: "RemoteWorker") -> Document:
-    return {
-        "worker_id": worker.id,
-        "name": worker.card.name or worker.id,
-        "status": worker.status,
-        "metadata": worker.card.metadata,
-        "types": list(worker.card.types),
-        "registered_at": utc(worker.registered_at),
-        "last_seen": utc(worker.seen_at),
-        "current_tasks": [task.id for task in worker.tasks],
-    }
 
 
 def task_page_document(page: "TaskPage") -> Document:
@@ -352,91 +245,6 @@ def resource_pool_document(reading: "ResourcePoolReading") -> Document:
         "steady_per_second": None if reading.steady == float("inf") else reading.steady,
         "rules": _rules(reading.rules),
         "set_by": [_source(one) for one in reading.sources],
-    }
-
-
-def schedule_document(reading: "ScheduleReading") -> Document:
-    """`changed` has the fields that an operator set, with what is declared for them."""
-    one = reading.schedule
-    declared = _spec(one.declared)
-    return {
-        "name": one.name,
-        "when": reading.when,
-        **_spec(one.spec),
-        "next_at": utc(one.next_at),
-        "overdue": reading.overdue,
-        "paused": one.paused,
-        "paused_by": one.paused_by,
-        "paused_at": utc(one.paused_at),
-        "app": one.app,
-        "changed": {name: declared[name] for name in sorted(one.changes)},
-        "changed_by": one.changed_by,
-        "last_tick": utc(one.last_tick),
-        "last_task": one.last_task,
-        "last_state": reading.last_state,
-        "last_success": utc(one.last_success),
-        "fired": one.fired,
-        "skipped": one.skipped,
-        "missed": one.missed,
-        "created_at": utc(one.created_at),
-        "updated_at": utc(one.updated_at),
-    }
-
-
-def tick_document(tick: "Tick") -> Document:
-    return {"at": utc(tick.at), "schedule": tick.schedule}
-
-
-def event_document(event: Event) -> Document:
-    """An event; `tasks` are the ids of its tasks, in the order of `handlers`."""
-    return {
-        "id": event.id,
-        "name": event.name,
-        "data": from_json(event.data),
-        "key": event.key,
-        "by": event.by,
-        "published_at": utc(event.published_at),
-        "handlers": list(event.handlers),
-        "tasks": list(event.task_ids()),
-    }
-
-
-def event_page_document(page: "EventWithTasks") -> Document:
-    """An event with the states of its tasks; None: the task was deleted."""
-    tasks = [
-        {"handler": handler, "id": task_id, "state": None if task is None else task.state.value}
-        for handler, task_id, task in zip(page.event.handlers, page.event.task_ids(), page.tasks, strict=True)
-    ]
-    return {**event_document(page.event), "tasks": tasks}
-
-
-def subscription_document(one: "Subscribed") -> Document:
-    wanted = one.subscription
-    return {
-        "handler": wanted.handler,
-        "pattern": wanted.pattern,
-        "queue": wanted.queue,
-        "priority": wanted.priority,
-        "ordered": wanted.ordered,
-        "app": one.app,
-    }
-
-
-def _spec(spec: ScheduleSpec) -> Document:
-    return {
-        "handler": spec.handler,
-        "cron": spec.cron,
-        "every": _seconds(spec.every),
-        "at": utc(spec.at),
-        "tz": spec.tz,
-        "params": from_json(spec.params),
-        "queue": spec.queue,
-        "priority": spec.priority,
-        "max_attempts": spec.max_attempts,
-        "timeout": _seconds(spec.timeout),
-        "overlap": spec.overlap.value,
-        "catchup": spec.catchup.value,
-        "jitter": spec.jitter / SECOND,
     }
 
 
@@ -598,7 +406,7 @@ def _limits(limits: Limits) -> Document:
     }
 
 
-def _seconds(span: Span | None) -> float | None:
+def seconds_of(span: Span | None) -> float | None:
     return None if span is None else span / SECOND
 
 

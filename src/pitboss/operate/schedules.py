@@ -16,8 +16,8 @@ from pitboss.model.cron import spoken as spoken_cron
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.ids import TaskId
 from pitboss.model.schedule import Schedule, ScheduleSpec, added
+from pitboss.model.schedule_findings import ScheduleFigures
 from pitboss.model.states import State
-from pitboss.model.status import ScheduleFigures
 from pitboss.model.task import Placed
 from pitboss.operate.audit import record
 

@@ -14,10 +14,11 @@ from pitboss.model.finding import Finding, fine
 from pitboss.model.fleet import live_managers
 from pitboss.model.queue import Queue
 from pitboss.model.resource import ResourcePool
+from pitboss.model.schedule_findings import ScheduleFigures
 from pitboss.model.sealed import MissingKey, missing, sealing_keys
 from pitboss.model.session import Session
 from pitboss.model.states import State
-from pitboss.model.status import LATE, LATELY, ScheduleFigures, StoreReading, Verdict, assess, key_finding
+from pitboss.model.status import LATE, LATELY, StoreReading, Verdict, assess, key_finding
 from pitboss.model.waiting import troubles
 from pitboss.operate.batches import BatchReading, read_batches
 from pitboss.operate.schedules import schedule_figures

@@ -19,7 +19,8 @@ from pitboss.model.outcome import Retry as RetryLater
 from pitboss.model.session import Order
 from pitboss.model.states import State
 from pitboss.model.task import Claim, TaskError
-from pitboss.operate.documents import STATUSES, claim_document, utc
+from pitboss.operate.documents import utc
+from pitboss.operate.remote_documents import STATUSES, claim_document
 from pitboss.operate.task_types import TaskType
 
 REFUSALS = {

@@ -8,9 +8,9 @@ from pitboss.http import bodies
 from pitboss.http.answers import Answer, ApiError
 from pitboss.http.context import Call
 from pitboss.model.event import EventId
-from pitboss.operate.documents import event_document, event_page_document
 from pitboss.operate.events import event_client, replay_events
 from pitboss.operate.remote_tasks import KeyReused, remembered_ids
+from pitboss.operate.schedule_documents import event_document, event_page_document
 
 # What a request without a body means.
 _TO_ALL = bodies.Replay()

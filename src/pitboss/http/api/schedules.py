@@ -8,7 +8,8 @@ from pitboss.http.answers import Answer, ApiError
 from pitboss.http.context import Call
 from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.schedule import Schedule
-from pitboss.operate.documents import STATUSES, schedule_document, tick_document
+from pitboss.operate.remote_documents import STATUSES
+from pitboss.operate.schedule_documents import schedule_document, tick_document
 from pitboss.operate.schedules import coming_ticks, read_schedule, read_schedules, run_schedule
 
 _FIELDS = tuple(bodies.ScheduleFields.model_fields)

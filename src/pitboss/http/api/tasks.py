@@ -15,7 +15,8 @@ from pitboss.model.limits import rate
 from pitboss.model.states import State
 from pitboss.model.task import Task
 from pitboss.operate.dead_letters import RetryPlan, retry_at_rate
-from pitboss.operate.documents import STATUSES, attempt_document, remote_task_document, why_document
+from pitboss.operate.documents import attempt_document, why_document
+from pitboss.operate.remote_documents import STATUSES, remote_task_document
 from pitboss.operate.remote_tasks import CreatedTask, KeyReused, WantedTask, create_tasks, remembered_ids
 from pitboss.operate.tasks import (
     CANCELLABLE,

@@ -10,7 +10,7 @@ from pitboss.model.canonical import from_json, recoded
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import InvalidInput
 from pitboss.model.states import State
-from pitboss.operate.documents import task_type_document
+from pitboss.operate.remote_documents import task_type_document
 from pitboss.operate.task_types import NewType
 
 

@@ -9,7 +9,8 @@ from pitboss.http.answers import Answer
 from pitboss.http.api.claims import REFUSALS
 from pitboss.http.context import Call
 from pitboss.model.canonical import to_json
-from pitboss.operate.documents import remote_worker_document, utc
+from pitboss.operate.documents import utc
+from pitboss.operate.remote_documents import remote_worker_document
 from pitboss.operate.remote_workers import WorkerCard, stats
 
 # What a request without a body means.

@@ -1,0 +1,43 @@
+"""The schedules of a store in figures, and what is wrong with them."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from pitboss.model.duration import Moment, Span, spoken
+from pitboss.model.finding import Finding, fine, warning
+from pitboss.model.text import counted, listed
+
+
+class ScheduleFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """The schedules of a store. `next_at` is the next tick by the wall clock, of the schedule `next_name`. `overdue`
+    are those whose tick passed and did not fire, the longest first; `late_by` is how long that is."""
+
+    total: int = 0
+    paused: int = 0
+    next_at: Moment | None = None
+    next_name: str | None = None
+    overdue: tuple[str, ...] = ()
+    late_by: Span = 0
+
+
+def schedule_findings(found: ScheduleFigures | None, *, managed: bool) -> Iterator[Finding]:
+    """`managed`: a manager runs."""
+    if found is None or not found.total:
+        return
+    if not found.overdue:
+        paused = f", {found.paused:,} paused" if found.paused else ""
+        yield fine("schedules", f"{counted(found.total, 'schedule')}{paused}, none overdue")
+        return
+    why, fix = "no manager runs, and only the leading one fires schedules", "pitboss up"
+    if managed:
+        why = "no manager leads, or the leading one cannot reach the store or cannot follow them"
+        fix = "pitboss logs manager says more; pitboss schedules list shows them"
+    yield warning("schedules", f"{are_overdue(found)}: {listed(found.overdue)}", why=why, fix=fix)
+
+
+def are_overdue(found: ScheduleFigures) -> str:
+    """ "2 schedules are overdue by up to 5m"."""
+    number = len(found.overdue)
+    said = f"{counted(number, 'schedule')} {'is' if number == 1 else 'are'} overdue"
+    return f"{said} by {'' if number == 1 else 'up to '}{spoken(found.late_by)}"
