@@ -11,6 +11,7 @@ from pitboss.engines.postgres.doorbell import Doorbell
 from pitboss.engines.postgres.resources_and_batches import ResourcesAndBatches
 from pitboss.engines.postgres.rows import names as array
 from pitboss.engines.postgres.rows import texts
+from pitboss.engines.postgres.script import Script
 from pitboss.model.declared import Declared
 from pitboss.model.duration import Moment
 from pitboss.model.event import Event, EventId, NewEvent, Published
@@ -56,9 +57,14 @@ class DeclaredProtocols(ResourcesAndBatches):
         return await self._writing.call(lambda: scheduling.due(self._sql, limit, wall))
 
     async def fire(self, firings: Sequence[Firing], *, term: int) -> list[bool]:
-        return await self._transact(
-            "fire", self._writing, lambda now: scheduling.fire(self._sql, firings, term, now, ring=True)
-        )
+        def script(now: Moment | None, *, quickly: bool) -> Script[list[bool]]:
+            return scheduling.fire(self._sql, firings, term, now, ring=True, quickly=quickly)
+
+        try:
+            return await self._transact("fire", self._writing, lambda now: script(now, quickly=True))
+        except UniqueViolation:
+            # Another call has just put one of the tasks: this way meets it.
+            return await self._transact("fire", self._writing, lambda now: script(now, quickly=False))
 
     async def publish(self, events: Sequence[NewEvent]) -> list[Published]:
         self._reach("publish.before")

@@ -52,17 +52,27 @@ class _Round(NamedTuple):
 
 
 def put(
-    sql: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool, batch: BatchId | None = None
+    sql: Statements,
+    tasks: Sequence[NewTask],
+    now: Moment | None,
+    *,
+    ring: bool,
+    batch: BatchId | None = None,
+    quickly: bool = False,
+    meanwhile: Iterator[None] | None = None,
 ) -> Script[list[Placed]]:
     """Create each task or meet the one that is there. Capacities are not looked at: see `put_locked`.
 
-    With a `batch` they are its items, held until they are drawn. Tasks with order keys need a transaction.
+    With a `batch` they are its items, held until they are drawn. Tasks with order keys need a transaction. `quickly`:
+    an error if another call puts one of the ids meanwhile. `meanwhile` is work to do while the server is busy.
     """
     first = {} if batch is not None else first_in_line(tasks)
     new_keys: list[Row] = []
     if first:
         yield locking(sql, first).into(new_keys)
-    placed = yield from _put(sql, tasks, now, _Way(_CAREFUL, ring, locked=True, batch=batch, ordered=True))
+    way = _Way(_FAST if quickly else _CAREFUL, ring, locked=True, batch=batch, ordered=True)
+    round_ = _round(tasks, list(range(len(tasks))), way)._replace(meanwhile=meanwhile) if meanwhile else None
+    placed = yield from _put(sql, tasks, now, way, round_)
     if placed is None:
         raise AssertionError
     return (yield from _in_order(sql, first, new_keys, placed, now))

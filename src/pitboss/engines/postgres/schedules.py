@@ -3,7 +3,8 @@
 Lock order: the leader's row, existing queues, schedules by name, then what a put locks.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,10 +25,12 @@ from pitboss.model.schedule import (
     redeclared,
     refuse_declared,
 )
+from pitboss.model.states import State
 from pitboss.model.task import Placed
 
 decoded = msgspec.json.Decoder(Schedule).decode
 _encode = msgspec.json.Encoder().encode
+_STEP = 100
 
 
 def moments(sql: Statements, now: Moment | None, wall: Moment | None) -> Script[tuple[Moment, Moment]]:
@@ -89,55 +92,85 @@ def due(sql: Statements, limit: int, wall: Moment | None) -> Script[DueSchedules
     return DueSchedules(found, following)
 
 
+class _Locked(NamedTuple):
+    """A schedule that is locked, as its row says."""
+
+    place: str
+    name: str
+    version: int
+    paused: bool
+    body: str
+
+    def fits(self, firing: Firing) -> bool:
+        return self.version == firing.version and not self.paused
+
+
 def fire(
-    sql: Statements, firings: Sequence[Firing], term: int, now: Moment | None, *, ring: bool
+    sql: Statements, firings: Sequence[Firing], term: int, now: Moment | None, *, ring: bool, quickly: bool
 ) -> Script[list[bool]]:
-    """Put the tasks, and advance the schedules that are as the firings say."""
-    leads: list[Row] = []
-    yield leader.locking_term(sql, now).into(leads)
-    rows = yield sql.ask("schedule_lock", now, names=names(one.name for one in firings))
-    leader.check(leads, term)
+    """Put the tasks, and advance the schedules that are as the firings say.
+
+    `quickly`: an error if another call puts one of the tasks meanwhile.
+    """
     answers = [False] * len(firings)
-    schedules = {schedule.name: schedule for schedule in (decoded(body) for _, body in rows)}
-    left = list(range(len(firings))) if rows else []
-    while left:
-        wave, left = _wave(firings, left)
-        ready = [i for i in wave if _fits(schedules.get(firings[i].name), firings[i])]
+    left = list(range(len(firings)))
+    while True:
+        # Each schedule once: the row of one that has fired is at another place.
+        wave = list({firings[i].name: i for i in reversed(left)}.values())
+        leads: list[Row] = []
+        yield leader.locking_term(sql, now).into(leads)
+        rows = yield sql.ask("schedule_lock", now, names=names(firings[i].name for i in wave))
+        leader.check(leads, term)
+        locked = {row[2]: _Locked(*row[1:]) for row in rows}
+        ready = [i for i in sorted(wave) if (one := locked.get(firings[i].name)) and one.fits(firings[i])]
         for i in ready:
             answers[i] = True
-        after = yield from _put(sql, [(schedules[firings[i].name], firings[i]) for i in ready], rows[0][0], ring=ring)
-        schedules |= {schedule.name: schedule for schedule in after}
-    return answers
+        if ready:
+            pairs = [(locked[firings[i].name], firings[i]) for i in ready]
+            yield from _advance(sql, pairs, rows[0][0], ring=ring, quickly=quickly)
+        left = sorted(set(left) - set(wave))
+        if not left:
+            return answers
 
 
-def _put(
-    sql: Statements, pairs: Sequence[tuple[Schedule, Firing]], now: Moment, *, ring: bool
-) -> Script[list[Schedule]]:
-    """The schedules after their firings."""
+def _advance(
+    sql: Statements, pairs: Sequence[tuple[_Locked, Firing]], now: Moment, *, ring: bool, quickly: bool
+) -> Script[None]:
     tasks = [task for _, one in pairs for task in one.tasks]
+    after: list[Schedule] = []
+    bodies: list[str] = []
+    expecting = _expect(pairs, now, after, bodies)
     # They may overfill a queue.
-    placed = iter((yield from put(sql, tasks, now, ring=ring)) if tasks else list[Placed]())
-    after = [fired(schedule, one, [next(placed) for _ in one.tasks], now) for schedule, one in pairs]
-    if after:
-        yield writing(sql, after).unheard()
-    return after
+    put_now = put(sql, tasks, now, ring=ring, quickly=quickly, meanwhile=expecting)
+    placed = iter((yield from put_now) if tasks else list[Placed]())
+    for _ in expecting:
+        pass
+    for i, (locked, one) in enumerate(pairs):
+        met = [next(placed) for _ in one.tasks]
+        if not all(answer.created for answer in met):
+            after[i] = fired(decoded(locked.body), one, met, now)
+            bodies[i] = _encode(after[i]).decode()
+    yield sql.ask(
+        "schedule_advance",
+        places=texts([locked.place for locked, _ in pairs]),
+        next_ats=numbers([one.next_at for one in after]),
+        versions=numbers([one.version for one in after]),
+        bodies=texts(bodies),
+    ).unheard()
 
 
-def _wave(firings: Sequence[Firing], left: list[int]) -> tuple[list[int], list[int]]:
-    """Which firings come now, each schedule once, and which later."""
-    seen: set[str] = set()
-    wave: list[int] = []
-    later: list[int] = []
-    for i in left:
-        (later if firings[i].name in seen else wave).append(i)
-        seen.add(firings[i].name)
-    return wave, later
-
-
-def _fits(schedule: Schedule | None, firing: Firing) -> bool:
-    return schedule is not None and schedule.version == firing.version and not schedule.paused
+def _expect(
+    pairs: Sequence[tuple[_Locked, Firing]], now: Moment, after: list[Schedule], bodies: list[str]
+) -> Iterator[None]:
+    """The schedules if all tasks are created, which takes about as long as the server takes to create them."""
+    for locked, one in pairs:
+        created = [Placed(task.id, True, State.PENDING) for task in one.tasks]
+        after.append(fired(decoded(locked.body), one, created, now))
+        bodies.append(_encode(after[-1]).decode())
+        if len(after) % _STEP == 0:
+            yield
 
 
 def _locked_one(sql: Statements, name: str, now: Moment) -> Script[Schedule | None]:
     rows = yield sql.ask("schedule_lock", now, names=names([name]))
-    return decoded(rows[0][1]) if rows else None
+    return decoded(_Locked(*rows[0][1:]).body) if rows else None

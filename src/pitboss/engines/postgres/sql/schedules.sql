@@ -25,9 +25,11 @@ SELECT soonest.* FROM clock, LATERAL (
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ), found AS MATERIALIZED (
-    SELECT body FROM {schema}.schedules WHERE name = ANY (%(names)s::text[]) ORDER BY name FOR UPDATE
+    SELECT t.* FROM unnest(%(names)s::text[]) AS wanted (name), LATERAL (
+        SELECT ctid AS place, name, version, paused, body FROM {schema}.schedules WHERE name = wanted.name FOR UPDATE
+    ) AS t
 )
-SELECT now, body FROM clock, found
+SELECT now, found.* FROM clock, found
 
 -- name: schedule_lock_declared
 -- Those that an app declares, and those with these names.
@@ -42,6 +44,13 @@ SELECT * FROM unnest(
 )
 ON CONFLICT (name) DO UPDATE SET next_at = excluded.next_at, version = excluded.version, paused = excluded.paused,
     app = excluded.app, body = excluded.body
+
+-- name: schedule_advance
+-- Write locked schedules that have fired.
+UPDATE {schema}.schedules AS s SET next_at = n.next_at, version = n.version, body = n.body
+FROM unnest(%(places)s::tid[], %(next_ats)s::bigint[], %(versions)s::bigint[], %(bodies)s::text[])
+    AS n (place, next_at, version, body)
+WHERE s.ctid = n.place
 
 -- name: schedule_remove
 DELETE FROM {schema}.schedules WHERE name = ANY (%(names)s::text[])
