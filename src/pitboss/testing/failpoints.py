@@ -25,6 +25,7 @@ SCARCE_VERBS = (
     "create_batch",
     "act_on_batch",
 )
+DECLARED_VERBS = ("declare", "publish", "fire")
 PLACES = ("before", "after")
 SQL_PLACES = ("before", "commit", "after")
 
@@ -36,7 +37,7 @@ class Killed(BaseException):
     """
 
 
-def names(*, sql: bool, verbs: Iterable[str] = (*VERBS, *SCARCE_VERBS)) -> list[str]:
+def names(*, sql: bool, verbs: Iterable[str] = (*VERBS, *SCARCE_VERBS, *DECLARED_VERBS)) -> list[str]:
     """Every failpoint that an engine has in these verbs."""
     return [f"{verb}.{place}" for verb in verbs for place in (SQL_PLACES if sql else PLACES)]
 
@@ -88,4 +89,4 @@ class Failpoints:
             )
 
 
-__all__ = ["PLACES", "SCARCE_VERBS", "SQL_PLACES", "VERBS", "Action", "Failpoints", "Killed", "names"]
+__all__ = ["DECLARED_VERBS", "PLACES", "SCARCE_VERBS", "SQL_PLACES", "VERBS", "Action", "Failpoints", "Killed", "names"]
