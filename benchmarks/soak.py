@@ -20,8 +20,11 @@ from benchmarks.http_fuzz import REQUESTS, rounds
 from benchmarks.schedule_soak import schedules
 from benchmarks.supervision import recovery, rolling_restarts
 from tests.faults.batch_kills import killed_at_steps
-from tests.faults.crowd import crowded, crowded_around_batches
+from tests.faults.crowd import crowded, crowded_around_batches, deadlocks
+from tests.faults.event_kills import Kills, killed_while_publishing
+from tests.faults.failure_kills import killed_at_steps as killed_at_failures
 from tests.faults.line import complaints, stand_in_line, table
+from tests.faults.order_crowd import crowded_in_order
 from tests.faults.power import Start, lose_power
 from tests.faults.remote_race import race
 from tests.faults.test_postgres_outages import cut_off, halted, killed, troubled
@@ -33,6 +36,7 @@ from tests.simulate.resource_world import World
 
 SECONDS = 60.0
 TASKS = 5000
+EVENTS = 10_000
 POOLS = 5000
 HISTORIES = 1000
 GUILTY = 200
@@ -93,6 +97,43 @@ def batch_kills(folder: Path) -> Report:
             told.append(f"{name}: {len(killed.places)} kills at {len(set(killed.places))} places")
             faults += [f"{name}: {fault}" for fault in killed.faults]
     return "; ".join(told), faults
+
+
+def failure_kills(folder: Path) -> Report:
+    """A kill at every step, also between statements, of declaring, publishing, firing and every way to fail."""
+    told, faults = [], list[str]()
+    with PostgresServer() as server:
+        for name, url in (("sqlite", f"sqlite:///{folder}/store.db"), ("postgres", server.create_database())):
+            killed = asyncio.run(killed_at_failures(url, stride=1))
+            told.append(f"{name}: {len(killed.places)} kills at {len(set(killed.places))} places")
+            faults += [f"{name}: {fault}" for fault in killed.faults]
+    return "; ".join(told), faults
+
+
+def events(folder: Path) -> Report:
+    """Events for five handlers, while publisher, workers and managers are killed again and again."""
+    told, faults = [], list[str]()
+    with PostgresServer() as server:
+        for name, url in (("sqlite", f"sqlite:///{folder}/events.db"), ("postgres", server.create_database())):
+            ended = killed_while_publishing(url, folder / name, EVENTS, Kills(15, 40, 12), SEED, limit=3600.0)
+            told.append(f"{name}: {EVENTS} events, {ended}")
+            faults += [f"{name}: {fault}" for fault in ended.faults]
+    return f"{'; '.join(told)} (seed {SEED})", faults
+
+
+def order_crowd(folder: Path) -> Report:
+    """Four processes around three order keys."""
+    told, faults = [], list[str]()
+    with PostgresServer() as server:
+        dsn = server.create_database()
+        for name, url in (("sqlite", f"sqlite:///{folder}/order.db"), ("postgres", dsn)):
+            place = folder / name
+            place.mkdir()
+            crowd = asyncio.run(crowded_in_order(url, place, SECONDS, SEED))
+            told.append(f"{name}: {crowd.done['claimed']} claims, {crowd.done['lost']} lost, {crowd.looks} looks")
+            faults += [f"{name}: {fault}" for fault in crowd.faults]
+        found = deadlocks(dsn)
+    return f"{'; '.join(told)} (seed {SEED})", faults + ([f"{found} deadlocks"] if found else [])
 
 
 def outages(_: Path) -> Report:
@@ -160,6 +201,9 @@ PROOFS: dict[str, Callable[[Path], Report]] = {
     "crowd": crowd,
     "batch-crowd": batch_crowd,
     "batch-kills": batch_kills,
+    "failure-kills": failure_kills,
+    "events": events,
+    "order-crowd": order_crowd,
     "outages": outages,
     "remote-race": remote_race,
     "http-fuzz": http_fuzz,
