@@ -7,10 +7,13 @@ import psycopg
 import pytest
 
 from pitboss.engines.postgres import PostgresEngine
+from pitboss.engines.postgres.script import Statements
+from pitboss.model.declared import Declared
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import InvalidInput, SchemaMismatch
+from pitboss.model.queue import QueueChange, QueueSettings
 from pitboss.model.session import SessionInfo
-from tests.engines.postgres.yard import Yard
+from tests.engines.postgres.yard import Yard, ends
 
 pytestmark = pytest.mark.fresh_loop
 
@@ -78,6 +81,44 @@ async def test_a_store_of_the_first_schema_is_upgraded(postgres_dsn: str) -> Non
     session = await engine.open_session(SessionInfo(host="here"))
     assert (await engine.campaign(session.number)).term == 1
     await engine.close()
+
+
+async def test_a_store_with_tasks_and_limits_gets_order_keys_and_declarations(postgres_dsn: str) -> None:
+    """What was there before goes on, and limits of queues count as an operator's."""
+    before = {name: text for name, text in Statements("pitboss", "").migrations().items() if name < "0008"}
+    task = "0198c1a0-0000-7000-8000-000000000001"
+    with psycopg.connect(postgres_dsn) as connection:
+        connection.execute(b"CREATE SCHEMA pitboss")
+        connection.execute(b"CREATE TABLE pitboss.migrations (version bigint PRIMARY KEY, name text NOT NULL)")
+        for number, (name, text) in enumerate(before.items(), start=1):
+            connection.execute(text.encode(), prepare=False)
+            connection.execute("INSERT INTO pitboss.migrations VALUES (%s, %s)", [number, name])
+        connection.execute(
+            "INSERT INTO pitboss.queues (name, capacity, rate_counts, rate_spans) VALUES"
+            " ('both', 5, '{2}', '{1000000}'), ('rated', NULL, '{3}', '{1000000}'), ('free', NULL, NULL, NULL)"
+        )
+        connection.execute(
+            "INSERT INTO pitboss.handlers (name, queue, policy, schema, number) VALUES ('job', 'free', '{}', '{}', 1)"
+        )
+        connection.execute(
+            "INSERT INTO pitboss.tasks (id, priority, created_at, state, queue, handler, params)"
+            " VALUES (%s, 0, 1, 'pending', 'free', 'job', '{}')",
+            [task],
+        )
+    async with Yard(postgres_dsn, listen=False) as yard:
+        queues = {queue.name: queue for queue in await yard.engine.queues()}
+        assert {name: queue.limited for name, queue in queues.items()} == {
+            "both": ("capacity", "rate"),
+            "rated": ("rate",),
+            "free": (),
+        }
+        assert all(queue.declared is None for queue in queues.values())
+        assert await yard.engine.declare(Declared(app="a", queues={"both": QueueSettings(capacity=9)}))
+        assert (await yard.engine.change_queue("both", QueueChange(withdraw=("capacity",)))).capacity == 9
+        (claim,) = (await yard.claim(5)).claims
+        assert (claim.id, claim.meta) == (task, None)
+        assert [answer.applied for answer in await yard.engine.settle(ends([claim]))] == [True]
+        assert await yard.engine.schedules() == await yard.engine.events() == []
 
 
 async def test_a_newer_store_is_refused(yard: Yard) -> None:
