@@ -17,6 +17,7 @@ from pitboss.model.want_template import WantTemplate
 EventId = str
 ONE, REST = "*", "**"
 _MAX_NAME = 128
+_NAMES_KEPT = 1000
 # The part of an id that only grows: the millisecond, the version, and the sequence within the millisecond.
 _SEQUENCED = len("01900000-0000-7000")
 _NAME = re.compile(r"[A-Za-z0-9_:-]+(\.[A-Za-z0-9_:-]+)*\Z")
@@ -79,8 +80,9 @@ class Subscription(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
     ordered: bool = False
     template: WantTemplate | None = None
 
-    def task(self, event: NewEvent) -> NewTask:
-        params = f"{{{to_json(self.parameter)}:{event.data}}}"
+    def task(self, event: NewEvent, meta: Json | None = None) -> NewTask:
+        """`meta` is that of the event, if the caller has made it for several tasks."""
+        params = f"{{{_quoted(self.parameter)}:{event.data}}}"
         ordered = self.ordered and event.key is not None
         return NewTask(
             id=event_task_id(event.id, self.handler),
@@ -90,7 +92,7 @@ class Subscription(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
             priority=self.priority,
             order_key=f"{self.handler}/{event.key}" if ordered else None,
             want=self.template.want(params) if self.template else None,
-            meta=with_meta(None, Meta(event=EventMark(event.id, event.name, event.key))),
+            meta=meta or _meta(event),
         )
 
 
@@ -100,6 +102,7 @@ class Subscribers:
     def __init__(self, subscriptions: Iterable[Subscription]) -> None:
         self._exact: dict[str, list[Subscription]] = {}
         self._wild: list[tuple[tuple[str, ...], Subscription]] = []
+        self._found: dict[str, list[Subscription]] = {}
         for one in sorted(subscriptions, key=lambda one: (one.handler, one.pattern)):
             if ONE in one.pattern:
                 self._wild.append((tuple(one.pattern.split(".")), one))
@@ -113,9 +116,19 @@ class Subscribers:
         return sorted({one.handler: one for one in reversed(found)}.values(), key=lambda one: one.handler)
 
     def tasks(self, event: NewEvent) -> list[NewTask]:
-        return [one.task(event) for one in self.of(event.name)]
+        meta = _meta(event)
+        return [one.task(event, meta) for one in self._wanting(event.name)]
+
+    def _wanting(self, name: str) -> list[Subscription]:
+        """As `of`, looked up once for each name that is published often."""
+        if name not in self._found:
+            if len(self._found) >= _NAMES_KEPT:
+                self._found.clear()
+            self._found[name] = self.of(name)
+        return self._found[name]
 
 
+_quoted = lru_cache(maxsize=256)(to_json)
 _list = msgspec.json.Decoder(list[Subscription])
 
 
@@ -142,6 +155,10 @@ def published(event: NewEvent, now: Moment, handlers: Iterable[str]) -> Event:
         published_at=now,
         handlers=tuple(handlers),
     )
+
+
+def _meta(event: NewEvent) -> Json:
+    return with_meta(None, Meta(event=EventMark(event.id, event.name, event.key)))
 
 
 def checked_event_name(name: str) -> str:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from pitboss import wiring
+from pitboss.engines.sqlite.lock import WriterLock
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.task import NewTask
 
@@ -50,3 +51,22 @@ async def test_visitors_leave_the_write_ahead_log_to_those_who_stay(tmp_path: Pa
     await again.open()
     assert await again.count(EVERYTHING) == 5
     await again.close()
+
+
+async def test_opening_a_store_that_needs_no_change_waits_for_no_writer(tmp_path: Path) -> None:
+    """Regression: the first `enqueue(within=…)` of a process waited for a writer that waited for its transaction."""
+    url = f"sqlite:///{tmp_path}/shop.db"
+    first = wiring.make_engine(url)
+    await first.open()
+    lock = WriterLock(tmp_path / "shop.db-pitboss", 5)
+    await asyncio.to_thread(lock.acquire)
+    try:
+        second = wiring.make_engine(url)
+        async with asyncio.timeout(5):
+            await second.open()
+            assert await second.queues() == []
+    finally:
+        lock.release()
+        lock.close()
+    await second.close()
+    await first.close()

@@ -49,10 +49,11 @@ def create_file(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
-def connect_writer(path: Path) -> sqlite3.Connection:
+def connect_writer(path: Path, *, as_it_is: bool = False) -> sqlite3.Connection:
+    """`as_it_is`: do not switch the file to WAL, which needs the file for itself."""
     connection = _connect(path)
     logged = (f"wal_autocheckpoint = {_CHECKPOINT_PAGES}", f"journal_size_limit = {_KEPT_LOG}")
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", *logged):
+    for pragma in (*(() if as_it_is else ("journal_mode = WAL",)), "synchronous = FULL", *logged):
         connection.execute(f"PRAGMA {pragma}").fetchall()
     return connection
 

@@ -87,9 +87,26 @@ def _prepared(path: Path, lock_timeout: float, clock: StoreClock) -> tuple[Write
         create_file(path)
         side_folder(path).mkdir(mode=0o700, exist_ok=True)
         lock = WriterLock(side_folder(path), lock_timeout)
-        return lock, _migrated(path, lock, clock)[0]
+        return lock, _ready(path, clock) or _migrated(path, lock, clock)[0]
     except (sqlite3.Error, OSError) as error:
         raise translated(error, str(path)) from error
+
+
+def _ready(path: Path, clock: StoreClock) -> sqlite3.Connection | None:
+    """A connection, if opening has nothing to write: then it does not wait for others.
+
+    The caller may have a transaction of its own open on the file, for which a writer waits that has the lock.
+    """
+    connection = connect_writer(path, as_it_is=True)
+    try:
+        logged = connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+        if logged and schema.stored_version(connection) == schema.wanted_version() and clock.has_begun(connection):
+            return connection
+    except BaseException:
+        connection.close()
+        raise
+    connection.close()
+    return None
 
 
 def _migrated(path: Path, lock: WriterLock, clock: StoreClock | None) -> tuple[sqlite3.Connection, list[str]]:

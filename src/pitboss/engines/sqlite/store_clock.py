@@ -47,9 +47,15 @@ class StoreClock:
             except BaseException:
                 connection.execute("ROLLBACK")
                 raise
-        if isinstance(self._clock, HostClock):
-            self._clock.set_offset(row.offset)
-        self._ahead = row.ahead
+        self._take(row)
+
+    def has_begun(self, connection: sqlite3.Connection) -> bool:
+        """Take the offset of this boot, if the file has one. Writes nothing, so it needs no lock."""
+        row = self._row(connection)
+        if row is None or not self._is_of_this_boot(row):
+            return False
+        self._take(row)
+        return True
 
     def look(self, connection: sqlite3.Connection) -> None:
         """Move the tasks that follow the wall clock, if that was set. Inside a transaction."""
@@ -70,6 +76,11 @@ class StoreClock:
         if now >= self._kept + _KEPT_EVERY:
             connection.execute(self._sql["clock_keep"], (now,))
             self._kept = now if surely else self._kept
+
+    def _take(self, row: _Row) -> None:
+        if isinstance(self._clock, HostClock):
+            self._clock.set_offset(row.offset)
+        self._ahead = row.ahead
 
     def _is_of_this_boot(self, row: _Row) -> bool:
         """A host that does not name its boots is recognised by its uptime."""
