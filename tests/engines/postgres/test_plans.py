@@ -11,10 +11,13 @@ import pytest
 
 from pitboss.engines.postgres.script import Ask
 from pitboss.model.batch import NewBatch
+from pitboss.model.declared import Declared
+from pitboss.model.event import NewEvent, Subscription
 from pitboss.model.limits import Window
 from pitboss.model.outcome import Transition, progressed
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import Leased, Limits, NewResource, PoolRules, Report, ResourceOutcome, Want
+from pitboss.model.schedule import ScheduleSpec, firing
 from pitboss.model.session import ClaimRequest, Order, Slot
 from pitboss.model.states import State
 from pitboss.model.task import Unique
@@ -22,13 +25,27 @@ from tests.engines.postgres.yard import Yard, ends
 
 pytestmark = pytest.mark.fresh_loop(limit=60)
 
-_HOT = ("tasks", "attempts", "uniques", "starts", "resources", "uses", "bindings", "leases")
+_HOT = (
+    "tasks",
+    "attempts",
+    "uniques",
+    "starts",
+    "resources",
+    "uses",
+    "bindings",
+    "leases",
+    "order_heads",
+    "schedules",
+    "events",
+)
 _LIES = """
 UPDATE pg_class SET reltuples = 1000000000, relpages = 1
 WHERE relnamespace = 'pitboss'::regnamespace
     AND relname IN ('queues', 'sessions', 'handlers', 'pools', 'batches', 'lanes');
 UPDATE pg_class SET reltuples = 0, relpages = 100000
-WHERE relnamespace = 'pitboss'::regnamespace AND (relname LIKE 'tasks%' OR relname LIKE 'resources%')
+WHERE relnamespace = 'pitboss'::regnamespace AND (
+    relname LIKE 'tasks%' OR relname LIKE 'resources%' OR relname LIKE 'schedules%' OR relname LIKE 'events%'
+    OR relname LIKE 'order_heads%')
 """
 
 
@@ -42,6 +59,7 @@ async def _use(yard: Yard) -> None:
     await yard.engine.claim(request)
     await _use_scarce(yard)
     await _use_remote(yard)
+    await _use_declared(yard)
     await yard.engine.renew(yard.session.number)
     await yard.engine.reclaim()
 
@@ -86,6 +104,28 @@ async def _use_remote(yard: Yard) -> None:
         await engine.settle([*ends(claims[:1], progressed()), *ends(claims[1:])])
 
 
+async def _use_declared(yard: Yard) -> None:
+    """Order keys, failures that are followed, schedules and events."""
+    engine = yard.engine
+    await engine.register([HandlerInfo(name="bury", queue="graves", about='{"dead_letters":["*"]}')])
+    await engine.put([yard.new(queue="o", order_key=key, meta="{}") for key in "aabb"])
+    claims = (await yard.claim(5, queues=("o",))).claims
+    failed = Transition(state=State.FAILED, outcome="failed", charged=True)
+    await engine.settle([*ends(claims[:1]), *ends(claims[1:], failed)])
+    subscription = Subscription(handler="job", pattern="x", ordered=True)
+    await engine.declare(Declared(app="a", subscriptions=(subscription,)), session=yard.session.number)
+    event = NewEvent(id=yard.new().id, name="x", key="k")
+    for _ in range(2):
+        await engine.publish([event])
+    lead = await engine.campaign(yard.session.number)
+    schedule = await engine.put_schedule(ScheduleSpec(name="s", handler="job", every=60_000_000))
+    made = firing(schedule, None, schedule.next_at or 0, {})
+    assert made is not None
+    assert await engine.fire([made], term=lead.term) == [True]
+    await engine.due_schedules()
+    await engine.prune_events(0)
+
+
 async def _plans(yard: Yard) -> dict[str, str]:
     (pipeline,) = yard.engine._writing._idle
     connection = pipeline.connection
@@ -121,6 +161,25 @@ def _assert_steady(plans: dict[str, str]) -> None:
         assert "Tid Scan on tasks" in settle
     _assert_scarce(plans)
     _assert_remote(plans)
+    _assert_declared(plans)
+
+
+def _assert_declared(plans: dict[str, str]) -> None:
+    def plan_of(sign: str) -> str:
+        return _plan_of(plans, sign)
+
+    following = plan_of("following AS MATERIALIZED")
+    assert "Index Scan using tasks_in_order" in following
+    assert "Sort" not in following.split("tasks_in_order")[0].rsplit("Limit", 1)[-1]
+    assert following.count("Tid Scan on order_heads") == 2
+    assert "Tid Scan on tasks" in following
+    due = plan_of("next_at > wall")
+    assert due.count("using schedules_due") == 2
+    assert "Sort" not in due
+    assert "Index Scan using schedules_pkey" in plan_of("WHERE name = wanted.name FOR UPDATE")
+    assert "Tid Scan on schedules" in plan_of("s.ctid = n.place")
+    assert "using events_by_time" in plan_of("WHERE published_at <")
+    assert "using events_pkey" in plan_of("WHERE id = wanted.event")
 
 
 def _assert_remote(plans: dict[str, str]) -> None:

@@ -17,7 +17,9 @@ SELECT id FROM given EXCEPT SELECT id FROM made
 id, name, data, key, by, published_at, handlers
 
 -- name: event_get
-SELECT {event_columns} FROM {schema}.events WHERE id = ANY (%(ids)s::text[])
+SELECT {event_columns} FROM unnest(%(ids)s::text[]) AS wanted (event), LATERAL (
+    SELECT * FROM {schema}.events WHERE id = wanted.event
+) AS e
 
 -- name: event_list
 SELECT {event_columns} FROM {schema}.events WHERE id < coalesce(%(before)s::text, '~')
