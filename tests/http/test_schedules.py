@@ -1,6 +1,7 @@
 """Schedules and events over HTTP, and retries at a rate."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -11,14 +12,16 @@ from pitboss.model.declared import Declared
 from pitboss.model.event import Subscription
 from pitboss.model.schedule import ScheduleSpec
 from tests.http.site import Site
+from tests.servers.postgres import PostgresServer
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
 NIGHTLY = {"name": "nightly", "type": "echo", "cron": "0 3 * * *", "tz": "Europe/Prague", "params": {"n": 1}}
 
 
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with Site() as running:
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def site(request: pytest.FixtureRequest, tmp_path: Path, postgres_server: PostgresServer) -> Iterator[Site]:
+    urls = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path}/store.db"}
+    with Site(url=urls.get(request.param) or postgres_server.create_database()) as running:
         for name in ("echo", "mail"):
             schema = SCHEMA if name == "echo" else {"type": "object"}
             new = {"name": name, "version": "1", "param_schema": schema, "backoff": 0}

@@ -27,7 +27,7 @@ def virtually(work: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
 async def failed(store: Bench, number: int, **options: Any) -> None:
     await store.add(*(store.new(**options) for _ in range(number)))
     await store.run_all(fail="no")
-    store.time.advance("1s")
+    store.time.advance("2s")
 
 
 async def often(work: Callable[[], Any]) -> None:

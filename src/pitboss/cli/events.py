@@ -107,7 +107,7 @@ def show_event(
     as_json: JsonOption = False,
     watch: WatchOption = None,
 ) -> None:
-    """Show one event: its data, and the task of each handler with its state.
+    """Show one event with its data and the state of its tasks.
 
     \b
     Examples:
@@ -137,7 +137,7 @@ def publish(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Publish an event: it is stored together with a task for each handler that wants it. Prints its id.
+    """Publish an event. Prints its id; it is stored together with a task for each handler that wants it.
 
     \b
     Examples:
@@ -169,7 +169,7 @@ def replay(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Send events again to the handlers that want them now: each gets a new task.
+    """Send events again. Each handler that wants them now gets a new task.
 
     \b
     Examples:

@@ -80,7 +80,7 @@ JitterOption = Annotated[str | None, typer.Option("--jitter", metavar="TIME", he
 def list_all(
     context: typer.Context, store: StoreOption = None, as_json: JsonOption = False, watch: WatchOption = None
 ) -> None:
-    """List schedules: when they tick next, how the last run ended, and who paused or changed them.
+    """List schedules with their next tick and how the last run ended.
 
     \b
     Examples:
@@ -104,7 +104,7 @@ def show_one(
     as_json: JsonOption = False,
     watch: WatchOption = None,
 ) -> None:
-    """Show one schedule: what it puts and when, its next ticks, its last runs, and what was changed.
+    """Show one schedule with its next ticks, and what was changed.
 
     \b
     Examples:
@@ -139,7 +139,7 @@ def add(
     jitter: JitterOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Add a schedule at run time, or define one anew that was added so.
+    """Add a schedule at run time. One that was added before is defined anew.
 
     \b
     Examples:
@@ -174,7 +174,7 @@ def change(
     jitter: JitterOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Set fields of a schedule above what its code declares, until a reset. A deploy does not undo it.
+    """Set fields above what code declares. A deploy does not undo it; reset does.
 
     \b
     Examples:
@@ -254,7 +254,7 @@ def run(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Put the task of a schedule now, besides its ticks, paused or not. Prints its id; with --wait, its result.
+    """Put its task now, besides its ticks. Prints the id; with --wait, the result. A pause does not matter.
 
     \b
     Examples:
@@ -288,7 +288,7 @@ def next_ticks(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the next ticks of one schedule, of all, or of a line that is not stored.
+    """Show the next ticks of one schedule or of all. With --cron, --every or --at, of a line that is not stored.
 
     \b
     Examples:

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
 from pitboss.engines.protocol import Store
-from pitboss.model.duration import SECOND, Moment
+from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.filter import Filter
 from pitboss.model.ids import TaskId
 from pitboss.model.limits import Window
@@ -19,6 +19,8 @@ _LOOKED_AT = 1000
 # A portion is what the rate allows in this time, so that a failure stops the next one soon.
 _PORTION_SECONDS = 0.5
 _LARGEST = 1000
+# What a process takes for the store's clock may be behind it by half a second: a task that has just failed counts.
+_CLOCKS: Span = SECOND
 
 
 class RetryPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +97,9 @@ class _Retrying:
             return "failures"
         if self._stop.is_set():
             return "stopped"
-        return "time" if self._plan.seconds is not None and spent >= self._plan.seconds else None
+        # At least one portion, so that calls with a time limit come to an end.
+        some = self._report.after != self._plan.after
+        return "time" if some and self._plan.seconds is not None and spent >= self._plan.seconds else None
 
     @property
     def _too_many(self) -> bool:
@@ -112,7 +116,7 @@ class _Retrying:
 
     async def _portions(self, size: int) -> AsyncIterator[list[Task]]:
         """The tasks that had failed before it began, by id. A page of tasks that were put later is the end."""
-        found, after, began = list[Task](), self._plan.after, self._report.began
+        found, after, began = list[Task](), self._plan.after, self._report.began + _CLOCKS
         while True:
             page = await self._store.find(self._failed, limit=_PAGE, after=after, oldest_first=True)
             found += [task for task in page.tasks if (task.finished_at or 0) <= began]
@@ -139,8 +143,8 @@ class _Retrying:
             return
         some = [self._watched.popleft() for _ in range(min(_LOOKED_AT, len(self._watched)))]
         found = [task for task in await self._store.get(some) if task is not None]
-        failed = sum(_failed_again(task, self._report.began) for task in found)
-        self._watched.extend(_undecided(found, self._report.began))
+        failed = sum(map(_failed_again, found))
+        self._watched.extend(task.id for task in found if not task.state.finished and not _failed_again(task))
         if failed:
             self._set(failed_again=self._report.failed_again + failed)
 
@@ -151,12 +155,6 @@ class _Retrying:
         return self._report
 
 
-def _failed_again(task: Task, began: Moment) -> bool:
+def _failed_again(task: Task) -> bool:
     """A retry sets the attempts to zero, so one that was made since has failed, whether or not others follow."""
-    if task.state is State.FAILED:
-        return (task.finished_at or 0) >= began
-    return not task.state.finished and task.attempts > 0
-
-
-def _undecided(tasks: Iterable[Task], began: Moment) -> list[TaskId]:
-    return [task.id for task in tasks if not task.state.finished and not _failed_again(task, began)]
+    return task.state is State.FAILED or (not task.state.finished and task.attempts > 0)
