@@ -125,7 +125,7 @@ def test_the_configured_size_of_a_pool_that_does_not_run(folder: Path) -> None:
 
 
 def test_config_show_works_without_a_store() -> None:
-    for url in ("sqlite:///gone.db", "memory://", "postgresql://nobody@127.0.0.1:1/x"):
+    for url in ("sqlite:///gone.db", "memory://", "postgresql://ann@127.0.0.1:1/x"):
         answer = pitboss("config", "show", "--origin", "--store", url)
         assert answer.code == 0
         assert answer.out.startswith("SETTING")

@@ -33,7 +33,7 @@ _WANTS = (
     Subscription(handler="b", pattern="x.*", queue="q2", priority=-1, ordered=True),
     Subscription(handler="c", pattern="**", queue="q3", parameter="data"),
 )
-_QUEUES = (
+_QUEUES: tuple[dict[str, QueueSettings], ...] = (
     {"q1": QueueSettings(capacity=4)},
     {"q1": QueueSettings(rate=rate("3/5s")), "q2": QueueSettings(capacity=2, retention={State.FAILED: SECOND})},
     {},

@@ -45,7 +45,7 @@ class Kills(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of it. `runs` are all attempts, also those that raised, were killed, or were not accepted."""
+    """The outcome. `runs` are all attempts, also those that raised, were killed, or were not accepted."""
 
     tasks: int
     runs: int

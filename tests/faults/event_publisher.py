@@ -22,7 +22,7 @@ from pitboss.model.event import EventId
 from pitboss.model.ids import IdMaker, make_id
 
 AT_ONCE = 3
-# So many that had been published are published again after a kill.
+# That many events that had been published are published again after a kill.
 AGAIN = 5
 _MILLIS = 1_790_000_000_000
 _END = b"\nend\n"

@@ -39,7 +39,7 @@ QUEUES = ("a", "b")
 POLICY = Policy(max_attempts=3, backoff=Backoff(base=2000, jitter=0.5))
 BROKEN = TaskError(category="net", message="connection reset")
 FINAL = TaskError(category="bad", message="never", retryable=False)
-# More are not put while so many wait.
+# More are not put while that many wait.
 _MOST = 60
 _TTL = 600 * SECOND
 

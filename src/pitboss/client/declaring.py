@@ -151,7 +151,7 @@ class Declaring(TaskDecorators):
     def event(self, name: str, kind: Any) -> None:
         """Declare the type of an event's data, such as a pydantic model: `app.event("user.signup", Signup)`.
 
-        Whoever publishes the event, here, in another process or over HTTP, is refused if its data does not fit.
+        A publish, here, in another process or over HTTP, is refused if its data does not fit.
         """
         if checked_event_name(name) in self._event_types:
             raise _twice("event", name)

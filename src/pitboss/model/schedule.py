@@ -185,7 +185,7 @@ def next_tick(spec: ScheduleSpec, after: Moment, anchor: Moment) -> Moment | Non
 
 
 def first_tick(spec: ScheduleSpec, wall: Moment, anchor: Moment) -> Moment | None:
-    """As `next_tick`; a single time that has passed counts at once, so that it is not lost while nobody looked."""
+    """As `next_tick`; a single time that has passed counts at once, so that it is not lost while no manager ran."""
     return spec.at if spec.at is not None else next_tick(spec, wall, anchor)
 
 

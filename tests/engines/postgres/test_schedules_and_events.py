@@ -97,7 +97,7 @@ async def _until_waiting(yard: Yard) -> None:
         if await yard.count("SELECT count(*) FROM pg_locks WHERE NOT granted"):
             return
         await asyncio.sleep(0.005)
-    raise AssertionError("nobody waits")
+    raise AssertionError("no connection waits")
 
 
 async def test_a_change_during_the_firing_is_not_lost(yard: Yard) -> None:

@@ -118,7 +118,8 @@ async def test_a_store_with_tasks_and_limits_gets_order_keys_and_declarations(po
         (claim,) = (await yard.claim(5)).claims
         assert (claim.id, claim.meta) == (task, None)
         assert [answer.applied for answer in await yard.engine.settle(ends([claim]))] == [True]
-        assert await yard.engine.schedules() == await yard.engine.events() == []
+        assert await yard.engine.schedules() == []
+        assert await yard.engine.events() == []
 
 
 async def test_a_newer_store_is_refused(yard: Yard) -> None:

@@ -24,7 +24,7 @@ def first_in_line(tasks: Iterable[NewTask]) -> dict[str, TaskId]:
 
 
 def locking(sql: Statements, new: Mapping[str, TaskId], stored: Sequence[TaskId] = ()) -> Ask:
-    """Lock these keys, and those of stored tasks. Its rows are keys that nobody had: `advance` must correct them unless
+    """Lock these keys, and those of stored tasks. Its rows are keys that were free: `advance` must correct them unless
     the task that they got is the first one by now."""
     keys = list(new)
     return sql.ask("order_lock", ids=texts(stored), keys=texts(keys), tasks=texts([new[key] for key in keys]))

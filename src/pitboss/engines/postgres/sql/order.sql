@@ -1,5 +1,5 @@
 -- name: order_lock
--- Lock these order keys and those of these tasks, all by key. A key that nobody had gets the first of its tasks for now:
+-- Lock these order keys and those of these tasks, all by key. A key that was free gets the first of its tasks for now:
 -- such keys are answered, and `order_next` corrects them if that task does not become the first.
 INSERT INTO {schema}.order_heads AS head (key, task)
 SELECT DISTINCT ON (key) key, task FROM (
