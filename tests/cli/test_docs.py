@@ -55,7 +55,19 @@ def test_every_command_is_in_the_reference() -> None:
         "help",
     ):
         assert f"$ pitboss {name}" in text
-    for noun in ("tasks", "batches", "queues", "resources", "pools", "dead", "keys", "db", "config"):
+    for noun in (
+        "tasks",
+        "batches",
+        "queues",
+        "schedules",
+        "events",
+        "resources",
+        "pools",
+        "dead",
+        "keys",
+        "db",
+        "config",
+    ):
         for line in pitboss(noun, "--help").out.split("Commands:")[1].splitlines():
             if line.strip():
                 assert f"pitboss {noun} {line.split()[0]}" in text
