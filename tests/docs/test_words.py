@@ -27,13 +27,13 @@ PAGE = ROOT / "docs" / "reference" / "words.md"
 NOUNS = {
     "task", "handler", "queue", "worker", "worker pool", "manager", "session", "claim", "outcome", "resource pool",
     "resource", "member", "batch", "fact", "lane", "attempt", "loss", "crash", "poison", "lease", "use", "cooldown",
-    "leader", "hook", "dead letter", "follow-up", "progress",
+    "leader", "hook", "dead letter", "follow-up", "progress", "schedule", "event",
 }  # fmt: skip
 # Options and arguments that say what they are: switches, formats, and names of files and things.
 PLAIN = {
-    "after", "all", "at", "auto", "check", "debug", "dry-run", "file", "folder", "follow", "force", "format",
+    "after", "all", "at", "auto", "before", "check", "debug", "dry-run", "file", "folder", "follow", "force", "format",
     "from", "full", "help", "id", "install-completion", "json", "level", "lines", "n", "name", "no-color", "now",
-    "oldest", "origin", "other", "quiet", "since", "target", "to", "topic", "undo", "url", "value", "verbose",
+    "number", "oldest", "origin", "other", "quiet", "since", "target", "to", "topic", "undo", "url", "value", "verbose",
     "version", "wait", "watch", "what", "yes",
 }  # fmt: skip
 
