@@ -149,7 +149,9 @@ class Claimer:
         )
 
     async def _expire(self, late: Sequence[TaskId], now: Moment | None) -> None:
-        await self._connections.call(lambda: control.expire(self._sql, late, now), transaction=True)
+        await self._connections.call(
+            lambda: control.expire(self._sql, late, now), transaction=True, before_commit=self._before_commit
+        )
 
 
 def _draw(sql: Statements, request: ClaimRequest, now: Moment | None) -> Script[_Drawn]:
