@@ -443,7 +443,18 @@ class Store(Engine, Sessions, Leader, Ledger, Control, Queues, Handlers, Desired
 
 @runtime_checkable
 class FullStore(
-    Store, ResourcePools, Resources, Leases, Batches, Access, Declarations, Schedules, Events, LeaderActs, Protocol
+    Store,
+    ResourcePools,
+    Resources,
+    Leases,
+    Batches,
+    Access,
+    Declarations,
+    Schedules,
+    Events,
+    LeaderActs,
+    Usage,
+    Protocol,
 ):
     """A store with everything that the conformance suite proves."""
 

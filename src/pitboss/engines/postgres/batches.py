@@ -80,7 +80,7 @@ def _put(sql: Statements, items: Sequence[NewTask], batch: BatchId, now: Moment)
     placed: list[Placed] = []
     for start in range(0, len(items), _PUT_AT_ONCE):
         some = items[start : start + _PUT_AT_ONCE]
-        placed += yield from put(sql, some, now, ring=False, batch=batch)
+        placed += yield from put(sql, some, now, ring=False, batch=batch, follows=False)
     return placed
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from psycopg import AsyncConnection, Connection
 from psycopg.errors import UniqueViolation
 
-from pitboss.engines.postgres import batches, diagnosis, maintenance, schema
+from pitboss.engines.postgres import batches, diagnosis, maintenance, schema, usage
 from pitboss.engines.postgres.access import AccessProtocol
 from pitboss.engines.postgres.claim import Claimer
 from pitboss.engines.postgres.connections import STEADY_PLANS, Connections
@@ -34,6 +34,7 @@ from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal
 from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Placed, Token
+from pitboss.model.usage import StoreUsage
 
 _MAINTENANCE_SECONDS = 3600.0
 _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,55}\Z")
@@ -262,6 +263,13 @@ class PostgresEngine(DeclaredProtocols, AccessProtocol):
         ahead = self.clock.wall() - self.clock.now()
         skew = clock_skew((before + after) // 2 - found.now - ahead, (after - before) // 2)
         return [*diagnosis.of_server(found), skew, *([clock_step(ahead)] if stepped(0, ahead) else [])]
+
+    async def usage(self) -> StoreUsage:
+        return await self._reading.call(lambda: usage.usage(self._sql))
+
+    async def refuse_new(self, reason: str | None, *, term: int) -> None:
+        now = self._now()
+        await self._writing.call(lambda: usage.refuse_new(self._sql, reason, term, now), transaction=True)
 
     async def check(self, *, seconds: float | None = None, full: bool = False, counts: bool = True) -> list[Finding]:
         """`full` is for engines that keep their own files: PostgreSQL's checksums and pg_amcheck look at them."""

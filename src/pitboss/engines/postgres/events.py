@@ -10,6 +10,7 @@ from pitboss.engines.postgres.script import Row, Script, Statements
 from pitboss.model.duration import Moment
 from pitboss.model.event import Event, EventId, NewEvent, Published, Subscription, subscribers
 from pitboss.model.task import NewTask, Placed
+from pitboss.model.usage import check_taking
 
 # Tasks that are made while the events are stored.
 _MADE_BEFORE = 1000
@@ -60,7 +61,9 @@ def publish(
 
     `quickly`: an error if another call puts one of the tasks meanwhile.
     """
-    found = subscribers(tuple(text for (text,) in (yield sql.ask("subscription_list"))))
+    rows = yield sql.ask("subscription_list")
+    check_taking(rows[0][0])
+    found = subscribers(tuple(text for _, text in rows if text is not None))
     wanting = {name: found.of(name) for name in {event.name for event in events}}
     first: dict[EventId, int] = {}
     for place, event in enumerate(events):

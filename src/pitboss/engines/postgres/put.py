@@ -10,6 +10,7 @@ from pitboss.model.batch import BatchId
 from pitboss.model.duration import Moment
 from pitboss.model.errors import QueueFull, StoreUnavailable
 from pitboss.model.task import NewTask, Placed
+from pitboss.model.usage import check_taking
 
 _ROUNDS = 10
 _NONE = "{}"
@@ -34,13 +35,15 @@ _MORE = {
 
 
 class _Way(NamedTuple):
-    """How to put. `locked`: queues with a capacity are locked, or may be overfilled. `ordered`: so are order keys."""
+    """How to put. `locked`: queues with a capacity are locked, or may be overfilled. `ordered`: so are order keys.
+    `follows`: the tasks follow from something, so that they are stored even while new ones are refused."""
 
     parts: Mapping[str, str]
     ring: bool
     locked: bool = False
     batch: BatchId | None = None
     ordered: bool = False
+    follows: bool = False
 
 
 class _Round(NamedTuple):
@@ -60,29 +63,33 @@ def put(
     batch: BatchId | None = None,
     quickly: bool = False,
     meanwhile: Iterator[None] | None = None,
+    follows: bool = True,
 ) -> Script[list[Placed]]:
     """Create each task or meet the one that is there. Capacities are not looked at: see `put_locked`.
 
     With a `batch` they are its items, held until they are drawn. Tasks with order keys need a transaction. `quickly`:
-    an error if another call puts one of the ids meanwhile. `meanwhile` is work to do while the server is busy.
+    an error if another call puts one of the ids meanwhile. `meanwhile` is work to do while the server is busy. Tasks
+    that do not follow from something are refused while new ones are: `StoreFull`.
     """
     first = {} if batch is not None else first_in_line(tasks)
     new_keys: list[Row] = []
     if first:
         yield locking(sql, first).into(new_keys)
-    way = _Way(_FAST if quickly else _CAREFUL, ring, locked=True, batch=batch, ordered=True)
+    way = _Way(_FAST if quickly else _CAREFUL, ring, locked=True, batch=batch, ordered=True, follows=follows)
     round_ = _round(tasks, list(range(len(tasks))), way)._replace(meanwhile=meanwhile) if meanwhile else None
     placed = yield from _put(sql, tasks, now, way, round_)
-    if placed is None:
-        raise AssertionError
+    while placed is None:
+        # If they are taken again by now, try once more.
+        check_taking((yield sql.ask("refusing_get"))[0][0])
+        placed = yield from _put(sql, tasks, now, way)
     return (yield from _in_order(sql, first, new_keys, placed, now))
 
 
 def put_quickly(
     sql: Statements, tasks: Sequence[NewTask], now: Moment | None, *, ring: bool, first: "_Round | None" = None
 ) -> Script[list[Placed] | Again]:
-    """As `put`, but `Again` if a queue has a capacity or a task an order key, and an error if another call puts one of
-    the ids meanwhile.
+    """As `put`, but `Again` if a queue has a capacity, a task an order key, or new tasks are refused; an error if
+    another call puts one of the ids meanwhile.
 
     `first` is the first round, if it is made already.
     """
@@ -109,7 +116,7 @@ def put_new(
     new_keys: list[Row] = []
     if first:
         yield locking(sql, first).into(new_keys)
-    placed = yield from _put_in_parts(sql, tasks, now, _Way(_FAST, ring, locked=True, ordered=ordered))
+    placed = yield from _put_in_parts(sql, tasks, now, _Way(_FAST, ring, locked=True, ordered=ordered, follows=True))
     if isinstance(placed, Again):
         raise AssertionError
     return (yield from _in_order(sql, first, new_keys, placed, now))
@@ -203,7 +210,7 @@ class _Part:
 def _round(tasks: Sequence[NewTask], left: list[int], way: _Way) -> _Round:
     places = _distinct(tasks, left)
     chosen = [tasks[i] for i in places]
-    columns = _columns(chosen, ring=way.ring, locked=way.locked)
+    columns = _columns(chosen, ring=way.ring) | {"locked": way.locked, "follows": way.follows}
     if any(task.order_key is not None or task.meta is not None for task in chosen):
         columns["order_keys"] = texts([task.order_key for task in chosen])
         columns["metas"] = texts([task.meta for task in chosen])
@@ -221,7 +228,7 @@ def put_locked(sql: Statements, tasks: Sequence[NewTask], now: Moment | None, *,
     """As `put`, within a transaction: queues with a capacity are locked first. `QueueFull` undoes the whole call."""
     bounded: list[Row] = []
     yield _locking_room(sql, tasks).into(bounded)
-    placed = yield from put(sql, tasks, now, ring=ring)
+    placed = yield from put(sql, tasks, now, ring=ring, follows=False)
     if bounded:
         yield from check_room(sql, tasks, placed)
     return PutLocked(placed, bool(bounded))
@@ -270,12 +277,11 @@ def _distinct(tasks: Sequence[NewTask], left: list[int]) -> list[int]:
     return chosen
 
 
-def _columns(tasks: list[NewTask], *, ring: bool, locked: bool) -> dict[str, object]:
+def _columns(tasks: list[NewTask], *, ring: bool) -> dict[str, object]:
     keyed = sorted((task.unique.key, task.id, task.unique.period) for task in tasks if task.unique is not None)
     queues = sorted({task.queue for task in tasks})
     return {
         "size": len(tasks),
-        "locked": locked,
         "ring": payload(queues) if ring else None,
         "queues": texts(queues),
         "known": names(task.handler for task in tasks),

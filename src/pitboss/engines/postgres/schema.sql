@@ -207,10 +207,12 @@ CREATE TABLE {schema}.desired (
 INSERT INTO {schema}.desired (version) VALUES (0);
 
 -- One row, locked by a session that takes the lead. `term` stays when there is no leader, so that none is used twice.
+-- `refusing` is why the leader lets no new tasks in.
 CREATE TABLE {schema}.leader (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     term bigint NOT NULL,
-    session bigint
+    session bigint,
+    refusing text
 );
 
 INSERT INTO {schema}.leader (term) VALUES (0);

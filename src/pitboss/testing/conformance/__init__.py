@@ -64,6 +64,7 @@ from pitboss.testing.conformance.schedules import FiringSchedules, ScheduleKeepi
 from pitboss.testing.conformance.schema import Maintaining, Reopening, SchemaKeeping
 from pitboss.testing.conformance.sessions import SessionKeeping
 from pitboss.testing.conformance.settling import Settling
+from pitboss.testing.conformance.store_size import StoreLimits
 from pitboss.testing.conformance.uniqueness import Uniqueness
 from pitboss.testing.conformance.values import Values
 from pitboss.testing.conformance.waiting import Waiting
@@ -181,6 +182,7 @@ class Conformance(
     BatchConformance,
     AccessConformance,
     DeclaredConformance,
+    StoreLimits,
     Diagnosing,
     WallTimes,
 ):
@@ -277,6 +279,7 @@ __all__ = [
     "Shortages",
     "StartingBatches",
     "StickyKeys",
+    "StoreLimits",
     "Strategies",
     "Subject",
     "SweepingLanes",

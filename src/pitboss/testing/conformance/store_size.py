@@ -4,7 +4,6 @@ from random import Random
 
 import pytest
 
-from pitboss.engines.protocol import Usage
 from pitboss.model.batch import NewBatch
 from pitboss.model.declared import Declared
 from pitboss.model.duration import SECOND
@@ -20,21 +19,21 @@ SIGNUP = Declared(app="a", subscriptions=(Subscription(handler="job", pattern="u
 
 class StoreLimits:
     async def test_a_new_store_refuses_nothing(self, bench: Bench) -> None:
-        usage = await _limits(bench).usage()
+        usage = await bench.store.usage()
         assert usage.refusing is None
         assert usage.size >= 0
         assert usage.free is None or usage.free > 0
 
     async def test_what_is_stored_counts(self, bench: Bench) -> None:
-        before = await _limits(bench).usage()
+        before = await bench.store.usage()
         # Text that cannot be compressed.
         texts = [Random(number).randbytes(5000).hex() for number in range(200)]
         await bench.put(*(bench.new(params=f'{{"text":"{text}"}}') for text in texts))
-        assert (await _limits(bench).usage()).size > before.size + 1_000_000
+        assert (await bench.store.usage()).size > before.size + 1_000_000
 
     async def test_a_put_is_refused_as_a_whole(self, bench: Bench) -> None:
         await _refuse(bench)
-        assert (await _limits(bench).usage()).refusing == REASON
+        assert (await bench.store.usage()).refusing == REASON
         with pytest.raises(StoreFull) as refused:
             await bench.put(bench.new(), bench.new(queue="other"))
         assert refused.value.reason == REASON
@@ -88,22 +87,17 @@ class StoreLimits:
     async def test_it_ends_when_the_reason_is_withdrawn(self, bench: Bench) -> None:
         await _refuse(bench)
         await _refuse(bench, None)
-        assert (await _limits(bench).usage()).refusing is None
+        assert (await bench.store.usage()).refusing is None
         await bench.add()
 
     async def test_only_the_leader_decides(self, bench: Bench) -> None:
         term = await _term(bench)
         with pytest.raises(NotLeader):
-            await _limits(bench).refuse_new(REASON, term=term + 1)
+            await bench.store.refuse_new(REASON, term=term + 1)
         await bench.store.resign(bench.me.number)
         with pytest.raises(NotLeader):
-            await _limits(bench).refuse_new(REASON, term=term)
+            await bench.store.refuse_new(REASON, term=term)
         await bench.add()
-
-
-def _limits(bench: Bench) -> Usage:
-    assert isinstance(bench.store, Usage)
-    return bench.store
 
 
 async def _term(bench: Bench) -> int:
@@ -111,7 +105,7 @@ async def _term(bench: Bench) -> int:
 
 
 async def _refuse(bench: Bench, reason: str | None = REASON) -> None:
-    await _limits(bench).refuse_new(reason, term=await _term(bench))
+    await bench.store.refuse_new(reason, term=await _term(bench))
 
 
 __all__ = ["StoreLimits"]

@@ -68,3 +68,6 @@ CREATE TABLE {schema}.events (
 
 CREATE INDEX events_by_name ON {schema}.events (name, id);
 CREATE INDEX events_by_time ON {schema}.events (published_at);
+
+-- Why the leader lets no new tasks in.
+ALTER TABLE {schema}.leader ADD COLUMN refusing text;

@@ -47,7 +47,10 @@ ON CONFLICT (name) DO UPDATE SET fingerprint = excluded.fingerprint, queues = ex
 SELECT name, queues, subscriptions, events FROM {schema}.apps ORDER BY name
 
 -- name: subscription_list
-SELECT subscriptions FROM {schema}.apps WHERE subscriptions <> '[]' ORDER BY name
+-- And why new events are refused.
+SELECT l.refusing, a.subscriptions FROM {schema}.leader AS l
+LEFT JOIN {schema}.apps AS a ON a.subscriptions <> '[]'
+ORDER BY a.name
 
 -- name: queue_create
 INSERT INTO {schema}.queues (name) SELECT unnest(%(names)s::text[]) ON CONFLICT DO NOTHING

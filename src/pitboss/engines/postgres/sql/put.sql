@@ -1,10 +1,10 @@
--- Create tasks. Only those that have an order key, which is locked, or meta pay for these (`and_more`). Nothing is created if a queue has a capacity and is not locked: `open` is false then.
+-- Create tasks. Only those that have an order key, which is locked, or meta pay for these (`and_more`). Nothing is created if a queue has a capacity and is not locked, or if new tasks are refused and these do not follow from something: `open` is false then.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ), unbounded AS MATERIALIZED (
-    SELECT %(locked)s::boolean OR NOT EXISTS (
+    SELECT (%(locked)s::boolean OR NOT EXISTS (
         SELECT FROM {schema}.queues WHERE name = ANY (%(queues)s::text[]) AND capacity IS NOT NULL
-    ) AS open
+    )) AND (%(follows)s::boolean OR (SELECT refusing FROM {schema}.leader) IS NULL) AS open
 ), taken AS (
     -- The holder's state comes from this statement's snapshot: it counts only for the row that the snapshot shows.
     INSERT INTO {schema}.uniques AS held (key, task, until)
