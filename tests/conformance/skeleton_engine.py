@@ -16,9 +16,10 @@ import msgspec
 
 from pitboss.engines import scan
 from pitboss.engines.protocol import Clock, Page
-from pitboss.model.batching import HELD_FOR_HANDLER, waits
+from pitboss.model.batching import HELD_FOR_HANDLER, HELD_IN_ORDER, waits
 from pitboss.model.duration import Moment
 from pitboss.model.errors import NotLeader, SessionLost
+from pitboss.model.failure import failed_for_good, failure_tasks
 from pitboss.model.filter import Filter
 from pitboss.model.ids import TaskId
 from pitboss.model.lifecycle import (
@@ -116,6 +117,22 @@ class Document(msgspec.Struct):
         self.tasks[task.id] = task
         if task.state in FINISHED and task.unique_key in self.keys and self.keys[task.unique_key].ends_with(task):
             del self.keys[task.unique_key]
+        line = self.line(task.order_key)
+        if task.state in FINISHED and line and all(one.reason == "order" for one in line):
+            known = line[0].handler in self.handlers
+            self.write(moved(line[0], waits(None, known=known, run_at=line[0].run_at, now=task.finished_at or 0)))
+            self.ring(line[0].queue)
+
+    def line(self, order_key: str | None) -> list[Task]:
+        """The unfinished tasks with an order key. All but the first one are held."""
+        tasks = [task for task in self.tasks.values() if task.order_key == order_key and task.state not in FINISHED]
+        return [] if order_key is None else sorted(tasks, key=lambda task: (task.created_at, task.id))
+
+    def end(self, task: Task, now: Moment) -> None:
+        """Write a task whose claim has ended, or that expired, and put what follows a failure."""
+        self.write(task)
+        for new in failure_tasks(task, self.handlers) if failed_for_good(task) else ():
+            self.place(new, now)
 
     def oldest_first(self, *states: State) -> list[Task]:
         """The tasks in these states, or all."""
@@ -132,7 +149,7 @@ class Document(msgspec.Struct):
         self.queues.setdefault(new.queue, Queue(name=new.queue))
         if new.unique:
             self.keys[new.unique.key] = key_hold(new, now)
-        task = created(new, now, known=new.handler in self.handlers)
+        task = created(new, now, known=new.handler in self.handlers, behind=bool(self.line(new.order_key)))
         self.write(task)
         if task.state is State.PENDING:
             self.ring(task.queue)
@@ -153,7 +170,8 @@ class Document(msgspec.Struct):
     def release_held(self, handlers: Iterable[str], now: Moment, limit: int | None = None) -> int:
         """Let the tasks wait again that are held for one of these handlers."""
         names = set(handlers)
-        held = [task for task in self.oldest_first(State.HELD) if task.handler in names][:limit]
+        held = [task for task in self.oldest_first(State.HELD) if task.handler in names and task.reason == "handler"]
+        held = held[:limit]
         for task in held:
             self.write(moved(task, waits(None, known=True, run_at=task.run_at, now=now)))
             self.ring(task.queue)
@@ -256,7 +274,7 @@ class SkeletonEngine:
             if len(claims) >= slot.free + slot.ahead:
                 break
             if is_expired(task, now):
-                document.write(cancelled(task, "expired", now))
+                document.end(cancelled(task, "expired", now), now)
             elif request.handlers is not None and task.handler not in request.handlers:
                 if task.handler not in known:
                     document.write(moved(task, HELD_FOR_HANDLER))
@@ -309,14 +327,14 @@ class SkeletonEngine:
         if task is not None and isinstance(change, Progress):
             document.write(change.applied_to(task))
         elif task is not None and isinstance(change, ClaimEnd):
-            self._end_claim(document, task, change)
+            self._end_claim(document, now, task, change)
             for new in settlement.transition.follow_ups:
                 document.place(new, now)
         return answer
 
-    def _end_claim(self, document: Document, task: Task, end: ClaimEnd) -> None:
+    def _end_claim(self, document: Document, now: Moment, task: Task, end: ClaimEnd) -> None:
         document.record(task.id, end.run)
-        document.write(end.applied_to(task))
+        document.end(end.applied_to(task), now)
         if end.state is State.PENDING:
             document.ring(task.queue)
 
@@ -326,7 +344,7 @@ class SkeletonEngine:
         orphans = [task for task in running if not lives(task, document.alive(task.session or 0, now), now)]
         ends = [lost(task, batch=None, now=now) for task in orphans[:limit]]
         for task, end in zip(orphans, ends, strict=False):
-            self._end_claim(document, task, end)
+            self._end_claim(document, now, task, end)
         known = known_handlers(document.sessions.values(), document.handlers.values(), now)
         served = known & document.handlers.keys()
         released = document.release_held(served, now, limit)
@@ -449,6 +467,7 @@ class SkeletonEngine:
             document.keys[task.unique_key] = KeyHold(task.id)
         document.record(task.id, last_run(task))
         place = waits(None, known=task.handler in document.handlers, run_at=None, now=now)
+        place = HELD_IN_ORDER if document.line(task.order_key) else place
         document.write(retried(task, place, keep_attempts=keep_attempts))
         document.ring(task.queue)
         return True

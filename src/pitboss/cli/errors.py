@@ -17,6 +17,7 @@ from pitboss.model.errors import (
     Refused,
     SchemaMismatch,
     SessionLost,
+    StoreFull,
     StoreUnavailable,
     TimedOutWaiting,
     Unsupported,
@@ -40,7 +41,7 @@ class Exit(IntEnum):
     USAGE = 2, "the command line, a setting or the app's own code cannot be used"
     UNREACHABLE = 3, "the store cannot be reached or opened"
     NOT_FOUND = 4, "no such task, batch, queue, schedule, event, handler, group, resource, pool, key, host or manager"
-    REFUSED = 5, "refused: a conflict, a full queue, a newer schema, or no confirmation"
+    REFUSED = 5, "refused: a conflict, a full queue or store, a newer schema, or no confirmation"
     UNHEALTHY = (
         6,
         "`pitboss status --check` found the store unhealthy, or `pitboss doctor` or `pitboss db check` found a problem",
@@ -55,6 +56,7 @@ _BY_ERROR: tuple[tuple[type[PitbossError], Exit], ...] = (
     (StoreUnavailable, Exit.UNREACHABLE),
     (NotFound, Exit.NOT_FOUND),
     (QueueFull, Exit.REFUSED),
+    (StoreFull, Exit.REFUSED),
     (Refused, Exit.REFUSED),
     (SchemaMismatch, Exit.REFUSED),
     (SessionLost, Exit.REFUSED),

@@ -23,7 +23,7 @@ from pitboss.client.standstill import Standstill
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Clock, Store, Within
 from pitboss.model.duration import SECOND
-from pitboss.model.errors import InvalidInput, QueueFull, StoreUnavailable
+from pitboss.model.errors import InvalidInput, QueueFull, StoreFull, StoreUnavailable
 from pitboss.model.ids import IdMaker
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.redact import Redactor
@@ -141,7 +141,7 @@ class AppCore(ABC):
         if connection.direct is not None and tasks and tasks[0].handler in connection.client.known:
             # An engine that can be called from here spares the way over the loop. If it cannot store the tasks at
             # once, the loop waits and repeats.
-            with suppress(QueueFull, StoreUnavailable):
+            with suppress(QueueFull, StoreFull, StoreUnavailable):
                 return connection.direct.put_sync(tasks)
         return self.run(self._put(tasks, options), limit=LIMIT + (options.wait or 0) / SECOND, what="enqueueing")
 

@@ -10,7 +10,7 @@ from pitboss.client.waiting import explain_task
 from pitboss.engines.capabilities import check_needs
 from pitboss.engines.protocol import Clock, Store
 from pitboss.model.duration import SECOND, Span, spoken
-from pitboss.model.errors import NotFound, PitbossError, QueueFull, StoreUnavailable, TimedOutWaiting
+from pitboss.model.errors import NotFound, PitbossError, QueueFull, StoreFull, StoreUnavailable, TimedOutWaiting
 from pitboss.model.filter import by
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import HandlerInfo
@@ -61,7 +61,7 @@ class Client:
         self.known.update(wanted)
 
     async def put(self, tasks: Sequence[NewTask], *, wait: Span | None = None) -> list[Placed]:
-        """Store tasks. `wait` is how long to wait for room in a full queue; None refuses at once."""
+        """Store tasks. `wait` is how long to wait for room in a full queue or store; None refuses at once."""
         return await self.patiently(lambda: self.store.put(tasks), wait=wait)
 
     async def patiently(self, work: Callable[[], Awaitable[T]], *, wait: Span | None = None) -> T:
@@ -71,7 +71,7 @@ class Client:
         while True:
             try:
                 return await work()
-            except QueueFull as error:
+            except (QueueFull, StoreFull) as error:
                 self._still_time(started, wait or 0, error)
             except StoreUnavailable as error:
                 self._still_time(started, _PATIENCE, error)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from pitboss.client.options import Options
 from pitboss.client.schema import checked
 from pitboss.engines.declared_protocol import Schedules
 from pitboss.engines.protocol import Store
@@ -203,6 +204,8 @@ def _value(name: str, value: Any) -> Any:
         return str(value)
     if name == "queue":
         return checked_name(value, "queue")
+    if name in ("priority", "max_attempts"):
+        return getattr(Options().changed(**{name: value}), name)
     return value
 
 
@@ -218,7 +221,14 @@ def _moment(value: Any) -> Moment:
             why="a moment has a date, a time and a zone; without a zone it means another time on each machine",
             fix='write at=datetime(2027, 1, 1, 8, 0, tzinfo=UTC), or "2027-01-01T08:00+01:00"',
         )
-    return round(value.astimezone(UTC).timestamp() * SECOND)
+    try:
+        return round(value.astimezone(UTC).timestamp() * SECOND)
+    except OverflowError as error:
+        raise InvalidInput(
+            f"at={value!r:.60} is too far away",
+            why="in UTC it is outside the years 1 to 9999",
+            fix="choose a nearer one",
+        ) from error
 
 
 def _unreadable(name: str, why: str) -> InvalidInput:

@@ -89,9 +89,9 @@ class Engine(Protocol):
         created. After the commit, the engine rings the queues of created tasks that are pending.
 
         Tasks with one `order_key` run one at a time. The first unfinished one with its key is in line as usual; the
-        others are `held` (reason "order"). The act that ends the first one, whatever its end, lets the oldest of the
-        others wait as a new task would; retries and losses keep the place. A retried task stands behind the first one,
-        if another has become that. Items of batches have no order key.
+        others are `held` (reason "order"). The act that ends the first one, whatever its end, lets the one that was put
+        next (by the store's clock, then by its id) wait as a new task would. Retries and losses keep the place. A
+        retried task stands behind the first one, if another has become that. Items of batches have no order key.
         """
 
     async def claim(self, request: ClaimRequest) -> Claimed:

@@ -15,6 +15,7 @@ import msgspec
 from pitboss.model.canonical import Json
 from pitboss.model.cron import checked_cron, checked_zone
 from pitboss.model.cron import next_tick as next_cron_tick
+from pitboss.model.cron import ticks as cron_ticks
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.ids import TaskId, derived_id
@@ -31,7 +32,7 @@ AT_ONCE = 100
 # Runs whose end is not known yet, at most.
 _OPEN = 100
 # Missed ticks are counted up to this number.
-_COUNTED = 1000
+_COUNTED = 100
 _LOOK_BACK: tuple[Span, ...] = tuple(seconds * SECOND for seconds in (60, 3600, 86_400, 32 * 86_400, 10_000 * 86_400))
 SHORTEST: Span = SECOND
 
@@ -308,6 +309,9 @@ def _jitter(spec: ScheduleSpec, tick: Moment) -> Span:
 
 
 def _ticks(spec: ScheduleSpec, after: Moment, until: Moment, anchor: Moment) -> Iterable[Moment]:
+    if spec.cron is not None:
+        yield from cron_ticks(spec.cron, spec.tz, after, until)
+        return
     tick = next_tick(spec, after, anchor)
     while tick is not None and tick <= until:
         yield tick

@@ -39,8 +39,8 @@ class Unique(msgspec.Struct, frozen=True, gc=False):
 class NewTask(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A task to be stored. A delay counts from the store's clock; a moment is a time of the wall clock.
 
-    Tasks with one `order_key` run one at a time, in the order of their ids. `meta` is a JSON object with where the task
-    comes from (`model.meta`).
+    Tasks with one `order_key` run one at a time, in the order in which they were put. `meta` is a JSON object that says
+    where the task comes from (`model.meta`).
 
     `ahead`, here and below, is how far the wall clock is ahead of the store's.
     """

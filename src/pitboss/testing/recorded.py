@@ -14,12 +14,12 @@ from pitboss.engines.protocol import Clock, FullStore, Store
 from pitboss.engines.verbs import Verb, verbs
 from pitboss.model.batch import Batch
 from pitboss.model.duration import Moment
-from pitboss.model.errors import InvalidInput, NotFound, NotLeader, QueueFull, SessionLost, StaleLease
+from pitboss.model.errors import InvalidInput, NotFound, NotLeader, QueueFull, SessionLost, StaleLease, StoreFull
 from pitboss.testing.failpoints import Killed
 from pitboss.testing.history import Act, History, ReadBatches
 
 T = TypeVar("T")
-_SURELY_NOT = (InvalidInput, NotFound, NotLeader, QueueFull, SessionLost, StaleLease)
+_SURELY_NOT = (InvalidInput, NotFound, NotLeader, QueueFull, SessionLost, StaleLease, StoreFull)
 _ALL = 10_000
 _ACTS: dict[str, type[Act]] = {kind.__name__: kind for kind in get_args(Act)}
 

@@ -108,7 +108,7 @@ class TaskIndexes:
         if task.state is State.HELD and task.reason == "handler":
             return self._held_for[task.handler], (task.priority, task.id)
         if task.state is State.HELD and task.reason == "order":
-            return self._in_order[task.order_key or ""], (0, task.id)
+            return self._in_order[task.order_key or ""], (task.created_at, task.id)
         if task.state is State.HELD and task.batch is not None:
             return self._undrawn[task.batch, task.queue], (task.priority, task.id)
         if task.state in FINISHED and task.batch is not None:

@@ -78,7 +78,7 @@ CREATE INDEX tasks_items_ended ON {schema}.tasks (batch, state, finished_at)
     WHERE batch IS NOT NULL AND state IN ('completed', 'failed', 'cancelled');
 
 -- Tasks that stand behind the first one with their order key.
-CREATE INDEX tasks_in_order ON {schema}.tasks (order_key, id) WHERE state = 'held' AND reason = 'order';
+CREATE INDEX tasks_in_order ON {schema}.tasks (order_key, created_at, id) WHERE state = 'held' AND reason = 'order';
 
 -- The first unfinished task with each order key. Each act that may change who is first locks the row: before tasks, and
 -- all rows of a transaction by key.

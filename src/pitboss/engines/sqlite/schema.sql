@@ -78,7 +78,7 @@ CREATE INDEX pitboss_tasks_repeatable ON pitboss_tasks (claim_key) WHERE state =
 
 -- Tasks that wait behind another one with their order key, and those that wait for their handler: a long line, or a large
 -- batch, costs those that look for the others nothing.
-CREATE INDEX pitboss_tasks_in_order ON pitboss_tasks (order_key, id) WHERE state = 'held' AND reason = 'order';
+CREATE INDEX pitboss_tasks_in_order ON pitboss_tasks (order_key, created_at, id) WHERE state = 'held' AND reason = 'order';
 CREATE INDEX pitboss_tasks_unknown ON pitboss_tasks (handler, id) WHERE state = 'held' AND reason = 'handler';
 
 -- The unfinished task that is first in line for its order key.

@@ -149,7 +149,7 @@ class Failing:
         await bench.report(await bench.take("default"), Failed(BROKEN), ONCE)
         assert len(await _followers(bench, await bench.task(task))) == 4
 
-    async def test_it_may_overfill_a_queue(self, bench: Bench) -> None:
+    async def test_what_follows_may_overfill_a_queue(self, bench: Bench) -> None:
         await _routes(bench)
         await bench.change("other", capacity=0)
         await bench.change("graves", capacity=0)

@@ -1,4 +1,4 @@
-"""Order keys: tasks with one key run one at a time, in the order of their ids."""
+"""Order keys: tasks with one key run one at a time, in the order in which they were put."""
 
 import pytest
 
@@ -142,6 +142,17 @@ class OrderKeys:
         await bench.retry(task.id)
         assert (await bench.add(order_key="k")).state is State.HELD
         assert (await bench.take()).id == task.id
+
+    async def test_the_order_is_that_of_the_store_s_clock_whatever_the_ids_say(self, bench: Bench) -> None:
+        early, middle, late = (bench.new(order_key="k") for _ in range(3))
+        order = [middle, late, early]
+        for task in order:
+            await bench.put(task)
+            bench.clock.advance(1)
+        for task in order:
+            claim = await bench.take()
+            assert claim.id == task.id
+            await bench.complete(claim)
 
     async def test_several_lines_end_in_one_call(self, bench: Bench) -> None:
         keys = ("a", "b", "c")

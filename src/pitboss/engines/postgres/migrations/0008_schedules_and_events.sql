@@ -3,7 +3,7 @@ ALTER TABLE {schema}.tasks
     ADD COLUMN order_key text COLLATE "C",
     ADD COLUMN meta text;
 
-CREATE INDEX tasks_in_order ON {schema}.tasks (order_key, id) WHERE state = 'held' AND reason = 'order';
+CREATE INDEX tasks_in_order ON {schema}.tasks (order_key, created_at, id) WHERE state = 'held' AND reason = 'order';
 
 CREATE TABLE {schema}.order_heads (
     key text COLLATE "C" PRIMARY KEY,

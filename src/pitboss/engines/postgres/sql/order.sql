@@ -30,7 +30,7 @@ WITH clock AS MATERIALIZED (
     SELECT over.place AS head, t.* FROM over LEFT JOIN LATERAL (
         SELECT ctid AS place, id, (SELECT true FROM {schema}.handlers WHERE name = handler) IS NULL AS unknown
         FROM {schema}.tasks
-        WHERE state = 'held' AND reason = 'order' AND order_key = over.key ORDER BY order_key, id LIMIT 1 FOR UPDATE
+        WHERE state = 'held' AND reason = 'order' AND order_key = over.key ORDER BY order_key, created_at, id LIMIT 1 FOR UPDATE
     ) AS t ON true
 ), emptied AS (
     DELETE FROM {schema}.order_heads AS h USING following AS f WHERE h.ctid = f.head AND f.id IS NULL

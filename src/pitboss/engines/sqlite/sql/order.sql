@@ -15,7 +15,7 @@ FROM (
             SELECT id
             FROM pitboss_tasks
             WHERE state = 'held' AND reason = 'order' AND order_key = pitboss_order_heads.key
-            ORDER BY id
+            ORDER BY created_at, id
             LIMIT 1
         ) AS next
     FROM pitboss_order_heads
