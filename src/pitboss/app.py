@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from pitboss.client.app_core import LIMIT, Connection
@@ -118,13 +119,15 @@ class App(HookDecorators, Declaring):
     def publish(
         self,
         name: str,
-        data: Any = None,
+        data: Any = UNSET,
         *,
         key: str | None = None,
         idempotency_key: str | None = None,
         within: Any = None,
     ) -> "Published":
         """Store an event, and a task for each handler of it; when this returns, they survive anything.
+
+        Without data, the handlers get an empty object.
 
         Handlers that keep the order get events with one `key` in order. With an `idempotency_key`, a repetition within
         a day publishes nothing more. `within` is your own connection to the same SQL store: the event shares the fate
@@ -135,7 +138,7 @@ class App(HookDecorators, Declaring):
     async def apublish(
         self,
         name: str,
-        data: Any = None,
+        data: Any = UNSET,
         *,
         key: str | None = None,
         idempotency_key: str | None = None,

@@ -152,8 +152,8 @@ def weaken(how: str) -> None:
     """Plant a bug that a loss of power must bring to light."""
     strong, attempt = connection.connect_writer, writer.Writer._attempt
 
-    def sloppy(path: Path) -> sqlite3.Connection:
-        made = strong(path)
+    def sloppy(path: Path, **options: bool) -> sqlite3.Connection:
+        made = strong(path, **options)
         made.execute("PRAGMA synchronous = NORMAL")
         return made
 

@@ -160,7 +160,11 @@ def test_going_on_after_a_pause_waits_for_the_next_tick() -> None:
     assert changed(resumed, ScheduleChange(paused=False), START, START) is resumed
 
 
-def test_a_single_time_that_passed_fires_at_once_and_never_again() -> None:
+def test_a_single_time_of_long_ago_does_not_fire() -> None:
+    assert added(ScheduleSpec(name="s", handler="job", at=START - GRACE), None, START, START).next_at is None
+
+
+def test_a_single_time_that_has_just_passed_fires_at_once_and_never_again() -> None:
     schedule = added(ScheduleSpec(name="s", handler="job", at=START - 5), None, START, START)
     made = _due(schedule, START)
     assert (made.ticks, made.next_at) == ((START - 5,), None)

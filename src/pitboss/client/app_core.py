@@ -124,7 +124,15 @@ class AppCore(ABC):
         return await self._loop_for(work).arun(work)
 
     def run(self, work: Coroutine[Any, Any, T], *, what: str, limit: float = LIMIT) -> T:
-        return self._loop_for(work).run(work, limit=limit, what=what)
+        loop = self._loop_for(work)
+        if getattr(self._connected().engine, "heard_in", None) == threading.get_ident():
+            work.close()
+            raise InvalidInput(
+                f"{what} with a sync call would block this worker and wait for itself",
+                why="an async handler runs on the event loop through which the store's answer comes",
+                fix="use the async call: await app.apublish(…), await task.aenqueue(…), await app.asend(…)",
+            )
+        return loop.run(work, limit=limit, what=what)
 
     # Enqueueing.
 
@@ -132,6 +140,7 @@ class AppCore(ABC):
         """Store tasks of one handler."""
         if options.within is not None:
             within, tasks = self.within_engine(), list(tasks)
+            self.refuse_without_tables(options.within)
             self.run(self._prepare_within(tasks, options), what="opening the store")
             placed: list[Placed] = within.put_within(options.within, tasks)
             return placed
@@ -148,6 +157,7 @@ class AppCore(ABC):
     async def aplace(self, tasks: Sequence[NewTask], options: Options) -> list[Placed]:
         if options.within is not None:
             within, tasks = self.within_engine(), list(tasks)
+            self.refuse_without_tables(options.within)
             await self.arun(self._prepare_within(tasks, options))
             answer = within.put_within(options.within, tasks)
             placed: list[Placed] = await answer if inspect.isawaitable(answer) else answer
@@ -183,6 +193,18 @@ class AppCore(ABC):
             await self._connected().opened()
         else:
             await self.introduced(*(task.handler for task in tasks))
+
+    def refuse_without_tables(self, connection: Any) -> None:
+        """Inside an open transaction of SQLite the store's tables cannot be made. In the thread of the connection."""
+        if (
+            getattr(connection, "in_transaction", False)
+            and not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'pitboss_meta'").fetchone()
+        ):
+            raise InvalidInput(
+                "this file has no tables of Pitboss yet",
+                why="they cannot be made while your transaction is open",
+                fix="start a manager, or call app.declare() once when the process starts; nothing was written",
+            )
 
     def _loop_for(self, work: Coroutine[Any, Any, object]) -> PrivateLoop:
         try:

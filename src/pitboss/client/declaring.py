@@ -227,8 +227,8 @@ class Declaring(TaskDecorators):
         """Let what this app declares count before its first manager has run, so that no event is lost."""
         if self._declared_by is client:
             return
+        await client.introduce(self.describe())
         if (self._subscribed or self._schedules) and isinstance(client.store, Declarations):
-            await client.introduce(self.describe())
             declared, store = self.declared(), client.store
             await client.patiently(lambda: store.declare(declared))
         self._declared_by = client

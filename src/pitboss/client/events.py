@@ -5,6 +5,7 @@ from hashlib import sha256
 from itertools import islice
 from typing import Any, NamedTuple
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from pitboss.client.client import Client
@@ -55,7 +56,7 @@ def events_of(store: object) -> Events:
 
 
 def new_event(
-    event_id: EventId, name: str, data: object = None, *, key: str | None = None, by: str | None = None
+    event_id: EventId, name: str, data: object = UNSET, *, key: str | None = None, by: str | None = None
 ) -> NewEvent:
     """An event to publish, checked. Data is anything that has a JSON form."""
     if key is not None and not (isinstance(key, str) and 0 < len(key) <= _MAX_KEY and "\0" not in key):
@@ -64,7 +65,7 @@ def new_event(
             why=f"a key is text of 1 to {_MAX_KEY} characters",
             fix="use what the order is kept for, such as a customer's id",
         )
-    text = to_json({} if data is None else data, what=f"data of {name}", max_bytes=MAX_PARAMS_BYTES - 200)
+    text = to_json({} if data is UNSET else data, what=f"data of {name}", max_bytes=MAX_PARAMS_BYTES - 200)
     return NewEvent(id=event_id, name=checked_event_name(name), data=text, key=key, by=by)
 
 
@@ -80,7 +81,7 @@ class EventClient:
     async def publish(
         self,
         name: str,
-        data: object = None,
+        data: object = UNSET,
         *,
         key: str | None = None,
         idempotency_key: str | None = None,
@@ -93,6 +94,12 @@ class EventClient:
         """
         event = new_event(event_id or self._new_id(), name, data, key=key, by=by)
         if idempotency_key is not None:
+            if not 0 < len(idempotency_key) <= _MAX_KEY:
+                raise InvalidInput(
+                    f"{idempotency_key!r:.60} cannot be an idempotency key",
+                    why=f"it is text of 1 to {_MAX_KEY} characters",
+                    fix="use what makes the event unique, such as an order's number, or leave it out",
+                )
             event = replace(event, id=await self._id_of(event, idempotency_key))
         return (await self.publish_events([event]))[0]
 
@@ -167,7 +174,7 @@ class EventClient:
         known: Remembered = await remember(f"event/{event.name}/{idempotency_key}", digest, [event.id])
         if known.body != digest:
             raise InvalidInput(
-                f'the idempotency key "{idempotency_key:.80}" was used for another event "{event.name}"',
+                f'the idempotency key "{idempotency_key:.80}" was used for an event "{event.name}" with other data',
                 why="within a day, a key stands for one event with one set of data",
                 fix="use another key for other data; nothing was published",
             )

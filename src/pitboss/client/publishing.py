@@ -4,6 +4,8 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec import UNSET
+
 from pitboss.client.app_core import LIMIT
 from pitboss.client.client import Client
 from pitboss.client.declaring import Declaring
@@ -42,6 +44,7 @@ class Publisher:
             limit = LIMIT + len(events) / _EVENTS_PER_SECOND
             return self._app.run(self._many(events), what="publishing", limit=limit)
         engine = self._app.within_engine("publish")
+        self._app.refuse_without_tables(within)
         self._app.run(self._checked(events, within), what="checking events")
         published: list[Published] = engine.publish_within(within, events)
         return published
@@ -51,6 +54,7 @@ class Publisher:
         if within is None:
             return await self._app.arun(self._many(events))
         engine = self._app.within_engine("publish")
+        self._app.refuse_without_tables(within)
         await self._app.arun(self._checked(events, within))
         answer = engine.publish_within(within, events)
         published: list[Published] = await answer if inspect.isawaitable(answer) else answer
@@ -62,8 +66,8 @@ class Publisher:
     def _plain(self, name: str, data: Any) -> Any:
         kind = self._app.event_data(name)
         if kind is not None:
-            return kind.plain({} if data is None else data)
-        return None if data is None else plain_data(name, data)
+            return kind.plain({} if data is UNSET else data)
+        return UNSET if data is UNSET else plain_data(name, data)
 
     async def _one(self, name: str, data: Any, key: str | None, idempotency_key: str | None) -> Published:
         events = await self._app.aask(self._ready)

@@ -18,6 +18,7 @@ from pitboss.model.errors import InvalidInput, NotFound, Unsupported
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import HandlerInfo, checked_name
 from pitboss.model.schedule import (
+    GRACE,
     Catchup,
     Overlap,
     Schedule,
@@ -77,12 +78,14 @@ class ScheduleClient:
         """Add a schedule, or define one anew that was added at run time."""
         spec = schedule_spec(name, handler, **fields)
         spec = replace(spec, params=checked(await self._handler(handler), from_json(spec.params)))
+        self._refuse_past(spec.at)
         return await self._schedules.put_schedule(spec, by=by)
 
     async def change(self, name: str, *, by: str | None = None, **fields: Any) -> Schedule:
         """Set fields above the definition, in addition to those that were set before."""
         schedule = await self.get(name)
         changes = _stored(fields)
+        self._refuse_past(changes.get("at"))
         if {"cron", "every", "at"} & changes.keys():
             kept = {key: value for key, value in schedule.changes.items() if key not in ("cron", "every", "at")}
         else:
@@ -126,6 +129,10 @@ class ScheduleClient:
     def next_ticks(self, schedule: Schedule, number: int) -> list[Moment]:
         """Its next ticks by the wall clock, the first one as it is stored."""
         return next_ticks(schedule, number)
+
+    def _refuse_past(self, at: Moment | None) -> None:
+        if at is not None and at < self._store.clock.wall() - GRACE:
+            raise InvalidInput("that time is over", why="it would never come", fix="give a time in the future")
 
     async def _changed(self, name: str, change: ScheduleChange) -> Schedule:
         schedule = await self._schedules.change_schedule(name, change)

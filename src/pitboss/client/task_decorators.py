@@ -111,6 +111,12 @@ class TaskDecorators(BatchMethods):
         said = {key: keys.pop(key) for key in _POLICY if key in keys}
         settings, defaults = policy_settings(**said), Options().changed(**keys)
         target = fallback.name if isinstance(fallback, Handler) else fallback
+        if target is not None and not isinstance(target, str):
+            raise InvalidInput(
+                f"{target!r:.60} cannot be a fallback",
+                why="a fallback runs as a task of its own",
+                fix="decorate that function with @app.task first, or name a task",
+            )
         following = Routes(
             fallback=None if target is None else checked_name(target, "task"),
             dead_letters=routes.dead_letters,

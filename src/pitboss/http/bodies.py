@@ -376,6 +376,9 @@ class Publish(Body):
     key: Annotated[str, Field(min_length=1, max_length=512, pattern=PLAIN)] | None = Field(
         default=None, description="Handlers that keep the order get events with one key one at a time."
     )
+    idempotency_key: Annotated[str, Field(min_length=1, max_length=255, pattern=PLAIN)] | None = Field(
+        default=None, description="As the header Idempotency-Key: a repetition within a day publishes nothing more."
+    )
 
 
 class Replay(Body):

@@ -4,10 +4,37 @@ import asyncio
 from collections.abc import Callable
 
 from pitboss.engines.capabilities import capabilities
+from pitboss.engines.protocol import Store
+from pitboss.manager import host
 from pitboss.model.declared import Declared
-from pitboss.model.errors import StoreUnavailable
+from pitboss.model.errors import InvalidInput, StoreUnavailable
+from pitboss.model.text import listed
 
 AGAIN_SECONDS = 10.0
+
+
+async def refuse_namesake(engine: Store, declared: Declared | None, handlers: set[str]) -> None:
+    """Refuse an app that has nothing in common with a running one of the same name: it would withdraw its schedules
+    and subscriptions, as a newer version of it does."""
+    has = capabilities(engine)
+    if declared is None or has.declarations is None or has.schedules is None:
+        return
+    present = next((one for one in await has.declarations.declarations() if one.app == declared.app), None)
+    if present is None:
+        return
+    schedules = await has.schedules.schedules()
+    theirs = {one.handler for one in present.subscriptions}
+    theirs |= {one.declared.handler for one in schedules if one.app == declared.app}
+    now = engine.clock.now()
+    alive = [one for one in await engine.sessions() if one.alive(now) and not host.is_dead(one)]
+    running = theirs & {name for session in alive for name in session.info.handlers}
+    if running and theirs.isdisjoint(handlers):
+        raise InvalidInput(
+            f'another app named "{declared.app}" runs on this store',
+            why=f"it has {listed(sorted(running)[:3])}, which this one does not have; this one would replace its "
+            "schedules and its subscriptions to events, as a newer version of it does",
+            fix='give one of them a name: App(name="billing"); if this is the newer version, stop the old one first',
+        )
 
 
 class Declarer:

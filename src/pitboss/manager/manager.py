@@ -13,7 +13,7 @@ from pitboss.engines.host_clock import uptime
 from pitboss.engines.protocol import Clock, Engine, Store
 from pitboss.manager import host
 from pitboss.manager.announcer import Announcer
-from pitboss.manager.declarer import Declarer
+from pitboss.manager.declarer import Declarer, refuse_namesake
 from pitboss.manager.desired_state import DesiredStateReader
 from pitboss.manager.health_checks import HealthChecks
 from pitboss.manager.hooks import FactBuffer
@@ -206,7 +206,9 @@ class Manager:
     async def _register(self, plan: Plan, description: Description) -> None:
         """Pools first: a task whose queue is bound to a pool must find its rules."""
         pools = [name for name, _ in plan.resources]
-        check_needs(self._engine, description.handlers, pools, declared(plan, description))
+        wanted = declared(plan, description)
+        check_needs(self._engine, description.handlers, pools, wanted)
+        await refuse_namesake(self._engine, wanted, {one.name for one in description.handlers})
         if plan.resources:
             resources = resources_of(self._engine)
             for name, rules in plan.resources:
@@ -320,6 +322,7 @@ class Manager:
 
     async def _drain(self, dispatcher: Dispatcher) -> None:
         self._pools.quiet()
+        await self._leadership.retire()
         seconds = self._plan.drain_seconds
         draining = asyncio.create_task(self._router.drain(dispatcher, seconds))
         hurry = asyncio.create_task(self._stop_now.wait())

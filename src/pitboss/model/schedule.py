@@ -186,8 +186,9 @@ def next_tick(spec: ScheduleSpec, after: Moment, anchor: Moment) -> Moment | Non
 
 
 def first_tick(spec: ScheduleSpec, wall: Moment, anchor: Moment) -> Moment | None:
-    """As `next_tick`; a single time that has passed counts at once, so that it is not lost while no manager ran."""
-    return spec.at if spec.at is not None else next_tick(spec, wall, anchor)
+    """As `next_tick`; a single time that passed less than a minute ago still counts. An older one is over: on a new
+    store, or after a change, the jobs of last year must not run."""
+    return next_tick(spec, wall - GRACE, anchor) if spec.at is not None else next_tick(spec, wall, anchor)
 
 
 def added(spec: ScheduleSpec, app: str | None, wall: Moment, now: Moment) -> Schedule:
@@ -256,6 +257,22 @@ def firing(
         tasks=tuple(tick_task(spec, handler, tick, success) for tick in ticks),
         next_at=next_tick(spec, after, schedule.anchor),
         missed=missed,
+        last_success=success,
+        open=still_open,
+    )
+
+
+def noted(schedule: Schedule, ended: Mapping[TaskId, State | None]) -> Firing | None:
+    """A firing without ticks, which only notes the ends of open runs; None if none has ended."""
+    success, still_open = _ends(schedule, ended)
+    if still_open == schedule.open:
+        return None
+    return Firing(
+        name=schedule.name,
+        version=schedule.version,
+        ticks=(),
+        tasks=(),
+        next_at=schedule.next_at,
         last_success=success,
         open=still_open,
     )

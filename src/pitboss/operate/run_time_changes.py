@@ -12,6 +12,7 @@ from pitboss.model.fleet import ManagerView, live_managers, worker_pools
 from pitboss.model.pool_rules import value_text
 from pitboss.model.queue import Queue
 from pitboss.model.resource import ResourcePool
+from pitboss.model.schedule import Schedule
 from pitboss.operate.desired_state import StoredState, read_desired_state
 from pitboss.operate.pool_rules import rule_readings
 from pitboss.operate.queues import limit_readings
@@ -31,13 +32,14 @@ class RunTimeChange(msgspec.Struct, frozen=True, kw_only=True):
 async def read_run_time_changes(store: Store, now: Moment, sizes: Mapping[str, str]) -> list[RunTimeChange]:
     """All changes that still apply. `sizes` are the configured numbers of workers of worker pools, by name; live
     managers know better."""
-    resources = capabilities(store).resources
+    resources, schedules = capabilities(store).resources, capabilities(store).schedules
     managers = live_managers(await store.sessions(), now)
     stored = await read_desired_state(store)
     return [
         *_of_queues(await store.queues()),
         *_of_resource_pools(await resources.resource_pools() if resources else ()),
         *_of_worker_pools(stored, {**sizes, **_running_sizes(managers)}),
+        *_of_schedules(await schedules.schedules() if schedules else ()),
         *_of_managers(stored, managers),
     ]
 
@@ -71,6 +73,17 @@ def _of_worker_pools(stored: StoredState, sizes: Mapping[str, str]) -> Iterator[
             yield _change(f"pools.{key}.workers", str(value["size"]), declared, f"pools scale {name} auto{where}")
         if value.get("paused"):
             yield _change(f"pools.{key}.paused", "true", "false", f"pools resume {name}{where}")
+
+
+def _of_schedules(schedules: Sequence[Schedule]) -> Iterator[RunTimeChange]:
+    for schedule in schedules:
+        name = schedule.name
+        if schedule.paused:
+            yield _change(f"schedules.{name}.paused", "true", "false", f"schedules resume {name}")
+        declared = msgspec.to_builtins(schedule.declared)
+        for key, value in schedule.changes.items() if schedule.app is not None else ():
+            before = str(declared.get(key, _NOTHING))
+            yield _change(f"schedules.{name}.{key}", str(value), before, f"schedules reset {name}")
 
 
 def _of_managers(stored: StoredState, managers: Sequence[ManagerView]) -> Iterator[RunTimeChange]:

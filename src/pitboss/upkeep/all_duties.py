@@ -12,6 +12,7 @@ from pitboss.upkeep.prune import PRUNE_SECONDS, prune
 from pitboss.upkeep.prune_batches import prune_batches
 from pitboss.upkeep.prune_events import prune_events
 from pitboss.upkeep.store_size import SIZE_SECONDS, watch_size
+from pitboss.upkeep.successes import note_successes
 from pitboss.upkeep.sweep import RECLAIM_SECONDS, reclaim
 
 
@@ -38,11 +39,16 @@ def all_duties(
             limits = plan()
             await watch_size(usage, max_size=limits.max_store_size, min_free=limits.min_free_disk, term=term, warn=warn)
 
+    async def tidy(term: int) -> None:
+        if schedules is not None and acts is not None:
+            await note_successes(engine, schedules, acts, term)
+        await prune(engine, plan().retention, clock, term=term)
+
     has = capabilities(engine)
-    batches, acts, usage = has.batches, has.leader_acts, has.usage
+    batches, acts, schedules, usage = has.batches, has.leader_acts, has.schedules, has.usage
     duties = [
         Duty("reclaim", RECLAIM_SECONDS, lambda _: reclaim(engine), led=False),
-        Duty("prune", PRUNE_SECONDS, lambda term: prune(engine, plan().retention, clock, term=term)),
+        Duty("prune", PRUNE_SECONDS, tidy),
     ]
     if batches is not None:
         duties.append(Duty("prune batches", PRUNE_SECONDS, lambda _: prune_batches(batches, plan().retention, clock)))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pitboss.engines.declared_protocol import LeaderActs
 from pitboss.engines.protocol import Clock, Store
 from pitboss.model.duration import SECOND, Moment, Span
+from pitboss.model.errors import PitbossError
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.schedule import Firing, Schedule, firing
@@ -36,8 +37,25 @@ class Firer:
             # Broken ones stay due: they must not take the place of others.
             due = await self._acts.due_schedules(AT_ONCE + len(self._broken))
             firings = await self._firings(due.schedules)
-            if not firings or not any(await self._acts.fire(firings[:AT_ONCE], term=term)):
+            if not firings or not any(await self._put(firings[:AT_ONCE], term)):
                 return self._pause(due.next_at, changed=bool(firings))
+
+    async def _put(self, firings: Sequence[Firing], term: int) -> list[bool]:
+        """All in one act; if the store cannot take one of them, each in its own."""
+        try:
+            return await self._acts.fire(firings, term=term)
+        except PitbossError:
+            raise
+        except Exception as error:
+            if len(firings) == 1:
+                self._skip(firings[0].name, firings[0].version, error)
+                return [False]
+            return [done for one in firings for done in await self._put([one], term)]
+
+    def _skip(self, name: str, version: int, error: Exception) -> None:
+        self._broken[name] = version
+        why = str(error).replace("\n", "; ")
+        self._warn(f'the schedule "{name}" is skipped ({type(error).__name__}: {why})')
 
     def _pause(self, next_at: Moment | None, *, changed: bool) -> Pause:
         """`changed`: schedules were changed while this round fired them, so look again soon."""
@@ -66,9 +84,7 @@ class Firer:
         try:
             return firing(schedule, handlers.get(schedule.spec.handler), wall, ended)
         except Exception as error:
-            self._broken[schedule.name] = schedule.version
-            why = str(error).replace("\n", "; ")
-            self._warn(f'the schedule "{schedule.name}" is skipped ({type(error).__name__}: {why})')
+            self._skip(schedule.name, schedule.version, error)
             return None
 
     async def _known(self, names: set[str]) -> Mapping[str, HandlerInfo]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from pitboss.engines.protocol import Clock, Leader
 from pitboss.model.duration import SECOND, Moment, Span
@@ -31,6 +32,7 @@ class Leadership:
         self._lead: Lead | None = None
         self._heard_at: Moment = 0
         self._last: tuple[int, int] | None = None
+        self._retired = False
 
     def lead(self) -> Lead | None:
         """The present leader; None if the last answer is too old."""
@@ -45,7 +47,7 @@ class Leadership:
     async def campaign(self) -> None:
         """Campaign once. If the store is down, the next call tries again."""
         session, asked_at = self._session(), self._clock.now()
-        if session is None:
+        if session is None or self._retired:
             self._lead = None
             return
         try:
@@ -60,6 +62,14 @@ class Leadership:
         if self._last != (lead.term, lead.session):
             self._last = (lead.term, lead.session)
             self._told(lead)
+
+    async def retire(self) -> None:
+        """Lead no more: the manager stops, and what it would put now would wait for the next one."""
+        self._retired, self._lead = True, None
+        session = self._session()
+        if session is not None:
+            with suppress(StoreUnavailable):
+                await self._engine.resign(session)
 
     async def campaign_forever(self) -> None:
         """Campaign every two seconds until cancelled. When the leader ends its session, another leads soon."""

@@ -109,8 +109,8 @@ class Runner:
         if handler is None:
             return Ran(Released())
         context = Context(claim, report=self._reporter(claim), prepare=self._prepare)
-        key = claim.id, claim.token.claim
-        self._contexts[key] = context, task or asyncio.current_task()
+        key, running = (claim.id, claim.token.claim), task or asyncio.current_task()
+        self._contexts[key] = context, running
         held: TaskLease | None = None
         try:
             arguments, injected = handler.params.unpack(claim.params), handler.params.injected
@@ -126,7 +126,7 @@ class Runner:
             done = Completed(handler.params.pack_result(value), context.follow_ups())
             return Ran(*judged(held, done, None), None if held is None else await held.end())
         except BaseException as error:  # the worker must survive it, and the task must get an outcome
-            outcome, report = judged(held, _outcome(claim, context, error), error)
+            outcome, report = judged(held, _outcome(claim, context, error, running), error)
             use_end = None if held is None else await held.end(error)
             return Ran(hidden_in(outcome, self._hidden) if self._hidden else outcome, report, use_end)
         finally:
@@ -213,12 +213,15 @@ class Runner:
         return lambda percent, note: report(claim, percent, hidden(note) if note else note)
 
 
-def _outcome(claim: Claim, context: Context, error: BaseException) -> Outcome:
+def _outcome(claim: Claim, context: Context, error: BaseException, running: "asyncio.Task[Any] | None") -> Outcome:
     match error:
         case _OutOfTime():
             return _timed_out(claim, error)
-        case asyncio.CancelledError():
-            return Cancelled("cancelled") if context.cancelled else Released(started=True)
+        case asyncio.CancelledError() if context.cancelled:
+            return Cancelled("cancelled")
+        case asyncio.CancelledError() if running is not None and running.cancelling():
+            return Released(started=True)
+    # Also a cancellation of something that the handler awaited: given back, the task would run again without end.
     return _raised(claim, error)
 
 

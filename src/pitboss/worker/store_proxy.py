@@ -4,6 +4,7 @@ The verbs are those of the protocol that are open to workers. The few that this 
 """
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -33,6 +34,8 @@ class StoreProxy:
         if clock_offset is not None:
             self.clock.set_offset(clock_offset)
         self._loop = asyncio.get_running_loop()
+        # The thread that hears the answers: it must not wait for one.
+        self.heard_in = threading.get_ident()
         self._asked: dict[int, asyncio.Future[AnswerMessage]] = {}
         self._number = 0
 

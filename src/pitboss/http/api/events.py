@@ -3,6 +3,8 @@
 from hashlib import sha256
 from typing import Any
 
+from msgspec import UNSET
+
 from pitboss.client.events import task_ids
 from pitboss.http import bodies
 from pitboss.http.answers import Answer, ApiError
@@ -20,13 +22,17 @@ async def publish(call: Call, body: bodies.Publish) -> Answer:
     """Publish an event: it is stored together with a task for each handler that wants it."""
     by = call.caller.name
     done = await call.server.events.publish(
-        body.name, body.data, key=body.key, by=by, event_id=await _event_id(call, body)
+        body.name,
+        body.data if "data" in body.model_fields_set else UNSET,
+        key=body.key,
+        by=by,
+        event_id=await _event_id(call, body),
     )
     tasks = task_ids(done)
-    data = {"id": done.id, "name": body.name, "handlers": list(done.handlers), "tasks": tasks, "created": done.created}
+    told = {"id": done.id, "name": body.name, "handlers": list(done.handlers), "tasks": tasks, "created": done.created}
     if done.created:
-        return Answer(data=data, message=f"Event published to {len(tasks)} handlers", code=201)
-    return Answer(data=data, message="This event was published before")
+        return Answer(data=told, message=f"Event published to {len(tasks)} handlers", code=201)
+    return Answer(data=told, message="This event was published before")
 
 
 async def list_events(call: Call, *, name: str | None, limit: int, before: str | None) -> Answer:
@@ -52,12 +58,16 @@ async def replay(call: Call, event_id: str, body: bodies.Replay = _TO_ALL) -> An
 
 
 async def _event_id(call: Call, body: bodies.Publish) -> EventId:
-    """Under an Idempotency-Key, that of the first request."""
-    fresh = call.server.make_id()
-    if call.idempotency is None:
+    """Under an idempotency key, that of the first request."""
+    fresh, given = call.server.make_id(), call.idempotency or body.idempotency_key
+    if given is None:
         return fresh
-    key = sha256(f"{call.caller.name}\0{call.idempotency}".encode()).hexdigest()
+    key = sha256(f"{call.caller.name}\0{given}".encode()).hexdigest()
     try:
-        return (await remembered_ids(call.store, key, {"event": body.model_dump(mode="json")}, [fresh]))[0]
+        return (
+            await remembered_ids(
+                call.store, key, {"event": body.model_dump(mode="json", exclude={"idempotency_key"})}, [fresh]
+            )
+        )[0]
     except KeyReused as error:
         raise ApiError(422, error.what, why=error.why, fix=error.fix) from error
