@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -85,6 +85,20 @@ def test_schedules_are_added_changed_and_removed(box: Sandbox) -> None:
         schedules.get("eu")
     with pytest.raises(InvalidInput, match='is declared by the code of "shop"'):
         schedules.remove("nightly")
+
+
+def test_a_time_that_is_over_is_refused(box: Sandbox) -> None:
+    """A single time of long ago was taken, and fired at once."""
+    schedules, now = app.schedules, datetime.fromtimestamp(box.clock.wall() / SECOND, UTC)
+    past, soon = now - timedelta(hours=1), now + timedelta(hours=1)
+    with pytest.raises(InvalidInput, match="that time is over"):
+        schedules.add("once", report, at=past, params={"region": "eu"})
+    schedules.add("once", report, at=soon, params={"region": "eu"})
+    with pytest.raises(InvalidInput, match="that time is over"):
+        schedules.change("once", at=past)
+    assert schedules.get("once").next_at == round(soon.timestamp() * SECOND)
+    assert schedules.change("once", at=now - timedelta(seconds=5)).next_at is not None, "clocks differ a little"
+    schedules.remove("once")
 
 
 def test_async_callers_have_the_same_calls(box: Sandbox) -> None:

@@ -1,6 +1,7 @@
 """What follows when a task fails for good: fallbacks and dead letters, as code declares them."""
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -63,6 +64,17 @@ def test_a_fallback_can_be_named_and_declared_later(app: App) -> None:
 def test_a_handler_is_not_its_own_fallback(app: App) -> None:
     with pytest.raises(InvalidInput, match="its own fallback"):
         app.task(name="job", fallback="job")(lambda: None)
+
+
+def test_a_plain_function_is_no_fallback(app: App) -> None:
+    """It was refused as a name of a task, in words that said nothing of the missing decorator."""
+
+    def cached() -> None: ...
+
+    for declare in (app.task, partial(app.scheduled_task, every="1h")):
+        with pytest.raises(InvalidInput, match=r"cached[\s\S]*cannot be a fallback[\s\S]*@app\.task first"):
+            declare(fallback=cached)
+    assert app.handlers == {}
 
 
 def test_a_fallback_that_cannot_take_the_params_is_refused(app: App) -> None:

@@ -155,6 +155,15 @@ def test_a_repetition_publishes_nothing_more(app: App) -> None:
         assert len(box.tasks()) == 1
 
 
+@pytest.mark.parametrize("key", ["", "x" * 513])
+def test_an_idempotency_key_has_text(app: App, key: str) -> None:
+    """An empty one, as from a variable that was not set, made every event a repetition of the first."""
+    with sandbox(app):
+        with pytest.raises(InvalidInput, match="cannot be an idempotency key"):
+            app.publish("paid", {"n": 1}, idempotency_key=key)
+        assert app.publish("paid", {"n": 1}).created
+
+
 def test_many_events_are_all_published_or_none(app: App) -> None:
     app.event("paid", Signup)
 

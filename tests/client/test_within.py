@@ -139,3 +139,39 @@ def test_a_first_event_within_a_transaction_does_not_miss_its_handlers(tmp_path:
                 app.publish("paid", 1, within=connection)
         connection.execute("COMMIT")
         connection.close()
+
+
+@pytest.mark.parametrize("call", ["publish", "publish_many", "enqueue"])
+def test_a_transaction_on_a_file_without_tables_is_refused_at_once(tmp_path: Path, call: str) -> None:
+    """The tables waited for the caller's own lock until the time limit was over."""
+    with App(f"sqlite:///{tmp_path}/shop.db", name="shop") as app:
+
+        @app.event_handler("paid")
+        def book(data: int) -> None: ...
+
+        @app.task
+        def bill(order: int) -> None: ...
+
+        def calls() -> None:
+            match call:
+                case "publish":
+                    app.publish("paid", 1, within=connection)
+                case "publish_many":
+                    app.publish_many([("paid", 1)], within=connection)
+                case _:
+                    bill.using(within=connection).enqueue(order=1)
+
+        connection = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+        connection.execute("CREATE TABLE orders (id INTEGER)")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("INSERT INTO orders VALUES (1)")
+        with pytest.raises(InvalidInput, match=r"no tables of Pitboss[\s\S]*app\.declare\(\)"):
+            calls()
+        assert connection.in_transaction, "what to do with it is the caller's decision"
+        connection.execute("COMMIT")
+        app.declare()
+        connection.execute("BEGIN IMMEDIATE")
+        calls()
+        connection.execute("COMMIT")
+        connection.close()
+        assert [state for _, state in stored(app)] == [State.PENDING]

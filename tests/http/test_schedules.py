@@ -145,6 +145,29 @@ def test_a_publication_can_be_repeated_under_its_key(site: Site) -> None:
     assert data(site.http.get("/api/events"))["count"] == 1
 
 
+def test_a_publication_can_be_repeated_under_a_key_in_its_body(site: Site) -> None:
+    """Only the header counted: a key in the body, where client libraries have it, was ignored or refused."""
+    body = {"name": "user.signup", "data": {"id": 7}, "idempotency_key": uuid4().hex}
+    first, again = (site.http.post("/api/events", json=body) for _ in range(2))
+    assert (data(first, 201)["created"], data(again)["created"]) == (True, False)
+    assert data(first, 201)["id"] == data(again)["id"]
+    assert data(first, 201)["tasks"] == data(again)["tasks"]
+    assert "another request" in refused(site.http.post("/api/events", json=body | {"data": {"id": 8}}), 422)
+    assert refused(site.http.post("/api/events", json=body | {"idempotency_key": ""}), 400)
+    assert data(site.http.get("/api/events"))["count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "given"), [({}, {}), ({"data": None}, None), ({"data": {}}, {}), ({"data": 0}, 0)], ids=str
+)
+def test_null_is_data_and_no_data_is_an_empty_object(site: Site, body: dict[str, Any], given: object) -> None:
+    """Null reached the handlers as an empty object."""
+    done = data(site.http.post("/api/events", json={"name": "user.left", **body}), 201)
+    assert data(site.http.get(f"/api/events/{done['id']}"))["data"] == given
+    (task,) = done["tasks"]
+    assert data(site.http.get(f"/api/tasks/{task}"))["params"] == {"data": given}
+
+
 def test_an_event_is_sent_again(site: Site) -> None:
     event = data(site.http.post("/api/events", json={"name": "user.signup"}), 201)["id"]
     assert data(site.http.post(f"/api/events/{event}/replay"))["count"] == 2

@@ -7,10 +7,10 @@ import pytest
 
 from pitboss.engines.capabilities import check_needs
 from pitboss.engines.memory import MemoryEngine
-from pitboss.manager.declarer import AGAIN_SECONDS, Declarer
+from pitboss.manager.declarer import AGAIN_SECONDS, Declarer, refuse_namesake
 from pitboss.model.declared import Declared
 from pitboss.model.duration import SECOND
-from pitboss.model.errors import StoreUnavailable, Unsupported
+from pitboss.model.errors import InvalidInput, StoreUnavailable, Unsupported
 from pitboss.model.event import Subscription
 from pitboss.model.queue import QueueSettings
 from pitboss.model.schedule import ScheduleSpec
@@ -93,6 +93,28 @@ def test_before_the_first_session_nothing_is_declared() -> None:
         assert await store.declarations() == []
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "running",
+    [
+        Declared(app="shop", subscriptions=(Subscription(handler="book", pattern="paid"),)),
+        Declared(app="shop", schedules=(ScheduleSpec(name="nightly", handler="book", every=SECOND),)),
+    ],
+    ids=["subscription", "schedule"],
+)
+async def test_an_app_that_shares_only_its_name_with_a_running_one_is_refused(running: Declared) -> None:
+    """It withdrew the schedules and subscriptions of the other app, as a newer version of it does."""
+    store = Store(clock=FakeClock())
+    info = SessionInfo(host="here", handlers=("book", "count"), ttl=1000 * SECOND)
+    session = (await store.open_session(info)).number
+    await store.declare(running, session=session)
+    with pytest.raises(InvalidInput, match=r'another app named "shop"[\s\S]*book[\s\S]*App\(name='):
+        await refuse_namesake(store, NEW, {"mail"})
+    await refuse_namesake(store, NEW, {"mail", "book"})
+    await refuse_namesake(store, Declared(app="post"), {"mail"})
+    await store.end_session(session)
+    await refuse_namesake(store, NEW, {"mail"})
 
 
 class Bare:

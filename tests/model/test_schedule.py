@@ -28,6 +28,7 @@ from pitboss.model.schedule import (
     firing,
     known_success,
     next_tick,
+    noted,
     redeclared,
 )
 from pitboss.model.states import State
@@ -151,6 +152,22 @@ def test_a_tick_that_met_an_unfinished_task_is_skipped() -> None:
     after = fired(schedule, made, [Placed("other", False, State.RUNNING)], START)
     assert (after.fired, after.skipped, after.open, after.last_tick) == (0, 1, (), None)
     assert after.next_at == START + 20 * SECOND
+
+
+def test_the_end_of_a_run_can_be_noted_between_two_ticks() -> None:
+    """It was noted at the next tick only, when the task of a rare schedule had been pruned."""
+    tick = START + 10 * SECOND
+    schedule = _put(_every(10), _due(_every(10), tick))
+    ((_, task),) = schedule.open
+    assert noted(schedule, {task: State.RUNNING}) is None
+    for state, success in ((State.COMPLETED, tick), (State.FAILED, None), (None, None)):
+        made = noted(schedule, {task: state})
+        assert made is not None
+        assert (made.ticks, made.tasks, made.missed, made.version) == ((), (), 0, schedule.version)
+        after = fired(schedule, made, [], tick + SECOND)
+        assert (after.last_success, after.open) == (success, ())
+        assert (after.next_at, after.last_tick, after.fired) == (schedule.next_at, tick, 1)
+        assert noted(after, {}) is None
 
 
 def test_going_on_after_a_pause_waits_for_the_next_tick() -> None:

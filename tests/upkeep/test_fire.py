@@ -341,6 +341,42 @@ def test_broken_ones_are_named_once_and_stop_no_other() -> None:
     play(scene)
 
 
+class Refusing(Store):
+    """Cannot take the firings of one schedule."""
+
+    refused: str | None = "bad"
+
+    async def fire(self, firings: Sequence[Firing], *, term: int) -> list[bool]:
+        if self.refused in [one.name for one in firings]:
+            raise ValueError("a number too large\nfor its column")
+        return await super().fire(firings, term=term)
+
+
+def test_one_that_the_store_cannot_take_is_named_once_and_stops_no_other() -> None:
+    """All schedules are put in one act: one that the store did not take stopped every other."""
+
+    async def scene(world: World) -> None:
+        store = world.store = Refusing(world.clock)
+        await store.register([HandlerInfo(name="job")])
+        for name in ("a", "bad", "c"):
+            first = await world.add(name)
+        with world.firing(await world.lead()):
+            await asyncio.sleep(180 + PART)
+            assert await world.ticks("a") == await world.ticks("c") == every(first, 3)
+            assert await world.late() < 0.1
+            assert await world.ticks("bad") == []
+            assert world.said == [
+                'the schedule "bad" is skipped (ValueError: a number too large; for its column)',
+            ]
+            # Repaired by an operator, it fires.
+            store.refused = None
+            await store.change_schedule("bad", ScheduleChange(changes={"priority": 1}))
+            await asyncio.sleep(2)
+            assert await world.ticks("bad") == every(first, 3)
+
+    play(scene)
+
+
 def test_a_handler_that_is_registered_later_is_found() -> None:
     async def scene(world: World) -> None:
         with world.firing(await world.lead()):

@@ -185,6 +185,27 @@ def test_without_a_session_there_is_no_campaign() -> None:
     play(scene)
 
 
+def test_a_manager_that_stops_hands_the_lead_over() -> None:
+    """While it drained it led on, and put tasks that had to wait for the next manager."""
+
+    async def scene(store: Store, one: Manager, two: Manager) -> None:
+        await asyncio.sleep(10.3)
+        assert one.leadership.term() == 1
+        await one.leadership.retire()
+        assert one.leadership.term() is None
+        await one.leadership.campaign()
+        assert one.leadership.term() is None
+        assert await store.leader() is None
+        await asyncio.sleep(CAMPAIGN_SECONDS)
+        assert (one.leadership.term(), two.leadership.term()) == (None, 2)
+        await two.stop()
+        await store.end_session(2)
+        await asyncio.sleep(5 * CAMPAIGN_SECONDS)
+        assert one.leadership.term() is None, "it draws back for good"
+
+    play(scene)
+
+
 def test_who_leads_is_told_in_plain_words() -> None:
     assert described(Lead(term=3, session=9, host="h", mine=True)) == "this manager leads (term 3)"
     assert described(Lead(term=3, session=9, host="h")) == "the manager on h (session 9) leads (term 3)"

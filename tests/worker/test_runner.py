@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 
 import pytest
+from msgspec.structs import replace
 
-from pitboss import App, Lease
+from pitboss import App, Context, Lease
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import StoreUnavailable
-from pitboss.model.outcome import Completed, Failed
+from pitboss.model.outcome import Cancelled, Completed, Failed, Released
 from pitboss.model.resource import Leased, UseEnd
+from pitboss.model.states import State
 from pitboss.model.task import Claim, Token
 from pitboss.testing.sandbox import sandbox
 from pitboss.worker.runner import Ran, Runner
@@ -62,3 +64,51 @@ async def test_a_request_that_was_not_sent_because_the_store_is_away_blames_no_m
     ran: Ran = await Runner(app.handlers).run(_claim(app))
     assert isinstance(ran.outcome, Failed)
     assert ran.report is None
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_a_cancellation_that_escapes_from_a_handler_is_its_failure(in_thread: bool) -> None:
+    """It was given back without an attempt spent, and so ran again without end."""
+    app = App("sqlite:///never-opened.db")
+    attempts: list[int] = []
+
+    async def waits(context: Context) -> None:
+        attempts.append(context.attempt)
+        lost = asyncio.get_running_loop().create_future()
+        lost.cancel()
+        await lost
+
+    def raises(context: Context) -> None:
+        attempts.append(context.attempt)
+        raise asyncio.CancelledError
+
+    app.task(name="job", max_attempts=2, backoff="1s")(raises if in_thread else waits)
+    with sandbox(app) as box:
+        app.handlers["job"].enqueue()
+        (task,) = box.drain()
+        assert (task.state, attempts) == (State.SCHEDULED, [1])
+        box.drain_all()
+        (task,) = box.tasks()
+        assert (task.state, attempts) == (State.FAILED, [1, 2])
+        assert task.error is not None
+        assert (task.error.type, task.error.category) == ("CancelledError", "error")
+
+
+@pytest.mark.parametrize("asked_for", [True, False])
+async def test_a_cancellation_from_outside_is_no_failure(app: App, asked_for: bool) -> None:
+    """Only a cancellation that nobody asked for fails: the task's is obeyed, and the worker's gives it back."""
+    started = asyncio.Event()
+
+    @app.task
+    async def job() -> None:
+        started.set()
+        await asyncio.get_running_loop().create_future()
+
+    runner, claim = Runner(app.handlers), replace(_claim(app), leased=None)
+    running = asyncio.create_task(runner.run(claim))
+    await started.wait()
+    if asked_for:
+        runner.stop(claim)
+    else:
+        running.cancel()
+    assert (await running).outcome == (Cancelled("cancelled") if asked_for else Released(started=True))

@@ -7,6 +7,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from pitboss import App
 from pitboss.client.client import Client
 from pitboss.client.events import EventClient
 from pitboss.client.schedules import ScheduleClient
@@ -21,8 +22,9 @@ from pitboss.model.declared import Declared
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import InvalidInput, NotFound, StaleLease
 from pitboss.model.event import Published, Subscription
-from pitboss.model.filter import by
+from pitboss.model.filter import EVERYTHING, by
 from pitboss.model.ids import IdMaker
+from pitboss.model.outcome import Completed, Failed
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import (
     Leased,
@@ -34,10 +36,11 @@ from pitboss.model.resource import (
     Shortage,
     Want,
 )
-from pitboss.model.task import NewTask
+from pitboss.model.task import Claim, NewTask, Token
 from pitboss.testing.clock import FakeClock
 from pitboss.worker import store_proxy
 from pitboss.worker.channel import AnswerMessage, AskMessage
+from pitboss.worker.runner import Runner
 from pitboss.worker.store_proxy import StoreProxy
 
 
@@ -263,3 +266,46 @@ async def test_a_worker_publishes_and_uses_schedules() -> None:
     assert (await schedules.pause("hourly")).paused
     assert (await schedules.run("hourly")).created
     assert (await schedules.remove("hourly")).name == "hourly"
+
+
+@pytest.mark.parametrize("call", ["publish", "enqueue"])
+async def test_a_sync_call_in_an_async_handler_is_refused_at_once(call: str) -> None:
+    """It blocked the loop through which its answer comes, and so froze the worker."""
+    wire = await connected()
+    app = App("memory://")
+    app.use(wire.proxy)
+
+    @app.task(name="job")
+    def job() -> None: ...
+
+    def calls() -> None:
+        _ = app.publish("paid") if call == "publish" else job.enqueue()
+
+    async def acalls() -> None:
+        _ = await (app.apublish("paid") if call == "publish" else job.aenqueue())
+
+    @app.task
+    def sync_handler() -> None:
+        calls()
+
+    @app.task
+    async def async_handler(wrongly: bool) -> None:
+        calls() if wrongly else await acalls()
+
+    async def outcome(handler: str, params: str = "{}") -> object:
+        claim = Claim(id=wire.ids(), handler=handler, queue="q", params=params, token=Token(1, 1), attempt=1)
+        return (await Runner(app.handlers).run(claim)).outcome
+
+    async def stored() -> int:
+        return len(await wire.engine.events()) + await wire.engine.count(EVERYTHING)
+
+    refused = await outcome("async_handler", '{"wrongly":true}')
+    assert isinstance(refused, Failed)
+    assert (refused.error.type, refused.error.retryable) == ("InvalidInput", False)
+    assert "await app.apublish(" in refused.error.message
+    assert "await task.aenqueue(" in refused.error.message
+    assert await stored() == 0
+    assert isinstance(await outcome("async_handler", '{"wrongly":false}'), Completed)
+    assert isinstance(await outcome("sync_handler"), Completed)
+    assert await stored() == 2
+    app.close()

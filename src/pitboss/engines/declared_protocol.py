@@ -23,9 +23,10 @@ class Declarations(Protocol):
         is stored only if nothing was declared for this app yet.
 
         Declarations of the app that are not among these are withdrawn: its subscriptions and event types are replaced;
-        its schedules are added, redeclared (`schedule.redeclared`) or removed; its queues are declared
-        (`queue.declared_queue`), and those that it no longer declares are declared None. A new queue is created. If two
-        apps declare one schedule or one queue, the one that declared last has it, and only that one withdraws it.
+        its schedules are added, redeclared (`schedule.redeclared`) or withdrawn: no call sees those any more, and they
+        come back as they were when an app declares them again; its queues are declared (`queue.declared_queue`), and
+        those that it no longer declares are declared None. A new queue is created. If two apps declare one schedule or
+        one queue, the one that declared last has it, and only that one withdraws it.
         """
 
     @open_to_workers

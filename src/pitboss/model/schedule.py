@@ -78,7 +78,8 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     `declared` is the definition; `app` is the app whose code declares it, None if it was added at run time. `changes`
     are the fields that an operator set above the code's. `next_at` is its next tick by the wall clock (None: no more).
     Intervals count from `anchor`. `open` are ticks and tasks whose end is not known yet; `last_success` is the newest
-    tick whose task completed. `version` grows with every change.
+    tick whose task completed. `version` grows with every change. `withdrawn_at`: the code declares it no more; it is
+    kept, unseen, for the case that an earlier version of the code returns.
     """
 
     declared: ScheduleSpec
@@ -100,6 +101,7 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     missed: int = 0
     created_at: Moment = 0
     updated_at: Moment = 0
+    withdrawn_at: Moment | None = None
 
     @property
     def name(self) -> str:
@@ -199,10 +201,26 @@ def added(spec: ScheduleSpec, app: str | None, wall: Moment, now: Moment) -> Sch
 
 
 def redeclared(schedule: Schedule, spec: ScheduleSpec, app: str | None, wall: Moment, now: Moment) -> Schedule:
-    """With another definition; nothing changes if it is the same one. What operators set stays."""
-    if (schedule.declared, schedule.app) == (spec, app):
+    """With another definition; nothing changes if it is the same one. What operators set stays. One that was withdrawn
+    goes on with its next tick."""
+    if (schedule.declared, schedule.app, schedule.withdrawn_at) == (spec, app, None):
         return schedule
-    return _retimed(schedule, msgspec.structs.replace(schedule, declared=spec, app=app), wall, now)
+    after = msgspec.structs.replace(schedule, declared=spec, app=app, withdrawn_at=None)
+    if schedule.withdrawn_at is not None:
+        after = msgspec.structs.replace(after, next_at=next_tick(after.spec, wall, after.anchor))
+    return _retimed(schedule, after, wall, now)
+
+
+def withdrawn(schedule: Schedule, now: Moment) -> Schedule:
+    """Its code declares it no more. What operators set, and its history, are kept."""
+    return msgspec.structs.replace(
+        schedule, next_at=None, withdrawn_at=now, version=schedule.version + 1, updated_at=now
+    )
+
+
+def present(schedule: Schedule | None) -> Schedule | None:
+    """The schedule, unless it was withdrawn."""
+    return None if schedule is None or schedule.withdrawn_at is not None else schedule
 
 
 def changed(schedule: Schedule, change: ScheduleChange, wall: Moment, now: Moment) -> Schedule:

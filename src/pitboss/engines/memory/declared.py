@@ -19,8 +19,10 @@ from pitboss.model.schedule import (
     added,
     changed,
     fired,
+    present,
     redeclared,
     refuse_declared,
+    withdrawn,
 )
 from pitboss.model.usage import check_taking
 
@@ -53,12 +55,13 @@ class DeclaredVerbs(Verbs):
     async def schedules(
         self, names: Sequence[str] | None = None, *, limit: int = 1000, after: str | None = None
     ) -> list[Schedule]:
-        wanted = sorted(self.tables.schedules if names is None else set(names) & self.tables.schedules.keys())
+        shown = {name for name, one in self.tables.schedules.items() if present(one)}
+        wanted = sorted(shown if names is None else set(names) & shown)
         return [self.tables.schedules[name] for name in wanted if after is None or name > after][:limit]
 
     async def put_schedule(self, spec: ScheduleSpec, *, by: str | None = None) -> Schedule:
         now, wall = self.clock.now(), self.clock.wall()
-        known = self.tables.schedules.get(spec.name)
+        known = present(self.tables.schedules.get(spec.name))
         refuse_declared(known)
         schedule = added(spec, None, wall, now) if known is None else redeclared(known, spec, None, wall, now)
         self.tables.schedules[spec.name] = schedule
@@ -66,7 +69,7 @@ class DeclaredVerbs(Verbs):
         return schedule
 
     async def change_schedule(self, name: str, change: ScheduleChange | None) -> Schedule | None:
-        schedule = self.tables.schedules.get(name)
+        schedule = present(self.tables.schedules.get(name))
         if schedule is not None and change is None:
             refuse_declared(schedule)
             del self.tables.schedules[name]
@@ -143,8 +146,9 @@ class DeclaredVerbs(Verbs):
     def _declare_schedules(self, declared: Declared, now: Moment) -> None:
         schedules, wall = self.tables.schedules, self.clock.wall()
         kept = {spec.name for spec in declared.schedules}
-        for name in [name for name, one in schedules.items() if one.app == declared.app and name not in kept]:
-            del schedules[name]
+        for name, one in schedules.items():
+            if one.app == declared.app and name not in kept and present(one):
+                schedules[name] = withdrawn(one, now)
         for spec in declared.schedules:
             known = schedules.get(spec.name)
             new = (

@@ -15,7 +15,7 @@ from pitboss.model.declared import Declared, takes_over
 from pitboss.model.duration import Moment
 from pitboss.model.event import EventType, Subscription
 from pitboss.model.queue import Queue, QueueChange, QueueSettings, changed_queue, declared_queue
-from pitboss.model.schedule import added, redeclared
+from pitboss.model.schedule import added, present, redeclared, withdrawn
 
 _encode = msgspec.json.Encoder().encode
 _queues_of = msgspec.json.Decoder(dict[str, QueueSettings]).decode
@@ -77,16 +77,14 @@ def _declare_schedules(sql: Statements, declared: Declared, now: Moment | None, 
     wanted = {spec.name: spec for spec in declared.schedules}
     rows = yield sql.ask("schedule_lock_declared", app=declared.app, names=names(wanted))
     known = {schedule.name: schedule for schedule in (schedules.decoded(body) for (body,) in rows)}
-    gone = known.keys() - wanted.keys()
-    if gone:
-        yield sql.ask("schedule_remove", names=names(gone)).unheard()
+    gone = [withdrawn(one, steady) for name, one in known.items() if name not in wanted and present(one)]
     after = [
         redeclared(known[name], spec, declared.app, shown, steady)
         if name in known
         else added(spec, declared.app, shown, steady)
         for name, spec in wanted.items()
     ]
-    changed = [schedule for schedule in after if schedule is not known.get(schedule.name)]
+    changed = gone + [schedule for schedule in after if schedule is not known.get(schedule.name)]
     if changed:
         yield schedules.writing(sql, changed).unheard()
 

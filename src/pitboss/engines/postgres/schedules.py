@@ -22,6 +22,7 @@ from pitboss.model.schedule import (
     added,
     changed,
     fired,
+    present,
     redeclared,
     refuse_declared,
 )
@@ -51,6 +52,7 @@ def writing(sql: Statements, schedules: Iterable[Schedule]) -> Ask:
         versions=numbers([one.version for one in written]),
         paused=flags(one.paused for one in written),
         apps=texts([one.app for one in written]),
+        withdrawn=flags(present(one) is None for one in written),
         bodies=texts([_encode(one).decode() for one in written]),
     )
 
@@ -173,4 +175,4 @@ def _expect(
 
 def _locked_one(sql: Statements, name: str, now: Moment) -> Script[Schedule | None]:
     rows = yield sql.ask("schedule_lock", now, names=names([name]))
-    return decoded(_Locked(*rows[0][1:]).body) if rows else None
+    return present(decoded(_Locked(*rows[0][1:]).body)) if rows else None

@@ -387,6 +387,7 @@ CREATE TABLE {schema}.schedules (
     version bigint NOT NULL,
     paused boolean NOT NULL,
     app text,
+    withdrawn boolean NOT NULL,
     body text NOT NULL
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
 

@@ -20,8 +20,10 @@ from pitboss.model.schedule import (
     added,
     changed,
     fired,
+    present,
     redeclared,
     refuse_declared,
+    withdrawn,
 )
 
 _schedule = msgspec.json.Decoder(Schedule)
@@ -50,7 +52,7 @@ def due(reader: Reader, limit: int, wall: Moment) -> DueSchedules:
 
 def put_schedule(act: Act, spec: ScheduleSpec, wall: Moment) -> Schedule:
     """As the contract says."""
-    known = _stored(act, spec.name)
+    known = present(_stored(act, spec.name))
     refuse_declared(known)
     schedule = _defined(known, spec, None, wall, act.now)
     _write(act, [schedule])
@@ -59,7 +61,7 @@ def put_schedule(act: Act, spec: ScheduleSpec, wall: Moment) -> Schedule:
 
 def change(act: Act, name: str, wanted: ScheduleChange | None, wall: Moment) -> Schedule | None:
     """As the contract says."""
-    schedule = _stored(act, name)
+    schedule = present(_stored(act, name))
     if schedule is None:
         return None
     if wanted is None:
@@ -72,11 +74,10 @@ def change(act: Act, name: str, wanted: ScheduleChange | None, wall: Moment) -> 
 
 
 def declare(act: Act, app: str, specs: Sequence[ScheduleSpec], wall: Moment) -> None:
-    """Add or redeclare the schedules of an app, and remove those that it no longer declares."""
+    """Add or redeclare the schedules of an app, and withdraw those that it no longer declares."""
     rows: Iterable[Any] = act.rows("schedule_list_of", app)
-    gone = {str(row[0]) for row in rows} - {spec.name for spec in specs}
-    if gone:
-        act.run("schedule_remove", json_list(sorted(gone)))
+    kept = {spec.name for spec in specs}
+    _write(act, [withdrawn(one, act.now) for one in _schedules(rows) if one.name not in kept])
     read = act.decoded("schedule_read", _read, json_list(spec.name for spec in specs)) if specs else []
     known = {one.name: one for _, one in read}
     for spec in specs:
@@ -135,7 +136,10 @@ def _stored(act: Act, name: str) -> Schedule | None:
 def _write(act: Act, schedules: Sequence[Schedule]) -> None:
     act.bulk(
         "schedule_put",
-        [(one.name, one.app, one.next_at, int(one.paused), one.version, _text(one)) for one in schedules],
+        [
+            (one.name, one.app, one.next_at, int(one.paused), one.version, int(present(one) is None), _text(one))
+            for one in schedules
+        ],
     )
 
 

@@ -98,6 +98,29 @@ class Declaring:
         assert (schedule.declared, schedule.paused, schedule.paused_by) == (changed, True, "ann")
         assert (schedule.next_at or 0) % (3600 * SECOND) == 1800 * SECOND
 
+    async def test_a_schedule_that_comes_back_keeps_what_operators_did(self, bench: Bench) -> None:
+        spec = ScheduleSpec(name="often", handler="job", every=60 * SECOND)
+        await _declare(bench, Declared(app="a", schedules=(spec,)))
+        (before,) = await bench.store.schedules()
+        await bench.store.change_schedule("often", ScheduleChange(paused=True, by="ann"))
+        await bench.store.change_schedule("often", ScheduleChange(changes={"priority": 3}, by="ann"))
+        await _declare(bench, Declared(app="a"))
+        assert await bench.store.schedules() == await bench.store.schedules(["often"]) == []
+        assert await bench.store.change_schedule("often", ScheduleChange(paused=False)) is None
+        assert (await bench.store.due_schedules()).next_at is None
+        bench.clock.advance(90)
+        await _declare(bench, Declared(app="a", schedules=(spec,)))
+        (after,) = await bench.store.schedules()
+        assert (after.paused, after.paused_by, after.spec.priority) == (True, "ann", 3)
+        assert after.next_at == (before.next_at or 0) + 60 * SECOND
+
+    async def test_the_name_of_a_withdrawn_schedule_is_free(self, bench: Bench) -> None:
+        await _declare(bench, Declared(app="a", schedules=(HOURLY,)))
+        await _declare(bench, Declared(app="a"))
+        added = await bench.store.put_schedule(ScheduleSpec(name="hourly", handler="job", every=60 * SECOND))
+        assert (added.app, added.version) == (None, 1)
+        assert await bench.store.schedules() == [added]
+
     async def test_what_an_operator_limited_stays_until_it_is_withdrawn(self, bench: Bench) -> None:
         await bench.change("q", capacity=7)
         await _declare(bench, Declared(app="a", queues={"q": QueueSettings(capacity=1, rate=rate("1/s"))}))

@@ -1,8 +1,8 @@
 -- name: schedule_list
-SELECT body FROM {schema}.schedules WHERE name > %(after)s::text ORDER BY name LIMIT %(limit)s::bigint
+SELECT body FROM {schema}.schedules WHERE NOT withdrawn AND name > %(after)s::text ORDER BY name LIMIT %(limit)s::bigint
 
 -- name: schedule_get
-SELECT body FROM {schema}.schedules WHERE name = ANY (%(names)s::text[]) AND name > %(after)s::text
+SELECT body FROM {schema}.schedules WHERE name = ANY (%(names)s::text[]) AND name > %(after)s::text AND NOT withdrawn
 ORDER BY name LIMIT %(limit)s::bigint
 
 -- name: schedule_due
@@ -37,13 +37,13 @@ SELECT body FROM {schema}.schedules WHERE app = %(app)s::text OR name = ANY (%(n
 ORDER BY name FOR UPDATE
 
 -- name: schedule_write
-INSERT INTO {schema}.schedules (name, next_at, version, paused, app, body)
+INSERT INTO {schema}.schedules (name, next_at, version, paused, app, withdrawn, body)
 SELECT * FROM unnest(
     %(names)s::text[], %(next_ats)s::bigint[], %(versions)s::bigint[], %(paused)s::boolean[], %(apps)s::text[],
-    %(bodies)s::text[]
+    %(withdrawn)s::boolean[], %(bodies)s::text[]
 )
 ON CONFLICT (name) DO UPDATE SET next_at = excluded.next_at, version = excluded.version, paused = excluded.paused,
-    app = excluded.app, body = excluded.body
+    app = excluded.app, withdrawn = excluded.withdrawn, body = excluded.body
 
 -- name: schedule_advance
 -- Write locked schedules that have fired.

@@ -66,6 +66,7 @@ CREATE TABLE pitboss_schedules (
     next_at INTEGER,
     paused INTEGER NOT NULL,
     version INTEGER NOT NULL,
+    withdrawn INTEGER NOT NULL,
     body TEXT NOT NULL
 );
 

@@ -2,17 +2,17 @@
 SELECT body FROM pitboss_schedules WHERE name = ?
 
 -- name: schedule_list
-SELECT body FROM pitboss_schedules ORDER BY name LIMIT ?
+SELECT body FROM pitboss_schedules WHERE NOT withdrawn ORDER BY name LIMIT ?
 
 -- name: schedule_list_after
-SELECT body FROM pitboss_schedules WHERE name > ?2 ORDER BY name LIMIT ?1
+SELECT body FROM pitboss_schedules WHERE NOT withdrawn AND name > ?2 ORDER BY name LIMIT ?1
 
 -- name: schedule_list_named
-SELECT body FROM pitboss_schedules WHERE name IN (SELECT value FROM json_each(?))
+SELECT body FROM pitboss_schedules WHERE NOT withdrawn AND name IN (SELECT value FROM json_each(?))
 
 -- name: schedule_list_of
 -- Those that an app declares.
-SELECT name FROM pitboss_schedules WHERE app = ?
+SELECT body FROM pitboss_schedules WHERE app = ? AND NOT withdrawn
 
 -- name: schedule_read
 -- Those with these names, each with its row. The bodies are JSON, which SQLite need not read.
@@ -31,13 +31,14 @@ LIMIT ?
 SELECT min(next_at) FROM pitboss_schedules WHERE paused = 0 AND next_at IS NOT NULL AND next_at > ?
 
 -- name: schedule_put
-INSERT INTO pitboss_schedules (name, app, next_at, paused, version, body)
-VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO pitboss_schedules (name, app, next_at, paused, version, withdrawn, body)
+VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET
 app = excluded.app,
 next_at = excluded.next_at,
 paused = excluded.paused,
 version = excluded.version,
+withdrawn = excluded.withdrawn,
 body = excluded.body
 
 -- name: schedule_advance
