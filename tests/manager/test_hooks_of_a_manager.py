@@ -53,6 +53,14 @@ def test_tasks_and_workers_are_told_to_the_hooks(hooked: Cluster) -> None:
     assert cluster.task(done).state is State.COMPLETED
 
 
+def test_the_hook_process_ends_by_itself_with_its_manager(hooked: Cluster) -> None:
+    """Regression: what kills the processes that a dead manager left also killed those that were about to end."""
+    manager = hooked.manager(pool(workers=1))
+    hooked.until(lambda: hook_processes(manager) and hooked.traced("started"))
+    assert manager.end() == 0
+    assert not manager.said("SIGKILL")
+
+
 def test_what_a_hook_enqueues_is_run(hooked: Cluster) -> None:
     cluster = hooked
     cluster.put("work", number=8, do="enqueue")

@@ -84,7 +84,8 @@ class Manager:
         self._declarer = Declarer(engine, declared(plan, description), say=self.say)
         self._router = SessionRouter(engine)
         self._memory = HostMemory(plan.host_memory, self._router.started)
-        services = Services(self._router, self._announcer, Reaper(), clock)
+        self._reaper = Reaper()
+        services = Services(self._router, self._announcer, self._reaper, clock)
         self._pools = PoolSet(services, plan, make_spec=self._spec, luck=luck, learn=self._memory.learn)
         self._scaler = Scaler(engine, self._pools, clock, self._router.room)
         self._leadership = Leadership(engine, lambda: self._router.session, clock=clock, told=self._led_by)
@@ -166,6 +167,8 @@ class Manager:
             await self._pools.end(grace=0 if self._stop_now.is_set() else _GRACE_SECONDS)
             await self._hooks.stop(0 if self._stop_now.is_set() else _GRACE_SECONDS)
             await self.http.stop(0 if self._stop_now.is_set() else DRAIN_SECONDS)
+            # Last: it kills every process that this manager has started.
+            await self._reaper.stop()
             await asyncio.gather(*duties, return_exceptions=True)
 
     async def _lasting(self, duty: Callable[[], Coroutine[object, object, None]]) -> None:

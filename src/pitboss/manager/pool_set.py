@@ -145,7 +145,6 @@ class PoolSet:
     async def end(self, *, grace: float) -> None:
         self._stopping = True
         await asyncio.gather(*(pool.end(grace) for pool in self.every_pool()))
-        await self._services.reaper.stop()
 
     def _add(self, spec: PoolSpec) -> None:
         pool = self.pools[spec.name] = WorkerPool(self._services, spec, self._make, self._luck)
