@@ -1,6 +1,7 @@
 """What follows when a task fails for good: fallbacks and dead letters, as code declares them."""
 
 import json
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -71,9 +72,10 @@ def test_a_plain_function_is_no_fallback(app: App) -> None:
 
     def cached() -> None: ...
 
-    for declare in (app.task, partial(app.scheduled_task, every="1h")):
-        with pytest.raises(InvalidInput, match=r"cached[\s\S]*cannot be a fallback[\s\S]*@app\.task first"):
-            declare(fallback=cached)
+    declaring: list[Callable[..., Any]] = [app.task, partial(app.scheduled_task, every="1h")]
+    for declare in declaring:
+        with pytest.raises(InvalidInput, match=r"cannot be a fallback[\s\S]*@app\.task first"):
+            declare(name="job", fallback=cached)(lambda: None)
     assert app.handlers == {}
 
 

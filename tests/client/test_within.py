@@ -157,7 +157,7 @@ def test_a_transaction_on_a_file_without_tables_is_refused_at_once(tmp_path: Pat
                 case "publish":
                     app.publish("paid", 1, within=connection)
                 case "publish_many":
-                    app.publish_many([("paid", 1)], within=connection)
+                    app.publish_many("paid", [1], within=connection)
                 case _:
                     bill.using(within=connection).enqueue(order=1)
 

@@ -165,7 +165,7 @@ def test_null_is_data_and_no_data_is_an_empty_object(site: Site, body: dict[str,
     done = data(site.http.post("/api/events", json={"name": "user.left", **body}), 201)
     assert data(site.http.get(f"/api/events/{done['id']}"))["data"] == given
     (task,) = done["tasks"]
-    assert data(site.http.get(f"/api/tasks/{task}"))["params"] == {"data": given}
+    assert data(site.http.get(f"/api/tasks/{task}"))["params"] == {"event_data": given}
 
 
 def test_an_event_is_sent_again(site: Site) -> None:

@@ -358,8 +358,7 @@ def test_one_that_the_store_cannot_take_is_named_once_and_stops_no_other() -> No
     async def scene(world: World) -> None:
         store = world.store = Refusing(world.clock)
         await store.register([HandlerInfo(name="job")])
-        for name in ("a", "bad", "c"):
-            first = await world.add(name)
+        first, _, _ = [await world.add(name) for name in ("a", "bad", "c")]
         with world.firing(await world.lead()):
             await asyncio.sleep(180 + PART)
             assert await world.ticks("a") == await world.ticks("c") == every(first, 3)

@@ -273,7 +273,7 @@ async def test_a_sync_call_in_an_async_handler_is_refused_at_once(call: str) -> 
     """It blocked the loop through which its answer comes, and so froze the worker."""
     wire = await connected()
     app = App("memory://")
-    app.use(wire.proxy)
+    app.use(wire.store)
 
     @app.task(name="job")
     def job() -> None: ...
