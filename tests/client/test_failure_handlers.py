@@ -68,7 +68,7 @@ def test_a_handler_is_not_its_own_fallback(app: App) -> None:
 
 
 def test_a_plain_function_is_no_fallback(app: App) -> None:
-    """It was refused as a name of a task, in words that said nothing of the missing decorator."""
+    """It ended in a TypeError about strings, which said nothing of the missing decorator."""
 
     def cached() -> None: ...
 

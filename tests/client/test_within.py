@@ -143,7 +143,7 @@ def test_a_first_event_within_a_transaction_does_not_miss_its_handlers(tmp_path:
 
 @pytest.mark.parametrize("call", ["publish", "publish_many", "enqueue"])
 def test_a_transaction_on_a_file_without_tables_is_refused_at_once(tmp_path: Path, call: str) -> None:
-    """The tables waited for the caller's own lock until the time limit was over."""
+    """It was blamed on another program, while the caller's own transaction kept the tables from being made."""
     with App(f"sqlite:///{tmp_path}/shop.db", name="shop") as app:
 
         @app.event_handler("paid")

@@ -146,7 +146,7 @@ def test_a_publication_can_be_repeated_under_its_key(site: Site) -> None:
 
 
 def test_a_publication_can_be_repeated_under_a_key_in_its_body(site: Site) -> None:
-    """Only the header counted: a key in the body, where client libraries have it, was ignored or refused."""
+    """Only the header counted: a key in the body was ignored, and the event published twice."""
     body = {"name": "user.signup", "data": {"id": 7}, "idempotency_key": uuid4().hex}
     first, again = (site.http.post("/api/events", json=body) for _ in range(2))
     assert (data(first, 201)["created"], data(again)["created"]) == (True, False)
