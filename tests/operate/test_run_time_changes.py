@@ -13,7 +13,7 @@ SPECS = tuple(
 
 
 async def test_paused_and_changed_schedules_are_listed_with_the_command_that_withdraws_them(store: Bench) -> None:
-    """They were left out: a schedule that somebody had paused looked like one that nobody had touched."""
+    """They were left out: a schedule that an operator had paused looked like one that no operator had touched."""
     await store.register([GREET])
     await store.declare(Declared(app="shop", schedules=SPECS))
     client = ScheduleClient(store, store.new_id)

@@ -98,7 +98,7 @@ def test_a_cancellation_that_escapes_from_a_handler_is_its_failure(in_thread: bo
 
 @pytest.mark.parametrize("asked_for", [True, False])
 async def test_a_cancellation_from_outside_is_no_failure(app: App, asked_for: bool) -> None:
-    """Only a cancellation that nobody asked for fails: the task's is obeyed, and the worker's gives it back."""
+    """Only a cancellation that no caller asked for fails: the task's is obeyed, and the worker's gives it back."""
     started = asyncio.Event()
 
     @app.task
