@@ -206,6 +206,36 @@ def test_a_manager_that_stops_hands_the_lead_over() -> None:
     play(scene)
 
 
+def test_a_campaign_under_way_does_not_bring_a_retired_leader_back() -> None:
+    """Regression: its answer made the manager lead again while it stopped, and no other could lead."""
+
+    async def scene() -> None:
+        clock = FakeClock()
+        engine = SlowElection(clock=clock)
+        session = await engine.open_session(SessionInfo(host="h"))
+        leadership = Leadership(engine, lambda: session.number, clock=clock)
+        campaigning = asyncio.create_task(leadership.campaign())
+        await engine.asked.wait()
+        await leadership.retire()
+        engine.may_answer.set()
+        await campaigning
+        assert leadership.term() is None
+        assert await engine.leader() is None
+
+    asyncio.run(scene())
+
+
+class SlowElection(MemoryEngine):
+    def __init__(self, *, clock: FakeClock) -> None:
+        super().__init__(clock=clock)
+        self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def campaign(self, session: int) -> Lead:
+        self.asked.set()
+        await self.may_answer.wait()
+        return await super().campaign(session)
+
+
 def test_who_leads_is_told_in_plain_words() -> None:
     assert described(Lead(term=3, session=9, host="h", mine=True)) == "this manager leads (term 3)"
     assert described(Lead(term=3, session=9, host="h")) == "the manager on h (session 9) leads (term 3)"

@@ -95,3 +95,11 @@ class LeaderActs(Protocol):
     async def prune_events(self, before: Moment, *, limit: int = 1000, term: int | None = None) -> int:
         """Forget events that were published before this moment, at most `limit`; returns how many. With a term, only
         the leader of that term may do it."""
+
+
+async def every_schedule(store: Schedules) -> list[Schedule]:
+    """All of them, read page by page."""
+    found = list[Schedule]()
+    while page := await store.schedules(after=found[-1].name if found else None):
+        found += page
+    return found

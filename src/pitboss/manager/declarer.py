@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from pitboss.engines.capabilities import capabilities
+from pitboss.engines.declared_protocol import every_schedule
 from pitboss.engines.protocol import Store
 from pitboss.manager import host
 from pitboss.model.declared import Declared
@@ -22,7 +23,7 @@ async def refuse_namesake(engine: Store, declared: Declared | None, handlers: se
     present = next((one for one in await has.declarations.declarations() if one.app == declared.app), None)
     if present is None:
         return
-    schedules = await has.schedules.schedules()
+    schedules = await every_schedule(has.schedules)
     theirs = {one.handler for one in present.subscriptions}
     theirs |= {one.declared.handler for one in schedules if one.app == declared.app}
     now = engine.clock.now()

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from pitboss.engines.capabilities import capabilities
+from pitboss.engines.declared_protocol import every_schedule
 from pitboss.engines.protocol import Store
 from pitboss.model.desired_state import manager_key
-from pitboss.model.duration import Moment
+from pitboss.model.duration import Moment, spoken
 from pitboss.model.fleet import ManagerView, live_managers, worker_pools
 from pitboss.model.pool_rules import value_text
 from pitboss.model.queue import Queue
@@ -39,7 +40,7 @@ async def read_run_time_changes(store: Store, now: Moment, sizes: Mapping[str, s
         *_of_queues(await store.queues()),
         *_of_resource_pools(await resources.resource_pools() if resources else ()),
         *_of_worker_pools(stored, {**sizes, **_running_sizes(managers)}),
-        *_of_schedules(await schedules.schedules() if schedules else ()),
+        *_of_schedules(await every_schedule(schedules) if schedules else ()),
         *_of_managers(stored, managers),
     ]
 
@@ -80,10 +81,14 @@ def _of_schedules(schedules: Sequence[Schedule]) -> Iterator[RunTimeChange]:
         name = schedule.name
         if schedule.paused:
             yield _change(f"schedules.{name}.paused", "true", "false", f"schedules resume {name}")
-        declared = msgspec.to_builtins(schedule.declared)
         for key, value in schedule.changes.items() if schedule.app is not None else ():
-            before = str(declared.get(key, _NOTHING))
-            yield _change(f"schedules.{name}.{key}", str(value), before, f"schedules reset {name}")
+            before = getattr(schedule.declared, key)
+            shown = _NOTHING if before is None else _shown(key, before)
+            yield _change(f"schedules.{name}.{key}", _shown(key, value), shown, f"schedules reset {name}")
+
+
+def _shown(key: str, value: object) -> str:
+    return spoken(value) if key in ("every", "jitter", "timeout") and isinstance(value, int) else str(value)
 
 
 def _of_managers(stored: StoredState, managers: Sequence[ManagerView]) -> Iterator[RunTimeChange]:

@@ -32,7 +32,7 @@ class Leadership:
         self._lead: Lead | None = None
         self._heard_at: Moment = 0
         self._last: tuple[int, int] | None = None
-        self._retired = False
+        self._retired = asyncio.Event()
 
     def lead(self) -> Lead | None:
         """The present leader; None if the last answer is too old."""
@@ -47,7 +47,7 @@ class Leadership:
     async def campaign(self) -> None:
         """Campaign once. If the store is down, the next call tries again."""
         session, asked_at = self._session(), self._clock.now()
-        if session is None or self._retired:
+        if session is None or self._retired.is_set():
             self._lead = None
             return
         try:
@@ -57,6 +57,10 @@ class Leadership:
         except SessionLost:
             self._lead = None
             return
+        if self._retired.is_set():
+            # It retired while this was under way, so the store may have made it the leader again.
+            await self._resign(session)
+            return
         # The time of the question: a slow answer must not look fresh.
         self._lead, self._heard_at = lead, asked_at
         if self._last != (lead.term, lead.session):
@@ -65,11 +69,15 @@ class Leadership:
 
     async def retire(self) -> None:
         """Lead no more: the manager stops, and what it would put now would wait for the next one."""
-        self._retired, self._lead = True, None
+        self._retired.set()
+        self._lead = None
         session = self._session()
         if session is not None:
-            with suppress(StoreUnavailable):
-                await self._engine.resign(session)
+            await self._resign(session)
+
+    async def _resign(self, session: int) -> None:
+        with suppress(StoreUnavailable):
+            await self._engine.resign(session)
 
     async def campaign_forever(self) -> None:
         """Campaign every two seconds until cancelled. When the leader ends its session, another leads soon."""

@@ -63,11 +63,8 @@ async def _event_id(call: Call, body: bodies.Publish) -> EventId:
     if given is None:
         return fresh
     key = sha256(f"{call.caller.name}\0{given}".encode()).hexdigest()
+    said = body.model_dump(mode="json", exclude={"idempotency_key"}, exclude_unset=True)
     try:
-        return (
-            await remembered_ids(
-                call.store, key, {"event": body.model_dump(mode="json", exclude={"idempotency_key"})}, [fresh]
-            )
-        )[0]
+        return (await remembered_ids(call.store, key, {"event": said}, [fresh]))[0]
     except KeyReused as error:
         raise ApiError(422, error.what, why=error.why, fix=error.fix) from error
