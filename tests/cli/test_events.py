@@ -64,7 +64,7 @@ def test_a_repetition_under_its_key_publishes_nothing_more() -> None:
     again = events("publish", "user.signup", '{"id": 7}', "--idempotency-key", "k")
     assert (again.out.strip(), "was published before under this key, to greet, mail" in again.err) == (first, True)
     other = events("publish", "user.signup", '{"id": 8}', "--idempotency-key", "k")
-    assert (other.code, "was used for another event" in other.err) == (Exit.USAGE, True)
+    assert (other.code, "with other data" in other.err) == (Exit.USAGE, True)
     assert len(events("list", "--json").json()["events"]) == 1
 
 

@@ -1,6 +1,7 @@
 """Declares the app's queues, schedules and subscriptions for each session of the manager."""
 
 import asyncio
+import os
 from collections.abc import Callable
 
 from pitboss.engines.capabilities import capabilities
@@ -9,6 +10,7 @@ from pitboss.engines.protocol import Store
 from pitboss.manager import host
 from pitboss.model.declared import Declared
 from pitboss.model.errors import InvalidInput, StoreUnavailable
+from pitboss.model.session import Session
 from pitboss.model.text import listed
 
 AGAIN_SECONDS = 10.0
@@ -27,7 +29,7 @@ async def refuse_namesake(engine: Store, declared: Declared | None, handlers: se
     theirs = {one.handler for one in present.subscriptions}
     theirs |= {one.declared.handler for one in schedules if one.app == declared.app}
     now = engine.clock.now()
-    alive = [one for one in await engine.sessions() if one.alive(now) and not host.is_dead(one)]
+    alive = [one for one in await engine.sessions() if one.alive(now) and not host.is_dead(one) and not _own(one)]
     running = theirs & {name for session in alive for name in session.info.handlers}
     if running and theirs.isdisjoint(handlers):
         raise InvalidInput(
@@ -36,6 +38,11 @@ async def refuse_namesake(engine: Store, declared: Declared | None, handlers: se
             "schedules and its subscriptions to events, as a newer version of it does",
             fix='give one of them a name: App(name="billing"); if this is the newer version, stop the old one first',
         )
+
+
+def _own(session: Session) -> bool:
+    """A manager that reloads its code may replace all of it."""
+    return (session.info.host, session.info.pid) == (host.name(), os.getpid())
 
 
 class Declarer:
