@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pitboss.client.client import Client
 from pitboss.client.params import MAX_PARAMS_BYTES
 from pitboss.client.schema import compiled
-from pitboss.engines.declared_protocol import Declarations, Events
+from pitboss.engines.capabilities import declarations_of, events_of
 from pitboss.model.access import Remembered
 from pitboss.model.canonical import Json, from_json, to_json
 from pitboss.model.duration import SECOND, Moment
@@ -41,18 +41,6 @@ class EventWithTasks(NamedTuple):
 
     event: Event
     tasks: list[Task | None]
-
-
-def events_of(store: object) -> Events:
-    """The store itself, if it has events."""
-    if isinstance(store, Events) and isinstance(store, Declarations):
-        return store
-    name = getattr(store, "name", "present")
-    raise Unsupported(
-        f"the {name} engine has no events",
-        why="an event and its tasks must be stored in one act",
-        fix="use SQLite or PostgreSQL",
-    )
 
 
 def new_event(
@@ -149,17 +137,13 @@ class EventClient:
 
     async def subscriptions(self) -> list[Subscription]:
         """Of all apps."""
-        declarations = await self._declarations().declarations()
+        declarations = await declarations_of(self._store).declarations()
         return [one for declared in declarations for one in declared.subscriptions]
-
-    def _declarations(self) -> Declarations:
-        assert isinstance(self._store, Declarations)
-        return self._store
 
     async def _read_types(self) -> None:
         now = self._client.clock.now()
         if self._read_at is None or now - self._read_at > _BELIEVED:
-            declarations = await self._declarations().declarations()
+            declarations = await declarations_of(self._store).declarations()
             self._types = {one.name: one for declared in declarations for one in declared.events}
             self._read_at = now
 

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from pitboss.client.options import Options
 from pitboss.client.schema import checked
-from pitboss.engines.declared_protocol import Schedules
+from pitboss.engines.capabilities import schedules_of
 from pitboss.engines.protocol import Store
 from pitboss.model.canonical import from_json, to_json
 from pitboss.model.duration import SECOND, Moment, span
-from pitboss.model.errors import InvalidInput, NotFound, Unsupported
+from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import HandlerInfo, checked_name
 from pitboss.model.schedule import (
@@ -34,16 +34,6 @@ from pitboss.model.task import Placed
 
 _TIMES = ("every", "timeout", "jitter")
 _FIELDS = tuple(name for name in ScheduleSpec.__struct_fields__ if name not in ("name", "handler"))
-
-
-def schedules_of(store: object) -> Schedules:
-    """The store itself, if it has schedules."""
-    if isinstance(store, Schedules):
-        return store
-    name = getattr(store, "name", "present")
-    raise Unsupported(
-        f"the {name} engine has no schedules", why="it cannot fire in one act", fix="use SQLite or PostgreSQL"
-    )
 
 
 def schedule_spec(name: str, handler: str, **fields: Any) -> ScheduleSpec:
@@ -125,10 +115,6 @@ class ScheduleClient:
             task_id or self._new_id(),
         )
         return (await self._store.put([task]))[0]
-
-    def next_ticks(self, schedule: Schedule, number: int) -> list[Moment]:
-        """Its next ticks by the wall clock, the first one as it is stored."""
-        return next_ticks(schedule, number)
 
     def _refuse_past(self, at: Moment | None) -> None:
         if at is not None and at < self._store.clock.wall() - GRACE:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from pitboss.client.client import Client
-from pitboss.client.events import EventClient, EventWithTasks, events_of
-from pitboss.engines.declared_protocol import Declarations
+from pitboss.client.events import EventClient, EventWithTasks
+from pitboss.engines.capabilities import declarations_of, events_of
 from pitboss.engines.protocol import Store
 from pitboss.model.errors import NotFound
 from pitboss.model.event import Event, EventId, Subscribers, Subscription
@@ -57,9 +57,8 @@ async def replay_events(
 
 async def list_subscriptions(store: object) -> list[Subscribed]:
     """Which handler of which app wants what, by pattern."""
-    events_of(store)
-    assert isinstance(store, Declarations)
-    found = [Subscribed(one.app, wanted) for one in await store.declarations() for wanted in one.subscriptions]
+    declared = await declarations_of(store).declarations()
+    found = [Subscribed(one.app, wanted) for one in declared for wanted in one.subscriptions]
     return sorted(found, key=lambda one: (one.subscription.pattern, one.subscription.handler, one.app))
 
 
