@@ -1,0 +1,1 @@
+"""A media pipeline: downloads the videos of web pages, cuts them into segments, and makes previews."""
