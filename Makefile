@@ -16,16 +16,18 @@ MAKEFLAGS += --no-print-directory
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo story-checker video-metadata agent-jobs test soak check fmt docs clean postgres strace faketime pgbouncer chromium redis systemd-analyze bench bench-quick
+.PHONY: help setup demo story-checker video-metadata agent-jobs media-pipeline state-scraper test soak check fmt docs clean postgres strace faketime pgbouncer chromium redis rabbitmq ffmpeg systemd-analyze bench bench-quick
 
 help:
 	@echo 'make demo    see it run: examples/hello on an embedded store, no server (Ctrl-C ends it)'
 	@echo 'make story-checker   see examples/story_checker run: proxies with limits, batches in a queue (half a minute)'
 	@echo 'make video-metadata  see examples/video_metadata run: remote workers over HTTP, a video API with a quota (half a minute)'
 	@echo 'make agent-jobs      see examples/agent_jobs run: schedules, events, fallbacks, dead letters (a quarter of a minute)'
+	@echo 'make media-pipeline  see examples/media_pipeline run: messages on RabbitMQ become videos, segments, previews and dead letters (half a minute)'
+	@echo 'make state-scraper   see examples/state_scraper run: four browsers scrape their own states through proxies (a minute or two)'
 	@echo 'make test    run the tests on real servers (ARGS= goes to pytest)'
-	@echo 'make soak    run the long reliability proofs and print their figures (about 50 minutes)'
-	@echo 'make bench   measure Pitboss beside its peers (40 minutes; bench-quick: rough figures in three)'
+	@echo 'make soak    run the long reliability proofs and print their figures (about 80 minutes)'
+	@echo 'make bench   measure Pitboss beside its peers (75 minutes; bench-quick: rough figures in three)'
 	@echo 'make check   lint, format, types, import contracts, file checks'
 	@echo 'make fmt     format the code and fix what can be fixed'
 	@echo 'make docs    build the documentation into site/'
@@ -59,6 +61,12 @@ chromium:
 redis:
 	@scripts/setup.sh redis
 
+rabbitmq:
+	@scripts/setup.sh rabbitmq
+
+ffmpeg:
+	@scripts/setup.sh ffmpeg
+
 systemd-analyze:
 	@scripts/setup.sh systemd-analyze
 
@@ -73,20 +81,29 @@ video-metadata: $(RUNS)
 agent-jobs: $(RUNS)
 	@PYTHON=$(CURDIR)/$(BIN)/python examples/agent_jobs/run --folder $(CURDIR)/build/agent_jobs $(ARGS)
 
+# ARGS=--no-broker leaves RabbitMQ out.
+media-pipeline: $(RUNS) ffmpeg $(if $(findstring --no-broker,$(ARGS)),,rabbitmq)
+	@PYTHON=$(CURDIR)/$(BIN)/python examples/media_pipeline/run --folder $(CURDIR)/build/media_pipeline $(ARGS)
+
+# ARGS=--sqlite leaves PostgreSQL out; ARGS="--states 5" has more targets.
+state-scraper: $(READY) chromium $(if $(findstring --sqlite,$(ARGS)),,postgres)
+	@PYTHON=$(CURDIR)/$(BIN)/python examples/state_scraper/run --folder $(CURDIR)/build/state_scraper $(ARGS)
+
 # ARGS=--stay goes on until Ctrl-C.
 story-checker: $(RUNS)
 	@PYTHON=$(CURDIR)/$(BIN)/python examples/story_checker/run --folder $(CURDIR)/build/story_checker $(ARGS)
 
-test: $(READY) postgres strace faketime pgbouncer chromium systemd-analyze
+test: $(READY) postgres strace faketime pgbouncer chromium rabbitmq ffmpeg systemd-analyze
 	@$(BIN)/python -m pytest $(ARGS)
 
 # ARGS="power-loss crowd" runs only these.
-soak: $(READY) postgres strace
+soak: $(READY) postgres strace rabbitmq
 	@$(BIN)/python -m benchmarks.soak $(ARGS)
 
 # ARGS="--only pitboss-sqlite,pgqueuer --repetitions 5" chooses.
-bench: $(READY) postgres redis
+bench: $(READY) postgres redis rabbitmq
 	@$(BIN)/python -m benchmarks.compare $(ARGS)
+	@$(if $(ARGS),,$(BIN)/python -m benchmarks.source_bench)
 
 bench-quick: $(READY) postgres redis
 	@$(BIN)/python -m benchmarks.compare --quick $(ARGS)

@@ -13,6 +13,7 @@ _REDIS = ("redis==8.1.0", "hiredis==3.5.0")
 PINS: dict[str, tuple[str, ...]] = {
     "celery": ("celery==5.7.0", "kombu==5.7.0", "packaging==26.3", *_REDIS),
     "dramatiq": ("dramatiq==2.2.1", *_REDIS),
+    "dramatiq-rabbitmq": ("dramatiq==2.2.1", "pika==1.4.4"),
     "huey": ("huey==3.5.4", *_REDIS),
     "taskiq": ("taskiq==0.13.0", "taskiq-redis==1.2.4", "uvloop==0.23.0", *_REDIS),
     "procrastinate": ("procrastinate==3.10.0", "psycopg[binary]==3.3.8", "psycopg-pool==3.3.3"),

@@ -18,6 +18,8 @@ from random import Random
 
 from benchmarks.http_fuzz import REQUESTS, rounds
 from benchmarks.schedule_soak import schedules
+from benchmarks.source_soak import full as sources_full
+from benchmarks.source_soak import sources
 from benchmarks.supervision import recovery, rolling_restarts
 from tests.faults.batch_kills import killed_at_steps
 from tests.faults.crowd import crowded, crowded_around_batches, deadlocks
@@ -25,6 +27,7 @@ from tests.faults.event_kills import Kills, killed_while_publishing
 from tests.faults.failure_kills import killed_at_steps as killed_at_failures
 from tests.faults.line import complaints, stand_in_line, table
 from tests.faults.order_crowd import crowded_in_order
+from tests.faults.partition_kills import troubled as troubled_partitions
 from tests.faults.power import Start, lose_power
 from tests.faults.remote_race import race
 from tests.faults.test_postgres_outages import cut_off, halted, killed, troubled
@@ -32,14 +35,17 @@ from tests.faults.test_power_loss import LOADS
 from tests.races.scene import Scene
 from tests.servers.postgres import PostgresServer
 from tests.simulate.guilt_world import BARS, PRECISION, WORLDS, scored
+from tests.simulate.partition_world import PartitionWorld
 from tests.simulate.resource_world import World
 
 SECONDS = 60.0
 TASKS = 5000
 EVENTS = 10_000
+TARGETS = 20_000
 POOLS = 5000
 HISTORIES = 1000
 GUILTY = 200
+DIVISIONS = 2000
 SEED = int.from_bytes(os.urandom(4))
 Report = tuple[str, list[str]]
 
@@ -121,6 +127,17 @@ def events(folder: Path) -> Report:
     return f"{'; '.join(told)} (seed {SEED})", faults
 
 
+def partitions(folder: Path) -> Report:
+    """Workers and managers join, leave, are killed, paused and restarted while they work on divided queues."""
+    told, faults = [], list[str]()
+    with PostgresServer() as server:
+        for mode in ("balanced", "static"):
+            ended = troubled_partitions(server.create_database(), folder / mode, mode, TARGETS, 4, SEED)
+            told.append(f"{mode}: {ended}")
+            faults += [f"{mode}: {fault}" for fault in ended.faults]
+    return f"{'; '.join(told)} (seed {SEED})", faults
+
+
 def order_crowd(folder: Path) -> Report:
     """Four processes around three order keys."""
     told, faults = [], list[str]()
@@ -176,6 +193,17 @@ def simulated_guilt(_: Path) -> Report:
     return "; ".join(told), faults
 
 
+def simulated_partitions(_: Path) -> Report:
+    """Managers that come, go, die and stand still: no key has two live owners, and few keys move."""
+    measured, faults = Counter[str](), list[str]()
+    for seed in range(DIVISIONS):
+        world = PartitionWorld(seed)
+        faults += [f"seed {seed}: {fault}" for fault in world.run()]
+        measured += world.measured
+    told = ", ".join(f"{count} × {what}" for what, count in sorted(measured.items()))
+    return f"{DIVISIONS} histories; {told}", faults
+
+
 def remote_race(folder: Path) -> Report:
     """Two remote workers, one stopped past its claims, and the server killed twice, on both stores."""
     told, faults = [], list[str]()
@@ -203,6 +231,7 @@ PROOFS: dict[str, Callable[[Path], Report]] = {
     "batch-kills": batch_kills,
     "failure-kills": failure_kills,
     "events": events,
+    "partitions": partitions,
     "order-crowd": order_crowd,
     "outages": outages,
     "remote-race": remote_race,
@@ -210,9 +239,12 @@ PROOFS: dict[str, Callable[[Path], Report]] = {
     "simulated-pools": simulated_pools,
     "simulated-histories": simulated_histories,
     "simulated-guilt": simulated_guilt,
+    "simulated-partitions": simulated_partitions,
     "rolling": rolling_restarts,
     "recovery": recovery,
     "schedules": schedules,
+    "sources": sources,
+    "sources-full": sources_full,
 }
 
 

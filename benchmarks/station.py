@@ -119,6 +119,11 @@ class Station:
             time.sleep(0.02)
         return time.monotonic()
 
+    def signal(self, number: int) -> None:
+        """To all processes of the system."""
+        for pid in family(self._roots()):
+            os.kill(pid, number)
+
     def stop(self) -> None:
         """Stop the workers, and kill those that do not end in time."""
         everyone = family(self._roots())
@@ -231,7 +236,80 @@ def _honesty(station: Station, count: int) -> Figures:
     return {"lost": count - station.tally.done(0, count), "twice": station.tally.twice(0, count)}
 
 
-PHASES: dict[str, Callable[[Station], Figures]] = {"enqueue": enqueue, "drain": drain, "e2e": end_to_end, "idle": idle}
+def backlog(station: Station) -> Figures:
+    """Messages wait in a broker while all processes of the system are stopped; from the moment when they go on."""
+    count = station.sizes["backlog"]
+    station.warm()
+    figures: Figures = {"count": count}
+    with station.measured(figures):
+        began = _filled(station, count)
+        cpu = station.cpu()
+        station.wait(0, count)
+        settled = station.settled()
+        spent = station.cpu_since(cpu)
+        figures |= station.memory()
+    if settled is None:
+        raise Stalled("the tasks ran, and are not settled")
+    # Whichever is later: the look at the store itself takes some milliseconds.
+    figures["rate"] = count / (max(settled, station.tally.span(0, count)[1] / 1e9) - began)
+    figures["rate_run"] = count / (station.tally.span(0, count)[1] / 1e9 - began)
+    figures["cpu_per_task"] = {part: seconds / count * 1e6 for part, seconds in spent.items()}
+    return {"backlog": figures | _honesty(station, count)}
+
+
+def store(station: Station) -> Figures:
+    """As `backlog`, until every message is stored as a task and acknowledged; no task runs."""
+    count = station.sizes["backlog"]
+    station.warm()
+    station.peer.hold()
+    before = station.peer.stored()
+    figures: Figures = {"count": count}
+    with station.measured(figures):
+        began = _filled(station, count)
+        limit = began + _STALL_SECONDS
+        while station.peer.stored() - before < count:
+            if time.monotonic() > limit:
+                raise Stalled(f"{station.peer.stored() - before} of {count} messages were stored")
+            time.sleep(_GLANCE)
+        figures["rate"] = count / (time.monotonic() - began)
+    return {"store": figures}
+
+
+def _filled(station: Station, count: int) -> float:
+    """Fill the broker's queue; returns when the system went on."""
+    station.signal(signal.SIGSTOP)
+    try:
+        station.peer.best(0, count)
+    finally:
+        began = time.monotonic()
+        station.signal(signal.SIGCONT)
+    return began
+
+
+def publish(station: Station) -> Figures:
+    """Messages to a broker, until all are confirmed, in each way that the system has."""
+    if station.sizes["workers"]:
+        station.warm()
+    sections: Figures = {}
+    for name, put in station.peer.publishers().items():
+        count = station.sizes["publish"] // (10 if name in station.peer.slow_publishers else 1)
+        put(0, _WARM)
+        figures = sections[name] = {"count": count}
+        with station.measured(figures):
+            put(0, count)
+        figures["rate"] = count / figures["seconds"]
+    return sections
+
+
+PHASES: dict[str, Callable[[Station], Figures]] = {
+    "enqueue": enqueue,
+    "drain": drain,
+    "e2e": end_to_end,
+    "idle": idle,
+    "backlog": backlog,
+    "store": store,
+    "publish": publish,
+}
 
 
 def run(order: Figures) -> Figures:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the checks and tests need, on a machine that has only Python, make and apt.
-# Usage: scripts/setup.sh venv|app|postgres|strace|faketime|pgbouncer|chromium|redis|systemd-analyze      Prints nothing when there is nothing to do.
+# Usage: scripts/setup.sh venv|app|postgres|strace|faketime|pgbouncer|chromium|redis|rabbitmq|ffmpeg|systemd-analyze      Prints nothing when there is nothing to do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -102,6 +102,21 @@ setup_redis() {
     if command -v systemctl >/dev/null; then as_root systemctl disable --quiet redis-server || true; fi
 }
 
+# The tests start a RabbitMQ of their own. Its service, and that of Erlang's name server, must not start with the machine.
+setup_rabbitmq() {
+    command -v rabbitmq-server >/dev/null || [ -x /usr/sbin/rabbitmq-server ] && return
+    say "installing rabbitmq-server (its service is not started)"
+    apt_install_stopped rabbitmq-server
+    if command -v systemctl >/dev/null; then as_root systemctl disable --quiet rabbitmq-server epmd.socket epmd || true; fi
+}
+
+# The media example cuts and converts real files.
+setup_ffmpeg() {
+    command -v ffmpeg >/dev/null && return
+    say "installing ffmpeg"
+    apt_install ffmpeg
+}
+
 # Checks the units in deploy/systemd. The package starts nothing.
 setup_systemd_analyze() {
     command -v systemd-analyze >/dev/null && return
@@ -111,13 +126,15 @@ setup_systemd_analyze() {
 
 case "${1:-}" in
     venv) setup_venv '.[dev]' "installing pitboss and its tools into .venv (about a minute the first time)" ;;
-    app) setup_venv . "installing pitboss into .venv (half a minute the first time)" ;;
+    app) setup_venv '.[amqp]' "installing pitboss into .venv (half a minute the first time)" ;;
     postgres) setup_postgres ;;
     strace) setup_strace ;;
     faketime) setup_faketime ;;
     pgbouncer) setup_pgbouncer ;;
     chromium) setup_chromium ;;
     redis) setup_redis ;;
+    rabbitmq) setup_rabbitmq ;;
+    ffmpeg) setup_ffmpeg ;;
     systemd-analyze) setup_systemd_analyze ;;
-    *) echo "usage: $0 venv|app|postgres|strace|faketime|pgbouncer|chromium|redis|systemd-analyze" >&2; exit 2 ;;
+    *) echo "usage: $0 venv|app|postgres|strace|faketime|pgbouncer|chromium|redis|rabbitmq|ffmpeg|systemd-analyze" >&2; exit 2 ;;
 esac

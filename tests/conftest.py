@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from tests.servers.postgres import PostgresServer
+from tests.servers.rabbitmq import RabbitServer
 from tests.servers.schema import EmptiedSchema
 
 # `--hypothesis-profile=long` looks much further; here, because pytest wants to know the name before it reads the tests.
@@ -68,3 +69,18 @@ def durable_dsn(durable_server: PostgresServer) -> Iterator[str]:
     dsn = durable_server.create_database()
     yield dsn
     durable_server.drop_database(dsn)
+
+
+@pytest.fixture(scope="session")
+def rabbit_server() -> Iterator[RabbitServer]:
+    """One server for the whole run. A test that stops or kills it must start it again."""
+    with RabbitServer() as server:
+        yield server
+
+
+@pytest.fixture
+def rabbit_vhost(rabbit_server: RabbitServer) -> Iterator[str]:
+    """An empty virtual host for one test."""
+    name = rabbit_server.make_vhost()
+    yield name
+    rabbit_server.delete_vhost(name)

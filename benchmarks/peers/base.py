@@ -3,6 +3,7 @@
 import os
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 
 TEXT = "x" * 60
@@ -50,6 +51,21 @@ class Peer(ABC):
             self.many(first, count, 1000)
         else:
             self.one(first, count)
+
+    slow_publishers: frozenset[str] = frozenset()
+    """Of these ways to publish, a tenth of the messages is enough."""
+
+    def publishers(self) -> dict[str, Callable[[int, int], None]]:
+        """Ways to publish messages to a broker, each until the broker has confirmed all."""
+        raise NotImplementedError
+
+    def hold(self) -> None:
+        """Let tasks be stored, and not run."""
+        raise NotImplementedError
+
+    def stored(self) -> int:
+        """How many tasks the store has."""
+        raise NotImplementedError
 
     @abstractmethod
     def workers(self) -> list[list[str]]:

@@ -1,5 +1,6 @@
 """App: what users import. It holds declarations and opens nothing until something is enqueued."""
 
+import inspect
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from pitboss.client.publishing import Publisher
     from pitboss.engines.protocol import Clock, Store
     from pitboss.model.event import Published
+    from pitboss.model.message import OutMessage
     from pitboss.model.pool_keys import DeclaredPool, PoolKeys
+    from pitboss.model.queue import QueueSettings
     from pitboss.model.resource import KeyValue
     from pitboss.model.resource_keys import DeclaredResources, ResourceKeys
     from pitboss.model.schedule import ScheduleSpec
@@ -159,6 +162,52 @@ class App(HookDecorators, Declaring):
         """As `publish_many`, for async callers."""
         return await self._publishing().apublish_many(name, datas, key=key, within=within)
 
+    def publish_to(
+        self,
+        queue: str,
+        message: Any,
+        *,
+        source: str | None = None,
+        exchange: str = "",
+        headers: Mapping[str, Any] | None = None,
+        message_id: str | None = None,
+        within: Any = None,
+    ) -> Handle[None]:
+        """Publish a message to a queue of RabbitMQ; when this returns, it is stored, and will reach the broker.
+
+        The message is sent as JSON, bytes as they are. `source` names the source whose broker is meant; it may be left
+        out if the store has one source. With an `exchange`, `queue` is the routing key. `within` is your own connection
+        to the same SQL store. The handle's `result()` waits until the broker has confirmed the message.
+        """
+        made = self._message(queue, message, exchange=exchange, headers=headers, message_id=message_id)
+        task = self.run(self._outbox_task(made, source), what="publishing to a broker")
+        if within is not None:
+            placed: Placed = self.within_engine("publish").put_within(within, [task])[0]
+        else:
+            placed = self.ask(lambda client: client.put([task]), limit=LIMIT, what="publishing to a broker")[0]
+        return Handle(self, placed, None)
+
+    async def apublish_to(
+        self,
+        queue: str,
+        message: Any,
+        *,
+        source: str | None = None,
+        exchange: str = "",
+        headers: Mapping[str, Any] | None = None,
+        message_id: str | None = None,
+        within: Any = None,
+    ) -> Handle[None]:
+        """As `publish_to`, for async callers."""
+        made = self._message(queue, message, exchange=exchange, headers=headers, message_id=message_id)
+        task = await self.arun(self._outbox_task(made, source))
+        if within is not None:
+            answer = self.within_engine("publish").put_within(within, [task])
+            placed: Placed = (await answer if inspect.isawaitable(answer) else answer)[0]
+        else:
+            placed = (await self.aask(lambda client: client.put([task])))[0]
+        return Handle(self, placed, None)
+
     @property
     def schedules(self) -> "AppSchedules":
         """The schedules of the store: add, change, pause, run and remove them."""
@@ -194,6 +243,12 @@ class App(HookDecorators, Declaring):
         from pitboss.client.schedules import schedule_spec
 
         return schedule_spec(name, handler, **fields)
+
+    def queues_with_settings(self) -> "dict[str, QueueSettings]":
+        from pitboss import config
+
+        used = (handler.queue for handler in self.handlers.values())
+        return config.declared_queues(config.load(store=self.store_url), self._queues, used)
 
     def event_data_of(self, name: str, kind: Any) -> "EventData":
         from pitboss.client.params import EventData
@@ -253,8 +308,9 @@ class App(HookDecorators, Declaring):
             return (await self._put([chosen.prepared_from(params)], chosen.options))[0]
         from pitboss.client import schema
 
+        checked_name(name, "task")
         client = await self.introduced()
-        known = await client.lookup(name) or HandlerInfo(name=checked_name(name, "task"))
+        known = await client.lookup(name) or HandlerInfo(name=name)
         queue = options.pop("queue", None)
         chosen_options = Options().changed(**options)
         context = current()
@@ -262,6 +318,18 @@ class App(HookDecorators, Declaring):
         task = new_task(known, schema.checked(known, params), self.new_id(), chosen_options, queue=queue, parent=parent)
         task = replace(task, meta=context.inherited if context else None)
         return (await client.put([task], wait=chosen_options.wait))[0]
+
+    def _message(self, queue: str, message: Any, **options: Any) -> "OutMessage":
+        from pitboss.client.messages import out_message
+
+        return out_message(queue, message, **options)
+
+    async def _outbox_task(self, message: "OutMessage", source: str | None) -> NewTask:
+        from pitboss.client.messages import outbox_task
+
+        context = current()
+        parent = context.id if context else None
+        return await self.aask(lambda client: outbox_task(client, message, source, self.new_id(), parent))
 
 
 def _module_name(module: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from pitboss.engines import host_clock
+from pitboss.engines.broker_protocol import Broker
 from pitboss.engines.protocol import Clock, Failpoint, Store
 from pitboss.model.errors import InvalidInput, Unsupported
 
@@ -55,6 +56,22 @@ def make_engine(url: str, *, clock: Clock | None = None, failpoint: Failpoint | 
     raise InvalidInput(
         f'"{url}" does not name a store', why=f"a store's URL looks like {_FORMS}", fix="use one of these"
     )
+
+
+def make_broker(url: str) -> Broker:
+    """The message broker that a URL names, not yet connected."""
+    if url.partition("://")[0] not in ("amqp", "amqps"):
+        # The URL is not shown: in one without a known scheme, no place for the password is known either.
+        raise InvalidInput(
+            "the URL does not name a message broker",
+            why="it looks like amqp://user:password@host:5672/vhost, or amqps:// for TLS",
+            fix="use one of these",
+        )
+    try:
+        from pitboss.engines.amqp import AmqpBroker
+    except ModuleNotFoundError as error:
+        raise _no_driver("RabbitMQ", "amqp", error) from error
+    return AmqpBroker(url)
 
 
 def absent_file(url: str) -> Path | None:

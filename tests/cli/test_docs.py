@@ -8,6 +8,7 @@ import pitboss as public
 from pitboss import config
 from pitboss.cli.errors import Exit
 from pitboss.config.worker_config import KEYS as WORKER_CONFIG
+from pitboss.model.partition_keys import KEYS as PARTITION_KEYS
 from pitboss.model.pool_keys import KEYS
 from tests.cli.command_line import pitboss
 
@@ -26,7 +27,7 @@ def test_every_setting_is_documented() -> None:
         assert f"| `{key}` | `{config.variable(key)}` |" in page
     for key in KEYS:
         assert f"\n| `{key}` |" in page.partition("## Pools")[2]
-    for key in ("capacity", "rate", "retention"):
+    for key in ("capacity", "rate", "retention", *PARTITION_KEYS):
         assert f"\n| `{key}` |" in page.partition("## Queues")[2].partition("##")[0]
     for key in WORKER_CONFIG:
         assert f"\n| `{key}` |" in page.partition("## worker_config")[2].partition("## ")[0]
@@ -41,6 +42,7 @@ def test_every_command_is_in_the_reference() -> None:
     text = (DOCS / "reference" / "cli.md").read_text()
     for name in (
         "up",
+        "plan",
         "serve",
         "init",
         "status",
@@ -59,6 +61,7 @@ def test_every_command_is_in_the_reference() -> None:
         "tasks",
         "batches",
         "queues",
+        "partitions",
         "schedules",
         "events",
         "resources",

@@ -34,9 +34,9 @@ class Logs:
         self._folder, self._size = folder / "logs", size
         self._now = time.time() - 1800
 
-    def write(self, name: str, event: str, **fields: Any) -> None:
+    def write(self, name: str, event: str, file: str = "", **fields: Any) -> None:
         is_manager = name == "manager"
-        path = manager_file(self._folder) if is_manager else worker_file(self._folder, name)
+        path = manager_file(self._folder) if is_manager else worker_file(self._folder, name, file)
         who = {"manager_pid": 5} if is_manager else {"pool": name.rpartition("-")[0], "worker": name, "pid": 7}
         self._now += 1
         line = {"time": stamp(self._now), "level": "info", "logger": "shop", "event": event, **who, **fields}
@@ -73,6 +73,14 @@ def test_a_worker_a_pool_or_the_manager(logs: Logs) -> None:
     assert seen("mail-1") == ["first", "fourth"]
     assert seen("download") == ["second", "third"]
     assert seen("manager") == ["worker started"]
+
+
+def test_a_worker_whose_file_has_a_name_of_its_own_is_found_with_what_it_wrote_before(logs: Logs) -> None:
+    logs.write("mail-1", "fifth", file="state_worker_0.log")
+    logs.write("mail-2", "sixth", file="state_worker_1.log")
+    assert seen("mail-1") == ["first", "fourth", "fifth"]
+    assert seen("mail-1", "--lines", "1") == ["fifth"]
+    assert seen("mail")[-2:] == ["fifth", "sixth"]
 
 
 def test_a_task_over_all_files(logs: Logs) -> None:

@@ -43,6 +43,17 @@ def test_ps_shows_managers_and_workers_of_all_hosts() -> None:
     ]
 
 
+def test_the_slots_of_workers_are_shown_if_there_are_any() -> None:
+    manager(snapshot(worker("mail-1"), worker("scrapers-1", slot=7), pools=(pool("mail", 1), pool("scrapers", 1))))
+    text = pitboss("ps").out
+    assert text.split("\nWorkers\n")[1].splitlines()[0].split()[:5] == ["HOST", "WORKER", "POOL", "SLOT", "STATE"]
+    assert [line.split()[2:5] for line in rows(text, "Workers")] == [
+        ["mail", "idle", "4001"],
+        ["scrapers", "7", "idle"],
+    ]
+    assert [one["slot"] for one in pitboss("ps", "--json").json()["managers"][0]["workers"]] == [None, 7]
+
+
 def test_a_worker_is_told_with_what_it_does_did_and_uses() -> None:
     manager(snapshot(busy(tasks=3, crashes=2, why="its event loop is blocked")))
     (line,) = rows(pitboss("ps").out, "Workers")

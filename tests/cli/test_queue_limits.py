@@ -58,6 +58,7 @@ def test_the_document_of_a_queue() -> None:
     assert queue["declared"] == {
         "capacity": 1000,
         "rate": [{"count": 10, "seconds": 1.0}],
+        "max_per_key": None,
         "retention": {"completed": 86_400, "failed": None},
     }
 

@@ -25,11 +25,16 @@ queues = ["preview"]
 
 
 def chosen(
-    *sizes: str, queues: tuple[str, ...] = ("download",), pools: tuple[DeclaredPool, ...] = (), **given: Any
+    *sizes: str,
+    queues: tuple[str, ...] = ("download",),
+    pools: tuple[DeclaredPool, ...] = (),
+    only: str | None = None,
+    **given: Any,
 ) -> dict[str, PoolSpec]:
-    handlers = [HandlerInfo(name=f"do_{queue}", queue=queue) for queue in queues]
-    found = config.loaded(given)
-    return {pool.name: pool for pool in chosen_pools(found, Description(handlers=handlers, pools=list(pools)), sizes)}
+    described = Description(
+        handlers=[HandlerInfo(name=f"do_{queue}", queue=queue) for queue in queues], pools=list(pools)
+    )
+    return {pool.name: pool for pool in chosen_pools(config.loaded(given), described, sizes, only)}
 
 
 def test_without_pools_all_is_as_the_options_say(folder: Path) -> None:
@@ -62,8 +67,50 @@ def test_this_host_s_choice_can_come_from_the_environment(folder: Path, monkeypa
 def test_pools_of_the_code_are_pools(folder: Path) -> None:
     pools = (declared("download", {"queues": "download"}),)
     assert chosen("download=2", pools=pools)["download"].min_workers == 2
+    more = (*pools, declared("cutter", {}))
     with pytest.raises(InvalidInput, match="--workers does not name a worker pool"):
-        chosen(pools=pools, workers=2)
+        chosen(pools=more, workers=2)
+
+
+def test_the_number_of_workers_is_meant_for_the_only_declared_pool(folder: Path) -> None:
+    pools = (declared("scrapers", {"workers": 10}),)
+    found = chosen(pools=pools, workers=4)["scrapers"]
+    assert (found.min_workers, found.max_workers) == (4, 4)
+    (folder / "pitboss.toml").write_text("workers = 3\n")
+    assert chosen(pools=pools)["scrapers"].max_workers == 10
+
+
+def test_only_some_workers_of_each_pool(folder: Path) -> None:
+    (folder / "pitboss.toml").write_text(MEDIA)
+    assert {name: pool.only for name, pool in chosen(only="0,1").items()} == {
+        "download": (0, 1),
+        "video-preview": (0,),
+    }
+    assert {name: pool.only for name, pool in chosen(only="1").items()} == {"download": (1,)}
+    ten = chosen("download=10", only="0-2, 7, 8-9")["download"]
+    assert (ten.only, ten.max_workers) == ((0, 1, 2, 7, 8, 9), 10)
+    assert list(pool_lines([ten])) == ["download  numbers 0-2, 7-9 of 10 workers × 16 tasks, queues download"]
+    (folder / "pitboss.toml").unlink()
+    assert chosen(workers=10, only="3", pools=(declared("one", {}),), queues=())["one"].only == (3,)
+
+
+@pytest.mark.parametrize(
+    ("only", "said"),
+    [
+        ("2", "--only names number 2, which no worker has"),
+        ("0-3", "--only names numbers 2-3, which no worker has"),
+        ("", "does not name workers"),
+        ("a", "does not name workers"),
+        ("-1", "does not name workers"),
+        ("1-0", "does not name workers"),
+        ("0,", "does not name workers"),
+    ],
+)
+def test_numbers_that_no_worker_has(folder: Path, only: str, said: str) -> None:
+    (folder / "pitboss.toml").write_text(MEDIA)
+    with pytest.raises(InvalidInput) as caught:
+        chosen(only=only)
+    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -256,3 +256,42 @@ def test_pause_waits_until_nothing_runs_and_resume_until_it_is_heard() -> None:
 def test_pools_may_be_said_in_the_singular() -> None:
     manager(snapshot(worker()))
     assert pitboss("pool", "list").out == pitboss("pools", "list").out
+
+
+def test_set_says_what_the_delay_was_and_will_be_and_reset_withdraws_it() -> None:
+    manager(snapshot(worker(), pools=(pool(wanted=1, delay=(8_000_000, 20_000_000)),)))
+    assert pitboss("pools", "set", "download").out == "box1 (manager 1)  delay 8s-20s, as configured\n"
+    answer = pitboss("pools", "set", "download", "delay=12-25s")
+    assert answer.code == 0
+    assert 'pool "download" on box1 (manager 1): delay 8s-20s → delay 12s-25s (configured: 8s-20s)' in answer.err
+    assert wishes() == {"pool/download": {"delay": [12_000_000, 25_000_000]}}
+    assert "delay 12s-25s" in pitboss("pools", "list").out
+    assert pitboss("pools", "list", "--json").json()["orders"] == {"download": {"delay": [12, 25]}}
+    assert pitboss("pools", "set", "download").out == "box1 (manager 1)  delay 12s-25s (configured: 8s-20s)\n"
+    page = pitboss("config", "show", "--origin").out.partition("Changed at run time\n")[2]
+    assert page.splitlines()[1].split("  ")[0] == "pools.download.delay"
+    assert "12s-25s" in page
+    assert "8s-20s" in page
+    assert "pitboss pools set download --reset" in page
+    back = pitboss("pools", "set", "download", "--reset")
+    assert "delay 12s-25s → delay 8s-20s, as configured" in back.err
+    assert wishes() == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["workers=3"], "pitboss pools scale download 3"),
+        (["memory=1GB"], "only its delay can"),
+        (["delay"], "delay=12-25s"),
+        (["delay=soon"], "'soon'"),
+        (["delay=5-2s"], "begins after its end"),
+        (["delay=3s", "--reset"], "--reset sets no keys"),
+    ],
+)
+def test_what_cannot_be_set(arguments: list[str], said: str) -> None:
+    manager(snapshot(worker()))
+    answer = pitboss("pools", "set", "download", *arguments)
+    assert answer.code == Exit.USAGE
+    assert said in answer.err
+    assert wishes() == {}

@@ -17,6 +17,7 @@ from pitboss import App, Context, InvalidInput, Lease, backoff, ctx
 from pitboss.model.duration import SECOND
 from pitboss.model.event import Subscription
 from pitboss.model.limits import Window
+from pitboss.model.partition import Partitioning
 from pitboss.model.policy import Backoff, Policy
 from pitboss.model.queue import QueueSettings
 from pitboss.model.retention import FOREVER
@@ -394,6 +395,130 @@ def test_limits_that_cannot_be_kept_are_refused(app: App, keys: dict[str, Any], 
     app.queue("mail")
     with pytest.raises(InvalidInput, match="two queues named"):
         app.queue("mail")
+
+
+# Partitions.
+
+
+def test_a_queue_can_divide_its_tasks(app: App) -> None:
+    app.queue("mail", partition_by="{shop}", max_per_key=5)
+    app.queue("jobs", partition_by="{country}/{city}", mode="balanced")
+    app.queue(
+        "targets",
+        partition_by="{state}",
+        mode="static",
+        partitions={0: ["CA", "MT"], 1: ["TX"]},
+        keys=["CA", "MT", "TX"],
+        weights={"CA": 2},
+        on_missing="reassign",
+        pool="scrapers",
+    )
+    app.queue("short", partition_by="{state}", partitions={0: ["CA"]})
+    assert app.declared().queues == {
+        "mail": QueueSettings(partitions=Partitioning(by="{shop}"), max_per_key=5),
+        "jobs": QueueSettings(partitions=Partitioning(by="{country}/{city}", mode="balanced")),
+        "targets": QueueSettings(
+            partitions=Partitioning(
+                by="{state}",
+                mode="static",
+                table={0: ("CA", "MT"), 1: ("TX",)},
+                keys=("CA", "MT", "TX"),
+                weights={"CA": 2.0},
+                on_missing="reassign",
+                pool="scrapers",
+            )
+        ),
+        "short": QueueSettings(partitions=Partitioning(by="{state}", mode="static", table={0: ("CA",)})),
+    }
+
+
+STATES = {"partition_by": "{state}"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"partition_by": "{state"}, "is not a partition key"),
+        ({"partition_by": "{state!r}"}, "is not a partition key"),
+        ({"partition_by": "state"}, "is not a partition key"),
+        ({"partition_by": 3}, "is not a partition key"),
+        ({"mode": "balanced"}, "has mode, but no partition_by"),
+        ({"max_per_key": 3}, "has max_per_key, but no partition_by"),
+        (STATES | {"max_per_key": 0}, "cannot be max_per_key"),
+        (STATES | {"mode": "statc"}, 'write "static"'),
+        (STATES | {"mode": "static"}, "the table is empty"),
+        (STATES | {"mode": "balanced", "partitions": {0: ["CA"]}}, "has mode 'balanced' and partitions"),
+        (STATES | {"on_missing": "steal"}, "has mode 'affinity' and on_missing"),
+        (STATES | {"partitions": {0: ["CA"]}, "on_missing": "wait"}, "on_missing cannot be 'wait'"),
+        (STATES | {"partitions": ["CA"]}, "is not a table"),
+        (STATES | {"partitions": {"a": ["CA"]}}, "is not the number of a slot"),
+        (STATES | {"partitions": {0: [None]}}, "is not a list of keys"),
+        (STATES | {"partitons": {0: ["CA"]}}, 'did you mean "partitions"'),
+        (STATES | {"partitions": {0: ["CA"]}, "weights": {"CA": "x"}}, "is not a weight"),
+    ],
+)
+def test_partitions_that_cannot_be_used_are_refused(app: App, keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        app.queue("targets", **keys)
+    assert said in str(caught.value)
+    assert caught.value.why
+    assert caught.value.fix
+
+
+def test_the_error_of_a_table_has_all_that_is_wrong_with_it(app: App) -> None:
+    table = {0: ["CA", "CA"], 2: ["CA", "ZZ", " "], 3: []}
+    with pytest.raises(InvalidInput, match='the partitions of queue "t" are not valid') as caught:
+        app.queue("t", partition_by="{state}", partitions=table, keys=["CA", "TX"], weights={"QQ": 1, "CA": -1})
+    assert caught.value.why == (
+        "keys in two slots: CA (slots 0, 2); keys twice in one slot: CA (slot 0); missing keys: TX; "
+        "unknown keys: ZZ,  ; slots without keys: 3; slots that are left out: 1; empty keys in slots: 2; "
+        "weights of unknown keys: QQ; weights that are not above 0: CA"
+    )
+
+
+def test_the_handlers_of_the_queue_must_have_the_parameters_of_its_key(app: App) -> None:
+    app.queue("targets", partition_by="{state}/{city}")
+
+    @app.task(queue="targets")
+    def crawl(state: str, town: str) -> None: ...
+
+    with pytest.raises(InvalidInput, match='task "crawl" has no parameter city') as caught:
+        app.describe()
+    assert "its tasks by '{state}/{city}'; the parameters of crawl are state, town" in caught.value.why
+
+
+def test_any_parameters_are_enough_for_a_key(app: App) -> None:
+    app.queue("targets", partition_by="{state}")
+
+    @app.task(queue="targets")
+    def anything(**params: Any) -> None: ...
+
+    @app.task(queue="other")
+    def elsewhere() -> None: ...
+
+    @app.task(queue="targets")
+    def crawl(state: str, page: int = 1, context: Context = ctx) -> None: ...
+
+    assert len(app.describe()) == 3
+
+
+# How long a task usually takes.
+
+
+def test_a_handler_says_how_long_it_usually_takes(app: App) -> None:
+    @app.task(usual="12s")
+    def crawl() -> None: ...
+
+    @app.task(fallback="crawl")
+    def plain() -> None: ...
+
+    @app.scheduled_task(every=5, usual=3)
+    def poll() -> None: ...
+
+    assert [one.usual for one in app.describe()] == [12 * SECOND, None, 3 * SECOND]
+    for wrong in (0, "soon", -1):
+        with pytest.raises(InvalidInput, match="usual"):
+            app.task(usual=wrong)
 
 
 # Defaults, and what a manager is told.

@@ -142,6 +142,7 @@ TEXTS = {
     "delay": "3s",
     "unresponsive": "45s",
     "target_wait": "20s",
+    "log_file": "state_worker_{slot0}.log",
 }
 
 
@@ -298,3 +299,34 @@ def test_a_pool_unlike_the_others_is_no_mistake(folder: Path, monkeypatch: pytes
     monkeypatch.setenv("PITBOSS_POOLS__MAIL__WORKERS", "3")
     assert config.loaded().notes == ()
     assert list(named()) == ["download", "mail"]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("../x_{slot}.log", "a/{slot}.log", "a\\\\{slot}.log", ".{slot}.log", "a b{slot}.log", "{slot}.txt", "{slot}"),
+        *("{slot!r}.log", "{slot:03}.log", "{slot.real}.log", "{}.log", "{host}_{slot}.log", "{slot", "", 3, ["a.log"]),
+    ],
+)
+def test_a_pattern_that_names_no_log_files_is_refused(pattern: Any) -> None:
+    with pytest.raises(InvalidInput, match="does not name log files"):
+        code("scrapers", log_file=pattern)
+
+
+def test_log_files_of_several_workers_need_a_number_and_none_is_shared(folder: Path) -> None:
+    assert code("scrapers", log_file="one.log").log_file == "one.log"
+    with pytest.raises(InvalidInput, match="one file for 4 workers"):
+        code("scrapers", log_file="one.log", workers=4)
+    write(
+        folder,
+        '[pools.a]\nlog_file = "w_{slot}.log"\nworkers = 2\n[pools.b]\nlog_file = "w_{slot0}.log"\nworkers = 2\n',
+    )
+    with pytest.raises(InvalidInput, match=r'pool "b" makes the name w_1\.log'):
+        named()
+    write(folder, '[pools.manager]\nlog_file = "{pool}.log"\n')
+    with pytest.raises(InvalidInput, match=r"belongs to the manager"):
+        named()
+    write(folder, '[pools.a]\nlog_file = "{pool}_{slot}.log"\n[pools.b]\nlog_file = "{worker}.log"\n')
+    assert {pool.log_file for pool in named().values()} == {"{pool}_{slot}.log", "{worker}.log"}
+    write(folder, '[pools.a]\nlog_file = "none"\n')
+    assert named(code("a", log_file="w_{slot}.log"))["a"].log_file is None

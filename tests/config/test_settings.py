@@ -42,6 +42,7 @@ def test_the_highest_layer_that_says_something_wins(present: set[str]) -> None:
     [
         ("workers", "3", 3),
         ("concurrency", "5", 5),
+        ("node", "box-7.example", "box-7.example"),
         ("only_queues", "a, b", ("a", "b")),
         ("on_start", "feed", ("feed",)),
         ("drain", "1m", span("1m")),
@@ -158,6 +159,7 @@ def test_a_pyproject_without_our_table_is_ignored(folder: Path) -> None:
         ("retention = 3", "retention = 3 cannot be used", "pitboss.toml"),
         ("retentoin = {failed = '1d'}", 'there is no setting "retentoin"', "the settings are"),
         ("workers = true", "workers = True cannot be used", "true or false"),
+        ('node = "a b"', "node = 'a b' cannot be used", "names are 1 to 128"),
         ("only_queues = [1]", "only_queues = [1] cannot be used", "valid string"),
         ('logs = ""', "logs = '' cannot be used", "at least 1 character"),
         ('log_level = "loud"', "log_level = 'loud' cannot be used", "debug, info, warning"),

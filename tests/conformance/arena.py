@@ -12,11 +12,16 @@ from pitboss.engines.protocol import FullStore
 from pitboss.model.errors import PitbossError
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import TaskId
+from pitboss.model.queue import Queue
 from pitboss.model.resource import ResourcePool
 from pitboss.model.session import Renewal
 from pitboss.model.task import Task
 from pitboss.testing.clock import FakeClock
-from pitboss.testing.conformance.inspection import assert_batches_sound, assert_members_sound
+from pitboss.testing.conformance.inspection import (
+    assert_batches_sound,
+    assert_members_sound,
+    assert_partitions_sound,
+)
 from pitboss.testing.conformance.soundness import assert_sound
 from tests.conformance.contestants import Open
 
@@ -66,7 +71,9 @@ class Arena:
                 assert_sound(task, self._tasks[task.id], revived=revived)
         self._tasks = {task.id: task for task in tasks}
         await self._same("histories", lambda store: _histories(store, changed))
-        await self._same("queues", lambda store: store.queues())
+        queues: list[Queue] = await self._same("queues", lambda store: store.queues())
+        await self._same("partitions", lambda store: _partitions(store, queues))
+        await self._same("slots", lambda store: store.slots())
         pools: list[ResourcePool] = await self._same("pools", lambda store: store.resource_pools())
         await self._same("members", lambda store: _members(store, pools))
         await self._same("batches", lambda store: store.batches(limit=1000))
@@ -76,6 +83,7 @@ class Arena:
         await self._same("events", lambda store: store.events(limit=20))
         await assert_members_sound(self._stores[0], self.clock.now(), tasks)
         await assert_batches_sound(self._stores[0], tasks, forced=True)
+        await assert_partitions_sound(self._stores[0], tasks)
         return answer
 
     async def _compare_the_rest(self) -> None:
@@ -129,6 +137,10 @@ async def _ledger(store: FullStore) -> list[Task]:
 
 async def _members(store: FullStore, pools: list[ResourcePool]) -> list[Any]:
     return [await store.resources(pool.name) for pool in pools]
+
+
+async def _partitions(store: FullStore, queues: list[Queue]) -> list[Any]:
+    return [await store.partitions(queue.name) for queue in queues if queue.partitions is not None]
 
 
 async def _histories(store: FullStore, tasks: list[Task]) -> list[Any]:

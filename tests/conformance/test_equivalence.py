@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from pitboss.model.batch import BatchAct
 from pitboss.model.filter import Filter, parsed
 from pitboss.model.limits import rate
+from pitboss.model.partition import PartitionChange
 from pitboss.model.queue import QueueChange
 from pitboss.model.resource import Report, ResourceChange, Want
 from pitboss.model.session import SessionInfo, Slot
@@ -32,7 +33,20 @@ from tests.conformance.acts import (
     WORDS,
 )
 from tests.conformance.contestants import Open, emptied_opener, open_memory, open_sqlite
-from tests.conformance.declared_acts import EVENT_KEYS, EVENTS, DeclaredActs
+from tests.conformance.declared_acts import EVENT_KEYS, EVENTS
+from tests.conformance.keyed_acts import (
+    DIVIDED,
+    KEY_CHANGES,
+    KEYS,
+    NODES,
+    NUMBERS,
+    OWNERS,
+    PARAMS,
+    PIDS,
+    PLACES,
+    KeyedActs,
+)
+from tests.conformance.keyed_walk import KeyedWalk
 from tests.conformance.scarce_acts import (
     BATCH_ACTS,
     CHANGES,
@@ -59,16 +73,20 @@ options = st.fixed_dictionaries(
         "max_attempts": st.sampled_from([1, 2]),
         "expires_in": st.sampled_from([1, SECOND, 15 * SECOND]),
         "tags": st.sampled_from([(), ("t1",), ("t1", "u")]),
-        "params": st.sampled_from(['{"n":1}', '{"n":"1"}', "[]", '"é"']),
+        "params": st.sampled_from(PARAMS),
         "timeout": st.just(SECOND),
         "want": st.sampled_from(WANTS),
         "order_key": st.sampled_from(["o1", "o2"]),
     },
 )
 places = st.sampled_from([None, None, QUEUES, ("q1",), ("q2", "q3"), ("q3", "q3"), ("q1", "q5"), ()])
-managers_slots = st.builds(Slot, free=st.sampled_from([3, 1, 0]), ahead=st.sampled_from([0, 0, 2]), queues=places)
+numbers = st.sampled_from(NUMBERS)
+managers_slots = st.builds(
+    Slot, free=st.sampled_from([3, 1, 0]), ahead=st.sampled_from([0, 0, 2]), queues=places, number=numbers
+)
 remote_slots = st.builds(
     Slot,
+    number=numbers,
     free=st.sampled_from([3, 1, 0]),
     queues=places,
     worker=st.sampled_from(["", "w1", "w2"]),
@@ -96,14 +114,20 @@ changes = st.one_of(
     st.builds(QueueChange, paused=st.booleans(), by=st.sampled_from([None, "ann"])),
     st.builds(QueueChange, capacity=st.sampled_from([None, 1, 3])),
     st.builds(QueueChange, rate=st.sampled_from(RATES).map(rate)),
+    st.builds(QueueChange, max_per_key=st.sampled_from([None, 1, 2])),
+    st.just(QueueChange(withdraw=("max_per_key",))),
     st.just(QueueChange(paused=False, capacity=None)),
 )
 infos = st.builds(
     SessionInfo,
     host=st.just("h"),
+    pid=st.sampled_from(PIDS),
     handlers=st.sampled_from([("a", "b"), ("a",), ("c",), ()]),
     ttl=st.sampled_from([5 * SECOND, 15 * SECOND, 3600 * SECOND]),
 )
+
+
+key_owners = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(OWNERS), max_size=3)
 
 
 class Equivalence(RuleBasedStateMachine):
@@ -114,7 +138,7 @@ class Equivalence(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.acts = DeclaredActs(self.engines, prompt=self.prompt)
+        self.acts = KeyedActs(self.engines, prompt=self.prompt)
 
     def teardown(self) -> None:
         self.acts.end()
@@ -262,6 +286,33 @@ class Equivalence(RuleBasedStateMachine):
         self.acts.time_passes(step)
         self.acts.schedule(act, which)
 
+    @rule(which=picks, who=picks, places=st.sampled_from(PLACES), owners=key_owners)
+    def divide(self, which: int, who: int, places: tuple[int, ...], owners: dict[str, str]) -> None:
+        self.acts.divide(which, who)
+        self.acts.share_out(who, places, owners)
+
+    @rule(who=picks, node=st.sampled_from(NODES), places=st.sampled_from(PLACES), which=picks)
+    def seat(self, who: int, node: str, places: tuple[int, ...], which: int) -> None:
+        self.acts.seat(who, node, places, which)
+
+    @rule(
+        queue=st.sampled_from(DIVIDED),
+        owners=key_owners,
+        back=st.sampled_from([0, 0, 0, 1]),
+        key=st.sampled_from(KEYS),
+        change=st.none() | st.sampled_from(KEY_CHANGES),
+    )
+    def assign(self, queue: str, owners: dict[str, str], back: int, key: str, change: PartitionChange | None) -> None:
+        if change is None:
+            self.acts.assign(queue, owners, back)
+        else:
+            self.acts.change_key(queue, key, change)
+
+    @rule(chosen=st.lists(options, min_size=1, max_size=4), which=picks, request=requests, word=words)
+    def put_keyed_and_work(self, chosen: list[dict[str, Any]], which: int, request: tuple[Any, Any], word: Any) -> None:
+        self.acts.put_keyed(chosen, which)
+        self.acts.work(0, request, word)
+
     @rule(step=st.sampled_from(STEPS))
     def time_passes(self, step: str) -> None:
         self.acts.time_passes(step)
@@ -296,11 +347,12 @@ def test_any_acts_in_any_order(contestant: tuple[str, Open]) -> None:
 
 
 @pytest.mark.timeout(0 if LONG else 120)
+@pytest.mark.parametrize("walk", [Walk, KeyedWalk])
 @pytest.mark.parametrize("seed", range(1000 if LONG else 2))
-def test_a_long_walk(contestant: tuple[str, Open], seed: int) -> None:
+def test_a_long_walk(contestant: tuple[str, Open], seed: int, walk: type[Walk] | type[KeyedWalk]) -> None:
     name, opening = contestant
-    acts = DeclaredActs({"oracle": open_memory, name: opening}, prompt=name in PROMPT)
+    acts = KeyedActs({"oracle": open_memory, name: opening}, prompt=name in PROMPT)
     try:
-        Walk(acts, seed).go(STEPS_OF_WALK[name])
+        walk(acts, seed).go(STEPS_OF_WALK[name])
     finally:
         acts.end()

@@ -7,11 +7,12 @@ from pitboss.testing.conformance import (
     Conformance,
     CoreConformance,
     DurableConformance,
+    PartitionConformance,
     ResourceConformance,
 )
 from tests.conformance import test_memory, test_postgres, test_skeleton, test_sqlite
 
-MIN_CASES = 550
+MIN_CASES = 850
 
 
 def names(subject: type) -> list[str]:
@@ -39,6 +40,7 @@ def test_every_engine_of_ours_proves_everything(suite: type) -> None:
     assert issubclass(suite, Conformance)
     assert issubclass(suite, ResourceConformance)
     assert issubclass(suite, BatchConformance)
+    assert issubclass(suite, PartitionConformance)
     assert not names(suite), "an engine's own module must not replace a case"
 
 

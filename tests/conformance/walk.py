@@ -1,7 +1,7 @@
 """A long seeded walk through the acts: deeper than hypothesis goes in the same time, though nothing shrinks it."""
 
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
@@ -64,6 +64,8 @@ WEIGHTS = {
 class Walk:
     """Chooses acts and their arguments; the same seed walks the same way on every engine."""
 
+    weights: ClassVar[dict[str, int]] = WEIGHTS
+
     def __init__(self, acts: DeclaredActs, seed: int) -> None:
         self.acts, self.dice = acts, Random(seed)
         self.taken: list[str] = []
@@ -71,7 +73,7 @@ class Walk:
     def go(self, steps: int) -> None:
         self.acts.begin()
         for _ in range(steps):
-            (name,) = self.dice.choices(list(WEIGHTS), list(WEIGHTS.values()))
+            (name,) = self.dice.choices(list(self.weights), list(self.weights.values()))
             self.taken.append(name)
             getattr(self, f"_{name}")()
 

@@ -94,3 +94,46 @@ def test_a_worker_rests_between_its_tasks() -> None:
     gaps = [later - earlier for earlier, later in pairwise(starts)]
     assert min(gaps) >= 2.5 * SECOND
     assert max(gaps) < 2.6 * SECOND
+
+
+def test_the_rest_changes_while_the_worker_runs_and_a_longer_one_that_has_begun_is_shortened() -> None:
+    stage = Stage()
+
+    async def main() -> list[float]:
+        dispatcher = stage.dispatcher()
+        worker = CoroutineWorker(stage, dispatcher, "w1", 1, taking(0))
+        dispatcher.add_worker(worker, rest=lambda: 600.0)
+        await stage.put(8)
+        await dispatcher.start()
+        await asyncio.sleep(100)
+        dispatcher.set_rest("default", lambda: 10.0)
+        await asyncio.sleep(15)
+        dispatcher.set_rest("default", lambda: 600.0)
+        await asyncio.sleep(10)
+        dispatcher.set_rest("default", None)
+        await stage.until_finished()
+        await dispatcher.stop()
+        return [round(at / SECOND - stage.started[0][0] / SECOND, 1) for at, _, _ in stage.started]
+
+    assert run_virtual(main(), clock=stage.clock) == [0, 110, 120, 125, 125, 125, 125, 125]
+
+
+def test_a_fast_pool_that_begins_to_rest_claims_nothing_ahead() -> None:
+    stage = Stage()
+
+    async def main() -> float:
+        dispatcher = stage.dispatcher()
+        worker = CoroutineWorker(stage, dispatcher, "w1", 1, taking(0.001))
+        dispatcher.add_worker(worker)
+        await stage.put(300)
+        await dispatcher.start()
+        await asyncio.sleep(0.1)
+        dispatcher.set_rest("default", lambda: 1.0)
+        await asyncio.sleep(5)
+        before = len(stage.started)
+        await asyncio.sleep(10)
+        assert len(dispatcher.running()) <= 1
+        await dispatcher.stop()
+        return len(stage.started) - before
+
+    assert run_virtual(main(), clock=stage.clock) == 10

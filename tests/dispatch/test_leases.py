@@ -109,7 +109,7 @@ def test_a_member_that_cannot_be_opened_closes_the_queues_of_its_pool_only() -> 
         (first,) = await _put(stage, 1)
         plain = await stage.put()
         dispatcher = stage.dispatcher()
-        dispatcher.opens = lambda _: False
+        dispatcher.claimer.opens = lambda _: False
         stage.worker(dispatcher)
         await dispatcher.start()
         await asyncio.sleep(0.1)
@@ -121,8 +121,8 @@ def test_a_member_that_cannot_be_opened_closes_the_queues_of_its_pool_only() -> 
         assert [claim.id for _, _, claim in stage.started] == plain
         uses = [(await _member(stage, f"p{number}")).record.uses for number in range(4)]
         assert sum(uses) == 1, "one grant found it out"
-        dispatcher.opens = None
-        dispatcher.claim_only(None)
+        dispatcher.claimer.opens = None
+        dispatcher.claimer.claim_only(None)
         await stage.until_finished()
         await dispatcher.stop()
 

@@ -88,3 +88,19 @@ def test_who_wants_nothing_ahead_or_is_paused_waits_for_others() -> None:
     group.paused = True
     assert group.waits(group.slot(), 1.0) == inf
     assert not group.wants(group.slot(), 1.0)
+
+
+def test_a_divided_group_is_starved_only_if_no_worker_is_full() -> None:
+    group = WorkerGroup("default", None)
+    group.divided = True
+    first = group.add(_Worker(), 0.0)
+    second = _Worker()
+    second.id = "other"
+    group.add(second, 0.0)
+    group.answered(group.slot(), 1, 0.0, short=True)
+    assert group.starved
+    first.start(claim_of(1))
+    first.start(claim_of(2))
+    group.answered(group.slot(), 0, 0.0, short=True)
+    assert not group.starved, "tasks of the full worker's own keys may wait for its room"
+    assert group.hungry

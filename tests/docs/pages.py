@@ -129,9 +129,20 @@ class Reader:
                 with (self._folder / named[2]).open("x" if named[1] == "into" else "a") as file:
                     file.write(block.text if named[1] == "into" else f"\n\n{block.text}")
                 continue
+            if block.language == "toml":
+                self._check_settings(block.text)
+                continue
             assert block.language in ("sh", "console"), f"a block that the test cannot follow: {block}"
             for command, printed in commands(block):
                 self._do(command, printed)
+
+    def _check_settings(self, text: str) -> None:
+        """Settings that the page shows without having them used must at least be accepted."""
+        folder = self._folder / "shown settings"
+        folder.mkdir()
+        (folder / "pitboss.toml").write_text(text)
+        command = ["pitboss", "config", "show"]
+        subprocess.run(command, cwd=folder, env=self._env, check=True, capture_output=True, timeout=LIMIT)
 
     def _do(self, command: str, printed: list[str]) -> None:
         if command.startswith("make "):

@@ -31,10 +31,10 @@ NOUNS = {
 }  # fmt: skip
 # Options and arguments that say what they are: switches, formats, and names of files and things.
 PLAIN = {
-    "after", "all", "at", "auto", "before", "check", "debug", "dry-run", "file", "folder", "follow", "force", "format",
-    "from", "full", "help", "id", "install-completion", "json", "level", "lines", "n", "name", "no-color", "now",
-    "number", "oldest", "origin", "other", "quiet", "since", "target", "to", "topic", "undo", "url", "value", "verbose",
-    "version", "wait", "watch", "what", "yes",
+    "after", "all", "at", "auto", "before", "check", "confirm", "debug", "dry-run", "file", "folder", "follow",
+    "force", "format", "from", "full", "help", "id", "install-completion", "json", "level", "lines", "n", "name",
+    "no-color", "now", "number", "off", "oldest", "only", "origin", "other", "quiet", "since", "target", "to",
+    "topic", "undo", "url", "value", "verbose", "version", "wait", "watch", "what", "yes",
 }  # fmt: skip
 
 

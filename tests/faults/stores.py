@@ -8,7 +8,7 @@ from pitboss.engines.postgres import PostgresEngine
 from pitboss.engines.protocol import Failpoint, FullStore
 from pitboss.engines.sqlite import SqliteEngine
 from pitboss.testing.clock import FakeClock
-from pitboss.testing.failpoints import SCARCE_VERBS, VERBS, names
+from pitboss.testing.failpoints import PARTITION_VERBS, SCARCE_VERBS, VERBS, names
 from tests.servers.schema import EmptiedSchema
 
 # Answers the address of an empty store of a kind: "sqlite" or "postgres".
@@ -25,6 +25,12 @@ SCARCE_POINTS: dict[str, list[str]] = {
     "memory": names(sql=False, verbs=SCARCE_VERBS),
     "sqlite": names(sql=True, verbs=SCARCE_VERBS),
     "postgres": names(sql=True, verbs=SCARCE_VERBS),
+}
+
+PARTITION_POINTS: dict[str, list[str]] = {
+    "memory": names(sql=False, verbs=PARTITION_VERBS),
+    "sqlite": names(sql=True, verbs=PARTITION_VERBS),
+    "postgres": names(sql=True, verbs=PARTITION_VERBS),
 }
 
 

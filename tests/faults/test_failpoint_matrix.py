@@ -10,7 +10,8 @@ from pitboss.engines.protocol import FullStore
 from pitboss.testing.clock import FakeClock
 from pitboss.testing.failpoints import Action, Failpoints
 from tests.faults import stores
-from tests.faults.stores import POINTS, SCARCE_POINTS, OpenWithFaults
+from tests.faults.stores import PARTITION_POINTS, POINTS, SCARCE_POINTS, OpenWithFaults
+from tests.races.keyed_workload import KeyedWorkload
 from tests.races.scarce_workload import ScarceWorkload
 from tests.races.workload import Workload, told
 from tests.servers.schema import EmptiedSchema
@@ -18,7 +19,7 @@ from tests.servers.schema import EmptiedSchema
 ACTIONS: tuple[Action, ...] = ("kill", "lost", "delay")
 CASES = [
     (engine, name, action)
-    for points in (POINTS, SCARCE_POINTS)
+    for points in (POINTS, SCARCE_POINTS, PARTITION_POINTS)
     for engine, names in points.items()
     for name, action in product(names, ACTIONS)
 ]
@@ -52,10 +53,16 @@ async def run_with_fault(open_with: OpenWithFaults, name: str, action: Action, s
     async def open_store(_: FakeClock) -> FullStore:
         return await open_with(clock, points)
 
-    kind = ScarceWorkload if name in SCARCE_POINTS["sqlite"] else Workload
-    found = await kind(open_store, seed, clock=clock, heal=points.heal).run(STEPS)
+    found = await _workload(name)(open_store, seed, clock=clock, heal=points.heal).run(STEPS)
     assert not found, f"{action} at {name}, {told(found, seed)}"
     return points
+
+
+def _workload(name: str) -> type[Workload]:
+    """The one that reaches this failpoint."""
+    if name in PARTITION_POINTS["sqlite"]:
+        return KeyedWorkload
+    return ScarceWorkload if name in SCARCE_POINTS["sqlite"] else Workload
 
 
 @pytest.mark.parametrize(("engine", "name", "action"), CASES, ids=["-".join(case) for case in CASES])

@@ -40,7 +40,7 @@ def test_power_is_lost_again_after_a_recovery(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bug", ["synchronous-normal", "answer-before-commit"])
 def test_a_planted_bug_is_found(bug: str, tmp_path: Path) -> None:
-    losses = lose_power(tmp_path, Random(13), 25, "--acts", "20", "--weak", bug)
+    losses = lose_power(tmp_path, Random(13), 60, "--acts", "20", "--weak", bug)
     assert any("acknowledged" in fault for fault in losses.faults)
 
 

@@ -245,6 +245,14 @@ def test_unknown_fields_are_left_out_and_mistyped_ones_refused(site: Site) -> No
     assert (mistyped.status_code, mistyped.json()["details"]["fix"]) == (400, "did you mean priority?")
 
 
+def test_tasks_of_a_key_are_limited_and_the_limit_is_taken_away(site: Site) -> None:
+    limited = site.http.patch("/api/queues/echo", json={"max_per_key": 3})
+    assert (limited.json()["data"]["max_per_key"], limited.json()["data"]["partitions"]) == (3, None)
+    assert site.http.patch("/api/queues/echo", json={"capacity": 9}).json()["data"]["max_per_key"] == 3
+    assert site.http.patch("/api/queues/echo", json={"max_per_key": None}).json()["data"]["max_per_key"] is None
+    assert site.http.patch("/api/queues/echo", json={"max_per_key": 0}).status_code == 400
+
+
 def test_the_last_of_two_equal_keys_counts(site: Site) -> None:
     body = b'{"type": "none", "type": "echo", "params": {"twice": 1, "twice": 2}}'
     answer = site.http.post("/api/tasks", content=body, headers={"Content-Type": "application/json"})

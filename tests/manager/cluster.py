@@ -25,6 +25,7 @@ from pitboss.model.ids import IdMaker
 from pitboss.model.log_settings import LogSettings
 from pitboss.model.pool import PoolSpec
 from pitboss.model.snapshot import Snapshot, WorkerFigures, read
+from pitboss.model.source import SourcesSpec
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, NewTask, Task
 from pitboss.worker.describe import described
@@ -111,6 +112,7 @@ class Cluster:
         self.secrets_file: str | None = None
         self.logs: LogSettings | None = None
         self.http: ServerSpec | None = None
+        self.sources: SourcesSpec | None = None
         # Of the managers and their workers.
         self.environment: dict[str, str] = {}
         self.new_id = IdMaker(wiring.SystemClock().now, wiring.randbits())
@@ -152,6 +154,7 @@ class Cluster:
             secrets_file=self.secrets_file,
             logs=self.logs,
             http=self.http,
+            sources=self.sources,
         )
         file = self.traces.with_name(f"plan-{len(self.managers)}.json")
         others = [elsewhere] if elsewhere else []

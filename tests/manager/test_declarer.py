@@ -7,7 +7,7 @@ import pytest
 
 from pitboss.engines.capabilities import check_needs
 from pitboss.engines.memory import MemoryEngine
-from pitboss.manager.declarer import AGAIN_SECONDS, Declarer, refuse_namesake
+from pitboss.manager.declarer import AGAIN_SECONDS, Declarer, refuse_namesake, taken_schedules
 from pitboss.model.declared import Declared
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import InvalidInput, StoreUnavailable, Unsupported
@@ -139,3 +139,14 @@ def test_an_app_that_declares_more_than_its_engine_keeps_is_refused(declared: De
 
 def test_an_app_that_declares_nothing_runs_on_any_engine() -> None:
     check_needs(Bare(), [], [], Declared(app="a", queues={"default": QueueSettings()}))
+
+
+async def test_a_schedule_that_two_apps_declare_is_named() -> None:
+    store = Store(clock=FakeClock(0))
+    tick = ScheduleSpec(name="tick", handler="tick", every=60 * SECOND)
+    own = ScheduleSpec(name="own", handler="tick", every=60 * SECOND)
+    await store.declare(Declared(app="first", schedules=(tick,)))
+    second = Declared(app="second", schedules=(tick, own))
+    assert await taken_schedules(store, second) == {"tick": "first"}
+    await store.declare(second)
+    assert await taken_schedules(store, second) == {}

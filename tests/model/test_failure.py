@@ -82,3 +82,56 @@ def test_what_counts_as_a_failure(changes: dict[str, Any], follows: bool) -> Non
 
 def _handlers(**abouts: str) -> dict[str, HandlerInfo]:
     return {name: HandlerInfo(name=name, about=about) for name, about in abouts.items()}
+
+
+def _source(name: str, handler: str = "job") -> str:
+    return f'{{"dead_letters":[],"dead_letters_of":["{handler}"],"source":"{name}"}}'
+
+
+def _from(source: str) -> str:
+    return f'{{"message":{{"source":"{source}","queue":"in","id":"m1"}}}}'
+
+
+def _followers(task: Task, **abouts: str) -> list[str]:
+    return [one.handler for one in failure_tasks(task, _handlers(**abouts))]
+
+
+def test_a_source_gets_the_failures_of_its_handler_in_any_queue() -> None:
+    assert has_routes(_source("one"))
+    assert _followers(FAILED, out_one=_source("one")) == ["out_one"]
+    assert _followers(replace(FAILED, queue="elsewhere"), out_one=_source("one")) == ["out_one"]
+    assert _followers(replace(FAILED, handler="other"), out_one=_source("one")) == []
+    assert needed_handlers([FAILED], {"out_one": _source("one"), "out_two": _source("two", "x")}) == {"out_one"}
+
+
+def test_of_several_sources_with_one_handler_only_its_own_gets_a_failure() -> None:
+    abouts = {"out_a": _source("a"), "out_b": _source("b"), "bury": '{"dead_letters":["q"]}'}
+    assert _followers(replace(FAILED, meta=_from("b")), **abouts) == ["bury", "out_b"]
+    assert _followers(replace(FAILED, meta=_from("a")), **abouts) == ["bury", "out_a"]
+    # Of no source, or of one that is gone: the first.
+    assert _followers(FAILED, **abouts) == ["bury", "out_a"]
+    assert _followers(replace(FAILED, meta=_from("gone")), **abouts) == ["bury", "out_a"]
+
+
+def test_the_only_source_of_a_handler_gets_also_what_came_from_another() -> None:
+    assert _followers(replace(FAILED, meta=_from("b")), out_a=_source("a"), out_b=_source("b", "other")) == ["out_a"]
+
+
+def test_a_source_hears_whether_the_task_follows_from_another() -> None:
+    """A dead-letter handler of the app does not: it reads its parameter as a `DeadTask`."""
+    child = replace(FAILED, parent="01900000-0000-7000-8000-000000000001")
+    told = {one.handler: from_json(one.params)["dead"] for one in failure_tasks(child, _both())}
+    assert told["out_one"]["parent"] == child.parent
+    assert "parent" not in told["bury"]
+    own = {one.handler: from_json(one.params)["dead"] for one in failure_tasks(FAILED, _both())}
+    assert own["out_one"]["parent"] is None
+
+
+def _both() -> dict[str, HandlerInfo]:
+    return _handlers(out_one=_source("one"), bury='{"dead_letters":["q"]}')
+
+
+def test_a_message_that_cannot_be_published_is_no_dead_letter_itself() -> None:
+    (letter,) = failure_tasks(FAILED, _handlers(out_one=_source("one")))
+    dead = replace(FAILED, handler=letter.handler, queue="out_one", meta=letter.meta)
+    assert failure_tasks(dead, _handlers(out_one=_source("one", "out_one"), all='{"dead_letters":["*"]}')) == []

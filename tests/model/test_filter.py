@@ -181,6 +181,7 @@ TASK = Task(
     reason="attempts used up",
     batch="nightly",
     resource="proxies/eu-1",
+    partition="CA/Los Angeles",
 )
 
 
@@ -216,6 +217,9 @@ TASK = Task(
         "resource:proxies/*",
         "resource:*/eu-1",
         "-resource:keys/*",
+        "partition:CA/*",
+        'partition:TX,"CA/Los Angeles"',
+        "-partition:TX*",
     ],
 )
 def test_a_task_that_matches(text: str) -> None:
@@ -237,6 +241,8 @@ def test_a_task_that_matches(text: str) -> None:
         "batch:night",
         "-batch:*",
         "resource:eu-1",
+        "partition:CA",
+        "-partition:*",
         "Peer",
         "age:<10s",
         "progress:>0",

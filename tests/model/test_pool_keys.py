@@ -137,7 +137,7 @@ def test_nothing_but_a_clear_refusal_comes_of_nonsense(key: str, value: Any) -> 
 
 def test_the_types_for_code_name_every_key() -> None:
     assert set(PoolKeys.__annotations__) == set(KEYS)
-    assert {"min_workers", "max_workers", *KEYS} - {"workers"} == {*PoolSpec.__struct_fields__} - {"name"}
+    assert {"min_workers", "max_workers", *KEYS} - {"workers"} == {*PoolSpec.__struct_fields__} - {"name", "only"}
 
 
 def test_a_declared_pool_knows_what_was_said() -> None:

@@ -66,7 +66,7 @@ def test_with_all_every_tick_is_made_up_for_a_portion_at_a_time() -> None:
     while (made := firing(schedule, None, wall, {})) is not None:
         assert len(made.ticks) <= AT_ONCE
         seen += made.ticks
-        schedule = _put(schedule, made)
+        schedule = _put(made)
     assert seen == [START + number * SECOND for number in range(1, 251)]
 
 
@@ -128,7 +128,7 @@ def test_last_success_is_the_newest_tick_whose_task_completed() -> None:
     ids = []
     for number in (1, 2, 3):
         made = _due(schedule, START + number * 10 * SECOND)
-        schedule = _put(schedule, made)
+        schedule = _put(made)
         ids.append(made.tasks[0].id)
     states = {ids[0]: State.COMPLETED, ids[1]: State.FAILED, ids[2]: State.RUNNING}
     assert known_success(schedule, states) == START + 10 * SECOND
@@ -137,19 +137,19 @@ def test_last_success_is_the_newest_tick_whose_task_completed() -> None:
     mark = read_meta(made_again.tasks[0].meta).tick
     assert mark is not None
     assert mark.last_success == START + 10 * SECOND
-    after = _put(schedule, made_again)
+    after = _put(made_again)
     assert [task for _, task in after.open] == [ids[2], made_again.tasks[0].id]
     assert known_success(after, {ids[2]: State.COMPLETED}) == START + 30 * SECOND
 
 
 def test_a_task_that_is_gone_is_not_a_success() -> None:
-    schedule = _put(_every(10), _due(_every(10), START + 10 * SECOND))
+    schedule = _put(_due(_every(10), START + 10 * SECOND))
     assert known_success(schedule, {}) is None
 
 
 def test_a_tick_that_met_an_unfinished_task_is_skipped() -> None:
-    schedule, made = _every(10), _due(_every(10), START + 10 * SECOND)
-    after = fired(schedule, made, [Placed("other", False, State.RUNNING)], START)
+    made = _due(_every(10), START + 10 * SECOND)
+    after = fired(made, [Placed("other", False, State.RUNNING)], START)
     assert (after.fired, after.skipped, after.open, after.last_tick) == (0, 1, (), None)
     assert after.next_at == START + 20 * SECOND
 
@@ -157,14 +157,14 @@ def test_a_tick_that_met_an_unfinished_task_is_skipped() -> None:
 def test_the_end_of_a_run_can_be_noted_between_two_ticks() -> None:
     """It was noted at the next tick only, when the task of a rare schedule had been pruned."""
     tick = START + 10 * SECOND
-    schedule = _put(_every(10), _due(_every(10), tick))
+    schedule = _put(_due(_every(10), tick))
     ((_, task),) = schedule.open
     assert noted(schedule, {task: State.RUNNING}) is None
     for state, success in ((State.COMPLETED, tick), (State.FAILED, None), (None, None)):
         made = noted(schedule, {task: state})
         assert made is not None
         assert (made.ticks, made.tasks, made.missed, made.version) == ((), (), 0, schedule.version)
-        after = fired(schedule, made, [], tick + SECOND)
+        after = fired(made, [], tick + SECOND)
         assert (after.last_success, after.open) == (success, ())
         assert (after.next_at, after.last_tick, after.fired) == (schedule.next_at, tick, 1)
         assert noted(after, {}) is None
@@ -185,7 +185,7 @@ def test_a_single_time_that_has_just_passed_fires_at_once_and_never_again() -> N
     schedule = added(ScheduleSpec(name="s", handler="job", at=START - 5), None, START, START)
     made = _due(schedule, START)
     assert (made.ticks, made.next_at) == ((START - 5,), None)
-    assert firing(_put(schedule, made), None, START + MINUTE, {}) is None
+    assert firing(_put(made), None, START + MINUTE, {}) is None
 
 
 def test_the_same_declaration_changes_nothing() -> None:
@@ -224,7 +224,7 @@ def test_no_tick_fires_twice_and_none_before_its_time(every: int, looks: list[in
         while (made := firing(schedule, None, wall, {})) is not None:
             assert all(tick <= wall for tick in made.ticks)
             seen += made.ticks
-            schedule = _put(schedule, made)
+            schedule = _put(made)
             assert (schedule.next_at or 0) > (made.ticks or (0,))[-1]
     assert sorted(set(seen)) == seen
     if catchup is Catchup.ALL:
@@ -253,5 +253,5 @@ def _due(schedule: Schedule, wall: Moment) -> Firing:
     return made
 
 
-def _put(schedule: Schedule, made: Firing) -> Schedule:
-    return fired(schedule, made, [Placed(task.id, True, State.PENDING) for task in made.tasks], START)
+def _put(made: Firing) -> Schedule:
+    return fired(made, [Placed(task.id, True, State.PENDING) for task in made.tasks], START)

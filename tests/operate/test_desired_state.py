@@ -11,6 +11,7 @@ from pitboss.model.errors import NotDone, NotFound, Refused, TimedOutWaiting
 from pitboss.model.rollout_progress import RolloutProgress
 from pitboss.model.snapshot import PoolFigures, Snapshot
 from pitboss.operate.desired_state import (
+    delay_pool,
     drain_managers,
     pause_pool,
     read_desired_state,
@@ -32,7 +33,7 @@ async def values(store: Bench) -> dict[str, Any]:
 async def test_a_change_says_what_was_wanted_before(store: Bench) -> None:
     await store.manager(POOL)
     change = await scale_pool(store, store.now, "mail", 4, by="ann")
-    assert change.pools[0].before == DesiredPool(size=1, generation=6, paused=False)
+    assert change.pools[0].before == DesiredPool(size=1, generation=6, paused=False, delay=(0, 0))
     again = await scale_pool(store, store.now, "mail", None, by="ann")
     assert again.pools[0].before.size == 4
     assert await values(store) == {}
@@ -120,3 +121,15 @@ async def test_waiting_ends_when_it_is_done_or_cannot_be(monkeypatch: pytest.Mon
     left = iter(steps[:1])
     with pytest.raises(TimedOutWaiting, match="still waiting for box1"):
         await wait_for_rollout("scaling", look, 0)
+
+
+async def test_a_delay_is_set_for_all_hosts_or_one_and_withdrawn(store: Bench) -> None:
+    await store.manager(POOL)
+    change = await delay_pool(store, store.now, "mail", (12 * SECOND, 25 * SECOND), by="ann")
+    assert change.pools[0].before.delay == (0, 0)
+    await delay_pool(store, store.now, "mail", (SECOND, SECOND), host="box1", by="ann")
+    stored = await read_desired_state(store)
+    assert stored.state.pool("mail", "box1").delay == (SECOND, SECOND)
+    assert stored.state.pool("mail", "elsewhere").delay == (12 * SECOND, 25 * SECOND)
+    assert (await delay_pool(store, store.now, "mail", None, by="ann")).overruled == ("box1",)
+    assert await values(store) == {}

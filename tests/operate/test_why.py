@@ -14,16 +14,18 @@ from pitboss.engines.memory import MemoryEngine
 from pitboss.manager.host_memory import HostMemory
 from pitboss.manager.trouble_log import TroubleLog
 from pitboss.model import leasing, resource_gates
+from pitboss.model.declared import Declared
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import NotFound, TimedOutWaiting
 from pitboss.model.filter import Filter, by
 from pitboss.model.health import Vital, judge
 from pitboss.model.limits import Window, rate
 from pitboss.model.outcome import NO_KEY, Failed, Transition, decide
+from pitboss.model.partition import PartitionChange, Partitioning
 from pitboss.model.placement import NO_MEMORY
 from pitboss.model.policy import Policy
 from pitboss.model.pool import PoolSpec
-from pitboss.model.queue import HandlerInfo
+from pitboss.model.queue import HandlerInfo, QueueSettings
 from pitboss.model.resource import (
     Limits,
     NewResource,
@@ -262,6 +264,88 @@ async def busy_workers(bench: Bench) -> str:
     return (await bench.add()).id
 
 
+STATES = {0: ("CA", "MT"), 1: ("TX",)}
+
+
+async def states(bench: Bench, **options: Any) -> None:
+    """A queue whose tasks are divided by state, and slot 1 of two."""
+    settings = QueueSettings(partitions=Partitioning(**{"by": "{state}", "mode": "static", "table": STATES} | options))
+    await bench.store.declare(Declared(app="app", queues={"states": settings}), session=bench.me.number)
+    await bench.store.take_slots(bench.me.number, "web", "here", [1])
+
+
+async def lead(bench: Bench, **owners: str) -> None:
+    term = (await bench.store.campaign(bench.me.number)).term
+    await bench.store.assign("states", owners, term=term)
+
+
+async def state(bench: Bench, name: str) -> str:
+    return (await bench.add(queue="states", params=f'{{"state":"{name}"}}')).id
+
+
+async def slot_without_a_worker(bench: Bench) -> str:
+    await states(bench)
+    await lead(bench, CA="web/0", TX="web/1")
+    return await state(bench, "CA")
+
+
+async def slot_of_another_manager_that_left(bench: Bench) -> str:
+    await states(bench)
+    other = await bench.session("job")
+    await bench.store.take_slots(other.number, "web", "there", [0])
+    await lead(bench, CA="web/0")
+    await bench.end(other)
+    return await state(bench, "CA")
+
+
+async def key_in_no_table(bench: Bench) -> str:
+    await states(bench)
+    await lead(bench)
+    return await state(bench, "ZZ")
+
+
+async def key_without_a_leader(bench: Bench) -> str:
+    await states(bench)
+    return await state(bench, "TX")
+
+
+async def key_that_the_leader_has_not_seen(bench: Bench) -> str:
+    await states(bench, mode="balanced", table={})
+    await lead(bench)
+    return await state(bench, "TX")
+
+
+async def missing_slot_that_is_replaced(bench: Bench) -> str:
+    await states(bench, on_missing="reassign")
+    await lead(bench, CA="web/0")
+    return await state(bench, "CA")
+
+
+async def key_that_moves(bench: Bench) -> str:
+    await states(bench)
+    await lead(bench, TX="web/1")
+    await state(bench, "TX")
+    await bench.ask(Slot(free=1, pool="web", number=1, queues=("states",)))
+    await bench.store.change_partition("states", "TX", PartitionChange(owner="web/0"))
+    return await state(bench, "TX")
+
+
+async def busy_owner(bench: Bench) -> str:
+    await shot(bench, WorkerState.IDLE, WorkerState.PROCESSING, running=1, pool={"concurrency": 1})
+    await states(bench)
+    await lead(bench, TX="web/1")
+    return await state(bench, "TX")
+
+
+async def full_key(bench: Bench) -> str:
+    await states(bench, mode="affinity", table={})
+    await bench.change("states", max_per_key=2)
+    for _ in range(2):
+        await state(bench, "CA")
+    await bench.ask(Slot(free=2, queues=("states",)))
+    return await state(bench, "CA")
+
+
 async def tasks_before_it(bench: Bench) -> str:
     first = await bench.add()
     await bench.add(priority=-1)
@@ -414,9 +498,59 @@ SITUATIONS = (
     Situation(
         busy_workers,
         "busy",
-        "every worker is busy: 2 slots of pool web run tasks",
+        "every worker is busy: 2 seats of pool web run tasks",
         "pitboss pools scale web 3",
         "unknown",
+    ),
+    Situation(
+        slot_without_a_worker,
+        "slot-missing",
+        "its key CA belongs to slot web/0, which no worker has; start it, or set on_missing",
+        "start the worker with pitboss up",
+    ),
+    Situation(
+        slot_of_another_manager_that_left,
+        "slot-away",
+        "its key CA belongs to slot web/0, whose worker has just gone; the slot is kept for its return",
+        starts="unknown",
+    ),
+    Situation(
+        key_in_no_table,
+        "not-in-table",
+        "its key ZZ is owned by no slot: it is not in the table of partitions",
+        "add it to the partitions of queue states",
+    ),
+    Situation(
+        key_without_a_leader,
+        "no-leader",
+        "its key TX is owned by no slot yet: no manager leads; one does within seconds",
+        starts="unknown",
+    ),
+    Situation(
+        key_that_the_leader_has_not_seen,
+        "unassigned",
+        "its key TX is owned by no slot yet: the leader gives it to one in a moment",
+        starts="unknown",
+    ),
+    Situation(
+        missing_slot_that_is_replaced,
+        "slot-missing",
+        "its key CA belongs to slot web/0, which no worker has; the leader gives it to another slot",
+        starts="unknown",
+    ),
+    Situation(key_that_moves, "key-moves", "its key TX moves to web/0 when 1 running task ends", starts="unknown"),
+    Situation(
+        busy_owner,
+        "slot-busy",
+        "its key TX belongs to slot web/1, whose worker web-2 is busy",
+        starts="unknown",
+    ),
+    Situation(
+        full_key,
+        "max-per-key",
+        "2 tasks of its key CA run, as many as may (max_per_key)",
+        "pitboss queues limit states --max-per-key …",
+        starts="unknown",
     ),
     Situation(tasks_before_it, "ready", "it is ready; 1 task is before it", starts="unknown"),
 )
@@ -457,7 +591,7 @@ async def assert_faces_agree(bench: Bench, task: str, why: Why) -> None:
 
 async def assert_the_engine_agrees(bench: Bench, task: str, why: Why) -> None:
     """A claim by a worker that could take everything gets the task, or one gate that the engine keeps is shut."""
-    kept = {"batch", "time", "queue", "handler", "resource", "rate", "memory"}
+    kept = {"batch", "time", "queue", "handler", "resource", "rate", "memory", "partition"}
     free = not any(gate.shut and gate.name in kept for gate in why.gates)
     claimed = await bench.ask(Slot(free=50), handlers=["job"])
     assert (task in [claim.id for claim in claimed.claims]) is free
@@ -482,7 +616,7 @@ class TestGates(Subject):
             (False, "Resource proxies, label us", "has no member with label us", "0 of 2 with label us"),
             (True, "Rate 5 per 1m", "allows a start now", ""),
             (True, "Memory", "is enough on here", "1.0 GB of 2.0 GB in use; it needs 1.0 GB"),
-            (True, "Free worker", "there is one", "2 of 2 slots free"),
+            (True, "Free worker", "there is one", "2 of 2 seats free"),
         ]
 
     async def test_the_line_counts_priority_then_age_and_those_with_the_same_need(self, bench: Bench) -> None:

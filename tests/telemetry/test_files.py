@@ -238,3 +238,39 @@ def test_a_writer_goes_on_after_its_file_was_pruned(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_has_no_logs(tmp_path: Path) -> None:
     assert log_files(tmp_path / "none") == []
     assert prune_logs(tmp_path / "none", total_size=1, age=1, now=1) == []
+
+
+def test_a_file_with_a_name_of_its_own_is_rotated_found_and_pruned_like_the_others(tmp_path: Path) -> None:
+    path = worker_file(tmp_path, "scrapers-1", "state_worker_0.log")
+    assert path == tmp_path / "state_worker_0.log"
+    out = appender(path, size=10, kept=2)
+    for number in range(5):
+        out.write(b"%d\n" % number * 4, NOW + number)
+    appender(worker_file(tmp_path, "scrapers-2", "state_worker_1.log")).write(b"other\n", NOW)
+    (tmp_path / "state_worker_2.log").write_text("of the app itself")
+    found = log_files(tmp_path)
+    assert [(file.name, bool(file.rotated)) for file in found] == [
+        ("scrapers-1", True),
+        ("scrapers-1", True),
+        ("scrapers-1", False),
+        ("scrapers-2", False),
+    ]
+    assert found[2].path == path
+    assert {file.base for file in found} == {"state_worker_0.log", "state_worker_1.log"}
+    for file in found:
+        os.utime(file.path, (0, 0))
+    os.utime(tmp_path / "state_worker_2.log", (0, 0))
+    assert len(pruned(tmp_path)) == 4
+    assert (tmp_path / "state_worker_2.log").exists()
+
+
+def test_a_file_is_noted_once_and_belongs_to_the_worker_that_was_noted_last(tmp_path: Path) -> None:
+    for worker in ("a-1", "a-1", "b-1", "b-1"):
+        worker_file(tmp_path / "logs", worker, "x.log").write_text("line\n")
+    assert [file.name for file in log_files(tmp_path / "logs")] == ["b-1"]
+    assert (tmp_path / "logs" / ".worker-files").read_text() == "x.log a-1\nx.log b-1\n"
+
+
+def test_a_folder_that_cannot_be_written_does_not_stop_the_worker(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert worker_file(tmp_path / "file", "a-1", "x.log").name == "x.log"

@@ -137,3 +137,20 @@ def test_what_was_expected_and_what_is_there_are_told() -> None:
         note.enqueue("hello")
         with pytest.raises(AssertionError, match=r"note .*hello.* \(pending\)"):
             box.assert_enqueued(note, text="good bye")
+
+
+def test_queues_with_partitions_are_drained_too() -> None:
+    divided = App()
+    divided.queue("targets", partition_by="{state}", partitions={0: ["CA"], 1: ["TX"]}, max_per_key=1)
+
+    @divided.task(queue="targets")
+    def crawl(state: str) -> str:
+        return state
+
+    with sandbox(divided) as box:
+        divided.declare()
+        for state in ("CA", "TX", "CA", "ZZ"):
+            crawl.enqueue(state)
+        assert [task.value() for task in box.drain()] == ["CA", "TX", "ZZ", "CA"]
+        crawl.enqueue("CA")
+        assert [(task.partition, task.value()) for task in box.drain()] == [("CA", "CA")]

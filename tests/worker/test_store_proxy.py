@@ -83,6 +83,7 @@ def test_what_is_open_to_workers_is_a_decision() -> None:
         "bound",
         "cancel",
         "change_lane",
+        "change_partition",
         "change_queue",
         "change_resources",
         "change_schedule",
@@ -96,6 +97,7 @@ def test_what_is_open_to_workers_is_a_decision() -> None:
         "get",
         "handlers",
         "lanes",
+        "partitions",
         "publish",
         "put",
         "put_schedule",
@@ -107,6 +109,7 @@ def test_what_is_open_to_workers_is_a_decision() -> None:
         "resources",
         "schedules",
         "sessions",
+        "slots",
         "use",
     ]
 

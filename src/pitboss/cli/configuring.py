@@ -10,6 +10,7 @@ from pitboss.cli.command import JsonOption, StoreOption, now, opened, screen_of,
 from pitboss.cli.screen import Column, Screen
 from pitboss.model.duration import SECOND, spoken
 from pitboss.model.errors import PitbossError
+from pitboss.model.queue import LIMITS
 from pitboss.model.text import HIDDEN, masked
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def show(
 
     The command line overrides the environment (PITBOSS_...), which overrides the file (pitboss.toml, pitboss.yaml, or
     [tool.pitboss] in pyproject.toml), which overrides the code, which overrides the default. With --origin, also what
-    operators changed while managers run: limits of queues and resource pools, sizes of worker pools, pauses.
+    operators changed while managers run: limits of queues and resource pools, sizes and delays of worker pools,
+    pauses.
     """
     from pitboss.config import flat
 
@@ -138,10 +140,12 @@ def _kind(key: str) -> str:
             return next((kind for kind, names in kinds.items() if name in names), name)
         case ["resources", _, name]:
             return "span" if name in _RESOURCE_SPANS else name
+        case ["sources", _, name]:
+            return {"url": "store", "dedupe": "span"}.get(name, name)
         case ["queues", *_, "retention", _] | ["retention", _]:
             return "age"
         case ["queues", *_, name]:
-            return "limit" if name in ("capacity", "rate") else "queue"
+            return "limit" if name in LIMITS else "queue"
     return "span" if key in _SPANS else "size" if key in _SIZES else key
 
 

@@ -22,6 +22,7 @@ from pitboss.cli.command import (
 )
 from pitboss.cli.formatting import ago, when
 from pitboss.cli.screen import Column, Screen
+from pitboss.cli.sources import take_back_dead_letters
 from pitboss.cli.task_page import draw_task
 from pitboss.model.duration import Moment
 from pitboss.model.errors import InvalidInput
@@ -109,6 +110,10 @@ def retry(
         int | None,
         typer.Option("--stop-on-failures", metavar="N", min=1, help="With --rate: stop when N of them failed again."),
     ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--source", metavar="NAME", help="Take back the dead-letter queue of this source of messages."),
+    ] = None,
     store: StoreOption = None,
     sure: YesOption = False,
     dry: DryRunOption = False,
@@ -121,10 +126,16 @@ def retry(
       pitboss dead retry queue:mail --dry-run
       pitboss dead retry --all --yes
       pitboss dead retry queue:mail --rate 10/s --stop-on-failures 5
+      pitboss dead retry --source download
 
     With a rate, each task that had failed before it began is retried once, the oldest first, evenly
-    spread. Ctrl-C stops it; what was retried stays so.
+    spread. Ctrl-C stops it; what was retried stays so. With a source, messages go from its dead-letter queue
+    in RabbitMQ back to work: tasks of ours run again, messages of others become new tasks.
     """
+    if source is not None:
+        _refuse_beside_source(failures, everything=everything, rate=rate, stop=stop_on_failures)
+        take_back_dead_letters(context, store, source, sure=sure, dry=dry)
+        return
     wanted = _selected(failures, everything=everything)
     if rate is not None:
         paced_retry.run(context, store, wanted, rate_of(rate), stop_on_failures, sure=sure, dry=dry)
@@ -157,13 +168,24 @@ def discard(
     Examples:
       pitboss dead discard 9f86d081884c --dry-run
       pitboss dead discard queue:mail 'age:>7d' --yes
+
+    A task that was a message of a source stays while the id of that message is remembered.
     """
 
     async def act(opened: "Store", selection: Selection, progress: Progress) -> BulkResult:
         return await delete_tasks(opened, selection, progress=progress)
 
-    chosen = bulk.Act("Delete", "deleted", (State.FAILED,), act)
+    chosen = bulk.Act("Delete", "deleted", (State.FAILED,), act, deletes=True)
     bulk.run(context, store, chosen, _selected(failures, everything=everything), sure=sure, dry=dry)
+
+
+def _refuse_beside_source(failures: list[str] | None, *, everything: bool, rate: str | None, stop: int | None) -> None:
+    if failures or everything or rate is not None or stop is not None:
+        raise InvalidInput(
+            "--source takes back all messages of the dead-letter queue",
+            why="messages in RabbitMQ cannot be chosen, and are taken back one after the other",
+            fix="leave out the filter, --all, --rate and --stop-on-failures",
+        )
 
 
 def _selected(words: Sequence[str] | None, *, everything: bool) -> Filter:

@@ -44,7 +44,7 @@ class Exit(IntEnum):
     REFUSED = 5, "refused: a conflict, a full queue or store, a newer schema, or no confirmation"
     UNHEALTHY = (
         6,
-        "`pitboss status --check` found the store unhealthy, or `pitboss doctor` or `pitboss db check` found a problem",
+        "`pitboss status --check` found the store unhealthy, or `doctor`, `plan` or `db check` found a problem",
     )
     TIMEOUT = 124, "the time limit of a wait was reached"
     INTERRUPTED = 130, "ended by Ctrl-C before it was done"

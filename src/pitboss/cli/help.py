@@ -25,6 +25,7 @@ Filters choose tasks, the same in every command:
   fingerprint:9f86d081884c the group of failures with one cause, as in pitboss dead list
   reason: worker: key:     why it is in its state, the worker that ran it, its unique key
   batch: resource:         the id of its batch; the member that it held last, as in resource:proxies/*
+  partition:CA             the key of a task in a queue with partitions
   args.shop.id:123         a value in its params
   attempts:>2 priority:<0 progress:>=50 losses:>0 session:7
   age:>1h wait:>5m         time since it was enqueued; how long it waited after it was due

@@ -1,11 +1,16 @@
-"""What `pitboss up` and `pitboss serve` have in common: the options of the HTTP API, and what they mean."""
+"""What `pitboss up` and `pitboss serve` have in common: the options of the HTTP API, and the sources of messages."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pitboss.model.errors import InvalidInput
+from pitboss.model.text import masked
+
 if TYPE_CHECKING:
     from pitboss.config import Loaded, ServerSpec
+    from pitboss.model.source import SourcesSpec
 
 ListenOption = Annotated[
     str | None,
@@ -19,6 +24,7 @@ PortOption = Annotated[
     int | None, typer.Option("--port", help="The port of the HTTP API; 0: a free one. [env: PITBOSS_HTTP__PORT]")
 ]
 NoHttpOption = Annotated[bool, typer.Option("--no-http", help="Do not serve the HTTP API.")]
+NoSourcesOption = Annotated[bool, typer.Option("--no-sources", help="Take no messages from RabbitMQ.")]
 CertOption = Annotated[
     str | None, typer.Option("--tls-cert", metavar="FILE", help="The certificate for HTTPS, with --tls-key.")
 ]
@@ -61,6 +67,32 @@ def server_line(found: "Loaded") -> str | None:
     if asked and found.settings.http.enabled:
         return "none: a store in memory cannot be served; name a SQLite file or a server with --store"
     return None
+
+
+def sources_of(found: "Loaded") -> "SourcesSpec | None":
+    """The sources of messages that the settings ask for."""
+    from pitboss import config
+    from pitboss.model.source import SourcesSpec
+    from pitboss.wiring import make_broker
+
+    sources = config.source_specs(found.settings.sources)
+    if not sources:
+        return None
+    if _in_memory(found):
+        raise InvalidInput(
+            "a store in memory cannot take messages of RabbitMQ",
+            why="the source process is a process of its own, and such a store exists within one process only",
+            fix="name a SQLite file or a server with --store",
+        )
+    for one in sources:
+        make_broker(one.url)
+    return SourcesSpec(store=found.settings.store, sources=sources)
+
+
+def source_lines(spec: "SourcesSpec | None") -> Iterator[str]:
+    """A line for each source."""
+    for one in spec.sources if spec is not None else ():
+        yield f"{one.queue} of {masked(one.url)} → {one.handler}; what fails goes to {one.dead_letter_queue}"
 
 
 async def check_listening(store: object, spec: "ServerSpec | None") -> None:

@@ -27,6 +27,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "up": Command("up:up", "Run an app's tasks until Ctrl-C."),
+    "plan": Command("plan:plan", "Show what a launch would do and how long it takes."),
     "serve": Command("serve:serve", "Serve the HTTP API without workers, until Ctrl-C."),
     "init": Command("init:init", "Write a small project to start from."),
     "status": Command("status:status", "Show how the store is doing, why, and what to do next."),
@@ -41,14 +42,18 @@ COMMANDS = {
     "tasks": Command("tasks:app", "List, show, enqueue, retry and cancel tasks.", "task"),
     "batches": Command("batches:app", "List, create, order, pause, cancel and requeue batches of tasks.", "batch"),
     "queues": Command("queues:app", "List, show, pause, resume and limit queues.", "queue"),
+    "partitions": Command(
+        "partitions:app", "Show, validate and change which worker owns which keys of a queue.", "partition"
+    ),
     "schedules": Command("schedules:app", "List, add, change, run, pause and remove schedules.", "schedule"),
     "events": Command("events:app", "List, show, publish and replay events, and see who wants which.", "event"),
+    "sources": Command("sources:sources", "Show queues of RabbitMQ whose messages become tasks.", "source"),
     "resources": Command(
         "resources:app",
         "List and limit resource pools; add, import, enable, disable and test their members.",
         "resource",
     ),
-    "pools": Command("worker_pools:app", "List, scale, restart, pause and resume worker pools.", "pool"),
+    "pools": Command("worker_pools:app", "List, scale, set, restart, pause and resume worker pools.", "pool"),
     "dead": Command("dead:app", "List, retry and delete tasks that failed for good."),
     "keys": Command("keys:app", "Create, list and revoke keys of the HTTP API.", "key"),
     "audit": Command("audit:audit", "Show what operators did."),

@@ -10,7 +10,8 @@ from pitboss.cli.screen import Column, Screen
 from pitboss.model.duration import Moment
 from pitboss.model.fleet import ManagerView
 from pitboss.model.pool import spoken_size
-from pitboss.model.snapshot import ServerFigures, WorkerFigures
+from pitboss.model.snapshot import ServerFigures, SourceProcessFigures, WorkerFigures
+from pitboss.model.text import listed
 from pitboss.operate.documents import managers_document
 from pitboss.operate.remote_documents import remote_worker_document
 from pitboss.operate.remote_workers import RemoteWorker, RemoteWorkers
@@ -35,6 +36,7 @@ _WORKERS = (
     Column("Host"),
     Column("Worker", fills=True),
     Column("Pool", drop=14),
+    Column("Slot", right=True, drop=5),
     Column("State"),
     Column("Pid", right=True, drop=13),
     Column("Up", right=True, drop=10),
@@ -49,9 +51,18 @@ _WORKERS = (
     Column("Crashes", right=True, drop=9),
     Column("Why", drop=3),
 )
+_SLOT = [column.title for column in _WORKERS].index("Slot")
 _SERVERS = (
     Column("Host"),
     Column("Address", fills=True),
+    Column("State"),
+    Column("Pid", right=True, drop=3),
+    Column("Restarts", right=True, drop=2),
+    Column("Why", drop=1),
+)
+_SOURCES = (
+    Column("Host"),
+    Column("Sources", fills=True),
     Column("State"),
     Column("Pid", right=True, drop=3),
     Column("Restarts", right=True, drop=2),
@@ -113,11 +124,19 @@ def _draw(screen: Screen, found: ManagersReading, moment: Moment) -> None:
     ]
     if workers:
         screen.heading("Workers")
-        screen.table(_WORKERS, [_worker_row(one, worker, moment) for one, worker in workers])
+        # Only workers that serve a queue with partitions have numbers.
+        hidden = {_SLOT} if all(worker.slot is None for _, worker in workers) else set()
+        rows = (_worker_row(one, worker, moment) for one, worker in workers)
+        shown = [[cell for index, cell in enumerate(row) if index not in hidden] for row in rows]
+        screen.table([one for index, one in enumerate(_WORKERS) if index not in hidden], shown)
     servers = [(one, one.snapshot.http) for one in found.living if one.snapshot.http and found.pool is None]
     if servers:
         screen.heading("HTTP servers")
         screen.table(_SERVERS, [_server_row(one, server) for one, server in servers])
+    sources = [(one, one.snapshot.sources) for one in found.living if one.snapshot.sources and found.pool is None]
+    if sources:
+        screen.heading("Source processes")
+        screen.table(_SOURCES, [_source_row(one, process) for one, process in sources])
 
 
 def _draw_remote(screen: Screen, workers: list[RemoteWorker], moment: Moment) -> None:
@@ -153,6 +172,7 @@ def _worker_row(manager: ManagerView, worker: WorkerFigures, moment: Moment) -> 
         manager.host,
         worker.name,
         worker.pool,
+        "" if worker.slot is None else str(worker.slot),
         worker.state,
         str(worker.pid) if lives else "",
         age(worker.started_at, moment) if lives and worker.started_at else "",
@@ -172,6 +192,11 @@ def _worker_row(manager: ManagerView, worker: WorkerFigures, moment: Moment) -> 
 def _server_row(manager: ManagerView, server: ServerFigures) -> list[str]:
     pid = str(server.pid) if server.pid else ""
     return [manager.host, server.url, server.state, pid, str(server.restarts), server.why]
+
+
+def _source_row(manager: ManagerView, process: SourceProcessFigures) -> list[str]:
+    pid = str(process.pid) if process.pid else ""
+    return [manager.host, listed(process.names), process.state, pid, str(process.restarts), process.why]
 
 
 def current_task(worker: WorkerFigures, moment: Moment) -> str:

@@ -1,5 +1,6 @@
 """`pitboss queues`: list, show, pause, resume and limit."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -17,7 +18,14 @@ from pitboss.model.queue import LIMITS, Queue, QueueChange, checked_name
 from pitboss.model.states import State
 from pitboss.model.text import counted
 from pitboss.operate.documents import queue_document
-from pitboss.operate.queues import LimitReading, find_queue, limit_queue, limit_readings, retention_text
+from pitboss.operate.queues import (
+    LimitReading,
+    find_queue,
+    limit_queue,
+    limit_readings,
+    partitioning_text,
+    retention_text,
+)
 from pitboss.operate.tasks import change_queues
 
 if TYPE_CHECKING:
@@ -106,26 +114,34 @@ def limit(
     capacity: Annotated[
         str | None, typer.Option("--capacity", metavar="N", help='How many tasks may wait; "none" removes it.')
     ] = None,
+    per_key: Annotated[
+        str | None,
+        typer.Option(
+            "--max-per-key", metavar="N", help='Tasks of one partition key that may run at once; "none" removes it.'
+        ),
+    ] = None,
     reset: Annotated[
         bool, typer.Option("--reset", help="Forget what operators set before: what is declared holds again.")
     ] = False,
     store: StoreOption = None,
 ) -> None:
-    """Limit how fast a queue's tasks start, and how many may wait, above what is declared, until --reset.
+    """Limit how fast a queue's tasks start, how many may wait, and how many of a key run, above what is declared.
 
     \b
     Examples:
       pitboss queues limit mail --rate 20/min
       pitboss queues limit mail --rate '2/s, 1000/h' --capacity 5000
       pitboss queues limit mail --rate none --capacity none
+      pitboss queues limit targets --max-per-key 5
       pitboss queues limit mail --reset
 
-    A rate applies to all managers together, in every span of that time.
+    A rate applies to all managers together, in every span of that time. What is set here stays until --reset.
     """
     screen = screen_of(context)
-    change = _limits(rate, capacity, reset=reset)
-    checked_name(name, "queue")
-    create, audit = rate is not None or capacity is not None, acting(context)
+    given = {"rate": rate, "capacity": capacity, "max_per_key": per_key}
+    change = _limits(given, reset=reset)
+    checked_name(name, "queue", reserved=True)
+    create, audit = any(one is not None for one in given.values()), acting(context)
     queue = ask(screen, store, lambda opened: limit_queue(opened, name, change), create=create, audit=audit)
     screen.note(f'queue "{queue.name}": {limits_text(queue) or "no limits"}' + ("" if create else ", as declared"))
 
@@ -149,6 +165,7 @@ def _draw_queue(screen: Screen, queue: Queue, moment: Moment) -> None:
     screen.fields([("state", f"{paused}, {ago(queue.paused_at, moment)}" if queue.paused else None)])
     counts = [f"{number:,} {state}" for state in State if (number := queue.counts.get(state, 0))]
     screen.fields([("tasks", ", ".join(counts) or "none"), ("resources", queue.resources)])
+    screen.fields([("partitions", None if queue.partitions is None else partitioning_text(queue.partitions))])
     ages = queue.declared.retention if queue.declared else {}
     screen.fields([("kept", ", ".join(f"{state} {retention_text(age)}" for state, age in ages.items()))])
     limits = limit_readings(queue)
@@ -162,25 +179,29 @@ def _source(limit: LimitReading) -> str:
     return "declared" if limit.source == "declared" else f"set by operator (declared: {limit.declared})"
 
 
-def _limits(rate: str | None, capacity: str | None, *, reset: bool) -> QueueChange:
-    given = {"rate": rate, "capacity": capacity}
-    if rate is None and capacity is None and not reset:
+def _limits(given: Mapping[str, str | None], *, reset: bool) -> QueueChange:
+    said = {key: value for key, value in given.items() if value is not None}
+    if not said and not reset:
         raise InvalidInput(
             "no limit was given",
             why="there is nothing to change",
-            fix="say --rate 20/min, --capacity 1000, or both; --reset for what is declared",
+            fix="say --rate 20/min, --capacity 1000 or --max-per-key 5; --reset for what is declared",
         )
     return QueueChange(
-        withdraw=tuple(key for key in LIMITS if given[key] is None) if reset else (),
-        rate=msgspec.UNSET if rate is None else () if rate == _NONE else rate_of(rate),
-        capacity=msgspec.UNSET if capacity is None else None if capacity == _NONE else _capacity(capacity),
+        withdraw=tuple(key for key in LIMITS if key not in said) if reset else (),
+        rate=msgspec.UNSET if "rate" not in said else () if said["rate"] == _NONE else rate_of(said["rate"]),
+        capacity=_number(said, "capacity", "--capacity 1000"),
+        max_per_key=_number(said, "max_per_key", "--max-per-key 5"),
     )
 
 
-def _capacity(text: str) -> int:
+def _number(said: Mapping[str, str], key: str, example: str) -> int | msgspec.UnsetType | None:
+    text = said.get(key)
+    if text is None or text == _NONE:
+        return msgspec.UNSET if text is None else None
     number = int(text) if text.isdigit() else 0
     if number < 1:
         raise InvalidInput(
-            f"{text!r:.40} is not a capacity", why="it is a whole number above 0", fix='say --capacity 1000, or "none"'
+            f"{text!r:.40} is not a limit", why="it is a whole number above 0", fix=f'say {example}, or "none"'
         )
     return number

@@ -87,6 +87,27 @@ def check_members(
         raise InvalidInput("--timeout needs a time above 0", why="it was 0", fix="say --timeout 10s")
     page = None if url is None else _page(url)
 
+    results = member_results(screen, store, pool, names, page, limit=limit, at_once=at_once)
+    if as_json:
+        screen.document({"pool": pool, "url": url, "members": [one._asdict() for one in results]})
+    else:
+        _draw(screen, results, proven=page is not None)
+    if any(one.ok is False for one in results):
+        raise typer.Exit(Exit.FAILED)
+
+
+def member_results(
+    screen: Screen,
+    store: str | None,
+    pool: str,
+    names: Sequence[str] | None = None,
+    page: "Page | None" = None,
+    *,
+    limit: float = 10.0,
+    at_once: int = 10,
+) -> list[MemberResult]:
+    """The result for each member of the pool, or for those of these names."""
+
     async def read(opened: "Store") -> tuple[list[Resource], dict[str, MemberReading], Moment]:
         found, moment = find_members(await find_resource_pool(opened, pool), names or None), now(opened)
         readings = (await read_resource_pool(opened, pool, moment)).members
@@ -97,12 +118,7 @@ def check_members(
         results = asyncio.run(_all_checked(app, members, page, limit, at_once, done))
     if page is None:
         results = [_recorded(result, readings.get(result.name), moment) for result in results]
-    if as_json:
-        screen.document({"pool": pool, "url": url, "members": [one._asdict() for one in results]})
-    else:
-        _draw(screen, results, proven=page is not None)
-    if any(one.ok is False for one in results):
-        raise typer.Exit(Exit.FAILED)
+    return results
 
 
 def _page(url: str) -> "Page":

@@ -14,6 +14,7 @@ from pitboss.cli.http_options import (
     http_settings,
     server_line,
     server_of,
+    sources_of,
 )
 from pitboss.cli.screen import Screen
 from pitboss.model.errors import InvalidInput
@@ -78,6 +79,7 @@ def _options(found: "Loaded", *, quiet: bool) -> "RunOptions":
         min_free_disk=chosen.min_free_disk,
         logs=spec.logs,
         http=spec,
+        sources=sources_of(found),
     )
     return RunOptions(chosen.store, plan, (), None, quiet, False)
 

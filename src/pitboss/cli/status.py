@@ -122,7 +122,7 @@ def _draw(screen: Screen, found: Status) -> None:
         screen.heading("Schedules")
         screen.line(_schedules(found.schedules, found.wall))
     for finding in found.findings:
-        if finding.check in ("capacity", "schedules") and finding.grade is not Grade.OK:
+        if finding.check in ("capacity", "schedules", "partitions") and finding.grade is not Grade.OK:
             screen.note(f"warning: {finding.what}; {finding.why}")
     if found.batches:
         screen.heading("Batches")
@@ -149,7 +149,11 @@ def limits_text(queue: Queue) -> str:
 
 
 def _limits(whose: Queue | QueueSettings) -> str:
-    limits = [rate_text(whose.rate), "" if whose.capacity is None else f"at most {whose.capacity:,}"]
+    limits = [
+        rate_text(whose.rate),
+        "" if whose.capacity is None else f"at most {whose.capacity:,}",
+        "" if whose.max_per_key is None else f"{whose.max_per_key:,} per key",
+    ]
     return ", ".join(one for one in limits if one)
 
 

@@ -49,6 +49,7 @@ def _policy(task: Task) -> list[tuple[str, str | None]]:
         ("queue", f"{task.queue}, priority {task.priority}" if task.priority else task.queue),
         ("attempts", f"{tries}{lost}"),
         ("timeout", None if task.timeout is None else spoken(task.timeout)),
+        ("partition", task.partition),
         ("key", task.unique_key),
         ("order key", task.order_key),
         ("tags", ", ".join(task.tags)),

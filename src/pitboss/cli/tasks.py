@@ -45,11 +45,14 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="List, show, enqueue, retry and cancel tasks.", no_args_is_help=True, rich_markup_mode=None)
 app.command("enqueue")(enqueueing.enqueue)
+# Shown only where a task has one.
+_PARTITION = Column("Partition", drop=1)
 _COLUMNS = (
     Column("Id"),
     Column("State"),
     Column("Task", fills=True),
     Column("Queue", drop=2),
+    _PARTITION,
     Column("Tries", right=True, drop=3),
     Column("Age", right=True),
     Column("Note", drop=4),
@@ -168,14 +171,17 @@ def _draw_list(screen: Screen, page: Page, moment: Moment) -> None:
     if not page.tasks:
         screen.note("no tasks match")
         return
-    screen.table(_COLUMNS, [_row(task, moment) for task in page.tasks])
+    divided = any(task.partition is not None for task in page.tasks)
+    columns = [column for column in _COLUMNS if divided or column is not _PARTITION]
+    screen.table(columns, [_row(task, moment, divided=divided) for task in page.tasks])
     if page.next:
         screen.note(f"there are more: repeat with --after {page.next}")
 
 
-def _row(task: Task, moment: Moment) -> list[str]:
+def _row(task: Task, moment: Moment, *, divided: bool) -> list[str]:
     tries = str(task.attempts) if task.attempts else ""
-    return [task.id, task.state, task.handler, task.queue, tries, age(task.created_at, moment), _note(task)]
+    key = [task.partition or ""] if divided else []
+    return [task.id, task.state, task.handler, task.queue, *key, tries, age(task.created_at, moment), _note(task)]
 
 
 def _note(task: Task) -> str:

@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pitboss.cli.command import StoreOption, screen_of, settings
+from pitboss.cli.command import StoreOption, YesOption, screen_of, settings
 from pitboss.cli.http_options import (
     CertOption,
     KeyOption,
     ListenOption,
     NoHttpOption,
+    NoSourcesOption,
     PortOption,
     http_settings,
     server_line,
     server_of,
+    source_lines,
+    sources_of,
 )
 from pitboss.cli.screen import Screen
 from pitboss.model.duration import SECOND, spoken
@@ -58,6 +61,14 @@ OnlyPoolsOption = Annotated[
     str | None,
     typer.Option("--only-pools", metavar="A,B", help="Run only these worker pools. [env: PITBOSS_ONLY_POOLS]"),
 ]
+OnlyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--only",
+        metavar="0,1",
+        help="Run only the workers with these numbers, which count from 0 on in each pool: 0,1 or 0-4.",
+    ),
+]
 DrainOption = Annotated[
     str | None, typer.Option("--drain", metavar="TIME", help="How long a stop waits for running tasks.")
 ]
@@ -68,6 +79,7 @@ OnStartOption = Annotated[
 ReloadOption = Annotated[bool, typer.Option("--reload", help="Restart the workers when files change.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Show no line per task and no live figures.")]
 VerboseOption = Annotated[bool, typer.Option("--verbose", help="Show a line per task also without a terminal.")]
+ConfirmOption = Annotated[bool, typer.Option("--confirm", help="Show the plan first, and ask; --yes shows it only.")]
 
 
 def up(
@@ -79,16 +91,20 @@ def up(
     queues: QueuesOption = None,
     pool: PoolOption = None,
     only_pools: OnlyPoolsOption = None,
+    only: OnlyOption = None,
     drain: DrainOption = None,
     on_start: OnStartOption = None,
     host: ListenOption = None,
     port: PortOption = None,
     no_http: NoHttpOption = False,
+    no_sources: NoSourcesOption = False,
     tls_cert: CertOption = None,
     tls_key: KeyOption = None,
     reload: ReloadOption = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
+    ask: ConfirmOption = False,
+    sure: YesOption = False,
 ) -> None:
     """Run an app's tasks until Ctrl-C.
 
@@ -97,6 +113,8 @@ def up(
       pitboss up app.py
       pitboss up shop.tasks:app --store postgresql://user@host/jobs --workers 8
       pitboss up app.py --pool download=3 --only-pools download,cutter
+      pitboss up app.py --only 0,1
+      pitboss up app.py --confirm
       pitboss up app.py --reload
       pitboss up app.py --port 8080
 
@@ -112,14 +130,27 @@ def up(
     found = settings(screen, **asked)
     app = _target(found)
     description = described(app)
-    found = _with_code_store(found, asked, description)
-    options = partial(_options, app=app, sizes=pool or (), reload=reload, quiet=quiet, verbose=verbose)
+    found = with_code_store(found, asked, description)
+    options = partial(
+        _options,
+        app=app,
+        sizes=pool or (),
+        only=only,
+        reload=reload,
+        quiet=quiet,
+        verbose=verbose,
+        no_sources=no_sources,
+    )
     chosen = options(found, description)
 
     def again() -> "tuple[Plan, Description]":
         fresh = described(app)
         return options(settings(screen, **asked), fresh).plan, fresh
 
+    if ask:
+        from pitboss.cli.plan import confirm_launch
+
+        confirm_launch(screen, chosen.store, chosen.plan, description, sure=sure)
     banner = partial(_banner, screen, found, chosen, description)
     summary = run_forever(screen, chosen._replace(again=again), description, banner)
     screen.note(summary)
@@ -139,7 +170,7 @@ def _target(found: "Loaded") -> str:
     return target
 
 
-def _with_code_store(found: "Loaded", given: dict[str, Any], description: "Description") -> "Loaded":
+def with_code_store(found: "Loaded", given: dict[str, Any], description: "Description") -> "Loaded":
     """The same settings, with the store that the code names if nothing else names one."""
     from pitboss import config
 
@@ -155,9 +186,11 @@ def _options(
     *,
     app: str,
     sizes: Sequence[str],
+    only: str | None,
     reload: bool,
     quiet: bool,
     verbose: bool,
+    no_sources: bool,
 ) -> "RunOptions":
     from pitboss import config
     from pitboss.cli.up_pools import chosen_pools
@@ -175,9 +208,10 @@ def _options(
             fix=f"correct it in the {found.origins['on_start']}",
         )
     drain = min(chosen.drain, _RELOAD_DRAIN) if reload else chosen.drain
-    pools = chosen_pools(found, description, sizes)
+    pools = chosen_pools(found, description, sizes, only)
     plan = Plan(
         target=app,
+        node=chosen.node or "",
         pools=pools,
         drain_seconds=drain / SECOND,
         retention=chosen.kept(),
@@ -189,6 +223,7 @@ def _options(
         declared=with_settings(chosen, description),
         secrets_file=str(config.key_file(found)),
         http=server_of(found),
+        sources=None if no_sources else sources_of(found),
     )
     return RunOptions(chosen.store, plan, chosen.on_start, _watched(app) if reload else None, quiet, verbose)
 
@@ -210,6 +245,7 @@ def _banner(screen: Screen, found: "Loaded", options: "RunOptions", description:
         ("store", f"{near_store(options.store)}{_store_note(found)}"),
         *zip(chain(["pools"], repeat("")), pool_lines(plan.pools), strict=False),
         ("http", server_line(found)),
+        *zip(chain(["sources"], repeat("")), source_lines(plan.sources), strict=False),
         ("reload", f"when a Python file in {near(str(options.watched))} changes" if options.watched else None),
         ("logs", near(plan.logs.folder) if plan.logs else None),
         ("try", f"pitboss status{_flag(found)}"),
@@ -246,4 +282,5 @@ def _example(description: "Description") -> str:
 
 def _sample(schema: dict[str, Any]) -> Any:
     kinds = {"string": "you", "integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}}
-    return kinds.get(schema.get("type", "string"), "you")
+    # A model is a reference to its schema.
+    return kinds.get(schema.get("type", "object" if "$ref" in schema else "string"), "you")

@@ -4,6 +4,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -137,6 +138,7 @@ class StatusLine:
             self._rows = 0
 
     def _write(self, text: str) -> None:
-        # One call, so that the output of a worker comes before or after it, not in between.
-        sys.stderr.flush()
-        os.write(sys.stderr.fileno(), text.encode())
+        # One call, so that the output of a worker comes before or after it, not in between. The terminal may be closed.
+        with suppress(OSError):
+            sys.stderr.flush()
+            os.write(sys.stderr.fileno(), text.encode())

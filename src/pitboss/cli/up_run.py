@@ -18,7 +18,7 @@ from pitboss.cli.http_options import check_listening
 from pitboss.cli.screen import Screen
 from pitboss.cli.systemd import Notifier
 from pitboss.cli.up_output import StatusLine, TaskLines
-from pitboss.config import Settings, queue_settings, service_manager
+from pitboss.config import Settings, declared_queues, service_manager
 from pitboss.engines.protocol import Store
 from pitboss.manager import host
 from pitboss.manager.manager import Manager, Plan
@@ -27,7 +27,7 @@ from pitboss.model.duration import SECOND
 from pitboss.model.errors import NotDone, PitbossError
 from pitboss.model.fleet import live_managers
 from pitboss.model.new_task import TaskOptions, new_task
-from pitboss.model.queue import QueueSettings
+from pitboss.model.partition_keys import refuse_keyless
 from pitboss.model.states import State
 from pitboss.operate.maintenance import refuse_damage
 from pitboss.worker.describe import Description
@@ -206,22 +206,23 @@ class Run:
 
     def _stop(self) -> None:
         self._signals += 1
-        self._say("stopping" if self._signals == 1 else "stopping now")
-        self._service.stopping()
         if self._manager is not None:
             self._manager.stop()
+        self._service.stopping()
+        self._say("stopping" if self._signals == 1 else "stopping now")
 
     def _say(self, text: str, style: str = "") -> None:
-        self._screen.err.print(f"{time_of_day(self._clock.wall())} {text}", style=style or None, soft_wrap=True)
+        # The terminal may have been closed: then there is no one to tell, and the manager must stop all the same.
+        with contextlib.suppress(OSError):
+            self._screen.err.print(f"{time_of_day(self._clock.wall())} {text}", style=style or None, soft_wrap=True)
 
 
 def with_settings(settings: Settings, description: Description) -> Declared:
     """What the app declares, with what the settings say of its queues. Queues without any limit are left out."""
     declared = description.declared
-    used = {handler.queue: QueueSettings() for handler in description.handlers}
-    queues = queue_settings(settings, used | declared.queues)
-    limited = {name: queues[name] for name in sorted(queues) if queues[name] != QueueSettings()}
-    return msgspec.structs.replace(declared, queues=limited)
+    queues = declared_queues(settings, declared.queues, (handler.queue for handler in description.handlers))
+    refuse_keyless(queues, description.handlers)
+    return msgspec.structs.replace(declared, queues=queues)
 
 
 def run_forever(screen: Screen, options: RunOptions, description: Description, banner: Callable[[], Any]) -> str:

@@ -1,4 +1,4 @@
-"""`pitboss pools`: list worker pools on every host; scale, restart, pause and resume them."""
+"""`pitboss pools`: list worker pools on every host; scale, restart, pause and resume them, and set their pauses."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -27,12 +27,14 @@ from pitboss.model import rollout_progress
 from pitboss.model.duration import Span, span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.fleet import WorkerPoolView
-from pitboss.model.pool_keys import MOST_WORKERS
+from pitboss.model.pool import Range, range_text
+from pitboss.model.pool_keys import MOST_WORKERS, checked
 from pitboss.model.rollout_progress import RolloutProgress
 from pitboss.model.text import counted
 from pitboss.operate.desired_state import (
     PoolChange,
     StoredState,
+    delay_pool,
     pause_pool,
     read_desired_state,
     restart_pool,
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from pitboss.engines.protocol import Store
 
 app = typer.Typer(
-    help="List, scale, restart, pause and resume worker pools.", no_args_is_help=True, rich_markup_mode=None
+    help="List, scale, set, restart, pause and resume worker pools.", no_args_is_help=True, rich_markup_mode=None
 )
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The worker pool.")]
 _AUTO = "auto"
@@ -128,6 +130,47 @@ def scale(
             await _wait(screen, opened, change, f"scaling {name}", progress, limit)
 
     ask(screen, store, work, audit=acting(context))
+
+
+@app.command("set")
+def set_keys(
+    context: typer.Context,
+    name: NameArgument,
+    keys: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="delay=12-25s: the pause after each task.")
+    ] = None,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Forget what operators set before: what is configured holds again.")
+    ] = False,
+    host: HostOption = None,
+    store: StoreOption = None,
+) -> None:
+    """Set how long the workers of a pool pause after each task, while they run; without a key, show it.
+
+    \b
+    Examples:
+      pitboss pools set scrapers delay=12-25s
+      pitboss pools set scrapers --reset
+
+    It overrides the configuration, and survives restarts of managers, until --reset. A longer pause that has begun is
+    shortened.
+    """
+    screen, wanted = screen_of(context), _delay(name, keys or (), reset=reset)
+
+    async def work(opened: "Store") -> None:
+        if wanted is None and not reset:
+            stored = await read_desired_state(opened)
+            for view in await read_worker_pools(opened, now(opened), name, host):
+                ordered = stored.state.pool(name, view.manager.host).delay
+                screen.line(f"{view.manager.name}  {''.join(_delay_texts(view, ordered))}")
+            return
+        change = await delay_pool(opened, now(opened), name, wanted, host=host, by=operator())
+        for one in change.pools:
+            delay, note = _delay_texts(one.view, wanted)
+            _tell(screen, one.view, f"delay {range_text(one.before.delay or (0, 0))}", delay, note)
+        _tell_rest(screen, change, "delay as configured" if wanted is None else f"delay {range_text(wanted)}")
+
+    ask(screen, store, work, audit=acting(context) if keys or reset else None)
 
 
 @app.command("restart")
@@ -241,6 +284,34 @@ def _size(text: str) -> int | None:
     return number
 
 
+def _delay(name: str, keys: Sequence[str], *, reset: bool) -> Range | None:
+    """The delay that these keys set; None if there are none."""
+    if keys and reset:
+        raise InvalidInput(
+            "--reset sets no keys", why="it returns to what is configured", fix=f"pitboss pools set {name} --reset"
+        )
+    found: Range | None = None
+    for text in keys:
+        key, equals, value = text.partition("=")
+        if key != "delay" or not equals:
+            others = {"workers": f"pitboss pools scale {name} {value or 'N'} sets the number of workers"}
+            raise InvalidInput(
+                f"{text!r:.60} cannot be set while the pool runs",
+                why=others.get(key, "only its delay can, the pause after each task; the rest is configured"),
+                fix=f"pitboss pools set {name} delay=12-25s",
+            )
+        found = checked(key, value)
+    return found
+
+
+def _delay_texts(view: WorkerPoolView, ordered: Range | None) -> tuple[str, str]:
+    """The pause after a task, and a remark on that."""
+    configured = range_text(view.pool.delay)
+    if ordered is None:
+        return f"delay {configured}", ", as configured"
+    return f"delay {range_text(ordered)}", "" if ordered == view.pool.delay else f" (configured: {configured})"
+
+
 def _goal(view: WorkerPoolView, wanted: int | None, change: PoolChange) -> tuple[str, str]:
     """How many workers there will be, and a remark on that."""
     least, most = view.pool.least, view.pool.most
@@ -296,5 +367,9 @@ def _row(view: WorkerPoolView, stored: StoredState) -> list[str]:
 
 def _ordered(view: WorkerPoolView, stored: StoredState) -> str:
     wanted = stored.state.pool(view.pool.name, view.manager.host)
-    parts = [f"{wanted.size} workers" if wanted.size is not None else "", "paused" if wanted.paused else ""]
+    parts = [
+        f"{wanted.size} workers" if wanted.size is not None else "",
+        f"delay {range_text(wanted.delay)}" if wanted.delay is not None else "",
+        "paused" if wanted.paused else "",
+    ]
     return ", ".join(part for part in parts if part)

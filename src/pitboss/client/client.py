@@ -9,18 +9,21 @@ from pitboss.client.resource_client import ResourceClient
 from pitboss.client.waiting import explain_task
 from pitboss.engines.capabilities import check_needs
 from pitboss.engines.protocol import Clock, Store
-from pitboss.model.duration import SECOND, Span, spoken
+from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.errors import NotFound, PitbossError, QueueFull, StoreFull, StoreUnavailable, TimedOutWaiting
 from pitboss.model.filter import by
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import KeyValue
+from pitboss.model.source import is_outbox
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Placed, Task
 from pitboss.model.waiting import Why
 
 T = TypeVar("T")
 _PATIENCE: Span = 5 * SECOND
+# How old the list of sources may be that messages are published by.
+_FRESH: Span = 5 * SECOND
 _FIRST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.25
 
@@ -35,6 +38,7 @@ class Client:
     def __init__(self, store: Store, clock: Clock, keys: Callable[[str], Mapping[str, KeyValue]] | None = None) -> None:
         self.store, self.clock, self._keys = store, clock, keys
         self.known: set[str] = set()
+        self._outboxes: tuple[Moment, list[str]] | None = None
 
     @cached_property
     def resources(self) -> ResourceClient:
@@ -44,6 +48,14 @@ class Client:
     async def lookup(self, name: str) -> HandlerInfo | None:
         """A handler as the store's registry has it."""
         return next((handler for handler in await self.store.handlers() if handler.name == name), None)
+
+    async def outboxes(self, *, anew: bool = False) -> list[str]:
+        """The outboxes of the store's sources; read again after some seconds, since every message asks for them."""
+        now = self.clock.now()
+        if anew or self._outboxes is None or now - self._outboxes[0] > _FRESH:
+            known = sorted(one.name for one in await self.store.handlers() if is_outbox(one.name))
+            self._outboxes = now, known
+        return self._outboxes[1]
 
     async def introduce(self, handlers: Iterable[HandlerInfo]) -> None:
         """Register handlers and their pools, so that their tasks are not held. Never replaces what a manager wrote."""

@@ -10,7 +10,7 @@ from pitboss.model.canonical import Json, from_json, to_json
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.errors import InvalidInput
 from pitboss.model.ids import TaskId
-from pitboss.model.meta import EventMark, FailureMark, Meta, read_meta
+from pitboss.model.meta import EventMark, FailureMark, MessageMark, Meta, read_meta
 from pitboss.model.task import Claim, NewTask, Token
 
 # The context of the task that runs here, if one does.
@@ -74,6 +74,11 @@ class Context:
     def event(self) -> EventMark | None:
         """The event that this task handles, with its `id`, `name` and `key`."""
         return self._meta.event
+
+    @property
+    def message(self) -> MessageMark | None:
+        """The message of a broker that this task was, or the task that this one follows: its `id`, `headers`, …"""
+        return self._meta.message
 
     @property
     def failed(self) -> FailureMark | None:

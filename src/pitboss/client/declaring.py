@@ -12,14 +12,15 @@ from pitboss.client.client import Client
 from pitboss.client.handler import Handler
 from pitboss.client.own_parameters import required_parameters, single_parameter
 from pitboss.client.policy_settings import PolicyKeys, merged
-from pitboss.client.queue_settings import queue_settings
+from pitboss.client.queue_settings import PartitionKeys, queue_settings
 from pitboss.client.task_decorators import Decorator, TaskDecorators
 from pitboss.engines.declared_protocol import Declarations
 from pitboss.model.declared import Declared
 from pitboss.model.duration import Time
 from pitboss.model.errors import InvalidInput
 from pitboss.model.event import EventType, Subscription, checked_event_name, checked_pattern
-from pitboss.model.queue import QueueSettings, checked_name
+from pitboss.model.partition_keys import refuse_keyless
+from pitboss.model.queue import HandlerInfo, QueueSettings, checked_name
 from pitboss.model.schedule import ScheduleSpec
 from pitboss.model.text import listed
 
@@ -85,9 +86,15 @@ class Declaring(TaskDecorators):
         self._event_types: dict[str, Any] = {}
         self._event_data: dict[str, EventData] = {}
         self._declared_by: Client | None = None
+        self._divided: bool | None = None
 
     @abstractmethod
     def schedule_spec(self, name: str, handler: str, **fields: Any) -> ScheduleSpec: ...
+
+    @abstractmethod
+    def queues_with_settings(self) -> dict[str, QueueSettings]:
+        """The queues that this app declares or uses, with what the settings say of them; those without any are left
+        out."""
 
     @abstractmethod
     def event_data_of(self, name: str, kind: Any) -> "EventData": ...
@@ -164,15 +171,29 @@ class Declaring(TaskDecorators):
         capacity: int | None = None,
         rate: str | None = None,
         retention: Time | Mapping[str, Time] | None = None,
+        **partitions: Unpack[PartitionKeys],
     ) -> None:
         """Declare limits of a queue: `app.queue("mail", capacity=1000, rate="10/s", retention={"completed": "1d"})`.
 
         What an operator sets (`pitboss queues limit`) stands above it. `retention` is how long finished tasks are kept:
         one time for all of them, or times by state; "forever" keeps them.
+
+        `partition_by="{state}"` divides its tasks among the workers by that parameter. `mode` says how: "affinity"
+        (default) lets a worker take tasks of its own keys first, "balanced" only those, "static" only those by the
+        table `partitions={0: ["CA", "MT"], 1: ["TX"]}` of slots and their keys. For a table, `on_missing` says what
+        happens to keys whose slot no worker has: "hold" (default), "reassign" or "steal"; `keys` are all keys and
+        `weights` their shares of the work, for checks; `pool` is the worker pool whose slots are meant. Not more tasks
+        of a key run at once than `max_per_key`.
         """
         if checked_name(name, "queue") in self._queues:
             raise _twice("queue", name)
-        self._queues[name] = queue_settings(capacity, rate, retention)
+        self._queues[name] = queue_settings(name, capacity, rate, retention, partitions)
+
+    def describe(self) -> list[HandlerInfo]:
+        """Every handler as data."""
+        found = super().describe()
+        refuse_keyless(self._queues, found)
+        return found
 
     def declared(self) -> Declared:
         """All that this app declares beyond its handlers."""
@@ -188,9 +209,11 @@ class Declaring(TaskDecorators):
         )
 
     def declare(self) -> None:
-        """Store what this app declares, if no manager has done so before: from now on its handlers get events.
+        """Store what this app declares, if no manager has done so before: from now on its handlers get events, and new
+        tasks of its queues have partition keys.
 
-        The first `publish` does this by itself, except within a transaction of SQLite.
+        The first `publish` does this by itself, and the first `enqueue` of an app with partitions, except within a
+        transaction of SQLite.
         """
         self.ask(self.declare_once, limit=LIMIT, what="declaring")
 
@@ -224,14 +247,28 @@ class Declaring(TaskDecorators):
         self._declared_by = client
 
     async def declare_once(self, client: Client) -> None:
-        """Let what this app declares count before its first manager has run, so that no event is lost."""
+        """Let what this app declares count before its first manager has run, so that no event is lost and every task
+        has its partition key."""
         if self._declared_by is client:
             return
         await client.introduce(self.describe())
-        if (self._subscribed or self._schedules) and isinstance(client.store, Declarations):
-            declared, store = self.declared(), client.store
+        declared, store = replace(self.declared(), queues=self.queues_with_settings()), client.store
+        if (declared.queues or self._subscribed or self._schedules) and isinstance(store, Declarations):
             await client.patiently(lambda: store.declare(declared))
         self._declared_by = client
+
+    async def introduced(self, *handlers: str) -> Client:
+        """The client, once the store knows these handlers, and how their queues divide tasks."""
+        client = await super().introduced(*handlers)
+        if self._declared_by is not client and self._divides():
+            await self.declare_once(client)
+        return client
+
+    def _divides(self) -> bool:
+        """Whether a queue has partitions, by code or settings."""
+        if self._divided is None:
+            self._divided = any(one.partitions is not None for one in self.queues_with_settings().values())
+        return self._divided
 
     def _handler(self, function: Callable[..., Any], said: Mapping[str, Any]) -> Handler[Any, Any, Any]:
         """A new handler, or the one that stands below this decorator."""

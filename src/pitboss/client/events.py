@@ -9,11 +9,10 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from pitboss.client.client import Client
-from pitboss.client.params import MAX_PARAMS_BYTES
 from pitboss.client.schema import compiled
 from pitboss.engines.capabilities import declarations_of, events_of
 from pitboss.model.access import Remembered
-from pitboss.model.canonical import Json, from_json, to_json
+from pitboss.model.canonical import MAX_PARAMS_BYTES, Json, from_json, to_json
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.errors import InvalidInput, NotFound, Unsupported
 from pitboss.model.event import (

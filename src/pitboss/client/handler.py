@@ -17,10 +17,11 @@ from pitboss.client.lease import UnheldLease
 from pitboss.client.options import Options
 from pitboss.client.policy_settings import PolicySettings
 from pitboss.model.canonical import Json, from_json, to_json
+from pitboss.model.duration import Span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.failure import Routes
 from pitboss.model.policy import Policy
-from pitboss.model.queue import HandlerInfo, checked_name
+from pitboss.model.queue import USUAL, HandlerInfo, checked_name
 from pitboss.model.task import Claim, NewTask, Placed, Token
 from pitboss.model.want_template import WantTemplate, checked_template, with_template
 
@@ -59,13 +60,13 @@ class Handler(Generic[P, R, C]):
         settings: PolicySettings,
         options: Options,
         routes: Routes = _NO_ROUTES,
+        usual: Span | None = None,
     ) -> None:
         update_wrapper(self, function)
         self.function, self._app = function, app
         self.name, self.lease = checked_name(name, "task"), lease_parameter(name, function)
-        usual = self.lease.pool if self.lease else "default"
-        self.queue = checked_name(queue or usual, "queue")
-        self._settings, self.options, self.routes = settings, options, routes
+        self.queue = checked_name(queue or (self.lease.pool if self.lease else "default"), "queue")
+        self._settings, self.options, self.routes, self.usual = settings, options, routes, usual
         self.is_async = inspect.iscoroutinefunction(function)
 
     def __repr__(self) -> str:
@@ -153,7 +154,7 @@ class Handler(Generic[P, R, C]):
             policy=policy,
             schema=with_template(schema, self.lease.template) if self.lease else schema,
             resources=self.resources,
-            about=to_json(self.routes),
+            about=to_json(msgspec.to_builtins(self.routes) | ({} if self.usual is None else {USUAL: self.usual})),
         )
 
     def _items(self, calls: Iterable[Mapping[str, Any]]) -> list[NewTask]:

@@ -10,6 +10,7 @@ from pitboss.model.errors import InvalidInput
 from pitboss.model.facts import (
     Fact,
     PoolScaled,
+    RestartRequired,
     TaskCancelled,
     TaskCompleted,
     TaskFailed,
@@ -165,6 +166,11 @@ class HookDecorators:
     def on_pool_scaled(self) -> OnPool[PoolScaled]:
         """The number of workers that a pool should have changed."""
         return OnPool(self.hooks, PoolScaled)
+
+    @property
+    def on_restart_required(self) -> OnPool[RestartRequired]:
+        """The source process could not reach its broker for long, and was replaced."""
+        return OnPool(self.hooks, RestartRequired)
 
 
 def _declaring(hooks: Hooks, kind: str, wanted: dict[str, str | None]) -> Callable[[Callable[[Any], Any]], Any]:

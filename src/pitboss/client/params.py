@@ -5,6 +5,7 @@ The only client module that loads pydantic; declaring handlers waits for the fir
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NotRequired, get_type_hints
 
 import pydantic
@@ -13,10 +14,9 @@ from typing_extensions import TypedDict
 from pitboss.client.context import Context
 from pitboss.client.lease import UnheldLease
 from pitboss.client.state import StatePlaceholder
-from pitboss.model.canonical import Json, from_json, to_json
+from pitboss.model.canonical import MAX_PARAMS_BYTES, Json, from_json, to_json
 from pitboss.model.errors import InvalidInput
 
-MAX_PARAMS_BYTES = 262_144
 _SHOWN_FAULTS = 5
 _EMPTY = inspect.Parameter.empty
 _PLACEHOLDERS = (StatePlaceholder, UnheldLease)
@@ -68,7 +68,7 @@ class Params:
             values = self._validate(named)
         except pydantic.ValidationError as error:
             raise self._refused(_faults(error)) from error
-        return to_json(values, what=self._what, max_bytes=MAX_PARAMS_BYTES, plain=_plain)
+        return to_json(values, what=self._what, max_bytes=MAX_PARAMS_BYTES, plain=plain_value)
 
     def unpack(self, params: Json) -> dict[str, Any]:
         """The arguments in the types that the function declares."""
@@ -81,7 +81,7 @@ class Params:
     def pack_result(self, value: object) -> Json:
         if value is None:
             return "null"
-        return to_json(value, what=f"result of {self._name}", plain=_plain)
+        return to_json(value, what=f"result of {self._name}", plain=plain_value)
 
     def unpack_result(self, text: Json) -> Any:
         if self._result_adapter is None:
@@ -137,7 +137,7 @@ class EventData:
 
 def plain_data(event: str, data: object) -> Any:
     """The data of an event as JSON types."""
-    return from_json(to_json(data, what=f"data of {event}", max_bytes=MAX_PARAMS_BYTES, plain=_plain))
+    return from_json(to_json(data, what=f"data of {event}", max_bytes=MAX_PARAMS_BYTES, plain=plain_value))
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
@@ -192,8 +192,14 @@ def _faults(error: pydantic.ValidationError, whole: str = "arguments") -> str:
     return "; ".join(parts[:_SHOWN_FAULTS]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _plain(value: object) -> object:
-    """A value that the canonical encoder does not know, as plain data."""
+def plain_value(value: object) -> object:
+    """A value that the canonical encoder does not know, as plain data that its own type accepts again."""
     if isinstance(value, pydantic.BaseModel):
-        return value.model_dump(mode="json")
+        return value.model_dump(mode="json", by_alias=_reads_aliases(type(value)))
     raise TypeError(f"a {type(value).__name__} has no JSON form")
+
+
+@lru_cache(maxsize=1024)
+def _reads_aliases(model: type[pydantic.BaseModel]) -> bool:
+    """Whether it is made from other names than those of its fields."""
+    return any(field.validation_alias is not None for field in model.model_fields.values())

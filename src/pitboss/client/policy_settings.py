@@ -68,6 +68,7 @@ class PolicyKeys(TypedDict, total=False):
     max_rotations: int
     fallback: "Handler[Any, Any, Any] | str | None"
     retry_delay: Time | None
+    usual: Time | None
 
 
 def policy_settings(
@@ -99,12 +100,13 @@ def merged(keys: Mapping[str, Any], known: Collection[str], config: str = "") ->
         raise InvalidInput(
             f"{config} is not a dict", why="it holds options by name", fix=f'write {config}={{"timeout": 60}}'
         )
-    _refuse_unknown(own, known, "this decorator")
-    _refuse_unknown(told, known, config)
+    refuse_unknown(own, known, "this decorator")
+    refuse_unknown(told, known, config)
     return {**_plain(told), **_plain(own)}
 
 
-def _refuse_unknown(keys: Collection[str], known: Collection[str], what: str) -> None:
+def refuse_unknown(keys: Collection[str], known: Collection[str], what: str) -> None:
+    """Refuse an option that `what` does not have."""
     for key in keys:
         if key not in known:
             close = difflib.get_close_matches(str(key), known, n=1)

@@ -6,8 +6,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from pitboss.client.params import MAX_PARAMS_BYTES
-from pitboss.model.canonical import Json, from_json, to_json
+from pitboss.model.canonical import MAX_PARAMS_BYTES, Json, from_json, to_json
 from pitboss.model.errors import InvalidInput
 from pitboss.model.queue import HandlerInfo
 

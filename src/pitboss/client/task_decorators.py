@@ -11,7 +11,7 @@ from pitboss.client.handler import Handler, refuse_foreign_pool, refuse_mixed
 from pitboss.client.options import Options
 from pitboss.client.own_parameters import single_parameter
 from pitboss.client.policy_settings import PolicyKeys, merged, policy_settings
-from pitboss.model.duration import Time
+from pitboss.model.duration import Span, Time, span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.failure import EVERY_QUEUE, Routes
 from pitboss.model.policy import Backoff, Rule
@@ -62,6 +62,7 @@ class TaskDecorators(BatchMethods):
         rules: Mapping[str, Rule] | None = None,
         max_rotations: int = 10,
         fallback: Handler[Any, Any, Any] | str | None = None,
+        usual: Time | None = None,
         **options: Any,
     ) -> Decorator: ...
 
@@ -70,8 +71,9 @@ class TaskDecorators(BatchMethods):
 
         Without `max_attempts`, `backoff` or `timeout`, `[defaults]` in the settings says them (5 attempts, no time
         limit); `timeout=None` is no time limit. `max_rotations` is how often a task may move on to another resource
-        before that costs an attempt. `fallback` is the handler that gets the params of a task that failed for good. The
-        further options (`priority`, `tags`, `key`, `order_key`, `expires_in` …) are those of `Handler.using`.
+        before that costs an attempt. `fallback` is the handler that gets the params of a task that failed for good.
+        `usual` is how long a task takes, for estimates before the first ones have ended: `usual="12s"`. The further
+        options (`priority`, `tags`, `key`, `order_key`, `expires_in` …) are those of `Handler.using`.
         """
         decorator = self._declaring(**declared)
         return decorator(*function) if function else decorator
@@ -106,8 +108,10 @@ class TaskDecorators(BatchMethods):
         queue: str | None = None,
         fallback: Handler[Any, Any, Any] | str | None = None,
         routes: Routes = _NO_ROUTES,
+        usual: Time | None = None,
         **keys: Any,
     ) -> Decorator:
+        lasts = None if usual is None else _usual(usual)
         said = {key: keys.pop(key) for key in _POLICY if key in keys}
         settings, defaults = policy_settings(**said), Options().changed(**keys)
         target = fallback.name if isinstance(fallback, Handler) else fallback
@@ -127,7 +131,14 @@ class TaskDecorators(BatchMethods):
             known_as = name or function.__name__
             refuse_itself(known_as, following.fallback)
             handler: Handler[Any, Any, Any] = Handler(
-                function, self, name=known_as, queue=queue, settings=settings, options=defaults, routes=following
+                function,
+                self,
+                name=known_as,
+                queue=queue,
+                settings=settings,
+                options=defaults,
+                routes=following,
+                usual=lasts,
             )
             self._add(handler)
             return handler
@@ -147,6 +158,17 @@ class TaskDecorators(BatchMethods):
 
 
 _POLICY = ("max_attempts", "backoff", "timeout", "rules", "max_rotations")
+
+
+def _usual(value: Time) -> Span:
+    found = span(value, what="usual")
+    if not found:
+        raise InvalidInput(
+            "usual=0 is not a time that a task takes",
+            why="estimates divide by it",
+            fix='write it like usual="12s", or leave it out',
+        )
+    return found
 
 
 def refuse_handler(function: Callable[..., Any], decorator: str) -> None:

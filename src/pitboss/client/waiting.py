@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Store
 from pitboss.model.batch import IN_SLOT, Batch, BatchStatus
@@ -13,6 +15,8 @@ from pitboss.model.fleet import alive, live_managers
 from pitboss.model.gates import Line, Scene
 from pitboss.model.ids import TaskId
 from pitboss.model.outcome import NO_KEY
+from pitboss.model.partition import Partition
+from pitboss.model.pool_slot import PoolSlot
 from pitboss.model.queue import Queue
 from pitboss.model.resource import Stage, Want
 from pitboss.model.session import Session
@@ -144,6 +148,7 @@ async def read_scene(
     if batches is None:
         batches = await has.batches.batches(own) if has.batches and own else ()
     found = {batch.id: batch for batch in batches}
+    divided = await _read_partitions(store, tasks, named)
     living = alive(await store.sessions() if sessions is None else sessions, now)
     return Scene(
         now=now,
@@ -156,7 +161,32 @@ async def read_scene(
         batches=found,
         lanes={lane.name: lane for lane in await has.batches.lanes()} if has.batches and found else {},
         lines=lines or {},
+        keys=divided.keys,
+        slots=divided.slots,
+        led=divided.led,
     )
+
+
+class _Divided(NamedTuple):
+    keys: Mapping[tuple[str, str], Partition] = {}
+    slots: Sequence[PoolSlot] = ()
+    led: bool = True
+
+
+async def _read_partitions(store: Store, tasks: Sequence[Task], queues: Mapping[str, Queue]) -> _Divided:
+    """The keys of the queues with partitions that these tasks are in. Running tasks are counted only where they matter:
+    for keys of these tasks that have a limit or are moving."""
+    partitions = capabilities(store).partitions
+    divided = sorted({task.queue for task in tasks if task.queue in queues and queues[task.queue].partitions})
+    if partitions is None or not divided:
+        return _Divided()
+    keys = {(name, one.key): one for name in divided for one in await partitions.partitions(name, counts=False)}
+    for name, key in sorted({(task.queue, task.partition) for task in tasks if task.partition} & keys.keys()):
+        one = keys[name, key]
+        if queues[name].max_per_key is not None or one.moving_to is not None:
+            running = await store.count(by(state=State.RUNNING, queue=name, partition=key))
+            keys[name, key] = replace(one, counts={State.RUNNING: running} if running else {})
+    return _Divided(keys, await partitions.slots(), await store.leader() is not None)
 
 
 async def pool_views(

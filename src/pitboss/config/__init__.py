@@ -10,8 +10,9 @@ from pitboss.config.http import HttpSettings, ServerSpec, is_loopback, server_sp
 from pitboss.config.layers import Layer, flat, variable
 from pitboss.config.loading import Loaded, key_file, load, loaded
 from pitboss.config.pools import all_resource_rules, pools, resource_keys, resource_rules
-from pitboss.config.queues import queue_settings
+from pitboss.config.queues import declared_queues, queue_settings
 from pitboss.config.settings import DEFAULT_STORE, DefaultSettings, RetentionSettings, Settings
+from pitboss.config.sources import SourceSettings, source_specs
 
 __all__ = [
     "DEFAULT_STORE",
@@ -23,7 +24,9 @@ __all__ = [
     "ServerSpec",
     "ServiceManager",
     "Settings",
+    "SourceSettings",
     "all_resource_rules",
+    "declared_queues",
     "flat",
     "inherited",
     "is_loopback",
@@ -37,5 +40,6 @@ __all__ = [
     "secret_keys",
     "server_spec",
     "service_manager",
+    "source_specs",
     "variable",
 ]

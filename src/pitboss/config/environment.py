@@ -13,6 +13,8 @@ from pitboss.config.layers import POOLS, PREFIX, QUEUES, RESOURCES, Layer, flat,
 from pitboss.config.queues import KEYS as QUEUE_KEYS
 from pitboss.config.queues import queue_value, same_queue, spelled_queue
 from pitboss.config.settings import SingleSettings
+from pitboss.config.sources import KEYS as SOURCE_KEYS
+from pitboss.config.sources import SOURCES
 from pitboss.model.duration import Span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.pool_keys import KEYS, same_pool
@@ -103,13 +105,16 @@ def notes_on_variables(pools: Collection[str], queues: tuple[str, ...]) -> Itera
     for name, value in sorted(os.environ.items()):
         if name in ours:
             yield from _note_on_pool(ours[name], pools)
-        elif name.startswith(PREFIX) and name not in (*known, SECRET_KEYS) and value and not _is_resource(name):
+        elif name.startswith(PREFIX) and name not in (*known, SECRET_KEYS) and value and not _is_table_key(name):
             close = difflib.get_close_matches(name, known, n=1)
             yield f"{name} is not a setting and is ignored" + (f"; did you mean {close[0]}?" if close else "")
 
 
-def _is_resource(name: str) -> bool:
-    return name.startswith(variable(f"{RESOURCES}.")) and name.lower().rpartition("__")[2] in RESOURCE_KEYS
+def _is_table_key(name: str) -> bool:
+    """Whether it is a key of a resource pool or a source, whatever its name."""
+    key = name.lower().rpartition("__")[2]
+    tables = ((RESOURCES, RESOURCE_KEYS), (SOURCES, SOURCE_KEYS))
+    return any(name.startswith(variable(f"{table}.")) and key in keys for table, keys in tables)
 
 
 def _note_on_pool(one: _PoolVariable, pools: Collection[str]) -> Iterator[str]:

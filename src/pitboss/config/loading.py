@@ -15,13 +15,18 @@ from pitboss.config.pools import pool_tables
 from pitboss.config.queues import KEYS as QUEUE_KEYS
 from pitboss.config.queues import queue_tables
 from pitboss.config.settings import DEFAULT_LOGS, DEFAULT_STORE, Settings
+from pitboss.config.sources import KEYS as SOURCE_KEYS
+from pitboss.config.sources import SOURCES
 from pitboss.config.worker_config import WORKER_CONFIG, worker_config_layer
 from pitboss.model.errors import InvalidInput
+from pitboss.model.partition_keys import TABLES
 from pitboss.model.pool_keys import KEYS
 from pitboss.model.resource_keys import checked
 
 _SQLITE = "sqlite:///"
 _KEYS = "keys"
+# Tables within the table of a queue.
+_NESTED = {"retention", *TABLES}
 
 
 class Loaded(NamedTuple):
@@ -146,7 +151,11 @@ def _check_tls(values: Mapping[str, Any], sources: Mapping[str, Layer]) -> None:
 def _refused(key: str, value: Any, fault: Any, layer: Layer | None) -> InvalidInput:
     where = layer.where(key) if layer else "settings"
     if fault["type"] == "extra_forbidden":
-        known = [*flat(Settings().model_dump()), POOLS, QUEUES, WORKER_CONFIG]
+        match key.split("."):
+            case ["sources", source, _]:
+                known = [f"{SOURCES}.{source}.{one}" for one in SOURCE_KEYS]
+                return _no_such_setting(key, where, known, f"the keys of a source are {', '.join(SOURCE_KEYS)}")
+        known = [*flat(Settings().model_dump()), POOLS, QUEUES, SOURCES, WORKER_CONFIG]
         return _no_such_setting(key, where, known, f"the settings are {', '.join(known)}")
     cause = fault.get("ctx", {}).get("error")
     if isinstance(cause, InvalidInput):
@@ -158,7 +167,7 @@ def _refused(key: str, value: Any, fault: Any, layer: Layer | None) -> InvalidIn
 def _refused_key(key: str, value: Any, error: InvalidInput, where: str) -> InvalidInput:
     """A key of a pool or queue."""
     match key.split("."):
-        case ["queues", *queue, name] if queue and name not in QUEUE_KEYS and "retention" not in queue:
+        case ["queues", *queue, name] if queue and name not in (*QUEUE_KEYS, *TABLES) and not _NESTED & {*queue}:
             known = [".".join((QUEUES, *queue, one)) for one in QUEUE_KEYS]
             return _no_such_setting(key, where, known, error.why)
         case ["pools", pool, name] if name not in KEYS:
@@ -178,5 +187,7 @@ def _no_such_setting(key: str, where: str, known: list[str], why: str) -> Invali
 
 
 def _unusable(key: str, value: Any, where: str, cause: InvalidInput) -> InvalidInput:
-    what = f"{key} = {value!r:.60} cannot be used; it comes from the {where}"
+    # An address may have a password, and one that cannot be read cannot be masked.
+    shown = "" if key.startswith(f"{SOURCES}.") and key.endswith(".url") else f" = {value!r:.60}"
+    what = f"{key}{shown} cannot be used; it comes from the {where}"
     return InvalidInput(what, why=cause.why, fix=cause.fix)

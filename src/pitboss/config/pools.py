@@ -5,6 +5,7 @@ from typing import Any, NoReturn
 
 from pitboss.config.settings import Settings
 from pitboss.model.errors import InvalidInput
+from pitboss.model.log_settings import MANAGER_FILE, log_file_name
 from pitboss.model.pool import PoolSpec
 from pitboss.model.pool_keys import DeclaredPool, checked, checked_env, consistent, fields, named_fields, same_pool
 from pitboss.model.resource import KeyValue, PoolRules
@@ -24,7 +25,24 @@ def pools(settings: Settings, declared: Sequence[DeclaredPool] = ()) -> tuple[Po
         return (PoolSpec(**_shared(settings) | one),)
     outside = {same_pool(name): (name, keys) for name, keys in settings.pools.items()}
     code = {same_pool(pool.name): pool for pool in declared}
-    return tuple(_joined(settings, code.get(key), outside.get(key)) for key in {**code, **outside})
+    found = tuple(_joined(settings, code.get(key), outside.get(key)) for key in {**code, **outside})
+    _refuse_shared_files(found)
+    return found
+
+
+def _refuse_shared_files(found: Sequence[PoolSpec]) -> None:
+    """Each log file belongs to one worker, and none to the manager."""
+    owners = {MANAGER_FILE: "the manager"}
+    for pool in found:
+        for place in range(pool.max_workers if pool.log_file is not None else 0):
+            name = log_file_name(pool.log_file or "", pool.name, place)
+            if name in owners:
+                raise InvalidInput(
+                    f'log_file of pool "{pool.name}" makes the name {name}',
+                    why=f"that file belongs to {owners[name]}",
+                    fix=f'add {{pool}}, as in "{{pool}}_{pool.log_file}"',
+                )
+            owners[name] = f'a worker of pool "{pool.name}"'
 
 
 def _joined(settings: Settings, code: DeclaredPool | None, outside: tuple[str, Mapping[str, Any]] | None) -> PoolSpec:

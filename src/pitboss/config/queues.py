@@ -2,14 +2,17 @@
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pitboss.config.layers import QUEUES
 from pitboss.config.pools import Refuse
-from pitboss.config.settings import Settings, age
+from pitboss.config.settings import Settings
+from pitboss.config.values import age
 from pitboss.model.errors import InvalidInput
 from pitboss.model.limits import rate
+from pitboss.model.partition_keys import SINGLE_KEYS, TABLES, overridden, with_partitions
+from pitboss.model.partition_keys import checked as checked_partitions
 from pitboss.model.pool_keys import NO_LIMIT
 from pitboss.model.queue import QueueSettings, checked_name
 from pitboss.model.retention import FOREVER
@@ -17,9 +20,9 @@ from pitboss.model.states import State
 
 RETENTION = "retention"
 _KEPT = (State.COMPLETED, State.CANCELLED, State.FAILED)
-KEYS = ("capacity", "rate", RETENTION, *(f"{RETENTION}.{state}" for state in _KEPT))
-# The name of a queue may have dots.
-_PATH = re.compile(rf"(?P<queue>.+?)\.(?P<key>{RETENTION}\.[^.]+|[^.]+)\Z")
+KEYS = ("capacity", "rate", RETENTION, *(f"{RETENTION}.{state}" for state in _KEPT), *SINGLE_KEYS)
+# The name of a queue may have dots, and so may a partition key.
+_PATH = re.compile(rf"(?P<queue>.+?)\.(?P<key>{RETENTION}\.[^.]+|(?:{'|'.join(TABLES)})\..+|[^.]+)\Z")
 
 
 def queue_settings(settings: Settings, declared: Mapping[str, QueueSettings]) -> dict[str, QueueSettings]:
@@ -32,18 +35,28 @@ def queue_settings(settings: Settings, declared: Mapping[str, QueueSettings]) ->
     for name, said in settings.queues.items():
         outside.setdefault(spelled_queue(name, declared), {}).update(said)
     names = {**declared, **outside}
-    return {name: _joined(settings, declared.get(name, QueueSettings()), outside.get(name, {})) for name in names}
+    return {name: _joined(settings, name, declared.get(name, QueueSettings()), outside.get(name, {})) for name in names}
 
 
-def _joined(settings: Settings, code: QueueSettings, said: Mapping[str, Any]) -> QueueSettings:
+def declared_queues(
+    settings: Settings, declared: Mapping[str, QueueSettings], used: Iterable[str]
+) -> dict[str, QueueSettings]:
+    """As `queue_settings`, for the queues that are declared and used, by name; those without any limit are left out."""
+    found = queue_settings(settings, dict.fromkeys(used, QueueSettings()) | dict(declared))
+    return {name: found[name] for name in sorted(found) if found[name] != QueueSettings()}
+
+
+def _joined(settings: Settings, name: str, code: QueueSettings, said: Mapping[str, Any]) -> QueueSettings:
     default = settings.defaults.queue_capacity if code.capacity is None else code.capacity
     ages = {State(state): FOREVER if age is None else age for state, age in said.get(RETENTION, {}).items()}
     windows = said.get("rate")
-    return QueueSettings(
+    joined = QueueSettings(
         capacity=said.get("capacity", default),
         rate=code.rate if "rate" not in said else () if windows is None else rate(windows),
         retention=code.retention | ages,
     )
+    divided = {key: said[key] for key in (*SINGLE_KEYS, *TABLES) if key in said}
+    return with_partitions(name, joined, overridden(code, divided))
 
 
 def same_queue(name: str) -> str:
@@ -79,8 +92,11 @@ def queue_values(queues: Any) -> Iterator[tuple[str, Any]]:
 
 
 def queue_value(name: str, key: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """One key as dotted keys. Retention is by state, so that a source can override that of one state."""
-    if key == RETENTION:
+    """One key as dotted keys. Retention is by state, so that a source can override that of one state; a table of
+    partitions by slot, so that an error names the slot."""
+    if key in TABLES and isinstance(value, Mapping) and value:
+        yield from ((f"{QUEUES}.{name}.{key}.{place}", one) for place, one in value.items())
+    elif key == RETENTION:
         ages = value if isinstance(value, Mapping) else dict.fromkeys(_KEPT, value)
         yield from ((f"{QUEUES}.{name}.{RETENTION}.{state}", one) for state, one in ages.items())
     else:
@@ -105,12 +121,12 @@ def _take(found: dict[str, dict[str, Any]], path: str, value: Any) -> None:
             why="queues are tables with their limits; which queues a manager serves is called only_queues now",
             fix='write only_queues = ["mail", "reports"], or PITBOSS_ONLY_QUEUES in the environment',
         )
-    match = None if value == {} else _PATH.match(path)
+    match = _PATH.match(path) if value != {} or path.endswith(tuple(f".{key}" for key in TABLES)) else None
     table = found.setdefault(checked_name(match["queue"] if match else path, "queue"), {})
     if match:
-        *tables, key = match["key"].split(".")
-        place = table.setdefault(tables[0], {}) if tables else table
-        place[key] = _checked(match["key"], value)
+        outer, dot, inner = match["key"].partition(".")
+        place = table.setdefault(outer, {}) if dot else table
+        place[inner or outer] = _checked(match["key"], value)
     elif value != {}:
         raise InvalidInput(
             "this is not a table", why="a queue is a table of keys", fix="write [queues.NAME], and its keys below it"
@@ -124,6 +140,10 @@ def _checked(key: str, value: Any) -> Any:
             return _capacity(value)
         case "rate":
             return _rate(value)
+        case _ if key in TABLES:
+            raise _not_a_table(key)
+        case _ if key in SINGLE_KEYS or key.startswith(tuple(f"{table}." for table in TABLES)):
+            return checked_partitions(key, value)
         case _ if key in KEYS:
             return age(value)
     close = difflib.get_close_matches(key, KEYS, n=1)
@@ -131,6 +151,15 @@ def _checked(key: str, value: Any) -> Any:
         f'a queue has no key "{key}"',
         why=f"the keys are {', '.join(KEYS)}",
         fix=f'write "{close[0]}"' if close else "remove it",
+    )
+
+
+def _not_a_table(key: str) -> InvalidInput:
+    entry = '0 = ["CA", "MT"]' if key == TABLES[0] else "CA = 2.5"
+    return InvalidInput(
+        "this is not a table, or an empty one",
+        why="it has an entry for each slot" if key == TABLES[0] else "it has an entry for each key",
+        fix=f"write [queues.NAME.{key}], and below it {entry}",
     )
 
 

@@ -9,6 +9,8 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from pitboss.config.http import HttpSettings
 from pitboss.config.layers import PREFIX
+from pitboss.config.sources import SourceSettings, named_sources
+from pitboss.config.values import age, duration, whole
 from pitboss.model.duration import Span, span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.log_settings import LEVELS
@@ -21,7 +23,6 @@ from pitboss.model.retention import Retention
 
 DEFAULT_STORE = "sqlite:///pitboss.db"
 DEFAULT_LOGS = "logs"
-_FOREVER = "forever"
 
 
 def _cores() -> int:
@@ -37,25 +38,13 @@ def _names(value: Any) -> Any:
     return tuple(checked_name(part, "queue, task or pool") if isinstance(part, str) else part for part in parts)
 
 
-def _no_truth(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise InvalidInput(f"{value} is not a number", why="it is true or false", fix="write a whole number")
-    return value
-
-
-def _duration(value: Any) -> Span:
-    # In the environment everything is text: a bare number means seconds there, too.
-    bare = isinstance(value, str) and value.isdigit()
-    return span(int(value) if bare else value)
-
-
-def age(value: Any) -> Span | None:
-    """How long something is kept; None is for ever."""
-    return None if value == _FOREVER else _duration(value)
+def _node(value: Any) -> Any:
+    """The manager's name; None: that of the host."""
+    return checked_name(value, "node") if isinstance(value, str) else value
 
 
 def _timeout(value: Any) -> Span | None:
-    found = None if value is None or value == NO_LIMIT else _duration(value)
+    found = None if value is None or value == NO_LIMIT else duration(value)
     if found == 0:
         raise InvalidInput(
             "0 is not a time limit", why="a task needs some time to run", fix='write a time, or "none" for no limit'
@@ -64,7 +53,7 @@ def _timeout(value: Any) -> Span | None:
 
 
 def _no_limit(value: Any) -> Any:
-    return None if value == NO_LIMIT else _no_truth(value)
+    return None if value == NO_LIMIT else whole(value)
 
 
 def _size_or_none(value: Any) -> int | None:
@@ -100,8 +89,8 @@ def _resources(value: Any) -> dict[str, dict[str, KeyValue]]:
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_names), NoDecode]
 Positive = Annotated[int, Field(ge=1)]
-Whole = Annotated[int, BeforeValidator(_no_truth)]
-Duration = Annotated[Span, PlainValidator(_duration)]
+Whole = Annotated[int, BeforeValidator(whole)]
+Duration = Annotated[Span, PlainValidator(duration)]
 Age = Annotated[Span | None, PlainValidator(age)]
 Size = Annotated[int, PlainValidator(size)]
 SizeOrNone = Annotated[int | None, PlainValidator(_size_or_none)]
@@ -124,9 +113,9 @@ class DefaultSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    max_attempts: Annotated[Positive | None, BeforeValidator(_no_truth)] = None
+    max_attempts: Annotated[Positive | None, BeforeValidator(whole)] = None
     timeout: Annotated[Span | None, PlainValidator(_timeout)] = None
-    backoff: Annotated[Span | None, PlainValidator(_duration)] = None
+    backoff: Annotated[Span | None, PlainValidator(duration)] = None
     queue_capacity: Annotated[Positive | None, BeforeValidator(_no_limit)] = None
 
 
@@ -143,6 +132,7 @@ class SingleSettings(BaseSettings):
     )
 
     app: str | None = None
+    node: Annotated[str | None, BeforeValidator(_node)] = None
     store: str = DEFAULT_STORE
     workers: Whole = Field(default_factory=_cores, ge=1, le=MOST_WORKERS)
     concurrency: Whole = Field(default=16, ge=1, le=MOST_CONCURRENCY)
@@ -162,6 +152,7 @@ class SingleSettings(BaseSettings):
     defaults: DefaultSettings = DefaultSettings()
     retention: RetentionSettings = RetentionSettings()
     http: HttpSettings = HttpSettings()
+    sources: Annotated[dict[str, SourceSettings], BeforeValidator(named_sources)] = {}
 
     @classmethod
     def settings_customise_sources(

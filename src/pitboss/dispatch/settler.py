@@ -6,14 +6,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from pitboss.engines.protocol import Engine, Ledger
+from pitboss.dispatch.worker_group import WorkerGroup
+from pitboss.engines.protocol import Clock, Engine, Ledger
 from pitboss.model.canonical import printable
-from pitboss.model.duration import Span
+from pitboss.model.duration import SECOND, Span
 from pitboss.model.errors import StoreUnavailable
 from pitboss.model.filter import by
 from pitboss.model.ids import TaskId
-from pitboss.model.outcome import Transition
+from pitboss.model.outcome import Outcome, Released, Transition, decide
 from pitboss.model.outdone import SentAway
+from pitboss.model.placement import NO_MEMORY
+from pitboss.model.policy import Policy
 from pitboss.model.resource import Report, UseEnd
 from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.states import State
@@ -28,7 +31,16 @@ _PAGE = 1000
 _LOOK_AFTER = (0.0, 2.0, 15.0, 60.0)
 _UNHEARD = Transition(state=State.PENDING, outcome="released", recorded=False)
 
+_NO_MEMORY = Transition(
+    state=State.SCHEDULED,
+    outcome="released",
+    delay=2 * SECOND,
+    reason=NO_MEMORY,
+    recorded=False,
+)
+
 Told = Callable[[SettleAnswer], None]
+Noted = Callable[[Claim, Settlement], None]
 
 
 class _Entry(NamedTuple):
@@ -124,6 +136,47 @@ class Settler:
         if settlements[0].transition.reason == plain.reason:
             return [SettleAnswer(False, f"it could not be stored: {error}")]
         return await self._settled([msgspec.structs.replace(settlements[0], transition=plain)])
+
+
+class Outcomes:
+    """Decides what the outcome of a claim means, and has it written.
+
+    `noted` gets each decision before the store has written it: for people to watch, not to rely on.
+    """
+
+    def __init__(
+        self, settler: Settler, policies: Callable[[str], Policy], clock: Clock, luck: Callable[[], float]
+    ) -> None:
+        self.settler, self._policies, self.clock, self._luck = settler, policies, clock, luck
+        self.noted: Noted | None = None
+
+    def settle(
+        self,
+        claim: Claim,
+        outcome: Outcome,
+        *,
+        worker: str | None = None,
+        ran: Span | None = None,
+        told: Told | None = None,
+        report: Report | None = None,
+        use_end: UseEnd | None = None,
+    ) -> None:
+        transition = decide(claim, outcome, self._policies(claim.handler), self.clock.now(), self._luck())
+        settlement = settlement_of(claim, transition, worker=worker, ran=ran, report=report, use_end=use_end)
+        self.settler.add(settlement, told)
+        if self.noted is not None:
+            self.noted(claim, settlement)
+
+    def unstarted(self, claim: Claim, outcome: Outcome | None = None) -> None:
+        """Settle a claim that no worker has started: it goes back, or has this outcome."""
+        self.settle(claim, outcome or Released(), use_end=unmade(claim))
+
+    def give_back(self, claim: Claim, group: WorkerGroup) -> None:
+        """It may start elsewhere; but if this host lacks memory for it, it must not come back at once."""
+        if group.admits is None or group.admits(claim):
+            self.unstarted(claim)
+        else:
+            self.settler.add(settlement_of(claim, _NO_MEMORY, use_end=unmade(claim)))
 
 
 class LostClaims:

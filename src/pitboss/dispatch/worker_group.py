@@ -1,11 +1,12 @@
 """The workers of one pool as the dispatcher sees them: which have room, what waits, how much to claim ahead."""
 
+from asyncio import TimerHandle
 from collections import deque
 from collections.abc import Callable, Iterable
 from math import inf
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-import msgspec
+from msgspec.structs import replace
 
 from pitboss.model.ids import TaskId
 from pitboss.model.session import Slot
@@ -64,17 +65,19 @@ class WorkerLoad:
     """A worker and the tasks it was given, in order. `reserved` is a task that must run there alone.
 
     A worker that ends tasks faster than they travel gets a few more than it can run at once (`spare`), so that it never
-    waits for the next one. It starts them in the given order: the first `capacity` of them run.
+    waits for the next one. It starts them in the given order: the first `capacity` of them run. `place` is its number
+    among the workers of its pool.
     """
 
-    def __init__(self, group: "WorkerGroup", worker: Worker, now: float) -> None:
-        self.group, self.worker = group, worker
+    def __init__(self, group: "WorkerGroup", worker: Worker, now: float, place: int) -> None:
+        self.group, self.worker, self.place = group, worker, place
         self.running: dict[TaskId, Claim] = {}
         self.reserved: Claim | None = None
         self.runs_alone = False
         self.closed = False
-        # How many pauses after tasks it still observes: each has its own time.
+        # How many pauses after tasks it still observes, and their timers: each has its own time.
         self.resting = 0
+        self.rests: list[TimerHandle] = []
         self.spare = 0
         self.ended_at = now
         self._meter = Meter(now)
@@ -114,10 +117,19 @@ class WorkerLoad:
         self.spare = min(MOST_SPARE, int(self._meter.count(now) * SPARE_SECONDS))
 
 
+class Ask(NamedTuple):
+    """A slot of a claim. `load`: what is claimed must start on this worker; None: on any of the group."""
+
+    group: "WorkerGroup"
+    slot: Slot
+    load: WorkerLoad | None = None
+
+
 class WorkerGroup:
     """Workers of one pool over the same queues, with one buffer in front of them.
 
-    With `rest` a worker takes no task for that many seconds after each task, and nothing is claimed ahead for it.
+    With `rest` a worker takes no task for that many seconds after each task, and nothing is claimed ahead for it. While
+    a queue of the group has partitions (`divided`), each worker asks for itself, and nothing waits in the buffer.
     """
 
     def __init__(self, pool: str, queues: tuple[str, ...] | None, *, rest: Callable[[], float] | None = None) -> None:
@@ -132,10 +144,20 @@ class WorkerGroup:
         self._pause, self.ahead_from = 0.0, 0.0
         # Limited by resources, not by workers: do not claim again before a member is released, which rings.
         self.starved = False
+        self.divided = False
 
-    def add(self, worker: Worker, now: float) -> WorkerLoad:
-        load = self.workers[worker.id] = WorkerLoad(self, worker, now)
+    def add(self, worker: Worker, now: float, place: int = 0) -> WorkerLoad:
+        load = self.workers[worker.id] = WorkerLoad(self, worker, now, place)
         return load
+
+    def set_rest(self, rest: Callable[[], float] | None, now: float) -> None:
+        """From now on, pause that long after each task."""
+        if rest is not None and self.rest is None:
+            # It was fast until now: nothing is to be claimed ahead any more.
+            self._meter = Meter(now)
+            for load in self.workers.values():
+                load.spare = 0
+        self.rest = rest
 
     def slot(self, only: frozenset[str] | None = None) -> Slot:
         """What to ask the store for now. `only`: no other queues than these."""
@@ -145,8 +167,18 @@ class WorkerGroup:
             pool=self.pool,
             queues=self.queues if only is None else tuple(sorted(only.intersection(self.queues or only))),
             free=max(0, room - buffered - len(self._alone)),
-            ahead=max(0, self._target() - max(0, buffered - room)) if self.workers else 0,
+            ahead=max(0, self._target() - max(0, buffered - room)) if self.workers and not self.divided else 0,
         )
+
+    def asks(self, slot: Slot, number: Callable[[str, int], int | None]) -> list[Ask]:
+        """The slots of a claim: one for the group, or one for each worker with room, with the number of its place."""
+        if not self.divided:
+            return [Ask(self, slot)]
+        return [
+            Ask(self, replace(slot, free=load.room, number=number(self.pool, load.place)), load)
+            for load in self.workers.values()
+            if load.room
+        ]
 
     def wants(self, slot: Slot, now: float) -> bool:
         """Whether a claim is worth a call: a task could start, or the buffer is half empty and may be filled."""
@@ -162,7 +194,9 @@ class WorkerGroup:
 
     def answered(self, slot: Slot, got: int, now: float, *, short: bool = False) -> None:
         """The store answered with `got` tasks. `short`: tasks wait for which a resource pool had no member."""
-        self.starved = short and got < slot.free
+        # A worker that is full may have tasks of its own keys waiting: their start depends on its room.
+        full = self.divided and any(not load.closed and not load.room for load in self.workers.values())
+        self.starved = short and got < slot.free and not full
         if got > slot.free or not slot.ahead:
             self._pause = 0.0
         else:
@@ -189,6 +223,18 @@ class WorkerGroup:
                 self._buffer.append((claim, now))
         self.hand_out()
         return [claim for claim in holding if not self._started(claim)]
+
+    def accept_at(self, load: WorkerLoad, claims: Iterable[Claim], asked: float) -> list[Claim]:
+        """Start claims on the worker that asked for them; returns those that cannot start there."""
+        back = []
+        for claim in claims:
+            if claim.alone and load.open and load.running:
+                load.reserved = claim
+            elif load.room and (self.admits is None or self.admits(claim)):
+                load.start(_dated(claim, asked))
+            else:
+                back.append(claim)
+        return back
 
     def _started(self, claim: Claim) -> bool:
         """Start it on the least busy worker. It must not wait: a waiting task would block its resource for others."""
@@ -283,7 +329,7 @@ class WorkerGroup:
 
     def _place_alone(self) -> None:
         for load in self._reserved():
-            free = load if not load.running and not load.resting else self._idle()
+            free = load if not load.running and not load.resting else None if self.divided else self._idle()
             if free is not None and load.reserved is not None:
                 # An idle worker need not wait for the long task of the reserved one.
                 claim, load.reserved = load.reserved, None
@@ -314,4 +360,4 @@ def _dated(claim: Claim, asked: float) -> Claim:
     leased = claim.leased
     if leased is None or not (leased.guard or leased.open_for):
         return claim
-    return msgspec.structs.replace(claim, leased=msgspec.structs.replace(leased, asked=asked))
+    return replace(claim, leased=replace(leased, asked=asked))

@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from pitboss.engines.access_protocol import Access
 from pitboss.engines.declared_protocol import Declarations, Events, LeaderActs, Schedules
+from pitboss.engines.partition_protocol import Partitions
 from pitboss.engines.protocol import (
     Batches,
     Diagnosis,
@@ -30,6 +31,7 @@ _NO_ACCESS = "it stores no keys and no audit log"
 _NO_BATCHES = "a batch and its items must change in one act, which that store cannot do"
 _NO_DECLARATIONS = "it does not store what apps declare"
 _NO_SCHEDULES = "it does not store schedules"
+_NO_PARTITIONS = "it does not divide the tasks of a queue among workers"
 _NO_EVENTS = "it does not store events and subscriptions"
 
 
@@ -53,6 +55,7 @@ class Capabilities(NamedTuple):
     schedules: Schedules | None
     events: Events | None
     leader_acts: LeaderActs | None
+    partitions: Partitions | None
     usage: Usage | None
     schema: Schema | None
     within: Within | None
@@ -74,6 +77,7 @@ def capabilities(store: object) -> Capabilities:
         schedules=store if isinstance(store, Schedules) else None,
         events=store if isinstance(store, Events) else None,
         leader_acts=store if isinstance(store, LeaderActs) else None,
+        partitions=store if isinstance(store, Partitions) else None,
         usage=store if isinstance(store, Usage) else None,
         schema=store if isinstance(store, Schema) else None,
         within=store if isinstance(store, Within) else None,
@@ -127,6 +131,13 @@ def events_of(store: object) -> Events:
     raise Unsupported(f"the {_name(store)} engine has no events", why=_NO_EVENTS, fix=_HAVE_IT)
 
 
+def partitions_of(store: object) -> Partitions:
+    """The store itself, if it has partitions."""
+    if isinstance(store, Partitions):
+        return store
+    raise Unsupported(f"the {_name(store)} engine has no partitions", why=_NO_PARTITIONS, fix=_HAVE_IT)
+
+
 def require(store: object, protocol: type) -> None:
     """Refuse a store without this protocol, if it is one that not every store has."""
     required: dict[type, Callable[[object], object]] = {
@@ -137,6 +148,7 @@ def require(store: object, protocol: type) -> None:
         Declarations: declarations_of,
         Schedules: schedules_of,
         Events: events_of,
+        Partitions: partitions_of,
     }
     if protocol in required:
         required[protocol](store)
@@ -167,6 +179,9 @@ def _lacks(store: object, declared: Declared) -> Iterator[str]:
     limited = [name for name, settings in declared.queues.items() if settings != QueueSettings()]
     if limited and not isinstance(store, Declarations):
         yield f"it declares limits of {_listed(limited)}; and {_NO_DECLARATIONS}"
+    divided = [name for name, settings in declared.queues.items() if settings.partitions is not None]
+    if divided and not isinstance(store, Partitions):
+        yield f"it declares partitions of {_listed(divided)}; and {_NO_PARTITIONS}"
     if declared.schedules and not (isinstance(store, Schedules) and isinstance(store, LeaderActs)):
         yield f"it declares the schedules {_listed(one.name for one in declared.schedules)}; and {_NO_SCHEDULES}"
     if listeners and not isinstance(store, Events):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from pitboss.engines.access_protocol import Access
 from pitboss.engines.declared_protocol import Declarations, Events, LeaderActs, Schedules
+from pitboss.engines.partition_protocol import Partitions
 from pitboss.engines.resource_protocol import Leases, ResourcePools, Resources
 from pitboss.engines.verb_marks import open_to_workers
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
@@ -118,7 +119,8 @@ class Engine(Protocol):
         their answer was lost.
 
         A queue that is bound to a resource pool gives each task only together with a member of that pool, in the same
-        act: see `Resources`. Items of batches are drawn first: see `Batches`.
+        act: see `Resources`. Items of batches are drawn first: see `Batches`. A queue with partitions gives each slot
+        its own: see `Partitions`.
         """
 
     async def renew(self, session: int, snapshot: str | None = None) -> Renewal:
@@ -453,6 +455,7 @@ class FullStore(
     Schedules,
     Events,
     LeaderActs,
+    Partitions,
     Usage,
     Protocol,
 ):

@@ -285,6 +285,9 @@ class ChangeQueue(Body):
     rate: Annotated[str, Field(max_length=200, pattern=RATE)] | None = Field(
         default=None, description='Such as "10/s, 100/m".'
     )
+    max_per_key: Annotated[int, Field(ge=1, le=2**53), Whole] | None = Field(
+        default=None, description="How many tasks of one partition key may run at once."
+    )
 
 
 class ScalePool(Body):

@@ -1,7 +1,7 @@
 """Announces what happens to workers and pools: to people, to the log file, and to the app's hooks."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from pitboss.engines.protocol import Clock
@@ -12,8 +12,10 @@ from pitboss.model.facts import AnyFact, PoolScaled, WorkerCrashed, WorkerGivenU
 from pitboss.model.outdone import SentAway
 from pitboss.model.pool import PoolSpec
 from pitboss.model.pool_rules import changes_text, differences, key_text
+from pitboss.model.pool_slot import PoolSlot
 from pitboss.model.resource import Declaration, PoolRules, ResourcePool
 from pitboss.model.task import Claim, TaskError
+from pitboss.model.text import ranges
 
 
 class Log(Protocol):
@@ -119,6 +121,16 @@ class Announcer:
             self._tell(f"pool {pool} goes from {before} to {after} worker(s): {why or 'configured'}")
         self._write("pool scaled", pool=pool, before=before, after=after, why=why)
         self.publish(PoolScaled(before=before, after=after, why=why, **self._common(pool)))
+
+    def slots_taken(self, pool: str, slots: Sequence[PoolSlot]) -> None:
+        """The workers of a pool have these slots, by place."""
+        node = slots[0].node if slots else ""
+        if slots:
+            # Workers are named from 1 on.
+            workers, numbers = ranges(one.place + 1 for one in slots), ranges(one.number for one in slots)
+            verb = "worker {} is slot {}" if len(slots) == 1 else "workers {} are slots {}"
+            self._tell(f"pool {pool}: {verb.format(workers, numbers)} (node {node})")
+        self._write("slots taken", pool=pool, node=node, slots={str(one.place + 1): one.number for one in slots})
 
     def sent_away(self, member: SentAway) -> None:
         """A member of a resource pool was found to be at fault."""

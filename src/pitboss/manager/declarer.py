@@ -40,6 +40,15 @@ async def refuse_namesake(engine: Store, declared: Declared | None, handlers: se
         )
 
 
+async def taken_schedules(engine: Store, declared: Declared | None) -> dict[str, str]:
+    """The schedules of other apps that this one declares under the same name, with their apps."""
+    schedules = capabilities(engine).schedules
+    if declared is None or schedules is None or not declared.schedules:
+        return {}
+    found = await schedules.schedules([one.name for one in declared.schedules])
+    return {one.name: one.app for one in found if one.app is not None and one.app != declared.app}
+
+
 def _own(session: Session) -> bool:
     """A manager that reloads its code may replace all of it."""
     return (session.info.host, session.info.pid) == (host.name(), os.getpid())

@@ -18,7 +18,7 @@ class DesiredStateReader:
         """Whether reading is worth a call: a wish rings, and every renewal returns the version of the newest wish."""
         if session is None:
             return False
-        rung, session.rung = session.rung, False
+        rung, session.claimer.rung = session.claimer.rung, False
         return rung or session.desired > self.state.version
 
     async def read(self) -> bool:

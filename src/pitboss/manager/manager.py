@@ -7,13 +7,14 @@ from functools import partial
 
 import msgspec
 
-from pitboss.dispatch.dispatcher import Dispatcher, Noted
+from pitboss.dispatch.dispatcher import Dispatcher
+from pitboss.dispatch.settler import Noted
 from pitboss.engines.capabilities import capabilities, check_needs, resources_of
 from pitboss.engines.host_clock import uptime
 from pitboss.engines.protocol import Clock, Engine, Store
 from pitboss.manager import host
 from pitboss.manager.announcer import Announcer
-from pitboss.manager.declarer import Declarer, refuse_namesake
+from pitboss.manager.declarer import Declarer, refuse_namesake, taken_schedules
 from pitboss.manager.desired_state import DesiredStateReader
 from pitboss.manager.health_checks import HealthChecks
 from pitboss.manager.hooks import FactBuffer
@@ -21,12 +22,13 @@ from pitboss.manager.host_memory import HostMemory
 from pitboss.manager.http_server import DRAIN_SECONDS, HttpServer
 from pitboss.manager.key_watch import KeyWatch
 from pitboss.manager.outages import OutageWatch, Work
-from pitboss.manager.plan import Plan, declared, key_ring, policies
+from pitboss.manager.plan import Plan, declared, key_ring, policies, pool_logs
 from pitboss.manager.pool_set import PoolSet
 from pitboss.manager.reaper import Reaper
 from pitboss.manager.scaler import Scaler
 from pitboss.manager.session_router import SessionRouter
 from pitboss.manager.snapshot import snapshot
+from pitboss.manager.sources import SourceKeeper, register_outboxes
 from pitboss.manager.task_log import TaskLog
 from pitboss.manager.trouble_log import TroubleLog
 from pitboss.manager.worker_slot import Services
@@ -91,12 +93,13 @@ class Manager:
         self._leadership = Leadership(engine, lambda: self._router.session, clock=clock, told=self._led_by)
         self._hooks = FactBuffer(plan.target, description.hooks, engine, clock=clock, tell=self.say, logs=plan.logs)
         self.http = HttpServer(plan.http, clock=clock, tell=self.say)
+        self._sources = SourceKeeper(plan.sources, clock=clock, announcer=self._announcer)
         self._announcer.publish = self._hooks.publish
         self._outages = OutageWatch(
             capabilities(engine).outages, warn=self._announcer.warn, say=self.say, work=self._work
         )
         # A server that could not open the store is tried again.
-        self._outages.back = lambda: self.http.change(self._plan.http)
+        self._outages.back = self._try_side_processes
         self._sessions: list[int] = []
         self._known: set[str] = set()
         self._draining = False
@@ -133,7 +136,7 @@ class Manager:
         await self._take_over()
         await self._desired.read()
         warn = self._announcer.warn
-        upkeep = all_duties(self._engine, lambda: self._plan, clock=self._clock, warn=warn)
+        upkeep = all_duties(self._engine, lambda: self._plan, clock=self._clock, warn=warn, say=self.say)
         checks = HealthChecks(self._pools.every_pool, self._router, self._announcer, self._time_limit)
         troubles = TroubleLog(self._engine, self._clock, begun=warn, ended=self.say)
         work = (
@@ -150,6 +153,7 @@ class Manager:
         )
         duties = [asyncio.create_task(self._lasting(one)) for one in work]
         self._hooks.start()
+        self._sources.start()
         await self._pools.start(self._desired.state)
         try:
             pause = _PAUSE
@@ -166,7 +170,8 @@ class Manager:
                 duty.cancel()
             await self._pools.end(grace=0 if self._stop_now.is_set() else _GRACE_SECONDS)
             await self._hooks.stop(0 if self._stop_now.is_set() else _GRACE_SECONDS)
-            await self.http.stop(0 if self._stop_now.is_set() else DRAIN_SECONDS)
+            seconds = 0 if self._stop_now.is_set() else DRAIN_SECONDS
+            await asyncio.gather(self.http.stop(seconds), self._sources.stop(seconds))
             # Last: it kills every process that this manager has started.
             await self._reaper.stop()
             await asyncio.gather(*duties, return_exceptions=True)
@@ -199,12 +204,17 @@ class Manager:
         self._pools.change(plan)
         self._pools.follow(self._desired.state)
         self._hooks.change(plan.target, description.hooks)
-        self.http.change(plan.http)
+        self._try_side_processes()
         if self._router.present is not None:
-            self._router.present.noted = self._noted()
+            self._router.present.outcomes.noted = self._noted()
         if self._known != set(self._policies) and await self._pools.changed():
             # Only a new session can tell the store which handlers are known here.
             self._switch.set()
+
+    def _try_side_processes(self) -> None:
+        """With the present settings: they may have changed, or could not open the store before."""
+        self.http.change(self._plan.http)
+        self._sources.change(self._plan.sources)
 
     async def _register(self, plan: Plan, description: Description) -> None:
         """Pools first: a task whose queue is bound to a pool must find its rules."""
@@ -212,6 +222,8 @@ class Manager:
         wanted = declared(plan, description)
         check_needs(self._engine, description.handlers, pools, wanted)
         await refuse_namesake(self._engine, wanted, {one.name for one in description.handlers})
+        for name, app in (await taken_schedules(self._engine, wanted)).items():
+            self._announcer.warn(f"schedule {name} is taken over from the app {app}, which declares it too: rename one")
         if plan.resources:
             resources = resources_of(self._engine)
             for name, rules in plan.resources:
@@ -219,6 +231,8 @@ class Manager:
                 self._announcer.declared(name, rules, before)
             self._announcer.limited(await resources.resource_pools())
         await self._engine.register(description.handlers)
+        figures = self._sources.figures
+        await register_outboxes(self._engine, plan.sources, plan.target, 0 if figures is None else figures.pid)
         await self._keys.watch_pools({one.resources for one in description.handlers if one.resources})
 
     @property
@@ -240,9 +254,10 @@ class Manager:
         lost = asyncio.Event()
         dispatcher = self._make_dispatcher(lost)
         try:
-            dispatcher.claim_only(await self._keys.queues())
+            dispatcher.claimer.claim_only(await self._keys.queues())
             session = await dispatcher.start()
             await self._declarer.open(session.number)
+            divided = {queue.name for queue in await self._engine.queues() if queue.partitions is not None}
         except StoreUnavailable as error:
             self._outages.failed(error)
             if dispatcher.session is not None:
@@ -251,6 +266,8 @@ class Manager:
         self._sessions.append(session.number)
         self._scaler.session = session.number
         self._scaler.wake()
+        # Before the first worker is ready: a restart must be back within the grace, however long workers take to start.
+        dispatcher.need_slots((pool.spec for pool in self._pools.pools.values()), divided)
         self._add_workers(dispatcher)
         self.started.set()
         await _first(self._stop, lost, self._switch)
@@ -276,9 +293,12 @@ class Manager:
             on_lost=lambda: self._session_lost(dispatcher, lost),
             snapshot=lambda: self._snapshot,
         )
-        dispatcher.noted, dispatcher.opens, dispatcher.troubled = self._noted(), self._keys.opens, self._outages.failed
+        dispatcher.outcomes.noted, dispatcher.claimer.opens = self._noted(), self._keys.opens
+        dispatcher.troubled = self._outages.failed
         dispatcher.on_sent_away(self._announcer.sent_away)
-        dispatcher.on_ring = self._scaler.wake
+        dispatcher.claimer.slot_numbers.node = self._plan.node or host.name()
+        dispatcher.claimer.slot_numbers.told = self._announcer.slots_taken
+        dispatcher.claimer.on_ring = self._scaler.wake
         return dispatcher
 
     def _noted(self) -> Noted | None:
@@ -297,8 +317,9 @@ class Manager:
         dispatcher.quiet(self._draining)
         for pool in self._pools.pools.values():
             dispatcher.set_paused(pool.spec.name, pool.paused)
-        for pool, worker in self._pools.working():
-            self._router.add_worker(worker, pool.spec, pool.rest if pool.spec.delay[1] else None)
+        dispatcher.set_places(self._pools.places())
+        for pool, slot, worker in self._pools.working():
+            self._router.add_worker(worker, pool.spec, pool.rest, slot.place)
 
     def _session_lost(self, dispatcher: Dispatcher, lost: asyncio.Event) -> None:
         lost.set()
@@ -357,6 +378,7 @@ class Manager:
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             ticks += 1
+            self._router.set_places(self._pools.places())
             self._publish_changes(ticks)
             self._notice_step()
             self._task_log.flush()
@@ -379,7 +401,7 @@ class Manager:
                 continue  # the store is down
             present = self._router.present
             if present is not None:
-                present.claim_only(queues)
+                present.claimer.claim_only(queues)
                 if changed:
                     self._take_snapshot()
                     present.renew_now()
@@ -397,7 +419,7 @@ class Manager:
 
     def _publish_changes(self, ticks: int) -> None:
         """Figures go out with the next renewal; a worker that comes, goes or fails is published at once."""
-        shape = [*self._pools.shape(), (self.http.figures,)]
+        shape = [*self._pools.shape(), (self.http.figures, self._sources.figures)]
         changed, self._shape = shape != self._shape, shape
         if changed or ticks % _SNAPSHOT_EVERY == 0:
             self._take_snapshot()
@@ -439,7 +461,7 @@ class Manager:
             tasks_memory=self._memory.published(),
             missing_keys=self._keys.missing,
         )
-        taken = msgspec.structs.replace(taken, http=self.http.figures)
+        taken = msgspec.structs.replace(taken, http=self.http.figures, sources=self._sources.figures)
         self._snapshot = msgspec.json.encode(taken).decode()
 
     def _led_by(self, lead: Lead) -> None:
@@ -460,7 +482,7 @@ class Manager:
             concurrency=pool.concurrency,
             manager=host.identity((), 0).pid,
             pool=pool.name,
-            logs=self._plan.logs,
+            logs=pool_logs(self._plan.logs, name, pool),
             secrets_file=self._plan.secrets_file,
             clock_offset=self._clock.now() - uptime(),
         )

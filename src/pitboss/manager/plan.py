@@ -7,21 +7,24 @@ import msgspec
 from pitboss.config import ServerSpec, secret_keys
 from pitboss.model.declared import Declared
 from pitboss.model.duration import Span
-from pitboss.model.log_settings import LogSettings
+from pitboss.model.log_settings import LogSettings, log_file_name
 from pitboss.model.policy import Policy
 from pitboss.model.pool import PoolSpec
 from pitboss.model.resource import PoolRules
 from pitboss.model.retention import Retention
 from pitboss.model.session import DEFAULT_TTL
+from pitboss.model.source import SourcesSpec
 from pitboss.secrets import KeyRing
 from pitboss.worker.describe import Description
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How a manager runs one app, and serves the HTTP API (`http`). Without a target and pools it runs no tasks: it
-    serves the API, and looks after the store."""
+    serves the API, and looks after the store. `node` is its name in the slots of its workers; empty: that of the
+    host."""
 
     target: str = ""
+    node: str = ""
     pools: tuple[PoolSpec, ...] = (PoolSpec(),)
     drain_seconds: float = 30.0
     ttl: Span = DEFAULT_TTL
@@ -34,6 +37,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     declared: Declared | None = None
     secrets_file: str | None = None
     http: ServerSpec | None = None
+    sources: SourcesSpec | None = None
 
 
 def declared(plan: Plan, description: Description) -> Declared | None:
@@ -50,3 +54,12 @@ def key_ring(plan: Plan) -> KeyRing | None:
 def policies(description: Description) -> dict[str, Policy]:
     """Of each handler, by its name."""
     return {handler.name: msgspec.json.decode(handler.policy, type=Policy) for handler in description.handlers}
+
+
+def pool_logs(logs: LogSettings | None, worker: str, pool: PoolSpec) -> LogSettings | None:
+    """The log settings of a worker: its pool may name the file."""
+    if logs is None or pool.log_file is None:
+        return logs
+    # The name of a worker is the name of its pool and a number.
+    place = int(worker.rpartition("-")[2]) - 1
+    return msgspec.structs.replace(logs, file=log_file_name(pool.log_file, pool.name, place))

@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+import msgspec
+
 from pitboss.manager import host
 from pitboss.manager.worker_pool import WorkerPool
 from pitboss.manager.worker_process import Edition, WorkerProcess
-from pitboss.manager.worker_slot import Services
+from pitboss.manager.worker_slot import Services, WorkerSlot
 from pitboss.model.desired_state import DesiredPool, DesiredState
-from pitboss.model.pool import PoolSpec
+from pitboss.model.pool import PoolSpec, range_text
 from pitboss.worker.main import WorkerSpec
 
 
@@ -38,6 +40,7 @@ class PoolSet:
         self._services, self._plan, self._make_spec, self._luck = services, plan, make_spec, luck
         self._learn = learn
         self.pools: dict[str, WorkerPool] = {}
+        self._configured: dict[str, PoolSpec] = {}
         self._removed: list[WorkerPool] = []
         self._desired = DesiredState()
         self._host = host.name()
@@ -61,7 +64,8 @@ class PoolSet:
             self._removed.append(pool)
         for name, spec in wanted.items():
             if name in self.pools:
-                self.pools[name].change(spec, plan.drain_seconds)
+                self._configured[name] = spec
+                self.pools[name].change(self._with_orders(spec), plan.drain_seconds)
             else:
                 self._add(spec)
 
@@ -120,13 +124,21 @@ class PoolSet:
         self._removed = [pool for pool in self._removed if pool.workers]
         return [*self.pools.values(), *self._removed]
 
-    def working(self) -> Iterator[tuple[WorkerPool, WorkerProcess]]:
+    def places(self) -> dict[str, list[int]]:
+        """The places of each pool."""
+        return {name: pool.places for name, pool in self.pools.items()}
+
+    def slot_number(self, pool: str, place: int) -> int | None:
+        """The number that the worker at this place has over all hosts."""
+        return self._services.router.slot_number(pool, place)
+
+    def working(self) -> Iterator[tuple[WorkerPool, WorkerSlot, WorkerProcess]]:
         """The workers that take tasks now."""
         for pool in self.pools.values():
             for slot in pool.slots.values():
                 worker = slot.current
                 if worker is not None and worker.ready.is_set() and not worker.draining and not worker.gone.is_set():
-                    yield pool, worker
+                    yield pool, slot, worker
 
     def quiet(self) -> None:
         """Stop replacing and resizing."""
@@ -147,7 +159,8 @@ class PoolSet:
         await asyncio.gather(*(pool.end(grace) for pool in self.every_pool()))
 
     def _add(self, spec: PoolSpec) -> None:
-        pool = self.pools[spec.name] = WorkerPool(self._services, spec, self._make, self._luck)
+        self._configured[spec.name] = spec
+        pool = self.pools[spec.name] = WorkerPool(self._services, self._with_orders(spec), self._make, self._luck)
         pool.edition = (self._desired_pool(spec.name).generation or 0, 0)
         self._fit(pool)
 
@@ -159,13 +172,27 @@ class PoolSet:
             pool.paused = bool(wish.paused)
             self._services.announcer.say(f"pool {name} is {'paused' if pool.paused else 'no longer paused'}")
             self._services.router.set_paused(name, pool.paused)
+        delay = self._configured[name].delay if wish.delay is None else wish.delay
+        if delay != pool.spec.delay:
+            self._services.announcer.say(f"pool {name} pauses {range_text(delay)} after each task from now on")
+            pool.set_delay(delay)
         if (wish.generation or 0) > pool.edition[0]:
             self._services.announcer.say(f"pool {name} is restarted, one worker after the other")
             pool.renew((wish.generation or 0, pool.edition[1]), self._plan.drain_seconds)
         size, why = self.wanted(pool.spec)
-        if size != pool.size:
-            self._services.announcer.scaled(name, pool.size, size, why)
+        before, after = pool.size, len(pool.spec.places(size))
+        if after != before:
+            self._services.announcer.scaled(name, before, after, why)
             pool.resize(size)
+
+    def _with_orders(self, spec: PoolSpec) -> PoolSpec:
+        """The configured pool with the pauses that operators want."""
+        delay = self._desired_pool(spec.name).delay
+        return spec if delay is None else msgspec.structs.replace(spec, delay=delay)
+
+    def configured(self, spec: PoolSpec) -> PoolSpec:
+        """The pool without what operators want."""
+        return self._configured.get(spec.name, spec)
 
     def _desired_pool(self, pool: str) -> DesiredPool:
         return self._desired.pool(pool, self._host)

@@ -1,7 +1,7 @@
 """Connects workers with sessions: every outcome is settled by the session that claimed the task."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from pitboss.dispatch.dispatcher import Dispatcher
 from pitboss.engines.protocol import Store
@@ -43,10 +43,24 @@ class SessionRouter:
         """How many more tasks this pool's workers could start now."""
         return self.present.room(pool) if self.present is not None else 0
 
-    def add_worker(self, worker: WorkerProcess, spec: PoolSpec, rest: Callable[[], float] | None) -> None:
+    def add_worker(self, worker: WorkerProcess, spec: PoolSpec, rest: Callable[[], float] | None, place: int) -> None:
         """The worker takes tasks from now on. `rest` says how many seconds it pauses after each."""
         if self.present is not None:
-            self.present.add_worker(worker, pool=spec.name, queues=spec.queues, rest=rest)
+            self.present.add_worker(worker, pool=spec.name, queues=spec.queues, rest=rest, place=place)
+
+    def set_rest(self, pool: str, rest: Callable[[], float] | None) -> None:
+        """How many seconds the workers of a pool pause after each task from now on."""
+        if self.present is not None:
+            self.present.set_rest(pool, rest)
+
+    def set_places(self, places: Mapping[str, Sequence[int]]) -> None:
+        """Which places the pools have; one that is left out has none any more."""
+        if self.present is not None:
+            self.present.set_places(places)
+
+    def slot_number(self, pool: str, place: int) -> int | None:
+        """The number of a worker's slot over all hosts; None if its pool serves no queue with partitions."""
+        return self.present.claimer.slot_numbers.number(pool, place) if self.present is not None else None
 
     def close_worker(self, worker: WorkerProcess) -> None:
         """The worker gets no more tasks."""

@@ -4,6 +4,8 @@ import asyncio
 from functools import cache
 from importlib import metadata
 
+import msgspec
+
 from pitboss.manager import host
 from pitboss.manager.host_memory import total_memory
 from pitboss.manager.pool_set import PoolSet
@@ -34,7 +36,12 @@ def snapshot(
     return Snapshot(
         target=target,
         pools=tuple(_pool(pool_set, pool) for pool in pools),
-        workers=tuple(figures for pool in pools for slot in pool.every_slot() for figures in _workers(slot, pool, now)),
+        workers=tuple(
+            msgspec.structs.replace(figures, slot=pool_set.slot_number(pool.spec.name, slot.place))
+            for pool in pools
+            for slot in pool.every_slot()
+            for figures in _workers(slot, pool, now)
+        ),
         draining=draining,
         term=term,
         logs=logs,
@@ -60,10 +67,11 @@ def _pool(pool_set: PoolSet, pool: WorkerPool) -> PoolFigures:
         name=pool.spec.name,
         queues=pool.spec.queues,
         concurrency=pool.spec.concurrency,
-        wanted=wanted,
+        wanted=len(pool.spec.places(wanted)),
         least=pool.spec.min_workers,
         most=pool.spec.max_workers,
         paused=pool.paused,
+        delay=pool_set.configured(pool.spec).delay,
         generation=pool.edition[0],
         why=pool.trouble or why,
     )

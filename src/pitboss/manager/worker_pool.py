@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Callable
 
+import msgspec
+
 from pitboss.manager.worker_process import Edition, WorkerProcess
 from pitboss.manager.worker_slot import Services, WorkerSlot
 from pitboss.model.duration import SECOND, Moment, spoken
 from pitboss.model.outcome import Released
-from pitboss.model.pool import PoolSpec
+from pitboss.model.pool import PoolSpec, Range
 from pitboss.model.snapshot import WorkerState
 
 _TENTH = SECOND // 10
@@ -37,6 +39,11 @@ class WorkerPool:
         return len(self.slots)
 
     @property
+    def places(self) -> list[int]:
+        """The places that have a worker, or get one again."""
+        return [slot.place for slot in self.slots.values() if not slot.given_up]
+
+    @property
     def workers(self) -> list[WorkerProcess]:
         """Every process of this pool, including those that are draining."""
         return [worker for slot in self.every_slot() for worker in slot.workers]
@@ -45,6 +52,18 @@ class WorkerPool:
     def alive(self) -> bool:
         """Whether any worker takes tasks now."""
         return any(slot.alive for slot in self.slots.values())
+
+    @property
+    def rest(self) -> Callable[[], float] | None:
+        """How many seconds a worker pauses after a task; None: it does not."""
+        return (lambda: self._between(self.spec.delay)) if self.spec.delay[1] else None
+
+    def set_delay(self, delay: Range) -> None:
+        """From now on the workers pause that long after each task."""
+        self.spec = msgspec.structs.replace(self.spec, delay=delay)
+        for slot in self.slots.values():
+            slot.spec = self.spec
+        self._services.router.set_rest(self.spec.name, self.rest)
 
     def report_down(self) -> None:
         """Say that no worker is alive, and when the next one starts; once for each such moment."""
@@ -75,13 +94,13 @@ class WorkerPool:
         self._leaving = [slot for slot in self._leaving if not slot.empty]
         if self._stopping:
             return
-        after = 0.0
-        for number in range(1, size + 1):
-            if number not in self.slots:
-                self._open(number, after)
+        after, wanted = 0.0, self.spec.places(size)
+        for place in wanted:
+            if place + 1 not in self.slots:
+                self._open(place + 1, after)
                 after += self._between(self.spec.stagger)
         for number in sorted(self.slots, reverse=True):
-            if number > size:
+            if number - 1 not in wanted:
                 slot = self.slots.pop(number)
                 slot.leave()
                 self._leaving.append(slot)
@@ -129,16 +148,12 @@ class WorkerPool:
             pass
         await asyncio.gather(*(slot.end() for slot in self.every_slot()))
 
-    def rest(self) -> float:
-        """How many seconds a worker pauses after a task."""
-        return self._between(self.spec.delay)
-
     async def rolled(self) -> bool:
         """Wait for the rolling restart; whether every worker is of the present edition."""
         return self._rolling is None or await self._rolling
 
     def _open(self, number: int, after: float) -> None:
-        slot = WorkerSlot(self._services, self.spec, f"{self.spec.name}-{number}", self._new_worker, self.rest, self)
+        slot = WorkerSlot(self._services, self.spec, number - 1, self._new_worker, self)
         self.slots[number] = slot
         slot.open(after)
 

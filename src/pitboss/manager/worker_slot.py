@@ -33,6 +33,10 @@ class PoolOfSlots(Protocol):
     def alive(self) -> bool:
         """Whether any worker of the pool takes tasks now."""
 
+    @property
+    def rest(self) -> Callable[[], float] | None:
+        """How many seconds a worker pauses after a task; None: it does not."""
+
     def report_down(self) -> None:
         """A worker of the pool is down for a while."""
 
@@ -43,20 +47,20 @@ class PoolOfSlots(Protocol):
 class WorkerSlot:
     """Keeps one worker alive. A successor is ready before its predecessor ends, so tasks never wait for a start.
 
-    `current` takes tasks; earlier workers of the slot may still be finishing theirs. `rest` says how many seconds the
-    worker pauses after each task; `pool` is asked and told about the pool as a whole.
+    `current` takes tasks; earlier workers of the slot may still be finishing theirs. `place` is its number among the
+    workers of the pool here, from 0 on. `pool` is asked and told about the pool as a whole.
     """
 
     def __init__(
         self,
         services: Services,
         spec: PoolSpec,
-        name: str,
+        place: int,
         make: Callable[[str, PoolSpec], WorkerProcess],
-        rest: Callable[[], float],
         pool: PoolOfSlots,
     ) -> None:
-        self._services, self.spec, self.name, self._make, self._rest = services, spec, name, make, rest
+        self._services, self.spec, self.place, self._make = services, spec, place, make
+        self.name = f"{spec.name}-{place + 1}"
         self._pool = pool
         self._say, self._clock = services.announcer.say, services.clock
         self.current: WorkerProcess | None = None
@@ -223,7 +227,7 @@ class WorkerSlot:
     def _hire(self, worker: WorkerProcess) -> None:
         self.state, self.why = WorkerState.IDLE, ""
         self._services.announcer.started(worker, self.spec)
-        self._services.router.add_worker(worker, self.spec, self._rest if self.spec.delay[1] else None)
+        self._services.router.add_worker(worker, self.spec, self._pool.rest, self.place)
         if self.spec.soft is not None and worker.fresh > self.spec.soft:
             self._say(
                 f"worker {self.name} uses {spoken_size(worker.fresh)} of memory before its first task, more than its"

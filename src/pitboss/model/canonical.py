@@ -17,6 +17,7 @@ from pitboss.model.errors import InvalidInput
 Json = str
 Plain = Callable[[object], object]
 MAX_BYTES: Final = 1_048_576
+MAX_PARAMS_BYTES: Final = 262_144
 MAX_DEPTH: Final = 64
 _LONG_NUMBER: Final = re.compile(rb"[:,\[]-?\d{19}")
 _CONTAINERS: Final = b'{["'

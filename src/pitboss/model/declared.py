@@ -25,7 +25,9 @@ class Declared(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def fingerprint(self) -> str:
-        return blake2b(msgspec.json.encode(self, order="sorted"), digest_size=8).hexdigest()
+        # A table of partitions has numbers as keys, which only become sortable text here.
+        plain = msgspec.to_builtins(self, str_keys=True)
+        return blake2b(msgspec.json.encode(plain, order="sorted"), digest_size=8).hexdigest()
 
 
 def takes_over(fingerprint: str, present: str | None, seen: Collection[str], alive: Collection[str]) -> bool:

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
+from pitboss.model.pool import Range
 from pitboss.model.queue import Wish
 
 
@@ -12,12 +13,14 @@ class DesiredPool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """What is wanted of one worker pool, on every host or on one.
 
     `size` overrides configuration and scaling; workers older than `generation` are replaced one by one; a paused pool
-    takes no new tasks. A field that is None asks for nothing.
+    takes no new tasks. `delay` is the least and the most pause after each task, instead of the configured one. A field
+    that is None asks for nothing.
     """
 
     size: int | None = None
     generation: int | None = None
     paused: bool | None = None
+    delay: Range | None = None
 
 
 class DesiredManager(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -61,6 +64,7 @@ class DesiredState:
             size=everywhere.size if here.size is None else here.size,
             generation=max((one.generation or 0 for one in (here, everywhere)), default=0) or None,
             paused=everywhere.paused if here.paused is None else here.paused,
+            delay=everywhere.delay if here.delay is None else here.delay,
         )
 
     def manager(self, session: int) -> DesiredManager:

@@ -17,7 +17,7 @@ from pitboss.model.supply import Supply, soonest
 ENOUGH_ITEMS = 20
 ENOUGH_TIME: Span = 60 * SECOND
 # Nine of ten counts of random events lie within this many square roots of the count around the mean.
-_LIKELY = 1.64
+LIKELY = 1.64
 _MINUTE, _HOUR, _DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
 _MINUTES_UP_TO, _HOURS_UP_TO, _ROUND_FROM = 100 * _MINUTE, 48 * _HOUR, 10
 
@@ -51,7 +51,7 @@ def pace(batch: Batch, now: Moment) -> Pace | None:
     if elapsed <= 0 or (batch.recent < ENOUGH_ITEMS and elapsed < ENOUGH_TIME):
         return None
     rate = batch.recent * SECOND / elapsed
-    spread = 1 + _LIKELY / sqrt(batch.recent)
+    spread = 1 + LIKELY / sqrt(batch.recent)
     return Pace(rate / spread, rate * spread)
 
 

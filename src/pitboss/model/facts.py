@@ -120,6 +120,13 @@ class PoolScaled(Fact, frozen=True, kw_only=True, tag="pool_scaled"):
     why: str = ""
 
 
+class RestartRequired(Fact, frozen=True, kw_only=True, tag="restart_required"):
+    """A process beside the workers asked to be replaced, and was: the source process, whose broker is out of reach."""
+
+    process: str
+    why: str = ""
+
+
 AnyFact = (
     TaskCompleted
     | TaskFailed
@@ -129,6 +136,7 @@ AnyFact = (
     | WorkerCrashed
     | WorkerGivenUp
     | PoolScaled
+    | RestartRequired
 )
 
 

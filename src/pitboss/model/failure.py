@@ -29,11 +29,14 @@ class Routes(msgspec.Struct, frozen=True, omit_defaults=True):
     """The keys of a handler's `about` that name what follows a failure.
 
     `fallback` is the handler that gets the same params. `dead_letters` are the queues whose failed tasks this handler
-    gets ("*": all), in its parameter `parameter`.
+    gets ("*": all), in its parameter `parameter`; `dead_letters_of` the handlers whose failed tasks it gets.
+    If several sources of messages have one handler, each gets its own tasks, and the first one those of no source.
     """
 
     fallback: str | None = None
     dead_letters: tuple[str, ...] = ()
+    dead_letters_of: tuple[str, ...] = ()
+    source: str | None = None
     parameter: str = "dead"
 
 
@@ -70,9 +73,9 @@ def routes(about: Json) -> Routes:
 
 
 def has_routes(about: Json) -> bool:
-    """Whether a handler's `about` names a fallback, or queues whose dead letters it gets."""
+    """Whether a handler's `about` names a fallback, or queues or handlers whose dead letters it gets."""
     found = routes(about)
-    return found.fallback is not None or bool(found.dead_letters)
+    return found.fallback is not None or bool(found.dead_letters) or bool(found.dead_letters_of)
 
 
 def failed_for_good(task: Task) -> bool:
@@ -87,7 +90,7 @@ def needed_handlers(failed: Iterable[Task], abouts: Mapping[str, Json]) -> set[s
         own = routes(abouts.get(task.handler, "{}"))
         if own.fallback is not None:
             needed |= {task.handler, own.fallback}
-        needed |= {name for name, about in abouts.items() if _gets_dead_letters(about, task.queue)}
+        needed |= {name for name, about in abouts.items() if _gets_dead_letters(about, task)}
     return needed
 
 
@@ -117,12 +120,29 @@ def _dead_letters(task: Task, handlers: Iterable[HandlerInfo]) -> Sequence[NewTa
         return ()
     mark = Meta(failure=msgspec.structs.replace(_mark(task, ()), dead_letter=True))
     found = []
-    for handler in sorted(handlers, key=lambda one: one.name):
-        if _gets_dead_letters(handler.about, task.queue):
-            params = to_json({routes(handler.about).parameter: _dead(task)})
+    for handler in _of_one_source(task, sorted(handlers, key=lambda one: one.name)):
+        if _gets_dead_letters(handler.about, task):
+            own = routes(handler.about)
+            dead = _dead(task) if own.source is None else {**_dead(task), "parent": task.parent}
+            params = to_json({own.parameter: dead})
             new = new_task(handler, params, _id(task, "dead letter", handler.name), parent=task.id)
             found.append(msgspec.structs.replace(new, meta=with_meta(task.meta, mark)))
     return found
+
+
+def _of_one_source(task: Task, handlers: list[HandlerInfo]) -> list[HandlerInfo]:
+    """Without the sources of this task's handler that it did not come from."""
+    sources = {
+        name: one.name
+        for one in reversed(handlers)
+        if (name := routes(one.about).source) is not None and task.handler in routes(one.about).dead_letters_of
+    }
+    if len(sources) <= 1:
+        return handlers
+    message = read_meta(task.meta).message
+    own = sources.get(message.source) if message is not None else None
+    wrong = set(sources.values()) - {own or min(sources.values())}
+    return [one for one in handlers if one.name not in wrong]
 
 
 def _is_dead_letter(meta: Meta) -> bool:
@@ -130,8 +150,9 @@ def _is_dead_letter(meta: Meta) -> bool:
     return meta.failure is not None and meta.failure.dead_letter
 
 
-def _gets_dead_letters(about: Json, queue: str) -> bool:
-    return not {queue, EVERY_QUEUE}.isdisjoint(routes(about).dead_letters)
+def _gets_dead_letters(about: Json, task: Task) -> bool:
+    found = routes(about)
+    return task.handler in found.dead_letters_of or not {task.queue, EVERY_QUEUE}.isdisjoint(found.dead_letters)
 
 
 def _id(task: Task, *kind: str) -> TaskId:

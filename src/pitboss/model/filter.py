@@ -33,6 +33,7 @@ TEXT_FIELDS: Final = (
     "key",
     "batch",
     "resource",
+    "partition",
 )
 NUMBER_FIELDS: Final = ("attempts", "priority", "progress", "losses", "session")
 SPAN_FIELDS: Final = ("age", "wait")

@@ -14,7 +14,9 @@ from pitboss.model.batching import HELD_IN_ORDER
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.fleet import ManagerView, WorkerPoolView, worker_pools
 from pitboss.model.outcome import NO_KEY
+from pitboss.model.partition import Partition
 from pitboss.model.placement import NO_MEMORY
+from pitboss.model.pool_slot import PoolSlot
 from pitboss.model.queue import Queue
 from pitboss.model.session import Session
 from pitboss.model.states import State
@@ -57,7 +59,8 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     """What surrounds waiting tasks, read at one moment. `bound` has the member of a pool's sticky key.
 
     `remote` are the handlers whose tasks remote workers run; `others` the live sessions of HTTP servers and of these
-    workers. `known` keeps what was computed from all members of a pool: many tasks wait for the same.
+    workers. `keys` are those of queues with partitions, by queue and key; `slots` may own them, and `led` says that a
+    manager leads. `known` keeps what was computed from all members of a pool: many tasks wait for the same.
     """
 
     now: Moment
@@ -70,6 +73,9 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     batches: Mapping[str, Batch] = {}
     lanes: Mapping[str, Lane] = {}
     lines: Mapping[str, Line] = {}
+    keys: Mapping[tuple[str, str], Partition] = {}
+    slots: Sequence[PoolSlot] = ()
+    led: bool = True
     known: dict[Hashable, Any] = {}
 
     def knowing(self, handler: str) -> list[ManagerView]:
@@ -80,6 +86,21 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
         """The worker pools that can run this task, whatever they do now."""
         pools = worker_pools(self.knowing(task.handler))
         return [view for view in pools if view.pool.queues is None or task.queue in view.pool.queues]
+
+    def owner(self, task: Task) -> str | None:
+        """The slot that alone takes tasks of its key."""
+        queue = self.queues.get(task.queue)
+        if queue is None or queue.partitions is None or not queue.partitions.exclusive or task.partition is None:
+            return None
+        one = self.keys.get((task.queue, task.partition))
+        return None if one is None else one.owner
+
+    def line(self, task: Task) -> Line | None:
+        """The line in which it waits: that of its queue, or the part of it that its owner takes."""
+        line, owner = self.lines.get(task.queue), self.owner(task)
+        if line is None or owner is None:
+            return line
+        return Line([one for one in line.tasks if self.owner(one) == owner], line.whole)
 
     def taking(self, task: Task) -> list[WorkerPoolView]:
         """Those of them that take tasks."""
@@ -229,7 +250,7 @@ def of_rate(task: Task, scene: Scene) -> Gate | None:
 
 def of_line(task: Task, scene: Scene) -> Gate | None:
     """How many pending tasks are before it. It is never shut: it moves as tasks start."""
-    line = scene.lines.get(task.queue)
+    line = scene.line(task)
     if line is None or task.state is not State.PENDING:
         return None
     said, same = before(task, line), before(task, Line([one for one in line.tasks if one.want == task.want]))

@@ -41,10 +41,17 @@ def key_hold(new: NewTask, now: Moment) -> KeyHold:
 
 
 def created(
-    new: NewTask, now: Moment, *, known: bool, batch: str | None = None, ahead: Span = 0, behind: bool = False
+    new: NewTask,
+    now: Moment,
+    *,
+    known: bool,
+    batch: str | None = None,
+    ahead: Span = 0,
+    behind: bool = False,
+    partition: str | None = None,
 ) -> Task:
     """The task as it is first stored. `known`: its handler is registered. An item of a batch is held until drawn, and a
-    task `behind` an unfinished one with its order key until that one has ended."""
+    task `behind` an unfinished one with its order key until that one has ended. `partition` is its key."""
     due = new.due(now, ahead)
     place = HELD_IN_ORDER if behind else waits(None, known=known, run_at=due, now=now)
     place = place if batch is None else HELD_BY_BATCH
@@ -68,6 +75,7 @@ def created(
         want=new.want,
         order_key=new.order_key,
         meta=new.meta,
+        partition=partition,
     )
 
 

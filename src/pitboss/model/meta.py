@@ -41,12 +41,25 @@ class FailureMark(msgspec.Struct, frozen=True, omit_defaults=True):
     dead_letter: bool = False
 
 
+class MessageMark(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The message of a broker that became the task: which source took it from which queue, and what came with it."""
+
+    source: str
+    queue: str
+    id: str | None = None
+    exchange: str = ""
+    routing_key: str = ""
+    headers: dict[str, Any] = {}
+    properties: dict[str, Any] = {}
+
+
 class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     """The keys that Pitboss itself writes."""
 
     event: EventMark | None = None
     tick: TickMark | None = None
     failure: FailureMark | None = None
+    message: MessageMark | None = None
 
 
 _decoder = msgspec.json.Decoder(Meta)

@@ -93,7 +93,7 @@ def new_tasks(
     parent: TaskId | None = None,
 ) -> Iterator[NewTask]:
     """As `new_task`, for many: the handler's schema is read once."""
-    place = checked_name(handler.queue if queue is None else queue, "queue")
+    place = handler.queue if queue is None else checked_name(queue, "queue")
     template = template_in_schema(handler.schema)
     for one in params:
         want = None if template is None else template.want(one)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from pitboss.model.duration import SECOND, Span, span
+from pitboss.model.duration import SECOND, Span, span, spoken
 from pitboss.model.errors import InvalidInput
 
 Range = tuple[Span, Span]
@@ -29,7 +29,9 @@ class PoolSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One pool. Times are microseconds, sizes bytes; `queues` None is all of them.
 
     `memory` is the hard limit of one worker with its child processes: beyond it the worker is killed. Beyond
-    `memory_soft` it ends its tasks and is replaced. `cpu` is how many cores a worker is expected to use.
+    `memory_soft` it ends its tasks and is replaced. `cpu` is how many cores a worker is expected to use. `log_file` is
+    a pattern for the names of the workers' log files (`log_settings`). `only`: this manager runs only the workers with
+    these numbers, which count from 0 on; empty: all.
     """
 
     name: str = "default"
@@ -50,12 +52,18 @@ class PoolSpec(msgspec.Struct, frozen=True, kw_only=True):
     delay: Range = (0, 0)
     unresponsive: Span = 60 * SECOND
     target_wait: Span = 5 * SECOND
+    log_file: str | None = None
     env: dict[str, str] = {}
+    only: tuple[int, ...] = ()
 
     @property
     def scales(self) -> bool:
         """Whether the number of workers follows the load."""
         return self.max_workers > self.min_workers
+
+    def places(self, size: int) -> tuple[int, ...]:
+        """The numbers of the workers that this manager runs if the pool has this size."""
+        return tuple(place for place in self.only if place < size) if self.only else tuple(range(size))
 
     @property
     def soft(self) -> int | None:
@@ -105,6 +113,12 @@ def span_range(value: Any, *, what: str = "time") -> Range:
             f"{value!r:.60} is not a range of {what}s", why="it begins after its end", fix='write it like "8-20s"'
         )
     return low, high
+
+
+def range_text(bounds: Range) -> str:
+    """A range of times as a person reads it, and as `span_range` reads it back."""
+    low, high = (spoken(one) if one else "0s" for one in bounds)
+    return low if low == high else f"{low}-{high}"
 
 
 def _number(value: Any) -> Any:

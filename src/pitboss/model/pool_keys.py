@@ -8,6 +8,7 @@ from typing import Any, TypedDict, TypeVar
 
 from pitboss.model.duration import Span, Time, span
 from pitboss.model.errors import InvalidInput
+from pitboss.model.log_settings import checked_log_file, numbers_files
 from pitboss.model.pool import PoolSpec, RestartPolicy, size, span_range
 from pitboss.model.queue import checked_name
 
@@ -49,6 +50,7 @@ class PoolKeys(TypedDict, total=False):
     delay: TimeRange
     unresponsive: Time
     target_wait: Time
+    log_file: str | None
     env: Mapping[str, str]
 
 
@@ -120,6 +122,12 @@ def consistent(pool: P) -> P:
             f'memory_soft of pool "{pool.name}" is more than its memory',
             why="a worker is killed at memory before it could be replaced at memory_soft",
             fix="make memory_soft smaller, or leave it out: it is 80 % of memory then",
+        )
+    if pool.log_file is not None and pool.max_workers > 1 and not numbers_files(pool.log_file):
+        raise InvalidInput(
+            f'log_file of pool "{pool.name}" is one file for {pool.max_workers} workers',
+            why=f'"{pool.log_file}" has neither {{slot0}} nor {{slot}} nor {{worker}}',
+            fix='write it like "state_worker_{slot0}.log"',
         )
     return pool
 
@@ -287,6 +295,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "delay": _times,
     "unresponsive": _some_time,
     "target_wait": _some_time,
+    "log_file": _limit(checked_log_file),
     "env": _env,
 }
 KEYS = tuple(_READERS)

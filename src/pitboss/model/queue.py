@@ -5,22 +5,32 @@ from collections.abc import Iterable
 
 import msgspec
 
+from pitboss.model.canonical import from_json
 from pitboss.model.duration import Moment, Span
 from pitboss.model.errors import InvalidInput, QueueFull
 from pitboss.model.limits import Window
+from pitboss.model.partition import Partitioning
 from pitboss.model.states import WAITING, State
 
 # The settings of a queue that an operator can set above what is declared.
-LIMITS = ("capacity", "rate")
+LIMITS = ("capacity", "rate", "max_per_key")
+# The key of a handler's `about` that says how long a task usually takes, in microseconds.
+USUAL = "usual"
+# Queues and handlers of Pitboss itself begin so.
+RESERVED = "pitboss."
+_RESERVED_KINDS = frozenset({"queue", "task", "task type", "queue, task or pool"})
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}\Z")
 
 
 class QueueSettings(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What code and settings declare of a queue. `retention` are ages by state; states without one have the default."""
+    """What code and settings declare of a queue. `retention` are ages by state; states without one have the default.
+    `max_per_key` is how many tasks of one partition key may run at once."""
 
     capacity: int | None = None
     rate: tuple[Window, ...] = ()
     retention: dict[State, Span] = {}
+    partitions: Partitioning | None = None
+    max_per_key: int | None = None
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +38,7 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
 
     `resources` names the resource pool: each of its tasks holds a member of it while it runs. `opens_at` is when its
     rate allows the next start; None: now. `declared` is what an app declares; `limited` names the settings that an
-    operator set above that ("capacity", "rate"), until they are withdrawn.
+    operator set above that (`LIMITS`), until they are withdrawn. `partitions` is always as declared.
     """
 
     name: str
@@ -41,6 +51,8 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     opens_at: Moment | None = None
     declared: QueueSettings | None = None
     limited: tuple[str, ...] = ()
+    partitions: Partitioning | None = None
+    max_per_key: int | None = None
     counts: dict[State, int] = {}
 
     @property
@@ -56,6 +68,7 @@ class QueueChange(msgspec.Struct, frozen=True, kw_only=True):
     by: str | None = None
     capacity: int | msgspec.UnsetType | None = msgspec.UNSET
     rate: tuple[Window, ...] | msgspec.UnsetType = msgspec.UNSET
+    max_per_key: int | msgspec.UnsetType | None = msgspec.UNSET
     withdraw: tuple[str, ...] = ()
 
 
@@ -77,6 +90,12 @@ class HandlerInfo(msgspec.Struct, frozen=True, kw_only=True):
     number: int = 0
     created_at: Moment = 0
     updated_at: Moment = 0
+
+    @property
+    def usual(self) -> Span | None:
+        """How long a task usually takes, if that is declared."""
+        found = from_json(self.about).get(USUAL)
+        return found if isinstance(found, int) else None
 
     def registered(self, before: "HandlerInfo | None", number: int, now: Moment) -> "HandlerInfo":
         """As it is stored: `number` is for a new one."""
@@ -121,7 +140,7 @@ def declared_queue(queue: Queue, declared: QueueSettings | None) -> Queue:
     """The queue with these declarations; None withdraws them. What an operator set stays."""
     settings = declared or QueueSettings()
     free = {name: getattr(settings, name) for name in LIMITS if name not in queue.limited}
-    return msgspec.structs.replace(queue, **free, declared=declared)
+    return msgspec.structs.replace(queue, **free, declared=declared, partitions=settings.partitions)
 
 
 def remote_queues(handlers: Iterable[HandlerInfo]) -> set[str]:
@@ -138,8 +157,19 @@ def check_capacity(queue: Queue, waiting: int, new: int) -> None:
         raise QueueFull(queue.name, queue.capacity, waiting, new)
 
 
-def checked_name(name: str, what: str) -> str:
-    """The name itself, if it is a valid name of a queue, handler, tag and so on."""
+def is_reserved(name: str) -> bool:
+    """Whether a queue or handler belongs to Pitboss itself: worker pools and remote workers do not see it."""
+    return name.startswith(RESERVED)
+
+
+def checked_name(name: str, what: str, *, reserved: bool = False) -> str:
+    """The name itself, if it is a valid name of a queue, handler, tag and so on. `reserved`: also one of Pitboss."""
+    if is_reserved(name) and what in _RESERVED_KINDS and not reserved:
+        raise InvalidInput(
+            f'"{name:.80}" cannot name a {what}',
+            why=f'names that begin with "{RESERVED}" belong to Pitboss itself',
+            fix="choose another name",
+        )
     if not _NAME.match(name):
         raise InvalidInput(
             f"{name!r:.80} cannot name a {what}",

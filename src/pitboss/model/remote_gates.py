@@ -8,6 +8,8 @@ from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.fleet import ManagerView
 from pitboss.model.gates import Gate, Scene
 from pitboss.model.session import Session
+from pitboss.model.source import SourceState, is_outbox, source_of
+from pitboss.model.source_findings import live_sources
 from pitboss.model.task import Task
 from pitboss.model.text import counted
 
@@ -32,6 +34,8 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_remote(task: Task, scene: Scene) -> Gate:
+    if is_outbox(task.handler):
+        return _of_outbox(task, scene)
     servers = [one for one in scene.others if one.info.kind == SERVER]
     if not servers and not any(_serves(one) for one in scene.managers):
         return _shut(
@@ -55,8 +59,31 @@ def of_remote(task: Task, scene: Scene) -> Gate:
     return _shut(said, cause="no-remote-worker", sentence=f"{_CLAIM}, and {said}", stuck=True, helps=(start,))
 
 
-def remote_ready(ahead: str) -> str:
+def _of_outbox(task: Task, scene: Scene) -> Gate:
+    """A message to a broker, which the source process of a manager publishes."""
+    name = source_of(task.handler)
+    living = [one for _, found in live_sources(scene.others, scene.now) for one in found if one.name == name]
+    well = [one for one in living if one.out_state in (SourceState.STARTING, SourceState.RUNNING)]
+    if well:
+        return Gate(name="source", what="Source", says="its process publishes it", figure=name)
+    said = living[0].out_why if living else f"no manager runs the source {name}"
+    return Gate(
+        name="source",
+        what="Source",
+        passed=False,
+        says=said,
+        figure=name,
+        cause="no-source" if not living else "source",
+        sentence=f"it is a message that waits to be published: {said}",
+        stuck=not living,
+        helps=() if living else ("pitboss up",),
+    )
+
+
+def remote_ready(task: Task, ahead: str) -> str:
     """The sentence of a task that passes every gate."""
+    if is_outbox(task.handler):
+        return f"it is a message that is published next{f'; {ahead}' if ahead else ''}"
     return f"{_CLAIM}{f'; {ahead}' if ahead else ''}"
 
 

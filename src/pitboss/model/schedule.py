@@ -134,16 +134,23 @@ class DueSchedules(msgspec.Struct, frozen=True):
 
 
 class Firing(msgspec.Struct, frozen=True, kw_only=True):
-    """What one act does for a schedule, if that is still at this version: put these tasks, and advance."""
+    """What one act does for a schedule, if that is still at the version that was read: put these tasks, and advance."""
 
-    name: str
-    version: int
+    schedule: Schedule
     ticks: tuple[Moment, ...]
     tasks: tuple[NewTask, ...]
     next_at: Moment | None
     missed: int = 0
     last_success: Moment | None = None
     open: tuple[tuple[Moment, TaskId], ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.schedule.declared.name
+
+    @property
+    def version(self) -> int:
+        return self.schedule.version
 
 
 def checked_spec(spec: ScheduleSpec) -> ScheduleSpec:
@@ -269,8 +276,7 @@ def firing(
     after = last if spec.catchup is Catchup.ALL else wall
     success, still_open = _ends(schedule, ended)
     return Firing(
-        name=schedule.name,
-        version=schedule.version,
+        schedule=schedule,
         ticks=tuple(ticks),
         tasks=tuple(tick_task(spec, handler, tick, success) for tick in ticks),
         next_at=next_tick(spec, after, schedule.anchor),
@@ -286,8 +292,7 @@ def noted(schedule: Schedule, ended: Mapping[TaskId, State | None]) -> Firing | 
     if still_open == schedule.open:
         return None
     return Firing(
-        name=schedule.name,
-        version=schedule.version,
+        schedule=schedule,
         ticks=(),
         tasks=(),
         next_at=schedule.next_at,
@@ -296,8 +301,9 @@ def noted(schedule: Schedule, ended: Mapping[TaskId, State | None]) -> Firing | 
     )
 
 
-def fired(schedule: Schedule, firing: Firing, placed: Iterable[Placed], now: Moment) -> Schedule:
+def fired(firing: Firing, placed: Iterable[Placed], now: Moment) -> Schedule:
     """The schedule after the act. A task that met an unfinished one of an earlier tick was skipped."""
+    schedule = firing.schedule
     answers = list(zip(firing.ticks, placed, strict=True))
     put = [(tick, one.id) for tick, one in answers if one.created]
     return msgspec.structs.replace(

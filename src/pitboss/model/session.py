@@ -111,7 +111,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
 
     `handlers`: only tasks of these handlers; others stay as they are. `lasts` makes claims of remote workers: they live
     by a time limit of their own, and are recorded with the `worker`. `repeat` is a key under which the same claims are
-    found again, if the answer was lost.
+    found again, if the answer was lost. `number` is that of the worker's slot in its pool, for queues with partitions.
     """
 
     free: int
@@ -119,7 +119,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] | None = None
     pool: str = "default"
     worker: str = ""
-    keys: tuple[str, ...] = ()
+    number: int | None = None
     handlers: tuple[str, ...] | None = None
     order: Order | None = None
     lasts: Span | None = None
@@ -137,12 +137,14 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
 class Claimed(msgspec.Struct, frozen=True):
     """The claims, in the order in which they should start, and when there may be more without a ring.
 
-    `shortages` names the pools that had no member for a waiting task.
+    `shortages` names the pools that had no member for a waiting task. `partitioned`: a queue of the request has
+    partitions.
     """
 
     claims: list[Claim]
     next_due: Moment | None = None
     shortages: tuple[Shortage, ...] = ()
+    partitioned: bool = False
 
 
 class Reclaimed(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,14 +33,15 @@ class CurrentTask(msgspec.Struct, frozen=True, kw_only=True):
 class WorkerFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One worker of a pool: a slot that the manager keeps filled, and the process in it.
 
-    `crashes` counts for the slot; `processed` and the figures after it for the process. `rss` is the memory in bytes
-    with child processes, `cpu` the cores used lately, `mean` the duration of a task. `why` says what is wrong, or what
-    the worker waits for. `tasks` has at most `SHOWN_TASKS` of the `running` ones. `next_at` is when a worker that died
-    is started again.
+    `slot` is its number over all hosts, if its pool serves a queue with partitions. `crashes` counts for the slot;
+    `processed` and the figures after it for the process. `rss` is the memory in bytes with child processes, `cpu` the
+    cores used lately, `mean` the duration of a task. `why` says what is wrong, or what the worker waits for. `tasks`
+    has at most `SHOWN_TASKS` of the `running` ones. `next_at` is when a worker that died is started again.
     """
 
     name: str
     pool: str = "default"
+    slot: int | None = None
     state: WorkerState = WorkerState.IDLE
     pid: int = 0
     generation: int = 0
@@ -60,7 +61,8 @@ class WorkerFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker pool of a manager. `wanted` workers, because of `why`; between `least` and `most` if it scales."""
+    """One worker pool of a manager. `wanted` workers, because of `why`; between `least` and `most` if it scales.
+    `delay` is the configured pause after each task, its least and its most."""
 
     name: str
     queues: tuple[str, ...] | None = None
@@ -69,6 +71,7 @@ class PoolFigures(msgspec.Struct, frozen=True, kw_only=True):
     least: int = 0
     most: int = 0
     paused: bool = False
+    delay: tuple[Span, Span] = (0, 0)
     generation: int = 0
     why: str = ""
 
@@ -86,6 +89,18 @@ class ServerFigures(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+class SourceProcessFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """The source process of a manager, with the `names` of its sources. `why` says why it was given up. `worn_out`: it
+    took the place of one that could not connect, and none of its sources has been connected since."""
+
+    names: tuple[str, ...]
+    state: str
+    pid: int = 0
+    restarts: int = 0
+    why: str = ""
+    worn_out: bool = False
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A manager's app, worker pools and workers at the last renewal of its session.
 
@@ -93,7 +108,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     memory for all tasks together, `in_use` what the running ones are expected to need, and `needs` the need of one task
     of each handler; they are published while a handler needs a large part of the budget. Queues that need a pool in
     `missing_keys` are left out of its claims, because it lacks the key of their secrets. `runs_tasks` is False for a
-    manager without an app, which serves the HTTP API and looks after the store. `http` is its HTTP server, if any.
+    manager without an app, which serves the HTTP API and looks after the store. `http` is its HTTP server, if any, and
+    `sources` its source process.
     """
 
     target: str = ""
@@ -113,6 +129,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     missing_keys: tuple[MissingKey, ...] = ()
     runs_tasks: bool = True
     http: ServerFigures | None = None
+    sources: SourceProcessFigures | None = None
 
 
 def read(text: str | None) -> Snapshot | None:

@@ -9,20 +9,15 @@ import msgspec
 from pitboss.model.batch import Batch
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.finding import Finding, Grade, fine, problem, warning
-from pitboss.model.fleet import (
-    ManagerView,
-    WorkerPoolView,
-    live_managers,
-    locked_pools,
-    manager_view,
-    worker_pools,
-)
+from pitboss.model.fleet import ManagerView, WorkerPoolView, live_managers, locked_pools, manager_view, worker_pools
 from pitboss.model.gates import how_paused
+from pitboss.model.partition_findings import WaitingKeys, partition_findings
 from pitboss.model.queue import HandlerInfo, Queue, remote_queues
 from pitboss.model.schedule_findings import ScheduleFigures, are_overdue, schedule_findings
 from pitboss.model.sealed import MissingKey, told
 from pitboss.model.session import Session
 from pitboss.model.snapshot import WorkerState
+from pitboss.model.source_findings import SOURCES, source_findings, stuck_sources
 from pitboss.model.states import State
 from pitboss.model.text import counted, listed
 from pitboss.model.waiting import Trouble, Why
@@ -56,6 +51,7 @@ class StoreReading(msgspec.Struct, frozen=True, kw_only=True):
     oldest: Why | None = None
     paused_batches: Sequence[Batch] = ()
     schedules: ScheduleFigures | None = None
+    waiting_keys: Sequence[WaitingKeys] = ()
     release: str = ""
 
     def total(self, *states: State) -> int:
@@ -116,9 +112,13 @@ def assess(reading: StoreReading, now: Moment) -> Assessment:
         *_paused(reading, managers, now),
         *_capacities(reading),
         *schedule_findings(reading.schedules, managed=bool(managers)),
+        *source_findings(reading.sessions, managers, now),
+        *partition_findings(reading.queues, reading.waiting_keys, managers),
         *_waiting(reading),
     )
-    verdict = _no_worker(local, managers, now) or _verdict(reading, managers, findings)
+    said, fix = stuck_sources(reading.sessions, managers, now)
+    stuck = Verdict(health=Health.UNHEALTHY, cause=SOURCES, sentence=said, next=fix) if said else None
+    verdict = _no_worker(local, managers, now) or stuck or _verdict(reading, managers, findings)
     return Assessment(verdict=verdict, findings=findings)
 
 
@@ -126,11 +126,14 @@ def _verdict(reading: StoreReading, managers: Sequence[ManagerView], findings: S
     """The worst cause that applies."""
     if not managers:
         return _without_managers(reading)
-    for look in (_held_tasks, _many_failures, _cannot_start, _overdue, _paused_queue, _late_tasks, _some_failures):
+    wrong = next((finding for finding in findings if finding.grade is Grade.PROBLEM), None)
+    # Work that does not even arrive is worse than tasks that failed or wait for long.
+    later = (_paused_queue, _late_tasks, _some_failures) if wrong is None or wrong.check != SOURCES else ()
+    looks = (_held_tasks, _many_failures, _cannot_start, _overdue, *later)
+    for look in looks:
         found = look(reading)
         if found is not None:
             return _with_others(found, reading)
-    wrong = next((finding for finding in findings if finding.grade is Grade.PROBLEM), None)
     if wrong is not None:
         said = f"{wrong.what[:1].upper()}{wrong.what[1:]}."
         return Verdict(health=Health.ATTENTION, cause="problem", sentence=said, next=wrong.fix)

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from math import inf
+from math import ceil, inf
 
 import msgspec
 
 from pitboss.model.batch import Batch, BatchStatus
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.leasing import condition, limits_of
+from pitboss.model.limits import Window
 from pitboss.model.resource import Condition, Limits, PoolRules, Resource, ResourcePool, Stage
 from pitboss.model.scaling import PoolLoad
 from pitboss.model.states import State
@@ -63,19 +64,27 @@ class Supply(msgspec.Struct, frozen=True):
         """Uses per second in the long run; infinite without limits."""
         return sum((steady(limits) * count for limits, count in self.limits), 0.0)
 
+    def rate(self, use: Span, *, whole: bool) -> float:
+        """Uses per second in the long run, if each takes this time. `whole`: it stays open until its end, as with a
+        client of the user's own; otherwise it ends as soon as it is made."""
+        return sum((steady(limits, use, use if whole else 0) * count for limits, count in self.limits), 0.0)
+
     def most(self, time: Span) -> float:
         """Uses that can begin within this time at best."""
         return sum((most(limits, time) * count for limits, count in self.limits), 0.0)
 
 
-def steady(limits: Limits) -> float:
-    """Uses per second of one member in the long run, if a use takes no time."""
-    rates = [window.count * SECOND / (window.per + limits.guard) for window in limits.windows]
+def steady(limits: Limits, use: Span = 0, opened: Span = 0) -> float:
+    """Uses per second of one member in the long run, if a task holds it for `use` and its use is open for `opened`:
+    windows and gaps count from there."""
+    later = limits.guard or min(opened, limits.use_within)
+    rates = [window.count * SECOND / (window.per + later) for window in limits.windows]
     gap = limits.min_delay + limits.jitter / 2
     if gap and limits.delay_from == "start":
-        rates.append(SECOND / (gap + limits.guard))
-    elif gap and limits.concurrency is not None:
-        rates.append(limits.concurrency * SECOND / gap)
+        rates.append(SECOND / (gap + later))
+    held = use if limits.delay_from == "start" else use + gap
+    if held and limits.concurrency is not None:
+        rates.append(limits.concurrency * SECOND / held)
     return min(rates, default=inf)
 
 
@@ -114,6 +123,23 @@ def soonest(supply: Supply, uses: int) -> Span | None:
         middle = (low + high) // 2
         low, high = (low, middle) if supply.most(middle) >= uses else (middle, high)
     return high
+
+
+def shortest(supply: Supply, uses: float, use: Span, *, whole: bool) -> float:
+    """How long that many uses take at least, each of `use` (see `Supply.rate`). A window that is unused yet gives its
+    whole budget at once; gaps and holding times go on steadily. Infinite without members."""
+    windows, gaps = list[tuple[Limits, int]](), list[tuple[Limits, int]]()
+    for limits, count in supply.limits:
+        later = limits.guard or (min(use, limits.use_within) if whole else 0)
+        longer = tuple(Window(one.count, one.per + later) for one in limits.windows)
+        windows.append((msgspec.structs.replace(limits, windows=longer, min_delay=0, jitter=0, guard=0), count))
+        gaps.append((msgspec.structs.replace(limits, windows=()), count))
+    if not windows:
+        return inf
+    at_best = soonest(Supply(tuple(windows)), ceil(uses))
+    # Beyond a hundred years, a window more or less does not matter.
+    slow = supply.rate(use, whole=whole) if at_best is None else Supply(tuple(gaps)).rate(use, whole=whole)
+    return max(float(at_best or 0), uses / slow * SECOND)
 
 
 def feed(pool: ResourcePool) -> int | None:

@@ -139,6 +139,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     `resource` is the member ("pool/name") that its last claim held or holds. `tried` are the names of members that were
     reported unusable for it, `rotations` how often it was handed on because of that without spending an attempt.
     `claim_lasts`, `claim_expires_at` and `claim_key` are those of its last claim, if that has a time limit of its own.
+    `partition` is its key, if its queue has partitions.
     """
 
     id: TaskId
@@ -180,6 +181,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     claim_key: str | None = None
     order_key: str | None = None
     meta: Json | None = None
+    partition: str | None = None
 
     def value(self) -> Any:
         """The result as a Python value."""

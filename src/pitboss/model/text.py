@@ -1,7 +1,7 @@
 """Text as people read it: numbers with their nouns, short lists, and text from a store made safe to show."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from urllib.parse import urlsplit, urlunsplit
 
 HIDDEN = "***"
@@ -28,6 +28,17 @@ def listed(names: Collection[str], most: int = 5) -> str:
     """ "a, b, c and 2 more"."""
     shown = ", ".join(list(names)[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """ "0-9" or "0, 2, 5-7": the numbers in order."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1] = found[-1][0], number
+        else:
+            found.append((number, number))
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in found)
 
 
 def masked(url: str) -> str:

@@ -23,10 +23,12 @@ from pitboss.model.gates import (
     soon,
     with_first,
 )
+from pitboss.model.partition_gates import of_partition, owner_worker
 from pitboss.model.queue import Queue
 from pitboss.model.remote_gates import of_remote, remote_ready
 from pitboss.model.resource_gates import of_keys, of_resource
 from pitboss.model.session import Session
+from pitboss.model.snapshot import WorkerFigures
 from pitboss.model.states import State
 from pitboss.model.supply import ResourcePoolView
 from pitboss.model.task import Task
@@ -37,6 +39,8 @@ from pitboss.model.worker_gates import held_for_handler, of_handler, of_manager,
 _WORTH_TELLING: Span = 2 * SECOND
 # Every member that fits has failed or was refused. They come back by themselves, but a person should know.
 _FAILED_MEMBERS = ("cooling", "blacklisted", "key-cooling", "key-blacklisted")
+# Gates of workers that have no room until a task ends.
+_BUSY = ("busy", "slot-busy")
 # The part of the time in line by which the estimate may be wrong, each way.
 _UNSURE = 0.25
 _GATES: tuple[Callable[[Task, Scene], Gate | None], ...] = (
@@ -47,6 +51,7 @@ _GATES: tuple[Callable[[Task, Scene], Gate | None], ...] = (
     of_manager,
     of_handler,
     of_workers,
+    of_partition,
     of_keys,
     of_resource,
     of_rate,
@@ -54,7 +59,7 @@ _GATES: tuple[Callable[[Task, Scene], Gate | None], ...] = (
     of_slots,
     of_line,
 )
-_REMOTE_GATES = (of_batch, of_order, of_time, of_queue, of_remote, of_resource, of_rate, of_line)
+_REMOTE_GATES = (of_batch, of_order, of_time, of_queue, of_remote, of_partition, of_resource, of_rate, of_line)
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +130,7 @@ def why_batch(batch: Batch, scene: Scene, item: Task | None = None) -> Why | Non
     if batch.counts.get(State.RUNNING) or item is None:
         return None
     found = why_task(item, scene)
-    if found.shut is None or found.shut.name == "slots" or _brief(found, scene.now):
+    if found.shut is None or found.shut.cause in _BUSY or _brief(found, scene.now):
         return None
     if found.shut.name == "time":
         later = f"it has {counted(batch.counts.get(State.SCHEDULED, 0), 'item')} due later: {found.shut.says}"
@@ -234,12 +239,12 @@ def _orphaned(task: Task, why: str, cause: str, *, managed: bool) -> Why:
 
 
 def _ready(task: Task, scene: Scene) -> str:
-    line = scene.lines.get(task.queue)
+    line = scene.line(task)
     ahead = 0 if line is None else before(task, line)
     least = "" if line is None or line.whole else "at least "
     told = f"{least}{counted(ahead, 'task')} {'is' if ahead == 1 else 'are'} before it" if ahead else ""
     if task.handler in scene.remote:
-        return remote_ready(told)
+        return remote_ready(task, told)
     return f"it is ready; {told}" if told else "it is ready, and waits for a free worker that serves its queue"
 
 
@@ -249,8 +254,8 @@ def _starts(task: Task, scene: Scene, gates: Sequence[Gate]) -> Range | None:
     if any(gate.stuck or gate.name in ("batch", "order") for gate in shut) or not scene.managers:
         return None
     wait = max((gate.until - scene.now for gate in shut if gate.until is not None), default=0)
-    line = scene.lines.get(task.queue)
-    ahead = 0 if line is None else before(task, line) + any(gate.cause == "busy" for gate in shut)
+    line = scene.line(task)
+    ahead = 0 if line is None else before(task, line) + any(gate.cause in _BUSY for gate in shut)
     open_ended = any(gate.until is None for gate in shut)
     pace = _pace(task, scene)
     if pace is None:
@@ -274,11 +279,19 @@ def _pace(task: Task, scene: Scene) -> float | None:
         if (pool.name, labels) not in scene.known:
             scene.known[pool.name, labels] = _fitting(pool, labels).supply(scene.now).steady
         paces.append(scene.known[pool.name, labels])
-    workers = [(view.pool.concurrency, worker) for view in scene.taking(task) for worker in view.ready if worker.mean]
-    if workers:
+    if workers := [(slots, worker) for slots, worker in _workers(task, scene) if worker.mean]:
         paces.append(sum(slots * SECOND / worker.mean for slots, worker in workers))
     limited = [pace for pace in paces if 0 < pace < float("inf")]
     return min(limited, default=None)
+
+
+def _workers(task: Task, scene: Scene) -> list[tuple[int, WorkerFigures]]:
+    """The workers that take tasks like this one, each with the number of tasks that it runs at the same time."""
+    owner = scene.owner(task)
+    if owner is None:
+        return [(view.pool.concurrency, worker) for view in scene.taking(task) for worker in view.ready]
+    found = [owner_worker(scene.managers, slot) for slot in scene.slots if slot.name == owner]
+    return [(slots, worker) for one in found if one is not None for worker, slots in [one]]
 
 
 def _fitting(pool: ResourcePoolView, wanted: frozenset[str]) -> ResourcePoolView:

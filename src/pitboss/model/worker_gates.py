@@ -108,7 +108,7 @@ def of_slots(task: Task, scene: Scene) -> Gate | None:
     if not ready or not slots:
         return None
     free = max(0, slots - sum(worker.running for worker in ready))
-    figure = f"{free:,} of {counted(slots, 'slot')} free"
+    figure = f"{free:,} of {counted(slots, 'seat')} free"
     if free:
         return Gate(name="slots", what="Free worker", says="there is one", figure=figure)
     names = sorted({view.pool.name for view in scene.taking(task)})
@@ -119,7 +119,7 @@ def of_slots(task: Task, scene: Scene) -> Gate | None:
         says="all are busy",
         figure=figure,
         cause="busy",
-        sentence=f"every worker is busy: {counted(slots, 'slot')} of pool {listed(names)} run tasks",
+        sentence=f"every worker is busy: {counted(slots, 'seat')} of pool {listed(names)} run tasks",
         helps=(f"pitboss pools scale {names[0]} {len(ready) + 1}",),
     )
 

@@ -16,6 +16,7 @@ from pitboss.model.desired_state import DesiredPool, DesiredState, manager_key, 
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.errors import NotDone, NotFound, Refused, TimedOutWaiting
 from pitboss.model.fleet import ManagerView, WorkerPoolView, live_managers, manager_view, worker_pools
+from pitboss.model.pool import Range
 from pitboss.model.queue import checked_name
 from pitboss.model.rollout_progress import RolloutProgress, next_generation
 from pitboss.model.session import Session
@@ -93,6 +94,15 @@ async def pause_pool(
     # "Not paused" must be stored only for a host that differs from the others.
     differs = host is not None and bool(target.everywhere.get("paused"))
     overruled = await target.change(store, by, paused=True if paused else False if differs else None)
+    return msgspec.structs.replace(target.changed(), overruled=tuple(overruled))
+
+
+async def delay_pool(
+    store: Store, now: Moment, name: str, delay: Range | None, *, host: str | None = None, by: str
+) -> PoolChange:
+    """Let the pool's workers pause that long after each task; None returns to what is configured."""
+    target = await _target(store, now, name, host)
+    overruled = await target.change(store, by, delay=None if delay is None else list(delay))
     return msgspec.structs.replace(target.changed(), overruled=tuple(overruled))
 
 
@@ -188,6 +198,7 @@ class _Target(msgspec.Struct, frozen=True):
             size=view.pool.wanted if wanted.size is None else wanted.size,
             generation=max(view.pool.generation, wanted.generation or 0),
             paused=view.pool.paused if wanted.paused is None else wanted.paused,
+            delay=view.pool.delay if wanted.delay is None else wanted.delay,
         )
 
 

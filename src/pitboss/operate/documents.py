@@ -15,6 +15,7 @@ from pitboss.model.eta import Range, spoken_range
 from pitboss.model.finding import Finding, Grade
 from pitboss.model.fleet import ManagerView, WorkerPoolView, alive
 from pitboss.model.limits import Window
+from pitboss.model.partition import Partition, Partitioning
 from pitboss.model.pool_rules import value_text
 from pitboss.model.queue import Queue, QueueSettings
 from pitboss.model.resource import Condition, Entry, Limits, PoolRules, ResourcePool
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pitboss.operate.batches import BatchPage, BatchReading
     from pitboss.operate.desired_state import StoredState
     from pitboss.operate.failures import FailureGroup
+    from pitboss.operate.partitions import PartitionsReading, Validation
     from pitboss.operate.pool_rules import RuleReading
     from pitboss.operate.resources import MemberPage, MemberReading, ResourcePoolReading
     from pitboss.operate.status import Status
@@ -140,15 +142,70 @@ def failure_group_document(group: "FailureGroup") -> Document:
 def queue_document(queue: Queue) -> Document:
     found = _timed(msgspec.to_builtins(queue))
     found["rate"] = _rate_document(queue.rate)
+    found["partitions"] = None if queue.partitions is None else partitioning_document(queue.partitions)
     if queue.declared is not None:
         found["declared"] = _queue_settings_document(queue.declared)
     return found
 
 
+def partitioning_document(spec: Partitioning) -> Document:
+    table = {str(number): list(keys) for number, keys in spec.table.items()}
+    return {**msgspec.structs.asdict(spec), "table": table, "keys": list(spec.keys)}
+
+
+def partitions_document(reading: "PartitionsReading") -> Document:
+    def key(one: Partition) -> Document:
+        counts = {state.value: count for state, count in one.counts.items()}
+        return {
+            "key": one.key,
+            "owner": one.owner,
+            "moving_to": one.moving_to,
+            "pinned": one.pinned,
+            "epoch": one.epoch,
+            "counts": counts,
+        }
+
+    return {
+        "queue": reading.queue.name,
+        "partitions": partitioning_document(reading.spec),
+        "max_per_key": reading.queue.max_per_key,
+        "led": reading.led,
+        "skew": reading.skew,
+        "slots": [
+            {
+                "slot": one.name,
+                "state": one.state,
+                "worker": one.worker or None,
+                "node": one.node or None,
+                "host": one.host or None,
+                "share": one.share,
+                "keys": [key(each) for each in one.keys],
+            }
+            for one in reading.slots
+        ],
+        "unowned": [{**key(one.key), "cause": one.why.cause, "why": one.why.says} for one in reading.unowned],
+    }
+
+
+def validation_document(found: "Validation") -> Document:
+    return {
+        "queue": found.queue,
+        "valid": found.valid,
+        "problems": list(found.problems),
+        "facts": list(found.facts),
+        "skew": found.skew,
+    }
+
+
 def _queue_settings_document(declared: QueueSettings) -> Document:
     """An age of None is for ever."""
     ages = {state: None if age >= FOREVER else age / SECOND for state, age in declared.retention.items()}
-    return {"capacity": declared.capacity, "rate": _rate_document(declared.rate), "retention": ages}
+    return {
+        "capacity": declared.capacity,
+        "rate": _rate_document(declared.rate),
+        "max_per_key": declared.max_per_key,
+        "retention": ages,
+    }
 
 
 def _rate_document(rate: Sequence[Window]) -> list[Document]:
@@ -188,13 +245,20 @@ def manager_document(session: Session, *, living: bool) -> Document:
         "term": snapshot.term or None if snapshot else None,
         "logs": snapshot.logs or None if snapshot else None,
         "http": msgspec.structs.asdict(snapshot.http) if snapshot and snapshot.http else None,
+        "sources": msgspec.to_builtins(snapshot.sources) if snapshot and snapshot.sources else None,
         "pools": [_pool_figures(pool) for pool in snapshot.pools] if snapshot else [],
         "workers": [_worker(worker) for worker in snapshot.workers] if snapshot else [],
     }
 
 
 def worker_pools_document(pools: Sequence[WorkerPoolView], stored: "StoredState") -> Document:
-    return {"pools": [_worker_pool(view) for view in pools], "orders": stored.pools}
+    orders = {key: _with_seconds(value, value.get("delay")) for key, value in stored.pools.items()}
+    return {"pools": [_worker_pool(view) for view in pools], "orders": orders}
+
+
+def _with_seconds(found: Document, delay: Any) -> Document:
+    """The pause after a task, its least and its most, in seconds."""
+    return found if delay is None else {**found, "delay": [one / SECOND for one in delay]}
 
 
 def batch_document(reading: "BatchReading") -> Document:
@@ -352,7 +416,7 @@ def _stages_document(pool: ResourcePool) -> Document:
 
 
 def _pool_figures(pool: PoolFigures) -> Document:
-    return dict(msgspec.to_builtins(pool))
+    return _with_seconds(msgspec.to_builtins(pool), pool.delay)
 
 
 def _worker(worker: WorkerFigures) -> Document:

@@ -10,7 +10,7 @@ from pitboss.engines.protocol import Ledger
 from pitboss.model.batch import Batch
 from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.filter import by
-from pitboss.model.queue import HandlerInfo, checked_name
+from pitboss.model.queue import HandlerInfo, checked_name, is_reserved
 from pitboss.model.task import Task
 
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z", re.IGNORECASE)
@@ -71,7 +71,7 @@ async def find_batch(store: object, text: str) -> Batch:
 
 async def find_handler(store: Registry, name: str, *, held: bool | None = None) -> HandlerInfo:
     """The handler as registered. `held` True also takes an unknown name; None: the caller does not offer that."""
-    known = {handler.name: handler for handler in await store.handlers()}
+    known = {handler.name: handler for handler in await store.handlers() if not is_reserved(handler.name)}
     if name in known or held:
         return known.get(name) or HandlerInfo(name=checked_name(name, "task"))
     close = get_close_matches(name, known, n=3) or sorted(known)[:_NAMES_SHOWN]

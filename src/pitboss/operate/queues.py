@@ -9,8 +9,10 @@ from pitboss.engines.protocol import Queues
 from pitboss.model.duration import Span, spoken
 from pitboss.model.errors import NotFound
 from pitboss.model.limits import Window
+from pitboss.model.partition import Partitioning
 from pitboss.model.queue import LIMITS, Queue, QueueChange, QueueSettings
 from pitboss.model.retention import FOREVER
+from pitboss.model.text import counted
 from pitboss.operate.lookup import did_you_mean
 
 _NONE = "none"
@@ -60,7 +62,17 @@ def limit_readings(queue: Queue) -> tuple[LimitReading, ...]:
 def limit_text(whose: Queue | QueueSettings, key: str) -> str:
     if key == "rate":
         return rate_text(whose.rate) or _NONE
-    return _NONE if whose.capacity is None else f"{whose.capacity:,}"
+    number: int | None = getattr(whose, key)
+    return _NONE if number is None else f"{number:,}"
+
+
+def partitioning_text(spec: Partitioning) -> str:
+    """ "by {state}, static: 10 slots, 51 keys; missing slots: hold"."""
+    said = f"by {spec.by}, {spec.mode}"
+    if spec.mode != "static":
+        return said
+    keys = sum(len(keys) for keys in spec.table.values())
+    return f"{said}: {counted(len(spec.table), 'slot')}, {counted(keys, 'key')}; missing slots: {spec.on_missing}"
 
 
 def rate_text(windows: Sequence[Window]) -> str:

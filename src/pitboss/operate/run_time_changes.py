@@ -10,6 +10,7 @@ from pitboss.engines.protocol import Store
 from pitboss.model.desired_state import manager_key
 from pitboss.model.duration import Moment, spoken
 from pitboss.model.fleet import ManagerView, live_managers, worker_pools
+from pitboss.model.pool import range_text
 from pitboss.model.pool_rules import value_text
 from pitboss.model.queue import Queue
 from pitboss.model.resource import ResourcePool
@@ -39,7 +40,7 @@ async def read_run_time_changes(store: Store, now: Moment, sizes: Mapping[str, s
     return [
         *_of_queues(await store.queues()),
         *_of_resource_pools(await resources.resource_pools() if resources else ()),
-        *_of_worker_pools(stored, {**sizes, **_running_sizes(managers)}),
+        *_of_worker_pools(stored, {**sizes, **_running_sizes(managers)}, _running_delays(managers)),
         *_of_schedules(await every_schedule(schedules) if schedules else ()),
         *_of_managers(stored, managers),
     ]
@@ -65,13 +66,19 @@ def _of_resource_pools(pools: Sequence[ResourcePool]) -> Iterator[RunTimeChange]
                 )
 
 
-def _of_worker_pools(stored: StoredState, sizes: Mapping[str, str]) -> Iterator[RunTimeChange]:
+def _of_worker_pools(
+    stored: StoredState, sizes: Mapping[str, str], delays: Mapping[str, str]
+) -> Iterator[RunTimeChange]:
     for key, value in sorted(stored.pools.items()):
         name, _, host = key.partition("@")
         where = f" --host {host}" if host else ""
         if value.get("size") is not None:
             declared = sizes.get(name, _NOTHING)
             yield _change(f"pools.{key}.workers", str(value["size"]), declared, f"pools scale {name} auto{where}")
+        delay = stored.state.pool(name, host).delay if value.get("delay") else None
+        if delay is not None:
+            declared = delays.get(name, _NOTHING)
+            yield _change(f"pools.{key}.delay", range_text(delay), declared, f"pools set {name} --reset{where}")
         if value.get("paused"):
             yield _change(f"pools.{key}.paused", "true", "false", f"pools resume {name}{where}")
 
@@ -101,6 +108,10 @@ def _of_managers(stored: StoredState, managers: Sequence[ManagerView]) -> Iterat
 def _running_sizes(managers: Sequence[ManagerView]) -> dict[str, str]:
     pools = [view.pool for view in worker_pools(managers)]
     return {one.name: str(one.least) if one.least == one.most else f"{one.least}-{one.most}" for one in pools}
+
+
+def _running_delays(managers: Sequence[ManagerView]) -> dict[str, str]:
+    return {view.pool.name: range_text(view.pool.delay) for view in worker_pools(managers)}
 
 
 def _change(key: str, value: str, declared: str, command: str) -> RunTimeChange:

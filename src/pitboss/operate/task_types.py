@@ -1,5 +1,6 @@
 """Task types: what remote workers run. They are handlers in the same registry, registered over HTTP."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -11,7 +12,7 @@ from pitboss.model.canonical import Json, to_json
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.errors import InvalidInput, NotFound, Refused
 from pitboss.model.policy import Backoff, Policy
-from pitboss.model.queue import HandlerInfo, checked_name
+from pitboss.model.queue import HandlerInfo, checked_name, is_reserved
 from pitboss.operate.lookup import closest
 from pitboss.operate.schema_cost import refuse_costly
 
@@ -92,6 +93,8 @@ class TaskTypes:
     def __init__(self, store: Handlers, now: Callable[[], Moment]) -> None:
         self._store, self._now = store, now
         self._read_at: Moment | None = None
+        # Before the first reading nothing is known, so all callers wait for it.
+        self._first = asyncio.Lock()
         self._known: dict[str, TaskType] = {}
 
     @property
@@ -105,7 +108,11 @@ class TaskTypes:
     async def all(self) -> dict[str, TaskType]:
         """All types by name. If they are old, one caller reads them again; the others go on with what is known."""
         now = self._now()
-        if self._read_at is None or now - self._read_at >= _FRESH:
+        if self._read_at is None:
+            async with self._first:
+                if self._read_at is None:
+                    await self.read()
+        elif now - self._read_at >= _FRESH:
             self._read_at = now
             await self.read()
         return self._known
@@ -114,6 +121,8 @@ class TaskTypes:
         """Read the registry; types that did not change keep their compiled schema."""
         began, found = self._now(), {}
         for info in await self._store.handlers():
+            if is_reserved(info.name):
+                continue
             known = self._known.get(info.name)
             found[info.name] = known if known is not None and known.info == info else _task_type(info)
         self._known, self._read_at = found, began

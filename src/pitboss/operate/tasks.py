@@ -10,6 +10,7 @@ from pitboss.model.errors import NotFound
 from pitboss.model.filter import Filter
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import Changed, Queue, QueueChange
+from pitboss.model.source import DEDUPE, dedupe_periods, key_source
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, Task
 from pitboss.model.waiting import Why
@@ -86,6 +87,34 @@ async def cancel_tasks(
 async def delete_tasks(store: Store, selection: Selection, *, progress: Progress | None = None) -> BulkResult:
     """Delete finished tasks with their history."""
     return await _in_portions(lambda: store.prune(selection.wanted, limit=PORTION), progress)
+
+
+class Staying(msgspec.Struct, frozen=True, kw_only=True):
+    """Finished tasks that cannot be deleted: `remembered` are those whose message ids are remembered, the last of them
+    `until` then; `others` belong to a batch."""
+
+    remembered: int = 0
+    until: Moment = 0
+    others: int = 0
+
+
+async def staying_tasks(store: Store, selection: Selection) -> Staying:
+    """Those of the selection that `delete_tasks` leaves. A unique key that an app gave a period is not counted: it is
+    only known to the store."""
+    periods, now = dedupe_periods(await store.handlers()), store.clock.now()
+    untils, others, after = list[Moment](), 0, None
+    while True:
+        page = await store.find(selection.wanted, limit=PORTION, after=after)
+        for task in page.tasks:
+            source = key_source(task.unique_key)
+            until = task.created_at + periods.get(source, DEDUPE) if source is not None else 0
+            if task.batch is not None:
+                others += 1
+            elif until > now:
+                untils.append(until)
+        after = page.next
+        if after is None:
+            return Staying(remembered=len(untils), until=max(untils, default=0), others=others)
 
 
 async def change_queues(store: Queues, names: Sequence[str], change: QueueChange) -> list[Queue]:

@@ -26,6 +26,8 @@ SCARCE_VERBS = (
     "act_on_batch",
 )
 DECLARED_VERBS = ("declare", "publish", "fire")
+PARTITION_VERBS = ("take_slots", "assign")
+_EVERY = (*VERBS, *SCARCE_VERBS, *DECLARED_VERBS, *PARTITION_VERBS)
 PLACES = ("before", "after")
 SQL_PLACES = ("before", "commit", "after")
 
@@ -37,7 +39,7 @@ class Killed(BaseException):
     """
 
 
-def names(*, sql: bool, verbs: Iterable[str] = (*VERBS, *SCARCE_VERBS, *DECLARED_VERBS)) -> list[str]:
+def names(*, sql: bool, verbs: Iterable[str] = _EVERY) -> list[str]:
     """Every failpoint that an engine has in these verbs."""
     return [f"{verb}.{place}" for verb in verbs for place in (SQL_PLACES if sql else PLACES)]
 

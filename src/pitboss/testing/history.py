@@ -17,6 +17,7 @@ from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, Lane, Ne
 from pitboss.model.duration import Moment, Span
 from pitboss.model.filter import Filter
 from pitboss.model.ids import TaskId
+from pitboss.model.pool_slot import PoolSlot
 from pitboss.model.queue import Changed, Queue, QueueChange
 from pitboss.model.resource import Leased, NewResource, PoolRules, Report, ResourceChange, Shortage, UseEnd, Want
 from pitboss.model.session import Claimed, ClaimRequest, Lead, Reclaimed, Renewal, Session, SessionInfo
@@ -88,6 +89,22 @@ class Campaign(_Act, frozen=True, kw_only=True):
 
 class Resign(_Act, frozen=True, kw_only=True):
     session: int
+
+
+class TakeSlots(_Act, frozen=True, kw_only=True):
+    session: int
+    pool: str
+    node: str
+    places: tuple[int, ...]
+    queues: tuple[str, ...] | None = None
+    slots: tuple[PoolSlot, ...] | None = None
+
+
+class Assign(_Act, frozen=True, kw_only=True):
+    queue: str
+    owners: dict[str, str]
+    term: int
+    moved: int | None = None
 
 
 class ChangeQueue(_Act, frozen=True, kw_only=True):
@@ -189,6 +206,8 @@ Act = (
     | Cancel
     | Retry
     | Prune
+    | TakeSlots
+    | Assign
     | ChangeQueue
     | DeclarePool
     | AddResources

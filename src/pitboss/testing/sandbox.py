@@ -30,6 +30,7 @@ T = TypeVar("T")
 _MANY = 1_000_000
 _GROUP = 100
 _LIMIT = 60.0
+_POOL = "sandbox"
 # A handler may move the clock too, by using its resource once more.
 _LONG = 3650 * 86_400 * SECOND
 
@@ -98,10 +99,10 @@ class Sandbox:
     async def _drained(self, *, through_time: bool = False) -> list[Task]:
         ran: dict[str, None] = {}
         while True:
+            session = await self._open()
+            slot = Slot(free=_GROUP, pool=_POOL, number=await self._slot(session))
             claimed = await self.store.claim(
-                ClaimRequest(
-                    session=await self._open(), slots=(Slot(free=_GROUP),), handlers=frozenset(self._app.handlers)
-                )
+                ClaimRequest(session=session, slots=(slot,), handlers=frozenset(self._app.handlers))
             )
             for claim in claimed.claims:
                 ran[claim.id] = None
@@ -120,6 +121,18 @@ class Sandbox:
         info = SessionInfo(host="sandbox", handlers=tuple(self._app.handlers), ttl=_LONG)
         session = await self.store.open_session(info)
         return session.number
+
+    async def _slot(self, session: int) -> int | None:
+        """The number of a slot that owns all keys of queues with partitions; None if no queue has any."""
+        divided = [queue.name for queue in await self.store.queues() if queue.partitions is not None]
+        if not divided:
+            return None
+        (slot,) = await self.store.take_slots(session, _POOL, _POOL, [0])
+        lead = await self.store.campaign(session)
+        for name in divided:
+            keys = await self.store.partitions(name, counts=False)
+            await self.store.assign(name, {one.key: slot.name for one in keys}, term=lead.term)
+        return slot.number
 
     async def _settle(self, claim: Claim) -> None:
         outcome, report, use_end = await self._runner.run(claim)

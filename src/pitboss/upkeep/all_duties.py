@@ -11,6 +11,7 @@ from pitboss.upkeep.fire import LOOK_SECONDS, Firer
 from pitboss.upkeep.prune import PRUNE_SECONDS, prune
 from pitboss.upkeep.prune_batches import prune_batches
 from pitboss.upkeep.prune_events import prune_events
+from pitboss.upkeep.rebalance import REBALANCE_SECONDS, Rebalancer
 from pitboss.upkeep.store_size import SIZE_SECONDS, watch_size
 from pitboss.upkeep.successes import note_successes
 from pitboss.upkeep.sweep import RECLAIM_SECONDS, reclaim
@@ -30,7 +31,12 @@ class UpkeepPlan(Protocol):
 
 
 def all_duties(
-    engine: Store, plan: Callable[[], UpkeepPlan], *, clock: Clock, warn: Callable[[str], None]
+    engine: Store,
+    plan: Callable[[], UpkeepPlan],
+    *,
+    clock: Clock,
+    warn: Callable[[str], None],
+    say: Callable[[str], None] = lambda _: None,
 ) -> list[Duty]:
     """Every manager reclaims; the rest is done by the leader alone. `plan` returns the present one."""
 
@@ -59,4 +65,7 @@ def all_duties(
         ]
     if usage is not None:
         duties.append(Duty("watch the size", SIZE_SECONDS, watch))
+    if has.partitions is not None:
+        rebalancer = Rebalancer(engine, has.partitions, clock, say=say)
+        duties.append(Duty("rebalance", REBALANCE_SECONDS, rebalancer.rebalance))
     return duties

@@ -1,4 +1,4 @@
-"""A manager's part in the election of a leader: it campaigns every two seconds, and knows its term while it leads."""
+"""A manager's part in the election of a leader: it campaigns every second, and knows its term while it leads."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.errors import SessionLost, StoreUnavailable
 from pitboss.model.session import Lead
 
-CAMPAIGN_SECONDS = 2.0
+CAMPAIGN_SECONDS = 1.0
 # Older answers do not count: the manager was halted, or the store was down.
 BELIEVED: Span = 5 * SECOND
 
@@ -80,7 +80,7 @@ class Leadership:
             await self._engine.resign(session)
 
     async def campaign_forever(self) -> None:
-        """Campaign every two seconds until cancelled. When the leader ends its session, another leads soon."""
+        """Campaign every second until cancelled. When the leader ends its session, another leads soon."""
         while True:
             await self.campaign()
             await asyncio.sleep(CAMPAIGN_SECONDS)

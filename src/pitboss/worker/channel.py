@@ -124,10 +124,11 @@ class MetricsMessage(msgspec.Struct, frozen=True, array_like=True, tag="metrics"
 
 
 class LogMessage(msgspec.Struct, frozen=True, array_like=True, tag="log"):
-    """A log line of the worker itself."""
+    """A log line of the process itself. `about` is what it tells the state of, if a new process tells it again."""
 
     level: str
     text: str
+    about: str = ""
 
 
 class AskMessage(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
@@ -150,6 +151,12 @@ class ListeningMessage(msgspec.Struct, frozen=True, array_like=True, tag="listen
     url: str
 
 
+class WornOutMessage(msgspec.Struct, frozen=True, array_like=True, tag="worn_out"):
+    """The source process could not reach its broker for many tries: replace it, the fault may be in the process."""
+
+    why: str
+
+
 ToWorker = TaskMessage | StopMessage | RecallMessage | DrainMessage | AnswerMessage
 ToManager = (
     ReadyMessage
@@ -166,6 +173,8 @@ ToHooks = FactMessage | DrainMessage | AnswerMessage
 FromHooks = ReadyMessage | BrokenMessage | HandledMessage | HeartbeatMessage | AskMessage
 ToHttp = DrainMessage
 FromHttp = ReadyMessage | BrokenMessage | HeartbeatMessage | ListeningMessage
+ToSources = DrainMessage
+FromSources = ReadyMessage | BrokenMessage | HeartbeatMessage | LogMessage | WornOutMessage
 
 
 class FrameError(Exception):
@@ -200,7 +209,7 @@ class Codec(Generic[M]):
 _encoder = msgspec.msgpack.Encoder()
 
 
-def encoded(messages: Sequence[ToWorker | ToManager | ToHooks | FromHooks | FromHttp]) -> bytes:
+def encoded(messages: Sequence[ToWorker | ToManager | ToHooks | FromHooks | FromHttp | FromSources]) -> bytes:
     """One frame with these messages."""
     body = _encoder.encode(messages)
     return _HEAD.pack(len(body), VERSION) + body
@@ -234,6 +243,16 @@ def http_codec() -> Codec[ToHttp]:
 def from_http_codec() -> Codec[FromHttp]:
     """Decodes what an HTTP server says."""
     return Codec(msgspec.msgpack.Decoder(list[FromHttp]).decode)
+
+
+def sources_codec() -> Codec[ToSources]:
+    """Decodes what a manager says to its source process."""
+    return Codec(msgspec.msgpack.Decoder(list[ToSources]).decode)
+
+
+def from_sources_codec() -> Codec[FromSources]:
+    """Decodes what a source process says."""
+    return Codec(msgspec.msgpack.Decoder(list[FromSources]).decode)
 
 
 class Channel(asyncio.Protocol, Generic[In, Out]):

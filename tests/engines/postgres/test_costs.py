@@ -109,4 +109,4 @@ async def test_firings_cost_the_same_for_many_schedules(yard: Yard) -> None:
         made = [one for one in (firing(each, None, each.next_at or 0, {}) for each in added) if one is not None]
         with traffic(yard.engine) as sent:
             assert await yard.engine.fire(made, term=lead.term) == [True] * number
-        assert _cost(sent) == (["leader_lock_term", "schedule_lock", "schedule_advance"], 3)
+        assert _cost(sent) == (["leader_lock_term", "schedule_lock_versions", "schedule_advance"], 3)

@@ -1,5 +1,7 @@
 """What the engine says about its server."""
 
+import asyncio
+
 import psycopg
 import pytest
 from psycopg import sql
@@ -29,7 +31,7 @@ async def test_a_durable_server_is_in_order(yard: Yard) -> None:
     assert isinstance(yard.engine, Diagnosis)
     found = await yard.engine.diagnose(WallClock())
     assert set(grades(found).values()) == {Grade.OK}
-    assert grades(found).keys() == {"durability", "server", "vacuum", "connections", "clock"}
+    assert grades(found).keys() == {"durability", "server", "vacuum", "connections", "locks", "clock"}
 
 
 async def test_a_database_that_commits_without_waiting_is_found(yard: Yard) -> None:
@@ -41,6 +43,35 @@ async def test_a_database_that_commits_without_waiting_is_found(yard: Yard) -> N
     (durability,) = [finding for finding in found if finding.check == "durability"]
     assert durability.grade is Grade.PROBLEM
     assert durability.fix.startswith("set synchronous_commit = on")
+
+
+async def test_a_lock_that_is_waited_for_is_found_with_its_holder(yard: Yard) -> None:
+    async with (
+        await psycopg.AsyncConnection.connect(yard.dsn) as holder,
+        await psycopg.AsyncConnection.connect(yard.dsn) as waiter,
+    ):
+        await holder.execute("SELECT pg_advisory_xact_lock(17)")
+        waiting = asyncio.create_task(waiter.execute("SELECT pg_advisory_xact_lock(17)"))
+        async with await psycopg.AsyncConnection.connect(yard.dsn, autocommit=True) as look:
+            cursor = await look.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+            while await cursor.fetchone() == (0,):
+                cursor = await look.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        (locks,) = [one for one in await yard.engine.diagnose(WallClock()) if one.check == "locks"]
+        assert (locks.grade, locks.what) == (Grade.OK, "1 transaction waits for a lock, none for longer than 2s")
+        (row,) = await yard.engine._write("server_locks")
+        assert row[2:] == (holder.info.backend_pid, "idle in transaction")
+        await holder.rollback()
+        await waiting
+
+
+def test_a_lock_that_is_waited_for_long_is_a_warning() -> None:
+    found = diagnosis.of_locks([(3, 12 * SECOND, 4711, "idle in transaction")])
+    assert found.grade is Grade.WARNING
+    assert found.what == "3 transactions wait for a lock, one for 12s; process 4711 (idle in transaction) holds it"
+    assert "pg_terminate_backend(4711)" in found.fix
+    assert (
+        diagnosis.of_locks([(1, 3 * SECOND, None, None)]).fix == "all waits: SELECT * FROM pg_locks WHERE NOT granted"
+    )
 
 
 async def test_a_clock_that_is_an_hour_behind_is_found(yard: Yard) -> None:

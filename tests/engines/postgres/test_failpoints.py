@@ -2,12 +2,14 @@
 
 import pytest
 
+from pitboss.model.batch import NewBatch
 from pitboss.model.filter import EVERYTHING, by
 from pitboss.model.outcome import Transition
 from pitboss.model.queue import QueueChange
 from pitboss.model.session import ClaimRequest, Slot
 from pitboss.model.settlement import SettleAnswer
 from pitboss.model.states import State
+from tests.engines.postgres.keyed_yard import WORK, claim, divide, give, keyed, seat
 from tests.engines.postgres.yard import DONE, Yard, ends
 
 pytestmark = pytest.mark.fresh_loop
@@ -73,6 +75,40 @@ async def test_a_settlement_with_a_follow_up(yard: Yard, trap: Trap, place: str,
     assert await yard.engine.count(by(state=("completed", "pending"))) == done
     assert (await yard.engine.settle(settlements))[0].applied
     assert await yard.engine.count(EVERYTHING) == 2
+
+
+@pytest.mark.parametrize(("place", "owner"), [("assign.before", 0), ("assign.commit", 0), ("assign.after", 1)])
+async def test_an_assignment_of_keys(yard: Yard, trap: Trap, place: str, owner: int) -> None:
+    await divide(yard)
+    await give(yard, {"a": 0, "b": 0})
+    trap.place = place
+    with pytest.raises(Crash):
+        await give(yard, {"a": 1, "b": 1})
+    owners = [one.owner for one in await yard.engine.partitions(WORK)]
+    assert owners == [f"default/{owner}"] * 2
+
+
+@pytest.mark.parametrize(
+    ("place", "number"), [("take_slots.before", 1), ("take_slots.commit", 1), ("take_slots.after", 3)]
+)
+async def test_slots_that_are_taken(yard: Yard, trap: Trap, place: str, number: int) -> None:
+    await seat(yard, 1)
+    trap.place = place
+    with pytest.raises(Crash):
+        await seat(yard, 3)
+    assert len(await yard.engine.slots()) == number
+
+
+async def test_a_keyed_claim_that_is_not_committed_draws_nothing(yard: Yard, trap: Trap) -> None:
+    await divide(yard, "affinity")
+    await yard.engine.create_batch(NewBatch(id="b"), [keyed(yard, "a") for _ in range(3)])
+    await claim(yard, None, free=0)
+    trap.place = "claim.commit"
+    with pytest.raises(Crash):
+        await claim(yard, None, free=2)
+    assert await yard.engine.count(by(state="held")) == 3
+    assert len((await claim(yard, None, free=2)).claims) == 2
+    await yard.assert_figures()
 
 
 async def test_a_settlement_that_cannot_be_written_does_not_hold_up_the_others(yard: Yard) -> None:

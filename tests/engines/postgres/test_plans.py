@@ -21,6 +21,7 @@ from pitboss.model.schedule import ScheduleSpec, firing
 from pitboss.model.session import ClaimRequest, Order, Slot
 from pitboss.model.states import State
 from pitboss.model.task import Unique
+from tests.engines.postgres.keyed_yard import claim, divide, give, keyed, seat
 from tests.engines.postgres.yard import Yard, ends
 
 pytestmark = pytest.mark.fresh_loop(limit=60)
@@ -37,6 +38,7 @@ _HOT = (
     "order_heads",
     "schedules",
     "events",
+    "partitions",
 )
 _LIES = """
 UPDATE pg_class SET reltuples = 1000000000, relpages = 1
@@ -45,7 +47,7 @@ WHERE relnamespace = 'pitboss'::regnamespace
 UPDATE pg_class SET reltuples = 0, relpages = 100000
 WHERE relnamespace = 'pitboss'::regnamespace AND (
     relname LIKE 'tasks%' OR relname LIKE 'resources%' OR relname LIKE 'schedules%' OR relname LIKE 'events%'
-    OR relname LIKE 'order_heads%')
+    OR relname LIKE 'order_heads%' OR relname LIKE 'partitions%')
 """
 
 
@@ -60,6 +62,7 @@ async def _use(yard: Yard) -> None:
     await _use_scarce(yard)
     await _use_remote(yard)
     await _use_declared(yard)
+    await _use_keyed(yard)
     await yard.engine.renew(yard.session.number)
     await yard.engine.reclaim()
 
@@ -126,6 +129,23 @@ async def _use_declared(yard: Yard) -> None:
     await engine.prune_events(0)
 
 
+async def _use_keyed(yard: Yard) -> None:
+    """Queues with partitions: own tasks near and far, those of others, and items of batches."""
+    engine = yard.engine
+    for mode in ("static", "affinity"):
+        await divide(yard, mode, max_per_key=5, on_missing="steal")
+        await seat(yard, 2)
+        await give(yard, {"near": 0, "far": 0, "front": 1})
+        await engine.put([keyed(yard, key, priority=-1) for key in ["near"] * 3 + ["front"] * 1000])
+        await engine.put([keyed(yard, "far"), keyed(yard, "ownerless"), keyed(yard, "far", delay=60_000_000)])
+        items = [keyed(yard, key, priority=-1) for key in ["near"] * 3 + ["front"] * 1000]
+        await engine.create_batch(NewBatch(id=mode, lane=mode), [*items, keyed(yard, "far")])
+        for _ in range(2):
+            claims = (await claim(yard, 0, 1, None, free=4)).claims
+            assert claims
+            await engine.settle(ends(claims[1:]))
+
+
 async def _plans(yard: Yard) -> dict[str, str]:
     (pipeline,) = yard.engine._writing._idle
     connection = pipeline.connection
@@ -150,9 +170,9 @@ def _assert_steady(plans: dict[str, str]) -> None:
             assert not re.search(rf"(Seq|Bitmap Heap) Scan on {table}\b", plan), f"{statement}\n{plan}"
     claims = [plan for statement, plan in plans.items() if "SKIP LOCKED" in statement and "pooled" in statement]
     assert len(claims) == 3
-    for claim in claims:
-        assert "Index Scan using tasks_pending" in claim
-        assert "Tid Scan on tasks" in claim
+    for plain in claims:
+        assert "Index Scan using tasks_pending" in plain
+        assert "Tid Scan on tasks" in plain
     settles = [plan for statement, plan in plans.items() if "judged" in statement]
     assert len(settles) == 2
     for settle in settles:
@@ -162,6 +182,30 @@ def _assert_steady(plans: dict[str, str]) -> None:
     _assert_scarce(plans)
     _assert_remote(plans)
     _assert_declared(plans)
+    _assert_keyed(plans)
+
+
+def _assert_keyed(plans: dict[str, str]) -> None:
+    """Keys are looked up by the whole key, and tasks by line, or by line and key."""
+    pages = [plan for statement, plan in plans.items() if "head AS MATERIALIZED" in statement and "helped" in statement]
+    assert len(pages) == 4
+    for page in pages:
+        assert re.search(r"partitions_pkey.*\n.*\(queue = \S+line_queue\) AND \(key = ", page)
+        assert "using tasks_keyed_running" in page
+        assert "Tid Scan on tasks" in page
+    assert sum("Index Scan using tasks_pending" in page for page in pages) == 2
+    assert sum("Index Scan using tasks_items_held" in page for page in pages) == 2
+    behind = {statement: plan for statement, plan in plans.items() if "after_priority" in statement}
+    assert len(behind) == 3
+    for statement, plan in behind.items():
+        own = r"partitions_by_owner.*\n.*\(owner = \S+\) AND "
+        of_keys = own if "p.owner = a.slot" in statement else r"partitions_pkey.*\n.*\("
+        assert re.search(of_keys + r"\(queue = \S+\) AND \(key >= ", plan)
+        assert re.search(r"tasks_keyed_(pending|held).*\n.*\(partition = \S+\.key\).*ROW\(priority, id\) > ", plan)
+        assert "Sort" not in plan
+    taken = _plan_of(plans, "AS f (seen, resource")
+    assert taken.count("Tid Scan on tasks") == 2
+    assert "using tasks_items_live" in _plan_of(plans, "GROUP BY partition ) AS few")
 
 
 def _assert_declared(plans: dict[str, str]) -> None:
@@ -205,7 +249,7 @@ def _assert_scarce(plans: dict[str, str]) -> None:
     ready = plan_of("labels @> marks")
     assert "Index Scan using resources_ready" in ready
     assert "Sort" not in ready
-    candidates = plan_of("last_priority")
+    candidates = plan_of("wanted_queues AS MATERIALIZED")
     assert "Index Scan using tasks_pending" in candidates
     assert "Tid Scan on tasks" in plan_of("AS f (place, resource")
     written = plan_of("blacklisted_until = f.blacklisted_until")

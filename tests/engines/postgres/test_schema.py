@@ -1,6 +1,7 @@
-"""The schema: made once however many engines open the store, equal to `schema.sql`, and refused if it is newer."""
+"""The schema: made once however many engines open the store, equal to the fresh one, and refused if it is newer."""
 
 import asyncio
+from datetime import timedelta
 from importlib.resources import files
 
 import psycopg
@@ -17,7 +18,7 @@ from tests.engines.postgres.yard import Yard, ends
 
 pytestmark = pytest.mark.fresh_loop
 
-NEWEST = 8
+NEWEST = 10
 
 _COLUMNS = """
 SELECT table_name, column_name, ordinal_position, data_type, is_nullable, column_default, is_identity
@@ -42,7 +43,8 @@ def _described(connection: psycopg.Connection, schema: str) -> list[list[str]]:
 
 
 async def test_migrated_equals_fresh(yard: Yard) -> None:
-    fresh = files("pitboss.engines.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
+    parts = ("schema.sql", "schema_partitions.sql")
+    fresh = "\n".join(files("pitboss.engines.postgres").joinpath(part).read_text(encoding="utf-8") for part in parts)
     with psycopg.connect(yard.dsn) as connection:
         connection.execute("CREATE SCHEMA fresh")
         connection.execute(fresh.replace("{schema}", "fresh").encode(), prepare=False)
@@ -155,3 +157,13 @@ async def test_an_unopened_store_says_so(postgres_dsn: str) -> None:
     with pytest.raises(SchemaMismatch):
         await engine.queues()
     await engine.close()
+
+
+async def test_the_view_of_tasks_has_times_that_people_read(yard: Yard) -> None:
+    await yard.engine.put(yard.news(1))
+    with psycopg.connect(yard.dsn) as connection:
+        row = connection.execute("SELECT state, created_at - now(), started_at FROM pitboss.task_view").fetchone()
+    assert row is not None
+    assert row[0] == "pending"
+    assert abs(row[1]) < timedelta(minutes=1)
+    assert row[2] is None

@@ -4,7 +4,8 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from pitboss.model.errors import InvalidInput, QueueFull
+from pitboss.engines.postgres.faults import translated
+from pitboss.model.errors import InvalidInput, QueueFull, StoreUnavailable
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.queue import QueueChange
 from pitboss.model.states import State
@@ -80,3 +81,12 @@ async def test_inside_a_transaction_block_of_the_driver(yard: Yard) -> None:
 async def test_anything_else_is_refused(yard: Yard) -> None:
     with pytest.raises(InvalidInput, match="object"):
         yard.engine.put_within(object(), [yard.new()])  # type: ignore[arg-type]
+
+
+def test_a_conflict_is_not_called_a_lost_connection() -> None:
+    """A deadlock in the caller's transaction was described as a lost connection, which a repeated call mends."""
+    for conflict in (psycopg.errors.DeadlockDetected(), psycopg.errors.SerializationFailure()):
+        told = translated(conflict)
+        assert isinstance(told, StoreUnavailable)
+        assert "conflict" in told.what
+        assert "as a whole" in told.fix

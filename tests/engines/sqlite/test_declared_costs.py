@@ -188,9 +188,9 @@ def test_many_events_take_few_statements(store: Store) -> None:
     new = [NewEvent(id=f"01900000-0000-7000-8000-{n:012}", name="x", key=f"k{n % 4}") for n in range(64)]
     answers = store.do(lambda act: events.publish(act, new))
     assert [one.handlers for one in answers] == [("h0", "h1", "h2", "h3")] * 64
-    # The events, the subscriptions, four handlers, the keys, the queue, a savepoint, the tasks, its release, the first
-    # in line, the new queue, the events, the counts.
-    assert store.executed == 15
+    # The events, the subscriptions, four handlers, the keys, the queue; a savepoint, the tasks and its release, for
+    # ordered tasks and for others; the first in line, the new queue, the events, the counts.
+    assert store.executed == 18
     assert not any(one.created for one in store.do(lambda act: events.publish(act, new)))
     # The events and the subscriptions.
     assert store.executed == 2

@@ -84,6 +84,26 @@ HOT = {
     "event_list_of": "SEARCH pitboss_events USING INDEX pitboss_events_by_name (name=? AND id<?)",
     "event_forget": "SEARCH pitboss_events USING COVERING INDEX pitboss_events_by_time (published_at<?)",
     "task_get": "SEARCH pitboss_tasks USING INDEX sqlite_autoindex_pitboss_tasks_1 (id=?)",
+    "settle_begin": "SCAN pitboss_queues USING INDEX pitboss_queues_capped",
+    "claim_look": "SEARCH first USING INDEX pitboss_tasks_pending (queue=? AND (priority,id)>(?,?))",
+    "claim_look_key": "SEARCH pitboss_tasks USING INDEX pitboss_tasks_keyed "
+    "(queue=? AND state=? AND partition=? AND (priority,id)>(?,?))",
+    "claim_own_keys": "SEARCH task USING COVERING INDEX pitboss_tasks_keyed "
+    "(queue=? AND state=? AND partition=? AND (priority,id)>(?,?))",
+    "draw_look": "SEARCH first USING INDEX pitboss_tasks_undrawn (batch=? AND queue=? AND (priority,id)>(?,?))",
+    "draw_pending": "SEARCH pitboss_tasks USING COVERING INDEX pitboss_tasks_keyed_items "
+    "(batch=? AND queue=? AND state=? AND partition>?)",
+    "draw_own": "SEARCH own USING INDEX pitboss_partitions_owned (queue=? AND owner=?)",
+    "draw_all": "SEARCH next USING INDEX pitboss_tasks_keyed_undrawn "
+    "(batch=? AND queue=? AND partition=? AND (priority,id)>(?,?))",
+    "partition_list_moving": "SEARCH pitboss_partitions USING INDEX pitboss_partitions_moving (queue=?)",
+    "partition_list_named": "SEARCH task USING COVERING INDEX pitboss_tasks_keyed "
+    "(queue=? AND state=? AND partition=?)",
+    "partition_running": "SEARCH pitboss_tasks USING COVERING INDEX pitboss_tasks_keyed "
+    "(queue=? AND state=? AND partition>?)",
+    "partition_counts": "SEARCH pitboss_tasks USING COVERING INDEX pitboss_tasks_keyed "
+    "(queue=? AND state=? AND partition>?)",
+    "slot_list_of": "SEARCH pitboss_slots USING COVERING INDEX pitboss_slots_by_session (session=?)",
 }
 # A recount is asked for by an operator, and reads every task.
 RECOUNTS = {"maintenance_count", "maintenance_differences"}
@@ -94,7 +114,10 @@ FROM_THE_BEGINNING = {"schedule_list"}
 # Whether there is a row: the first one says it.
 ANY_ROW = {"settle_begin"}
 NOT_BY_KEY = RECOUNTS | FROM_THE_END | FROM_THE_BEGINNING | ANY_ROW
-LARGE = "tasks|attempts|uniques|starts|uses|bindings|strikes|batch_counts|audit|requests|order_heads|schedules|events"
+LARGE = (
+    "tasks|attempts|uniques|starts|uses|bindings|strikes|batch_counts|audit|requests|order_heads|schedules|events"
+    "|partitions"
+)
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +152,7 @@ def test_a_bulk_statement_is_the_same_statement_with_more_rows(store: sqlite3.Co
         *("put_plain", "put_full", "settle_completed", "settle_end", "settle_progress", "count_add", "key_free"),
         *("claim_take_each", "member_write", "member_put", "use_add", "use_forget", "binding_set", "batch_count_add"),
         *("settle_plainly", "handler_add", "order_lead", "order_release", "schedule_put", "schedule_advance"),
-        "event_add",
+        *("event_add", "put_keyed", "partition_add", "partition_write", "slot_write"),
     ):
         shared = len(set(re.findall(r"\?\d+", statements.by_name[name])))
         places = len(re.findall(r"\?(?!\d)", statements.by_name[name]))

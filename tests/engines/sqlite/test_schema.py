@@ -3,6 +3,7 @@
 import asyncio
 import re
 import sqlite3
+from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from pitboss.engines.sqlite import schema
 from pitboss.model.declared import Declared
 from pitboss.model.errors import SchemaMismatch
+from pitboss.model.partition import Partitioning
 from pitboss.model.queue import HandlerInfo, QueueChange, QueueSettings
 from pitboss.model.resource import Declaration, NewResource, PoolRules
 from tests.engines.sqlite.store import asking, new, opened, session_of
@@ -135,6 +137,29 @@ async def test_an_older_store_with_data_gets_what_is_new(tmp_path: Path) -> None
         assert len((await engine.claim(asking(session, 5))).claims) == 1
 
 
+async def test_tasks_that_were_put_before_there_were_partitions_have_no_key(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with sqlite3.connect(path) as connection:
+        for _, _, text in schema.migrations()[:8]:
+            connection.executescript(text)
+        connection.execute("INSERT INTO pitboss_meta (name, value) VALUES ('schema', 8)")
+        connection.execute("INSERT INTO pitboss_queues (name) VALUES ('default')")
+        connection.execute(
+            "INSERT INTO pitboss_tasks (id, handler, queue, state, priority, created_at, params) "
+            "VALUES ('old', 'job', 'default', 'pending', 0, 1, '{\"k\":\"a\"}')"
+        )
+        connection.execute("INSERT INTO pitboss_counts (queue, state, n) VALUES ('default', 'pending', 1)")
+    connection.close()
+    async with opened(path) as engine:
+        session = await session_of(engine)
+        settings = QueueSettings(partitions=Partitioning(by="{k}", mode="balanced"))
+        await engine.declare(Declared(app="shop", queues={"default": settings}), session=session.number)
+        await engine.put([new(params='{"k":"a"}')])
+        assert [(one.key, one.unfinished) for one in await engine.partitions("default")] == [("a", 1)]
+        claimed = await engine.claim(asking(session, 5))
+        assert ([claim.id for claim in claimed.claims], claimed.partitioned) == (["old"], True)
+
+
 async def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     async with opened(path) as engine:
@@ -175,3 +200,17 @@ async def test_many_openers_of_a_new_file_create_it_once(tmp_path: Path) -> None
     async with opened(path) as engine:
         (queue,) = await engine.queues()
         assert queue.waiting == 8
+
+
+async def test_the_view_of_tasks_has_times_that_people_read(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with opened(path) as engine:
+        await engine.put([new(queue="mail", params='{"n":1}')])
+    with sqlite3.connect(path) as connection:
+        row = connection.execute(
+            "SELECT queue, state, params, created_at, started_at FROM pitboss_task_view"
+        ).fetchone()
+    connection.close()
+    assert row[:3] == ("mail", "held", '{"n":1}')
+    assert abs(datetime.fromisoformat(f"{row[3]}+00:00") - datetime.now(UTC)) < timedelta(minutes=1)
+    assert row[4] is None

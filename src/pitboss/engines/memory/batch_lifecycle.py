@@ -1,6 +1,6 @@
 """How batches and their items move each other: drawing, holding, ending, promoting. `model.batching` has the rules."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 from pitboss.engines.memory.tables import Tables
@@ -44,6 +44,29 @@ class BatchLifecycle:
                 found = self._tables.indexes.undrawn(batch.id, queues, missing + 1)
                 more = more or len(found) > missing
                 drawn += [self._draw(self._tables.tasks[task], now) for task in found[:missing]]
+        return more and bool(drawn) and State.PENDING not in drawn
+
+    def draw_for(
+        self,
+        queues: Iterable[str],
+        free: int,
+        may_take: Callable[[Task], bool],
+        first: Callable[[Task], bool],
+        now: Moment,
+    ) -> bool:
+        """As `draw`, in queues with partitions for one slot: items that it may take, those that come `first` before."""
+        more, drawn, tables = False, list[State](), self._tables
+        for batch in self._running():
+            for queue in (queue for queue in queues if queue in tables.items[batch.id]):
+                scarce = queue in tables.bound and tables.items[batch.id][queue].get(State.HELD)
+                there = [
+                    task for task in tables.first_pending(queue, None) if task.batch == batch.id and may_take(task)
+                ]
+                missing = free + (PASSED_BY if scarce else 0) - len(there)
+                held = [tables.tasks[task] for task in tables.indexes.undrawn(batch.id, [queue], len(tables.tasks))]
+                found = sorted((task for task in held if may_take(task)), key=lambda task: not first(task))
+                more = more or len(found) > max(0, missing)
+                drawn += [self._draw(task, now) for task in found[: max(0, missing)]]
         return more and bool(drawn) and State.PENDING not in drawn
 
     def update_batches(self, now: Moment) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from pitboss.engines.memory.partitions import Reach
 from pitboss.engines.memory.verbs import Verbs
 from pitboss.model.batching import HELD_FOR_HANDLER
 from pitboss.model.duration import Moment
@@ -39,16 +40,19 @@ class ClaimVerb(Verbs):
             raise SessionLost(request.session)
         names = {name for slot in request.slots for name in self._open_queues(slot)}
         self._fall_due(names, now)
-        again = self.batch_lifecycle.draw(names, sum(slot.free + slot.ahead for slot in request.slots), now)
+        divided = {name for name in names if self.tables.queues[name].partitions is not None}
+        wanted = sum(slot.free + slot.ahead for slot in request.slots)
+        again = self.batch_lifecycle.draw(names - divided, wanted, now)
         claims: list[Claim] = []
         progress = _Progress(request, now)
         for index, slot in enumerate(request.slots):
+            again = self._draw_for(slot, divided, progress) or again
             claims += self._fill(slot, index, progress)
         self.batch_lifecycle.update_batches(now)
         shortages = tuple(self.tables.pool(pool, now).shortage() for pool in sorted(progress.short_pools))
         next_due = now if again else self._next_due(names, shortages, now)
         self._reach("claim.after")
-        return Claimed(claims, next_due, shortages)
+        return Claimed(claims, next_due, shortages, partitioned=bool(divided))
 
     def _open_queues(self, slot: Slot) -> list[str]:
         names = list(self.tables.queues.keys() - self.tables.remote) if slot.queues is None else slot.queues
@@ -64,10 +68,14 @@ class ClaimVerb(Verbs):
         if claims:
             return claims
         handlers, now = progress.request.handlers, progress.now
-        for task in self._pending(slot, closed := {*progress.dry_queues}):
+        divided = any(self.tables.queues[name].partitions is not None for name in self._open_queues(slot))
+        reach = Reach(self.tables, slot, progress.request.session, now) if divided else None
+        for task in self._pending(slot, closed := {*progress.dry_queues}, reach):
             if len(claims) >= slot.free + slot.ahead:
                 break
             ahead = len(claims) >= slot.free
+            if reach is not None and not self._in_reach(task, reach, ahead=ahead):
+                continue
             if is_expired(task, now):
                 self.follow_failure(self.tables.write(cancelled(task, "expired", now)), now)
             elif slot.handlers is not None and task.handler not in slot.handlers:
@@ -88,12 +96,32 @@ class ClaimVerb(Verbs):
         again = [task for task in running if still_claimed(task, slot.repeat, now)]
         return [claim_on(task, task.session or 0, index) for task in sorted(again, key=lambda task: task.id)]
 
-    def _pending(self, slot: Slot, closed: set[str]) -> Iterator[Task]:
-        tasks = self.tables.pending(self._open_queues(slot), closed)
+    def _pending(self, slot: Slot, closed: set[str], reach: Reach | None) -> Iterator[Task]:
+        names = self._open_queues(slot)
+        if reach is not None and slot.order is None:
+            return (task for task in reach.in_order(sorted(set(names))) if task.queue not in closed)
+        tasks = self.tables.pending(names, closed)
         if slot.order is None:
             return tasks
-        wanted = (task for task in tasks if slot.handlers is None or task.handler in slot.handlers)
+        wanted = (
+            task
+            for task in tasks
+            if (slot.handlers is None or task.handler in slot.handlers) and (reach is None or reach.in_reach(task))
+        )
         return iter(slot.order.apply(islice(wanted, ORDERED)))
+
+    def _in_reach(self, task: Task, reach: Reach, *, ahead: bool) -> bool:
+        if self.tables.queues[task.queue].partitions is None:
+            return True
+        return not ahead and not reach.is_full(task)
+
+    def _draw_for(self, slot: Slot, divided: set[str], progress: _Progress) -> bool:
+        """Draw items in queues with partitions that this slot may take; True if the caller should claim again."""
+        queues = [name for name in sorted(set(self._open_queues(slot))) if name in divided]
+        if not queues or not slot.free:
+            return False
+        reach = Reach(self.tables, slot, progress.request.session, progress.now)
+        return self.batch_lifecycle.draw_for(queues, slot.free, reach.in_reach, reach.owns, progress.now)
 
     def _take_with_resource(self, task: Task, index: int, progress: _Progress) -> list[Claim]:
         """The task together with the member that it needs; nothing if no member fits."""

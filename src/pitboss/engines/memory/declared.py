@@ -163,7 +163,7 @@ class DeclaredVerbs(Verbs):
         if schedule is None or schedule.version != firing.version or schedule.paused:
             return False
         placed = [self.tables.place(task, now) for task in firing.tasks]
-        self.tables.schedules[firing.name] = fired(schedule, firing, placed, now)
+        self.tables.schedules[firing.name] = fired(firing, placed, now)
         return True
 
     def _publish(self, event: NewEvent, subscribers: Subscribers, now: Moment) -> Published:

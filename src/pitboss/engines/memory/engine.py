@@ -1,4 +1,4 @@
-"""The memory engine: eight groups of verbs on one set of tables. The other engines must behave exactly like it."""
+"""The memory engine: nine groups of verbs on one set of tables. The other engines must behave exactly like it."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from pitboss.engines.memory.batches import BatchVerbs
 from pitboss.engines.memory.claim import ClaimVerb
 from pitboss.engines.memory.control import ControlVerbs
 from pitboss.engines.memory.declared import DeclaredVerbs
+from pitboss.engines.memory.partitions import PartitionVerbs
 from pitboss.engines.memory.resources import ResourceVerbs
 from pitboss.engines.memory.sessions import SessionVerbs
 from pitboss.engines.memory.tables import Tables
@@ -25,7 +26,15 @@ from pitboss.model.usage import check_taking
 
 
 class MemoryEngine(
-    ClaimVerb, ControlVerbs, BatchVerbs, ResourceVerbs, SessionVerbs, AccessVerbs, DeclaredVerbs, UsageVerbs
+    ClaimVerb,
+    ControlVerbs,
+    BatchVerbs,
+    ResourceVerbs,
+    SessionVerbs,
+    AccessVerbs,
+    DeclaredVerbs,
+    PartitionVerbs,
+    UsageVerbs,
 ):
     """A whole store in one object: clients share the store by sharing the object."""
 
@@ -122,7 +131,8 @@ class MemoryEngine(
             self.tables.record(task.id, end.run)
         self.follow_failure(self.tables.write(end.applied_to(task)), now)
         away = self.hand_back(task, report, now, use_end, completed=end.state is State.COMPLETED)
-        if end.state is State.PENDING:
+        capped = task.partition is not None and self.tables.queues[task.queue].max_per_key is not None
+        if end.state is State.PENDING or capped:
             self.ring([task.queue])
         return away
 

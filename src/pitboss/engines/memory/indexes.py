@@ -29,6 +29,9 @@ class TaskIndexes:
         self._undrawn: dict[tuple[BatchId, str], _Index] = defaultdict(list)
         self._ended: dict[BatchId, _Index] = defaultdict(list)
         self._items: dict[BatchId, dict[TaskId, None]] = defaultdict(dict)
+        # By queue and partition key.
+        self._pending_of: dict[tuple[str, str], _Index] = defaultdict(list)
+        self._running_of: dict[tuple[str, str], int] = defaultdict(int)
 
     def add(self, task: Task) -> None:
         self._states[task.state][task.id] = None
@@ -37,6 +40,10 @@ class TaskIndexes:
         index, entry = self._entry(task)
         if index is not None:
             insort(index, entry)
+        if task.partition is not None and task.state is State.PENDING:
+            insort(self._pending_of[task.queue, task.partition], entry)
+        elif task.partition is not None and task.state is State.RUNNING:
+            self._running_of[task.queue, task.partition] += 1
 
     def remove(self, task: Task) -> None:
         del self._states[task.state][task.id]
@@ -45,6 +52,11 @@ class TaskIndexes:
         index, entry = self._entry(task)
         if index is not None:
             del index[bisect_left(index, entry)]
+        if task.partition is not None and task.state is State.PENDING:
+            keyed = self._pending_of[task.queue, task.partition]
+            del keyed[bisect_left(keyed, entry)]
+        elif task.partition is not None and task.state is State.RUNNING:
+            self._running_of[task.queue, task.partition] -= 1
 
     def in_state(self, state: State) -> list[TaskId]:
         """Oldest first."""
@@ -66,6 +78,17 @@ class TaskIndexes:
                 heappop(heads)
             else:
                 heapreplace(heads, (following, number))
+
+    def first_pending(self, queue: str, limit: int | None) -> list[TaskId]:
+        return [task for _, task in self._pending[queue][:limit]]
+
+    def pending_of(self, queue: str, key: str) -> list[TaskId]:
+        """The pending tasks with this partition key, by priority, then age."""
+        return [task for _, task in self._pending_of[queue, key]]
+
+    def running_of(self, queue: str, key: str) -> int:
+        """How many tasks with this partition key run."""
+        return self._running_of[queue, key]
 
     def has_pending(self, queue: str) -> bool:
         return bool(self._pending[queue])

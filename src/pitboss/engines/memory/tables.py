@@ -16,6 +16,8 @@ from pitboss.model.duration import Moment, Span
 from pitboss.model.event import Event
 from pitboss.model.ids import TaskId
 from pitboss.model.lifecycle import MAX_RECORDED_RUNS, KeyHold, created, key_hold, moved, rebased, stepped
+from pitboss.model.partition import Partition, partition_key
+from pitboss.model.pool_slot import PoolSlot
 from pitboss.model.queue import HandlerInfo, Queue, Wish, check_capacity, remote_queues
 from pitboss.model.resource import Leased
 from pitboss.model.schedule import Schedule
@@ -105,6 +107,9 @@ class Tables:
         self.queue_apps: dict[str, str] = {}
         self.schedules: dict[str, Schedule] = {}
         self.events: dict[str, Event] = {}
+        # The slots of workers by name, and of each queue the partition keys.
+        self.slots: dict[str, PoolSlot] = {}
+        self.keys_of: dict[str, dict[str, Partition]] = defaultdict(dict)
         # Why new tasks are refused; None: they are not.
         self.refusing: str | None = None
 
@@ -154,12 +159,26 @@ class Tables:
             self.keys[new.unique.key] = key_hold(new, now)
         known = new.handler in self.handlers
         behind = new.order_key is not None and self.heads.setdefault(new.order_key, new.id) != new.id
-        task = self.write(created(new, now, known=known, batch=batch, ahead=self.ahead, behind=behind))
+        partition = self._partition(new)
+        task = self.write(
+            created(new, now, known=known, batch=batch, ahead=self.ahead, behind=behind, partition=partition)
+        )
         if new.by_wall is not None:
             self.by_wall[new.id] = new.by_wall
         if task.state is State.PENDING:
             self.doorbell.ring([task.queue])
         return Placed(task.id, True, task.state, task.reason)
+
+    def key_row(self, queue: str, key: str) -> Partition:
+        """The row of a partition key, created if it is new."""
+        return self.keys_of[queue].setdefault(key, Partition(queue=queue, key=key))
+
+    def _partition(self, new: NewTask) -> str | None:
+        spec = self.queues[new.queue].partitions
+        key = None if spec is None else partition_key(spec.by, new.params)
+        if key is not None:
+            self.key_row(new.queue, key)
+        return key
 
     def check_room(self, tasks: Iterable[NewTask], now: Moment) -> None:
         """Raise `QueueFull` if the new ones among these tasks overfill a queue. Nothing was written yet."""
@@ -205,6 +224,12 @@ class Tables:
     def pending(self, queues: Iterable[str], closed: Container[str] = ()) -> Iterator[Task]:
         """Pending tasks of these queues in the order in which they should run."""
         return (self.tasks[task] for task in self.indexes.pending(queues, closed))
+
+    def first_pending(self, queue: str, limit: int | None) -> list[Task]:
+        return [self.tasks[task] for task in self.indexes.first_pending(queue, limit)]
+
+    def pending_of(self, queue: str, key: str) -> list[Task]:
+        return [self.tasks[task] for task in self.indexes.pending_of(queue, key)]
 
     def in_state(self, state: State) -> list[Task]:
         return [self.tasks[task] for task in self.indexes.in_state(state)]

@@ -7,10 +7,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from pitboss.engines.postgres import control
-from pitboss.engines.postgres.claim_group import Group, GroupClaim, Numbered, define_claims, grouped
+from pitboss.engines.postgres.claim_group import Group, GroupClaim, Numbered, Shared, define_claims, grouped
+from pitboss.engines.postgres.claim_keyed import claim_keyed
 from pitboss.engines.postgres.claim_plan import ClaimPlan, ClaimPlans
 from pitboss.engines.postgres.claim_with_resources import Taken, claim_with_resources
 from pitboss.engines.postgres.connections import Connections
+from pitboss.engines.postgres.keyed_tasks import define_keyed_claims
 from pitboss.engines.postgres.ready_members import MemberGrants
 from pitboss.engines.postgres.rows import claim as claim_of
 from pitboss.engines.postgres.rows import names, texts
@@ -37,11 +39,13 @@ class _Drawn(NamedTuple):
 
 
 class _Planned(NamedTuple):
-    """A claim that is planned: one plan for each group, and what was drawn for it."""
+    """A claim that is planned: one plan for each group, and what was drawn for it. `keyed_drawn`: in queues with
+    partitions too."""
 
     groups: list[Group]
     plans: list[ClaimPlan]
     drawn: _Drawn | None
+    keyed_drawn: bool
 
     @property
     def keys(self) -> list[str]:
@@ -66,7 +70,10 @@ class _Filled(NamedTuple):
     def claimed(self) -> Claimed:
         """Only when the transaction is over: rows of tasks may come with its commit."""
         claims = [claim for part in self.parts for claim in (part.claims() if isinstance(part, Taken) else part.claims)]
-        return Claimed(self.repeats.added_to(claims), self.next_due, self.shortages)
+        missed = [part.now + _CONTENDED for part in self.parts if isinstance(part, Taken) and part.missed]
+        next_due = min([*missed, *([] if self.next_due is None else [self.next_due])], default=None)
+        partitioned = any(plan.keyed for plan in self.plans)
+        return Claimed(self.repeats.added_to(claims), next_due, self.shortages, partitioned)
 
 
 class _Repeats:
@@ -109,11 +116,15 @@ def _by_id(claims: list[Claim], slot: int) -> list[Claim]:
     return sorted((claim for claim in claims if claim.slot == slot), key=lambda claim: claim.id)
 
 
-class _Replanned(Again):
-    """A plan was wrong, or expired items of batches must be cancelled first."""
+class _Drew:
+    """Expired items of batches must be cancelled first. What was drawn stays drawn."""
 
     def __init__(self, plans: list[ClaimPlan], late: Sequence[TaskId]) -> None:
         self.plans, self.late = plans, late
+
+
+class _Replanned(_Drew, Again):
+    """A plan was wrong, or expired items must be cancelled first. Nothing was done."""
 
 
 class Claimer:
@@ -123,17 +134,20 @@ class Claimer:
         self._sql, self._connections, self._before_commit = sql, connections, before_commit
         self._plans = ClaimPlans()
         define_claims(sql)
+        define_keyed_claims(sql)
 
     async def claim(self, request: ClaimRequest, now: Moment | None) -> Claimed:
         groups = grouped(request)
         keys = [group.key for group in groups]
         plans = self._plans.of(keys)
         drawn: _Drawn | None = None
+        keyed_drawn = False
         for _ in range(_ATTEMPTS):
             if drawn is None and any(plan.drawable for plan in plans):
                 drawn = await self._connections.call(lambda: _draw(self._sql, request, now), transaction=True)
-            answer = await self._fill(_Planned(groups, plans, drawn), now)
+            answer = await self._fill(_Planned(groups, plans, drawn, keyed_drawn), request, now)
             plans = answer.plans
+            keyed_drawn = keyed_drawn or not isinstance(answer, _Replanned)
             if isinstance(answer, _Filled):
                 self._plans.note(keys, plans)
                 return answer.claimed()
@@ -143,9 +157,11 @@ class Claimer:
             "the claim could not be finished", why="ten attempts hit a conflict", fix="claim again; nothing was given"
         )
 
-    async def _fill(self, planned: _Planned, now: Moment | None) -> _Filled | _Replanned:
+    async def _fill(self, planned: _Planned, request: ClaimRequest, now: Moment | None) -> _Filled | _Drew:
         return await self._connections.call(
-            lambda: _fill(self._sql, planned, now), transaction=planned.locked, before_commit=self._before_commit
+            lambda: _fill(self._sql, planned, request, now),
+            transaction=planned.locked,
+            before_commit=self._before_commit,
         )
 
     async def _expire(self, late: Sequence[TaskId], now: Moment | None) -> None:
@@ -168,12 +184,15 @@ def _draw(sql: Statements, request: ClaimRequest, now: Moment | None) -> Script[
     return _Drawn(more, moment if number and not pending and more else None)
 
 
-def _fill(sql: Statements, planned: _Planned, now: Moment | None) -> Script[_Filled | _Replanned]:
+def _fill(sql: Statements, planned: _Planned, request: ClaimRequest, now: Moment | None) -> Script[_Filled | _Drew]:
     """Fill the slots in order."""
     drawn = planned.drawn
     repeats = _Repeats((yield from _given_again(sql, planned.keys, now)))
+    shared = Shared(drawn=planned.keyed_drawn)
+    if any(plan.keyed for plan in planned.plans):
+        yield from _lock_keyed(sql, shared, request)
     claims = [
-        GroupClaim(sql, group, plan, now, drawn=drawn is not None)
+        GroupClaim(sql, group, plan, now, drawn=drawn is not None, shared=shared)
         for group, plan in zip(planned.groups, planned.plans, strict=True)
     ]
     parts: list[Claimed | Taken] = []
@@ -181,7 +200,8 @@ def _fill(sql: Statements, planned: _Planned, now: Moment | None) -> Script[_Fil
         claim.group = repeats.left(claim.group)
         part = yield from _fill_group(claim, locked=planned.locked)
         if part is None:
-            return _Replanned([one.plan for one in claims], claim.late)
+            keeps = claim.plan.keyed and claim.late and not parts
+            return (_Drew if keeps else _Replanned)([one.plan for one in claims], claim.late)
         repeats.note(claim.group, part)
         parts.append(part)
     shortages, waits = yield from _shortages([part.grants for part in parts if isinstance(part, Taken)])
@@ -192,6 +212,14 @@ def _fill(sql: Statements, planned: _Planned, now: Moment | None) -> Script[_Fil
         plans = [plan._replace(drawable=drawn.more) for plan in plans]
         next_due = next_due if drawn.again is None else drawn.again
     return _Filled(plans, parts, next_due, shortages, repeats)
+
+
+def _lock_keyed(sql: Statements, shared: Shared, request: ClaimRequest) -> Script[None]:
+    """Lock queues with partitions, and batches that have items to draw there: for all groups, before any task."""
+    queues = _asked_queues(request)
+    yield sql.ask("queue_lock_keyed", **queues).into(shared.queues)
+    if not shared.drawn:
+        yield sql.ask("batch_lock_keyed", **queues).into(shared.batches)
 
 
 def _given_again(sql: Statements, keys: Sequence[str], now: Moment | None) -> Script[dict[str, list[Claim]]]:
@@ -206,9 +234,12 @@ def _given_again(sql: Statements, keys: Sequence[str], now: Moment | None) -> Sc
 
 
 def _fill_group(claim: GroupClaim, *, locked: bool) -> Script[Claimed | Taken | None]:
+    if claim.plan.keyed:
+        return (yield from claim_keyed(claim))
     if not claim.plan.pooled:
         claimed = yield from (claim.rated() if claim.plan.rated else claim.plain())
-        if claimed is not None or not locked or claim.late or claim.plan.drawable or not claim.plan.pooled:
+        replanned = claim.plan.drawable or claim.plan.keyed or not claim.plan.pooled
+        if claimed is not None or not locked or claim.late or replanned:
             return claimed
     return (yield from claim_with_resources(claim))
 

@@ -127,6 +127,8 @@ def define_claims(sql: Statements) -> None:
         "number": ", picked.number",
         "given_order": "given.number",
     }
+    sql.define("claim_tidy_these", "claim_tidy", looked_at=sql.text("tidy_these"))
+    sql.define("claim_tidy", "claim_tidy", looked_at=sql.text("tidy_first"))
     placed = sql.text("claim_placed", rank="priority, id")
     native = sql.text("claim_native", only=" AND {only_condition}", rank=", priority, id", found="found")
     sql.define("claim_next_remote", "claim_next", picked=f"{native}, {placed}", **remote)
@@ -148,6 +150,20 @@ def _ordered(order: Order) -> str:
     return f"claim_by_{order.field}{'_descending' if order.descending else ''}"
 
 
+class Shared:
+    """What the groups of a request share.
+
+    `queues` and `batches` are locked because of partitions: the queues, and running batches with items to draw. Their
+    rows come with the next answer. `drawn`: an earlier attempt has drawn already. `floors`: see `MemberGrants`.
+    """
+
+    def __init__(self, *, drawn: bool) -> None:
+        self.drawn = drawn
+        self.queues: list[Row] = []
+        self.batches: list[Row] = []
+        self.floors: dict[str, int] = {}
+
+
 class GroupClaim:
     """The claim for one group of a request.
 
@@ -155,9 +171,13 @@ class GroupClaim:
     nothing and must begin again: with the new plan, and after the expired items in `late` were cancelled.
     """
 
-    def __init__(self, sql: Statements, group: Group, plan: ClaimPlan, now: Moment | None, *, drawn: bool) -> None:
-        self.sql, self.group, self.plan, self.drawn = sql, group, plan, drawn
+    def __init__(
+        self, sql: Statements, group: Group, plan: ClaimPlan, now: Moment | None, *, drawn: bool, shared: Shared
+    ) -> None:
+        self.sql, self.group, self.plan, self.drawn, self.shared = sql, group, plan, drawn, shared
         self.clock = self.now = now
+        # All slots, also those that get claims again.
+        self.asked = group.slots
         self.rooms: dict[str, int] = {}
         self.late: list[TaskId] = []
 
@@ -224,6 +244,11 @@ class GroupClaim:
             more, self.late = yield from self._tidy(depth + LOOK_BEYOND)
             moved += more
         return moved
+
+    def tidy_these(self, ids: Sequence[TaskId]) -> Script[None]:
+        """As `tidy`, for tasks that the claim has met."""
+        asked = self.sql.ask("claim_tidy_these", self.now, handlers=self.group.handlers, ids=texts(ids))
+        ((_, self.late),) = yield asked
 
     def _tidy(self, depth: int) -> Script[tuple[int, list[TaskId]]]:
         group = self.group
@@ -310,11 +335,11 @@ class GroupClaim:
             promote=pick.promote,
             **more,
         )
-        now, alive, snag, next_due, rated, pooled, drawable = rows[0][:7]
+        now, alive, snag, next_due, rated, pooled, keyed, drawable = rows[0][:8]
         if not alive:
             raise SessionLost(group.session)
-        self.plan = self.plan._replace(rated=rated, pooled=pooled, drawable=drawable)
-        return _Answer(now, next_due, snag, [row[7:] for row in rows if row[7] is not None])
+        self.plan = self.plan._replace(rated=rated, pooled=pooled, keyed=keyed, drawable=drawable)
+        return _Answer(now, next_due, snag, [row[8:] for row in rows if row[8] is not None])
 
     def _pass_by(self, pick: _Pick) -> Script[_Pick]:
         """Clear away what cannot be given. If there is nothing to clear, the tasks in front are for other sessions, and

@@ -20,6 +20,12 @@ class ClaimPlan(NamedTuple):
     pooled: bool = False
     """Take members of resource pools together with the tasks."""
 
+    keyed: bool = False
+    """Lock the queues, and give each slot its own tasks."""
+
+    look: int = 0
+    """In queues with partitions: how many tasks to look at first."""
+
     drawable: bool = False
     """Draw items of running batches first."""
 
@@ -28,7 +34,7 @@ class ClaimPlan(NamedTuple):
 
     @property
     def locks(self) -> bool:
-        return self.rated or self.pooled
+        return self.rated or self.pooled or self.keyed
 
 
 PLAIN = ClaimPlan()

@@ -10,6 +10,7 @@ from pitboss.engines.postgres.ready_members import MemberGrants, Need
 from pitboss.engines.postgres.rows import claim as claim_of
 from pitboss.engines.postgres.rows import names, numbers, texts, want_of
 from pitboss.engines.postgres.script import Row, Script
+from pitboss.model.batch import BatchId
 from pitboss.model.duration import Moment
 from pitboss.model.errors import SessionLost
 from pitboss.model.picking import ANY, leased
@@ -17,36 +18,49 @@ from pitboss.model.resource import Leased
 from pitboss.model.session import ORDERED
 from pitboss.model.task import Claim
 
-_BEFORE_ALL = (-(2**63), "00000000-0000-0000-0000-000000000000")
-_ANY_NUMBER = 2**62
+BEFORE_ALL = (-(2**63), "00000000-0000-0000-0000-000000000000")
+ANY_NUMBER = 2**62
 _RETURNED_AT_ONCE = 5000
 # Where a row of `claim_candidates` has what a slot may be ordered by.
 _ORDERED_BY = {"priority": 3, "created_at": 8, "id": 1, "attempts": 9}
 
 
-class _Candidate(NamedTuple):
-    """A pending task that is locked. `need` None: its queue is bound to no pool."""
+class Candidate(NamedTuple):
+    """A pending task that is locked. `need` None: its queue is bound to no pool. The rest is for queues with partitions
+    (`claim_keyed`)."""
 
     place: str
     id: str
     queue: str
     lost: bool
     need: Need | None
+    key: str | None = None
+    priority: int = 0
+    created_at: Moment = 0
+    attempts: int = 0
+    batch: BatchId | None = None
+    run_at: Moment | None = None
+    odd: bool = False
+    other: bool = False
+    depth: int = 0
 
 
-class _Queue(NamedTuple):
-    """A queue that is not paused. `odd`: its first task is expired or for another session; None: no task waits."""
+class OpenQueue(NamedTuple):
+    """A queue that is not paused. `odd`: its first task is expired or for another session; None: no task waits.
+    `helped` None: it has no partitions."""
 
     name: str
     rated: bool
+    helped: str | None
+    max_per_key: int | None
     pool: str | None
     returning: bool | None
     ready: int | None
     odd: bool | None
 
 
-class _Chosen(NamedTuple):
-    task: _Candidate
+class Chosen(NamedTuple):
+    task: Candidate
     place: Numbered
     leased: Leased | None
 
@@ -57,7 +71,7 @@ class Taken(NamedTuple):
     group: Group
     now: Moment
     next_due: Moment | None
-    chosen: list[_Chosen]
+    chosen: list[Chosen]
     rows: list[Row]
     grants: MemberGrants
 
@@ -66,25 +80,36 @@ class Taken(NamedTuple):
         """The numbers of the slots that were given something."""
         return {one.place[0] for one in self.chosen}
 
+    @property
+    def missed(self) -> bool:
+        """Whether another transaction changed a task that was chosen before it was locked."""
+        return len(self.rows) < len(self.chosen)
+
     def claims(self) -> list[Claim]:
         taken: dict[str, Row] = {row[0]: row for row in self.rows}
         session, now, ends = self.group.session, self.now, self.group.ends(self.now)
         return [
             claim_of(taken[one.task.id], session, now, one.place[0], ends=ends, leased=one.leased)
             for one in self.chosen
+            if one.task.id in taken
         ]
 
 
 def claim_with_resources(claim: GroupClaim) -> Script[Taken | None]:
     """Fill a group with queues that are bound to pools, within a transaction; None as `GroupClaim` says. Shortages are
     known when all groups are filled: `grants` tells them."""
-    return (yield from _ClaimWithResources(claim).run())
+    return (yield from ClaimWithResources(claim).run())
 
 
-class _ClaimWithResources:
+class ClaimWithResources:
+    """The claim for a group whose queues may be bound to pools."""
+
+    # Takes the tasks that were chosen.
+    taking = "claim_take_bound"
+
     def __init__(self, claim: GroupClaim) -> None:
         self._claim, self._sql = claim, claim.sql
-        self._grants = MemberGrants(claim.sql, claim.clock)
+        self._grants = MemberGrants(claim.sql, claim.clock, claim.shared.floors)
         self._pools: dict[str, str | None] = {}
         self._rated: set[str] = set()
         # Pools without a ready member at the start: one task is enough to tell that a task waits for them.
@@ -102,13 +127,9 @@ class _ClaimWithResources:
         if begun is None:
             return None
         now, next_due = begun
-        chosen: list[_Chosen] = []
-        left: list[_Candidate] = []
-        for place in [] if self._hopeless else self._claim.group.slots:
-            filled, left = yield from self._fill(place, left)
-            chosen += filled
-            if self._claim.late:
-                return None
+        chosen = list[Chosen]() if self._hopeless else (yield from self._choose())
+        if self._claim.late:
+            return None
         now = self._grants.now or now
         rows = yield from self._take(chosen, now)
         yield from self._grants.write()
@@ -119,8 +140,18 @@ class _ClaimWithResources:
         next_due = min((moment for moment in moments if moment > now), default=None)
         return Taken(self._claim.group, now, next_due, chosen, rows, self._grants)
 
+    def _choose(self) -> Script[list[Chosen]]:
+        chosen: list[Chosen] = []
+        left: list[Candidate] = []
+        for place in self._claim.group.slots:
+            filled, left = yield from self._fill(place, left)
+            chosen += filled
+            if self._claim.late:
+                break
+        return chosen
+
     def _prepare(self) -> Script[tuple[Moment, Moment | None] | None]:
-        """Read what the queues are, and do what comes before taking tasks; None if items must be drawn first."""
+        """Read what the queues are, and do what comes before taking tasks; None if another plan is needed."""
         group = self._claim.group
         rows = yield self._sql.ask(
             "claim_queues",
@@ -135,9 +166,9 @@ class _ClaimWithResources:
         now, alive, due, next_due, drawable = rows[0][:5]
         if not alive:
             raise SessionLost(group.session)
-        queues = [_Queue(*row[5:]) for row in rows if row[5] is not None]
+        queues = [OpenQueue(*row[5:]) for row in rows if row[5] is not None]
         self._note(queues, drawable=drawable)
-        if drawable:
+        if drawable or not self._suits(queues):
             return None
         if self._rated and (yield from self._claim.measure()):
             now = self._claim.now or now
@@ -156,26 +187,32 @@ class _ClaimWithResources:
             yield self._sql.ask("member_wake", now, pools=names(returning), limit=_RETURNED_AT_ONCE).unheard()
         return now, next_due
 
-    def _note(self, queues: list[_Queue], *, drawable: bool) -> None:
+    def _note(self, queues: list[OpenQueue], *, drawable: bool) -> None:
         self._pools = {one.name: one.pool for one in queues}
         self._rated = {one.name for one in queues if one.rated}
         self._empty = {one.pool for one in queues if one.pool and not one.returning and not one.ready}
         self._ready = {one.pool: one.ready for one in queues if one.pool and not one.returning}
-        self._cursors = dict.fromkeys(self._pools, _BEFORE_ALL)
-        pooled = any(self._pools.values())
-        self._claim.plan = self._claim.plan._replace(rated=bool(self._rated), pooled=pooled, drawable=drawable)
+        self._cursors = dict.fromkeys(self._pools, BEFORE_ALL)
+        pooled, keyed = any(self._pools.values()), any(one.helped is not None for one in queues)
+        self._claim.plan = self._claim.plan._replace(
+            rated=bool(self._rated), pooled=pooled, keyed=keyed, drawable=drawable
+        )
 
-    def _is_hopeless(self, queues: list[_Queue]) -> bool:
+    def _suits(self, queues: list[OpenQueue]) -> bool:
+        """Whether these queues can be claimed from in this way."""
+        return not self._claim.plan.keyed
+
+    def _is_hopeless(self, queues: list[OpenQueue]) -> bool:
         """Whether nothing can be given, so that no task need be looked at: no task waits, or only for pools without a
         ready member. Rates, and tasks in front that cannot be given, are looked at."""
         waiting = [one for one in queues if one.odd is not None]
         return not any(one.odd or one.rated or one.pool not in self._empty for one in waiting)
 
-    def _fill(self, place: Numbered, left: list[_Candidate]) -> Script[tuple[list[_Chosen], list[_Candidate]]]:
+    def _fill(self, place: Numbered, left: list[Candidate]) -> Script[tuple[list[Chosen], list[Candidate]]]:
         """Give a slot the first tasks that it may have; what it skips is left to the next slot."""
         free, ahead = place[1].free, place[1].ahead
-        chosen: list[_Chosen] = []
-        passed: list[_Candidate] = []
+        chosen: list[Chosen] = []
+        passed: list[Candidate] = []
         waiting = left[::-1]
         while len(chosen) < free + ahead:
             early = len(chosen) >= free
@@ -191,7 +228,7 @@ class _ClaimWithResources:
                 passed.append(one)
         return chosen, [one for one in passed + waiting[::-1] if one.need is None or one.need not in self._unmet]
 
-    def _try(self, one: _Candidate, place: Numbered, *, early: bool) -> Script[_Chosen | None]:
+    def _try(self, one: Candidate, place: Numbered, *, early: bool) -> Script[Chosen | None]:
         rooms = self._claim.rooms
         rated = one.queue in self._rated
         if (early and (rated or one.lost or one.need is not None)) or (rated and not rooms.get(one.queue)):
@@ -207,9 +244,9 @@ class _ClaimWithResources:
             held = leased(member, self._grants.rules[member.pool], self._grants.now or 0)
         if rated:
             rooms[one.queue] -= 1
-        return _Chosen(one, place, held)
+        return Chosen(one, place, held)
 
-    def _page(self, *, early: bool) -> Script[list[_Candidate]]:
+    def _page(self, *, early: bool) -> Script[list[Candidate]]:
         """The next tasks in their order, with the members for them read; none if enough were looked at. `early`: only
         tasks that may be claimed ahead, so none of a queue with a rate or a pool."""
         group = self._claim.group
@@ -256,28 +293,28 @@ class _ClaimWithResources:
         return wanted if len(ready) < len(counts) else min(wanted, 1 + 2 * sum(ready))
 
     def _room(self, queue: str) -> int:
-        room = self._claim.rooms.get(queue, 0) if queue in self._rated else _ANY_NUMBER
+        room = self._claim.rooms.get(queue, 0) if queue in self._rated else ANY_NUMBER
         pool = self._pools[queue]
         if self._claim.group.order is not None:
             # Any of them may come first.
-            return _ANY_NUMBER if room else 0
+            return ANY_NUMBER if room else 0
         if pool is None or not room:
             return room
         # A task that no member fits takes nothing of the rate: those behind it are looked at too.
-        return 1 if pool in self._empty else _ANY_NUMBER
+        return 1 if pool in self._empty else ANY_NUMBER
 
-    def _candidate(self, row: Row) -> _Candidate:
+    def _candidate(self, row: Row) -> Candidate:
         place, task, queue, _, losses, want, tried = row[:7]
         pool = self._pools[queue]
         need = None if pool is None else Need(pool, ANY if want is None else want_of(want), tuple(tried or ()))
-        return _Candidate(place, task, queue, losses > 0, need)
+        return Candidate(place, task, queue, losses > 0, need)
 
-    def _take(self, chosen: list[_Chosen], now: Moment) -> Script[list[Row]]:
+    def _take(self, chosen: list[Chosen], now: Moment) -> Script[list[Row]]:
         """Make the chosen tasks running; their rows come later."""
         rows: list[Row] = []
         if chosen:
             yield self._sql.ask(
-                "claim_take_bound",
+                self.taking,
                 now,
                 session=self._claim.group.session,
                 places=texts([one.task.place for one in chosen]),

@@ -160,7 +160,7 @@ class CoreProtocols:
         await self._write("session_end", session=session)
 
     async def sessions(self) -> list[Session]:
-        return [rows.session(row) for row in await self._read("session_list")]
+        return [rows.session_of(row) for row in await self._read("session_list")]
 
     async def campaign(self, session: int) -> Lead:
         self._reach("campaign.before")

@@ -15,10 +15,10 @@ class CountChanges:
         self._ring: set[str] = set()
         self.pools: set[str] = set()
 
-    def moved(self, queue: str, old: str, new: str, batch: str | None) -> None:
+    def moved(self, queue: str, old: str, new: str, batch: str | None, *, ring: bool = False) -> None:
         self._changes[queue, old, batch] -= 1
         self._changes[queue, new, batch] += 1
-        if new == State.PENDING:
+        if new == State.PENDING or ring:
             self._ring.add(queue)
 
     def columns(self) -> dict[str, object]:

@@ -14,6 +14,7 @@ from pitboss.engines.postgres.script import Row, Script, Statements
 from pitboss.model.declared import Declared, takes_over
 from pitboss.model.duration import Moment
 from pitboss.model.event import EventType, Subscription
+from pitboss.model.partition import Partitioning, key_parts
 from pitboss.model.queue import Queue, QueueChange, QueueSettings, changed_queue, declared_queue
 from pitboss.model.schedule import added, present, redeclared, withdrawn
 
@@ -108,7 +109,7 @@ def _declare_queues(
 
 def _locked(sql: Statements, wanted: Iterable[str], now: Moment | None) -> Script[dict[str, _Owned]]:
     rows = yield sql.ask("queue_lock", now, names=names(wanted))
-    return {row[0]: _Owned(queue_settings(row[:9]), row[9], row[10]) for row in rows}
+    return {row[0]: _Owned(queue_settings(row[:-2]), *row[-2:]) for row in rows}
 
 
 def _write(sql: Statements, owned: Sequence[_Owned]) -> Script[None]:
@@ -126,5 +127,23 @@ def _write(sql: Statements, owned: Sequence[_Owned]) -> Script[None]:
         spans=texts([numbers([window.per for window in one.rate]) if one.rate else None for one in queues]),
         declared=texts([settings_text(one.declared) for one in queues]),
         limited=texts([texts(one.limited) for one in queues]),
+        max_per_key=numbers([one.max_per_key for one in queues]),
         declared_by=texts([one.app for one in owned]),
+        **_divided([one.partitions for one in queues]),
     ).unheard()
+
+
+def _divided(specs: Sequence[Partitioning | None]) -> dict[str, object]:
+    """What puts and claims must know of partitions."""
+    parts = [() if spec is None else key_parts(spec.by) for spec in specs]
+    return {
+        "key_texts": texts([texts([text for text, _ in one]) if one else None for one in parts]),
+        "key_names": texts([texts([name for _, name in one]) if one else None for one in parts]),
+        "helped": texts([None if spec is None else _helped(spec) for spec in specs]),
+    }
+
+
+def _helped(spec: Partitioning) -> str:
+    if not spec.exclusive:
+        return "all"
+    return "missing" if spec.on_missing == "steal" else "none"

@@ -1,16 +1,19 @@
 """Whether a server is set up to keep what it acknowledges, and in good health."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pitboss.engines.postgres.script import Row
-from pitboss.model.duration import Moment
+from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.finding import Finding, fine, problem, warning
+from pitboss.model.text import counted
 
 # The oldest release that still gets fixes.
 _OLDEST = 140_000
 # From these on, a writer that waited for a row looks again whether it is the row that it had seen.
 _SOUND = {14: 140_020, 15: 150_015, 16: 160_011, 17: 170_007, 18: 180_001}
 _CROWDED_SHARE = 0.9
+_LONG_WAIT: Span = 2 * SECOND
 
 
 class Server(NamedTuple):
@@ -34,6 +37,24 @@ def server(row: Row) -> Server:
 
 def of_server(found: Server) -> list[Finding]:
     return [_durability(found), _version(found), _vacuum(found), _connections(found), *_standby(found)]
+
+
+def of_locks(rows: Sequence[Row]) -> Finding:
+    """Transactions that wait for a lock: how many, how long the first of them has waited, and who holds it. Short waits
+    are normal: claims on one queue take turns."""
+    for number, wait, holder, state in rows:
+        who = "" if holder is None else f"; process {holder} ({state or 'its state is hidden'}) holds it"
+        said = f"{counted(number, 'transaction')} {'waits' if number == 1 else 'wait'} for a lock"
+        if wait < _LONG_WAIT:
+            return fine("locks", f"{said}, none for longer than {spoken(_LONG_WAIT)}")
+        return warning(
+            "locks",
+            f"{said}, one for {spoken(wait)}{who}",
+            why="until the lock is free, tasks may not be claimed or settled",
+            fix=("" if holder is None else f"end that transaction: SELECT pg_terminate_backend({holder}); ")
+            + "all waits: SELECT * FROM pg_locks WHERE NOT granted",
+        )
+    return fine("locks", "no transaction waits for a lock")
 
 
 def _durability(found: Server) -> Finding:

@@ -16,6 +16,7 @@ from pitboss.engines.postgres.claim import Claimer
 from pitboss.engines.postgres.connections import STEADY_PLANS, Connections
 from pitboss.engines.postgres.declared_protocols import DeclaredProtocols
 from pitboss.engines.postgres.doorbell import Doorbell
+from pitboss.engines.postgres.partitions import PartitionProtocol
 from pitboss.engines.postgres.put import PART, put_in_parts, put_locked, put_quickly
 from pitboss.engines.postgres.reclaim import Chores, find_chores, lose_bound, promote, reclaim_plain
 from pitboss.engines.postgres.script import Again, Script, Statements, T
@@ -40,7 +41,7 @@ _MAINTENANCE_SECONDS = 3600.0
 _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,55}\Z")
 
 
-class PostgresEngine(DeclaredProtocols, AccessProtocol):
+class PostgresEngine(DeclaredProtocols, PartitionProtocol, AccessProtocol):
     """A store in one schema of a PostgreSQL database. Belongs to the event loop that it was opened in."""
 
     name = "postgres"
@@ -262,7 +263,8 @@ class PostgresEngine(DeclaredProtocols, AccessProtocol):
         after, found = clock.wall(), diagnosis.server(row)
         ahead = self.clock.wall() - self.clock.now()
         skew = clock_skew((before + after) // 2 - found.now - ahead, (after - before) // 2)
-        return [*diagnosis.of_server(found), skew, *([clock_step(ahead)] if stepped(0, ahead) else [])]
+        locks = diagnosis.of_locks(await self._write("server_locks"))
+        return [*diagnosis.of_server(found), locks, skew, *([clock_step(ahead)] if stepped(0, ahead) else [])]
 
     async def usage(self) -> StoreUsage:
         return await self._reading.call(lambda: usage.usage(self._sql))

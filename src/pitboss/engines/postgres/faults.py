@@ -27,6 +27,12 @@ def translated(error: psycopg.Error) -> Exception:
             why=_first_line(error),
             fix="open the engine first, which creates them; check the schema's name and the user's rights",
         )
+    if state in RETRIED:
+        return StoreUnavailable(
+            "the transaction met a conflict with another one",
+            why=f"{_first_line(error)}; nothing of this call was stored",
+            fix="roll your transaction back and repeat it as a whole",
+        )
     if state in _SLOW:
         return StoreUnavailable(
             "the store did not answer in time",

@@ -31,7 +31,7 @@ class Need(NamedTuple):
 class MemberGrants:
     """The members that one transaction may give. It never waits: members that another one has locked are skipped."""
 
-    def __init__(self, sql: Statements, now: Moment | None) -> None:
+    def __init__(self, sql: Statements, now: Moment | None, floors: dict[str, int] | None = None) -> None:
         self._sql, self._clock = sql, now
         self.now: Moment | None = now
         self.rules: dict[str, PoolRules] = {}
@@ -47,7 +47,7 @@ class MemberGrants:
         self._bindings: dict[tuple[str, str], tuple[str, Moment]] = {}
         self._short: set[_Kind] = set()
         # Pool -> the floor of turns, as it was before the first grant.
-        self._floors: dict[str, int] = {}
+        self._floors: dict[str, int] = {} if floors is None else floors
 
     def load(self, needs: Sequence[Need], most: int) -> Script[None]:
         """Read and lock the members that these needs may get, `most` of them in all: the first ones of each kind, and

@@ -63,6 +63,7 @@ def reclaim_plain(sql: Statements, limit: int, now: Moment | None) -> Script[Rec
 
 def tidy_up(sql: Statements, now: Moment | None) -> Script[None]:
     yield sql.ask("count_fold", limit=_FOLDED_AT_ONCE, lock=fold_lock(sql.schema))
+    yield sql.ask("partition_fold", limit=_FOLDED_AT_ONCE, lock=fold_lock(sql.schema))
     yield sql.ask("start_forget", now, limit=_AT_ONCE)
     yield sql.ask("session_forget", now)
     yield sql.ask("binding_forget", now, limit=_AT_ONCE, kept=STRIKES_KEPT)
@@ -125,8 +126,8 @@ def lose_bound(sql: Statements, limit: int, now: Moment | None, *, lanes: bool) 
     claims = {"ids": texts([row[0] for row in orphans]), "claims": numbers([row[4] for row in orphans])}
     moved = yield sql.ask("reclaim_lose_bound", returns.now, running=batches.running, **claims, **_RAN_OUT)
     ended: Counter[str] = Counter()
-    for _, state, queue, batch, resource, since, _ in moved:
-        counts.moved(queue, State.RUNNING, state, batch)
+    for _, state, queue, batch, resource, since, _, capped in moved:
+        counts.moved(queue, State.RUNNING, state, batch, ring=capped)
         if batch is not None:
             ended[batch] -= State(state) in FINISHED
         if resource is not None:
@@ -134,7 +135,7 @@ def lose_bound(sql: Statements, limit: int, now: Moment | None, *, lanes: bool) 
     over = yield sql.ask("lease_end_over", returns.now, ids=texts([row[0] for row in leases]))
     for pool, name, since in over:
         yield from returns.take(Return(f"{pool}/{name}", since))
-    long = [task for task, *_, claim in moved if claim > KEPT_RUNS]
+    long = [row[0] for row in moved if row[6] > KEPT_RUNS]
     if long:
         yield sql.ask("attempt_forget", tasks=texts(long))
     yield from returns.write(counts)

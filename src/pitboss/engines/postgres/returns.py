@@ -108,7 +108,7 @@ class Returns:
     def note_rules(self, rows: Sequence[Row]) -> None:
         """As `read_rules`, from the rows of another statement."""
         self._rules = dict.fromkeys(self.locked_pools, PoolRules())
-        for _, what, one, other in rows:
+        for _, what, one, other, _ in rows:
             if what == "now":
                 self.now = int(one)
             elif what == "rules":

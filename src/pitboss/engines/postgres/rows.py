@@ -25,8 +25,9 @@ _decode_counts = msgspec.json.Decoder(dict[State, int]).decode
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 want_of = msgspec.json.Decoder(Want).decode
 STATES = {state.value: state for state in State}
-# How many columns `claim_columns` has.
+# How many columns `claim_columns` has, and how many tell a queue's settings.
 CLAIM_COLUMNS = 18
+SETTINGS_COLUMNS = 10
 
 
 def texts(values: Sequence[str | None]) -> str:
@@ -128,7 +129,7 @@ def claim(
     )
 
 
-def session(row: Row) -> Session:
+def session_of(row: Row) -> Session:
     number, host, boot_id, pid, kind, handlers, ttl, opened_at, expires_at, ended, snapshot = row
     info = SessionInfo(host=host, boot_id=boot_id, pid=pid, kind=kind, handlers=tuple(handlers), ttl=ttl)
     return Session(number=number, info=info, opened_at=opened_at, expires_at=expires_at, ended=ended, snapshot=snapshot)
@@ -136,14 +137,15 @@ def session(row: Row) -> Session:
 
 def queue(row: Row) -> Queue:
     """A queue from `queue_list`: its settings, then what is known of it now."""
-    resources, opens_at, figures = row[9:]
+    resources, opens_at, figures = row[SETTINGS_COLUMNS:]
     return msgspec.structs.replace(
-        queue_settings(row[:9]), resources=resources, opens_at=opens_at, counts=_decode_counts(figures)
+        queue_settings(row[:SETTINGS_COLUMNS]), resources=resources, opens_at=opens_at, counts=_decode_counts(figures)
     )
 
 
 def queue_settings(row: Row) -> Queue:
-    name, paused, paused_by, paused_at, capacity, counts, spans, declared, limited = row
+    name, paused, paused_by, paused_at, capacity, counts, spans, text, limited, max_per_key = row
+    declared = None if text is None else _decode_settings(text)
     return Queue(
         name=name,
         paused=paused,
@@ -151,8 +153,10 @@ def queue_settings(row: Row) -> Queue:
         paused_at=paused_at,
         capacity=capacity,
         rate=tuple(Window(count, per) for count, per in zip(counts or (), spans or (), strict=True)),
-        declared=None if declared is None else _decode_settings(declared),
+        declared=declared,
         limited=tuple(limited),
+        partitions=None if declared is None else declared.partitions,
+        max_per_key=max_per_key,
     )
 
 

@@ -101,7 +101,6 @@ class _Locked(NamedTuple):
     name: str
     version: int
     paused: bool
-    body: str
 
     def fits(self, firing: Firing) -> bool:
         return self.version == firing.version and not self.paused
@@ -121,7 +120,7 @@ def fire(
         wave = list({firings[i].name: i for i in reversed(left)}.values())
         leads: list[Row] = []
         yield leader.locking_term(sql, now).into(leads)
-        rows = yield sql.ask("schedule_lock", now, names=names(firings[i].name for i in wave))
+        rows = yield sql.ask("schedule_lock_versions", now, names=names(firings[i].name for i in wave))
         leader.check(leads, term)
         locked = {row[2]: _Locked(*row[1:]) for row in rows}
         ready = [i for i in sorted(wave) if (one := locked.get(firings[i].name)) and one.fits(firings[i])]
@@ -147,10 +146,10 @@ def _advance(
     placed = iter((yield from put_now) if tasks else list[Placed]())
     for _ in expecting:
         pass
-    for i, (locked, one) in enumerate(pairs):
+    for i, (_, one) in enumerate(pairs):
         met = [next(placed) for _ in one.tasks]
         if not all(answer.created for answer in met):
-            after[i] = fired(decoded(locked.body), one, met, now)
+            after[i] = fired(one, met, now)
             bodies[i] = _encode(after[i]).decode()
     yield sql.ask(
         "schedule_advance",
@@ -165,9 +164,9 @@ def _expect(
     pairs: Sequence[tuple[_Locked, Firing]], now: Moment, after: list[Schedule], bodies: list[str]
 ) -> Iterator[None]:
     """The schedules if all tasks are created, which takes about as long as the server takes to create them."""
-    for locked, one in pairs:
+    for _, one in pairs:
         created = [Placed(task.id, True, State.PENDING) for task in one.tasks]
-        after.append(fired(decoded(locked.body), one, created, now))
+        after.append(fired(one, created, now))
         bodies.append(_encode(after[-1]).decode())
         if len(after) % _STEP == 0:
             yield
@@ -175,4 +174,4 @@ def _expect(
 
 def _locked_one(sql: Statements, name: str, now: Moment) -> Script[Schedule | None]:
     rows = yield sql.ask("schedule_lock", now, names=names([name]))
-    return present(decoded(_Locked(*rows[0][1:]).body)) if rows else None
+    return present(decoded(rows[0][1])) if rows else None

@@ -1,4 +1,5 @@
--- The schema of a fresh store, to be read. Stores are made by the migrations; a test proves that both are equal.
+-- The schema of a fresh store, to be read, with schema_partitions.sql. Stores are made by the migrations; a test proves that
+-- both are equal.
 CREATE TABLE {schema}.migrations (
     version bigint PRIMARY KEY,
     name text NOT NULL,
@@ -47,7 +48,8 @@ CREATE TABLE {schema}.tasks (
     claim_expires_at bigint,
     claim_key text,
     order_key text COLLATE "C",
-    meta text
+    meta text,
+    partition text COLLATE "C"
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
@@ -80,6 +82,16 @@ CREATE INDEX tasks_items_ended ON {schema}.tasks (batch, state, finished_at)
 -- Tasks that stand behind the first one with their order key.
 CREATE INDEX tasks_in_order ON {schema}.tasks (order_key, created_at, id) WHERE state = 'held' AND reason = 'order';
 
+-- Unfinished tasks with a partition key, each in one of these; no other task pays for them.
+CREATE INDEX tasks_keyed_pending ON {schema}.tasks (queue, partition, priority, id)
+    WHERE partition IS NOT NULL AND state = 'pending';
+CREATE INDEX tasks_keyed_running ON {schema}.tasks (queue, partition)
+    WHERE partition IS NOT NULL AND state = 'running';
+CREATE INDEX tasks_keyed_scheduled ON {schema}.tasks (queue, partition)
+    WHERE partition IS NOT NULL AND state = 'scheduled';
+CREATE INDEX tasks_keyed_held ON {schema}.tasks (queue, partition, batch, reason, priority, id)
+    WHERE partition IS NOT NULL AND state = 'held';
+
 -- The first unfinished task with each order key. Each act that may change who is first locks the row: before tasks, and
 -- all rows of a transaction by key.
 CREATE TABLE {schema}.order_heads (
@@ -109,6 +121,8 @@ CREATE TABLE {schema}.uniques (
 );
 
 -- `declared` is JSON: what the app `declared_by` declares. `limited` names the settings that an operator set above that.
+-- Of a queue with partitions, `key_texts` and `key_names` are the parts of the template (`partition.key_parts`), and
+-- `helped` says which keys of others a slot takes tasks of: 'all', 'missing' (those that no slot has) or 'none'.
 CREATE TABLE {schema}.queues (
     name text PRIMARY KEY,
     paused boolean NOT NULL DEFAULT false,
@@ -119,7 +133,11 @@ CREATE TABLE {schema}.queues (
     rate_spans bigint[],
     declared text,
     declared_by text,
-    limited text[] NOT NULL DEFAULT '{}'
+    limited text[] NOT NULL DEFAULT '{}',
+    key_texts text[],
+    key_names text[],
+    helped text,
+    max_per_key bigint
 );
 
 -- Figures grow by appended changes, so that concurrent writers never meet; a sweep folds them into `counts`.
@@ -407,6 +425,25 @@ CREATE TABLE {schema}.events (
 CREATE INDEX events_by_name ON {schema}.events (name, id);
 CREATE INDEX events_by_time ON {schema}.events (published_at);
 
+-- As `partition.partition_key` makes it.
+CREATE FUNCTION {schema}.partition_key(texts text[], names text[], params text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+DECLARE
+    given json := params::json;
+    made text := '';
+BEGIN
+    FOR part IN 1 .. cardinality(texts) LOOP
+        made := made || texts[part];
+        CONTINUE WHEN names[part] IS NULL;
+        IF json_typeof(given -> names[part]) IN ('string', 'number', 'boolean') THEN
+            made := made || (given ->> names[part]);
+        ELSE
+            RETURN NULL;
+        END IF;
+    END LOOP;
+    RETURN nullif(left(made, 200), '');
+END $$;
+
 -- The store's clock is the server's clock plus `shift`, which changes only when the server's clock was set: then the first
 -- client that notices writes the shift that makes up for it. Clients whose uptime agreed with this clock without a gap
 -- confirmed it from `confirmed_since` to `confirmed_at`, both by this clock. A statement reads the shift and passes it to
@@ -430,3 +467,13 @@ BEGIN
     END IF;
     RAISE EXCEPTION 'the clock of the server was set, or this call came late' USING ERRCODE = 'PB001';
 END $$;
+
+-- Tasks for people and for views of their own: these columns stay, whatever becomes of the tables. A migration that changes
+-- the table of tasks replaces the view. `params`, `result` and `error` are JSON as text.
+CREATE VIEW {schema}.task_view AS
+SELECT
+    id, handler, queue, partition, batch, state, reason, priority, params, result, error, attempts, losses, progress, note,
+    worker, resource, unique_key, parent,
+    to_timestamp((created_at - shift) / 1e6) AS created_at, to_timestamp((run_at - shift) / 1e6) AS run_at,
+    to_timestamp((started_at - shift) / 1e6) AS started_at, to_timestamp((finished_at - shift) / 1e6) AS finished_at
+FROM {schema}.tasks, {schema}.clock;

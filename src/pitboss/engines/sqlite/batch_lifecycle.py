@@ -1,6 +1,6 @@
 """How batches move on: items are drawn, batches end with their last item, and the next of a lane is promoted."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -112,14 +112,15 @@ def batch_of(row: Sequence[Any]) -> Batch:
     )
 
 
-def draw(act: Act, slots: Sequence[Slot]) -> bool:
-    """Make items of running batches pending for these slots; True if there may be more at once."""
+def draw(act: Act, slots: Sequence[Slot], divided: Container[str]) -> bool:
+    """Make items of running batches pending for these slots; True if there may be more at once. Those in queues with
+    partitions, which are `divided`, are drawn for each slot in turn (`keyed`)."""
     act.write_counts()
     wanted = sum(slot.free + slot.ahead for slot in slots)
     everything = any(slot.queues is None for slot in slots)
     asked = {queue for slot in slots for queue in slot.queues or ()}
     rows: Iterable[Any] = act.rows("batch_draw_open")
-    open_rows = [row[:5] for row in rows if row[1] in asked or (everything and not row[5])]
+    open_rows = [row[:5] for row in rows if row[1] not in divided and (row[1] in asked or (everything and not row[5]))]
     more, drawn, pending = False, 0, 0
     for batch, group in groupby(open_rows, key=lambda row: row[0]):
         counts = list(group)

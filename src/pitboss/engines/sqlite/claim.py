@@ -4,114 +4,38 @@ Slots that want the same are filled as one: many remote workers ask in one reque
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import chain, groupby, islice, repeat
-from typing import Any
+from itertools import chain, groupby, islice
 
 from pitboss.engines.sqlite.act import Act, json_list
 from pitboss.engines.sqlite.batch_lifecycle import conclude, draw
+from pitboss.engines.sqlite.claim_round import Group, Round, Sifted
 from pitboss.engines.sqlite.claim_rows import (
+    BEFORE_ALL,
     ClaimedRows,
-    Granted,
+    KeyedRow,
+    LookRow,
     PendingRow,
     RankedRow,
     pending_rows,
+    rank,
     ranked_rows,
     running_rows,
 )
 from pitboss.engines.sqlite.failures import follow
-from pitboss.engines.sqlite.grants import Grants
+from pitboss.engines.sqlite.keyed import Keys, named
 from pitboss.engines.sqlite.open_queue import OpenQueue, open_queues
 from pitboss.engines.sqlite.order import release_next
-from pitboss.engines.sqlite.rows import names_of, want_of
 from pitboss.model.errors import SessionLost
-from pitboss.model.picking import leased
-from pitboss.model.resource import Shortage
 from pitboss.model.session import ORDERED, ClaimRequest, Order, Slot
 
 # Rows per read: params may be a mebibyte each, and one text must stay below SQLite's limit of a gigabyte.
 _AT_ONCE = 250
 # Bounds on what one claim does besides claiming; the next claim goes on.
 _SET_ASIDE_AT_ONCE = 1000
-_BEFORE_ALL = (-(2**63), "")
 # Values of a row of `claim_take_each`.
 _WIDTH = 6
-
-
-class _Sifted:
-    """The pending tasks that a claim looked at: to take, past their expiry, of a handler that no session knows."""
-
-    def __init__(self) -> None:
-        self.taken: list[PendingRow] = []
-        self.expired: list[PendingRow] = []
-        self.unknown: list[PendingRow] = []
-        self.cut = False
-
-
-class _Group:
-    """Slots that want the same, filled as one: the tasks go to them in order.
-
-    `takers` has the slot of each task to come. `limited`: claims with a time limit of their own are among them.
-    """
-
-    __slots__ = ("ahead", "free", "handlers", "limited", "order", "queues", "takers")
-    takers: Iterator[Slot]
-
-    def __init__(self, slots: Sequence[Slot]) -> None:
-        first = slots[0]
-        self.queues, self.order, self.free, self.ahead = first.queues, first.order, first.free, first.ahead
-        self.handlers = None if first.handlers is None else json_list(first.handlers)
-        self.limited = first.lasts is not None
-        self.takers = repeat(first)
-        if len(slots) > 1:
-            self.free = sum(slot.free for slot in slots)
-            self.limited = any(slot.lasts is not None for slot in slots)
-            self.takers = chain.from_iterable(repeat(slot, slot.free) for slot in slots)
-
-
-class _Round:
-    """One claim while it is made."""
-
-    def __init__(self, act: Act, request: ClaimRequest, queues: dict[str, OpenQueue], wanted: int) -> None:
-        self.act, self.request, self.queues, self._wanted = act, request, queues, wanted
-        self.granted: Granted = {}
-        self._grants: Grants | None = None
-        self._others: set[str] | None = None
-
-    @property
-    def others(self) -> set[str]:
-        """The handlers that only other sessions and remote workers run: their tasks are passed by."""
-        if self._others is None:
-            rows: Iterable[Any] = (
-                () if self.request.handlers is None else self.act.rows("handler_list_live", self.act.now)
-            )
-            self._others = {row[0] for row in rows}.difference(self.request.handlers or ())
-        return self._others
-
-    @property
-    def grants(self) -> Grants:
-        if self._grants is None:
-            self._grants = Grants(self.act, self._wanted)
-        return self._grants
-
-    def grant(self, one: PendingRow, queue: OpenQueue, pool: str) -> bool:
-        """Give the task a member; False if there is none for it."""
-        grants = self.grants.of(pool)
-        number = grants.grant(want_of(one.want), names_of(one.tried))
-        if number is None:
-            queue.no_members = grants.has_none()
-            return False
-        members = grants.members
-        self.granted[one.row] = (number, leased(members.known[number], members.rules, self.act.now))
-        return True
-
-    def shortages(self) -> tuple[Shortage, ...]:
-        """Write the members, and say why tasks went without one."""
-        if self._grants is None:
-            return ()
-        self._grants.write()
-        return tuple(self._grants.shortages())
 
 
 def claim(act: Act, request: ClaimRequest) -> ClaimedRows:
@@ -121,15 +45,17 @@ def claim(act: Act, request: ClaimRequest) -> ClaimedRows:
         raise SessionLost(request.session)
     wanted = sum(slot.free + slot.ahead for slot in request.slots)
     queues, again = _opened(act, request.slots, wanted, batches=bool(row[0]))
-    this = _Round(act, request, queues, wanted)
+    this = Round(act, request, queues, wanted, batches=bool(row[0]))
     slots, cut = _filled(this)
+    slots = _completed(this, slots) if this.late else slots
     again = again or cut
     shortages = this.shortages()
     moments = [act.now] if again else []
     moments += [short.until for short in shortages if short.until is not None]
     moments += [moment for queue in queues.values() if (moment := queue.next_moment(act)) is not None]
     moments += _put_for_later(act, request.slots) if act.touched else []
-    return ClaimedRows(request, act.now, slots, this.granted, min(moments, default=None), shortages)
+    due = min(moments, default=None)
+    return ClaimedRows(request, act.now, slots, this.granted, due, shortages, this.keys is not None)
 
 
 def _put_for_later(act: Act, slots: Sequence[Slot]) -> list[int]:
@@ -145,7 +71,7 @@ def _opened(act: Act, slots: Sequence[Slot], wanted: int, *, batches: bool) -> t
     for queue in queues.values():
         queue.release_due(act, wanted, batches=batches)
     if batches:
-        again = draw(act, slots)
+        again = draw(act, slots, {name for name, queue in queues.items() if queue.divided})
         queues = open_queues(act, slots)
         for queue in queues.values():
             queue.release_due(act, wanted, batches=True)
@@ -154,40 +80,43 @@ def _opened(act: Act, slots: Sequence[Slot], wanted: int, *, batches: bool) -> t
     return queues, again
 
 
-def _filled(this: _Round) -> tuple[list[list[PendingRow]], bool]:
+def _filled(this: Round) -> tuple[list[list[PendingRow]], bool]:
     """The tasks for each slot, and whether a bound cut the look short."""
     slots = this.request.slots
     if len(slots) == 1 and slots[0].repeat is None:
-        found, cut = _fill(this, _Group(slots))
+        found, cut = _fill(this, Group(slots))
         return [found], cut
     filled: list[list[PendingRow]] = [[] for _ in slots]
     keys = [slot.repeat for slot in slots if slot.repeat is not None]
     repeated = len(set(keys)) < len(keys)
     given, again = _given_again(this.act, keys), False
-    for alike in _alike(slots, apart=repeated):
+    for alike in _alike(this, apart=repeated):
         if repeated:
             # A slot before this one may have the same key.
+            filled = _completed(this, filled)
             given = _given_again(this.act, keys)
         asking = [index for index in alike if slots[index].repeat not in given] if given else alike
         for index in alike if given else ():
             filled[index] = given.get(slots[index].repeat, [])
         if asking:
-            found, cut = _fill(this, _Group([slots[index] for index in asking]))
+            found, cut = _fill(this, Group([slots[index] for index in asking]))
             _spread(found, slots, asking, filled)
             again = again or cut
     return filled, again
 
 
-def _alike(slots: Sequence[Slot], *, apart: bool) -> list[list[int]]:
+def _alike(this: Round, *, apart: bool) -> list[list[int]]:
     """The positions of neighbouring slots that want the same, except how many and for whom."""
+    slots, keys = this.request.slots, this.keys
     if apart:
         return [[index] for index in range(len(slots))]
-    groups = groupby(range(len(slots)), key=lambda index: _wanted_by(slots[index], index))
+    groups = groupby(range(len(slots)), key=lambda index: _wanted_by(slots[index], index, keys))
     return [list(group) for _, group in groups]
 
 
-def _wanted_by(slot: Slot, index: int) -> object:
-    return index if slot.ahead or slot.order is not None else (slot.queues, slot.handlers)
+def _wanted_by(slot: Slot, index: int, keys: Keys | None) -> object:
+    alone = slot.ahead or slot.order is not None or (keys is not None and keys.needs_turns(slot))
+    return index if alone else (slot.queues, slot.handlers)
 
 
 def _spread(
@@ -210,26 +139,38 @@ def _given_again(act: Act, keys: Sequence[str]) -> dict[str | None, list[Pending
     return given
 
 
-def _fill(this: _Round, group: _Group) -> tuple[list[PendingRow], bool]:
+def _fill(this: Round, group: Group) -> tuple[list[PendingRow], bool]:
     """The tasks for slots that want the same, and whether a bound cut the look short."""
-    if group.queues is None:
-        full = [queue for queue in this.queues.values() if queue.may_give and not queue.remote]
-    else:
-        names = dict.fromkeys(group.queues)
-        full = [queue for name in names if (queue := this.queues.get(name)) is not None and queue.may_give]
+    queues = _queues_of(this, group)
+    again = this.keys is not None and this.keys.draw(group.slot, queues)
+    full = [queue for queue in queues if queue.may_give]
     if not full or group.free + group.ahead <= 0:
-        return [], False
-    plain = len(full) == 1 and not full[0].rate and full[0].pool is None and group.order is None
-    taken, done = _take_in_order(this, group, full[0]) if plain else ([], False)
+        return [], again
+    taken, done = _take_in_order(this, group, full[0]) if _is_plain(group, full) else ([], False)
     if done:
-        return taken, False
+        return taken, again
     sifted = _sift(this, group, full, len(taken))
+    if this.keys is not None:
+        this.keys.remove(sifted.taken + sifted.expired + sifted.unknown)
     _set_aside(this, sifted)
     _take(this, group, sifted.taken)
-    return taken + sifted.taken, sifted.cut
+    return taken + sifted.taken, again or sifted.cut
 
 
-def _take_in_order(this: _Round, group: _Group, queue: OpenQueue) -> tuple[list[PendingRow], bool]:
+def _queues_of(this: Round, group: Group) -> list[OpenQueue]:
+    if group.queues is None:
+        return [queue for queue in this.queues.values() if not queue.remote]
+    names = dict.fromkeys(group.queues)
+    return [queue for name in names if (queue := this.queues.get(name)) is not None]
+
+
+def _is_plain(group: Group, queues: Sequence[OpenQueue]) -> bool:
+    """Whether the first tasks of one queue are what the slots get."""
+    first = queues[0]
+    return len(queues) == 1 and not first.rate and first.pool is None and not first.divided and group.order is None
+
+
+def _take_in_order(this: Round, group: Group, queue: OpenQueue) -> tuple[list[PendingRow], bool]:
     """Take the first tasks of the only queue as long as all of them fit; False if one needs a closer look."""
     taken: list[PendingRow] = []
     while queue.pending and (left := group.free + group.ahead - len(taken)):
@@ -244,13 +185,13 @@ def _take_in_order(this: _Round, group: _Group, queue: OpenQueue) -> tuple[list[
     return taken, True
 
 
-def _first(act: Act, group: _Group, queue: OpenQueue, most: int) -> list[PendingRow]:
+def _first(act: Act, group: Group, queue: OpenQueue, most: int) -> list[PendingRow]:
     if group.handlers is None:
         return act.decoded("claim_next", pending_rows, queue.name, most)
     return act.decoded("claim_next_of", pending_rows, queue.name, group.handlers, act.now, most)
 
 
-def _all_fit(portion: list[PendingRow], group: _Group, request: ClaimRequest, now: int, before: int) -> bool:
+def _all_fit(portion: list[PendingRow], group: Group, request: ClaimRequest, now: int, before: int) -> bool:
     handlers = request.handlers
     return all(
         (handlers is None or one.handler in handlers) and (one.expires_at is None or one.expires_at > now)
@@ -258,13 +199,13 @@ def _all_fit(portion: list[PendingRow], group: _Group, request: ClaimRequest, no
     ) and not any(one.losses for one in islice(portion, max(0, group.free - before), None))
 
 
-def _sift(this: _Round, group: _Group, queues: Sequence[OpenQueue], before: int) -> _Sifted:
+def _sift(this: Round, group: Group, queues: Sequence[OpenQueue], before: int) -> Sifted:
     """Go through the pending tasks of all queues in their common order and decide each; no task is written yet."""
-    sifted, handlers, now = _Sifted(), this.request.handlers, this.act.now
+    sifted, handlers, now = Sifted(), this.request.handlers, this.act.now
     for one in _pending(this, group, queues):
         claimed = before + len(sifted.taken)
-        if claimed >= group.free + group.ahead:
-            break
+        if this.keys is not None and not _may_start(this.keys, this.queues[one.queue], one, claimed >= group.free):
+            continue
         if len(sifted.expired) + len(sifted.unknown) >= _SET_ASIDE_AT_ONCE:
             sifted.cut = True
             break
@@ -275,12 +216,26 @@ def _sift(this: _Round, group: _Group, queues: Sequence[OpenQueue], before: int)
                 sifted.unknown.append(one)
         elif _may_take(this, one, ahead=claimed >= group.free):
             sifted.taken.append(one)
+            if this.keys is not None:
+                this.keys.count_start(one)
+            if claimed + 1 >= group.free + group.ahead:
+                # Without a look at the next one: that may be another read.
+                break
         else:
             this.queues[one.queue].passed += 1
     return sifted
 
 
-def _may_take(this: _Round, one: PendingRow, *, ahead: bool) -> bool:
+def _may_start(keys: Keys, queue: OpenQueue, one: PendingRow, ahead: bool) -> bool:
+    """False for a task of a queue with partitions that is not claimed ahead, or whose key is full."""
+    if not queue.divided or not isinstance(one, KeyedRow):
+        return True
+    if ahead:
+        queue.skip_rest()
+    return not ahead and not keys.is_full(queue, one.partition)
+
+
+def _may_take(this: Round, one: PendingRow, *, ahead: bool) -> bool:
     queue = this.queues[one.queue]
     if queue.pool is not None and (ahead or queue.no_members):
         queue.skip_rest()
@@ -294,15 +249,46 @@ def _may_take(this: _Round, one: PendingRow, *, ahead: bool) -> bool:
     return True
 
 
-def _pending(this: _Round, group: _Group, queues: Sequence[OpenQueue]) -> Iterator[PendingRow]:
+def _pending(this: Round, group: Group, queues: Sequence[OpenQueue]) -> Iterator[PendingRow]:
     """Pending tasks of the queues as they should run, of the wanted handlers."""
     if group.order is not None:
-        return _in_another_order(this.act, group, group.order, queues)
+        return _in_another_order(this, group, group.order, queues)
+    if this.keys is not None and any(queue.divided for queue in queues):
+        return _in_steps(this, this.keys, group, queues)
     others = json_list(this.others)
-    return merge(*(_candidates(this, group, queue, others) for queue in queues), key=_rank)
+    return merge(*(_candidates(this, group, queue, others) for queue in queues), key=rank)
 
 
-def _candidates(this: _Round, group: _Group, queue: OpenQueue, others: str) -> Iterator[PendingRow]:
+def _in_steps(this: Round, keys: Keys, group: Group, queues: Sequence[OpenQueue]) -> Iterator[PendingRow]:
+    """The same where some queues have partitions: the slot's own, then those of others."""
+    reach, wanted = keys.reach(group.slot), _wanted(this, group)
+    divided = sorted((queue for queue in queues if queue.divided), key=lambda queue: queue.name)
+    size = max(1, min(group.free, _AT_ONCE))
+    for queue in divided:
+        queue.passed = 0
+    others = json_list(this.others) if len(divided) < len(queues) else ""
+    undivided = (_candidates(this, group, queue, others) for queue in queues if not queue.divided)
+    return chain(
+        merge(*undivided, *(reach.own_first(queue, wanted) for queue in divided), key=rank),
+        chain.from_iterable(reach.own_others(queue, wanted, size) for queue in divided),
+        merge(*(reach.of_others(queue, wanted) for queue in divided), key=rank),
+    )
+
+
+def _wanted(this: Round, group: Group) -> Callable[[LookRow], bool]:
+    """Whether the group decides on a task: not if it is for other handlers, unless it is past its expiry."""
+    ours, asked, now = this.request.handlers, group.slot.handlers, this.act.now
+
+    def is_wanted(one: LookRow) -> bool:
+        if one.expires_at is not None and one.expires_at <= now:
+            return True
+        known = ours is None or one.handler in ours or one.handler not in this.others
+        return known and (asked is None or one.handler in asked)
+
+    return is_wanted
+
+
+def _candidates(this: Round, group: Group, queue: OpenQueue, others: str) -> Iterator[PendingRow]:
     """Pending tasks of a queue as they should run, without those for the handlers of other sessions only.
 
     A queue that cannot give, because its rate is used up, is left after a while, so that a backlog in it costs little.
@@ -316,13 +302,13 @@ def _candidates(this: _Round, group: _Group, queue: OpenQueue, others: str) -> I
         yield one
 
 
-def _in_order(act: Act, group: _Group, queue: OpenQueue, others: str) -> Iterator[PendingRow]:
+def _in_order(act: Act, group: Group, queue: OpenQueue, others: str) -> Iterator[PendingRow]:
     return (PendingRow(*row) for row in act.rows("claim_sift", queue.name, others, act.now, group.handlers))
 
 
-def _in_portions(this: _Round, group: _Group, queue: OpenQueue, others: str) -> Iterator[PendingRow]:
+def _in_portions(this: Round, group: Group, queue: OpenQueue, others: str) -> Iterator[PendingRow]:
     """For a queue that is bound to a pool: the first portion is as large as the number of ready members."""
-    act, place = this.act, _BEFORE_ALL
+    act, place = this.act, BEFORE_ALL
     size = max(1, min(group.free, this.grants.of(queue.pool or "").ready(), _AT_ONCE))
     while True:
         wanted = (queue.name, others, act.now, group.handlers)
@@ -330,44 +316,47 @@ def _in_portions(this: _Round, group: _Group, queue: OpenQueue, others: str) -> 
         yield from portion
         if len(portion) < size:
             return
-        place, size = _rank(portion[-1]), min(2 * size, _AT_ONCE)
+        place, size = rank(portion[-1]), min(2 * size, _AT_ONCE)
 
 
-def _in_another_order(act: Act, group: _Group, order: Order, queues: Sequence[OpenQueue]) -> Iterator[PendingRow]:
+def _in_another_order(this: Round, group: Group, order: Order, queues: Sequence[OpenQueue]) -> Iterator[PendingRow]:
     """The first pending tasks in this order. Only what is wanted of them is read as a whole: params may be large."""
-    ranked = (act.decoded("claim_ranks", ranked_rows, queue.name, group.handlers, ORDERED) for queue in queues)
-    first = islice(merge(*ranked, key=_rank), ORDERED)
+    ranked = (_ranked(this, group, queue) for queue in queues)
+    first = islice(merge(*ranked, key=rank), ORDERED)
     rows = [one.row for one in order.apply(first)]
     size = max(1, min(group.free + group.ahead, _AT_ONCE))
     for start in range(0, len(rows), size):
-        portion = rows[start : start + size]
-        found = {one.row: one for one in act.decoded("claim_named", pending_rows, json_list(portion))}
-        yield from (found[row] for row in portion)
+        yield from named(this.act, rows[start : start + size])
 
 
-def _rank(one: PendingRow | RankedRow) -> tuple[int, str]:
-    return one.priority, one.id
+def _ranked(this: Round, group: Group, queue: OpenQueue) -> Iterable[RankedRow | LookRow]:
+    if this.keys is not None and queue.divided:
+        asked = group.slot.handlers
+        return this.keys.reach(group.slot).all_in_order(queue, lambda one: asked is None or one.handler in asked)
+    return this.act.decoded("claim_ranks", ranked_rows, queue.name, group.handlers, ORDERED)
 
 
-def _take(this: _Round, group: _Group, found: list[PendingRow]) -> None:
+def _take(this: Round, group: Group, found: list[PendingRow]) -> None:
     if not found:
         return
-    if group.limited or this.granted:
-        _take_each(this, group, found)
-    else:
+    if this.keys is None and not group.limited and not this.granted:
         this.act.run("claim_take", this.request.session, this.act.now, json_list(one.row for one in found))
+    else:
+        pairs = list(zip(found, group.takers, strict=False))
+        this.late += [pair for pair in pairs if this.queues[pair[0].queue].divided]
+        _take_each(this, [pair for pair in pairs if not this.queues[pair[0].queue].divided])
     for (queue, batch), n in Counter((one.queue, one.batch) for one in found).items():
         this.act.moved(queue, "pending", "running", n, batch)
         this.queues[queue].pending -= n
         this.queues[queue].started(this.act, n)
 
 
-def _take_each(this: _Round, group: _Group, found: list[PendingRow]) -> None:
+def _take_each(this: Round, pairs: Iterable[tuple[PendingRow, Slot]]) -> None:
     """As `claim_take`, where some have a member or a time limit of their own."""
     act, session = this.act, this.request.session
     plain: list[int] = []
     values: list[object] = []
-    for one, slot in zip(found, group.takers, strict=False):
+    for one, slot in pairs:
         granted = this.granted.get(one.row)
         if granted is None and slot.lasts is None:
             plain.append(one.row)
@@ -380,7 +369,17 @@ def _take_each(this: _Round, group: _Group, found: list[PendingRow]) -> None:
     act.bulk_values("claim_take_each", (session, act.now), values, _WIDTH)
 
 
-def _set_aside(this: _Round, sifted: _Sifted) -> None:
+def _completed(this: Round, slots: list[list[PendingRow]]) -> list[list[PendingRow]]:
+    """Read the tasks of queues with partitions as a whole, and write that they are taken: all that are not yet."""
+    rows = [one.row for one, _ in this.late]
+    portions = (rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE))
+    whole: dict[int, PendingRow] = {one.row: one for portion in portions for one in named(this.act, portion)}
+    _take_each(this, this.late)
+    this.late = []
+    return [[whole.get(one.row, one) for one in found] for found in slots]
+
+
+def _set_aside(this: Round, sifted: Sifted) -> None:
     """Cancel tasks that are past their expiry, and hold those whose handler no live session knows."""
     act, queues = this.act, this.queues
     if sifted.expired:
@@ -399,12 +398,14 @@ def _set_aside(this: _Round, sifted: _Sifted) -> None:
         _let_follow(this, [one.id for one in sifted.expired])
 
 
-def _let_follow(this: _Round, expired: list[str]) -> None:
+def _let_follow(this: Round, expired: list[str]) -> None:
     """Put and release what follows expired tasks. The slots that are not filled yet may take it."""
     released = release_next(this.act, expired)
     if not follow(this.act, expired) and not released:
         return
     this.act.write_counts()
+    if this.keys is not None:
+        this.keys.forget()
     for name, found in open_queues(this.act, this.request.slots).items():
         queue = this.queues.setdefault(name, found)
         if queue is found:

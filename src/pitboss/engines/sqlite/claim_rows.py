@@ -56,11 +56,89 @@ class RankedRow(msgspec.Struct, array_like=True):
     attempts: int
 
 
+class Key(msgspec.Struct, array_like=True):
+    """A key and its owner. `moving`: it is on its way to another one. Without a key, both are empty."""
+
+    partition: str | None
+    owner: str | None
+    moving: bool
+
+
+class LookRow(Key, array_like=True):
+    """What a slot needs to know of a waiting task, in the order of the columns that the statements name."""
+
+    priority: int
+    id: str
+    row: int
+    handler: str
+    expires_at: int | None
+    run_at: int | None
+    created_at: int
+    attempts: int
+    batch: str | None
+    want: str | None
+    tried: str | None
+    unique_key: str | None
+
+
+class KeyItems(Key, array_like=True):
+    """How many pending items of a batch have a key."""
+
+    n: int
+
+
+class KeyedRow(PendingRow, array_like=True):
+    """A pending task with its key."""
+
+    partition: str | None
+
+    @classmethod
+    def sketched(cls, one: LookRow, queue: str) -> "KeyedRow":
+        """What decides on a task. The whole is read at the end, of all slots at once: params may be large."""
+        return cls(
+            priority=one.priority,
+            id=one.id,
+            row=one.row,
+            handler=one.handler,
+            queue=queue,
+            params="",
+            attempts=one.attempts,
+            max_attempts=None,
+            timeout=None,
+            losses=0,
+            crashes=0,
+            created_at=one.created_at,
+            expires_at=one.expires_at,
+            parent=None,
+            tags=None,
+            claim=0,
+            unique_key=one.unique_key,
+            batch=one.batch,
+            want=one.want,
+            tried=one.tried,
+            rotations=0,
+            meta=None,
+            partition=one.partition,
+        )
+
+
 pending_rows = msgspec.json.Decoder(list[PendingRow])
 running_rows = msgspec.json.Decoder(list[RunningRow])
 ranked_rows = msgspec.json.Decoder(list[RankedRow])
+# Not strict, because SQLite has no booleans.
+look_rows = msgspec.json.Decoder(list[LookRow], strict=False)
+key_items = msgspec.json.Decoder(list[KeyItems], strict=False)
+keyed_rows = msgspec.json.Decoder(list[KeyedRow])
+key_names = msgspec.json.Decoder(list[str])
+# Of a task: its priority and its id.
+Rank = tuple[int, str]
+BEFORE_ALL: Rank = (-(2**63), "")
 # By the row of a task: the number of the member that is granted to it, and the member as its holder sees it.
 Granted = dict[int, tuple[int, Leased]]
+
+
+def rank(one: PendingRow | RankedRow | LookRow) -> Rank:
+    return one.priority, one.id
 
 
 class ClaimedRows(NamedTuple):
@@ -72,10 +150,11 @@ class ClaimedRows(NamedTuple):
     granted: Granted
     next_due: int | None
     shortages: tuple[Shortage, ...]
+    partitioned: bool
 
     def claimed(self) -> Claimed:
         claims = [self._claim(one, slot) for slot, found in enumerate(self.slots) for one in found]
-        return Claimed(claims, self.next_due, self.shortages)
+        return Claimed(claims, self.next_due, self.shortages, self.partitioned)
 
     def _claim(self, one: PendingRow, slot: int) -> Claim:
         granted, lasts = self.granted.get(one.row), self.request.slots[slot].lasts

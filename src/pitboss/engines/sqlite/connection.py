@@ -53,7 +53,9 @@ def connect_writer(path: Path, *, as_it_is: bool = False) -> sqlite3.Connection:
     """`as_it_is`: do not switch the file to WAL, which needs the file for itself."""
     connection = _connect(path)
     logged = (f"wal_autocheckpoint = {_CHECKPOINT_PAGES}", f"journal_size_limit = {_KEPT_LOG}")
-    for pragma in (*(() if as_it_is else ("journal_mode = WAL",)), "synchronous = FULL", *logged):
+    # The first has an effect only on a new file, before anything is written to it.
+    made = () if as_it_is else ("auto_vacuum = INCREMENTAL", "journal_mode = WAL")
+    for pragma in (*made, "synchronous = FULL", *logged):
         connection.execute(f"PRAGMA {pragma}").fetchall()
     return connection
 

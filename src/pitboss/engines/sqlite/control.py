@@ -30,6 +30,12 @@ _PRUNABLE = """
     )
 """
 _NEVER: Moment = 2**62
+# SQLite's number for a file that shrinks when it is asked to.
+_INCREMENTAL = 2
+_KEPT_PAGES = 2000
+_KEPT_PART = 4
+# About a hundredth of a second of work.
+_PAGES_AT_ONCE = 1000
 
 
 def cancel(act: Act, wanted: Filter, reason: str, limit: int) -> Changed:
@@ -126,7 +132,22 @@ def prune(act: Act, wanted: Filter, before: Moment | None, limit: int, term: int
     found = _selected(act, where, [ended, act.now, *chosen.values, limit + 1])
     tasks = found[:limit]
     erase(act, tasks)
+    if term is not None:
+        _shrink(act)
     return Changed(changed=len(tasks), more=len(found) > limit)
+
+
+def _shrink(act: Act) -> None:
+    """Give unused pages at the end of the file back to the disk, some at a time. A quarter is kept, to be used again.
+
+    Files of earlier releases keep their size: only a new file can be made so that it shrinks.
+    """
+    row: Any = act.one("usage_pages")
+    spare = row[1] - max(_KEPT_PAGES, row[0] // _KEPT_PART)
+    if row[2] == _INCREMENTAL:
+        # Python ends this pragma after its first page, whatever number it is given.
+        for _ in range(min(spare, _PAGES_AT_ONCE)):
+            act.query("PRAGMA incremental_vacuum(1)", ())
 
 
 def erase(act: Act, tasks: Sequence[Task]) -> None:

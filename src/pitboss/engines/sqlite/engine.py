@@ -27,6 +27,7 @@ from pitboss.engines.sqlite.act import Act
 from pitboss.engines.sqlite.declared_verbs import DeclaredVerbs
 from pitboss.engines.sqlite.faults import Trouble, translated
 from pitboss.engines.sqlite.open_store import upgrade
+from pitboss.engines.sqlite.partitions import PartitionVerbs
 from pitboss.engines.sqlite.put import put
 from pitboss.engines.sqlite.writer import Job
 from pitboss.model.access import ApiKey, AuditEntry, Remembered
@@ -61,7 +62,7 @@ T = TypeVar("T")
 _RELEASED_AT_ONCE = 2000
 
 
-class SqliteEngine(DeclaredVerbs):
+class SqliteEngine(DeclaredVerbs, PartitionVerbs):
     """A store in one file, shared by every process that opens it. Usable from any thread and any event loop.
 
     Beside the file is a folder of the same name with `-pitboss` appended: the lock of the writers and the doorbells.

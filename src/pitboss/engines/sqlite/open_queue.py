@@ -20,18 +20,28 @@ class OpenQueue:
     """A queue that is not paused, during one claim. `room` is what its rate still allows; None is without limit.
 
     `pool` is the resource pool that it is bound to; `no_members`: none of its members is ready any more. `remote`: all
-    its handlers are, so that only a slot that names it gets its tasks.
+    its handlers are, so that only a slot that names it gets its tasks. `helped` says of which keys of other slots a
+    slot takes tasks too ('all', 'ownerless', 'none'); None: the queue has no partitions.
     """
 
     __slots__ = (
-        *("due", "max_passed", "name", "no_members", "passed", "pending", "pool", "rate", "remote", "room"),
-        "scheduled",
+        *("due", "helped", "max_passed", "max_per_key", "name", "no_members", "passed", "pending", "pool", "rate"),
+        *("remote", "room", "scheduled"),
     )
 
     def __init__(
-        self, name: str, rate: str | None, pool: str | None, pending: int, scheduled: int, remote: int = 0
+        self,
+        name: str,
+        rate: str | None,
+        pool: str | None,
+        helped: str | None,
+        max_per_key: int | None,
+        pending: int,
+        scheduled: int,
+        remote: int = 0,
     ) -> None:
         self.name, self.pool, self.pending, self.scheduled, self.remote = name, pool, pending, scheduled, remote
+        self.helped, self.max_per_key = helped, max_per_key
         self.rate: tuple[Window, ...] = () if rate is None else rate_of(rate)
         self.room: int | None = None
         self.due: Moment | None = None
@@ -53,6 +63,11 @@ class OpenQueue:
             act.moved(self.name, "scheduled", "pending", count, batch)
         self.pending, self.scheduled = self.pending + n, self.scheduled - n
         self.due = self.next_scheduled(act)
+
+    @property
+    def divided(self) -> bool:
+        """Whether it has partitions."""
+        return self.helped is not None
 
     @property
     def may_give(self) -> bool:
@@ -109,7 +124,7 @@ def _window_opens(window: Window, past: Iterable[Any]) -> Moment:
 
 
 def open_queues(act: Act, slots: Iterable[Slot]) -> dict[str, OpenQueue]:
-    """By name, the queues of these slots that are not paused and have tasks waiting."""
+    """By name, the queues of these slots that are not paused and have tasks waiting, or partitions."""
     asked = {slot.queues: None for slot in slots}
     names = {name: None for queues in asked for name in queues or ()}
     if None in asked:

@@ -13,6 +13,7 @@ from pitboss.engines.sqlite.rows import STATES, tags_text, want_text
 from pitboss.model.batch import BatchId
 from pitboss.model.duration import Span
 from pitboss.model.errors import QueueFull
+from pitboss.model.partition import partition_key
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Placed
 from pitboss.model.usage import check_taking
@@ -38,7 +39,7 @@ def put_follow_ups(act: Act, tasks: Sequence[NewTask]) -> list[Placed]:
 
 
 class _Context(NamedTuple):
-    """What a put depends on: registered handlers, new queues, and capacities that limit it.
+    """What a put depends on: registered handlers, new queues, limits by capacity, templates of partition keys.
 
     `batch` is the one whose items are put; `ahead` is how far the wall clock is ahead of the store's. `line` is None if
     no task has an order key.
@@ -47,9 +48,14 @@ class _Context(NamedTuple):
     known: set[str]
     new_queues: set[str]
     capacities: dict[str, int]
+    templates: dict[str, str]
     batch: BatchId | None
     ahead: Span
     line: Line | None
+
+    def partition(self, new: NewTask) -> str | None:
+        template = self.templates.get(new.queue) if self.templates else None
+        return None if template is None else partition_key(template, new.params)
 
 
 def _put(act: Act, tasks: Sequence[NewTask], *, bounded: bool, batch: BatchId | None = None) -> list[Placed]:
@@ -67,13 +73,17 @@ def _context(act: Act, tasks: Sequence[NewTask], bounded: bool, batch: BatchId |
     timed = any(new.run_at is not None or new.expires_at is not None for new in tasks)
     row: Any = act.one("clock_ahead") if timed else None
     line = line_of(act, (new.order_key for new in tasks)) if batch is None else None
-    context = _Context(known, set(), {}, batch, row[0] if row else 0, line)
+    context = _Context(known, set(), {}, {}, batch, row[0] if row else 0, line)
     for name in {new.queue for new in tasks}:
-        row = act.one("queue_capacity", name)
+        row = act.one("queue_for_put", name)
         if row is None:
             context.new_queues.add(name)
-        elif row[0] is not None and bounded:
-            context.capacities[name] = row[0]
+            continue
+        capacity, template = row
+        if capacity is not None and bounded:
+            context.capacities[name] = capacity
+        if template is not None:
+            context.templates[name] = template
     return context
 
 
@@ -162,22 +172,32 @@ def _created(new: NewTask, act: Act, context: _Context) -> Placed:
 
 def _insert(act: Act, tasks: Sequence[NewTask], placed: Sequence[Placed], context: _Context) -> None:
     plain: list[tuple[object, ...]] = []
+    marked: list[tuple[object, ...]] = []
+    keyed: list[tuple[object, ...]] = []
     full: list[tuple[object, ...]] = []
+    keys: dict[tuple[str, str], None] = {}
     now = act.now
     for new, one in zip(tasks, placed, strict=True):
         row = (new.id, new.handler, new.queue, new.priority, now, new.params)
-        if one.state is State.PENDING and _is_plain(new):
-            plain.append(row)
+        partition = context.partition(new)
+        if partition is not None:
+            keys[new.queue, partition] = None
+        if one.state is not State.PENDING or not _is_plain(new):
+            full.append((*row, *_rest(new, one, context, now), partition))
+        elif partition is not None:
+            keyed.append((*row, new.meta, partition))
+        elif new.meta is not None:
+            marked.append((*row, new.meta))
         else:
-            full.append(row + _rest(new, one, context, now))
-    if plain:
-        act.bulk("put_plain", plain)
-    if full:
-        act.bulk("put_full", full)
+            plain.append(row)
+    rows = {"put_plain": plain, "put_marked": marked, "put_keyed": keyed, "put_full": full}
+    for name, values in (rows | {"partition_add": list(keys)}).items():
+        if values:
+            act.bulk(name, values)
 
 
 def _is_plain(new: NewTask) -> bool:
-    """Without optional fields: half as many values to bind."""
+    """Without optional fields but its meta: half as many values to bind."""
     return (
         new.max_attempts is None
         and new.timeout is None
@@ -188,7 +208,6 @@ def _is_plain(new: NewTask) -> bool:
         and new.expires_in is None
         and new.want is None
         and new.order_key is None
-        and new.meta is None
     )
 
 

@@ -77,8 +77,7 @@ def _lose(act: Act, orphans: list[ClaimRow]) -> Counter[State]:
         _write(act, group)
     for (queue, batch, state), n in Counter((one.queue, one.batch, end.state) for one, end in ends).items():
         act.moved(queue, "running", state.value, n, batch)
-        if state not in FINISHED:
-            act.rings.add(queue)
+    act.rings |= {one.queue for one, end in ends if one.capped or end.state not in FINISHED}
     ordered = [one.id for one, end in ends if end.state in FINISHED and one.order_key is not None]
     if ordered:
         release_next(act, ordered)

@@ -7,6 +7,7 @@ import msgspec
 
 from pitboss.model.duration import Moment
 from pitboss.model.limits import Window
+from pitboss.model.partition import Partitioning
 from pitboss.model.queue import HandlerInfo, Queue, QueueSettings
 from pitboss.model.resource import Want
 from pitboss.model.session import Lead, Session, SessionInfo
@@ -112,7 +113,8 @@ def attempt_row(task: str, run: Attempt) -> tuple[object, ...]:
 
 
 def queue_of(row: Sequence[Any], counts: dict[State, int], opens_at: Moment | None = None) -> Queue:
-    name, paused, paused_by, paused_at, capacity, rate, resources, declared, limited = row
+    name, paused, paused_by, paused_at, capacity, rate, resources, declared, limited, max_per_key = row
+    settings = None if declared is None else _settings.decode(declared)
     return Queue(
         name=name,
         paused=bool(paused),
@@ -122,8 +124,10 @@ def queue_of(row: Sequence[Any], counts: dict[State, int], opens_at: Moment | No
         rate=rate_of(rate),
         resources=resources,
         opens_at=opens_at,
-        declared=None if declared is None else _settings.decode(declared),
+        declared=settings,
         limited=names_of(limited),
+        partitions=None if settings is None else settings.partitions,
+        max_per_key=max_per_key,
         counts=counts,
     )
 
@@ -139,7 +143,17 @@ def queue_row(queue: Queue) -> tuple[object, ...]:
         rate_text(queue.rate),
         None if queue.declared is None else _encode(queue.declared).decode(),
         names_text(queue.limited),
+        None if queue.partitions is None else queue.partitions.by,
+        None if queue.partitions is None else _help(queue.partitions),
+        queue.max_per_key,
     )
+
+
+def _help(spec: Partitioning) -> str:
+    """Of which keys of other slots a slot takes tasks too."""
+    if not spec.exclusive:
+        return "all"
+    return "ownerless" if spec.on_missing == "steal" else "none"
 
 
 def handler_of(row: Sequence[Any]) -> HandlerInfo:

@@ -28,6 +28,7 @@ from pitboss.model.schedule import (
 
 _schedule = msgspec.json.Decoder(Schedule)
 _read = msgspec.json.Decoder(list[tuple[int, Schedule]])
+_versions = msgspec.json.Decoder(list[tuple[int, str, int]])
 # As many rows as one statement writes.
 _AT_ONCE = 256
 
@@ -106,22 +107,21 @@ def _distinct(firings: Sequence[Firing]) -> Sequence[Firing]:
 
 
 def _fire(act: Act, firings: Sequence[Firing]) -> list[bool]:
-    read = act.decoded("schedule_read", _read, json_list(one.name for one in firings))
-    known = {schedule.name: (row, schedule) for row, schedule in read}
+    read = act.decoded("schedule_versions", _versions, json_list(one.name for one in firings))
+    known = {name: (row, version) for row, name, version in read}
     answers = [_fits(known.get(one.name), one) for one in firings]
     fitting = [one for one, fits in zip(firings, answers, strict=True) if fits]
     placed = iter(put_follow_ups(act, [task for one in fitting for task in one.tasks]))
     rows: list[Row] = []
     for one in fitting:
-        row, before = known[one.name]
-        after = fired(before, one, islice(placed, len(one.tasks)), act.now)
-        rows.append((row, after.next_at, after.version, _text(after)))
+        after = fired(one, islice(placed, len(one.tasks)), act.now)
+        rows.append((known[one.name][0], after.next_at, after.version, _text(after)))
     act.bulk("schedule_advance", rows)
     return answers
 
 
-def _fits(known: tuple[int, Schedule] | None, firing: Firing) -> bool:
-    return known is not None and known[1].version == firing.version and not known[1].paused
+def _fits(known: tuple[int, int] | None, firing: Firing) -> bool:
+    return known is not None and known[1] == firing.version
 
 
 def _defined(known: Schedule | None, spec: ScheduleSpec, app: str | None, wall: Moment, now: Moment) -> Schedule:

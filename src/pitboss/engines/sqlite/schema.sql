@@ -6,7 +6,7 @@
 -- `member` is the number of what a running task holds; `resource` says its name, and stays. `want` and `tried` are JSON.
 -- `by_wall` says which of its moments follow the wall clock (model.task). A claim of a remote worker has a time limit of
 -- its own: how long it lasts, until when, and the key under which it is given again. Tasks with one `order_key` run one at
--- a time. `meta` is JSON: where the task comes from.
+-- a time. `meta` is JSON: where the task comes from. `partition` is the key in a queue with partitions.
 CREATE TABLE pitboss_tasks (
     id TEXT PRIMARY KEY,
     handler TEXT NOT NULL,
@@ -49,7 +49,8 @@ CREATE TABLE pitboss_tasks (
     claim_expires_at INTEGER,
     claim_key TEXT,
     order_key TEXT,
-    meta TEXT
+    meta TEXT,
+    partition TEXT
 );
 
 -- Every index is partial: a task is in the index of the state that it is in, so that finished tasks cost a claim nothing.
@@ -81,6 +82,15 @@ CREATE INDEX pitboss_tasks_repeatable ON pitboss_tasks (claim_key) WHERE state =
 CREATE INDEX pitboss_tasks_in_order ON pitboss_tasks (order_key, created_at, id) WHERE state = 'held' AND reason = 'order';
 CREATE INDEX pitboss_tasks_unknown ON pitboss_tasks (handler, id) WHERE state = 'held' AND reason = 'handler';
 
+-- Unfinished tasks by their key, items of batches that wait to be drawn, and those that have been. The first condition is
+-- the one that tasks without a key fail.
+CREATE INDEX pitboss_tasks_keyed ON pitboss_tasks (queue, state, partition, priority, id)
+WHERE partition IS NOT NULL AND (state = 'held' OR state = 'scheduled' OR state = 'pending' OR state = 'running');
+CREATE INDEX pitboss_tasks_keyed_undrawn ON pitboss_tasks (batch, queue, partition, priority, id)
+WHERE partition IS NOT NULL AND state = 'held' AND reason = 'batch';
+CREATE INDEX pitboss_tasks_keyed_items ON pitboss_tasks (batch, queue, state, partition)
+WHERE partition IS NOT NULL AND batch IS NOT NULL AND state = 'pending';
+
 -- The unfinished task that is first in line for its order key.
 CREATE TABLE pitboss_order_heads (
     key TEXT PRIMARY KEY,
@@ -110,7 +120,9 @@ CREATE TABLE pitboss_uniques (
     until INTEGER
 ) WITHOUT ROWID;
 
--- `declared` and `limited` are JSON: what the app `app` declares, and what an operator set above it.
+-- `declared` and `limited` are JSON: what the app `app` declares, and what an operator set above it. `partition_by` is the
+-- template of the key; NULL: the queue has no partitions. `partition_help` says of which keys of other slots a slot takes
+-- tasks too: 'all', 'ownerless' or 'none'.
 CREATE TABLE pitboss_queues (
     name TEXT PRIMARY KEY,
     paused INTEGER NOT NULL DEFAULT 0,
@@ -120,8 +132,40 @@ CREATE TABLE pitboss_queues (
     rate TEXT,
     declared TEXT,
     limited TEXT,
-    app TEXT
+    app TEXT,
+    partition_by TEXT,
+    partition_help TEXT,
+    max_per_key INTEGER
 ) WITHOUT ROWID;
+
+CREATE INDEX pitboss_queues_capped ON pitboss_queues (name) WHERE max_per_key IS NOT NULL;
+
+-- The keys of queues. Slots are named "pool/number".
+CREATE TABLE pitboss_partitions (
+    queue TEXT NOT NULL,
+    key TEXT NOT NULL,
+    owner TEXT,
+    moving_to TEXT,
+    epoch INTEGER NOT NULL DEFAULT 0,
+    pinned TEXT,
+    PRIMARY KEY (queue, key)
+) WITHOUT ROWID;
+
+CREATE UNIQUE INDEX pitboss_partitions_owned ON pitboss_partitions (queue, owner, key) WHERE moving_to IS NULL;
+CREATE INDEX pitboss_partitions_moving ON pitboss_partitions (queue, key) WHERE moving_to IS NOT NULL;
+
+-- The places of workers: `place` counts on a node, `number` over all nodes. `queues` is JSON; NULL: all.
+CREATE TABLE pitboss_slots (
+    pool TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    node TEXT NOT NULL,
+    place INTEGER NOT NULL,
+    session INTEGER NOT NULL,
+    queues TEXT,
+    PRIMARY KEY (pool, number)
+) WITHOUT ROWID;
+
+CREATE INDEX pitboss_slots_by_session ON pitboss_slots (session);
 
 -- How many tasks of a queue are in a state; every write keeps it exact, so reading it costs nothing.
 CREATE TABLE pitboss_counts (
@@ -412,10 +456,22 @@ CREATE TABLE pitboss_clock (
     latest INTEGER NOT NULL
 );
 
+-- Tasks for people and for views of their own: these columns stay, whatever becomes of the tables. A migration that changes
+-- the table of tasks drops the view and makes it again. Times are UTC; `params`, `result` and `error` are JSON.
+CREATE VIEW pitboss_task_view AS
+SELECT
+    id, handler, queue, partition, batch, state, reason, priority, params, result, error, attempts, losses, progress, note,
+    worker, resource, unique_key, parent,
+    strftime('%Y-%m-%d %H:%M:%f', (created_at + (SELECT ahead FROM pitboss_clock)) / 1e6, 'unixepoch') AS created_at,
+    strftime('%Y-%m-%d %H:%M:%f', (run_at + (SELECT ahead FROM pitboss_clock)) / 1e6, 'unixepoch') AS run_at,
+    strftime('%Y-%m-%d %H:%M:%f', (started_at + (SELECT ahead FROM pitboss_clock)) / 1e6, 'unixepoch') AS started_at,
+    strftime('%Y-%m-%d %H:%M:%f', (finished_at + (SELECT ahead FROM pitboss_clock)) / 1e6, 'unixepoch') AS finished_at
+FROM pitboss_tasks;
+
 -- `desired`: the newest version of a wish, also after wishes are gone. `schema`: the last migration applied.
 CREATE TABLE pitboss_meta (
     name TEXT PRIMARY KEY,
     value INTEGER NOT NULL
 ) WITHOUT ROWID;
 
-INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0), ('schema', 8);
+INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0), ('schema', 10);

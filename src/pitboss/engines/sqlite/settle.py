@@ -3,7 +3,7 @@ by `model.settlement`, and written by kind."""
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -23,7 +23,8 @@ from pitboss.model.task import Attempt, TaskError
 
 
 class ClaimRow(StoredTask, array_like=True):
-    """A claimed task, in the order of the columns that the statements name."""
+    """A claimed task, in the order of the columns that the statements name. `capped`: its queue limits how many of its
+    key run."""
 
     row: int
     id: str
@@ -32,10 +33,12 @@ class ClaimRow(StoredTask, array_like=True):
     batch: str | None
     member: int | None
     order_key: str | None
+    capped: bool
 
 
 # Not strict, because SQLite has no booleans.
 claim_rows = msgspec.json.Decoder(list[ClaimRow], strict=False)
+_names = msgspec.json.Decoder(set[str])
 _AT_ONCE = 1000
 # Values of a row of `settle_plainly`.
 _WIDTH = 5
@@ -81,7 +84,7 @@ def settle(act: Act, settlements: Sequence[Settlement], plain: Plain | None) -> 
 
 def _settled_plainly(act: Act, plain: Plain) -> bool:
     """Write the group without reading it first; False, with nothing written, if it changed fewer rows than expected."""
-    row = act.one("settle_begin", plain.session, act.now)
+    row: Any = act.one("settle_begin", plain.session, act.now)
     if row is None:
         return False
     act.savepoint()
@@ -93,6 +96,7 @@ def _settled_plainly(act: Act, plain: Plain) -> bool:
         act.moved(queue, "running", "completed", count)
     if row[0]:
         release_next(act, cast("list[str]", plain.values[::_WIDTH]))
+    act.rings |= _names.decode(row[1]) & plain.queues.keys()
     return True
 
 
@@ -220,7 +224,7 @@ class _Group:
             self.ordered.append(task.id)
         if may_be_followed(end.state, end.reason):
             self.failed.append(task.id)
-        if end.state is State.PENDING:
+        if end.state is State.PENDING or task.capped:
             self.act.rings.add(task.queue)
         self.act.moved(task.queue, "running", end.state.value, batch=task.batch)
         task.state, task.outcome = end.state, end.outcome

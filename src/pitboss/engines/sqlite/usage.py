@@ -1,4 +1,4 @@
-"""How much room the file takes. It does not shrink: pages of deleted rows are used again."""
+"""How much room the file takes. Pages of deleted rows are used again; when there are many, the file shrinks."""
 
 import shutil
 from pathlib import Path

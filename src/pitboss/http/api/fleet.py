@@ -83,8 +83,7 @@ async def change_queue(call: Call, name: str, body: bodies.ChangeQueue) -> Answe
     """Limit a queue. A field that is not named stays as it is; null takes the limit away."""
     given = body.model_fields_set
     changes: dict[str, Any] = {}
-    if "capacity" in given:
-        changes["capacity"] = body.capacity
+    changes |= {key: getattr(body, key) for key in ("capacity", "max_per_key") if key in given}
     if "rate" in given:
         changes["rate"] = rate(body.rate) if body.rate else ()
     change = QueueChange(**changes)

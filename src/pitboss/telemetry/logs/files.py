@@ -16,19 +16,25 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pitboss.model.duration import SECOND, Moment, Span
+from pitboss.model.log_settings import MANAGER_FILE
 
-MANAGER = "manager"
-_NAME = re.compile(r"(?:worker-(?P<worker>.+)|manager)\.log(?:\.(?P<rotated>\d{8}T\d{6}\.\d{6}))?\Z")
+_NAME = re.compile(
+    r"(?P<file>(?:worker-(?P<worker>.+)|(?P<manager>manager)|.+)\.log)(?:\.(?P<rotated>\d{8}T\d{6}\.\d{6}))?\Z"
+)
 _LOCK = ".lock"
+# A line for each file with a name of its own: the file and its worker.
+_NOTES = ".worker-files"
 _MODE = 0o666
 _FIRST_TIME = slice(len('{"time":"'), len('{"time":"2026-01-01T00:00:00.000Z'))
 
 
 class LogFile(NamedTuple):
-    """A file as it was found. `rotated` is when it was rotated; it is empty for the current file."""
+    """A file as it was found. `name` is its worker, or the manager; `base` the file's name before it was rotated.
+    `rotated` is when that was; it is empty for the current file."""
 
     path: Path
     name: str
+    base: str
     rotated: str
     device: int
     inode: int
@@ -36,28 +42,52 @@ class LogFile(NamedTuple):
     changed: float
 
 
-def worker_file(folder: Path, worker: str) -> Path:
-    return folder / f"worker-{worker}.log"
+def worker_file(folder: Path, worker: str, name: str = "") -> Path:
+    """Its file. One with a `name` of its own is noted in the folder, so that it is found and pruned like the others."""
+    if not name:
+        return folder / f"worker-{worker}.log"
+    with suppress(OSError):  # as for log lines: a folder that cannot be written must not stop the worker
+        _note(folder, name, worker)
+    return folder / name
+
+
+def _note(folder: Path, name: str, worker: str) -> None:
+    if _noted(folder).get(name) != worker:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = os.open(folder / _NOTES, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
+        try:
+            os.write(file, f"{name} {worker}\n".encode())
+        finally:
+            os.close(file)
+
+
+def _noted(folder: Path) -> dict[str, str]:
+    """The workers of files with names of their own."""
+    try:
+        lines = (folder / _NOTES).read_text(encoding="utf-8").splitlines()
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    return {name: worker for name, _, worker in (line.partition(" ") for line in lines) if worker}
 
 
 def manager_file(folder: Path) -> Path:
-    return folder / f"{MANAGER}.log"
+    return folder / MANAGER_FILE
 
 
 def log_files(folder: Path) -> list[LogFile]:
     """The log files in a folder, sorted by name, the oldest first."""
-    found = []
+    found, noted = [], _noted(folder)
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         for entry in entries:
             match = _NAME.match(entry.name)
-            if match is None:
+            name = None if match is None else noted.get(match["file"]) or match["worker"] or match["manager"]
+            if match is None or name is None:
                 continue
             with suppress(FileNotFoundError):  # renamed or pruned since the folder was read
                 seen = entry.stat()
-                name, rotated = match["worker"] or MANAGER, match["rotated"] or ""
-                size, changed = seen.st_size, seen.st_mtime
-                found.append(LogFile(Path(entry.path), name, rotated, seen.st_dev, seen.st_ino, size, changed))
-    return sorted(found, key=lambda file: (file.name, not file.rotated, file.rotated))
+                base, rotated, size, changed = match["file"], match["rotated"] or "", seen.st_size, seen.st_mtime
+                found.append(LogFile(Path(entry.path), name, base, rotated, seen.st_dev, seen.st_ino, size, changed))
+    return sorted(found, key=lambda file: (file.name, file.base, not file.rotated, file.rotated))
 
 
 def prune_logs(folder: Path, *, total_size: int, age: Span, now: Moment) -> list[Path]:

@@ -143,7 +143,7 @@ class Reader:
         """The files of each name, the oldest first, without those that end before `since`."""
         since = self._wanted.since
         recent = [file for file in self._files if since is None or file.changed * SECOND >= since]
-        return [list(files) for _, files in groupby(recent, key=lambda file: file.name)]
+        return [list(files) for _, files in groupby(recent, key=lambda file: file.base)]
 
     def _chosen_files(self) -> list[LogFile]:
         return [file for file in log_files(self._folder) if self._chosen(file.name)]

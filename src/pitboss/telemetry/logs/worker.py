@@ -20,7 +20,8 @@ class WorkerLogs:
     ) -> None:
         self._level = level_number(settings.level)
         lines = LineFormatter({"pool": pool, "worker": worker}, current, hidden=hidden)
-        self._file = ToFile(appender(settings, worker_file(Path(settings.folder), worker)), lines, self._level)
+        path = worker_file(Path(settings.folder), worker, settings.file)
+        self._file = ToFile(appender(settings, path), lines, self._level)
         self._console = ToConsole(lines)
 
     def begin(self) -> None:

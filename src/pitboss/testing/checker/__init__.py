@@ -26,6 +26,7 @@ from pitboss.testing.checker.evidence import Evidence, Final
 from pitboss.testing.checker.keys import check_keys
 from pitboss.testing.checker.leading import check_leading
 from pitboss.testing.checker.members import check_members
+from pitboss.testing.checker.owners import check_owners
 from pitboss.testing.checker.queues import check_queues
 from pitboss.testing.checker.violation import Violation
 from pitboss.testing.history import History
@@ -43,6 +44,7 @@ def check(history: History, final: Final) -> list[Violation]:
         check_endings,
         check_keys,
         check_queues,
+        check_owners,
         check_leading,
         check_members,
         check_batches,

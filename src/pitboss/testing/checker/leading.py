@@ -51,7 +51,7 @@ class Terms:
 
 def check_leading(seen: Evidence) -> Iterator[Violation]:
     terms = Terms(seen.calls)
-    fenced = [(call.act.term, call) for call in seen.calls if isinstance(call.act, acts.Prune)]
+    fenced = [(call.act.term, call) for call in seen.calls if isinstance(call.act, acts.Prune | acts.Assign)]
     duties = [(term, call) for term, call in fenced if term is not None]
     found = chain(_answers(seen, terms), _takeovers(seen, terms), _duties(seen, terms, duties))
     for invariant, what in found:
@@ -129,3 +129,5 @@ def _lines(call: Call) -> Iterator[str]:
             yield shown(call, f"renew session {session} → {renewal.expires_at}")
         case acts.Prune(term=term, changed=changed) if term is not None:
             yield shown(call, f"prune under term {term} → {changed}")
+        case acts.Assign(queue=queue, owners=owners, term=term):
+            yield shown(call, f"assign of {queue} under term {term}: {owners}")

@@ -166,13 +166,15 @@ def _wait_span(seen: Evidence, task: TaskId, begin: int, claim: int, *, fresh: b
 
 
 def _check_slots(seen: Evidence) -> Iterator[Violation]:
+    # A queue with partitions gives a slot its own tasks first.
+    divided = {queue.name for queue in seen.final.queues if queue.partitions is not None}
     for call in seen.calls:
         if not isinstance(call.act, acts.Claim) or call.act.claimed is None:
             continue
         slots: dict[int, list[tuple[int, TaskId]]] = defaultdict(list)
         for claim in call.act.claimed.claims:
             asked = call.act.request.slots[claim.slot]
-            if asked.order is None and asked.repeat is None:
+            if asked.order is None and asked.repeat is None and claim.queue not in divided:
                 slots[claim.slot].append((claim.priority, claim.id))
         for ranks in slots.values():
             if ranks != sorted(ranks):
@@ -188,9 +190,9 @@ def _check_passed_over(seen: Evidence) -> Iterator[Violation]:
     waiting: dict[str, list[_Waiting]] = defaultdict(list)
     creations: list[Creation] = []
     position = 0
-    # In a queue that is bound to a pool, a task that no member fits is passed by.
-    bound = {queue.name for queue in seen.final.queues if queue.resources is not None}
-    arrivals = [pair for pair in arrivals if pair[1].new.queue not in bound]
+    # A task that no member of a pool fits is passed by, and so is one of another slot's partition.
+    passed_by = {queue.name for queue in seen.final.queues if queue.resources or queue.partitions}
+    arrivals = [pair for pair in arrivals if pair[1].new.queue not in passed_by]
     for call in _undisturbed_claims(seen):
         while position < len(arrivals) and arrivals[position][0].begin < call.begun:
             span, creation = arrivals[position]

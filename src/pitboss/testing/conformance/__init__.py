@@ -42,6 +42,8 @@ from pitboss.testing.conformance.fencing import Fencing
 from pitboss.testing.conformance.filters import Filtering
 from pitboss.testing.conformance.giving_back import GivingBack
 from pitboss.testing.conformance.handlers import HandlerRegistry
+from pitboss.testing.conformance.keyed_claims import KeyedClaims, LongLines
+from pitboss.testing.conformance.keyed_limits import KeyedBatches, KeyedRates, KeyedResources, MaxPerKey
 from pitboss.testing.conformance.lanes import Lanes, MovingBatches, StartingBatches, SweepingLanes
 from pitboss.testing.conformance.leading import LeaderDuties, Leading
 from pitboss.testing.conformance.leasing import Leasing, MemberLimits, Shortages
@@ -50,6 +52,8 @@ from pitboss.testing.conformance.member_history import MemberHistory
 from pitboss.testing.conformance.moving import MovedUses, UsesAtOnce
 from pitboss.testing.conformance.open_uses import ChangedWhileOpen, EndingUses, LateUses, OpenUses
 from pitboss.testing.conformance.order_keys import OrderKeys
+from pitboss.testing.conformance.owners import Assigning, ChangingPartitions, WorkerSlots
+from pitboss.testing.conformance.partitions import CountingKeys, PartitionKeys
 from pitboss.testing.conformance.pausing import PausingBatches, ResumingBatches
 from pitboss.testing.conformance.pool_rules import RulesOfPools
 from pitboss.testing.conformance.pools import ChangingMembers, DeclaringPools, PoolMembers
@@ -176,12 +180,29 @@ class DeclaredConformance(Declaring, ScheduleKeeping, FiringSchedules, Publishin
     """For an engine with `Declarations`, `Schedules` and `Events`."""
 
 
+class PartitionConformance(
+    PartitionKeys,
+    CountingKeys,
+    WorkerSlots,
+    KeyedClaims,
+    LongLines,
+    MaxPerKey,
+    KeyedRates,
+    KeyedResources,
+    KeyedBatches,
+    Assigning,
+    ChangingPartitions,
+):
+    """For an engine with `Partitions`, and with resources, batches and declarations."""
+
+
 class Conformance(
     CoreConformance,
     ResourceConformance,
     BatchConformance,
     AccessConformance,
     DeclaredConformance,
+    PartitionConformance,
     StoreLimits,
     Diagnosing,
     WallTimes,
@@ -198,6 +219,7 @@ __all__ = [
     "AccessConformance",
     "Acquiring",
     "ApiKeys",
+    "Assigning",
     "Auditing",
     "BatchConformance",
     "BatchFigures",
@@ -208,10 +230,12 @@ __all__ = [
     "CancellingBatches",
     "ChangedWhileOpen",
     "ChangingMembers",
+    "ChangingPartitions",
     "Claiming",
     "Comparing",
     "Conformance",
     "CoreConformance",
+    "CountingKeys",
     "CreatingBatches",
     "DeclaredConformance",
     "Declaring",
@@ -232,6 +256,10 @@ __all__ = [
     "FurtherUses",
     "GivingBack",
     "HandlerRegistry",
+    "KeyedBatches",
+    "KeyedClaims",
+    "KeyedRates",
+    "KeyedResources",
     "Labels",
     "Lanes",
     "LargeBatches",
@@ -241,8 +269,10 @@ __all__ = [
     "LeaseTimes",
     "Leasing",
     "LedgerReading",
+    "LongLines",
     "Maintaining",
     "MakeEngine",
+    "MaxPerKey",
     "MemberHistory",
     "MemberLimits",
     "MovedUses",
@@ -251,6 +281,8 @@ __all__ = [
     "OpenUses",
     "OrderKeys",
     "Ordering",
+    "PartitionConformance",
+    "PartitionKeys",
     "PausingBatches",
     "PoolMembers",
     "Pruning",
@@ -290,4 +322,5 @@ __all__ = [
     "Values",
     "Waiting",
     "WallTimes",
+    "WorkerSlots",
 ]

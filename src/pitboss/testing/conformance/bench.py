@@ -1,7 +1,7 @@
 """What every conformance test works with: an engine, a clock that the test moves, and short calls for the verbs.
 
 After every call the bench checks the whole store: the queues' figures must equal a recount, every task must be
-consistent and must have reached its state by a legal move, and members and batches must pass `inspection`.
+consistent and must have reached its state by a legal move, and members, batches and keys must pass `inspection`.
 """
 
 from collections import Counter
@@ -24,7 +24,11 @@ from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, Claim, NewTask, Placed, Task, TaskError
 from pitboss.testing.clock import FakeClock
-from pitboss.testing.conformance.inspection import assert_batches_sound, assert_members_sound
+from pitboss.testing.conformance.inspection import (
+    assert_batches_sound,
+    assert_members_sound,
+    assert_partitions_sound,
+)
 from pitboss.testing.conformance.soundness import assert_sound
 from pitboss.testing.plugin import InLoop
 
@@ -250,6 +254,7 @@ class Bench(InLoop):
         self._last = tasks
         await assert_members_sound(self.store, self.now, tasks.values())
         await assert_batches_sound(self.store, tasks.values(), forced=self.forced)
+        await assert_partitions_sound(self.store, tasks.values())
 
 
 def _filter(wanted: Filter | TaskId) -> Filter:

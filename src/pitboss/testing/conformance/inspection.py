@@ -1,9 +1,10 @@
-"""What is true of members and batches at every moment. An engine without these protocols passes."""
+"""What is true of members, batches and partitions at every moment. An engine without these protocols passes."""
 
 from collections import Counter
 from collections.abc import Iterable
 
 from pitboss.engines.capabilities import ResourceStore
+from pitboss.engines.partition_protocol import Partitions
 from pitboss.engines.protocol import Batches
 from pitboss.model.batch import IN_SLOT, OVER, Batch, BatchStatus, Lane
 from pitboss.model.duration import Moment
@@ -47,6 +48,24 @@ def _assert_member_sound(member: Resource, rules: PoolRules, now: Moment) -> Non
 def _is_newer(member: Resource, tasks: Iterable[Task]) -> bool:
     begun = [task.started_at or 0 for task in tasks if task.resource == member.id and task.state is State.RUNNING]
     return member.added_at >= max(begun, default=0)
+
+
+async def assert_partitions_sound(store: object, tasks: Iterable[Task]) -> None:
+    """Every key of a task has a row, the counts equal a recount, and no key moves to the slot that has it."""
+    if not isinstance(store, Partitions):
+        return
+    recount: dict[str, dict[str, Counter[State]]] = {}
+    for task in tasks:
+        if task.partition is not None:
+            counted = recount.setdefault(task.queue, {}).setdefault(task.partition, Counter())
+            counted[task.state] += not task.state.finished
+    for queue, keys in recount.items():
+        rows = {one.key: one for one in await store.partitions(queue)}
+        assert keys.keys() <= rows.keys(), f"keys of tasks without a row: {keys.keys() - rows.keys()}"
+        assert list(rows) == sorted(rows), "keys are not in order"
+        for key, one in rows.items():
+            assert one.counts == +keys.get(key, Counter()), f"the figures of a key do not equal a recount: {one}"
+            assert one.moving_to is None or one.owner not in (None, one.moving_to), f"a move without an owner: {one}"
 
 
 async def assert_batches_sound(store: object, tasks: Iterable[Task], *, forced: bool) -> None:

@@ -130,7 +130,7 @@ class FiringSchedules:
         assert await bench.store.fire(firings, term=term) == [False]
         (schedule,) = await bench.store.schedules()
         # A leader that read the schedule anew, but computed the tick before: the task's id is the same.
-        again = [replace(firings[0], version=schedule.version)]
+        again = [replace(firings[0], schedule=schedule)]
         assert await bench.store.fire(again, term=term) == [True]
         assert len(await bench.every_task()) == 1
 
@@ -152,7 +152,7 @@ class FiringSchedules:
         firings, term = await _firings(bench), await _term(bench)
         paused = await bench.store.change_schedule("a", ScheduleChange(paused=True))
         assert paused is not None
-        assert await bench.store.fire([replace(firings[0], version=paused.version)], term=term) == [False]
+        assert await bench.store.fire([replace(firings[0], schedule=paused)], term=term) == [False]
         await bench.store.change_schedule("a", None)
         assert await bench.store.fire(firings, term=term) == [False]
         assert await bench.every_task() == []

@@ -25,6 +25,7 @@ _FIXED = (
     "want",
     "order_key",
     "meta",
+    "partition",
 )
 
 

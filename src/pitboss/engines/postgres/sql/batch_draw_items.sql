@@ -1,8 +1,8 @@
--- Make items of each of these locked batches pending until `wanted` of them are.
+-- Make items of each of these locked batches pending until `wanted` of them are, in queues without partitions.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ), open_queues AS MATERIALIZED (
-    SELECT name FROM {schema}.queues AS q WHERE {drawn_condition}
+    SELECT name FROM {schema}.queues AS q WHERE {drawn_condition} AND key_names IS NULL
 ), enough AS MATERIALIZED (
     -- Draw more where no member may fit some of them.
     SELECT b.id, %(wanted)s::bigint + CASE WHEN EXISTS (

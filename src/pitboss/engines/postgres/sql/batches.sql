@@ -112,7 +112,7 @@ SELECT count(*) FROM moved
 
 -- name: drawn_condition
 -- A queue `q` of a claim whose slots ask for all queues, and for these by name.
-{asked_condition} OR (NOT q.paused AND q.name = ANY (%(besides)s::text[]))
+({asked_condition} OR (NOT q.paused AND q.name = ANY (%(besides)s::text[])))
 
 -- name: batch_draw_open
 -- Lock the running batches that have items to draw for these queues, if the session that claims is alive.
@@ -121,7 +121,7 @@ SELECT id FROM {schema}.batches AS b WHERE status = 'running' AND EXISTS (
         SELECT FROM {schema}.tasks
         WHERE state = 'held' AND batch = b.id AND reason = 'batch' AND queue = q.name LIMIT 1
     ) AS held
-    WHERE {drawn_condition}
+    WHERE {drawn_condition} AND key_names IS NULL
 ) AND EXISTS (
     SELECT FROM {schema}.sessions WHERE number = %(session)s::bigint AND NOT ended
         AND expires_at > {now}

@@ -9,13 +9,15 @@ WITH clock AS MATERIALIZED (
     SELECT q.name, CASE WHEN q.rate_counts IS NULL THEN %(wanted)s::bigint
             WHEN %(fresh)s::boolean THEN 0 ELSE least(r.room, %(wanted)s) END AS room,
         q.rate_counts IS NOT NULL AS rated, q.rate_counts IS NOT NULL AND r.name IS NULL AS unmeasured,
-        EXISTS (SELECT FROM {schema}.handlers AS h WHERE h.queue = q.name AND h.resources IS NOT NULL) AS pooled
+        EXISTS (SELECT FROM {schema}.handlers AS h WHERE h.queue = q.name AND h.resources IS NOT NULL) AS pooled,
+        q.key_names IS NOT NULL AS keyed
     FROM {schema}.queues AS q
     LEFT JOIN unnest(%(rated)s::text[], %(rooms)s::bigint[]) AS r (name, room) ON r.name = q.name
     WHERE {asked_condition}
 ), plan AS MATERIALIZED (
     SELECT coalesce(bool_or(rated), false) AS rated, coalesce(bool_or(pooled), false) AS pooled,
-        coalesce(bool_or(pooled OR unmeasured), false) AS wrong, %(draw)s::boolean AND EXISTS (
+        coalesce(bool_or(keyed), false) AS keyed, coalesce(bool_or(pooled OR keyed OR unmeasured), false) AS wrong,
+        %(draw)s::boolean AND EXISTS (
             SELECT FROM {schema}.batches AS b, open_queues AS q, LATERAL (
                 SELECT FROM {schema}.tasks
                 WHERE state = 'held' AND batch = b.id AND reason = 'batch' AND queue = q.name LIMIT 1
@@ -25,7 +27,7 @@ WITH clock AS MATERIALIZED (
 ), before AS MATERIALIZED (
     SELECT EXISTS (
         SELECT FROM {schema}.sessions WHERE number = %(session)s::bigint AND NOT ended AND expires_at > now
-    ) AS alive, rated, pooled, drawable, CASE
+    ) AS alive, rated, pooled, keyed, drawable, CASE
         WHEN wrong OR drawable THEN 'plan'
         WHEN %(promote)s::boolean AND EXISTS (
             SELECT FROM open_queues, LATERAL (
@@ -56,6 +58,6 @@ WITH clock AS MATERIALIZED (
         WHERE state = 'scheduled' AND queue = name AND run_at > now ORDER BY run_at LIMIT 1
     ) AS soonest
 )
-SELECT now, alive, coalesce(before.snag, picked_snag.snag), next.due, rated, pooled, drawable, given.*
+SELECT now, alive, coalesce(before.snag, picked_snag.snag), next.due, rated, pooled, keyed, drawable, given.*
 FROM clock CROSS JOIN before CROSS JOIN picked_snag CROSS JOIN next LEFT JOIN given ON true
 ORDER BY {given_order}

@@ -68,3 +68,20 @@ picked AS MATERIALIZED (
     ) AS numbered
     LEFT JOIN unnest(%(workers)s::text[], %(keys)s::text[]) WITH ORDINALITY AS w (worker, key, number) USING (number)
 )
+
+-- name: tidy_first
+-- The first tasks of the queues.
+{schema}.queues AS q, LATERAL (
+    SELECT id, priority, handler, batch, order_key, coalesce(expires_at <= (SELECT now FROM clock), false) AS expired
+    FROM {schema}.tasks WHERE state = 'pending' AND queue = q.name AND {only_condition}
+    ORDER BY priority, id LIMIT %(wanted)s::bigint
+) AS t
+WHERE {asked_condition}
+ORDER BY t.priority, t.id LIMIT %(wanted)s
+
+-- name: tidy_these
+-- Tasks that a claim has met.
+unnest(%(ids)s::uuid[]) AS w (met), LATERAL (
+    SELECT id, handler, batch, order_key, coalesce(expires_at <= (SELECT now FROM clock), false) AS expired
+    FROM {schema}.tasks WHERE id = w.met AND state = 'pending'
+) AS t

@@ -1,12 +1,13 @@
--- The open queues of a claim that may need resources, and what must come before the claim. For each queue: its pool,
--- how many of its members are ready, and whether its first task is expired or for another session (NULL: no task).
+-- The open queues of a claim that may need resources or have partitions, and what must come before the claim. Items are
+-- `drawable` in queues without partitions. For each queue: what it says of partitions, its pool, how many of its members
+-- are ready, and whether its first task is expired or for another session (NULL: no task).
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ), open_queues AS MATERIALIZED (
     SELECT q.name, (
         SELECT resources FROM {schema}.handlers AS h WHERE h.queue = q.name AND resources IS NOT NULL
         ORDER BY h.name COLLATE "C" LIMIT 1
-    ) AS pool, q.rate_counts IS NOT NULL AS rated
+    ) AS pool, q.rate_counts IS NOT NULL AS rated, q.helped, q.max_per_key
     FROM {schema}.queues AS q
     WHERE {asked_condition}
 ), pools AS MATERIALIZED (
@@ -36,8 +37,8 @@ SELECT now, EXISTS (
     SELECT FROM {schema}.batches AS b, open_queues AS q, LATERAL (
         SELECT FROM {schema}.tasks
         WHERE state = 'held' AND batch = b.id AND reason = 'batch' AND queue = q.name LIMIT 1
-    ) AS held WHERE b.status = 'running'
-), q.name, q.rated, q.pool, pools.returning, pools.ready, (
+    ) AS held WHERE b.status = 'running' AND q.helped IS NULL
+), q.name, q.rated, q.helped, q.max_per_key, q.pool, pools.returning, pools.ready, (
     SELECT coalesce(expires_at <= now OR handler <> ALL (%(handlers)s::text[]), false) FROM {schema}.tasks
     WHERE state = 'pending' AND queue = q.name AND {only_condition} ORDER BY priority, id LIMIT 1
 )

@@ -1,4 +1,4 @@
--- Among the tasks that would be given next: cancel the expired, hold those whose handler no live session knows and that is
+-- Among tasks that would be given next: cancel the expired, hold those whose handler no live session knows and that is
 -- not remote. `only`: of other handlers only the expired ones are looked at.
 -- An item that expires may end its batch, which must be locked first; a task with an order key lets the next one wait;
 -- and where a handler has routes, something may follow. Such tasks are only named.
@@ -12,13 +12,7 @@ WITH clock AS MATERIALIZED (
 ), head AS MATERIALIZED (
     SELECT t.id, t.expired, t.handler, t.expired AND (
         t.batch IS NOT NULL OR t.order_key IS NOT NULL OR EXISTS (SELECT FROM {schema}.handlers WHERE routed)
-    ) AS named FROM {schema}.queues AS q, LATERAL (
-        SELECT id, priority, handler, batch, order_key, coalesce(expires_at <= (SELECT now FROM clock), false) AS expired
-        FROM {schema}.tasks WHERE state = 'pending' AND queue = q.name AND {only_condition}
-        ORDER BY priority, id LIMIT %(wanted)s::bigint
-    ) AS t
-    WHERE {asked_condition}
-    ORDER BY t.priority, t.id LIMIT %(wanted)s
+    ) AS named FROM {looked_at}
 ), found AS MATERIALIZED (
     SELECT t.place, head.expired FROM head, LATERAL (
         SELECT ctid AS place FROM {schema}.tasks WHERE id = head.id AND state = 'pending' FOR UPDATE SKIP LOCKED

@@ -60,7 +60,8 @@ INSERT INTO {schema}.queues (name) SELECT unnest(%(names)s::text[]) ON CONFLICT 
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ), found AS MATERIALIZED (
-    SELECT name, paused, paused_by, paused_at, capacity, rate_counts, rate_spans, declared, limited, declared_by
+    SELECT name, paused, paused_by, paused_at, capacity, rate_counts, rate_spans, declared, limited, max_per_key,
+        declared_by
     FROM {schema}.queues WHERE name = ANY (%(names)s::text[]) ORDER BY name FOR UPDATE
 )
 SELECT found.*, now FROM clock, found
@@ -70,12 +71,17 @@ SELECT found.*, now FROM clock, found
 WITH written AS (
     UPDATE {schema}.queues AS q SET paused = n.paused, paused_by = n.paused_by, paused_at = n.paused_at,
         capacity = n.capacity, rate_counts = n.counts::bigint[], rate_spans = n.spans::bigint[],
-        declared = n.declared, limited = n.limited::text[], declared_by = n.declared_by
+        declared = n.declared, limited = n.limited::text[], max_per_key = n.max_per_key,
+        declared_by = n.declared_by, key_texts = n.key_texts::text[], key_names = n.key_names::text[], helped = n.helped
     FROM unnest(
         %(names)s::text[], %(paused)s::boolean[], %(paused_by)s::text[], %(paused_at)s::bigint[],
         %(capacities)s::bigint[], %(counts)s::text[], %(spans)s::text[], %(declared)s::text[], %(limited)s::text[],
-        %(declared_by)s::text[]
-    ) AS n (name, paused, paused_by, paused_at, capacity, counts, spans, declared, limited, declared_by)
+        %(max_per_key)s::bigint[], %(declared_by)s::text[], %(key_texts)s::text[], %(key_names)s::text[],
+        %(helped)s::text[]
+    ) AS n (
+        name, paused, paused_by, paused_at, capacity, counts, spans, declared, limited, max_per_key, declared_by,
+        key_texts, key_names, helped
+    )
     WHERE q.name = n.name RETURNING q.name
 )
 SELECT pg_notify(%(channel)s::text, CASE WHEN length(names) < 7000 THEN names ELSE '*' END)

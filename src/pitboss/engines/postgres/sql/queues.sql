@@ -5,6 +5,10 @@ NOT q.paused AND (q.name = ANY (%(queues)s::text[]) OR (%(queues)s::text[] IS NU
     EXISTS (SELECT FROM {schema}.handlers AS h WHERE h.queue = q.name AND h.remote)
     AND NOT EXISTS (SELECT FROM {schema}.handlers AS h WHERE h.queue = q.name AND NOT h.remote))))
 
+-- name: capped_condition
+-- A task with a partition key in a queue that limits how many of a key run: the end of its claim may let others start.
+(keyed AND (SELECT max_per_key FROM {schema}.queues WHERE name = queue) IS NOT NULL)
+
 -- name: queue_list
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now
@@ -15,7 +19,7 @@ WITH clock AS MATERIALIZED (
         SELECT queue, state, n FROM {schema}.count_deltas WHERE %(name)s::text IS NULL OR queue = %(name)s::text
     ) AS parts GROUP BY queue, state HAVING sum(n) <> 0
 )
-SELECT name, paused, paused_by, paused_at, capacity, rate_counts, rate_spans, declared, limited, (
+SELECT name, paused, paused_by, paused_at, capacity, rate_counts, rate_spans, declared, limited, max_per_key, (
     SELECT resources FROM {schema}.handlers AS h WHERE h.queue = queues.name AND resources IS NOT NULL
     ORDER BY h.name COLLATE "C" LIMIT 1
 ), (

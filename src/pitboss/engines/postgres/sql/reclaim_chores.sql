@@ -30,6 +30,7 @@ SELECT EXISTS (
     SELECT id FROM {schema}.batches
     WHERE status NOT IN ('cancelled', 'done', 'done_with_errors') AND status = 'cancelling' ORDER BY id
 ), EXISTS (SELECT FROM {schema}.count_deltas) OR EXISTS (SELECT FROM {schema}.starts)
+OR EXISTS (SELECT FROM {schema}.new_partitions)
 OR EXISTS (
     SELECT FROM {schema}.sessions AS s WHERE s.expires_at + 3600000000 <= now OR (s.ended OR s.expires_at <= now)
         AND (SELECT true FROM {schema}.tasks

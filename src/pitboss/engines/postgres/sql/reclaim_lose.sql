@@ -23,7 +23,7 @@ WITH clock AS MATERIALIZED (
         state = coalesce(over, 'pending'), reason = CASE WHEN over = 'failed' THEN %(poison)s::text ELSE reason END,
         {lost_changes}
     FROM orphans AS o, clock WHERE t.ctid = o.place
-    RETURNING t.queue, t.state, o.*
+    RETURNING t.queue, t.state, t.partition IS NOT NULL AS keyed, o.*
 ), recorded AS (
     INSERT INTO {schema}.attempts (task, claim, attempt, started_at, ended_at, session, outcome, worker)
     SELECT id, claim, attempts + 1, coalesce(started_at, now), now, session, 'lost', worker
@@ -36,8 +36,9 @@ WITH clock AS MATERIALIZED (
     SELECT queue, 'running', -count(*) FROM moved GROUP BY queue
 ), rung AS MATERIALIZED (
     SELECT pg_notify(%(channel)s::text, CASE WHEN length(names) < 7000 THEN names ELSE '*' END)
-    FROM (SELECT string_agg(DISTINCT queue, ',') AS names FROM moved WHERE state = 'pending') AS ready
-    WHERE names IS NOT NULL
+    FROM (
+        SELECT string_agg(DISTINCT queue, ',') AS names FROM moved WHERE state = 'pending' OR {capped_condition}
+    ) AS ready WHERE names IS NOT NULL
 )
 SELECT count(*) FILTER (WHERE state = 'pending'), count(*) FILTER (WHERE state = 'cancelled'),
     count(*) FILTER (WHERE state = 'failed'), array_agg(id) FILTER (WHERE claim > 100), (SELECT count(*) FROM rung)

@@ -26,7 +26,18 @@ WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ), found AS MATERIALIZED (
     SELECT t.* FROM unnest(%(names)s::text[]) AS wanted (name), LATERAL (
-        SELECT ctid AS place, name, version, paused, body FROM {schema}.schedules WHERE name = wanted.name FOR UPDATE
+        SELECT body FROM {schema}.schedules WHERE name = wanted.name FOR UPDATE
+    ) AS t
+)
+SELECT now, found.* FROM clock, found
+
+-- name: schedule_lock_versions
+-- As above, without the bodies.
+WITH clock AS MATERIALIZED (
+    SELECT {now} AS now
+), found AS MATERIALIZED (
+    SELECT t.* FROM unnest(%(names)s::text[]) AS wanted (name), LATERAL (
+        SELECT ctid AS place, name, version, paused FROM {schema}.schedules WHERE name = wanted.name FOR UPDATE
     ) AS t
 )
 SELECT now, found.* FROM clock, found

@@ -2,7 +2,7 @@
 id, handler, queue, state, params, priority, created_at, run_at, attempts, max_attempts, timeout, expires_at,
 unique_key, tags, parent, reason, progress, note, result, error, outcome, session, claim, worker, started_at,
 finished_at, losses, crashes, cancel_asked, batch, want, resource, tried, rotations, claim_lasts, claim_expires_at,
-claim_key, order_key, meta
+claim_key, order_key, meta, partition
 
 -- name: task_get
 SELECT {task_columns} FROM unnest(%(ids)s::uuid[]) AS wanted (task), LATERAL (
@@ -29,8 +29,7 @@ ORDER BY id FOR UPDATE
 
 -- name: task_lock_expired
 SELECT id FROM {schema}.tasks
-WHERE id = ANY (%(ids)s::uuid[]) AND state = 'pending'
-    AND expires_at <= {now}
+WHERE id = ANY (%(ids)s::uuid[]) AND state = 'pending' AND expires_at <= {now}
 ORDER BY id FOR UPDATE
 
 -- name: task_cancel

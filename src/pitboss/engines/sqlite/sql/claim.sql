@@ -15,6 +15,8 @@ SELECT
         ORDER BY bound.name
         LIMIT 1
     ) AS pool,
+    partition_help,
+    max_per_key,
     coalesce((SELECT n FROM pitboss_counts WHERE queue = name AND state = 'pending'), 0) AS pending,
     coalesce((SELECT n FROM pitboss_counts WHERE queue = name AND state = 'scheduled'), 0) AS scheduled
 FROM pitboss_queues
@@ -31,13 +33,16 @@ SELECT
         ORDER BY bound.name
         LIMIT 1
     ) AS pool,
-    sum(CASE state WHEN 'pending' THEN n ELSE 0 END) AS pending,
-    sum(CASE state WHEN 'scheduled' THEN n ELSE 0 END) AS scheduled,
+    partition_help,
+    max_per_key,
+    coalesce(sum(CASE state WHEN 'pending' THEN n ELSE 0 END), 0) AS pending,
+    coalesce(sum(CASE state WHEN 'scheduled' THEN n ELSE 0 END), 0) AS scheduled,
     coalesce((SELECT min(remote) FROM pitboss_handlers AS known WHERE known.queue = pitboss_queues.name), 0) AS remote
 FROM pitboss_queues
-JOIN pitboss_counts ON pitboss_counts.queue = pitboss_queues.name AND pitboss_counts.state IN ('pending', 'scheduled') AND pitboss_counts.n > 0
+LEFT JOIN pitboss_counts ON pitboss_counts.queue = pitboss_queues.name AND pitboss_counts.state IN ('pending', 'scheduled') AND pitboss_counts.n > 0
 WHERE paused = 0
 GROUP BY name
+HAVING pending + scheduled > 0 OR partition_help IS NOT NULL
 
 -- name: claim_due_at
 SELECT min(run_at) FROM pitboss_tasks WHERE state = 'scheduled' AND queue = ?
@@ -105,7 +110,7 @@ FROM (
 -- name: claim_named
 SELECT json_group_array(json_array(
     priority, id, rowid, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
-    created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations, meta
+    created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations, meta, partition
 ))
 FROM pitboss_tasks
 WHERE rowid IN (SELECT value FROM json_each(?))

@@ -6,13 +6,23 @@ SELECT refusing, EXISTS (SELECT 1 FROM pitboss_handlers WHERE name = ?) FROM pit
 INSERT INTO pitboss_tasks (id, handler, queue, priority, created_at, params, state)
 VALUES (?, ?, ?, ?, ?, ?, 'pending')
 
+-- name: put_marked
+-- Tasks of events and schedules.
+INSERT INTO pitboss_tasks (id, handler, queue, priority, created_at, params, meta, state)
+VALUES (?, ?, ?, ?, ?, ?, ?, 'pending')
+
+-- name: put_keyed
+-- Tasks with a partition key.
+INSERT INTO pitboss_tasks (id, handler, queue, priority, created_at, params, meta, partition, state)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'pending')
+
 -- name: put_full
 INSERT INTO pitboss_tasks (
     id, handler, queue, priority, created_at, params,
     state, reason, run_at, max_attempts, timeout, expires_at, unique_key, tags, parent, batch, want, by_wall,
-    order_key, meta
+    order_key, meta, partition
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: put_met_ids
 SELECT json_group_array(json_array(id, state, reason)) FROM pitboss_tasks WHERE id IN (SELECT value FROM json_each(?))

@@ -3,7 +3,17 @@ INSERT INTO pitboss_queues (name) VALUES (?) ON CONFLICT DO NOTHING
 
 -- name: queue_write
 UPDATE pitboss_queues
-SET paused = ?2, paused_by = ?3, paused_at = ?4, capacity = ?5, rate = ?6, declared = ?7, limited = ?8
+SET
+    paused = ?2,
+    paused_by = ?3,
+    paused_at = ?4,
+    capacity = ?5,
+    rate = ?6,
+    declared = ?7,
+    limited = ?8,
+    partition_by = ?9,
+    partition_help = ?10,
+    max_per_key = ?11
 WHERE name = ?1
 
 -- name: queue_give_to
@@ -13,8 +23,11 @@ UPDATE pitboss_queues SET app = ?2 WHERE name = ?1
 -- name: queue_list_of
 SELECT name FROM pitboss_queues WHERE app = ?
 
--- name: queue_capacity
-SELECT capacity FROM pitboss_queues WHERE name = ?
+-- name: queue_for_put
+SELECT capacity, partition_by FROM pitboss_queues WHERE name = ?
+
+-- name: queue_help
+SELECT partition_help FROM pitboss_queues WHERE name = ?
 
 -- name: queue_get
 SELECT
@@ -32,7 +45,8 @@ SELECT
         LIMIT 1
     ) AS resources,
     declared,
-    limited
+    limited,
+    max_per_key
 FROM pitboss_queues
 WHERE name = ?
 
@@ -52,7 +66,8 @@ SELECT
         LIMIT 1
     ) AS resources,
     declared,
-    limited
+    limited,
+    max_per_key
 FROM pitboss_queues
 ORDER BY name
 

@@ -20,6 +20,12 @@ SELECT '[' || coalesce(group_concat('[' || rowid || ',' || body || ']'), '') || 
 FROM pitboss_schedules
 WHERE name IN (SELECT value FROM json_each(?))
 
+-- name: schedule_versions
+-- Those with these names that are not paused.
+SELECT json_group_array(json_array(rowid, name, version))
+FROM pitboss_schedules
+WHERE name IN (SELECT value FROM json_each(?)) AND paused = 0
+
 -- name: schedule_due
 SELECT next_at, body
 FROM pitboss_schedules

@@ -9,6 +9,11 @@ SET expires_at = ?2 + ttl, snapshot = coalesce(?3, snapshot)
 WHERE number = ?1 AND ended = 0 AND expires_at > ?2
 RETURNING expires_at
 
+-- name: session_get
+SELECT number, host, boot_id, pid, kind, handlers, ttl, opened_at, expires_at, ended, snapshot
+FROM pitboss_sessions
+WHERE number = ?
+
 -- name: session_alive
 SELECT 1 FROM pitboss_sessions WHERE number = ? AND ended = 0 AND expires_at > ?
 

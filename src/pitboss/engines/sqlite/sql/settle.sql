@@ -1,6 +1,8 @@
 -- name: settle_begin
--- Whether there are order keys, if the session is alive.
-SELECT EXISTS (SELECT 1 FROM pitboss_order_heads)
+-- Whether there are order keys, and the queues that limit how many tasks of a key run, if the session is alive.
+SELECT
+    EXISTS (SELECT 1 FROM pitboss_order_heads) AS ordered,
+    (SELECT json_group_array(name) FROM pitboss_queues WHERE max_per_key IS NOT NULL) AS capped
 FROM pitboss_sessions
 WHERE number = ? AND ended = 0 AND expires_at > ?
 
@@ -40,7 +42,12 @@ WHERE
 SELECT json_group_array(json_array(
     state, session, claim, attempts, losses, crashes, cancel_asked, outcome, reason, run_at, started_at,
     resource, json(coalesce(tried, '[]')), rotations, worker, claim_lasts, claim_expires_at,
-    rowid, id, queue, unique_key, batch, member, order_key
+    rowid, id, queue, unique_key, batch, member, order_key,
+    CASE
+        WHEN partition IS NOT NULL
+            THEN EXISTS (SELECT 1 FROM pitboss_queues WHERE name = pitboss_tasks.queue AND max_per_key IS NOT NULL)
+        ELSE 0
+    END
 ))
 FROM pitboss_tasks
 WHERE id IN (SELECT value FROM json_each(?))

@@ -3,7 +3,7 @@ SELECT
     id, handler, queue, state, params, priority, created_at, run_at, attempts, max_attempts, timeout,
     expires_at, unique_key, tags, parent, reason, progress, note, result, error, outcome, session, claim,
     worker, started_at, finished_at, losses, crashes, cancel_asked,
-    batch, want, resource, tried, rotations, claim_lasts, claim_expires_at, claim_key, order_key, meta
+    batch, want, resource, tried, rotations, claim_lasts, claim_expires_at, claim_key, order_key, meta, partition
 FROM pitboss_tasks
 WHERE id IN (SELECT value FROM json_each(?))
 

@@ -1,0 +1,1 @@
+"""The state scraper: ten workers collect the listings of a business directory, each from its own states."""

@@ -1,0 +1,98 @@
+"""Slots: the places of workers, with numbers that count over all hosts of a worker pool."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from pitboss.model.duration import Moment
+from pitboss.model.session import Session
+
+
+class PoolSlot(msgspec.Struct, frozen=True, kw_only=True):
+    """The place of one worker. `number` counts over all hosts of the worker pool, `place` over the workers of a node.
+
+    `node` is a manager's name: another manager under that name, a restarted one, gets the same numbers. `queues` are
+    those of the pool; None: all. `live`: its session is alive.
+    """
+
+    pool: str
+    number: int
+    node: str
+    place: int
+    session: int
+    queues: tuple[str, ...] | None = None
+    live: bool = False
+
+    @property
+    def name(self) -> str:
+        return slot_name(self.pool, self.number)
+
+    def serves(self, queue: str) -> bool:
+        return self.queues is None or queue in self.queues
+
+
+def slot_name(pool: str, number: int) -> str:
+    return f"{pool}/{number}"
+
+
+def is_kept(session: Session | None, now: Moment) -> bool:
+    """Whether a slot still belongs to its node: while the session lives; after an orderly end, or one that a successor
+    has proved, as long again, so that a restart moves no key."""
+    if session is None:
+        return False
+    return session.alive(now) or (session.ended and now < session.expires_at + session.info.ttl)
+
+
+def seated(
+    kept: Sequence[PoolSlot],
+    sessions: Mapping[int, Session],
+    session: Session,
+    pool: str,
+    node: str,
+    places: Iterable[int],
+    queues: tuple[str, ...] | None,
+) -> list[PoolSlot]:
+    """The slots of a session's workers at these places, by place. `kept` are the pool's slots that belong to a node.
+
+    A place has the number that it had on this node, else the number of the place if that is free, else the lowest free
+    one. A second manager with this node's name gets a name of its own.
+    """
+    node = _own_node(kept, sessions, session, node)
+    wanted = sorted(set(places))
+    had = {one.place: one.number for one in kept if one.node == node}
+    used = {one.number for one in kept if one.node != node} | {had[place] for place in wanted if place in had}
+    numbers: dict[int, int] = {place: had[place] for place in wanted if place in had}
+    for place in wanted:
+        if place not in numbers:
+            numbers[place] = place if place not in used else _lowest(used)
+            used.add(numbers[place])
+    return [
+        PoolSlot(
+            pool=pool, number=numbers[place], node=node, place=place, session=session.number, queues=queues, live=True
+        )
+        for place in wanted
+    ]
+
+
+def _own_node(kept: Sequence[PoolSlot], sessions: Mapping[int, Session], session: Session, node: str) -> str:
+    taken = {one.node for one in kept if one.live and not _same_process(sessions.get(one.session), session)}
+    mine = [one.node for one in kept if one.session == session.number]
+    if mine:
+        return mine[0]
+    name, n = node, 1
+    while name in taken:
+        n += 1
+        name = f"{node}~{n}"
+    return name
+
+
+def _same_process(one: Session | None, other: Session) -> bool:
+    """A manager that changes its session: the old one is still alive."""
+    if one is None or one.number == other.number:
+        return True
+    a, b = one.info, other.info
+    return a.pid != 0 and (a.host, a.boot_id, a.pid) == (b.host, b.boot_id, b.pid)
+
+
+def _lowest(used: Collection[int]) -> int:
+    return next(number for number in range(len(used) + 1) if number not in used)

@@ -1,0 +1,429 @@
+"""What a launch would do: the workers and resources of each queue, who gets which keys, and how long it takes.
+
+`pitboss plan` shows it, and `pitboss up --confirm` asks with it. Nothing is changed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+from typing import Any
+
+import msgspec
+
+from pitboss.client.waiting import pool_views
+from pitboss.engines.capabilities import capabilities
+from pitboss.engines.protocol import Store
+from pitboss.model.assignment import assignment
+from pitboss.model.desired_state import DesiredState
+from pitboss.model.duration import SECOND, Moment, Span
+from pitboss.model.estimate import Ended, Estimate, Timing, Work, estimate, timing, told, what_if
+from pitboss.model.filter import by
+from pitboss.model.finding import Finding, fine, problem, warning
+from pitboss.model.fleet import live_managers, worker_pools
+from pitboss.model.leasing import in_service
+from pitboss.model.partition import Partition, Partitioning
+from pitboss.model.partition_gates import serving
+from pitboss.model.pool import PoolSpec
+from pitboss.model.pool_slot import PoolSlot
+from pitboss.model.queue import HandlerInfo, Queue, QueueSettings, declared_queue, is_reserved
+from pitboss.model.resource import PoolRules
+from pitboss.model.states import State
+from pitboss.model.supply import ResourcePoolView
+from pitboss.model.task import Task
+from pitboss.model.text import counted, listed
+from pitboss.operate.desired_state import read_desired_state
+from pitboss.operate.partitions import by_number, validation
+from pitboss.operate.queues import partitioning_text
+
+_SAMPLED = 300
+_LEFT = (State.HELD, State.SCHEDULED, State.PENDING, State.RUNNING)
+_FEW_SHARE = 0.8
+
+
+class Crew(msgspec.Struct, frozen=True, kw_only=True):
+    """The workers of a pool on one host: those that run there, or those that would be started (`places`)."""
+
+    pool: str
+    workers: int
+    concurrency: int = 1
+    delay: Span = 0
+    queues: tuple[str, ...] | None = None
+    host: str = ""
+    places: tuple[int, ...] = ()
+
+    def serves(self, queue: str) -> bool:
+        return self.queues is None or queue in self.queues
+
+
+class SlotPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A slot, and the keys that it has or would get with their unfinished tasks. `manned`: a worker has it or would."""
+
+    slot: str
+    keys: dict[str, int]
+    manned: bool = True
+
+    @property
+    def tasks(self) -> int:
+        return sum(self.keys.values())
+
+
+class ResourcePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The resource pool of a queue: how many of its members are usable now, and how many uses per hour they allow."""
+
+    pool: str
+    usable: int
+    members: int
+    per_hour: float | None
+
+
+class QueuePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One queue: what is done and left, its workers, and the estimate. `stranded` tasks have keys whose slot no worker
+    has; they are not part of the estimate."""
+
+    queue: Queue
+    left: int
+    crews: tuple[Crew, ...]
+    timing: Timing | None
+    estimate: Estimate
+    otherwise: Mapping[str, Estimate] = {}
+    resource: ResourcePlan | None = None
+    slots: tuple[SlotPlan, ...] = ()
+    stranded: int = 0
+
+    @property
+    def done(self) -> int:
+        return self.queue.counts.get(State.COMPLETED, 0)
+
+    @property
+    def progress(self) -> float:
+        """The completed part of all tasks that are in the store and not failed or cancelled."""
+        return self.done / (self.done + self.left) if self.done + self.left else 0.0
+
+    @property
+    def workers(self) -> int:
+        return sum(one.workers for one in self.crews)
+
+
+class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """All queues with unfinished tasks or workers, and what was checked."""
+
+    queues: tuple[QueuePlan, ...]
+    findings: tuple[Finding, ...]
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """What would be started: worker pools, and what the app declares. `joins`: beside the managers that run already."""
+
+    pools: Sequence[PoolSpec] = ()
+    queues: Mapping[str, QueueSettings] = {}
+    handlers: Sequence[HandlerInfo] = ()
+    joins: bool = False
+
+
+async def read_plan(store: Store, launch: Launch, now: Moment) -> LaunchPlan:
+    """A few reads, however many tasks wait."""
+    crews = await _crews(store, launch, now)
+    handlers = {one.name: one for one in (*await store.handlers(), *launch.handlers)}
+    queues = _queues(await store.queues(), launch)
+    views = await pool_views(store, {_pool(queue, handlers.values()) for queue in queues})
+    timings = {queue.name: await _timing(store, queue, handlers.values()) for queue in queues}
+    found = []
+    for queue in queues:
+        pool = _pool(queue, handlers.values())
+        view = views.get(pool, ResourcePoolView(pool, PoolRules())) if pool is not None else None
+        own = tuple(crew for crew in crews if crew.serves(queue.name))
+        slots = await _slots(store, queue, own, joins=launch.joins)
+        busy = _others(queue, queues, timings, own)
+        found.append(_queue_plan(queue, own, timings[queue.name], view, slots, busy, now))
+    shown = tuple(one for one in found if one.left or one.queue.name in launch.queues)
+    findings = [*(each for one in found for each in _findings(one)), *_idle(found)]
+    return LaunchPlan(queues=shown, findings=tuple(findings))
+
+
+def plan_document(plan: LaunchPlan) -> dict[str, Any]:
+    return {
+        "checks": [msgspec.to_builtins(one) for one in plan.findings],
+        "queues": [_queue_document(one) for one in plan.queues],
+    }
+
+
+def _queue_document(one: QueuePlan) -> dict[str, Any]:
+    return {
+        "queue": one.queue.name,
+        "left": one.left,
+        "done": one.done,
+        "progress": one.progress,
+        "stranded": one.stranded,
+        "workers": [_crew_document(crew) for crew in one.crews],
+        "slots": [{**msgspec.to_builtins(slot), "tasks": slot.tasks} for slot in one.slots],
+        "resources": None if one.resource is None else msgspec.to_builtins(one.resource),
+        "seconds_per_task": None if one.timing is None else one.timing.mean / SECOND,
+        "measured": 0 if one.timing is None else one.timing.samples,
+        "estimate": _estimate_document(one.estimate),
+        "what_if": {name: _estimate_document(other) for name, other in one.otherwise.items()},
+    }
+
+
+def _crew_document(crew: Crew) -> dict[str, Any]:
+    return {
+        "pool": crew.pool,
+        "host": crew.host or None,
+        "workers": crew.workers,
+        "concurrency": crew.concurrency,
+        "delay": crew.delay / SECOND,
+        "queues": None if crew.queues is None else list(crew.queues),
+    }
+
+
+def _estimate_document(found: Estimate) -> dict[str, Any]:
+    time = found.time if found.timed else None
+    known = time is not None and time.middle < inf
+    return {
+        "text": told(found),
+        "bound_by": None if found.bound is None else found.bound.kind,
+        "per_second": found.rate,
+        "seconds": time.middle / SECOND if time is not None and known else None,
+        "earliest": time.least / SECOND if time is not None and known else None,
+        "latest": time.most / SECOND if time is not None and known else None,
+    }
+
+
+async def _crews(store: Store, launch: Launch, now: Moment) -> list[Crew]:
+    """The workers that run; those of the launch if none runs, or if it joins them."""
+    views = worker_pools(live_managers(await store.sessions(), now))
+    asked = (await read_desired_state(store)).state if views else DesiredState()
+    live = [
+        Crew(
+            pool=view.pool.name,
+            workers=view.pool.wanted,
+            concurrency=max(1, view.pool.concurrency),
+            delay=_mean(asked.pool(view.pool.name, view.manager.host).delay or view.pool.delay),
+            queues=view.pool.queues,
+            host=view.manager.host,
+        )
+        for view in views
+        if view.pool.wanted
+    ]
+    if live and not launch.joins:
+        return live
+    return live + [
+        Crew(
+            pool=pool.name,
+            workers=len(places),
+            concurrency=pool.concurrency,
+            delay=_mean(pool.delay),
+            queues=pool.queues,
+            places=places,
+        )
+        for pool in launch.pools
+        if (places := pool.places(pool.max_workers))
+    ]
+
+
+def _mean(bounds: tuple[Span, Span]) -> Span:
+    return sum(bounds) // 2
+
+
+def _queues(stored: Sequence[Queue], launch: Launch) -> list[Queue]:
+    """The queues of the store, and those that the app declares or uses, with its declarations."""
+    found = {queue.name: queue for queue in stored if not is_reserved(queue.name)}
+    for name in dict.fromkeys((*(one.queue for one in launch.handlers if not one.remote), *launch.queues)):
+        found.setdefault(name, Queue(name=name))
+    return [
+        declared_queue(queue, launch.queues[name]) if name in launch.queues else queue
+        for name, queue in sorted(found.items())
+    ]
+
+
+def _pool(queue: Queue, handlers: Any) -> str | None:
+    """The resource pool of a queue, also before its first task."""
+    return queue.resources or next((one.resources for one in handlers if one.queue == queue.name), None)
+
+
+async def _timing(store: Store, queue: Queue, handlers: Any) -> Timing | None:
+    declared = [one.usual for one in handlers if one.queue == queue.name and one.usual is not None]
+    ended: list[Task] = []
+    if queue.counts.get(State.COMPLETED) and _left(queue):
+        ended = (await store.find(by(state=State.COMPLETED, queue=queue.name), limit=_SAMPLED)).tasks
+    return timing([one for task in ended for one in _ended(task)], sum(declared) // len(declared) if declared else None)
+
+
+def _ended(task: Task) -> Iterator[Ended]:
+    if task.started_at is not None and task.finished_at is not None:
+        runs = max(1, task.attempts) + task.rotations
+        took = task.finished_at - task.started_at
+        yield Ended((task.session, task.worker), took, task.finished_at, runs, task.resource)
+
+
+def _others(queue: Queue, queues: Sequence[Queue], timings: Mapping[str, Timing | None], crews: Sequence[Crew]) -> Span:
+    """How long the tasks of other queues keep the workers of this one busy, as far as that is known."""
+    total = 0.0
+    for other in queues:
+        known = timings[other.name]
+        if other.name != queue.name and known is not None and any(crew.serves(other.name) for crew in crews):
+            total += _left(other) * known.mean * known.runs
+    return round(total)
+
+
+async def _slots(store: Store, queue: Queue, crews: Sequence[Crew], *, joins: bool) -> list[SlotPlan]:
+    """Who has the keys of the queue, or would get them from the leader."""
+    spec, verbs = queue.partitions, capabilities(store).partitions
+    if spec is None or verbs is None:
+        return []
+    keys = {one.key: one for one in await verbs.partitions(queue.name)}
+    keys |= {key: Partition(queue=queue.name, key=key) for key in _table_keys(spec) if key not in keys}
+    there = [slot for slot in serving(await verbs.slots(), queue.name, spec) if slot.live]
+    if not there or joins:
+        there = [*there, *_new_slots([one for one in crews if not (there and one.host)], there, queue.name)]
+    there = serving(there, queue.name, spec)
+    moved = assignment(spec, keys.values(), there)
+    owners = {key: moved.get(key) or one.moving_to or one.owner for key, one in keys.items()}
+    named = {slot.name for slot in there}
+    every = sorted(named | {owner for owner in owners.values() if owner is not None}, key=by_number)
+    return [
+        SlotPlan(
+            slot=name,
+            keys={key: one.unfinished for key, one in sorted(keys.items()) if owners[key] == name},
+            manned=name in named,
+        )
+        for name in every
+    ]
+
+
+def _table_keys(spec: Partitioning) -> list[str]:
+    return [key for keys in spec.table.values() for key in keys]
+
+
+def _new_slots(crews: Sequence[Crew], there: Sequence[PoolSlot], queue: str) -> Iterator[PoolSlot]:
+    """The slots that new workers would get: the numbers of their places, or the next free ones."""
+    taken = {(slot.pool, slot.number) for slot in there}
+    for crew in crews:
+        for place in crew.places or range(crew.workers):
+            number = next(n for n in (place, *range(len(taken) + 1)) if (crew.pool, n) not in taken)
+            taken.add((crew.pool, number))
+            yield PoolSlot(pool=crew.pool, number=number, node="", place=place, session=0, queues=(queue,), live=True)
+
+
+def _queue_plan(
+    queue: Queue,
+    crews: tuple[Crew, ...],
+    known: Timing | None,
+    view: ResourcePoolView | None,
+    slots: Sequence[SlotPlan],
+    others: Span,
+    now: Moment,
+) -> QueuePlan:
+    spec = queue.partitions
+    held = spec is not None and spec.exclusive and spec.on_missing != "steal"
+    stranded = sum(slot.tasks for slot in slots if not slot.manned) if held else 0
+    workers, seats = sum(crew.workers for crew in crews), sum(crew.workers * crew.concurrency for crew in crews)
+    usable = None if view is None else _in_service(view, now)
+    work = Work(
+        left=max(0, _left(queue) - stranded),
+        seats=seats,
+        per_worker=max(1, round(seats / workers)) if workers else 1,
+        delay=round(sum(crew.delay * crew.workers for crew in crews) / workers) if workers else 0,
+        others=others,
+        timing=known,
+        rate=queue.rate,
+        pool="" if view is None else view.name,
+        usable=None if usable is None else usable.supply(now),
+        members=None if view is None else view.supply(now),
+        keys={key: tasks for slot in slots for key, tasks in slot.keys.items()},
+        max_per_key=queue.max_per_key,
+        slots={slot.slot: slot.tasks for slot in slots if slot.manned and spec is not None and spec.exclusive},
+        movable=spec is not None and spec.mode == "balanced",
+        held=spec is not None and spec.mode == "static" and spec.on_missing == "hold",
+    )
+    return QueuePlan(
+        queue=queue,
+        left=_left(queue),
+        crews=crews,
+        timing=known,
+        estimate=estimate(work),
+        otherwise=what_if(work) if work.left and known is not None else {},
+        resource=None if view is None or usable is None else _resource_plan(view, usable, work, now),
+        slots=tuple(slots),
+        stranded=stranded,
+    )
+
+
+def _left(queue: Queue) -> int:
+    return sum(queue.counts.get(state, 0) for state in _LEFT)
+
+
+def _in_service(view: ResourcePoolView, now: Moment) -> ResourcePoolView:
+    members = [member for member in view.members if in_service(member, now)]
+    return ResourcePoolView(view.name, view.rules, members)
+
+
+def _resource_plan(view: ResourcePoolView, usable: ResourcePoolView, work: Work, now: Moment) -> ResourcePlan:
+    use = 0 if work.timing is None else work.timing.mean
+    per_second = usable.supply(now).rate(use, whole=False)
+    return ResourcePlan(
+        pool=view.name,
+        usable=len(usable.members),
+        members=len(view.members),
+        per_hour=None if per_second == inf else per_second * 3600,
+    )
+
+
+def _findings(one: QueuePlan) -> Iterator[Finding]:
+    name = one.queue.name
+    if one.left and not one.workers:
+        yield problem(
+            "workers",
+            f'no worker serves queue "{name}", and {counted(one.left, "task")} wait in it',
+            why="no worker pool that runs or would be started names it",
+            fix=f"add {name} to the queues of a worker pool",
+        )
+    if one.queue.paused and one.left:
+        yield warning(
+            "queues",
+            f'queue "{name}" is paused',
+            why="its tasks do not start until it is resumed",
+            fix=f"pitboss queues resume {name}",
+        )
+    if one.resource is not None:
+        yield _of_resource(one, one.resource)
+    if one.queue.partitions is not None:
+        yield from _of_partitions(one, one.queue.partitions)
+
+
+def _of_resource(one: QueuePlan, found: ResourcePlan) -> Finding:
+    said = f"{found.usable:,} of {counted(found.members, 'member')} of {found.pool} are usable"
+    look = f"pitboss resources show {found.pool}, or pitboss resources test {found.pool}"
+    if not found.usable:
+        report = problem if one.left else warning
+        more = look if found.members else f"pitboss resources add {found.pool} NAME …, or resources import"
+        return report("resources", said, why=f"each task of queue {one.queue.name} needs one", fix=more)
+    if found.usable < found.members * _FEW_SHARE:
+        return warning("resources", said, why="the others are away or disabled", fix=look)
+    return fine("resources", said)
+
+
+def _of_partitions(one: QueuePlan, spec: Partitioning) -> Iterator[Finding]:
+    name = one.queue.name
+    checked = validation(name, spec)
+    if not checked.valid:
+        yield problem(
+            "partitions",
+            f'queue "{name}": {"; ".join(checked.problems)}',
+            why="keys would wait",
+            fix="correct the table",
+        )
+    empty = [slot for slot in one.slots if not slot.manned and slot.keys]
+    if one.stranded or (empty and spec.mode == "static" and spec.on_missing == "hold"):
+        keys = counted(sum(len(slot.keys) for slot in empty), "key")
+        yield warning(
+            "partitions",
+            f'queue "{name}": no worker has {counted(len(empty), "slot")} ({listed([slot.slot for slot in empty])})',
+            why=f"{counted(one.stranded, 'task')} of {keys} wait for them",
+            fix='start more workers, or set on_missing to "reassign" or "steal"',
+        )
+    elif checked.valid:
+        yield fine("partitions", f'queue "{name}": {partitioning_text(spec)}')
+
+
+def _idle(found: Sequence[QueuePlan]) -> Iterator[Finding]:
+    if found and not any(one.left for one in found):
+        yield fine("tasks", "no tasks wait")

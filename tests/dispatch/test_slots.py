@@ -1,0 +1,391 @@
+"""Workers that serve a queue with partitions: each asks for itself, under the number of its slot."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+
+from pitboss.dispatch.dispatcher import Dispatcher
+from pitboss.engines.memory import MemoryEngine
+from pitboss.model.declared import Declared
+from pitboss.model.errors import StoreUnavailable
+from pitboss.model.outcome import Outcome
+from pitboss.model.partition import Mode, Partitioning
+from pitboss.model.pool_slot import PoolSlot
+from pitboss.model.queue import HandlerInfo, QueueSettings
+from pitboss.model.session import Claimed, ClaimRequest, SessionInfo
+from pitboss.model.states import State
+from pitboss.model.task import Claim, NewTask
+from pitboss.testing.clock import FakeClock
+from pitboss.testing.virtual import run_virtual
+from tests.dispatch.stage import CoroutineWorker, Stage, Work, at_once, taking
+
+QUEUE = "targets"
+
+
+class Watched(MemoryEngine):
+    """Remembers what was asked, and can be down."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock=clock)
+        self.requests: list[ClaimRequest] = []
+        self.taken: list[list[PoolSlot]] = []
+        self.down = 0
+        self.on_claims: Callable[[], None] = lambda: None
+        self.has_taken = asyncio.Event()
+
+    async def claim(self, request: ClaimRequest) -> Claimed:
+        self.requests.append(request)
+        claimed = await super().claim(request)
+        if claimed.claims:
+            self.on_claims()
+        return claimed
+
+    async def take_slots(
+        self, session: int, pool: str, node: str, places: Sequence[int], *, queues: tuple[str, ...] | None = None
+    ) -> list[PoolSlot]:
+        if self.down:
+            self.down -= 1
+            raise StoreUnavailable("it is down", why="test", fix="none")
+        found = await super().take_slots(session, pool, node, places, queues=queues)
+        self.taken.append(found)
+        self.has_taken.set()
+        return found
+
+
+class Scene(Stage):
+    """A stage with a queue that has partitions."""
+
+    def __init__(self, mode: Mode = "balanced") -> None:
+        super().__init__()
+        self.engine: Watched = Watched(self.clock)
+        self.mode: Mode = mode
+        self.term = 0
+
+    async def divide(self, *, on: bool = True) -> None:
+        spec = Partitioning(by="{state}", mode=self.mode) if on else None
+        await self.engine.declare(
+            Declared(app=f"shop{on}", queues={QUEUE: QueueSettings(partitions=spec)}), session=self.term or None
+        )
+
+    async def lead(self) -> None:
+        session = await self.engine.open_session(SessionInfo(host="leader", ttl=10**15))
+        self.term = (await self.engine.campaign(session.number)).term
+
+    async def assign(self, owners: Mapping[str, str]) -> None:
+        await self.engine.assign(QUEUE, owners, term=self.term)
+
+    async def put_states(self, *states: str) -> None:
+        await self.engine.register([HandlerInfo(name="work", queue=QUEUE)])
+        await self.engine.put(
+            [
+                NewTask(id=self.new_id(), handler="work", queue=QUEUE, params=json.dumps({"state": state}))
+                for state in states
+            ]
+        )
+
+    def at(self, dispatcher: Dispatcher, place: int | None, work: Work = at_once, **options: int) -> CoroutineWorker:
+        name = f"w{place}" if place is not None else f"x{len(self.started)}"
+        worker = CoroutineWorker(self, dispatcher, name, options.get("capacity", 1), work)
+        dispatcher.add_worker(worker, pool="scrapers", place=place)
+        return worker
+
+    @property
+    def ran(self) -> list[tuple[str, str]]:
+        """Which worker ran which state."""
+        return [(worker, json.loads(claim.params)["state"]) for _, worker, claim in self.started]
+
+
+def test_each_worker_gets_the_tasks_of_its_own_keys() -> None:
+    scene = Scene()
+
+    async def main() -> None:
+        await scene.lead()
+        await scene.divide()
+        await scene.put_states(*["CA", "NV", "TX"] * 5)
+        dispatcher = scene.dispatcher()
+        scene.at(dispatcher, 0)
+        scene.at(dispatcher, 1)
+        await dispatcher.start()
+        await asyncio.sleep(0.1)
+        assert scene.ran == []
+        await scene.assign({"CA": "scrapers/0", "NV": "scrapers/0", "TX": "scrapers/1"})
+        await scene.until_finished()
+        await dispatcher.stop()
+
+    run_virtual(main(), clock=scene.clock)
+    assert set(scene.ran) == {("w0", "CA"), ("w0", "NV"), ("w1", "TX")}
+    assert len(scene.ran) == 15
+    assert [(one.number, one.place, one.node) for one in scene.engine.taken[0]] == [(0, 0, "stage"), (1, 1, "stage")]
+    assert len(scene.engine.taken) == 1
+
+
+def test_nothing_is_claimed_ahead_and_no_slot_asks_for_more_than_its_worker_has_room() -> None:
+    scene = Scene("affinity")
+
+    async def main() -> None:
+        await scene.lead()
+        await scene.divide()
+        await scene.put_states(*["CA", "NV", "TX"] * 100)
+        dispatcher = scene.dispatcher()
+        for place in range(3):
+            scene.at(dispatcher, place, taking(0.001), capacity=2)
+        await dispatcher.start()
+        await scene.until_finished()
+        await dispatcher.stop()
+
+    run_virtual(main(), clock=scene.clock)
+    asked = [slot for request in scene.engine.requests[1:] for slot in request.slots]
+    assert {slot.number for slot in asked} == {0, 1, 2}
+    assert all(slot.ahead == 0 and slot.free <= 2 for slot in asked)
+    assert len(scene.ran) == 300
+
+
+def test_a_pool_without_such_a_queue_takes_no_slots_and_asks_as_before() -> None:
+    scene = Scene()
+
+    async def main() -> None:
+        await scene.put(200)
+        dispatcher = scene.dispatcher()
+        scene.worker(dispatcher, taking(0.001))
+        await dispatcher.start()
+        await scene.until_finished()
+        await dispatcher.stop()
+
+    run_virtual(main(), clock=scene.clock)
+    assert scene.engine.taken == []
+    assert all(len(request.slots) == 1 and request.slots[0].number is None for request in scene.engine.requests)
+    assert any(slot.ahead for request in scene.engine.requests for slot in request.slots)
+
+
+def test_of_two_groups_only_the_one_with_the_divided_queue_takes_slots() -> None:
+    scene = Scene()
+
+    async def main() -> None:
+        await scene.lead()
+        await scene.divide()
+        await scene.put_states("CA")
+        await scene.put(50)
+        dispatcher = scene.dispatcher()
+        plain = CoroutineWorker(scene, dispatcher, "plain", 1, taking(0.01))
+        scraper = CoroutineWorker(scene, dispatcher, "scraper", 1, taking(0.01))
+        dispatcher.add_worker(plain, pool="others", queues=("default",))
+        dispatcher.add_worker(scraper, pool="scrapers", queues=(QUEUE,))
+        await dispatcher.start()
+        await asyncio.sleep(0.1)
+        await scene.assign({"CA": "scrapers/0"})
+        await scene.until_finished()
+        await dispatcher.stop()
+
+    run_virtual(main(), clock=scene.clock)
+    assert {one.pool for slots in scene.engine.taken for one in slots} == {"scrapers"}
+    numbers = {slot.pool: slot.number for request in scene.engine.requests for slot in request.slots}
+    assert numbers == {"others": None, "scrapers": 0}
+
+
+def test_a_queue_that_gets_partitions_while_it_is_served_and_loses_them_again() -> None:
+    scene = Scene()
+
+    async def main() -> tuple[set[int | None], set[int | None]]:
+        await scene.lead()
+        await scene.put_states(*["CA"] * 50)
+        dispatcher = scene.dispatcher()
+        scene.at(dispatcher, 0, taking(0.1))
+        await dispatcher.start()
+        await asyncio.sleep(0.5)
+        await scene.divide()
+        await scene.put_states("CA")
+        await scene.assign({"CA": "scrapers/0"})
+        await asyncio.sleep(1)
+        with_numbers = {slot.number for slot in scene.engine.requests[-1].slots}
+        await scene.divide(on=False)
+        await asyncio.sleep(1)
+        without = {slot.number for slot in scene.engine.requests[-1].slots}
+        await scene.until_finished()
+        await dispatcher.stop()
+        return with_numbers, without
+
+    assert run_virtual(main(), clock=scene.clock) == ({0}, {None})
+    assert len(scene.ran) == 51
+
+
+def test_a_worker_that_dies_keeps_its_place_and_its_successor_its_number() -> None:
+    scene = Scene()
+
+    async def main() -> None:
+        await scene.lead()
+        await scene.divide()
+        await scene.put_states("CA", "TX")
+        dispatcher = scene.dispatcher()
+        first = scene.at(dispatcher, 0, taking(1000))
+        scene.at(dispatcher, 1, taking(0.5))
+        await dispatcher.start()
+        await scene.assign({"CA": "scrapers/0", "TX": "scrapers/1"})
+        await asyncio.sleep(0.2)
+        first.kill()
+        dispatcher.remove_worker(first.id)
+        await asyncio.sleep(3)
+        second = CoroutineWorker(scene, dispatcher, "second", 1, at_once)
+        dispatcher.add_worker(second, pool="scrapers")
+        await scene.until_finished()
+        await dispatcher.stop()
+
+    run_virtual(main(), clock=scene.clock)
+    assert sorted(scene.ran) == [("second", "CA"), ("w0", "CA"), ("w1", "TX")]
+    assert len(scene.engine.taken) == 1
+
+
+def test_a_pool_that_grows_takes_slots_and_one_that_shrinks_gives_them_up() -> None:
+    scene = Scene()
+
+    async def main() -> None:
+        await scene.lead()
+        await scene.divide()
+        dispatcher = scene.dispatcher()
+        dispatcher.set_places({"scrapers": [0]})
+        scene.at(dispatcher, 0)
+        await dispatcher.start()
+        await asyncio.sleep(0.1)
+        dispatcher.set_places({"scrapers": [0, 1, 2]})
+        await asyncio.sleep(0.1)
+        dispatcher.set_places({"scrapers": [2]})
+        await asyncio.sleep(0.1)
+        dispatcher.set_places({"scrapers": []})
+        await asyncio.sleep(0.1)
+        await dispatcher.stop()
+
+    run_virtual(main(), clock=scene.clock)
+    assert [[one.number for one in slots] for slots in scene.engine.taken] == [[0], [0, 1, 2], [2], []]
+
+
+def test_a_place_is_given_up_when_its_last_task_is_settled() -> None:
+    scene = Scene()
+
+    async def main() -> list[list[str]]:
+        await scene.lead()
+        await scene.divide()
+        await scene.put_states("CA", "TX")
+        dispatcher = scene.dispatcher()
+        dispatcher.set_places({"scrapers": [0, 1]})
+        workers = [scene.at(dispatcher, place, taking(10)) for place in (0, 1)]
+        await dispatcher.start()
+        await scene.assign({"CA": "scrapers/0", "TX": "scrapers/1"})
+        await asyncio.sleep(1)
+        dispatcher.set_places({"scrapers": [0]})
+        dispatcher.close_worker(workers[1].id)
+        there = []
+        for seconds in (5, 10):
+            await asyncio.sleep(seconds)
+            there.append([slot.name for slot in await scene.engine.slots()])
+        await dispatcher.stop()
+        return there
+
+    assert run_virtual(main(), clock=scene.clock) == [["scrapers/0", "scrapers/1"], ["scrapers/0"]]
+
+
+def test_a_claim_for_a_worker_that_closed_meanwhile_goes_back_unstarted() -> None:
+    scene = Scene()
+
+    async def main() -> None:
+        await scene.lead()
+        await scene.divide()
+        dispatcher = scene.dispatcher()
+        old = scene.at(dispatcher, 0)
+        await dispatcher.start()
+        await asyncio.sleep(0.1)
+        await scene.put_states("CA")
+        scene.engine.on_claims = lambda: dispatcher.close_worker(old.id)
+        await scene.assign({"CA": "scrapers/0"})
+        await asyncio.sleep(0.1)
+        assert scene.ran == []
+        assert await scene.states() == {State.PENDING: 1}
+        new = CoroutineWorker(scene, dispatcher, "new", 1, at_once)
+        dispatcher.add_worker(new, pool="scrapers", place=0)
+        await scene.until_finished()
+        await dispatcher.stop()
+        assert (await scene.tasks())[0].attempts == 1
+
+    run_virtual(main(), clock=scene.clock)
+    assert scene.ran == [("new", "CA")]
+
+
+def test_a_task_that_must_run_alone_waits_for_its_own_worker() -> None:
+    scene = Scene()
+    together: list[int] = []
+
+    async def main() -> None:
+        await scene.lead()
+        await scene.divide()
+        dispatcher = scene.dispatcher()
+
+        async def work(claim: Claim) -> Outcome:
+            together.append(len(dispatcher.running()))
+            return await taking(5)(claim)
+
+        busy = CoroutineWorker(scene, dispatcher, "busy", 4, work)
+        idle = CoroutineWorker(scene, dispatcher, "idle", 4, work)
+        dispatcher.add_worker(busy, pool="scrapers", place=0)
+        dispatcher.add_worker(idle, pool="scrapers", place=1)
+        await dispatcher.start()
+        await scene.put_states("CA")
+        await scene.assign({"CA": "scrapers/0"})
+        await asyncio.sleep(0.1)
+        await scene.put_states("CA")
+        await asyncio.sleep(0.1)
+        # Both are lost with the worker, which makes each of them run alone the next time.
+        busy.kill()
+        dispatcher.remove_worker(busy.id)
+        again = CoroutineWorker(scene, dispatcher, "again", 4, work)
+        dispatcher.add_worker(again, pool="scrapers", place=0)
+        await scene.until_finished()
+        await dispatcher.stop()
+
+    run_virtual(main(), clock=scene.clock)
+    assert [worker for worker, _ in scene.ran] == ["busy", "busy", "again", "again"]
+    assert together == [1, 2, 1, 1]
+
+
+def test_a_store_that_is_down_delays_the_slots_and_a_lost_session_ends_them() -> None:
+    scene = Scene()
+
+    async def main() -> None:
+        await scene.lead()
+        await scene.divide()
+        await scene.put_states("CA")
+        scene.engine.down = 3
+        dispatcher = scene.dispatcher()
+        scene.at(dispatcher, 0)
+        session = await dispatcher.start()
+        await scene.engine.has_taken.wait()
+        await scene.assign({"CA": "scrapers/0"})
+        await scene.until_finished()
+        await scene.engine.end_session(session.number)
+        dispatcher.set_places({"scrapers": [0, 1]})
+        await asyncio.sleep(0.1)
+        assert dispatcher.lost
+        await dispatcher.stop()
+
+    run_virtual(main(), clock=scene.clock)
+    assert scene.ran == [("w0", "CA")]
+    assert scene.lost == 1
+    assert len(scene.engine.taken) == 1
+
+
+def test_a_worker_that_rests_is_not_asked_for() -> None:
+    scene = Scene()
+
+    async def main() -> list[float]:
+        await scene.lead()
+        await scene.divide()
+        await scene.put_states(*["CA"] * 4)
+        dispatcher = scene.dispatcher()
+        worker = CoroutineWorker(scene, dispatcher, "w0", 1, at_once)
+        dispatcher.add_worker(worker, pool="scrapers", rest=lambda: 2.0, place=0)
+        await dispatcher.start()
+        await scene.assign({"CA": "scrapers/0"})
+        await scene.until_finished()
+        await dispatcher.stop()
+        return [moment / 1e6 for moment, _, _ in scene.started]
+
+    began = run_virtual(main(), clock=scene.clock)
+    assert [round(after - before, 2) for before, after in pairwise(began)] == [2.0, 2.0, 2.0]

@@ -1,0 +1,310 @@
+"""Workers and managers join, leave, are killed, paused and restarted while they work on a queue with partitions.
+
+What happened is read from the ledger: a task that ran has the session and the worker of each of its runs.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from math import ceil
+from pathlib import Path
+from random import Random
+from typing import NamedTuple, cast
+
+import psutil
+
+from pitboss.engines.protocol import FullStore
+from pitboss.model.canonical import to_json
+from pitboss.model.partition import Partition
+from pitboss.model.pool_slot import PoolSlot
+from pitboss.model.states import State
+from pitboss.model.task import NewTask, Task, last_run
+from pitboss.worker.describe import described
+from tests.faults.partition_shop import STATES
+from tests.manager.cluster import Cluster, ManagerProcess, pool
+
+SHOP = str(Path(__file__).with_name("partition_shop.py"))
+QUEUE, POOL, TTL = "targets", "scrapers", 4.0
+HOSTS = ("north", "south")
+# Once the dead owner's session has expired, its keys must run again within this time.
+SOON = 2.0
+LIMIT = 60.0
+_PAGE = 1000
+
+
+class Outcome(NamedTuple):
+    tasks: int
+    runs: int
+    moves: int
+    troubles: Counter[str]
+    longest: float
+    faults: list[str]
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{count} {name}" for name, count in sorted(self.troubles.items()))
+        waits = f"; keys of dead managers ran again {self.longest:.1f} s after the expiry" if self.longest else ""
+        return f"{self.tasks} tasks completed in {self.runs} runs, {self.moves} moves of keys; {told}{waits}"
+
+
+class Run(NamedTuple):
+    """One run of a task, with the place of its worker."""
+
+    key: str
+    began: int
+    ended: int
+    where: tuple[str, str]
+
+
+class Fleet:
+    """Two managers with three workers each, and what happens to them."""
+
+    def __init__(self, house: Cluster, mode: str, random: Random) -> None:
+        self._house, self._mode, self._random = house, mode, random
+        self._managers: dict[str, ManagerProcess] = {}
+        self.troubles, self.faults = Counter[str](), list[str]()
+        self.longest = 0.0
+        self._size = 3
+
+    def begin(self) -> None:
+        for host in HOSTS:
+            self._start(host)
+        self._house.until(self._all_owned, within=LIMIT, what="every key has an owner")
+
+    def acts(self) -> list[Callable[[], None]]:
+        exclusive = [self.kill_worker, self.pause_worker, self.restart, self.kill_and_restart, self.kill_for_good]
+        return exclusive if self._mode == "static" else [*exclusive, self.join, self.leave]
+
+    def kill_worker(self) -> None:
+        self._worker().send_signal(signal.SIGKILL)
+        self.troubles["workers killed"] += 1
+
+    def pause_worker(self) -> None:
+        worker = self._worker()
+        worker.send_signal(signal.SIGSTOP)
+        self._house.do(asyncio.sleep(1.0))
+        worker.send_signal(signal.SIGCONT)
+        self.troubles["workers paused"] += 1
+
+    def restart(self) -> None:
+        """An orderly stop and a start within the grace: no key moves."""
+        self._settle_down()
+        before, host = self._owners(), self._host()
+        manager = self._managers.pop(host)
+        manager.end()
+        self._back_again("restarts", host, before)
+
+    def kill_and_restart(self) -> None:
+        """Killed and started again on the same host, which proves the old one dead: no key moves."""
+        self._settle_down()
+        before, host = self._owners(), self._host()
+        self._kill(host)
+        self._back_again("managers killed and restarted", host, before)
+
+    def kill_for_good(self) -> None:
+        """Its keys run again elsewhere once its session has expired; the table of a static division makes them wait."""
+        host = self._host()
+        mine = {one.name for one in self._slots() if one.node == host}
+        lost = [one for one in self._keys() if one.owner in mine and one.counts.get(State.PENDING)]
+        self._kill(host)
+        killed = time.monotonic()
+        if lost and self._mode != "static":
+            marks = {one.key: self._started(one.key) for one in lost}
+            self._house.until(
+                lambda: any(self._started(key) > count for key, count in marks.items()) or not self._waiting(marks),
+                within=LIMIT,
+                what="keys of a dead manager run again",
+            )
+            late = time.monotonic() - killed - TTL
+            self.longest = max(self.longest, late)
+            if late > SOON:
+                self.faults.append(f"keys of a dead manager ran again {late:.1f} s after its session had expired")
+        else:
+            self._house.do(asyncio.sleep(TTL + 1))
+        self._start(host)
+        self.troubles["managers killed for good"] += 1
+
+    def join(self) -> None:
+        """One more worker on each host: a slot that joins gets at most its share."""
+        self._settle_down()
+        before, slots, sessions = self._keys(), len(self._slots()), self._sessions()
+        self._resize(self._size + 1)
+        self._house.until(lambda: len(self._slots()) == slots + 2, within=LIMIT, what="two slots more")
+        self._house.do(asyncio.sleep(3.0))
+        after = self._keys()
+        moved = sum(now.owner != then.owner for now, then in zip(after, before, strict=True))
+        # The two may join one after the other.
+        most = ceil(len(before) / (slots + 1)) + ceil(len(before) / (slots + 2))
+        if self._sessions() != sessions:
+            # On a busy machine a session may expire.
+            self.troubles["sessions lost"] += 1
+        elif moved > most:
+            owners = [(one.key, then.owner, one.owner) for then, one in zip(before, after, strict=True)]
+            self.faults.append(f"{moved} of {len(before)} keys moved when {slots} slots became {slots + 2}: {owners}")
+        self.troubles["joins"] += 2
+
+    def leave(self) -> None:
+        if self._size > 2:
+            self._resize(self._size - 1)
+            self.troubles["leaves"] += 2
+
+    def end(self) -> None:
+        for manager in self._managers.values():
+            manager.end()
+
+    def _settle_down(self) -> None:
+        """Until every slot is alive and has keys, and no key is on its way."""
+        self._house.until(self._is_settled, within=LIMIT, what="the fleet has settled down")
+
+    def _is_settled(self) -> bool:
+        slots, keys = self._slots(), self._keys()
+        alive = {one.name for one in slots if one.live}
+        resting = all(one.moving_to is None for one in keys)
+        return len(slots) == len(alive) == 2 * self._size and resting and {one.owner for one in keys} == alive
+
+    def _back_again(self, what: str, host: str, before: dict[str, str | None]) -> None:
+        """Start it, and compare who owns what, if it was back within the grace."""
+        gone, sessions = time.monotonic(), self._sessions()
+        self._start(host)
+        took = time.monotonic() - gone
+        self.troubles[what if took < TTL else f"{what} too late"] += 1
+        self._house.until(lambda: all(one.live for one in self._slots()), within=LIMIT, what="all slots live")
+        if self._sessions() != sessions | {self._newest()}:
+            self.troubles["sessions lost"] += 1
+        elif took < TTL and self._owners() != before:
+            self.faults.append(f"{what}: back after {took:.1f} s, and keys had moved")
+
+    def _resize(self, size: int) -> None:
+        self._size = size
+        self._house.wish(POOL, size=size)
+
+    def _start(self, host: str) -> None:
+        workers = pool(POOL, workers=self._size, concurrency=1)
+        self._managers[host] = self._house.manager(workers, ttl=f"{TTL}s", elsewhere=host)
+        self._house.until(
+            lambda: {one.node for one in self._slots() if one.live} >= self._managers.keys(),
+            within=LIMIT,
+            what=f"slots of {host}",
+        )
+
+    def _kill(self, host: str) -> None:
+        manager = self._managers.pop(host)
+        manager.signal(signal.SIGKILL)
+        manager.process.wait()
+
+    def _worker(self) -> psutil.Process:
+        workers = [worker for manager in self._managers.values() for worker in manager.workers()]
+        return self._random.choice(workers)
+
+    def _host(self) -> str:
+        return self._random.choice(HOSTS)
+
+    def _slots(self) -> list[PoolSlot]:
+        return list(self._house.do(store_of(self._house).slots()))
+
+    def _sessions(self) -> set[int]:
+        """All that were ever opened."""
+        return {one.number for one in self._house.do(self._house.engine.sessions())}
+
+    def _newest(self) -> int:
+        return max(self._sessions())
+
+    def _keys(self) -> list[Partition]:
+        return list(self._house.do(store_of(self._house).partitions(QUEUE)))
+
+    def _owners(self) -> dict[str, str | None]:
+        return {one.key: one.owner for one in self._keys()}
+
+    def _all_owned(self) -> bool:
+        keys = self._keys()
+        return len(keys) == len(STATES) and all(one.owner is not None for one in keys)
+
+    def _started(self, key: str) -> int:
+        return sum(line[2] == key for line in self._house.traced("began"))
+
+    def _waiting(self, keys: dict[str, int]) -> int:
+        return sum(one.counts.get(State.PENDING, 0) for one in self._keys() if one.key in keys)
+
+
+def troubled(url: str, folder: Path, mode: str, tasks: int, rounds: int, seed: int) -> Outcome:
+    """Put tasks, let each trouble happen in random order, `rounds` times, and wait until every task has ended."""
+    folder.mkdir(parents=True, exist_ok=True)
+    random = Random(seed)
+    os.environ["PARTITION_MODE"] = mode
+    house = Cluster(url, folder, SHOP)
+    fleet = Fleet(house, mode, random)
+    try:
+        _put(house, random, tasks)
+        fleet.begin()
+        for _ in range(rounds):
+            acts = fleet.acts()
+            random.shuffle(acts)
+            for act in acts:
+                act()
+                house.do(asyncio.sleep(random.uniform(0.2, 1.0)))
+        house.until(lambda: house.finished() >= tasks, within=LIMIT + tasks / 50, what="every task has ended")
+        fleet.end()
+        found = house.tasks()
+        runs = _runs(house, found)
+        faults = [*fleet.faults, *_unsound(found, tasks), *double_owners(runs)]
+        moves = sum(one.epoch - 1 for one in house.do(store_of(house).partitions(QUEUE)))
+        return Outcome(len(found), len(runs), moves, fleet.troubles, fleet.longest, faults)
+    finally:
+        house.close()
+
+
+def _put(house: Cluster, random: Random, tasks: int) -> None:
+    assert house.do(store_of(house).declare(described(SHOP).declared))
+    for start in range(0, tasks, _PAGE):
+        house.do(
+            house.engine.put(
+                [
+                    NewTask(
+                        id=house.new_id(),
+                        handler="scrape",
+                        queue=QUEUE,
+                        params=to_json({"number": number, "state": random.choice(STATES)}),
+                    )
+                    for number in range(start, min(start + _PAGE, tasks))
+                ]
+            )
+        )
+
+
+def store_of(house: Cluster) -> FullStore:
+    return cast("FullStore", house.engine)
+
+
+def _unsound(found: list[Task], tasks: int) -> list[str]:
+    """What the ledger says: each task completed."""
+    wrong = [f"task {one.id} is {one.state}: {one.reason}, {one.error}" for one in found if one.state != "completed"]
+    return wrong + ([] if len(found) == tasks else [f"there are {len(found)} tasks, {tasks} were put"])
+
+
+def _runs(house: Cluster, found: list[Task]) -> list[Run]:
+    """All runs that started, by key and moment."""
+    hosts = {session.number: session.info.host for session in house.do(house.engine.sessions())}
+    runs = []
+    for task in found:
+        ended = last_run(task)
+        every = [*(house.attempts(task.id) if task.claim > 1 else ()), *([ended] if ended else [])]
+        # A claim that went back before it started has no worker.
+        runs += [
+            Run(task.partition or "", one.started_at, one.ended_at, (hosts[one.session or 0], one.worker))
+            for one in {one.claim: one for one in every}.values()
+            if one.worker is not None
+        ]
+    return sorted(runs)
+
+
+def double_owners(runs: list[Run]) -> list[str]:
+    """Runs of one key at two places at once."""
+    lines, faults = defaultdict[str, list[Run]](list), list[str]()
+    for run in runs:
+        for earlier in lines[run.key]:
+            if earlier.where != run.where and earlier.ended > run.began:
+                faults.append(f"key {run.key} ran at {earlier.where} and {run.where} at once: {earlier}, {run}")
+        lines[run.key] = [one for one in lines[run.key] if one.ended > run.began] + [run]
+    return faults
