@@ -25,9 +25,10 @@ from scraper_demo.proxies import ForwardProxy, forwarding
 from scraper_demo.site import Rules, Site, serving
 
 WORKERS, PROXIES = range(4), 8
-KILLED_WORKER = 1
-# When this part of all targets is done, the proxy is banned; of the worker's targets, the worker is killed.
-BAN_AT, KILL_AT = 0.2, 0.3
+# The worker that has the last proxies, if proxies are not shared.
+BANNED_WORKER, KILLED_WORKER = 3, 1
+# When this part of the worker's targets is done, its proxy is banned, or it is killed.
+BAN_AT, KILL_AT = 0.1, 0.3
 _LOOK = 0.25
 _BANNER = "pitboss 0."
 _OWN = ("*.db*", "*.log", "*.json", ".env", "pitboss.toml", "logs", "data", ".pitboss")
@@ -105,7 +106,7 @@ def install(
         "PROXY_BLACKLIST_THRESHOLD": THRESHOLD,
         "PROXY_COOLDOWN_MINUTES": 0.02,
         "PROXIES_PER_WORKER": PROXIES // len(WORKERS),
-        "MAX_TARGET_ATTEMPTS": 30,
+        "MAX_TARGET_ATTEMPTS": 10,
         "RETRY_SECONDS": 0.2,
         "PAGE_TIMEOUT_SECONDS": 60,
         **others,
@@ -140,11 +141,10 @@ def _watch(installed: Installation, database: Database, site: Site, unlucky: For
         time.sleep(_LOOK)
         states = {state: counts for state, counts in database.statistics().items() if state != WITHOUT_WORKER}
         every = sum(states.values(), Counter[str]())
-        own = sum((states[one] for one in get_states_for_worker(KILLED_WORKER) if one in states), Counter[str]())
-        if not site.banned and every["done"] > BAN_AT * every.total():
+        if not site.banned and _share_done(states, BANNED_WORKER) > BAN_AT:
             site.ban(unlucky.address)
             table.tell(f"  (the site bans the address of proxy {unlucky.name})")
-        if not killed and own["done"] > KILL_AT * own.total():
+        if not killed and _share_done(states, KILLED_WORKER) > KILL_AT:
             killed.append(installed.kill_worker(KILLED_WORKER, site))
             table.tell(
                 f"  (worker {KILLED_WORKER}, process {killed[0].pid}, is killed with SIGKILL while it waits for a page)"
@@ -155,6 +155,11 @@ def _watch(installed: Installation, database: Database, site: Site, unlucky: For
 
     installed.until(ended, "all targets have ended")
     return killed[0]
+
+
+def _share_done(states: Mapping[str, Counter[str]], worker: int) -> float:
+    own = sum((states[one] for one in get_states_for_worker(worker) if one in states), Counter[str]())
+    return own["done"] / own.total()
 
 
 def _summary(found: Findings, began: float) -> int:

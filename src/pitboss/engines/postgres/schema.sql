@@ -447,7 +447,7 @@ END $$;
 -- The store's clock is the server's clock plus `shift`, which changes only when the server's clock was set: then the first
 -- client that notices writes the shift that makes up for it. Clients whose uptime agreed with this clock without a gap
 -- confirmed it from `confirmed_since` to `confirmed_at`, both by this clock. A statement reads the shift and passes it to
--- `steady_now` with the moment that its client expects; more than a second away from that, the statement is refused, and
+-- `steady_now` with the moment that its client expects; more than `slack` away from that, the statement is refused, and
 -- the client looks again (server_clock.py).
 CREATE TABLE {schema}.clock (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -463,6 +463,16 @@ DECLARE
     steady bigint := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + shift;
 BEGIN
     IF expected IS NULL OR steady BETWEEN expected - 1000000 AND expected + 1000000 THEN
+        RETURN steady;
+    END IF;
+    RAISE EXCEPTION 'the clock of the server was set, or this call came late' USING ERRCODE = 'PB001';
+END $$;
+
+CREATE FUNCTION {schema}.steady_now(shift bigint, expected bigint, slack bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    steady bigint := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + shift;
+BEGIN
+    IF expected IS NULL OR steady BETWEEN expected - slack AND expected + slack THEN
         RETURN steady;
     END IF;
     RAISE EXCEPTION 'the clock of the server was set, or this call came late' USING ERRCODE = 'PB001';

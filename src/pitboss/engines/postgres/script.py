@@ -17,14 +17,16 @@ from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import TextLoader
 
 from pitboss.engines import statements
-from pitboss.model.duration import Moment
+from pitboss.model.duration import Moment, Span
 
 T = TypeVar("T")
-Expectation = Callable[[], Moment | None]
+# The moment that the server should find (None: any), and how far away from it the server's clock may be.
+Expectation = Callable[[], tuple[Moment | None, Span]]
 Row = tuple[Any, ...]
 # The moment that the caller handed in, or else the one of the store's clock. The one row is read once per statement.
 _NOW = """coalesce(
-    %(now)s::bigint, (SELECT {schema}.steady_now(shift, %(expected)s::bigint) FROM {schema}.clock WHERE one)
+    %(now)s::bigint,
+    (SELECT {schema}.steady_now(shift, %(expected)s::bigint, %(slack)s::bigint) FROM {schema}.clock WHERE one)
 )"""
 _PART = re.compile(r"\{(\w+)\}")
 # Texts with such names are no statements: others contain them.
@@ -134,6 +136,10 @@ def adapted(adapters: AdaptersMap) -> None:
     adapters.register_loader("uuid", TextLoader)
 
 
+def _anything() -> tuple[None, Span]:
+    return None, 0
+
+
 class Statements:
     """The SQL files, written for one schema. No statement relies on a search path."""
 
@@ -143,7 +149,7 @@ class Statements:
         texts = {name: _compact(text) for name, text in statements.load(f"{__package__}.sql").items()}
         self._parts = {name: texts.pop(name) for name in list(texts) if name.endswith(PARTS)}
         self._parts |= {"now": _compact(_NOW), "schema": self.quoted}
-        self.expectation: Expectation = lambda: None
+        self.expectation: Expectation = _anything
         self._texts = {name: self._filled(text) for name, text in texts.items()}
 
     def ask(self, name: str, now: Moment | None = None, /, **values: object) -> Ask:
@@ -151,12 +157,13 @@ class Statements:
 
     def asked(self, text: str, now: Moment | None = None, /, **values: object) -> Ask:
         """A text made with `text`, with its values by name."""
-        return Ask(text, {"now": now, "expected": self.expectation(), "channel": self.channel, **values})
+        expected, slack = self.expectation()
+        return Ask(text, {"now": now, "expected": expected, "slack": slack, "channel": self.channel, **values})
 
     def without_expectation(self) -> "Statements":
         """The same, for a caller's own transaction, in which no statement may be refused because of a clock."""
         plain = copy(self)
-        plain.expectation = lambda: None
+        plain.expectation = _anything
         return plain
 
     def text(self, name: str, **parts: str) -> str:

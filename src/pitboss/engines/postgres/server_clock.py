@@ -28,9 +28,10 @@ _CONFIRM_EVERY: Span = SECOND // 2
 _BELIEVED: Span = 60 * SECOND
 # An answer that took longer does not say what the server's clock shows now.
 _LONGEST_LOOK: Span = SECOND // 2
-# A statement that was refused only because it was slow is not refused again when it is repeated. Not for longer: in
-# this time, no statement notices that the server's clock was set.
+# A statement that was refused only because it was slow is not refused again when it is repeated: for this time,
+# statements may come this late. Until then, none notices that the server's clock was set by less.
 _PATIENCE: Span = SECOND // 2
+_LATE: Span = 15 * SECOND
 
 
 class _Row(NamedTuple):
@@ -81,12 +82,12 @@ class ServerClock:
         """The injected clock's wall time; None leaves it to the server."""
         return None if self._injected is None else self._injected.wall()
 
-    def _expectation(self) -> Moment | None:
-        """The moment that the server should find; None if this process cannot say."""
+    def _expectation(self) -> tuple[Moment | None, Span]:
+        """The moment that the server should find, None if this process cannot say, and how far away it may be."""
         uptime = self._host.uptime()
-        if self._offset is None or uptime - self._compared_at > _BELIEVED or uptime < self._patient_until:
-            return None
-        return uptime + self._offset
+        if self._offset is None or uptime - self._compared_at > _BELIEVED:
+            return None, STEP
+        return uptime + self._offset, _LATE if uptime < self._patient_until else STEP
 
     def refused(self) -> None:
         """A statement was refused: the server's clock was set, or the statement was slow."""
