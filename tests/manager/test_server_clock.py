@@ -16,7 +16,6 @@ from pitboss.testing.plugin import InLoop
 from tests.servers.faketime import WallClock
 from tests.servers.postgres import PostgresServer
 
-
 # A clock that is held back loses at most the time that a look may take.
 _LOSS = SECOND // 2
 
