@@ -144,8 +144,9 @@ class Engine(Protocol):
         transition says so; a run that finishes the task always is. Follow-up tasks are put in the same act, as `put`
         would, except that they may overfill a queue. A task that becomes failed is followed by those of
         `failure.failure_tasks`, put in the same way; here, in `reclaim`, and in `claim`. The end of a claim gives its
-        resource back in the same act, with the settlement's report and the end of its use; see `Resources`. A task of a
-        batch that is not running becomes held instead of waiting; see `Batches`."""
+        resource back in the same act, with the settlement's report and the end of its use; see `Resources`. Resources
+        are given back in the order of the list. A task of a batch that is not running becomes held instead of waiting;
+        see `Batches`."""
 
     async def reclaim(self, limit: int = 1000) -> Reclaimed:
         """Repair what dead sessions and interrupted callers left behind, at most about `limit` tasks per call.

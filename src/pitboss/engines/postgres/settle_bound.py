@@ -58,6 +58,7 @@ class _Group:
 
     def write(self, now: Moment | None) -> Script[list[SettleAnswer] | Again]:
         answered: list[SettleAnswer] = [STALE_TASK] * len(self._settlements)
+        applied: list[int] = []
         left = [i for i, one in enumerate(self._settlements) if known_id(one.id)]
         if not (yield from self._lock(left, now)):
             return Again()
@@ -68,11 +69,13 @@ class _Group:
             for i, answer in zip(wave, answers, strict=True):
                 answered[i] = ANSWERS[answer]
             fresh = [i for i, answer in zip(wave, answers, strict=True) if answer == "apply"]
-            for i in sorted(fresh):
-                away = yield from self._give_back(self._settlements[i])
-                answered[i] = answered[i]._replace(away=tuple(away)) if away else answered[i]
+            applied += fresh
             yield from self._follow()
             yield from after(self._sql, [self._settlements[i] for i in fresh], self._returns.now)
+        # Not wave by wave: what a member's record says depends on the order, which is that of the list.
+        for i in sorted(applied):
+            away = yield from self._give_back(self._settlements[i])
+            answered[i] = answered[i]._replace(away=tuple(away)) if away else answered[i]
         yield from self._returns.write(self._counts)
         yield from self._batches.changed(self._ended, self._returns.now)
         yield from self._order.advance(self._returns.now)

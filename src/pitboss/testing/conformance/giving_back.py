@@ -5,7 +5,7 @@ import pytest
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.outcome import Cancelled, Completed, Released, TimedOut, decide
 from pitboss.model.queue import HandlerInfo
-from pitboss.model.resource import NewResource, PoolRules, Report, Stage
+from pitboss.model.resource import Limits, NewResource, PoolRules, Report, Stage
 from pitboss.model.settlement import APPLIED, Settlement
 from pitboss.model.states import State
 from pitboss.testing.conformance.bench import BROKEN, STEADY, Bench
@@ -15,6 +15,7 @@ from pitboss.testing.conformance.scarcity import (
     FAULTY,
     FETCH,
     LIMITED,
+    NOT_MINE,
     OK,
     POOL,
     QUEUE,
@@ -87,6 +88,32 @@ class GivingBack:
             (0, 0, 1),
             (0, 0, 0),
         ]
+
+    @pytest.mark.parametrize(
+        ("first", "second", "failures"), [(OK, FAULTY, 1), (FAULTY, OK, 0), (OK, NOT_MINE, 0), (OK, LIMITED, 0)]
+    )
+    async def test_claims_of_one_call_give_back_in_the_order_of_the_list(
+        self, bench: Bench, first: Report, second: Report, failures: int
+    ) -> None:
+        """Also where a claim has its say several times, so that an engine may write its end after that of others."""
+        await pool(bench, "a", limits=Limits(concurrency=2))
+        one, other = (await contested(bench, 2)).claims
+        said = [(one, "progress", None), (one, "completed", first), (other, "completed", second)]
+        answers = await bench.settle(
+            *(
+                Settlement(
+                    id=claim.id,
+                    token=claim.token,
+                    transition=transition_for(name, claim, bench.now),
+                    resource=f"{POOL}/a",
+                    report=report,
+                )
+                for claim, name, report in said
+            )
+        )
+        assert answers == [APPLIED] * 3
+        shown = await member(bench, "a")
+        assert (shown.in_use, shown.record.last_outcome, shown.record.failures) == (0, second.outcome, failures)
 
     async def test_what_a_dead_session_held_is_given_back_without_a_report(self, bench: Bench) -> None:
         await pool(bench, "a")
