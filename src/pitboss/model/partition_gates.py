@@ -38,10 +38,10 @@ def unowned(queue: str, spec: Partitioning, one: Partition, slots: Sequence[Pool
     owner = next((slot for slot in slots if slot.name == one.owner), None)
     if not spec.exclusive or (owner is not None and owner.live):
         return None
-    if one.owner is None:
-        return _without_owner(queue, spec, one, slots, led=led)
     if spec.on_missing == "steal" and owner is None and any(slot.live for slot in slots):
         return None
+    if one.owner is None:
+        return _without_owner(queue, spec, one, slots, led=led)
     if owner is not None:
         says = f"belongs to slot {one.owner}, whose worker has just gone; the slot is kept for its return"
         return Unowned(cause="slot-away", says=says)
