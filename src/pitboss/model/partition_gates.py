@@ -172,8 +172,13 @@ def _missing(queue: str, spec: Partitioning, one: Partition, *, led: bool) -> Un
         cause="slot-missing",
         says=f"belongs to slot {one.owner}, which no worker has; start it, or set on_missing",
         stuck=True,
-        helps=("start the worker with pitboss up", f"pitboss partitions pin {queue} {one.key} SLOT"),
+        helps=(_start(one.owner or ""), f"pitboss partitions pin {queue} {one.key} SLOT"),
     )
+
+
+def _start(slot: str) -> str:
+    """The command that starts the worker of a slot."""
+    return f"pitboss up --only {slot.rpartition('/')[2]} starts its worker; without --only, pitboss up starts all"
 
 
 def _no_slots(queue: str) -> Unowned:
