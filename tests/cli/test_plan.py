@@ -110,7 +110,7 @@ def test_a_plan_shows_work_per_slot_and_an_estimate_with_its_reason(app: Path) -
     assert (queue["left"], queue["estimate"]["bound_by"], queue["estimate"]["seconds"]) == (400, "slot", 4500.0)
     assert [one["check"] for one in document["checks"]] == ["settings", "app", "store", "resources", "partitions"]
     fewer = pitboss("plan", "--workers", "1")
-    assert "work         400 tasks left, 400 per worker; 100 wait for slots that no worker has\n" in fewer.out
+    assert "tasks left: 300 can end, 300 per worker; 100 wait for slots that no worker has\n" in fewer.out
     assert "web/1 (no worker)" in fewer.out
     assert "warning  partitions" in fewer.out
 

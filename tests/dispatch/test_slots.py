@@ -42,12 +42,19 @@ class Watched(MemoryEngine):
         return claimed
 
     async def take_slots(
-        self, session: int, pool: str, node: str, places: Sequence[int], *, queues: tuple[str, ...] | None = None
+        self,
+        session: int,
+        pool: str,
+        node: str,
+        places: Sequence[int],
+        *,
+        queues: tuple[str, ...] | None = None,
+        exact: bool = False,
     ) -> list[PoolSlot]:
         if self.down:
             self.down -= 1
             raise StoreUnavailable("it is down", why="test", fix="none")
-        found = await super().take_slots(session, pool, node, places, queues=queues)
+        found = await super().take_slots(session, pool, node, places, queues=queues, exact=exact)
         self.taken.append(found)
         self.has_taken.set()
         return found
@@ -94,6 +101,33 @@ class Scene(Stage):
     def ran(self) -> list[tuple[str, str]]:
         """Which worker ran which state."""
         return [(worker, json.loads(claim.params)["state"]) for _, worker, claim in self.started]
+
+
+def test_a_number_that_another_manager_has_is_asked_for_again_until_it_is_free() -> None:
+    """Workers that were asked for by number got another one, and the keys of another slot."""
+    scene = Scene("static")
+    told: list[str] = []
+
+    async def main() -> None:
+        await scene.lead()
+        await scene.divide()
+        await scene.put_states("CA")
+        other = await scene.engine.open_session(SessionInfo(host="other", ttl=10**15))
+        await scene.engine.take_slots(other.number, "scrapers", "other", [1])
+        await scene.assign({"CA": "scrapers/1"})
+        dispatcher = scene.dispatcher()
+        numbers = dispatcher.claimer.slot_numbers
+        numbers.exact, numbers.refused = frozenset({"scrapers"}), lambda error: told.append(error.what)
+        scene.at(dispatcher, 1)
+        await dispatcher.start()
+        await asyncio.sleep(10)
+        assert (told, scene.ran) == (["slot 1 of pool scrapers is taken"], [])
+        await scene.engine.end_session(other.number)
+        await asyncio.sleep(10)
+        assert (numbers.number("scrapers", 1), scene.ran) == (1, [("w1", "CA")])
+        await dispatcher.stop()
+
+    run_virtual(main(), clock=scene.clock)
 
 
 def test_each_worker_gets_the_tasks_of_its_own_keys() -> None:

@@ -66,7 +66,7 @@ class States(Cluster):
     def slots(self, host: str) -> dict[int, int]:
         """The numbers of a host's workers by place."""
         found: list[PoolSlot] = self.do(self.store.slots())
-        return {one.place: one.number for one in found if one.node == host and one.live}
+        return {one.place: one.number for one in found if one.node.removesuffix("~only") == host and one.live}
 
     def published(self, host: str) -> dict[str, int | None]:
         """The number of each worker, as `pitboss ps` shows it."""

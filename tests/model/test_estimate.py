@@ -167,6 +167,15 @@ def test_what_if_changes_one_thing() -> None:
     assert list(what_if(work(seats=1))) == ["with twice the workers"]
 
 
+def test_mode_balanced_divides_the_keys_afresh() -> None:
+    """It was estimated with the slots of the table."""
+    slots, keys = {"web/0": 3, "web/1": 1}, {"CA": 2, "TX": 1, "NY": 1}
+    found = what_if(work(4, seats=2, slots=slots, keys=keys, waiting={"ZZ": 2}))["with mode balanced"]
+    assert (found.left, found.waiting) == (6, 0)
+    assert found.time is not None
+    assert found.time.middle == 3 * 12 * SECOND
+
+
 def ended(number: int, took: int = SECOND, *, workers: int = 2, every: int = 2 * SECOND) -> list[Ended]:
     """Each worker ends a task every two seconds."""
     return [Ended(n % workers, took, (n // workers) * every) for n in range(number)]

@@ -40,6 +40,18 @@ async def test_a_change_says_what_was_wanted_before(store: Bench) -> None:
     assert [wish.by for wish in await store.wishes()] == ["ann"]
 
 
+async def test_a_pool_of_a_manager_that_was_started_for_certain_workers_is_not_scaled(store: Bench) -> None:
+    """`pools scale web 1` ended the only worker, number 3: the number chose the first workers of the pool."""
+    await store.manager(Snapshot(pools=(PoolFigures(name="web", wanted=1, least=1, most=1, only=(3,)),)))
+    with pytest.raises(Refused, match="was started with --only 3") as raised:
+        await scale_pool(store, store.now, "web", 1, by="ann")
+    assert "pitboss up --only N, or one without --only" in raised.value.fix
+    assert await values(store) == {}
+    await scale_pool(store, store.now, "web", 0, by="ann")
+    await scale_pool(store, store.now, "web", None, by="ann")
+    assert await values(store) == {}
+
+
 async def test_a_change_keeps_the_other_fields_even_unknown_ones(store: Bench) -> None:
     await store.manager(POOL)
     await store.wish("pool/mail", '{"colour":"blue","generation":9}')

@@ -84,7 +84,7 @@ class TestPlan(Subject):
             ("web/1", {"TX": 1}, True),
             ("web/2", {"NY": 0}, True),
         ]
-        assert (found.left, found.stranded, found.workers) == (4, 0, 3)
+        assert (found.left, found.waiting, found.workers) == (4, 0, 3)
         assert told(found.estimate).startswith("bound by slot web/0, which has 75% of the work: ")
         assert list(found.otherwise) == ["with mode balanced", "with half the workers"]
 
@@ -94,10 +94,39 @@ class TestPlan(Subject):
         plan = await read(bench, wanted)
         found = plan.queues[0]
         assert [one.manned for one in found.slots] == [True, False, False]
-        assert (found.left, found.stranded, found.estimate.left) == (4, 3, 1)
+        assert (found.left, found.stranded, found.estimate.left) == (4, {"NY": 1, "TX": 2}, 1)
         (warned,) = [one for one in plan.findings if one.check == "partitions"]
         assert warned.what == 'queue "targets": no worker has 2 slots (web/1, web/2)'
         assert warned.why == "3 tasks of 2 keys wait for them"
+        assert warned.fix.startswith("start all workers with pitboss up, or these with pitboss up --only 1-2; ")
+
+    async def test_keys_that_are_not_in_the_table_are_left_out_of_the_estimate(self, bench: Bench) -> None:
+        """They were counted as tasks that end."""
+        wanted = launch()
+        await targets(bench, "CA", "ZZ", "ZZ", "QQ", spec=wanted)
+        plan = await read(bench, wanted)
+        found = plan.queues[0]
+        assert (found.left, found.unlisted, found.estimate.left) == (4, {"QQ": 1, "ZZ": 2}, 1)
+        assert found.otherwise["with mode balanced"].left == 4, "then no key waits"
+        (warned,) = [one for one in plan.findings if one.check == "partitions"]
+        assert warned.what == 'queue "targets": 3 tasks cannot start: not in the table: QQ, ZZ'
+        document = plan_document(plan)["queues"][0]
+        assert (document["left"], document["can_end"], document["not_in_table"]) == (4, 1, 3)
+
+    @pytest.mark.parametrize("on_missing", ["reassign", "steal"])
+    async def test_keys_that_other_slots_take_can_end(self, bench: Bench, on_missing: str) -> None:
+        wanted = launch(msgspec.structs.replace(POOL, max_workers=1), on_missing=on_missing)
+        await targets(bench, "CA", "TX", "ZZ", spec=wanted)
+        found = await read_one(bench, wanted)
+        assert (found.waiting, found.estimate.left) == (0, 3)
+
+    async def test_a_queue_whose_tasks_all_wait_has_something_left(self, bench: Bench) -> None:
+        """It said that nothing was left to do."""
+        wanted = launch(msgspec.structs.replace(POOL, max_workers=1))
+        await targets(bench, "TX", "NY", "ZZ", spec=wanted)
+        found = await read_one(bench, wanted)
+        assert (found.estimate.left, found.waiting) == (0, 3)
+        assert told(found.estimate) == "no end: 3 tasks cannot start"
 
     async def test_only_some_places_of_a_pool(self, bench: Bench) -> None:
         wanted = launch(msgspec.structs.replace(POOL, only=(1,)))

@@ -264,6 +264,11 @@ async def busy_workers(bench: Bench) -> str:
     return (await bench.add()).id
 
 
+async def busy_chosen_workers(bench: Bench) -> str:
+    await shot(bench, WorkerState.PROCESSING, WorkerState.PROCESSING, running=1, pool={"only": (2, 3)})
+    return (await bench.add()).id
+
+
 STATES = {0: ("CA", "MT"), 1: ("TX",)}
 
 
@@ -496,6 +501,13 @@ SITUATIONS = (
         "pitboss batches resume 00000000beef",
     ),
     Situation(
+        busy_chosen_workers,
+        "busy",
+        "every worker is busy: 2 seats of pool web run tasks",
+        "start a manager for other workers: pitboss up --only N, or one without --only",
+        "unknown",
+    ),
+    Situation(
         busy_workers,
         "busy",
         "every worker is busy: 2 seats of pool web run tasks",
@@ -506,7 +518,7 @@ SITUATIONS = (
         slot_without_a_worker,
         "slot-missing",
         "its key CA belongs to slot web/0, which no worker has; start it, or set on_missing",
-        "start the worker with pitboss up",
+        "pitboss up --only 0 starts its worker",
     ),
     Situation(
         slot_of_another_manager_that_left,
@@ -557,6 +569,13 @@ SITUATIONS = (
 
 
 class TestSituations(Subject):
+    async def test_a_task_whose_key_is_full_does_not_start_at_once(self, bench: Bench) -> None:
+        """The pace of the free workers was taken for its own."""
+        task = await full_key(bench)
+        await shot(bench, WorkerState.IDLE, mean=SECOND)
+        why = (await explain(bench.store, task, bench.now)).why
+        assert (why.cause, spoken_start(why)) == ("max-per-key", "unknown")
+
     @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.seed.__name__)
     async def test_its_cause_what_to_do_and_every_face_says_the_same(self, bench: Bench, situation: Situation) -> None:
         task = await situation.seed(bench)

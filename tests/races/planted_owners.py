@@ -57,10 +57,17 @@ class NumbersAreTakenFromTheLiving(PlantedOwner):
     """Each node has the numbers of its places, whichever other node has them."""
 
     async def take_slots(
-        self, session: int, pool: str, node: str, places: Sequence[int], *, queues: tuple[str, ...] | None = None
+        self,
+        session: int,
+        pool: str,
+        node: str,
+        places: Sequence[int],
+        *,
+        queues: tuple[str, ...] | None = None,
+        exact: bool = False,
     ) -> list[PoolSlot]:
         self.tables.slots = {}
-        return await super().take_slots(session, pool, node, places, queues=queues)
+        return await super().take_slots(session, pool, node, places, queues=queues, exact=exact)
 
 
 class AnyTermAssigns(PlantedOwner):

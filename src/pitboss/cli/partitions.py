@@ -251,7 +251,8 @@ def _unowned_rows(found: PartitionsReading) -> list[list[str]]:
 
 def _row(slot: SlotReading) -> list[str]:
     names = [f"{one.key}*" if one.pinned is not None else one.key for one in slot.keys]
-    where = f"{slot.node} ({slot.host})" if slot.host not in ("", slot.node) else slot.node
+    # A second manager on a host, and one with --only, have the node's name with an addition.
+    where = slot.node if slot.host in ("", slot.node.partition("~")[0]) else f"{slot.node} ({slot.host})"
     return [
         slot.name,
         slot.worker,

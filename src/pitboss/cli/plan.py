@@ -187,9 +187,15 @@ def _resources(one: QueuePlan) -> str | None:
 
 
 def _work(one: QueuePlan) -> str:
-    each = f", {one.left / one.workers:,.0f} per worker" if one.workers and one.left else ""
-    stranded = f"; {one.stranded:,} wait for slots that no worker has" if one.stranded else ""
-    return f"{counted(one.left, 'task')} left{each}{stranded}"
+    """How many tasks are left; if some cannot start, how many can end, and what the others wait for."""
+    able, said = one.left - one.waiting, f"{counted(one.left, 'task')} left"
+    each = f", {able / one.workers:,.0f} per worker" if one.workers and able else ""
+    if not one.waiting:
+        return f"{said}{each}"
+    slots, keys = sum(one.stranded.values()), sum(one.unlisted.values())
+    said += f": {able:,} can end{each}"
+    said += f"; {slots:,} wait for slots that no worker has" if slots else ""
+    return said + (f"; {keys:,} have a key that is not in the table" if keys else "")
 
 
 def _progress(one: QueuePlan) -> str:
@@ -218,8 +224,9 @@ def _estimates(one: QueuePlan) -> Iterator[str]:
     yield told(one.estimate)
     for name, other in one.otherwise.items():
         if other.time is not None and other.bound is not None:
-            lost = one.estimate.left - other.left
-            rest = f"; {counted(lost, 'task')} would wait" if lost else ""
+            more = other.left - one.estimate.left
+            rest = f"; {counted(-more, 'task')} would wait" if more < 0 else ""
+            rest = f"; {counted(more, 'more task')} could end" if more > 0 else rest
             yield f"{name}: {spoken_range(other.time)}, bound by {other.bound.name}{rest}"
 
 

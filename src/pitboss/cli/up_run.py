@@ -19,6 +19,7 @@ from pitboss.cli.screen import Screen
 from pitboss.cli.systemd import Notifier
 from pitboss.cli.up_output import StatusLine, TaskLines
 from pitboss.config import Settings, declared_queues, service_manager
+from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Store
 from pitboss.manager import host
 from pitboss.manager.manager import Manager, Plan
@@ -28,6 +29,7 @@ from pitboss.model.errors import NotDone, PitbossError
 from pitboss.model.fleet import live_managers
 from pitboss.model.new_task import TaskOptions, new_task
 from pitboss.model.partition_keys import refuse_keyless
+from pitboss.model.pool_slot import refuse_taken
 from pitboss.model.states import State
 from pitboss.operate.maintenance import refuse_damage
 from pitboss.worker.describe import Description
@@ -234,6 +236,7 @@ def run_forever(screen: Screen, options: RunOptions, description: Description, b
         engine = await opened(options.store, create=True)
         try:
             await check_listening(engine, options.plan.http)
+            await _refuse_taken_slots(engine, options.plan)
             await _note_other_managers(screen, engine)
             banner()
             return await Run(screen, options, description).serve(engine)
@@ -252,6 +255,17 @@ async def _refuse_damage(url: str) -> None:
         await refuse_damage(engine)
     finally:
         await engine.close()
+
+
+async def _refuse_taken_slots(engine: Store, plan: Plan) -> None:
+    """Refuse a start with `--only` if another living manager has one of these slots."""
+    verbs = capabilities(engine).partitions
+    if verbs is None or not any(pool.only for pool in plan.pools):
+        return
+    dead = {one.number for one in await engine.sessions() if host.is_dead(one)}
+    live = [slot for slot in await verbs.slots() if slot.live and slot.session not in dead]
+    for pool in plan.pools:
+        refuse_taken(pool.name, [slot for slot in live if slot.pool == pool.name and slot.number in pool.only])
 
 
 async def _note_other_managers(screen: Screen, engine: Store) -> None:

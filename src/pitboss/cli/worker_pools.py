@@ -314,7 +314,8 @@ def _delay_texts(view: WorkerPoolView, ordered: Range | None) -> tuple[str, str]
 
 def _goal(view: WorkerPoolView, wanted: int | None, change: PoolChange) -> tuple[str, str]:
     """How many workers there will be, and a remark on that."""
-    least, most = view.pool.least, view.pool.most
+    chosen = len(view.pool.only)
+    least, most = (chosen, chosen) if chosen else (view.pool.least, view.pool.most)
     configured = str(least) if least == most else f"{least} to {most}, depending on load"
     if wanted is not None:
         return counted(wanted, "worker"), "" if least <= wanted <= most else f" (configured: {configured})"

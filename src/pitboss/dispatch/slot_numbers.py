@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
 from pitboss.engines.partition_protocol import Partitions
+from pitboss.model.errors import Refused
 from pitboss.model.pool_slot import PoolSlot
 
 
@@ -12,6 +13,9 @@ class SlotNumbers:
     `node` is the manager's name in the slots. A pool has the places that `set_places` says, or else every place that a
     worker had: a worker that crashed comes back. A place is given up when its last task has ended (`busy` says where
     tasks run) and that is in the store (`flushed`): another manager may get its number, and its keys with it.
+
+    In the pools of `exact` each place has its own number or none: while another living manager has that, its workers
+    take no tasks of keys, and the number is asked for again with every claim.
     """
 
     def __init__(
@@ -29,12 +33,16 @@ class SlotNumbers:
         # What was asked for last, and the numbers by place.
         self._asked: dict[str, tuple[frozenset[int], tuple[str, ...] | None]] = {}
         self._numbers: dict[str, dict[int, int]] = {}
+        self.exact: frozenset[str] = frozenset()
         # Whether a pool may have other places or queues than the store knows.
         self.due = False
-        # Whether a place waits for its last task.
+        # Whether a place waits for its last task, or for a number that another manager has.
         self.lingering = False
         # Gets the slots of a pool when they have changed.
         self.told: Callable[[str, list[PoolSlot]], None] = lambda _pool, _slots: None
+        # Gets the reason if a pool gets no slots; the same one only once.
+        self.refused: Callable[[Refused], None] = lambda _error: None
+        self._refused: dict[str, str] = {}
 
     def place(self, pool: str, wanted: int | None, taken: Iterable[int]) -> int:
         """The place of a new worker; without a wish the first one that is not taken."""
@@ -81,8 +89,20 @@ class SlotNumbers:
             return
         if had - places:
             await self._flushed()
-        slots = await self._store.take_slots(session, pool, self.node, sorted(places), queues=queues)
+        exact = pool in self.exact
+        try:
+            slots = await self._store.take_slots(session, pool, self.node, sorted(places), queues=queues, exact=exact)
+        except Refused as error:
+            self._tell_refused(pool, error)
+            return
+        self._refused.pop(pool, None)
         before, self._numbers[pool] = self._numbers.get(pool), {one.place: one.number for one in slots}
         self._asked[pool] = places, queues
         if before != self._numbers[pool]:
             self.told(pool, slots)
+
+    def _tell_refused(self, pool: str, error: Refused) -> None:
+        self.lingering = True
+        if self._refused.get(pool) != error.why:
+            self._refused[pool] = error.why
+            self.refused(error)

@@ -42,11 +42,19 @@ class Partitions(Protocol):
     """
 
     async def take_slots(
-        self, session: int, pool: str, node: str, places: Sequence[int], *, queues: tuple[str, ...] | None = None
+        self,
+        session: int,
+        pool: str,
+        node: str,
+        places: Sequence[int],
+        *,
+        queues: tuple[str, ...] | None = None,
+        exact: bool = False,
     ) -> list[PoolSlot]:
         """The slots of this session's workers at these places of that worker pool (`pool_slot.seated`), by place. They
         are the session's from now on; slots that it has at other places of the pool are given up, and those that belong
-        to no node any more are forgotten. `SessionLost` if the session is not alive. Give up a place only when none of
+        to no node any more are forgotten. `exact`: the numbers are those of the places; `Refused`, and nothing changes,
+        if another living session has one. `SessionLost` if the session is not alive. Give up a place only when none of
         its tasks runs: another session may get its number, and its keys with it."""
 
     @open_to_workers

@@ -8,6 +8,7 @@ from pitboss.engines.protocol import Clock
 from pitboss.manager import host
 from pitboss.manager.worker_process import WorkerProcess
 from pitboss.model.duration import SECOND, spoken
+from pitboss.model.errors import Refused
 from pitboss.model.facts import AnyFact, PoolScaled, WorkerCrashed, WorkerGivenUp, WorkerStarted
 from pitboss.model.outdone import SentAway
 from pitboss.model.pool import PoolSpec
@@ -131,6 +132,10 @@ class Announcer:
             verb = "worker {} is slot {}" if len(slots) == 1 else "workers {} are slots {}"
             self._tell(f"pool {pool}: {verb.format(workers, numbers)} (node {node})")
         self._write("slots taken", pool=pool, node=node, slots={str(one.place + 1): one.number for one in slots})
+
+    def slots_refused(self, error: Refused) -> None:
+        """The workers of a pool get no slots, and so no tasks of keys."""
+        self.warn(f"{error.what}: {error.why}; its workers take no tasks of keys until then. {error.fix}")
 
     def sent_away(self, member: SentAway) -> None:
         """A member of a resource pool was found to be at fault."""

@@ -298,6 +298,8 @@ class Manager:
         dispatcher.on_sent_away(self._announcer.sent_away)
         dispatcher.claimer.slot_numbers.node = self._plan.node or host.name()
         dispatcher.claimer.slot_numbers.told = self._announcer.slots_taken
+        dispatcher.claimer.slot_numbers.refused = self._announcer.slots_refused
+        dispatcher.claimer.slot_numbers.exact = frozenset(pool.name for pool in self._plan.pools if pool.only)
         dispatcher.claimer.on_ring = self._scaler.wake
         return dispatcher
 

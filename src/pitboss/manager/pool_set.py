@@ -90,7 +90,8 @@ class PoolSet:
         if spec.name not in self.pools:
             return 0, "it is no longer configured"
         wish = self._desired_pool(spec.name)
-        if wish.size is not None:
+        # A manager with chosen workers runs these or none: a number would choose the first ones of the pool instead.
+        if wish.size is not None and (not spec.only or not wish.size):
             return wish.size, "set by an operator"
         if spec.scales:
             size, why = self.scaled.get(spec.name, (spec.min_workers, "the load is not measured yet"))

@@ -70,6 +70,7 @@ def _pool(pool_set: PoolSet, pool: WorkerPool) -> PoolFigures:
         wanted=len(pool.spec.places(wanted)),
         least=pool.spec.min_workers,
         most=pool.spec.max_workers,
+        only=pool.spec.only,
         paused=pool.paused,
         delay=pool_set.configured(pool.spec).delay,
         generation=pool.edition[0],

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pitboss.model.assignment import WORTH, WORTH_SHARE
+from pitboss.model.assignment import WORTH, WORTH_SHARE, KeyLoad, divided
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.eta import ENOUGH_ITEMS, LIKELY
 from pitboss.model.limits import Window
@@ -81,7 +81,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     after a task. `others` is the time that tasks of other queues take in the same workers. `usable` are the members of
     the resource pool `pool` that are in service now, `members` all that are enabled. `keys` has the unfinished tasks by
     key, and `slots` those of each slot where only the owner takes them; `movable`: the leader moves keys between slots;
-    `held`: without a worker in its slot, a key waits.
+    `held`: without a worker in its slot, a key waits. `waiting` has the tasks, by key, that no slot takes; they are not
+    part of `left`.
     """
 
     left: int
@@ -99,13 +100,15 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     slots: Mapping[str, int] = {}
     movable: bool = False
     held: bool = False
+    waiting: Mapping[str, int] = {}
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """The bound that decides, and all bounds, the longest first. `timed`: the duration of a task is known; without it,
-    the time is at least that of the limits."""
+    the time is at least that of the limits. `left` tasks can end; `waiting` ones cannot start."""
 
     left: int
+    waiting: int = 0
     bound: Bound | None
     bounds: tuple[Bound, ...] = ()
     timed: bool = True
@@ -164,7 +167,7 @@ def what_if(work: Work) -> dict[str, Estimate]:
     replace = msgspec.structs.replace
     by_table = bool(work.slots) and not work.movable
     if by_table:
-        found["with mode balanced"] = replace(work, movable=True)
+        found["with mode balanced"] = _balanced(work)
     if work.seats > work.per_worker:
         found["with half the workers"] = _halved(work)
     if work.usable is not None and work.members is not None:
@@ -174,6 +177,17 @@ def what_if(work: Work) -> dict[str, Estimate]:
         found["with twice the workers"] = replace(work, seats=work.seats * 2)
     place = _place_between(work)
     return {name: _estimate(one, place) for name, one in found.items()}
+
+
+def _balanced(work: Work) -> Work:
+    """All keys divided among the slots as for a new queue; then no key waits for a slot."""
+    keys = {**work.keys, **work.waiting}
+    owners = divided([KeyLoad(key, None, tasks) for key, tasks in sorted(keys.items())], list(work.slots))
+    slots = dict.fromkeys(work.slots, 0)
+    for key, slot in owners.items():
+        slots[slot] += keys[key]
+    left = work.left + sum(work.waiting.values())
+    return msgspec.structs.replace(work, left=left, keys=keys, waiting={}, slots=slots, movable=True)
 
 
 def _halved(work: Work) -> Work:
@@ -187,15 +201,20 @@ def _halved(work: Work) -> Work:
 
 def _estimate(work: Work, place: float) -> Estimate:
     found = sorted(_bounds(work, place), key=lambda one: -one.time.middle)
-    timed = work.timing is not None
-    return Estimate(left=work.left, bound=found[0] if found and work.left else None, bounds=tuple(found), timed=timed)
+    return Estimate(
+        left=work.left,
+        waiting=sum(work.waiting.values()),
+        bound=found[0] if found and work.left else None,
+        bounds=tuple(found),
+        timed=work.timing is not None,
+    )
 
 
 def told(found: Estimate) -> str:
     """ "bound by proxies: 2,500/h; 309,720 tasks; 5.2 days (4.6–5.9)"."""
     time = found.time
     if not found.left:
-        return "nothing is left to do"
+        return f"no end: {counted(found.waiting, 'task')} cannot start" if found.waiting else "nothing is left to do"
     if time is None or found.bound is None:
         return UNKNOWN
     if time.middle == inf:

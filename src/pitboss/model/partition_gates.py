@@ -38,10 +38,10 @@ def unowned(queue: str, spec: Partitioning, one: Partition, slots: Sequence[Pool
     owner = next((slot for slot in slots if slot.name == one.owner), None)
     if not spec.exclusive or (owner is not None and owner.live):
         return None
-    if one.owner is None:
-        return _without_owner(queue, spec, one, slots, led=led)
     if spec.on_missing == "steal" and owner is None and any(slot.live for slot in slots):
         return None
+    if one.owner is None:
+        return _without_owner(queue, spec, one, slots, led=led)
     if owner is not None:
         says = f"belongs to slot {one.owner}, whose worker has just gone; the slot is kept for its return"
         return Unowned(cause="slot-away", says=says)
@@ -172,8 +172,13 @@ def _missing(queue: str, spec: Partitioning, one: Partition, *, led: bool) -> Un
         cause="slot-missing",
         says=f"belongs to slot {one.owner}, which no worker has; start it, or set on_missing",
         stuck=True,
-        helps=("start the worker with pitboss up", f"pitboss partitions pin {queue} {one.key} SLOT"),
+        helps=(_start(one.owner or ""), f"pitboss partitions pin {queue} {one.key} SLOT"),
     )
+
+
+def _start(slot: str) -> str:
+    """The command that starts the worker of a slot."""
+    return f"pitboss up --only {slot.rpartition('/')[2]} starts its worker; without --only, pitboss up starts all"
 
 
 def _no_slots(queue: str) -> Unowned:

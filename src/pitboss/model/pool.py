@@ -31,7 +31,7 @@ class PoolSpec(msgspec.Struct, frozen=True, kw_only=True):
     `memory` is the hard limit of one worker with its child processes: beyond it the worker is killed. Beyond
     `memory_soft` it ends its tasks and is replaced. `cpu` is how many cores a worker is expected to use. `log_file` is
     a pattern for the names of the workers' log files (`log_settings`). `only`: this manager runs only the workers with
-    these numbers, which count from 0 on; empty: all.
+    these numbers, which count from 0 on, whatever the load; empty: all.
     """
 
     name: str = "default"
@@ -59,7 +59,7 @@ class PoolSpec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def scales(self) -> bool:
         """Whether the number of workers follows the load."""
-        return self.max_workers > self.min_workers
+        return self.max_workers > self.min_workers and not self.only
 
     def places(self, size: int) -> tuple[int, ...]:
         """The numbers of the workers that this manager runs if the pool has this size."""

@@ -5,7 +5,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from pitboss.model.duration import Moment
+from pitboss.model.errors import Refused
 from pitboss.model.session import Session
+from pitboss.model.text import listed, ranges
+
+# Added to the node's name in slots that were asked for by their number.
+_EXACT = "~only"
 
 
 class PoolSlot(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,14 +56,56 @@ def seated(
     node: str,
     places: Iterable[int],
     queues: tuple[str, ...] | None,
+    *,
+    exact: bool = False,
 ) -> list[PoolSlot]:
     """The slots of a session's workers at these places, by place. `kept` are the pool's slots that belong to a node.
 
     A place has the number that it had on this node, else the number of the place if that is free, else the lowest free
-    one. A second manager with this node's name gets a name of its own.
+    one. A second manager with this node's name gets a name of its own. `exact`: each place has its own number, also if
+    that is kept for a session that has ended; `Refused` if a living manager has it.
     """
-    node = _own_node(kept, sessions, session, node)
     wanted = sorted(set(places))
+    if exact:
+        refuse_taken(pool, taken_by_others(kept, sessions, session, wanted))
+        # Not the node's name: a restarted manager without `exact` finds its own numbers under that.
+        node, numbers = f"{node}{_EXACT}", {place: place for place in wanted}
+    else:
+        node = _own_node(kept, sessions, session, node)
+        numbers = _numbers(kept, node, wanted)
+    return [
+        PoolSlot(
+            pool=pool, number=numbers[place], node=node, place=place, session=session.number, queues=queues, live=True
+        )
+        for place in wanted
+    ]
+
+
+def taken_by_others(
+    kept: Sequence[PoolSlot], sessions: Mapping[int, Session], session: Session, wanted: Collection[int]
+) -> list[PoolSlot]:
+    """Those of a pool's slots with these numbers that other living managers have."""
+    return [
+        one
+        for one in kept
+        if one.number in wanted and one.live and not _same_process(sessions.get(one.session), session)
+    ]
+
+
+def refuse_taken(pool: str, taken: Sequence[PoolSlot]) -> None:
+    """A worker that was asked for by its number gets that slot or none: with another number it has other keys."""
+    if not taken:
+        return
+    named = ranges(one.number for one in taken)
+    raise Refused(
+        f"slot {named} of pool {pool} is taken" if len(taken) == 1 else f"slots {named} of pool {pool} are taken",
+        why=f"another living manager has {'it' if len(taken) == 1 else 'them'} "
+        f"({listed(sorted({f'node {one.node}, session {one.session}' for one in taken}))})",
+        fix="stop that manager, or start this one with other numbers of --only; pitboss partitions show has the slots",
+    )
+
+
+def _numbers(kept: Sequence[PoolSlot], node: str, wanted: Sequence[int]) -> dict[int, int]:
     had = {one.place: one.number for one in kept if one.node == node}
     used = {one.number for one in kept if one.node != node} | {had[place] for place in wanted if place in had}
     numbers: dict[int, int] = {place: had[place] for place in wanted if place in had}
@@ -66,12 +113,7 @@ def seated(
         if place not in numbers:
             numbers[place] = place if place not in used else _lowest(used)
             used.add(numbers[place])
-    return [
-        PoolSlot(
-            pool=pool, number=numbers[place], node=node, place=place, session=session.number, queues=queues, live=True
-        )
-        for place in wanted
-    ]
+    return numbers
 
 
 def _own_node(kept: Sequence[PoolSlot], sessions: Mapping[int, Session], session: Session, node: str) -> str:

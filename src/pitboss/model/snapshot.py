@@ -62,7 +62,8 @@ class WorkerFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 class PoolFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One worker pool of a manager. `wanted` workers, because of `why`; between `least` and `most` if it scales.
-    `delay` is the configured pause after each task, its least and its most."""
+    `delay` is the configured pause after each task, its least and its most. `only`: the manager was started for the
+    workers with these numbers (`pitboss up --only`); empty: for all."""
 
     name: str
     queues: tuple[str, ...] | None = None
@@ -74,6 +75,7 @@ class PoolFigures(msgspec.Struct, frozen=True, kw_only=True):
     delay: tuple[Span, Span] = (0, 0)
     generation: int = 0
     why: str = ""
+    only: tuple[int, ...] = ()
 
 
 class ServerFigures(msgspec.Struct, frozen=True, kw_only=True):

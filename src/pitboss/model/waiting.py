@@ -257,6 +257,9 @@ def _starts(task: Task, scene: Scene, gates: Sequence[Gate]) -> Range | None:
     line = scene.line(task)
     ahead = 0 if line is None else before(task, line) + any(gate.cause in _BUSY for gate in shut)
     open_ended = any(gate.until is None for gate in shut)
+    if any(gate.name == "partition" and gate.until is None and gate.cause not in _BUSY for gate in shut):
+        # The pace of workers says nothing of a key that is full, moves, or has no owner.
+        return Range(wait, None) if wait else None
     pace = _pace(task, scene)
     if pace is None:
         known = not ahead and not open_ended and (line is None or line.whole)

@@ -16,6 +16,8 @@ from pitboss.model.states import State
 from pitboss.model.task import Task
 from pitboss.model.text import counted, listed, one_line
 
+_MORE_MANAGERS = "start a manager for other workers: pitboss up --only N, or one without --only"
+
 
 def of_manager(task: Task, scene: Scene) -> Gate:
     if scene.managers:
@@ -120,8 +122,17 @@ def of_slots(task: Task, scene: Scene) -> Gate | None:
         figure=figure,
         cause="busy",
         sentence=f"every worker is busy: {counted(slots, 'seat')} of pool {listed(names)} run tasks",
-        helps=(f"pitboss pools scale {names[0]} {len(ready) + 1}",),
+        helps=_more_workers(task, scene, len(ready)),
     )
+
+
+def _more_workers(task: Task, scene: Scene, ready: int) -> tuple[str, ...]:
+    """What gives a task more workers. A key of a table has one slot, whatever their number."""
+    queue = scene.queues.get(task.queue)
+    if queue is not None and queue.partitions is not None and queue.partitions.mode == "static" and task.partition:
+        return ()
+    free = sorted({view.pool.name for view in scene.taking(task) if not view.pool.only})
+    return (f"pitboss pools scale {free[0]} {ready + 1}",) if free else (_MORE_MANAGERS,)
 
 
 def _no_workers(sentence: str, cause: str, *helps: str, stuck: bool = True) -> Gate:
@@ -179,8 +190,11 @@ def _none_ready(taking: Sequence[WorkerPoolView]) -> Gate:
         return _no_workers(f"no worker of pool {listed(names)} is ready: {told}", "not-ready", stuck=False)
     if any(view.pool.wanted or (view.pool.most and not view.pool.least) for view in taking):
         return _no_workers(f"no worker of pool {listed(names)} runs; one is started", "not-ready", stuck=False)
+    chosen = {view.pool.name for view in taking if view.pool.only}
     return _no_workers(
-        f"worker pool {listed(names)} has no workers", "no-workers", *(f"pitboss pools scale {one} 1" for one in names)
+        f"worker pool {listed(names)} has no workers",
+        "no-workers",
+        *(f"pitboss pools scale {one} {'auto' if one in chosen else 1}" for one in names),
     )
 
 

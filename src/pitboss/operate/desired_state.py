@@ -20,6 +20,7 @@ from pitboss.model.pool import Range
 from pitboss.model.queue import checked_name
 from pitboss.model.rollout_progress import RolloutProgress, next_generation
 from pitboss.model.session import Session
+from pitboss.model.text import listed, ranges
 from pitboss.operate.lookup import closest
 
 _LOOK_SECONDS = 0.5
@@ -71,8 +72,11 @@ async def read_desired_state(store: Store) -> StoredState:
 async def scale_pool(
     store: Store, now: Moment, name: str, size: int | None, *, host: str | None = None, by: str
 ) -> PoolChange:
-    """Give the pool this many workers in each manager; None returns to configuration and load."""
+    """Give the pool this many workers in each manager; None returns to configuration and load. Refused for managers
+    that were started for certain workers (`only`); they may still be scaled to 0 and back."""
     target = await _target(store, now, name, host)
+    if size:
+        _refuse_chosen(target)
     overruled = await target.change(store, by, size=size)
     return msgspec.structs.replace(target.changed(), overruled=tuple(overruled))
 
@@ -213,6 +217,19 @@ async def _target(store: Store, now: Moment, name: str, host: str | None) -> _Ta
     if not target.pools and not (target.key in values or (host is None and values)):
         raise _not_running(target, managers)
     return target
+
+
+def _refuse_chosen(target: _Target) -> None:
+    chosen = [view for view in target.pools if view.pool.only]
+    if not chosen:
+        return
+    numbers = ranges({number for view in chosen for number in view.pool.only})
+    raise Refused(
+        f'worker pool "{target.name}" cannot be scaled: {listed([view.manager.name for view in chosen])} '
+        f"was started with --only {numbers.replace(' ', '')}",
+        why="such a manager runs the workers with these numbers, and a number of workers does not say which",
+        fix="start a manager for other workers: pitboss up --only N, or one without --only; 0 and auto are allowed",
+    )
 
 
 def _not_running(target: _Target, managers: Iterable[ManagerView]) -> NotFound:

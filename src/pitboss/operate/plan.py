@@ -5,7 +5,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -29,7 +29,7 @@ from pitboss.model.resource import PoolRules
 from pitboss.model.states import State
 from pitboss.model.supply import ResourcePoolView
 from pitboss.model.task import Task
-from pitboss.model.text import counted, listed
+from pitboss.model.text import counted, listed, ranges
 from pitboss.operate.desired_state import read_desired_state
 from pitboss.operate.partitions import by_number, validation
 from pitboss.operate.queues import partitioning_text
@@ -76,8 +76,8 @@ class ResourcePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueuePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One queue: what is done and left, its workers, and the estimate. `stranded` tasks have keys whose slot no worker
-    has; they are not part of the estimate."""
+    """One queue: what is done and left, its workers, and the estimate. `stranded` has the tasks by key whose slot no
+    worker has, `unlisted` those by key that no slot of the table has; they are not part of the estimate."""
 
     queue: Queue
     left: int
@@ -87,7 +87,13 @@ class QueuePlan(msgspec.Struct, frozen=True, kw_only=True):
     otherwise: Mapping[str, Estimate] = {}
     resource: ResourcePlan | None = None
     slots: tuple[SlotPlan, ...] = ()
-    stranded: int = 0
+    stranded: Mapping[str, int] = {}
+    unlisted: Mapping[str, int] = {}
+
+    @property
+    def waiting(self) -> int:
+        """How many tasks cannot start."""
+        return sum(self.stranded.values()) + sum(self.unlisted.values())
 
     @property
     def done(self) -> int:
@@ -131,9 +137,9 @@ async def read_plan(store: Store, launch: Launch, now: Moment) -> LaunchPlan:
         pool = _pool(queue, handlers.values())
         view = views.get(pool, ResourcePoolView(pool, PoolRules())) if pool is not None else None
         own = tuple(crew for crew in crews if crew.serves(queue.name))
-        slots = await _slots(store, queue, own, joins=launch.joins)
+        division = await _division(store, queue, own, joins=launch.joins)
         busy = _others(queue, queues, timings, own)
-        found.append(_queue_plan(queue, own, timings[queue.name], view, slots, busy, now))
+        found.append(_queue_plan(queue, own, timings[queue.name], view, division, busy, now))
     shown = tuple(one for one in found if one.left or one.queue.name in launch.queues)
     findings = [*(each for one in found for each in _findings(one)), *_idle(found)]
     return LaunchPlan(queues=shown, findings=tuple(findings))
@@ -152,7 +158,9 @@ def _queue_document(one: QueuePlan) -> dict[str, Any]:
         "left": one.left,
         "done": one.done,
         "progress": one.progress,
-        "stranded": one.stranded,
+        "can_end": one.left - one.waiting,
+        "stranded": sum(one.stranded.values()),
+        "not_in_table": sum(one.unlisted.values()),
         "workers": [_crew_document(crew) for crew in one.crews],
         "slots": [{**msgspec.to_builtins(slot), "tasks": slot.tasks} for slot in one.slots],
         "resources": None if one.resource is None else msgspec.to_builtins(one.resource),
@@ -264,11 +272,18 @@ def _others(queue: Queue, queues: Sequence[Queue], timings: Mapping[str, Timing 
     return round(total)
 
 
-async def _slots(store: Store, queue: Queue, crews: Sequence[Crew], *, joins: bool) -> list[SlotPlan]:
+class _Division(NamedTuple):
+    """The slots of a queue with their keys, and the unfinished tasks of keys that no slot has."""
+
+    slots: tuple[SlotPlan, ...] = ()
+    homeless: Mapping[str, int] = {}
+
+
+async def _division(store: Store, queue: Queue, crews: Sequence[Crew], *, joins: bool) -> _Division:
     """Who has the keys of the queue, or would get them from the leader."""
     spec, verbs = queue.partitions, capabilities(store).partitions
     if spec is None or verbs is None:
-        return []
+        return _Division()
     keys = {one.key: one for one in await verbs.partitions(queue.name)}
     keys |= {key: Partition(queue=queue.name, key=key) for key in _table_keys(spec) if key not in keys}
     there = [slot for slot in serving(await verbs.slots(), queue.name, spec) if slot.live]
@@ -279,14 +294,12 @@ async def _slots(store: Store, queue: Queue, crews: Sequence[Crew], *, joins: bo
     owners = {key: moved.get(key) or one.moving_to or one.owner for key, one in keys.items()}
     named = {slot.name for slot in there}
     every = sorted(named | {owner for owner in owners.values() if owner is not None}, key=by_number)
-    return [
-        SlotPlan(
-            slot=name,
-            keys={key: one.unfinished for key, one in sorted(keys.items()) if owners[key] == name},
-            manned=name in named,
-        )
+    tasks = {key: one.unfinished for key, one in sorted(keys.items())}
+    slots = [
+        SlotPlan(slot=name, keys={key: n for key, n in tasks.items() if owners[key] == name}, manned=name in named)
         for name in every
     ]
+    return _Division(tuple(slots), {key: n for key, n in tasks.items() if n and owners[key] is None})
 
 
 def _table_keys(spec: Partitioning) -> list[str]:
@@ -308,17 +321,17 @@ def _queue_plan(
     crews: tuple[Crew, ...],
     known: Timing | None,
     view: ResourcePoolView | None,
-    slots: Sequence[SlotPlan],
+    division: _Division,
     others: Span,
     now: Moment,
 ) -> QueuePlan:
-    spec = queue.partitions
-    held = spec is not None and spec.exclusive and spec.on_missing != "steal"
-    stranded = sum(slot.tasks for slot in slots if not slot.manned) if held else 0
+    spec, slots = queue.partitions, division.slots
+    stranded, unlisted = _waiting(spec, division)
+    waiting = {**stranded, **unlisted}
     workers, seats = sum(crew.workers for crew in crews), sum(crew.workers * crew.concurrency for crew in crews)
     usable = None if view is None else _in_service(view, now)
     work = Work(
-        left=max(0, _left(queue) - stranded),
+        left=max(0, _left(queue) - sum(waiting.values())),
         seats=seats,
         per_worker=max(1, round(seats / workers)) if workers else 1,
         delay=round(sum(crew.delay * crew.workers for crew in crews) / workers) if workers else 0,
@@ -328,11 +341,12 @@ def _queue_plan(
         pool="" if view is None else view.name,
         usable=None if usable is None else usable.supply(now),
         members=None if view is None else view.supply(now),
-        keys={key: tasks for slot in slots for key, tasks in slot.keys.items()},
+        keys={key: tasks for slot in slots for key, tasks in slot.keys.items() if key not in waiting},
         max_per_key=queue.max_per_key,
         slots={slot.slot: slot.tasks for slot in slots if slot.manned and spec is not None and spec.exclusive},
         movable=spec is not None and spec.mode == "balanced",
         held=spec is not None and spec.mode == "static" and spec.on_missing == "hold",
+        waiting=waiting,
     )
     return QueuePlan(
         queue=queue,
@@ -340,11 +354,24 @@ def _queue_plan(
         crews=crews,
         timing=known,
         estimate=estimate(work),
-        otherwise=what_if(work) if work.left and known is not None else {},
+        otherwise=what_if(work) if (work.left or waiting) and known is not None else {},
         resource=None if view is None or usable is None else _resource_plan(view, usable, work, now),
-        slots=tuple(slots),
+        slots=slots,
         stranded=stranded,
+        unlisted=unlisted,
     )
+
+
+def _waiting(spec: Partitioning | None, division: _Division) -> tuple[dict[str, int], dict[str, int]]:
+    """The tasks that no worker takes, by key: their slot has no worker; their key is not in the table."""
+    if spec is None or not spec.exclusive or spec.on_missing == "steal":
+        return {}, {}
+    stranded = {key: n for slot in division.slots if not slot.manned for key, n in slot.keys.items() if n}
+    if spec.mode != "static":
+        return stranded, {}
+    listed_keys = set(_table_keys(spec))
+    unlisted = {key: n for key, n in division.homeless.items() if key not in listed_keys}
+    return stranded | {key: n for key, n in division.homeless.items() if key in listed_keys}, unlisted
 
 
 def _left(queue: Queue) -> int:
@@ -412,16 +439,34 @@ def _of_partitions(one: QueuePlan, spec: Partitioning) -> Iterator[Finding]:
             fix="correct the table",
         )
     empty = [slot for slot in one.slots if not slot.manned and slot.keys]
-    if one.stranded or (empty and spec.mode == "static" and spec.on_missing == "hold"):
-        keys = counted(sum(len(slot.keys) for slot in empty), "key")
+    missing = bool(empty) and (bool(one.stranded) or (spec.mode == "static" and spec.on_missing == "hold"))
+    if missing:
+        yield _without_worker(one, empty)
+    if one.unlisted:
+        first = next(iter(one.unlisted))
+        tasks = counted(sum(one.unlisted.values()), "task")
         yield warning(
             "partitions",
-            f'queue "{name}": no worker has {counted(len(empty), "slot")} ({listed([slot.slot for slot in empty])})',
-            why=f"{counted(one.stranded, 'task')} of {keys} wait for them",
-            fix='start more workers, or set on_missing to "reassign" or "steal"',
+            f'queue "{name}": {tasks} cannot start: not in the table: {listed(one.unlisted)}',
+            why="in mode static a key that is not in the table belongs to no slot",
+            fix=f"add it to the partitions of the queue, or pitboss partitions move {name} {first} SLOT",
         )
-    elif checked.valid:
+    if checked.valid and not missing and not one.unlisted:
         yield fine("partitions", f'queue "{name}": {partitioning_text(spec)}')
+
+
+def _without_worker(one: QueuePlan, empty: Sequence[SlotPlan]) -> Finding:
+    """Slots that have keys and no worker."""
+    keys = counted(sum(len(slot.keys) for slot in empty), "key")
+    numbers = ranges(by_number(slot.slot)[1] for slot in empty).replace(" ", "")
+    return warning(
+        "partitions",
+        f'queue "{one.queue.name}": no worker has {counted(len(empty), "slot")} '
+        f"({listed([slot.slot for slot in empty])})",
+        why=f"{counted(sum(one.stranded.values()), 'task')} of {keys} wait for them",
+        fix=f"start all workers with pitboss up, or these with pitboss up --only {numbers}; "
+        'or set on_missing to "reassign" or "steal"',
+    )
 
 
 def _idle(found: Sequence[QueuePlan]) -> Iterator[Finding]:

@@ -27,7 +27,14 @@ class PartitionVerbs(Verbs):
     """The protocol `Partitions`."""
 
     async def take_slots(
-        self, session: int, pool: str, node: str, places: Sequence[int], *, queues: tuple[str, ...] | None = None
+        self,
+        session: int,
+        pool: str,
+        node: str,
+        places: Sequence[int],
+        *,
+        queues: tuple[str, ...] | None = None,
+        exact: bool = False,
     ) -> list[PoolSlot]:
         self._reach("take_slots.before")
         now = self.clock.now()
@@ -35,7 +42,7 @@ class PartitionVerbs(Verbs):
             raise SessionLost(session)
         tables = self.tables
         kept = [one for one in self._kept(now) if one.pool == pool]
-        taken = seated(kept, tables.sessions, tables.sessions[session], pool, node, places, queues)
+        taken = seated(kept, tables.sessions, tables.sessions[session], pool, node, places, queues, exact=exact)
         left = {one.name for one in kept if one.session != session}
         tables.slots = {name: one for name, one in tables.slots.items() if one.pool != pool or name in left}
         tables.slots |= {one.name: one for one in taken}

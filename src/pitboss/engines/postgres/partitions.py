@@ -21,16 +21,28 @@ from pitboss.model.states import State
 
 # Changes a key: whether a task of it runs, and whether the queue has exclusive owners, come with it.
 _Change = Callable[[Partition, bool, bool], Partition]
+# Which slots a session gets, of those that are kept and the sessions that have them.
+_Seat = Callable[[Sequence[PoolSlot], Mapping[int, Session], Session], list[PoolSlot]]
 
 
 class PartitionProtocol(ResourcesAndBatches):
     """The protocol `Partitions`."""
 
     async def take_slots(
-        self, session: int, pool: str, node: str, places: Sequence[int], *, queues: tuple[str, ...] | None = None
+        self,
+        session: int,
+        pool: str,
+        node: str,
+        places: Sequence[int],
+        *,
+        queues: tuple[str, ...] | None = None,
+        exact: bool = False,
     ) -> list[PoolSlot]:
+        def seat(kept: Sequence[PoolSlot], sessions: Mapping[int, Session], mine: Session) -> list[PoolSlot]:
+            return seated(kept, sessions, mine, pool, node, places, queues, exact=exact)
+
         return await self._transact(
-            "take_slots", self._writing, lambda now: _take_slots(self._sql, session, pool, node, places, queues, now)
+            "take_slots", self._writing, lambda now: _take_slots(self._sql, session, pool, seat, now)
         )
 
     async def slots(self) -> list[PoolSlot]:
@@ -70,15 +82,7 @@ class PartitionProtocol(ResourcesAndBatches):
         return await self._act(script)
 
 
-def _take_slots(
-    sql: Statements,
-    session: int,
-    pool: str,
-    node: str,
-    places: Sequence[int],
-    queues: tuple[str, ...] | None,
-    now: Moment | None,
-) -> Script[list[PoolSlot]]:
+def _take_slots(sql: Statements, session: int, pool: str, seat: _Seat, now: Moment | None) -> Script[list[PoolSlot]]:
     known: list[Row] = []
     yield sql.ask("slot_lock", pool=pool).unheard()
     yield sql.ask("slot_session", session=session).into(known)
@@ -87,7 +91,7 @@ def _take_slots(
     if mine is None or not mine.alive(rows[0][0]):
         raise SessionLost(session)
     kept, sessions = _kept(rows)
-    taken = seated(kept, sessions, mine, pool, node, places, queues)
+    taken = seat(kept, sessions, mine)
     others = [one.number for one in kept if one.session != session]
     yield sql.ask("slot_forget", pool=pool, kept=numbers(others)).unheard()
     if taken:
@@ -96,7 +100,7 @@ def _take_slots(
             pool=pool,
             node=taken[0].node,
             session=session,
-            queues=None if queues is None else texts(queues),
+            queues=None if taken[0].queues is None else texts(taken[0].queues),
             numbers=numbers([one.number for one in taken]),
             places=numbers([one.place for one in taken]),
         ).unheard()

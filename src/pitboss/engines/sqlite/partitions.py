@@ -25,9 +25,18 @@ class PartitionVerbs(Calls):
     """The protocol `Partitions`, each verb as one request to the store."""
 
     async def take_slots(
-        self, session: int, pool: str, node: str, places: Sequence[int], *, queues: tuple[str, ...] | None = None
+        self,
+        session: int,
+        pool: str,
+        node: str,
+        places: Sequence[int],
+        *,
+        queues: tuple[str, ...] | None = None,
+        exact: bool = False,
     ) -> list[PoolSlot]:
-        return await self._write("take_slots", lambda act: take_slots(act, session, pool, node, places, queues))
+        return await self._write(
+            "take_slots", lambda act: take_slots(act, session, pool, node, places, queues, exact=exact)
+        )
 
     async def slots(self) -> list[PoolSlot]:
         return await self._read(lambda reader: [slot for slot, _ in kept_slots(reader.rows, reader.now)])
@@ -43,7 +52,14 @@ class PartitionVerbs(Calls):
 
 
 def take_slots(
-    act: Act, session: int, pool: str, node: str, places: Sequence[int], queues: tuple[str, ...] | None
+    act: Act,
+    session: int,
+    pool: str,
+    node: str,
+    places: Sequence[int],
+    queues: tuple[str, ...] | None,
+    *,
+    exact: bool = False,
 ) -> list[PoolSlot]:
     """As the contract says."""
     row = act.one("session_get", session)
@@ -52,7 +68,7 @@ def take_slots(
         raise SessionLost(session)
     found = [(slot, owner) for slot, owner in kept_slots(act.rows, act.now) if slot.pool == pool]
     sessions = {owner.number: owner for _, owner in found}
-    taken = seated([slot for slot, _ in found], sessions, taker, pool, node, places, queues)
+    taken = seated([slot for slot, _ in found], sessions, taker, pool, node, places, queues, exact=exact)
     numbers = {one.number for one in taken}
     others = [slot.number for slot, _ in found if slot.session != session and slot.number not in numbers]
     act.run("slot_forget", pool, json_list(others))

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from pitboss.model.duration import SECOND, span
-from pitboss.model.errors import NotLeader, SessionLost
+from pitboss.model.errors import NotLeader, Refused, SessionLost
 from pitboss.model.partition import Partition
 from pitboss.model.pool_slot import PoolSlot
 from pitboss.model.session import ClaimRequest, Slot
@@ -140,6 +140,26 @@ class WorkerSlots:
         again, too = [await bench.session("job", pid=pid) for pid in (21, 22)]
         assert _numbers(await seat(bench, 0, session=again)) == {0: 0}
         assert _numbers(await seat(bench, 0, session=too)) == {0: 1}
+
+    async def test_exact_numbers_are_those_of_the_places_in_whatever_order_managers_restart(self, bench: Bench) -> None:
+        first, second = await bench.session("job"), await bench.session("job")
+        for one, place in ((first, 0), (second, 1)):
+            await bench.store.take_slots(one.number, POOL, NODE, [place], exact=True)
+            await bench.end(one)
+        for place in (1, 0):
+            again = await bench.session("job")
+            taken = await bench.store.take_slots(again.number, POOL, NODE, [place], exact=True)
+            assert _numbers(taken) == {place: place}
+        assert [(one.number, one.live) for one in await bench.store.slots()] == [(0, True), (1, True)]
+
+    async def test_an_exact_number_that_a_living_session_has_is_refused(self, bench: Bench) -> None:
+        taken = await seat(bench, 0, 1)
+        other = await bench.session("job")
+        with pytest.raises(Refused, match="slot 1 of pool"):
+            await bench.store.take_slots(other.number, POOL, NODE, [1, 2], exact=True)
+        assert await bench.store.slots() == taken
+        await bench.end(bench.me)
+        assert _numbers(await bench.store.take_slots(other.number, POOL, NODE, [1, 2], exact=True)) == {1: 1, 2: 2}
 
     async def test_another_session_of_the_same_process_takes_over(self, bench: Bench) -> None:
         old, renewed = [await bench.session("job", pid=11, boot_id="b") for _ in range(2)]
