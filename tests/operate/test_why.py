@@ -56,10 +56,12 @@ GIGA = 1024**3
 FETCH = HandlerInfo(name="job", queue="fetching", resources="proxies")
 
 
-async def shot(bench: Bench, *states: WorkerState, running: int = 0, why: str = "", **given: Any) -> None:
+async def shot(
+    bench: Bench, *states: WorkerState, running: int = 0, why: str = "", mean: int = 0, **given: Any
+) -> None:
     """The manager publishes one pool of these workers, each with one slot."""
     workers = tuple(
-        WorkerFigures(name=f"web-{number}", pool="web", state=state, running=running, why=why)
+        WorkerFigures(name=f"web-{number}", pool="web", state=state, running=running, why=why, mean=mean)
         for number, state in enumerate(states, 1)
     )
     pool = PoolFigures(**{"name": "web", "concurrency": 1, "wanted": len(states)} | given.pop("pool", {}))
