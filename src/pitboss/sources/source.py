@@ -28,9 +28,10 @@ _ROOM_SECONDS = 0.2
 _NO_ROOM_SECONDS = 1.0
 # How often to ask how many messages wait in the broker's queue.
 _READY_SECONDS = 5.0
-# How long messages are held that cannot be stored. RabbitMQ takes back what is held for 30 minutes (consumer_timeout),
-# and a queue with a delivery limit drops what comes back too often: so it is long, and less than that.
-HOLD_SECONDS = 15 * 60.0
+# How long messages are held that cannot be stored. A queue with a delivery limit drops what comes back too often, so short
+# troubles give nothing back. RabbitMQ takes back what is held past `consumer_timeout`, and ends the consumption: 30 minutes
+# by default, one at least.
+HOLD_SECONDS = 30.0
 _REPEAT_SECONDS = 0.5
 # How long a drain waits for the store.
 _LAST_SECONDS = 2.0
@@ -298,7 +299,7 @@ class Source:
             return revived is not None
 
     async def _hold(self, connection: Consuming, state: SourceState, why: str, pause: float) -> None:
-        """Keep what was delivered, and wait before the next try. It is given back only after a long time: each return
+        """Keep what was delivered, and wait before the next try. It is given back only after `HOLD_SECONDS`: each return
         counts as a delivery, and a quorum queue with a delivery limit drops what was delivered too often."""
         now = asyncio.get_running_loop().time()
         self._say(state, why=why)
