@@ -235,3 +235,12 @@ def test_a_refused_message_keeps_its_body_and_properties(body: bytes, properties
 def test_labels_of_a_death_are_taken_off() -> None:
     out = letter(meta=marked(message(message_id="m1", headers={"mine": 1}), "one", "in"))
     assert without_labels(out.properties).headers == {"mine": 1}
+
+
+def test_a_message_that_is_too_large_is_refused_before_it_is_read() -> None:
+    class Body(bytes):
+        def decode(self, *_: Any) -> str:
+            raise AssertionError
+
+    with pytest.raises(InvalidInput, match="at most 1048576"):
+        stored(OutMessage(routing_key="q", body=Body(b"x" * 2**21)))

@@ -1,11 +1,14 @@
 """Messages that no task can be made of: to the dead-letter queue with the reason, byte for byte, and nothing waits."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from pitboss.model.canonical import MAX_PARAMS_BYTES
 from pitboss.model.message import ERROR, MALFORMED, REASON, SOURCE
 from pitboss.model.source import SourceState
-from tests.sources.stage import DLQ, QUEUE, Stage, until
+from pitboss.model.task import NewTask, Placed
+from tests.sources.stage import DLQ, QUEUE, Stage, until, until_true
 
 # More than a task of the outbox takes.
 HUGE = 1_200_000
@@ -70,6 +73,31 @@ async def test_headers_and_ids_that_no_store_can_have_make_a_message_malformed(s
     assert (first.properties.message_id, first.body) == ("a\0b", b'{"number":1}')
     assert second.properties.headers["x"] == "a\0b"
     assert "NUL" in first.properties.headers[ERROR]
+
+
+async def test_large_ones_are_stored_a_few_at_a_time(sqlite_stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: 500 of them kept the process busy for so long that RabbitMQ gave up the connection, and sent them
+    again."""
+    stage = sqlite_stage
+    for _ in range(12):
+        await stage.send(b"x" * 900_000)
+    sizes: list[int] = []
+    put = stage.store.put
+
+    async def all_delivered() -> bool:
+        return await stage.ready() == 0
+
+    async def counting(tasks: Sequence[NewTask]) -> list[Placed]:
+        if not sizes:
+            await until_true(all_delivered, what="all messages are with the source")
+        sizes.append(sum(len(task.params) for task in tasks))
+        return await put(tasks)
+
+    monkeypatch.setattr(stage.store, "put", counting)
+    running = await stage.start()
+    await stage.dead(12)
+    assert max(sizes) < 5_000_000
+    assert running.figures().malformed == 12
 
 
 async def test_one_that_expires_stays_in_the_dead_letter_queue(sqlite_stage: Stage) -> None:

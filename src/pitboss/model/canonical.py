@@ -35,15 +35,20 @@ def to_json(value: object, *, what: str = "value", max_bytes: int = MAX_BYTES, p
         data = _encoder(plain).encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise _refused(value, what, plain, error) from error
-    if len(data) > max_bytes:
-        raise InvalidInput(
-            f"{what} takes {len(data)} bytes as JSON; at most {max_bytes} are allowed",
-            why="tasks are rows that are read and written often; large data slows every one of them",
-            fix="store the data elsewhere (a file, an object store, a table) and pass its name",
-        )
+    refuse_length(len(data), what, max_bytes)
     if _suspicious(data):
         _Walk(plain).check(value, what, 0)
     return data.decode()
+
+
+def refuse_length(size: int, what: str, max_bytes: int = MAX_BYTES) -> None:
+    """Refuse a value of at least `size` bytes as JSON."""
+    if size > max_bytes:
+        raise InvalidInput(
+            f"{what} takes {size} bytes as JSON; at most {max_bytes} are allowed",
+            why="tasks are rows that are read and written often; large data slows every one of them",
+            fix="store the data elsewhere (a file, an object store, a table) and pass its name",
+        )
 
 
 def from_json(text: Json) -> Any:

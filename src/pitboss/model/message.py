@@ -1,12 +1,13 @@
 """Messages of a broker as values: how one becomes a task's parameters, and how tasks become messages."""
 
 import base64
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from pitboss.model.canonical import Json, from_json, to_json
+from pitboss.model.canonical import Json, from_json, refuse_length, to_json
 from pitboss.model.errors import InvalidInput
 from pitboss.model.ids import TaskId, checked_id
 from pitboss.model.meta import MessageMark, Meta, read_meta, with_meta
@@ -23,7 +24,7 @@ _OWN = (TASK, SOURCE, HANDLER, REASON, CATEGORY, ERROR, ATTEMPTS)
 _COPIES = frozenset({"CC", "BCC"})
 _NOT_OBJECTS = frozenset({"string", "integer", "number", "boolean", "array", "null"})
 _LONGEST_TEXT = 2000
-_FREE = (" ", "\n", "\r", "\t")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 class Properties(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -75,6 +76,7 @@ class _Stored(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 def stored(message: OutMessage) -> Json:
     """The parameters of the outbox task that publishes this message."""
+    refuse_length(len(message.body), "message")
     try:
         body = {"text": _storable(message.body.decode())}
     except UnicodeDecodeError:
@@ -85,7 +87,7 @@ def stored(message: OutMessage) -> Json:
 
 def _storable(text: str) -> str:
     """Text that every store keeps as it is; else it goes as base64."""
-    if any(ord(one) < ord(" ") and one not in _FREE for one in text):
+    if _CONTROLS.search(text):
         raise UnicodeDecodeError("utf-8", b"", 0, 0, "it has control characters")
     return text
 

@@ -28,9 +28,9 @@ _ROOM_SECONDS = 0.2
 _NO_ROOM_SECONDS = 1.0
 # How often to ask how many messages wait in the broker's queue.
 _READY_SECONDS = 5.0
-# How long messages are held that cannot be stored. A queue with a delivery limit drops what comes back too often, so short
-# troubles give nothing back. RabbitMQ takes back what is held past `consumer_timeout`, and ends the consumption: 30 minutes
-# by default, one at least.
+# How long messages are held that cannot be stored. A queue with a delivery limit drops what comes back too often, so
+# short troubles give nothing back. RabbitMQ takes back what is held past `consumer_timeout`, and ends the consumption:
+# 30 minutes by default, one at least.
 HOLD_SECONDS = 30.0
 _REPEAT_SECONDS = 0.5
 # How long a drain waits for the store.
@@ -40,7 +40,9 @@ _GATHER_SECONDS = 0.05
 # A process that did not tick for this long was stopped. RabbitMQ gives up a connection after two heartbeats of 5 s.
 _TICK_SECONDS = 1.0
 _STILL_SECONDS = 9.0
+# How many messages, and bytes of them, are checked at once. Meanwhile nothing else runs, heartbeats neither.
 _AT_ONCE = 1000
+_BYTES_AT_ONCE = 4_000_000
 
 
 class Services(NamedTuple):
@@ -226,7 +228,11 @@ class Source:
                 await self._work.wait()
         self._check()
         intake = await self._known_handler(connection)
-        taken = [intake.take(self._held.popleft()) for _ in range(min(len(self._held), _AT_ONCE))]
+        taken, size = list[Taken](), 0
+        while self._held and len(taken) < _AT_ONCE and size < _BYTES_AT_ONCE:
+            message = self._held.popleft()
+            size += len(message.body)
+            taken.append(intake.take(message))
         await self._store(connection, taken)
 
     async def _store(self, connection: Consuming, taken: list[Taken]) -> None:
@@ -299,8 +305,8 @@ class Source:
             return revived is not None
 
     async def _hold(self, connection: Consuming, state: SourceState, why: str, pause: float) -> None:
-        """Keep what was delivered, and wait before the next try. It is given back only after `HOLD_SECONDS`: each return
-        counts as a delivery, and a quorum queue with a delivery limit drops what was delivered too often."""
+        """Keep what was delivered, and wait before the next try. It is given back only after `HOLD_SECONDS`: each
+        return counts as a delivery, and a quorum queue with a delivery limit drops what was delivered too often."""
         now = asyncio.get_running_loop().time()
         self._say(state, why=why)
         if self._hold_until is None:
