@@ -158,6 +158,9 @@ def test_a_source_that_is_added_later_is_found_at_once(tmp_path: Path) -> None:
         (("q", {"a": "b\0"}), {}, "NUL"),
         (("q", "x" * 1_100_000), {}, "bytes"),
         (("q", {}), {"headers": {"a": 2**70}}, "64 bits"),
+        (("q", {}), {"headers": {"a": 2**63}}, "headers cannot be sent"),
+        (("q", {}), {"headers": {LONG: 1}}, "headers cannot be sent"),
+        (("q", {}), {"headers": {"a": "x" * 130_000}}, "headers cannot be sent"),
     ],
 )
 def test_what_cannot_be_sent_is_refused_before_it_is_stored(

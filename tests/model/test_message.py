@@ -1,12 +1,15 @@
 """Messages of a broker as values."""
 
+from math import inf
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pika.data import encode_table
 
+from pitboss.engines.amqp.messages import to_send
 from pitboss.model.canonical import from_json, to_json
 from pitboss.model.errors import InvalidInput
 from pitboss.model.message import (
@@ -14,8 +17,10 @@ from pitboss.model.message import (
     CATEGORY,
     ERROR,
     HANDLER,
+    HEADER_BYTES,
     MALFORMED,
     REASON,
+    SHORT_BYTES,
     SOURCE,
     TASK,
     Message,
@@ -27,6 +32,7 @@ from pitboss.model.message import (
     read_stored,
     refused,
     stored,
+    table_size,
     takes_whole,
     without_labels,
 )
@@ -38,10 +44,12 @@ VALUE = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=5,
 )
+# Those of Pitboss are replaced, and those of copies are left out.
+NAME = TEXT.filter(lambda name: not name.startswith("x-pitboss-") and name not in ("CC", "BCC"))
 PROPERTIES = st.builds(
     Properties,
     message_id=st.none() | TEXT,
-    headers=st.dictionaries(TEXT, VALUE, max_size=4),
+    headers=st.dictionaries(NAME, VALUE, max_size=4),
     content_type=st.none() | TEXT,
     correlation_id=st.none() | TEXT,
     reply_to=st.none() | TEXT,
@@ -235,6 +243,32 @@ def test_a_refused_message_keeps_its_body_and_properties(body: bytes, properties
 def test_labels_of_a_death_are_taken_off() -> None:
     out = letter(meta=marked(message(message_id="m1", headers={"mine": 1}), "one", "in"))
     assert without_labels(out.properties).headers == {"mine": 1}
+
+
+@given(st.dictionaries(TEXT, VALUE | st.floats(allow_nan=False, allow_infinity=False), max_size=4))
+def test_headers_take_no_more_bytes_than_is_said(headers: dict[str, Any]) -> None:
+    out = OutMessage(routing_key="q", body=b"1", properties=Properties(headers=headers))
+    pieces: list[bytes] = []
+    encode_table(pieces, to_send(out).headers)
+    assert len(b"".join(pieces)) <= table_size(headers)
+
+
+def test_a_dead_letter_leaves_out_what_the_broker_would_not_take_back() -> None:
+    """Regression: such a letter was tried for ever, and each time the broker ended the connection of all others."""
+    large = Properties(message_id="x" * 300, type="kept", headers={"x": "y" * HEADER_BYTES})
+    message = Message(1, b"1", large)
+    told = {"source": "one", "handler": "download", "queue": "q_dlq"}
+    meta = marked(message, "one", "q")
+    letters = [
+        refused(message, "not JSON", **told),
+        dead_letter(DEAD, meta, source="one", queue="q_dlq", task="o1", whole=False),
+    ]
+    for letter, id_ in zip(letters, (None, "o1"), strict=True):
+        assert table_size(letter.properties.headers) <= HEADER_BYTES
+        assert letter.properties.headers[SOURCE] == "one"
+        assert "too large to be kept" in letter.properties.headers[ERROR]
+        assert (letter.properties.message_id, letter.properties.type) == (id_, "kept")
+    assert table_size({"x" * (SHORT_BYTES + 1): 1}) == table_size({"x": {"n": 2**63}}) == inf
 
 
 def test_a_message_that_is_too_large_is_refused_before_it_is_read() -> None:

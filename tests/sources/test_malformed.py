@@ -6,6 +6,7 @@ import pytest
 
 from pitboss.model.canonical import MAX_PARAMS_BYTES
 from pitboss.model.message import ERROR, MALFORMED, REASON, SOURCE
+from pitboss.model.meta import read_meta
 from pitboss.model.source import SourceState
 from pitboss.model.task import NewTask, Placed
 from tests.sources.stage import DLQ, QUEUE, Stage, until, until_true
@@ -73,6 +74,27 @@ async def test_headers_and_ids_that_no_store_can_have_make_a_message_malformed(s
     assert (first.properties.message_id, first.body) == ("a\0b", b'{"number":1}')
     assert second.properties.headers["x"] == "a\0b"
     assert "NUL" in first.properties.headers[ERROR]
+
+
+async def test_one_whose_headers_leave_no_room_for_the_reason_stops_no_other(sqlite_stage: Stage) -> None:
+    """Regression: RabbitMQ ended the connection of the outbox each time that the dead letter was tried."""
+    stage = sqlite_stage
+    running = await stage.start()
+    full = {"x": "y" * 119_900}
+    await stage.send(b"nonsense", message_id="m1", headers=full)
+    await stage.send({"number": 1, "bad": True}, message_id="m2", headers=full)
+    await stage.send(b"more nonsense", message_id="m3")
+    await stage.stored(1)
+    await stage.ran()
+    letters = {one.properties.message_id: one.properties.headers for one in await stage.dead(3)}
+    assert letters.keys() == {"m1", "m2", "m3"}
+    assert "x" not in letters["m1"] | letters["m2"]
+    assert "message 1 is refused (the headers" in letters["m2"][ERROR]
+    assert running.figures().published == 3
+    (task,) = await stage.tasks()
+    mark = read_meta(task.meta).message
+    assert mark is not None
+    assert mark.headers == full
 
 
 async def test_large_ones_are_stored_a_few_at_a_time(sqlite_stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

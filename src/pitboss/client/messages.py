@@ -10,12 +10,10 @@ from pitboss.client.params import plain_value
 from pitboss.model.canonical import from_json, to_json
 from pitboss.model.errors import InvalidInput
 from pitboss.model.ids import TaskId
-from pitboss.model.message import JSON_TYPE, OutMessage, Properties, stored
+from pitboss.model.message import HEADER_BYTES, JSON_TYPE, SHORT_BYTES, OutMessage, Properties, stored, table_size
 from pitboss.model.source import outbox, source_of
 from pitboss.model.task import NewTask
 from pitboss.model.text import listed
-
-_MOST_BYTES = 255
 
 
 def out_message(
@@ -25,17 +23,24 @@ def out_message(
     for what, text in (("queue", queue), ("exchange", exchange), ("message id", message_id or "")):
         if (
             not isinstance(text, str)
-            or len(text.encode()) > _MOST_BYTES
+            or len(text.encode()) > SHORT_BYTES
             or (what == "queue" and not (text or exchange))
         ):
             raise InvalidInput(
                 f"{text!r:.60} cannot be the {what} of a message",
-                why=f"it is text of at most {_MOST_BYTES} bytes",
+                why=f"it is text of at most {SHORT_BYTES} bytes",
                 fix="pass the name of a queue, or an exchange and a routing key, as RabbitMQ has them",
             )
     raw = isinstance(message, bytes)
     body = message if raw else to_json(message, what=f"message to {queue}", plain=plain_value).encode()
     told: dict[str, Any] = from_json(to_json(dict(headers or {}), what="headers"))
+    if table_size(told) > HEADER_BYTES:
+        raise InvalidInput(
+            "the headers cannot be sent",
+            why=f"they take more than {HEADER_BYTES:,} bytes, or have a name of more than {SHORT_BYTES}, or a number"
+            " that does not fit 64 bits with its sign",
+            fix="put the data into the message itself",
+        )
     kind = "application/octet-stream" if raw else JSON_TYPE
     properties = Properties(message_id=message_id, headers=told, content_type=kind)
     return OutMessage(routing_key=queue, exchange=exchange, body=body, properties=properties)

@@ -8,11 +8,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 from pitboss.config.values import duration, whole
 from pitboss.model.duration import Span
 from pitboss.model.errors import InvalidInput
+from pitboss.model.message import SHORT_BYTES
 from pitboss.model.source import DEDUPE, DLQ_SUFFIX, PREFETCH, SourceSpec
 
 SOURCES = "sources"
 _MOST_PREFETCH = 10_000
-_MOST_BYTES = 255
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
 _URL = re.compile(r"amqps?://[^\s]+\Z")
 
@@ -28,10 +28,10 @@ def _url(value: Any) -> Any:
 
 
 def _queue(value: Any) -> Any:
-    if not isinstance(value, str) or not 0 < len(value.encode()) <= _MOST_BYTES:
+    if not isinstance(value, str) or not 0 < len(value.encode()) <= SHORT_BYTES:
         raise InvalidInput(
             f"{value!r:.60} cannot name a queue of RabbitMQ",
-            why=f"it is text of 1 to {_MOST_BYTES} bytes",
+            why=f"it is text of 1 to {SHORT_BYTES} bytes",
             fix="write the queue's name as RabbitMQ has it",
         )
     return value

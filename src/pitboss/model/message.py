@@ -3,6 +3,7 @@
 import base64
 import re
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 
 import msgspec
@@ -24,6 +25,10 @@ _OWN = (TASK, SOURCE, HANDLER, REASON, CATEGORY, ERROR, ATTEMPTS)
 _COPIES = frozenset({"CC", "BCC"})
 _NOT_OBJECTS = frozenset({"string", "integer", "number", "boolean", "array", "null"})
 _LONGEST_TEXT = 2000
+# The most bytes of a property that is text, or of a header's name; and of all headers. The properties of a message are
+# in one frame of at most 128 KiB: the broker ends a connection that sends a larger one.
+SHORT_BYTES = 255
+HEADER_BYTES = 120_000
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
@@ -42,6 +47,9 @@ class Properties(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     timestamp: int | None = None
     priority: int | None = None
     expiration: str | None = None
+
+
+_TEXTS = ("message_id", "content_type", "content_encoding", "correlation_id", "reply_to", "type", "app_id")
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -152,36 +160,51 @@ def dead_letter(
         ATTEMPTS: dead.get("attempts", 0),
     }
     mark = read_meta(meta).message
+    known = Properties()
     # A task that follows from a message has its meta, but is not that message.
-    own = mark if mark is not None and mark.source == source and dead.get("parent") is None else None
-    return _labelled(to_json(body).encode(), own, told, queue=queue, message_id=task)
+    if mark is not None and mark.source == source and dead.get("parent") is None:
+        known = msgspec.convert({**mark.properties, "message_id": mark.id, "headers": mark.headers}, Properties)
+    properties = _labelled(known, told)
+    named, typed = properties.message_id or task, properties.content_type or JSON_TYPE
+    properties = msgspec.structs.replace(properties, message_id=named, content_type=typed)
+    return OutMessage(routing_key=queue, body=to_json(body).encode(), properties=properties)
 
 
 def refused(message: Message, reason: str, *, source: str, handler: str, queue: str) -> OutMessage:
     """A message that no task can be made of, with the reason."""
     told = {SOURCE: source, HANDLER: handler, REASON: MALFORMED, ERROR: _short(reason)}
-    headers = {**_without_copies(message.properties.headers), **told}
+    return OutMessage(routing_key=queue, body=message.body, properties=_labelled(message.properties, told))
+
+
+def _labelled(known: Properties, told: dict[str, Any]) -> Properties:
+    """The properties of a dead letter. What the broker would not take back is left out: bytes are longer as text."""
+    texts = {name: text for name in _TEXTS if (text := getattr(known, name)) is not None}
+    long = {name: None for name, text in texts.items() if len(text.encode()) > SHORT_BYTES}
+    headers = {**_without_copies(known.headers), **told}
+    if table_size(headers) > HEADER_BYTES:
+        headers = {**told, ERROR: f"{told[ERROR]} (the headers of the message were too large to be kept)"}
     # A date of expiry was about the first delivery: a dead letter must stay.
-    properties = msgspec.structs.replace(message.properties, headers=headers, expiration=None)
-    return OutMessage(routing_key=queue, body=message.body, properties=properties)
+    return msgspec.structs.replace(known, headers=headers, **{**long, "expiration": None})
 
 
-def _labelled(
-    body: bytes, mark: MessageMark | None, told: dict[str, Any], *, queue: str, message_id: str
-) -> OutMessage:
-    known = {} if mark is None else dict(mark.properties)
-    headers = {} if mark is None else _without_copies(mark.headers)
-    known.pop("expiration", None)
-    known.setdefault("content_type", JSON_TYPE)
-    properties = msgspec.convert(
-        {
-            **known,
-            "message_id": (mark.id if mark is not None else None) or message_id,
-            "headers": {**headers, **told},
-        },
-        Properties,
-    )
-    return OutMessage(routing_key=queue, body=body, properties=properties)
+def table_size(value: object) -> float:
+    """How many bytes a value of headers takes at most as the broker gets it; infinite if it cannot get it."""
+    match value:
+        case None | bool():
+            return 2
+        case int():
+            return 9 if -(2**63) <= value < 2**63 else inf
+        case float():
+            return 5 + len(f"{value}")  # sent as text
+        case str():
+            return 5 + len(value.encode())
+        case list():
+            return 5 + sum(map(table_size, value))
+        case dict():
+            names = [len(name.encode()) for name in value]
+            fits = max(names, default=0) <= SHORT_BYTES
+            return 5 + sum(names) + len(names) + sum(map(table_size, value.values())) if fits else inf
+    return inf
 
 
 def _without_copies(headers: Mapping[str, Any]) -> dict[str, Any]:

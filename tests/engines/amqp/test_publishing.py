@@ -2,11 +2,13 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from pitboss.engines.amqp import publishing
 from pitboss.engines.broker_protocol import BrokerError, OutMessage, Properties
 from pitboss.model.errors import InvalidInput
+from pitboss.model.message import HEADER_BYTES, SHORT_BYTES, table_size
 from pitboss.model.source import SourceState
 from tests.engines.amqp.connections import Connections, Ear, Trouble, consume, numbered, until
 from tests.servers.rabbitmq import RabbitServer
@@ -107,16 +109,30 @@ async def test_a_full_queue_that_refuses_more_is_named(connections: Connections)
         OutMessage(routing_key="out", body=b"1", properties=Properties(expiration="soon")),
         OutMessage(routing_key="out", body=b"1", properties=Properties(priority=256)),
         OutMessage(routing_key="out", body=b"1", properties=Properties(headers={"x" * 256: 1})),
+        OutMessage(routing_key="out", body=b"1", properties=Properties(headers={"x": "y" * 140_000})),
+        OutMessage(routing_key="out", body=b"1", properties=Properties(headers={"x": [1] * 30_000})),
     ],
 )
 async def test_a_message_that_cannot_be_sent_is_refused_before_it_is_sent(
     connections: Connections, message: OutMessage
 ) -> None:
+    """Regression: the broker ended the connection because of headers that do not fit a frame."""
     publisher = await connections.filled("out", 0)
     with pytest.raises(InvalidInput):
         await publisher.publish(message)
     await publisher.publish(numbered("out", 1))
     assert await publisher.queue("out") == 1
+    assert connections.losses == []
+
+
+async def test_headers_as_large_as_they_may_be_are_taken(connections: Connections) -> None:
+    publisher = await connections.filled("out", 0)
+    headers = {"x": "y" * (HEADER_BYTES - 12)}
+    assert table_size(headers) == HEADER_BYTES
+    texts = ("message_id", "content_type", "content_encoding", "correlation_id", "reply_to", "type", "app_id")
+    properties = msgspec.structs.replace(Properties(headers=headers), **dict.fromkeys(texts, "z" * SHORT_BYTES))
+    await publisher.publish(OutMessage(routing_key="out", body=b"1", properties=properties))
+    assert connections.losses == []
 
 
 async def test_an_alarm_is_told_and_ends(

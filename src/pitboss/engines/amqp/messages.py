@@ -9,6 +9,7 @@ from typing import Any
 import pika
 
 from pitboss.engines.broker_protocol import Message, OutMessage, Properties
+from pitboss.model.message import HEADER_BYTES, table_size
 
 PERSISTENT = 2
 _FIELDS = tuple(name for name in Properties.__struct_fields__ if name != "headers")
@@ -22,9 +23,13 @@ def received(tag: int, method: Any, properties: Any, body: bytes) -> Message:
 
 def to_send(message: OutMessage) -> Any:
     known = message.properties
-    # RabbitMQ would close the channel, with all other messages on it.
+    # RabbitMQ would close the channel, or the connection, with all other messages on it.
     if known.expiration is not None and not (known.expiration.isascii() and known.expiration.isdigit()):
         raise ValueError(f'expiration "{known.expiration}" is not a number of milliseconds')
+    if known.headers and table_size(known.headers) > HEADER_BYTES:
+        raise ValueError(
+            f"its headers take more than {HEADER_BYTES:,} bytes, or have a name or number that is too long"
+        )
     fields = {name: getattr(known, name) for name in _FIELDS}
     return pika.BasicProperties(headers=_sendable(known.headers) or None, delivery_mode=PERSISTENT, **fields)
 
