@@ -135,6 +135,26 @@ async def test_headers_as_large_as_they_may_be_are_taken(connections: Connection
     assert connections.losses == []
 
 
+async def test_a_message_that_is_not_confirmed_is_forgotten(
+    connections: Connections, rabbit_server: RabbitServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: it was kept, and each repetition too, for as long as the connection lasted."""
+    monkeypatch.setattr(publishing, "CONFIRM_SECONDS", 0.3)
+    publisher = await connections.filled("out", 1)
+    before = publisher._exchanges[""]
+    rabbit_server.freeze()
+    try:
+        calls = [publisher.publish(numbered("out", number)) for number in range(20)]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+    finally:
+        rabbit_server.thaw()
+    assert [one.state for one in results if isinstance(one, BrokerError)] == [SourceState.AWAY] * 20
+    assert not before._waiting
+    monkeypatch.undo()
+    await asyncio.gather(*(publisher.publish(numbered("out", number)) for number in range(20)))
+    assert connections.losses == []
+
+
 async def test_an_alarm_is_told_and_ends(
     connections: Connections, rabbit_server: RabbitServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

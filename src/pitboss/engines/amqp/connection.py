@@ -139,6 +139,11 @@ class Channel:
         if self.driver.is_open:
             self.driver.close()
 
+    def give_up(self, error: BrokerError) -> None:
+        """Close without waiting; from now on calls raise this."""
+        self.error = self.error or error
+        self.drop()
+
     async def close(self) -> None:
         """Messages that were delivered here and not acknowledged go back to their queue, in their order."""
         self.drop()

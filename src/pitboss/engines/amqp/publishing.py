@@ -44,7 +44,9 @@ class AmqpPublishing:
             async with asyncio.timeout(CONFIRM_SECONDS):
                 await exchange.publish(message)
         except TimeoutError:
-            raise faults.not_confirmed(self._connection.address, CONFIRM_SECONDS) from None
+            error = faults.not_confirmed(self._connection.address, CONFIRM_SECONDS)
+            exchange.give_up(error)
+            raise error from None
 
     async def queue(self, name: str, create: Kind | None = None) -> int:
         facts = await declare(self._connection, name, create)
@@ -125,6 +127,12 @@ class _Exchange:
             elif number in self._waiting:
                 message, _ = self._waiting[number]
                 self._answer(number, faults.not_taken(message.exchange, message.routing_key))
+
+    def give_up(self, error: BrokerError) -> None:
+        """The next message has a channel of its own: what waits here, and is published again, would become more and
+        more, and would come as often once the queue takes messages again."""
+        self.channel.give_up(error)
+        self.fail_all(error)
 
     def fail_all(self, error: BrokerError) -> None:
         for number in list(self._waiting):
