@@ -231,6 +231,24 @@ async def test_a_dead_letter_whose_task_is_gone_becomes_a_new_task_in_its_queue(
     assert mark.headers == {"mine": 2}
 
 
+async def test_a_dead_letter_of_another_handler_becomes_a_new_task_in_its_queue(sqlite_stage: Stage) -> None:
+    """Regression: the source got another handler, so the failed task could not run again; the message met its own key,
+    counted as known, and was gone."""
+    stage = sqlite_stage
+    running = await stage.start()
+    await failed(stage, 1)
+    (letter,) = await stage.dead(1)
+    await stage.stop(running)
+    running = await stage.start(stage.spec("any_field"))
+    again = OutMessage(routing_key=QUEUE, body=letter.body, properties=letter.properties)
+    await stage.producer.publish(again)
+    await stage.producer.publish(again)
+    await stage.taken_in()
+    assert await stage.numbers("any_field") == [1]
+    # The second one may be a repetition by RabbitMQ.
+    assert (running.figures().stored, running.figures().duplicates) == (1, 1)
+
+
 async def test_an_id_of_a_failed_task_that_a_producer_sends_again_is_counted_and_told_once(sqlite_stage: Stage) -> None:
     """It may be a repetition by RabbitMQ, so it does not run the task again; but it is not silent."""
     stage = sqlite_stage

@@ -51,7 +51,7 @@ class Intake:
         if dead is not None:
             message = msgspec.structs.replace(message, properties=without_labels(message.properties))
         try:
-            return Taken(message.tag, self.task(message, self._unique(message)), dead=dead)
+            return Taken(message.tag, self.task(message, self._unique(message, dead)), dead=dead)
         except InvalidInput as error:
             return self._malformed(message, f"{error.what}: {error.why}" if error.why else error.what)
 
@@ -81,12 +81,13 @@ class Intake:
             raise InvalidInput("the message is not a JSON object", why=f"it is {_kind(value)}")
         return self.kind.check(params)
 
-    def _unique(self, message: Message) -> Unique | None:
-        """The key has a period, or it would be free once its task ends, and a late redelivery would run again."""
+    def _unique(self, message: Message, dead: TaskId | None) -> Unique | None:
+        """The key has a period, or it would be free once its task ends, and a late redelivery would run again. A dead
+        letter has a key of its own: the message's may still belong to the failed task, and it would be a repetition."""
         known = message.properties.message_id
         if not known or not self._spec.dedupe:
             return None
-        return Unique(message_key(self._spec.name, known), self._spec.dedupe)
+        return Unique(message_key(self._spec.name, known if dead is None else f"{known} {dead}"), self._spec.dedupe)
 
     def _malformed(self, message: Message, reason: str) -> Taken:
         spec = self._spec
