@@ -100,9 +100,15 @@ class Outlet:
             raise BrokerError(SourceState.AWAY, "the broker is not connected", why=self.why)
         await self._connection.publish(message)
 
-    async def make_queue(self, name: str, spec: SourceSpec) -> None:
-        if self._connection is not None:
-            await self._connection.queue(name, spec.create or "classic")
+    async def publish_dead(self, message: OutMessage, spec: SourceSpec) -> None:
+        """As `publish`, for the dead-letter queue, which is ours to make, also if it was deleted."""
+        try:
+            await self.publish(message)
+        except BrokerError as error:
+            if error.state is not SourceState.UNROUTABLE or self._connection is None:
+                raise
+            await self._connection.queue(message.routing_key, spec.create or "classic")
+            await self.publish(message)
 
     def _say(self, state: SourceState, why: str = "") -> None:
         self.state, self.why = state, why
@@ -188,14 +194,9 @@ class OutboxWorker:
         )
 
     async def _publish(self, message: OutMessage) -> None:
-        try:
-            await self.outlet.publish(message)
-        except BrokerError as error:
-            own = not message.exchange and message.routing_key == self.spec.dead_letter_queue
-            if error.state is not SourceState.UNROUTABLE or not own:
-                raise
-            # The dead-letter queue is ours to make, also if it was deleted.
-            await self.outlet.make_queue(message.routing_key, self.spec)
+        if not message.exchange and message.routing_key == self.spec.dead_letter_queue:
+            await self.outlet.publish_dead(message, self.spec)
+        else:
             await self.outlet.publish(message)
 
     def _failed(self, claim: Claim, target: tuple[str, str], error: BrokerError) -> None:

@@ -4,12 +4,13 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from pitboss.dispatch.dispatcher import Dispatcher
-from pitboss.engines.broker_protocol import Broker, BrokerError, OutMessage
+from pitboss.engines.broker_protocol import Broker
 from pitboss.engines.protocol import Store
 from pitboss.model.errors import StoreUnavailable
 from pitboss.model.ids import TaskId
@@ -128,17 +129,7 @@ class SourceProcess:
             self._outbox.dispatcher.renew_now()
 
     def _source(self, spec: SourceSpec) -> Source:
-        outlet = self._outlets[spec.url]
-
-        async def divert(message: OutMessage) -> None:
-            try:
-                await outlet.publish(message)
-            except BrokerError as error:
-                if error.state is not SourceState.UNROUTABLE:
-                    raise
-                await outlet.make_queue(message.routing_key, spec)
-                await outlet.publish(message)
-
+        divert = partial(self._outlets[spec.url].publish_dead, spec=spec)
         services = Services(self._store, self._types, self._make_id, divert, self._has_sibling)
         return Source(spec, self._brokers[spec.url], services, self._tries())
 
