@@ -20,6 +20,7 @@ from pitboss.model.states import State
 from pitboss.model.task import Claim
 from tests.engines.postgres.keyed_yard import WORK, claim, divide, give, keyed, seat
 from tests.engines.postgres.yard import AGAIN, Yard, ends
+from tests.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.fresh_loop(limit=120)
 
@@ -201,6 +202,30 @@ async def test_puts_of_the_same_new_keys_do_not_wait_for_each_other(yard: Yard) 
     assert [one.key for one in await yard.engine.partitions(WORK)] == sorted(keys)
     assert await yard.count("SELECT count(*) FROM pitboss.new_partitions") == 0
     assert sum(one.unfinished for one in await yard.engine.partitions(WORK)) == 300 * 17
+
+
+async def _until_one_waits(yard: Yard) -> None:
+    async with asyncio.timeout(10):
+        while not await yard.count("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+            pass
+
+
+async def test_a_leader_and_a_sweep_write_new_keys_in_one_order(postgres_server: PostgresServer) -> None:
+    """Regression: in a database that sorts as people do, they waited for each other."""
+    dsn = postgres_server.create_database("en")
+    try:
+        async with Yard(dsn) as yard, await psycopg.AsyncConnection.connect(dsn) as sweep:
+            await divide(yard)
+            insert = "INSERT INTO pitboss.partitions (queue, key) VALUES (%s, %s)"
+            await sweep.execute(insert, (WORK, "B"))
+            giving = asyncio.create_task(give(yard, {"a": 0, "B": 1}))
+            await _until_one_waits(yard)
+            await sweep.execute(insert, (WORK, "a"))
+            await sweep.commit()
+            assert await giving == 2
+            assert await yard.count(_DEADLOCKS) == 0
+    finally:
+        postgres_server.drop_database(dsn)
 
 
 async def test_a_leader_of_the_past_moves_no_key(yard: Yard) -> None:

@@ -68,12 +68,12 @@ SELECT w.key, p.owner, p.moving_to, coalesce(p.epoch, 0), p.pinned, p.key IS NOT
 ) AS w LEFT JOIN {schema}.partitions AS p ON p.queue = %(queue)s::text AND p.key = w.key
 
 -- name: partition_write
--- Write keys of a locked queue, and ring it.
+-- Write keys of a locked queue, and ring it. In the order of `partition_fold`: both may insert the same new keys.
 WITH written AS (
     INSERT INTO {schema}.partitions AS p (queue, key, owner, moving_to, epoch, pinned)
     SELECT %(queue)s::text, * FROM unnest(
         %(keys)s::text[], %(owners)s::text[], %(moving)s::text[], %(epochs)s::bigint[], %(pinned)s::text[]
-    ) AS n (key, owner, moving_to, epoch, pinned) ORDER BY key
+    ) AS n (key, owner, moving_to, epoch, pinned) ORDER BY key COLLATE "C"
     ON CONFLICT (queue, key) DO UPDATE SET
         owner = excluded.owner, moving_to = excluded.moving_to, epoch = excluded.epoch, pinned = excluded.pinned
 )
