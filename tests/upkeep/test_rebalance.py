@@ -333,3 +333,19 @@ def test_a_new_leader_gives_the_keys_within_half_a_second() -> None:
         await asyncio.gather(running, return_exceptions=True)
 
     play(scene)
+
+
+def test_a_clock_that_goes_back_delays_no_look() -> None:
+    """Regression: no key got a slot before the clock was where it had been."""
+
+    async def scene(stage: Scene) -> None:
+        await stage.manager("box", 2)
+        await stage.put({"CA": 1})
+        await stage.look()
+        # As on PostgreSQL, when another client corrects the store's clock.
+        stage.clock._now -= 3600 * SECOND
+        await stage.put({"TX": 1})
+        await stage.look()
+        assert None not in (await stage.owners()).values()
+
+    play(scene)

@@ -36,7 +36,8 @@ class Rebalancer:
         self._engine, self._store, self._clock, self._say = engine, store, clock, say
         self._queues: list[Queue] = []
         self._queues_read_at: Moment | None = None
-        self._due: dict[str, Moment] = {}
+        # When each queue was looked at, and for how long that is enough.
+        self._looked: dict[str, tuple[Moment, Span]] = {}
         self._evened: dict[str, Moment] = {}
         # By queue: the keys and slots for which there was nothing to do, although a slot has no key.
         self._settled: dict[str, tuple[list[Partition], list[PoolSlot]]] = {}
@@ -44,11 +45,16 @@ class Rebalancer:
     async def rebalance(self, term: int) -> None:
         """Look at every queue that is due, under this term."""
         now = self._clock.now()
-        due = [queue for queue in await self._divided(now) if self._due.get(queue.name, 0) <= now]
+        due = [queue for queue in await self._divided(now) if self._is_due(queue.name, now)]
         if due:
             slots = await self._store.slots()
             for queue in due:
                 await self._look(queue, slots, term)
+
+    def _is_due(self, queue: str, now: Moment) -> bool:
+        """Also if the store's clock went back: another client may have corrected it."""
+        at, enough = self._looked.get(queue, (now, 0))
+        return not 0 <= now - at < enough
 
     async def _divided(self, now: Moment) -> list[Queue]:
         """The queues that have partitions."""
@@ -61,7 +67,7 @@ class Rebalancer:
         name, spec, now = queue.name, queue.partitions, self._clock.now()
         assert spec is not None
         keys = await self._store.partitions(name, counts=False)
-        self._due[name] = now + max(_LOOK_EVERY, len(keys) * SECOND // _KEYS_PER_SECOND)
+        self._looked[name] = now, max(_LOOK_EVERY, len(keys) * SECOND // _KEYS_PER_SECOND)
         owners = await self._decided(queue, spec, keys, _usable(spec, name, keys, slots))
         if owners or any(one.moving_to is not None for one in keys):
             await self._store.assign(name, owners, term=term)
@@ -72,7 +78,7 @@ class Rebalancer:
     ) -> dict[str, str]:
         """The keys that should go to another slot."""
         name, now = queue.name, self._clock.now()
-        even_out = now - self._evened.setdefault(name, now) >= EVEN_OUT_EVERY
+        even_out = not 0 <= now - self._evened.setdefault(name, now) < EVEN_OUT_EVERY
         if even_out:
             self._evened[name] = now
         if spec.mode == "static":
