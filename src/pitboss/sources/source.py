@@ -420,9 +420,9 @@ class Source:
             try:
                 kind = (await self._services.types.all()).get(self.spec.handler)
             except StoreUnavailable as error:
+                self._say(SourceState.STORE, why=error.what)
                 if connection is not None and self._intake is not None:
                     return self._intake
-                self._say(SourceState.STORE, why=error.what)
             else:
                 if kind is not None:
                     if self._intake is None or self._intake.kind is not kind:
