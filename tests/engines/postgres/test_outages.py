@@ -109,6 +109,23 @@ async def test_a_frozen_server_does_not_hang_a_call(yard: Yard) -> None:
     assert (await hasty.put([yard.new()]))[0].created
 
 
+async def test_a_process_that_is_stopped_in_a_transaction_keeps_its_locks_no_longer_than_a_call_may_last(
+    yard: Yard,
+) -> None:
+    """A manager that was stopped in the middle of a claim held a queue's row: no other manager could claim from it
+    until that one went on, for over a minute in a trial."""
+    stopped = await yard.open(limit=1.0, listen=False)
+    await stopped.put([yard.new()])
+    (pipeline,) = stopped._writing._idle
+    cursor = pipeline.connection.cursor()
+    await cursor.execute("BEGIN")
+    await cursor.execute("LOCK TABLE pitboss.tasks")
+    begin = time.monotonic()
+    assert (await yard.engine.put([yard.new()]))[0].created
+    assert time.monotonic() - begin < 4
+    assert (await stopped.put([yard.new()]))[0].created, "its next call takes another connection"
+
+
 async def test_a_missing_server_is_reported_soon_and_clearly() -> None:
     engine = PostgresEngine(f"postgresql://stranger:secret@127.0.0.1:{free_port()}/nowhere", limit=0.5)
     begin = time.monotonic()

@@ -63,6 +63,9 @@ class Connections:
             **settings,
             "statement_timeout": f"{limit * 0.8:.3f}s",
             "lock_timeout": f"{limit * 0.5:.3f}s",
+            # A process that is stopped in the middle of a transaction, or whose host is gone, would keep its locks for
+            # as long as the server waits for it: hours. No call of a live one lasts longer than this.
+            "idle_in_transaction_session_timeout": f"{limit:.3f}s",
         }
         self._idle: list[Pipeline] = []
         self._room = asyncio.Semaphore(size)
