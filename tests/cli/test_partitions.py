@@ -69,7 +69,7 @@ def test_show_lists_slots_with_their_keys_and_keys_without_a_live_slot() -> None
         "tasks        5 waiting, 1 running\n"
         "largest slot 1.80 times the mean\n"
         "\n"
-        "SLOT   WORKER  NODE  STATE    PENDING  RUNNING  SHARE  KEYS  WHICH\n"
+        "SLOT   WORKER  NODE  STATE    WAITING  RUNNING  SHARE  KEYS  WHICH\n"
         "web/0          box1  alive          3        0    50%     2  CA, MT\n"
         "web/1          box1  alive          0        1    17%     1  TX\n"
         "web/2                missing        1        0    17%     1  NY\n"
@@ -82,6 +82,20 @@ def test_show_lists_slots_with_their_keys_and_keys_without_a_live_slot() -> None
     document = pitboss("partitions", "show", "targets", "--json").json()
     assert [one["slot"] for one in document["slots"]] == ["web/0", "web/1", "web/2"]
     assert [one["cause"] for one in document["unowned"]] == ["slot-missing", "not-in-table"]
+
+
+def test_held_tasks_wait_in_every_figure() -> None:
+    """The rows of slots left out held items of batches, which the tasks above and the shares beside counted."""
+    divide()
+    target("CA", "NY")
+    put(*(new(handler="stranger", params=f'{{"state":"{state}"}}', queue="targets") for state in ("CA", "CA", "NY")))
+    divide()
+    lines = pitboss("partitions", "show", "targets").out.splitlines()
+    assert "tasks        5 waiting (3 of them held), 0 running" in lines
+    rows = [line.split() for line in lines]
+    assert ["web/0", "box1", "alive", "3", "0", "60%", "2", "CA,", "MT"] in rows
+    assert ["web/2", "missing", "2", "0", "40%", "1", "NY"] in rows
+    assert ["NY", "2", "belongs"] in [row[:3] for row in rows]
 
 
 def test_a_queue_without_workers_or_partitions() -> None:
@@ -108,7 +122,7 @@ def test_a_key_is_moved_and_pinned_and_each_act_is_audited() -> None:
     assert "CA*" in shown.out
     assert shown.err == "* pinned\n"
     answer = pitboss("partitions", "pin", "targets", "CA", "--off")
-    assert answer.err == "CA belongs to web/0; it is not pinned any more\n"
+    assert answer.err == "CA is not pinned any more; CA belongs to web/0\n"
     assert key("CA").pinned is None
     entries = pitboss("audit", "--json").json()["entries"]
     assert [(one["act"], one["target"], one["details"]) for one in entries] == [
@@ -117,6 +131,17 @@ def test_a_key_is_moved_and_pinned_and_each_act_is_audited() -> None:
         ("partitions move", "targets TX web/0", {}),
         ("partitions move", "targets CA 1", {}),
     ]
+
+
+def test_the_end_of_a_pin_says_where_the_key_goes() -> None:
+    """It said that the key belongs to the slot that it was about to leave, also of a key that was never pinned."""
+    divide()
+    target("CA")
+    divide()
+    assert pitboss("partitions", "pin", "targets", "CA", "--off").err == "CA was not pinned; CA belongs to web/0\n"
+    pitboss("partitions", "pin", "targets", "CA", "1")
+    answer = pitboss("partitions", "pin", "targets", "CA", "--off")
+    assert answer.err == "CA is not pinned any more; it goes back to web/0, as the table says\n"
 
 
 def test_what_cannot_be_moved_is_refused_with_what_helps() -> None:

@@ -22,6 +22,7 @@ from pitboss.operate.partitions import (
     move_key,
     pin_key,
     read_partitions,
+    unpin_key,
     validation,
 )
 from pitboss.operate.queues import find_queue
@@ -195,8 +196,11 @@ class TestChanging(Subject):
         assert (moved.owner, moved.moving_to, moved.pinned) == ("web/1", None, None)
         pinned = await pin_key(bench.store, "targets", "CA", "web/0", bench.now)
         assert (pinned.owner, pinned.pinned) == ("web/0", "web/0")
-        free = await pin_key(bench.store, "targets", "CA", None, bench.now)
-        assert (free.owner, free.pinned) == ("web/0", None)
+        free = await unpin_key(bench.store, "targets", "CA", bench.now)
+        assert (free.key.owner, free.key.pinned) == ("web/0", None)
+        assert (free.pinned, free.home) == ("web/0", None)
+        again = await unpin_key(bench.store, "targets", "CA", bench.now)
+        assert again.pinned is None
 
     async def test_a_running_task_keeps_its_key_until_it_ends(self, bench: Bench) -> None:
         await divide(bench, mode="balanced", table={})
@@ -234,6 +238,28 @@ class TestChanging(Subject):
         assert caught.value.fix.startswith("pitboss partitions pin targets CA web/1")
         assert (await pin_key(bench.store, "targets", "CA", "1", bench.now)).owner == "web/1"
         assert (await move_key(bench.store, "targets", "ZZ", "1", bench.now)).owner == "web/1"
+
+    async def test_a_pin_stands_above_a_move(self, bench: Bench) -> None:
+        """It said that the key moves, and the leader moved it back."""
+        await divide(bench, mode="balanced", table={})
+        await seat(bench, 0, 1)
+        await target(bench, "CA")
+        await lead(bench, CA="web/0")
+        await pin_key(bench.store, "targets", "CA", "1", bench.now)
+        with pytest.raises(Refused, match="cannot be moved to web/0") as caught:
+            await move_key(bench.store, "targets", "CA", "0", bench.now)
+        assert caught.value.why == "it is pinned to web/1, and the leader would move it back"
+        assert caught.value.fix.endswith("pitboss partitions pin targets CA --off")
+        assert (await move_key(bench.store, "targets", "CA", "1", bench.now)).owner == "web/1"
+
+    async def test_the_end_of_a_pin_says_where_the_table_has_the_key(self, bench: Bench) -> None:
+        await divide(bench)
+        await seat(bench, 0, 1)
+        await target(bench, "CA")
+        await lead(bench, CA="web/0")
+        await pin_key(bench.store, "targets", "CA", "1", bench.now)
+        ended = await unpin_key(bench.store, "targets", "CA", bench.now)
+        assert (ended.key.owner, ended.pinned, ended.home) == ("web/1", "web/1", "web/0")
 
     async def test_a_slot_may_be_named_without_its_pool_if_there_is_one(self, bench: Bench) -> None:
         await divide(bench, mode="balanced", table={})

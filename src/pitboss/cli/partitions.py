@@ -16,10 +16,12 @@ from pitboss.operate.documents import partitions_document, validation_document
 from pitboss.operate.partitions import (
     PartitionsReading,
     SlotReading,
+    Unpinned,
     Validation,
     move_key,
     pin_key,
     read_partitions,
+    unpin_key,
     validation,
 )
 from pitboss.operate.queues import partitioning_text
@@ -40,7 +42,7 @@ _SLOTS = (
     Column("Worker", drop=3),
     Column("Node", drop=2),
     Column("State"),
-    Column("Pending", right=True),
+    Column("Waiting", right=True),
     Column("Running", right=True),
     Column("Share", right=True),
     Column("Keys", right=True, drop=1),
@@ -152,8 +154,12 @@ def pin(
             why="a pin keeps the key in one slot, and --off ends that",
             fix=f"say pitboss partitions pin {queue} {key} 3, or --off",
         )
-    pinned = ask(screen, store, lambda one: pin_key(one, queue, key, slot, now(one)), audit=acting(context))
-    screen.note(f"{_told(pinned)}; {'it is not pinned any more' if off else 'it stays there until --off'}")
+    if slot is None:
+        ended = ask(screen, store, lambda one: unpin_key(one, queue, key, now(one)), audit=acting(context))
+        screen.note(_told_unpinned(ended))
+    else:
+        pinned = ask(screen, store, lambda one: pin_key(one, queue, key, slot, now(one)), audit=acting(context))
+        screen.note(f"{_told(pinned)}; it stays there until --off")
 
 
 def _validated(screen: Screen, queue: str, target: str | None, store: str | None) -> Validation:
@@ -220,7 +226,9 @@ def _draw(screen: Screen, found: PartitionsReading) -> None:
     screen.fields([("queue", found.queue.name), ("partitions", partitioning_text(found.spec))])
     most = found.queue.max_per_key
     screen.fields([("per key", None if most is None else f"at most {counted(most, 'task')} at once")])
-    screen.fields([("tasks", f"{waiting:,} waiting, {found.queue.counts.get(State.RUNNING, 0):,} running")])
+    held = found.queue.counts.get(State.HELD, 0)
+    apart = f" ({held:,} of them held)" if held else ""
+    screen.fields([("tasks", f"{waiting:,} waiting{apart}, {found.queue.counts.get(State.RUNNING, 0):,} running")])
     screen.fields([("largest slot", f"{found.skew:.2f} times the mean" if any(s.share for s in found.slots) else None)])
     if found.slots:
         screen.line()
@@ -244,7 +252,7 @@ def _unowned_rows(found: PartitionsReading) -> list[list[str]]:
     for one in found.unowned:
         rows.setdefault(one.why.says, []).append(one.key)
     return [
-        [listed([one.key for one in keys]), f"{sum(one.unfinished for one in keys):,}", says]
+        [listed([one.key for one in keys]), f"{sum(one.waiting for one in keys):,}", says]
         for says, keys in rows.items()
     ]
 
@@ -258,7 +266,7 @@ def _row(slot: SlotReading) -> list[str]:
         slot.worker,
         where,
         slot.state,
-        f"{slot.count(State.PENDING):,}",
+        f"{sum(one.waiting for one in slot.keys):,}",
         f"{slot.count(State.RUNNING):,}",
         f"{slot.share:.0%}",
         f"{len(slot.keys):,}",
@@ -272,3 +280,12 @@ def _told(one: Partition) -> str:
     running = one.counts.get(State.RUNNING, 0)
     when = f"when {counted(running, 'running task')} {'ends' if running == 1 else 'end'}" if running else "in a moment"
     return f"{one.key} moves from {one.owner} to {one.moving_to} {when}"
+
+
+def _told_unpinned(ended: Unpinned) -> str:
+    one = ended.key
+    if ended.pinned is None:
+        return f"{one.key} was not pinned; {_told(one)}"
+    if ended.home not in (None, one.owner):
+        return f"{one.key} is not pinned any more; it goes back to {ended.home}, as the table says"
+    return f"{one.key} is not pinned any more; {_told(one)}"

@@ -58,7 +58,7 @@ _COLUMNS = (
     Column("State"),
     Column("Workers", right=True),
     Column("Range", right=True, drop=4),
-    Column("Slots", right=True, drop=6),
+    Column("Seats", right=True, drop=6),
     Column("Running", right=True),
     Column("Generation", right=True, drop=7),
     Column("Ordered", drop=3),

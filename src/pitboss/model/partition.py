@@ -69,6 +69,10 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     def unfinished(self) -> int:
         return sum(self.counts.values())
 
+    @property
+    def waiting(self) -> int:
+        return self.unfinished - self.counts.get(State.RUNNING, 0)
+
 
 class PartitionChange(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator wants of a key: another owner, and whether it stays there. A pin of None ends a pin."""

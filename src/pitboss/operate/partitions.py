@@ -67,6 +67,14 @@ class PartitionsReading(msgspec.Struct, frozen=True, kw_only=True):
         return [one for one in self.keys.values() if one.moving_to is not None]
 
 
+class Unpinned(msgspec.Struct, frozen=True, kw_only=True):
+    """A key after the end of its pin: the slot that it was pinned to, and the one that the table gives it."""
+
+    key: Partition
+    pinned: str | None
+    home: str | None
+
+
 class Validation(msgspec.Struct, frozen=True, kw_only=True):
     """The table of a queue: what is wrong with it, or the lines that say what was checked."""
 
@@ -131,7 +139,7 @@ async def read_waiting_keys(store: Store, queues: Sequence[Queue]) -> list[Waiti
         keys = await verbs.partitions(name, counts=False)
         lacking = {one.key: why for one in keys if (why := unowned(name, spec, one, slots, led=led)) is not None}
         if lacking:
-            waiting = {one.key: _waiting(one) for one in await verbs.partitions(name)}
+            waiting = {one.key: one.waiting for one in await verbs.partitions(name)}
             found += _by_cause(name, {key: why for key, why in lacking.items() if waiting.get(key)}, waiting)
     return found
 
@@ -145,14 +153,21 @@ async def move_key(store: Store, name: str, key: str, slot: str, now: Moment) ->
     return await partitions_of(store).change_partition(name, key, PartitionChange(owner=target))
 
 
-async def pin_key(store: Store, name: str, key: str, slot: str | None, now: Moment) -> Partition:
-    """Give a key to a slot and keep it there, whatever the table or the work says; None ends that."""
+async def pin_key(store: Store, name: str, key: str, slot: str, now: Moment) -> Partition:
+    """Give a key to a slot and keep it there, whatever the table or the work says."""
     reading = await read_partitions(store, name, now)
     _check_key(reading, key)
-    if slot is None:
-        return await partitions_of(store).change_partition(name, key, PartitionChange(pinned=None))
     target = find_slot(reading, slot)
     return await partitions_of(store).change_partition(name, key, PartitionChange(owner=target, pinned=target))
+
+
+async def unpin_key(store: Store, name: str, key: str, now: Moment) -> Unpinned:
+    """End a pin: the key follows the table or the work again."""
+    reading = await read_partitions(store, name, now)
+    _check_key(reading, key)
+    before = reading.keys.get(key)
+    after = await partitions_of(store).change_partition(name, key, PartitionChange(pinned=None))
+    return Unpinned(key=after, pinned=None if before is None else before.pinned, home=_home(reading, key))
 
 
 def validation(queue: str, spec: Partitioning, tasks: Mapping[str, float] | None = None) -> Validation:
@@ -206,17 +221,31 @@ def _check_key(reading: PartitionsReading, key: str) -> None:
 
 
 def _refuse_undone(reading: PartitionsReading, key: str, target: str) -> None:
-    """A table stands above a move: the leader would undo it at once."""
-    pool = target.rpartition("/")[0]
-    home = next((slot_name(pool, n) for n, keys in reading.spec.table.items() if key in keys), None)
-    missing = any(one.name == home and one.state == "missing" for one in reading.slots)
-    free = reading.spec.on_missing == "reassign" and missing
-    if reading.spec.mode == "static" and home is not None and home != target and not free:
+    """A pin and a table stand above a move: the leader would undo it at once."""
+    one, name = reading.keys.get(key), reading.queue.name
+    if one is not None and one.pinned not in (None, target):
         raise Refused(
             f'key "{key}" cannot be moved to {target}',
-            why=f"the table of queue {reading.queue.name} gives it to {home}, and the leader would move it back",
-            fix=f"pitboss partitions pin {reading.queue.name} {key} {target}, or change the table",
+            why=f"it is pinned to {one.pinned}, and the leader would move it back",
+            fix=f"pitboss partitions pin {name} {key} {target}, or first pitboss partitions pin {name} {key} --off",
         )
+    home = _home(reading, key)
+    missing = any(each.name == home and each.state == "missing" for each in reading.slots)
+    free = reading.spec.on_missing == "reassign" and missing
+    if home is not None and home != target and not free:
+        raise Refused(
+            f'key "{key}" cannot be moved to {target}',
+            why=f"the table of queue {name} gives it to {home}, and the leader would move it back",
+            fix=f"pitboss partitions pin {name} {key} {target}, or change the table",
+        )
+
+
+def _home(reading: PartitionsReading, key: str) -> str | None:
+    """The slot that the table gives this key."""
+    pool = reading.spec.pool or min((one.name.rpartition("/")[0] for one in reading.slots), default=None)
+    if reading.spec.mode != "static" or pool is None:
+        return None
+    return next((slot_name(pool, number) for number, keys in reading.spec.table.items() if key in keys), None)
 
 
 def _all_slots(spec: Partitioning, keys: Sequence[Partition], slots: Sequence[PoolSlot]) -> dict[str, PoolSlot | None]:
@@ -233,10 +262,6 @@ def by_number(name: str) -> tuple[str, int]:
     """Orders names of slots by pool and number."""
     pool, _, number = name.rpartition("/")
     return pool, int(number) if number.isdecimal() else 0
-
-
-def _waiting(one: Partition) -> int:
-    return one.counts.get(State.PENDING, 0) + one.counts.get(State.HELD, 0)
 
 
 def _by_cause(queue: str, lacking: Mapping[str, Unowned], waiting: Mapping[str, int]) -> Iterator[WaitingKeys]:
