@@ -134,3 +134,15 @@ def test_config_show_works_without_a_store() -> None:
         document = pitboss("config", "show", "--origin", "--store", url, "--json").json()
         assert document["changed_at_run_time"] is None
         assert document["unknown_because"]
+
+
+def test_a_limit_of_a_queue_that_did_not_exist_says_so() -> None:
+    """A misspelt name made a queue without a word, and limited nothing."""
+    put(new(queue="targets"))
+    assert pitboss("queues", "limit", "tragets", "--max-per-key", "2").err == (
+        'queue "tragets": 2 per key (max_per_key set by operator; declared: none)\n'
+        'note: queue "tragets" is new; did you mean targets?\n'
+        "note: max_per_key limits nothing yet: the queue has no partitions (partition_by)\n"
+    )
+    assert pitboss("queues", "limit", "mail", "--rate", "1/s").err.endswith('note: queue "mail" is new\n')
+    assert "note" not in pitboss("queues", "limit", "mail", "--rate", "2/s").err

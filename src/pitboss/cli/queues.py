@@ -18,6 +18,7 @@ from pitboss.model.queue import LIMITS, Queue, QueueChange, checked_name
 from pitboss.model.states import State
 from pitboss.model.text import counted
 from pitboss.operate.documents import queue_document
+from pitboss.operate.lookup import closest
 from pitboss.operate.queues import (
     LimitReading,
     find_queue,
@@ -142,8 +143,18 @@ def limit(
     change = _limits(given, reset=reset)
     checked_name(name, "queue", reserved=True)
     create, audit = any(one is not None for one in given.values()), acting(context)
-    queue = ask(screen, store, lambda opened: limit_queue(opened, name, change), create=create, audit=audit)
+
+    async def act(opened: "Store") -> tuple[Queue, list[str]]:
+        known = [one.name for one in await opened.queues()]
+        return await limit_queue(opened, name, change), known
+
+    queue, known = ask(screen, store, act, create=create, audit=audit)
     screen.note(f'queue "{queue.name}": {limits_text(queue) or "no limits"}' + ("" if create else ", as declared"))
+    if name not in known:
+        meant = closest(name, known)
+        screen.note(f'note: queue "{name}" is new' + ("" if meant is None else f"; did you mean {meant}?"))
+    if per_key is not None and queue.max_per_key is not None and queue.partitions is None:
+        screen.note("note: max_per_key limits nothing yet: the queue has no partitions (partition_by)")
 
 
 async def _read(store: "Store") -> Shown:
