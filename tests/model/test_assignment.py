@@ -150,6 +150,11 @@ def test_keys_of_a_missing_slot_go_to_others_and_come_back() -> None:
         (Partitioning(by="{s}", mode="static", table={0: ("CA",), 2: ("TX",)}), "slots that are left out: 1"),
         (Partitioning(by="{s}", mode="static", table={0: ("CA", " ")}), "empty keys in slots: 0"),
         (Partitioning(by="{s}", mode="static", table={}), "no slots: the table is empty"),
+        (Partitioning(by="{s}", mode="static", table={0: ("CA",)}, keys=("CA", "CA")), "keys twice in keys=: CA"),
+        (
+            Partitioning(by="{s}", mode="static", table={0: ("x" * 200, "y" * 201)}),
+            f"keys of more than 200 characters: {'y' * 20}…",
+        ),
         (
             Partitioning(by="{s}", mode="static", table={0: ("CA",)}, weights={"CA": 0.0}),
             "weights that are not above 0: CA",
@@ -162,6 +167,11 @@ def test_keys_of_a_missing_slot_go_to_others_and_come_back() -> None:
 )
 def test_a_broken_table_is_described(spec: Partitioning, what: str) -> None:
     assert [str(one) for one in problems(spec)] == [what]
+
+
+def test_a_missing_key_is_named_once() -> None:
+    spec = Partitioning(by="{s}", mode="static", table={0: ("CA",)}, keys=("CA", "TX", "TX"))
+    assert [str(one) for one in problems(spec)] == ["keys twice in keys=: TX", "missing keys: TX"]
 
 
 def test_a_sound_table_has_no_problems() -> None:

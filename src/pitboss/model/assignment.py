@@ -4,6 +4,7 @@ A key stays where it is unless its slot is gone, an operator pinned it, a slot h
 work.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import ceil, inf
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from pitboss.model.duration import SECOND, Span
-from pitboss.model.partition import Partition, Partitioning
+from pitboss.model.partition import LONGEST_KEY, Partition, Partitioning
 from pitboss.model.pool_slot import PoolSlot, slot_name
 
 # A move must save this much work, and this share of the longest slot's work.
@@ -221,7 +222,8 @@ def problems(spec: Partitioning) -> list[Problem]:
     found = [
         Problem("keys in two slots", across),
         Problem("keys twice in one slot", within),
-        Problem("missing keys", tuple(key for key in spec.keys if key not in twice)),
+        Problem("keys twice in keys=", tuple(key for key, n in Counter(spec.keys).items() if n > 1)),
+        Problem("missing keys", tuple(dict.fromkeys(key for key in spec.keys if key not in twice))),
         Problem("unknown keys", tuple(dict.fromkeys(key for key in every if universe and key not in universe))),
         Problem("slots without keys", tuple(str(number) for number in numbers if not spec.table[number])),
         Problem(
@@ -229,6 +231,10 @@ def problems(spec: Partitioning) -> list[Problem]:
         ),
         Problem("slot numbers below 0", tuple(str(number) for number in numbers if number < 0)),
         Problem("empty keys in slots", tuple(str(n) for n in numbers if any(not key.strip() for key in spec.table[n]))),
+        Problem(
+            f"keys of more than {LONGEST_KEY} characters",
+            tuple(f"{key:.20}…" for key in twice if len(key) > LONGEST_KEY),
+        ),
         Problem("weights of unknown keys", tuple(key for key in spec.weights if key not in universe | set(every))),
         Problem(
             "weights that are not above 0", tuple(key for key, weight in spec.weights.items() if not 0 < weight < inf)
