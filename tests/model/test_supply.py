@@ -12,7 +12,7 @@ from pitboss.model.leasing import granted, placed
 from pitboss.model.limits import Window
 from pitboss.model.member_health import released
 from pitboss.model.resource import Limits, PoolRules, Record, Report, Resource, ResourceOutcome
-from pitboss.model.supply import ResourcePoolView, Supply, most, soonest, steady, together
+from pitboss.model.supply import ResourcePoolView, Supply, most, shortest, soonest, steady, together
 
 NOW = 1_800_000_000_000_000
 MINUTE = 60 * SECOND
@@ -89,6 +89,22 @@ def test_no_member_can_be_used_faster_than_the_soonest_time_says(one: Limits, us
     at_best = soonest(Supply(((one, 1),)), uses)
     assert at_best is not None
     assert at_best <= starts[-1] - starts[0]
+
+
+def test_members_that_are_used_up_give_their_budget_after_their_wait() -> None:
+    """The estimate of a plan took all windows for unused: 60 s for what took two minutes."""
+    per_minute = Limits(windows=(Window(20, MINUTE),))
+    some = Supply(((per_minute, 20),), later=((per_minute, 18, 33 * SECOND),))
+    assert (some.most(0), some.most(33 * SECOND), some.most(60 * SECOND)) == (40, 400, 440)
+    assert shortest(some, 636, 0, whole=False) == 93 * SECOND
+    assert shortest(Supply(((per_minute, 20),)), 636, 0, whole=False) == 60 * SECOND
+
+
+def test_a_view_knows_the_waits_of_its_members() -> None:
+    view = ResourcePoolView("proxies", PoolRules(), [member("p1"), member("p2", available_at=NOW + 5 * SECOND - 1)])
+    limits = PoolRules().limits
+    assert view.supply(NOW, waits=True).later == ((limits, 1, 5 * SECOND),)
+    assert view.supply(NOW).later == ()
 
 
 def test_pools_together_give_what_they_give_one_by_one() -> None:

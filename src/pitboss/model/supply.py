@@ -27,13 +27,23 @@ class ResourcePoolView(msgspec.Struct, frozen=True):
     members: Sequence[Resource] = ()
     ready: int = 0
 
-    def supply(self, now: Moment) -> "Supply":
+    def supply(self, now: Moment, *, waits: bool = False) -> "Supply":
+        """`waits`: with the waits of single members, such as those whose windows are used up."""
         enabled = [member for member in self.members if member.enabled]
         standing = [condition(member, self.rules, now) for member in enabled]
         ready = any(how in (Condition.READY, Condition.BUSY) for how, _ in standing)
         back = [until for _, until in standing if until is not None]
         limits = Counter(limits_of(member, self.rules) for member in enabled)
-        return Supply(tuple(limits.items()), 0 if ready or not back else max(0, min(back) - now))
+        later = Counter(
+            (limits_of(member, self.rules), ceil((until - now) / SECOND) * SECOND)
+            for member, (_, until) in zip(enabled, standing, strict=True)
+            if waits and until is not None and until > now
+        )
+        return Supply(
+            tuple(limits.items()),
+            0 if ready or not back else max(0, min(back) - now),
+            tuple((one, count, wait) for (one, wait), count in later.items()),
+        )
 
     def shortage(self, now: Moment) -> str | None:
         """Why no member can be used now, and when one can be; None if one can be used now."""
@@ -50,10 +60,12 @@ class ResourcePoolView(msgspec.Struct, frozen=True):
 
 class Supply(msgspec.Struct, frozen=True):
     """The limits of a pool's enabled members, each with the number of members that have them; and how long it takes
-    until the first of them can be used."""
+    until the first of them can be used. `later` has those of these members, by their limits, that can be used only
+    after a wait."""
 
     limits: tuple[tuple[Limits, int], ...]
     wait: Span = 0
+    later: tuple[tuple[Limits, int, Span], ...] = ()
 
     @property
     def members(self) -> int:
@@ -71,7 +83,14 @@ class Supply(msgspec.Struct, frozen=True):
 
     def most(self, time: Span) -> float:
         """Uses that can begin within this time at best."""
-        return sum((most(limits, time) * count for limits, count in self.limits), 0.0)
+        there = Counter[Limits]()
+        for limits, count in self.limits:
+            there[limits] += count
+        for limits, count, _ in self.later:
+            there[limits] -= count
+        spans = [(limits, count, time) for limits, count in there.items()]
+        spans += [(limits, count, time - wait) for limits, count, wait in self.later if wait <= time]
+        return sum((most(limits, left) * count for limits, count, left in spans if count > 0), 0.0)
 
 
 def steady(limits: Limits, use: Span = 0, opened: Span = 0) -> float:
@@ -128,17 +147,19 @@ def soonest(supply: Supply, uses: int) -> Span | None:
 def shortest(supply: Supply, uses: float, use: Span, *, whole: bool) -> float:
     """How long that many uses take at least, each of `use` (see `Supply.rate`). A window that is unused yet gives its
     whole budget at once; gaps and holding times go on steadily. Infinite without members."""
-    windows, gaps = list[tuple[Limits, int]](), list[tuple[Limits, int]]()
-    for limits, count in supply.limits:
-        later = limits.guard or (min(use, limits.use_within) if whole else 0)
-        longer = tuple(Window(one.count, one.per + later) for one in limits.windows)
-        windows.append((msgspec.structs.replace(limits, windows=longer, min_delay=0, jitter=0, guard=0), count))
-        gaps.append((msgspec.structs.replace(limits, windows=()), count))
-    if not windows:
+    if not supply.limits:
         return inf
-    at_best = soonest(Supply(tuple(windows)), ceil(uses))
+
+    def windows(limits: Limits) -> Limits:
+        opened = limits.guard or (min(use, limits.use_within) if whole else 0)
+        longer = tuple(Window(one.count, one.per + opened) for one in limits.windows)
+        return msgspec.structs.replace(limits, windows=longer, min_delay=0, jitter=0, guard=0)
+
+    later = tuple((windows(limits), count, wait) for limits, count, wait in supply.later)
+    at_best = soonest(Supply(tuple((windows(one), count) for one, count in supply.limits), 0, later), ceil(uses))
+    gaps = Supply(tuple((msgspec.structs.replace(limits, windows=()), count) for limits, count in supply.limits))
     # Beyond a hundred years, a window more or less does not matter.
-    slow = supply.rate(use, whole=whole) if at_best is None else Supply(tuple(gaps)).rate(use, whole=whole)
+    slow = supply.rate(use, whole=whole) if at_best is None else gaps.rate(use, whole=whole)
     return max(float(at_best or 0), uses / slow * SECOND)
 
 
