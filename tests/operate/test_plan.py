@@ -18,6 +18,7 @@ from pitboss.model.queue import HandlerInfo, QueueSettings
 from pitboss.model.resource import HOUR, Limits, NewResource, PoolRules, ResourceChange
 from pitboss.model.session import Slot
 from pitboss.model.snapshot import PoolFigures, Snapshot
+from pitboss.operate.desired_state import scale_pool
 from pitboss.operate.plan import Launch, LaunchPlan, QueuePlan, plan_document, read_plan
 from pitboss.testing.conformance import Bench, Subject
 
@@ -89,7 +90,7 @@ class TestPlan(Subject):
         assert list(found.otherwise) == ["with mode balanced", "with half the workers"]
 
     async def test_slots_that_no_worker_gets_are_left_out_of_the_estimate(self, bench: Bench) -> None:
-        wanted = launch(msgspec.structs.replace(POOL, max_workers=1))
+        wanted = launch(msgspec.structs.replace(POOL, only=(0,)))
         await targets(bench, "CA", "TX", "TX", "NY", spec=wanted)
         plan = await read(bench, wanted)
         found = plan.queues[0]
@@ -99,6 +100,47 @@ class TestPlan(Subject):
         assert warned.what == 'queue "targets": no worker has 2 slots (web/1, web/2)'
         assert warned.why == "3 tasks of 2 keys wait for them"
         assert warned.fix.startswith("start all workers with pitboss up, or these with pitboss up --only 1-2; ")
+
+    @pytest.mark.parametrize(
+        ("pool", "fix"),
+        [
+            (None, "start more managers, whose workers take free slots, or more workers: pitboss up --pool web=3; or "),
+            ("wep", "name a pool that serves the queue (web): the table counts the slots of wep"),
+        ],
+    )
+    async def test_a_slot_that_no_worker_of_the_launch_could_get_is_not_named_as_one_to_start(
+        self, bench: Bench, pool: str | None, fix: str
+    ) -> None:
+        """It said `pitboss up --only 1-2`, which is refused in a pool of one worker."""
+        wanted = launch(msgspec.structs.replace(POOL, max_workers=1), pool=pool)
+        await targets(bench, "CA", "TX", spec=wanted)
+        (warned,) = [one for one in (await read(bench, wanted)).findings if one.check == "partitions"]
+        assert warned.fix.startswith(fix)
+
+    @pytest.mark.parametrize("host", [None, "here"])
+    async def test_a_launch_has_as_many_workers_as_an_operator_wants(self, bench: Bench, host: str | None) -> None:
+        """It counted the configured ones, also after `pitboss pools scale web 0`."""
+        wanted = msgspec.structs.replace(launch(), host="here")
+        await targets(bench, "CA", "TX", spec=wanted)
+        await shot(bench, PoolFigures(name="web", wanted=3, concurrency=1, queues=("targets",)))
+        await scale_pool(bench.store, bench.now, "web", 1, host=host, by="ann")
+        await bench.store.end_session(bench.me.number)
+        plan = await read(bench, wanted)
+        assert (plan.queues[0].workers, plan.starts, plan.queues[0].stranded) == (1, 1, {"TX": 1})
+        await scale_pool(bench.store, bench.now, "web", 0, host=host, by="ann")
+        plan = await read(bench, wanted)
+        (warned,) = [one for one in plan.findings if one.check == "workers"]
+        assert (plan.starts, warned.fix) == (0, "pitboss pools scale web auto")
+
+    async def test_chosen_workers_are_scaled_to_nothing_only(self, bench: Bench) -> None:
+        wanted = launch(msgspec.structs.replace(POOL, only=(2,)))
+        await targets(bench, "NY", spec=wanted)
+        await shot(bench, PoolFigures(name="web", wanted=3, concurrency=1, queues=("targets",)))
+        await scale_pool(bench.store, bench.now, "web", 1, by="ann")
+        await bench.store.end_session(bench.me.number)
+        assert (await read(bench, wanted)).starts == 1
+        await scale_pool(bench.store, bench.now, "web", 0, by="ann")
+        assert (await read(bench, wanted)).starts == 0
 
     async def test_keys_that_are_not_in_the_table_are_left_out_of_the_estimate(self, bench: Bench) -> None:
         """They were counted as tasks that end."""

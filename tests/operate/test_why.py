@@ -520,7 +520,7 @@ SITUATIONS = (
         slot_without_a_worker,
         "slot-missing",
         "its key CA belongs to slot web/0, which no worker has; start it, or set on_missing",
-        "pitboss up --only 0 starts its worker",
+        "pitboss up starts more workers, which take free slots; pitboss up --only 0 starts this one alone",
     ),
     Situation(
         slot_of_another_manager_that_left,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from socket import gethostname
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -85,7 +86,7 @@ def plan(
         found = with_code_store(found, asked, description)
         pools = chosen_pools(found, description, pool or (), only)
         declared = with_settings(found.settings, description).queues
-        launch = Launch(pools=pools, queues=declared, handlers=description.handlers)
+        launch = Launch(host=gethostname(), pools=pools, queues=declared, handlers=description.handlers)
         checks.append(fine("app", f"{found.settings.app} has {counted(len(description.handlers), 'task')}"))
     read, about = asyncio.run(_read(found.settings.store, launch))
     checks += [about, *read.findings, *(_tested(screen, found.settings.store, read) if test else ())]
@@ -106,12 +107,11 @@ def confirm_launch(screen: Screen, url: str, plan: "Plan", description: "Descrip
             fix="repeat with --yes, or leave --confirm out",
         )
     queues = {} if plan.declared is None else plan.declared.queues
-    launch = Launch(pools=plan.pools, queues=queues, handlers=description.handlers, joins=True)
+    launch = Launch(host=gethostname(), pools=plan.pools, queues=queues, handlers=description.handlers, joins=True)
     read, about = asyncio.run(_read(url, launch))
     draw_plan(screen, msgspec.structs.replace(read, findings=(about, *read.findings)))
     if not sure:
-        workers = sum(len(pool.places(pool.max_workers)) for pool in plan.pools)
-        confirm(screen, f"Start {counted(workers, 'worker')}?", otherwise="repeat with --yes")
+        confirm(screen, f"Start {counted(read.starts, 'worker')}?", otherwise="repeat with --yes")
 
 
 def draw_plan(screen: Screen, found: LaunchPlan) -> None:

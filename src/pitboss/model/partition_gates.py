@@ -177,8 +177,10 @@ def _missing(queue: str, spec: Partitioning, one: Partition, *, led: bool) -> Un
 
 
 def _start(slot: str) -> str:
-    """The command that starts the worker of a slot."""
-    return f"pitboss up --only {slot.rpartition('/')[2]} starts its worker; without --only, pitboss up starts all"
+    """What starts the worker of a slot. `--only` is refused where the pool of a manager has too few workers."""
+    number = int(slot.rpartition("/")[2])
+    alone = f"pitboss up --only {number} starts this one alone, in a pool of {number + 1} or more"
+    return f"pitboss up starts more workers, which take free slots; {alone}"
 
 
 def _no_slots(queue: str) -> Unowned:

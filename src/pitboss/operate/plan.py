@@ -13,11 +13,11 @@ from pitboss.client.waiting import pool_views
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Store
 from pitboss.model.assignment import assignment
-from pitboss.model.desired_state import DesiredState
+from pitboss.model.desired_state import DesiredPool
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.estimate import Ended, Estimate, Timing, Work, estimate, timing, told, what_if
 from pitboss.model.filter import by
-from pitboss.model.finding import Finding, fine, problem, warning
+from pitboss.model.finding import Finding
 from pitboss.model.fleet import live_managers, worker_pools
 from pitboss.model.leasing import in_service
 from pitboss.model.partition import Partition, Partitioning
@@ -29,14 +29,12 @@ from pitboss.model.resource import PoolRules
 from pitboss.model.states import State
 from pitboss.model.supply import ResourcePoolView
 from pitboss.model.task import Task
-from pitboss.model.text import counted, listed, ranges
 from pitboss.operate.desired_state import read_desired_state
-from pitboss.operate.partitions import by_number, validation
-from pitboss.operate.queues import partitioning_text
+from pitboss.operate.partitions import by_number
+from pitboss.operate.plan_findings import findings_of, idle
 
 _SAMPLED = 300
 _LEFT = (State.HELD, State.SCHEDULED, State.PENDING, State.RUNNING)
-_FEW_SHARE = 0.8
 
 
 class Crew(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,15 +108,19 @@ class QueuePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """All queues with unfinished tasks or workers, and what was checked."""
+    """All queues with unfinished tasks or workers, and what was checked. `starts` is how many workers the launch
+    starts."""
 
     queues: tuple[QueuePlan, ...]
     findings: tuple[Finding, ...]
+    starts: int = 0
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """What would be started: worker pools, and what the app declares. `joins`: beside the managers that run already."""
+    """What would be started on a host: worker pools, and what the app declares. `joins`: beside the managers that run
+    already."""
 
+    host: str = ""
     pools: Sequence[PoolSpec] = ()
     queues: Mapping[str, QueueSettings] = {}
     handlers: Sequence[HandlerInfo] = ()
@@ -141,8 +143,9 @@ async def read_plan(store: Store, launch: Launch, now: Moment) -> LaunchPlan:
         busy = _others(queue, queues, timings, own)
         found.append(_queue_plan(queue, own, timings[queue.name], view, division, busy, now))
     shown = tuple(one for one in found if one.left or one.queue.name in launch.queues)
-    findings = [*(each for one in found for each in _findings(one)), *_idle(found)]
-    return LaunchPlan(queues=shown, findings=tuple(findings))
+    findings = [*(each for one in found for each in findings_of(one, launch)), *idle(found)]
+    starts = sum(crew.workers for crew in crews if not crew.host)
+    return LaunchPlan(queues=shown, findings=tuple(findings), starts=starts)
 
 
 def plan_document(plan: LaunchPlan) -> dict[str, Any]:
@@ -196,9 +199,9 @@ def _estimate_document(found: Estimate) -> dict[str, Any]:
 
 
 async def _crews(store: Store, launch: Launch, now: Moment) -> list[Crew]:
-    """The workers that run; those of the launch if none runs, or if it joins them."""
+    """The workers that run; those of the launch if none runs, or if it joins them, as many as operators want."""
     views = worker_pools(live_managers(await store.sessions(), now))
-    asked = (await read_desired_state(store)).state if views else DesiredState()
+    asked = (await read_desired_state(store)).state
     live = [
         Crew(
             pool=view.pool.name,
@@ -213,18 +216,22 @@ async def _crews(store: Store, launch: Launch, now: Moment) -> list[Crew]:
     ]
     if live and not launch.joins:
         return live
-    return live + [
-        Crew(
-            pool=pool.name,
-            workers=len(places),
-            concurrency=pool.concurrency,
-            delay=_mean(pool.delay),
-            queues=pool.queues,
-            places=places,
-        )
-        for pool in launch.pools
-        if (places := pool.places(pool.max_workers))
-    ]
+    return live + [_launched(pool, asked.pool(pool.name, launch.host)) for pool in launch.pools if pool.max_workers]
+
+
+def _launched(pool: PoolSpec, asked: DesiredPool) -> Crew:
+    """The workers of a pool that a manager starts: as many as an operator wants, if one does (with `only`: all or
+    none)."""
+    configured = asked.size is None or bool(pool.only and asked.size)
+    places = pool.places(pool.max_workers if configured else asked.size or 0)
+    return Crew(
+        pool=pool.name,
+        workers=len(places),
+        concurrency=pool.concurrency,
+        delay=_mean(asked.delay or pool.delay),
+        queues=pool.queues,
+        places=places,
+    )
 
 
 def _mean(bounds: tuple[Span, Span]) -> Span:
@@ -392,83 +399,3 @@ def _resource_plan(view: ResourcePoolView, usable: ResourcePoolView, work: Work,
         members=len(view.members),
         per_hour=None if per_second == inf else per_second * 3600,
     )
-
-
-def _findings(one: QueuePlan) -> Iterator[Finding]:
-    name = one.queue.name
-    if one.left and not one.workers:
-        yield problem(
-            "workers",
-            f'no worker serves queue "{name}", and {counted(one.left, "task")} wait in it',
-            why="no worker pool that runs or would be started names it",
-            fix=f"add {name} to the queues of a worker pool",
-        )
-    if one.queue.paused and one.left:
-        yield warning(
-            "queues",
-            f'queue "{name}" is paused',
-            why="its tasks do not start until it is resumed",
-            fix=f"pitboss queues resume {name}",
-        )
-    if one.resource is not None:
-        yield _of_resource(one, one.resource)
-    if one.queue.partitions is not None:
-        yield from _of_partitions(one, one.queue.partitions)
-
-
-def _of_resource(one: QueuePlan, found: ResourcePlan) -> Finding:
-    said = f"{found.usable:,} of {counted(found.members, 'member')} of {found.pool} are usable"
-    look = f"pitboss resources show {found.pool}, or pitboss resources test {found.pool}"
-    if not found.usable:
-        report = problem if one.left else warning
-        more = look if found.members else f"pitboss resources add {found.pool} NAME …, or resources import"
-        return report("resources", said, why=f"each task of queue {one.queue.name} needs one", fix=more)
-    if found.usable < found.members * _FEW_SHARE:
-        return warning("resources", said, why="the others are away or disabled", fix=look)
-    return fine("resources", said)
-
-
-def _of_partitions(one: QueuePlan, spec: Partitioning) -> Iterator[Finding]:
-    name = one.queue.name
-    checked = validation(name, spec)
-    if not checked.valid:
-        yield problem(
-            "partitions",
-            f'queue "{name}": {"; ".join(checked.problems)}',
-            why="keys would wait",
-            fix="correct the table",
-        )
-    empty = [slot for slot in one.slots if not slot.manned and slot.keys]
-    missing = bool(empty) and (bool(one.stranded) or (spec.mode == "static" and spec.on_missing == "hold"))
-    if missing:
-        yield _without_worker(one, empty)
-    if one.unlisted:
-        first = next(iter(one.unlisted))
-        tasks = counted(sum(one.unlisted.values()), "task")
-        yield warning(
-            "partitions",
-            f'queue "{name}": {tasks} cannot start: not in the table: {listed(one.unlisted)}',
-            why="in mode static a key that is not in the table belongs to no slot",
-            fix=f"add it to the partitions of the queue, or pitboss partitions move {name} {first} SLOT",
-        )
-    if checked.valid and not missing and not one.unlisted:
-        yield fine("partitions", f'queue "{name}": {partitioning_text(spec)}')
-
-
-def _without_worker(one: QueuePlan, empty: Sequence[SlotPlan]) -> Finding:
-    """Slots that have keys and no worker."""
-    keys = counted(sum(len(slot.keys) for slot in empty), "key")
-    numbers = ranges(by_number(slot.slot)[1] for slot in empty).replace(" ", "")
-    return warning(
-        "partitions",
-        f'queue "{one.queue.name}": no worker has {counted(len(empty), "slot")} '
-        f"({listed([slot.slot for slot in empty])})",
-        why=f"{counted(sum(one.stranded.values()), 'task')} of {keys} wait for them",
-        fix=f"start all workers with pitboss up, or these with pitboss up --only {numbers}; "
-        'or set on_missing to "reassign" or "steal"',
-    )
-
-
-def _idle(found: Sequence[QueuePlan]) -> Iterator[Finding]:
-    if found and not any(one.left for one in found):
-        yield fine("tasks", "no tasks wait")
