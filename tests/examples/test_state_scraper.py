@@ -34,8 +34,10 @@ from scrape_yp.state_assignments import (
 )
 from scrape_yp.state_worker_pool import app, crawl_target, proxies
 from scrape_yp.yp_filter import CATEGORIES, Listing, Target, Verdict, YPFilter
+from scraper_demo import processes
 from scraper_demo.__main__ import run
 from scraper_demo.checks import checks
+from scraper_demo.processes import Installation, Unfinished
 from scraper_demo.site import Rules, Site
 from scripts import run_state_workers
 
@@ -413,6 +415,26 @@ def test_the_site_throttles_and_bans() -> None:
 
 
 @pytest.mark.timeout(300)
+def test_the_demonstration_waits_as_long_as_there_is_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine it gave up after three minutes, with a traceback, while targets were still being done."""
+
+    class Clock:
+        now = 0.0
+
+        def monotonic(self) -> float:
+            return self.now
+
+        def sleep(self, seconds: float) -> None:
+            self.now += seconds
+
+    clock, installed = Clock(), Installation(tmp_path, {"DATABASE_URL": "sqlite:///s.db"})
+    monkeypatch.setattr(processes, "time", clock)
+    installed.until(lambda: clock.now > 1000, "it is late", lambda: clock.now // 100)
+    with pytest.raises(Unfinished, match="no progress in 180 seconds: all targets have ended"):
+        installed.until(lambda: False, "all targets have ended", lambda: 7)
+    assert clock.now < 1200
+
+
 def test_a_run_stores_every_listing_once(tmp_path: Path, postgres_dsn: str) -> None:
     """112 targets, four workers, eight proxies, one of them banned midway, one worker killed midway."""
     found = run(tmp_path, postgres_dsn, 2, PROXY_ROTATION_ENABLED="false")

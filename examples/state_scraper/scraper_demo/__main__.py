@@ -19,7 +19,7 @@ from scrape_yp.state_assignments import get_states_for_worker
 from scraper_demo import postgres
 from scraper_demo.checks import LIMIT, THRESHOLD, WINDOW, WITHOUT_WORKER, Findings, checks
 from scraper_demo.listings import directory
-from scraper_demo.processes import HERE, Installation, Killed
+from scraper_demo.processes import HERE, Installation, Killed, Unfinished
 from scraper_demo.progress import Table, say
 from scraper_demo.proxies import ForwardProxy, forwarding
 from scraper_demo.site import Rules, Site, serving
@@ -153,7 +153,10 @@ def _watch(installed: Installation, database: Database, site: Site, unlucky: For
         table.show(states, last=over)
         return over
 
-    installed.until(ended, "all targets have ended")
+    def count() -> int:
+        return sum(counts["done"] + counts["failed"] for counts in database.statistics().values())
+
+    installed.until(ended, "all targets have ended", count)
     return killed[0]
 
 
@@ -195,5 +198,5 @@ if __name__ == "__main__":
         sys.exit(main())
     except KeyboardInterrupt:
         sys.exit("stopped")
-    except postgres.NoServer as error:
+    except (postgres.NoServer, Unfinished) as error:
         sys.exit(str(error))

@@ -24,6 +24,10 @@ _LOOK = 0.05
 _OWN = re.compile(r"PITBOSS_|PROXY_|PROXIES_|MAX_|MIN_|DATABASE_URL|SITE_URL|WORKER_COUNT|RETRY_|PAGE_|BROWSER_PATH")
 
 
+class Unfinished(RuntimeError):
+    """The demonstration did not come to its end."""
+
+
 class Killed(NamedTuple):
     """A worker that was killed, and the processes of its browser."""
 
@@ -104,13 +108,16 @@ class Installation:
         )
         return int(found)
 
-    def until(self, true: Callable[[], bool], what: str) -> None:
-        ends = time.monotonic() + LIMIT
+    def until(self, true: Callable[[], bool], what: str, progress: Callable[[], object] = lambda: None) -> None:
+        """Wait, as long as there is progress: a busy machine may need many times the usual time."""
+        ends, seen = time.monotonic() + LIMIT, progress()
         while not true():
             if self.exit_code is not None:
-                raise RuntimeError(f"the manager has ended: {self.log.read_text()[-2000:]}")
+                raise Unfinished(f"the manager has ended: {self.log.read_text()[-2000:]}")
+            if (found := progress()) != seen:
+                ends, seen = time.monotonic() + LIMIT, found
             if time.monotonic() > ends:
-                raise RuntimeError(f"not in {LIMIT:g} seconds: {what}; the logs are in {self.folder}")
+                raise Unfinished(f"no progress in {LIMIT:g} seconds: {what}; the logs are in {self.folder}")
             time.sleep(_LOOK)
 
 
