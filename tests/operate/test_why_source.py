@@ -32,7 +32,7 @@ async def why(bench: Bench, task: str) -> Why:
 
 
 class TestOutboxTasks(Subject):
-    async def test_without_a_source_process_nothing_publishes_it(self, bench: Bench) -> None:
+    async def test_without_a_delivery_process_nothing_publishes_it(self, bench: Bench) -> None:
         task = await waiting(bench)
         found = await why(bench, task)
         assert (found.cause, found.stuck) == ("no-source", True)

@@ -60,7 +60,7 @@ def of_remote(task: Task, scene: Scene) -> Gate:
 
 
 def _of_outbox(task: Task, scene: Scene) -> Gate:
-    """A message to a broker, which the source process of a manager publishes."""
+    """A message to a broker, which the delivery process of a manager publishes."""
     name = source_of(task.handler)
     living = [one for _, found in live_sources(scene.others, scene.now) for one in found if one.name == name]
     well = [one for one in living if one.out_state in (SourceState.STARTING, SourceState.RUNNING)]
