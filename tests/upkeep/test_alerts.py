@@ -310,7 +310,10 @@ async def test_an_alert_pauses_a_queue_once_and_leaves_it_to_operators() -> None
     assert (queue.paused, queue.paused_by) == (True, "alert dead_letter_rate")
     (entry,) = await world.store.audit_log()
     assert (entry.who, entry.act, entry.target) == ("pitboss", "alert dead_letter_rate", "default")
+    await world.look()
     await world.store.change_queue("default", QueueChange(paused=False))
+    # The next leader knows that it was done.
+    await world.begin()
     await world.look(2)
     (queue,) = [one for one in await world.store.queues() if one.name == "default"]
     assert not queue.paused

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pitboss.cli.up_run import RunOptions
     from pitboss.config import Loaded
     from pitboss.manager.manager import Plan
+    from pitboss.model.alert_rules import AlertsSpec
     from pitboss.worker.describe import Description
 
 _RELOAD_DRAIN = 3 * SECOND
@@ -248,6 +249,7 @@ def _banner(screen: Screen, found: "Loaded", options: "RunOptions", description:
         *zip(chain(["pools"], repeat("")), pool_lines(plan.pools), strict=False),
         ("http", server_line(found)),
         *zip(chain(["sources"], repeat("")), source_lines(plan.delivery), strict=False),
+        ("alerts", _alert_line(plan.alerts)),
         ("reload", f"when a Python file in {near(str(options.watched))} changes" if options.watched else None),
         ("logs", near(plan.logs.folder) if plan.logs else None),
         ("try", f"pitboss status{_flag(found)}"),
@@ -255,6 +257,12 @@ def _banner(screen: Screen, found: "Loaded", options: "RunOptions", description:
         ("stop", f"Ctrl-C: running tasks have {spoken(round(plan.drain_seconds * SECOND))} to finish; twice stops now"),
     ]
     banner(screen, rows)
+
+
+def _alert_line(spec: "AlertsSpec | None") -> str | None:
+    """Where alerts go; nothing if it is only the log."""
+    told = [f"{one.name} ({one.type})" for one in spec.channels if one.type != "log"] if spec is not None else []
+    return f"to {', '.join(told)}" if told else None
 
 
 def _store_note(found: "Loaded") -> str:

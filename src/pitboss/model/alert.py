@@ -70,7 +70,8 @@ class Subject(msgspec.Struct, frozen=True):
 class AlertState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One alert. `above` says since when subjects are beyond the threshold, `clear_at` since when none is, although it
     fires still. `about` is the worst subject in words. Counted while the rule exists: how often it `fired`; and in
-    `happened`, while it fires, what its condition counts. `size` is what its action wants of a worker pool."""
+    `happened`, while it fires, what its condition counts. `size` is what its action wants of a worker pool; it was done
+    for the phase that began at `acted`."""
 
     phase: Phase = Phase.QUIET
     since: Moment = 0
@@ -81,6 +82,7 @@ class AlertState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fired: int = 0
     happened: int = 0
     size: int | None = None
+    acted: Moment | None = None
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,8 +29,11 @@ class AlertActions:
         self._done: dict[str, Moment] = {}
 
     async def decided(self, before: AlertNotes, look: Look) -> AlertNotes:
-        """The notes, with the size that each worker pool is to have."""
-        alerts = dict(look.notes.alerts)
+        """The notes, with what was done before, and the size that each worker pool is to have."""
+        alerts = {
+            name: msgspec.structs.replace(state, acted=self._done.get(name, state.acted))
+            for name, state in look.notes.alerts.items()
+        }
         for rule in look.began:
             action = action_of(rule.action)
             if isinstance(action, Scale):
@@ -43,7 +46,7 @@ class AlertActions:
         for rule in notes.rules:
             state = notes.alert(rule.name)
             action = action_of(rule.action)
-            if action is None or state.fired == 0 or self._done.get(rule.name) == state.since:
+            if action is None or state.fired == 0 or state.since in (state.acted, self._done.get(rule.name)):
                 continue
             firing = state.phase is Phase.FIRING
             if isinstance(action, Pause) and firing:

@@ -27,14 +27,14 @@ async def post(channel: ChannelSpec, message: AlertMessage, now: Moment) -> None
     headers = {**channel.headers, "Content-Type": "application/json", "User-Agent": "pitboss"}
     if channel.secret:
         headers[SIGNATURE] = signature(channel.secret, body, now // SECOND)
-    url = httpx.URL(channel.url)
+    url = _url(channel.url)
     # Proxies of the environment would look names up again, by themselves.
     async with httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=channel.timeout / SECOND) as client:
         for _ in range(_MOST_REDIRECTS + 1):
             status, location = await _ask(client, url, body, headers, allow_private=channel.allow_private)
             if status not in _REDIRECTS or not location:
                 break
-            after = url.join(location)
+            after = _url(location, url)
             if after.host != url.host or (url.scheme == "https" and after.scheme != "https"):
                 # What the headers say is for the first host.
                 headers = {key: value for key, value in headers.items() if key not in channel.headers}
@@ -45,6 +45,13 @@ async def post(channel: ChannelSpec, message: AlertMessage, now: Moment) -> None
             raise SendError(f"it redirects more than {_MOST_REDIRECTS} times")
     if not httpx.codes.is_success(status):
         raise SendError(f"the answer was {status}")
+
+
+def _url(text: str, base: httpx.URL | None = None) -> httpx.URL:
+    try:
+        return httpx.URL(text) if base is None else base.join(text)
+    except httpx.InvalidURL:
+        raise SendError("it is, or redirects to, no usable address") from None
 
 
 async def _ask(
