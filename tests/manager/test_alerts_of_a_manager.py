@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,12 @@ from pitboss.engines.capabilities import alerts_of
 from pitboss.model.alert_message import ChannelSpec
 from pitboss.model.alert_rules import AlertsSpec, rules_of
 from pitboss.model.duration import SECOND
+from pitboss.model.errors import NotDone
 from pitboss.model.source import DeliverySpec
 from pitboss.model.states import State
+from pitboss.operate.alerts import send_test
 from tests.manager.cluster import Cluster, ManagerProcess
+from tests.servers.postgres import PostgresServer
 
 FAILURES = 2500
 TARGET = str(Path(__file__).with_name("alerted.py"))
@@ -32,13 +35,15 @@ class Receiver:
         self.requests: list[dict[str, Any]] = []
         self.answer: int | str = 200
         self.location = ""
-        self.ended = threading.Event()
+        self.ended, self.came = threading.Event(), threading.Condition()
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                receiver.requests.append(json.loads(body))
+                with receiver.came:
+                    receiver.requests.append(json.loads(body))
+                    receiver.came.notify_all()
                 if receiver.answer == "hang":
                     receiver.ended.wait()
                     return
@@ -53,6 +58,11 @@ class Receiver:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
+
+    def wait_for(self, kinds: list[str]) -> None:
+        """For when the store cannot be asked meanwhile."""
+        with self.came:
+            assert self.came.wait_for(lambda: self.kinds == kinds, timeout=30), self.kinds
 
     @property
     def kinds(self) -> list[str]:
@@ -97,10 +107,10 @@ def alerted_on_both(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[
         cluster.close()
 
 
-def begin(cluster: Cluster, *channels: ChannelSpec, delivery: bool = True) -> ManagerProcess:
-    """A manager whose only rule is about failed tasks."""
+def begin(cluster: Cluster, *channels: ChannelSpec, delivery: bool = True, **further: dict[str, Any]) -> ManagerProcess:
+    """A manager whose rules are about failed tasks, and these."""
     off = dict.fromkeys(one.name for one in rules_of({}))
-    rules = rules_of({**off, "dead_letter_rate": {"window": 5 * SECOND}})
+    rules = rules_of({**off, "dead_letter_rate": {"window": 5 * SECOND}, **further})
     cluster.alerts = AlertsSpec(rules=rules, channels=channels)
     outside = cluster.alerts.outside
     cluster.delivery = DeliverySpec(store=cluster.url, channels=outside) if outside and delivery else None
@@ -191,3 +201,26 @@ def test_channels_that_change_with_a_reload_are_followed(alerted: Cluster) -> No
         alerted.put("fails", 20)
         alerted.until(lambda: other.kinds[:1] == ["alert"], within=40)
         assert one.kinds == []
+        alerted.do(send_test(alerted.engine, "ops", alerted.new_id, 30 * SECOND))
+        assert "test" in other.kinds
+        other.answer = 500
+        with pytest.raises(NotDone, match="did not take the test"):
+            alerted.do(send_test(alerted.engine, "ops", alerted.new_id, 30 * SECOND))
+
+
+def test_a_store_that_is_away_is_told_past_it_and_that_it_is_back(
+    durable_dsn: str, durable_server: PostgresServer, tmp_path: Path
+) -> None:
+    cluster = Cluster(durable_dsn, tmp_path, TARGET)
+    with receiving() as receiver, closing(cluster):
+        begin(cluster, channel(receiver), store_away={"threshold": "1s"})
+        cluster.until(lambda: any(told.delivery and told.delivery.state == "running" for told in cluster.snapshots()))
+        durable_server.stop()
+        try:
+            receiver.wait_for(["store"])
+        finally:
+            durable_server.start()
+        receiver.wait_for(["store", "store"])
+        began, ended = receiver.requests
+        assert (began["title"], began["alerts"][0]["state"]) == ("Pitboss: the store does not answer", "firing")
+        assert (ended["title"], ended["alerts"][0]["state"]) == ("Pitboss: the store is back", "resolved")

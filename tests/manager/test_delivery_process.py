@@ -207,7 +207,7 @@ def test_a_reload_without_sources_ends_the_process_and_forgets_the_outbox(shop: 
     manager = cluster.manager(pool(workers=1))
     process = shop.running(manager)
     assert outbox("one") in {one.name for one in cluster.do(cluster.engine.handlers())}
-    manager.reload(msgspec.structs.replace(manager.plan, sources=None))
+    manager.reload(msgspec.structs.replace(manager.plan, delivery=None))
     cluster.until(lambda: not alive(process.pid), what="the delivery process ends")
     cluster.until(lambda: manager.said("reloaded"))
     assert outbox("one") not in {one.name for one in cluster.do(cluster.engine.handlers())}
