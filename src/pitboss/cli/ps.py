@@ -62,7 +62,7 @@ _SERVERS = (
 )
 _SOURCES = (
     Column("Host"),
-    Column("Sources", fills=True),
+    Column("Sources and channels", fills=True),
     Column("State"),
     Column("Pid", right=True, drop=3),
     Column("Restarts", right=True, drop=2),
@@ -196,7 +196,8 @@ def _server_row(manager: ManagerView, server: ServerFigures) -> list[str]:
 
 def _source_row(manager: ManagerView, process: DeliveryFigures) -> list[str]:
     pid = str(process.pid) if process.pid else ""
-    return [manager.host, listed(process.names), process.state, pid, str(process.restarts), process.why]
+    serves = listed((*process.names, *process.channels))
+    return [manager.host, serves, process.state, pid, str(process.restarts), process.why]
 
 
 def current_task(worker: WorkerFigures, moment: Moment) -> str:

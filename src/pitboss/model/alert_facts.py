@@ -92,7 +92,7 @@ class Condition(NamedTuple):
             case "share":
                 return f"{value:.0%}"
             case "time":
-                return spoken(round(value)) if value >= SECOND else f"{value / 1000:.0f}ms"
+                return _time(round(value))
             case "size":
                 return spoken_size(round(value))
         return f"{value:,.0f}"
@@ -174,7 +174,9 @@ def _away(facts: AlertFacts, _: Counters, rule: AlertRule) -> Iterator[Subject]:
 
 
 def _time(value: Span) -> str:
-    return spoken(value - value % SECOND) if value >= SECOND else f"{value / 1000:.0f}ms"
+    if value >= SECOND:
+        return spoken(value - value % SECOND)
+    return f"{value / 1000:.0f}ms" if value else "0s"
 
 
 _LOW, _MEDIUM, _HIGH = Severity.LOW, Severity.MEDIUM, Severity.HIGH

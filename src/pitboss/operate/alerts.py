@@ -7,7 +7,7 @@ import msgspec
 
 from pitboss.engines.capabilities import alerts_of, capabilities
 from pitboss.engines.protocol import Store
-from pitboss.model.alert import AlertRule, AlertState, Phase, Silence
+from pitboss.model.alert import AlertRule, AlertState, Phase, Severity, Silence
 from pitboss.model.alert_facts import CONDITIONS
 from pitboss.model.alert_look import AlertNotes, ChannelNote, read_notes
 from pitboss.model.alert_message import FUNCTION, LOG, AlertMessage, Kind, alert_task, document
@@ -75,9 +75,13 @@ async def read_alerts(store: Store) -> AlertsReading:
         now=now,
         ahead=store.clock.wall() - now,
         looked_at=notes.at if board.notes is not None else None,
-        alerts=tuple(sorted(known, key=lambda one: (_ORDER[one.state.phase], one.rule.severity, one.rule.name))),
+        alerts=tuple(sorted(known, key=_rank)),
         channels=notes.channels,
     )
+
+
+def _rank(one: AlertReading) -> tuple[int, int, str]:
+    return _ORDER[one.state.phase], list(Severity).index(one.rule.severity), one.rule.name
 
 
 def _rules(notes: AlertNotes) -> list[AlertRule]:

@@ -89,7 +89,7 @@ async def _address(url: httpx.URL, *, allow_private: bool) -> IPv4Address | IPv6
     private = [one for one in addresses if not is_public(one)]
     if private and not allow_private:
         raise SendError(
-            f"{url.host} is the address {private[0]}, which is not on the internet; "
+            f"{url.host} leads to {private[0]}, which is not on the internet; "
             "set allow_private = true in the channel if that is meant"
         )
     return addresses[0]
