@@ -156,14 +156,14 @@ def memory_text(given: argparse.Namespace) -> str:
     found = memory(STORES, messages, seconds)
     rows = [[kind, *(f"{size:.1f}" for size in sizes.values())] for kind, sizes in found.items()]
     told = table(["store", *next(iter(found.values()))], rows)
-    return f"### Memory of the source process, MB\n\n{messages:,} messages wait; capacity {CAPACITY:,}.\n\n{told}"
+    return f"### Memory of the delivery process, MB\n\n{messages:,} messages wait; capacity {CAPACITY:,}.\n\n{told}"
 
 
 def idle_text(given: argparse.Namespace) -> str:
     found = idle(STORES, 5.0 if given.quick else IDLE_SECONDS)
     rows = [[kind, *(f"{share:.2f}" for share in shares.values())] for kind, shares in found.items()]
     told = table(["store", *next(iter(found.values()))], rows)
-    return f"### Processor time of an idle source process, % of a core\n\n{told}"
+    return f"### Processor time of an idle delivery process, % of a core\n\n{told}"
 
 
 def options() -> argparse.Namespace:

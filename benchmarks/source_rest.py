@@ -1,4 +1,4 @@
-"""What a source process costs at rest: memory beside a million waiting messages, processor time with nothing to do."""
+"""What a delivery process costs at rest: memory beside a million waiting messages, processor time while it is idle."""
 
 import json
 import os
@@ -15,9 +15,9 @@ from benchmarks.peers.base import TEXT
 from benchmarks.peers.rabbitmq import BROKER, PlainProducer
 from benchmarks.procfs import precise_cpu_seconds
 from benchmarks.source_app import CAPACITY, QUEUE
-from pitboss.manager.sources import MODULE
+from pitboss.manager.delivery import MODULE
 from pitboss.model.queue import QueueChange
-from pitboss.model.source import SourceSpec, SourcesSpec, SourceState
+from pitboss.model.source import DeliverySpec, SourceSpec, SourceState
 from pitboss.model.source_findings import live_sources
 from tests.manager.cluster import Cluster, ManagerProcess
 from tests.servers.postgres import PostgresServer
@@ -39,7 +39,7 @@ class Stage:
         spec = SourceSpec(
             name=SOURCE, url=url, queue=QUEUE_IN, handler="noop", dead_letter_queue=f"{QUEUE_IN}_dlq", create="classic"
         )
-        self.cluster.sources = SourcesSpec(store=store, sources=(spec,))
+        self.cluster.delivery = DeliverySpec(store=store, sources=(spec,))
 
     def manager(self, state: SourceState, elsewhere: str | None = None) -> ManagerProcess:
         """Start one, and wait until its source is in this state."""
@@ -59,7 +59,7 @@ class Stage:
         self.cluster.do(self.cluster.engine.change_queue(QUEUE, change))
 
 
-def source_process(manager: ManagerProcess) -> psutil.Process:
+def delivery_process(manager: ManagerProcess) -> psutil.Process:
     children = psutil.Process(manager.process.pid).children()
     return next(one for one in children if MODULE in " ".join(one.cmdline()))
 
@@ -84,14 +84,14 @@ def _store(kind: str, folder: str) -> Iterator[str]:
 
 
 def memory(kinds: list[str], messages: int, seconds: float) -> dict[str, dict[str, float]]:
-    """The most resident memory of the source process, in MB: while the queue is full, and while it makes room."""
+    """The most resident memory of the delivery process, in MB: while the queue is full, and while it makes room."""
     found: dict[str, dict[str, float]] = {}
     with RabbitServer() as broker:
         _fill(broker, messages)
         for kind in kinds:
             with stage(kind, broker) as there:
                 there.change(QueueChange(paused=True))
-                process = source_process(there.manager(SourceState.FULL))
+                process = delivery_process(there.manager(SourceState.FULL))
                 full = _most(process, seconds)
                 there.change(QueueChange(paused=False))
                 found[kind] = {"full": full, "full and running": _most(process, seconds), "peak": _peak(process)}
@@ -124,7 +124,7 @@ def _peak(process: psutil.Process) -> float:
 
 
 def idle(kinds: list[str], seconds: float) -> dict[str, dict[str, float]]:
-    """Percent of a core that a source process takes in each state."""
+    """Percent of a core that a delivery process takes in each state."""
     found: dict[str, dict[str, float]] = {}
     for kind in kinds:
         with RabbitServer() as broker, stage(kind, broker) as there:
@@ -147,7 +147,7 @@ def idle(kinds: list[str], seconds: float) -> dict[str, dict[str, float]]:
 
 
 def _percent(manager: ManagerProcess, seconds: float) -> float:
-    """Of the source process, and of those that it replaced meanwhile."""
+    """Of the delivery process, and of those that it replaced meanwhile."""
     time.sleep(2)
     before, began = _spent(manager), time.monotonic()
     time.sleep(seconds)
@@ -155,9 +155,9 @@ def _percent(manager: ManagerProcess, seconds: float) -> float:
 
 
 def _spent(manager: ManagerProcess) -> float:
-    """Seconds of processor time of the present source process, and of all processes that have ended."""
+    """Seconds of processor time of the present delivery process, and of all processes that have ended."""
     ended = psutil.Process(manager.process.pid).cpu_times()
-    own = _retried(lambda: precise_cpu_seconds([source_process(manager).pid]))
+    own = _retried(lambda: precise_cpu_seconds([delivery_process(manager).pid]))
     return own + ended.children_user + ended.children_system
 
 

@@ -1,8 +1,8 @@
 """A source of RabbitMQ under faults: `make soak ARGS="sources sources-full"`, or `python -m benchmarks.source_soak`.
 
-A Node producer feeds 20,000 messages with an id and 20,000 without, at 1,000 per second, in bursts over more than four
-minutes, while workers, manager, source process and broker are killed, the source process is stopped, and connections
-are cut. `--short` takes about half a minute for each store; `--stores sqlite` names the stores.
+A Node producer feeds 20,000 messages with an id and 20,000 without, at 1,000 per second, in bursts over more than
+four minutes, while workers, manager, delivery process and broker are killed, the delivery process is stopped, and
+connections are cut. `--short` takes about half a minute for each store; `--stores sqlite` names the stores.
 """
 
 import argparse

@@ -36,6 +36,7 @@ In a second terminal, from this folder:
   .venv/bin/pitboss dead list
   .venv/bin/pitboss batches list --watch 1s
   .venv/bin/pitboss schedules list
+  .venv/bin/pitboss alerts list
   .venv/bin/pitboss schedules run count_stock --wait
   .venv/bin/pitboss events list
   .venv/bin/pitboss resources show keys

@@ -76,7 +76,7 @@ class PitbossSource(Peer):
         await publishing.close()
 
     def _outbox(self, first: int, count: int) -> None:
-        """Stored a thousand at a time, and published by the source process; until all are confirmed, and noted so."""
+        """Stored a thousand at a time, and published by the delivery process; until all are confirmed, and noted so."""
         name = outbox(SOURCE)
         for begin in range(first, first + count, 1000):
             numbers = range(begin, min(begin + 1000, first + count))

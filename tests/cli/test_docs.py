@@ -23,7 +23,7 @@ def test_every_exit_code_is_documented_in_the_same_words() -> None:
 
 def test_every_setting_is_documented() -> None:
     page = (DOCS / "reference" / "configuration.md").read_text()
-    for key in config.flat(config.Settings().model_dump()):
+    for key in config.flat(config.Settings().model_dump(by_alias=True)):
         assert f"| `{key}` | `{config.variable(key)}` |" in page
     for key in KEYS:
         assert f"\n| `{key}` |" in page.partition("## Pools")[2]
@@ -64,6 +64,7 @@ def test_every_command_is_in_the_reference() -> None:
         "partitions",
         "schedules",
         "events",
+        "alerts",
         "resources",
         "pools",
         "dead",

@@ -14,7 +14,7 @@ from pitboss.model.duration import SECOND
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.session import SessionInfo
-from pitboss.model.snapshot import SourceProcessFigures
+from pitboss.model.snapshot import DeliveryFigures
 from pitboss.model.source import SourceFigures, SourceSpec, SourceState, message_key
 from pitboss.model.source_findings import KIND
 from pitboss.model.states import State
@@ -28,7 +28,7 @@ GREETED = b'{"name": "ann"}'
 
 
 def told(*figures: SourceFigures) -> None:
-    """A source process that says this."""
+    """A delivery process that says this."""
 
     async def work(store: Store) -> None:
         session = await store.open_session(SessionInfo(host="box1", pid=5, kind=KIND))
@@ -80,11 +80,11 @@ def test_what_rarely_happens_is_told_in_sentences() -> None:
     assert "one: 2 failed tasks set to run again" in answer.err
 
 
-def test_the_source_process_is_listed_with_managers_and_workers() -> None:
+def test_the_delivery_process_is_listed_with_managers_and_workers() -> None:
     """Regression: only HTTP servers were."""
     put()
-    manager(snapshot(worker(), sources=SourceProcessFigures(names=("one", "two"), state="running", pid=77)))
-    shown = pitboss("ps", env={"COLUMNS": "200"}).out.partition("Source processes")[2]
+    manager(snapshot(worker(), delivery=DeliveryFigures(names=("one", "two"), state="running", pid=77)))
+    shown = pitboss("ps", env={"COLUMNS": "200"}).out.partition("Delivery processes")[2]
     assert shown.splitlines()[-1].split() == ["box1", "one,", "two", "running", "77", "0"]
     document = pitboss("ps", "--json").json()["managers"][0]["sources"]
     assert (document["names"], document["pid"]) == (["one", "two"], 77)

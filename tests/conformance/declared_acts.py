@@ -16,6 +16,7 @@ from pitboss.model.schedule import (
     firing,
 )
 from pitboss.model.states import State
+from pitboss.model.task import NewTask
 from tests.conformance.acts import SECOND
 from tests.conformance.scarce_acts import ScarceActs
 
@@ -96,6 +97,22 @@ class DeclaredActs(ScarceActs):
                 before = self.arena.clock.now() - 30 * SECOND
                 self.arena.act(lambda store: store.prune_events(before))
 
+    def alert(self, act: str, which: int) -> None:
+        match act:
+            case "note":
+                version, term, notes = max(0, self.noted - which % 4 // 3), self.term, f'{{"n":{which}}}'
+                tasks = [self._new_alert() for _ in range(which % 3)]
+                if self.arena.act(lambda store: store.note_alerts(notes, tasks, version=version, term=term)) is True:
+                    self.noted += 1
+            case "silence":
+                lasts = (which % 20 + 1) * SECOND
+                self.arena.act(lambda store: store.silence_alert(f"r{which % 3}", lasts, by="ann", reason="why"))
+            case _:
+                self.arena.act(lambda store: store.silence_alert(f"r{which % 3}", None))
+
+    def _new_alert(self) -> NewTask:
+        return NewTask(id=self.ids(), handler="a", queue="q1", params="{}")
+
     def _fire(self, which: int) -> None:
         """As the leader does; sometimes with a firing that was made before."""
         due = self.arena.act(lambda store: store.due_schedules())
@@ -115,4 +132,5 @@ class DeclaredActs(ScarceActs):
     def begin(self) -> None:
         self.events: list[NewEvent] = []
         self.firings: list[Firing] = []
+        self.noted = 0
         super().begin()

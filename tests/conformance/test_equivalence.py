@@ -286,6 +286,10 @@ class Equivalence(RuleBasedStateMachine):
         self.acts.time_passes(step)
         self.acts.schedule(act, which)
 
+    @rule(act=st.sampled_from(["note", "note", "silence", "end"]), which=picks)
+    def alert(self, act: str, which: int) -> None:
+        self.acts.alert(act, which)
+
     @rule(which=picks, who=picks, places=st.sampled_from(PLACES), owners=key_owners)
     def divide(self, which: int, who: int, places: tuple[int, ...], owners: dict[str, str]) -> None:
         self.acts.divide(which, who)

@@ -58,6 +58,7 @@ WEIGHTS = {
     "route": 1,
     "publish": 3,
     "schedule": 5,
+    "alert": 2,
 }
 
 
@@ -181,6 +182,9 @@ class Walk:
 
     def _schedule(self) -> None:
         self.acts.schedule(self.dice.choices(["put", "change", "fire", "prune"], [2, 2, 6, 1])[0], self._pick())
+
+    def _alert(self) -> None:
+        self.acts.alert(self.dice.choice(["note", "note", "silence", "end"]), self._pick())
 
     def _options(self) -> dict[str, Any]:
         dice = self.dice

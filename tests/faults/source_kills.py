@@ -1,4 +1,4 @@
-"""A foreign producer feeds a queue of RabbitMQ while workers, manager, source process, broker and connections die.
+"""A foreign producer feeds a queue of RabbitMQ while workers, manager, delivery process, broker and connections die.
 
 The producer (Node) knows only the name of the queue. `judged` compares what the broker confirmed to it with what the
 handlers wrote, with the ledger, and with the dead-letter queue.
@@ -14,8 +14,8 @@ from random import Random
 import pika
 import psutil
 
-from pitboss.manager.sources import MODULE
-from pitboss.model.source import SourceSpec, SourcesSpec
+from pitboss.manager.delivery import MODULE
+from pitboss.model.source import DeliverySpec, SourceSpec
 from tests.faults.source_check import BROKER_FAULT, Far, Fault, Verdict, judged, sending_in
 from tests.faults.source_producer import Journal, Pace, Producer
 from tests.faults.source_shop import HANDLER
@@ -51,7 +51,7 @@ class Scene:
             dead_letter_queue=DEAD,
             prefetch=PREFETCH,
         )
-        self.cluster.sources = SourcesSpec(store=store, sources=(spec,))
+        self.cluster.delivery = DeliverySpec(store=store, sources=(spec,))
         self.producer = Producer(folder, broker.url(), QUEUE, pace)
         self.manager = self._start()
 
@@ -71,7 +71,7 @@ class Scene:
     def consumed(self) -> bool:
         return queue_facts(self.broker, QUEUE).consumers > 0
 
-    def source_process(self) -> psutil.Process:
+    def delivery_process(self) -> psutil.Process:
         """The one of the present manager."""
         found: list[psutil.Process] = []
 
@@ -81,7 +81,7 @@ class Scene:
                 found[:] = [one for one in children if MODULE in " ".join(one.cmdline())]
             return bool(found)
 
-        self.until(look, "a source process")
+        self.until(look, "a delivery process")
         return found[0]
 
     # The faults. Each returns when its effect was seen, and the source consumes again.
@@ -92,16 +92,16 @@ class Scene:
         self.until(lambda: not alive(victim.pid) and len(self.manager.workers()) == 2, "another worker")
 
     def source_killed(self) -> None:
-        victim = self.source_process()
+        victim = self.delivery_process()
         victim.kill()
-        self.until(lambda: not alive(victim.pid), "the end of the source process")
-        self.until(lambda: self.consumed and self.source_process().pid != victim.pid, "another source process")
+        self.until(lambda: not alive(victim.pid), "the end of the delivery process")
+        self.until(lambda: self.consumed and self.delivery_process().pid != victim.pid, "another delivery process")
 
     def manager_killed(self) -> None:
-        source = self.source_process()
+        source = self.delivery_process()
         self.manager.signal(signal.SIGKILL)
         self.manager.process.wait()
-        self.until(lambda: not alive(source.pid), "the end of the source process")
+        self.until(lambda: not alive(source.pid), "the end of the delivery process")
         self.manager = self._start()
 
     def broker_killed(self) -> None:
@@ -124,7 +124,7 @@ class Scene:
 
     def source_stopped(self) -> None:
         """For longer than the heartbeats allow; the source then finds its connections closed."""
-        stopped = self.source_process()
+        stopped = self.delivery_process()
 
         def pause() -> None:
             stopped.send_signal(signal.SIGSTOP)

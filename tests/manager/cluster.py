@@ -17,6 +17,7 @@ import psutil
 from pitboss import wiring
 from pitboss.config import ServerSpec
 from pitboss.manager.manager import Plan
+from pitboss.model.alert_rules import AlertsSpec
 from pitboss.model.canonical import to_json
 from pitboss.model.desired_state import DesiredPool, pool_key
 from pitboss.model.duration import SECOND, Span, span
@@ -25,7 +26,7 @@ from pitboss.model.ids import IdMaker
 from pitboss.model.log_settings import LogSettings
 from pitboss.model.pool import PoolSpec
 from pitboss.model.snapshot import Snapshot, WorkerFigures, read
-from pitboss.model.source import SourcesSpec
+from pitboss.model.source import DeliverySpec
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, NewTask, Task
 from pitboss.worker.describe import described
@@ -112,7 +113,8 @@ class Cluster:
         self.secrets_file: str | None = None
         self.logs: LogSettings | None = None
         self.http: ServerSpec | None = None
-        self.sources: SourcesSpec | None = None
+        self.delivery: DeliverySpec | None = None
+        self.alerts: AlertsSpec | None = None
         # Of the managers and their workers.
         self.environment: dict[str, str] = {}
         self.new_id = IdMaker(wiring.SystemClock().now, wiring.randbits())
@@ -154,7 +156,8 @@ class Cluster:
             secrets_file=self.secrets_file,
             logs=self.logs,
             http=self.http,
-            sources=self.sources,
+            delivery=self.delivery,
+            alerts=self.alerts,
         )
         file = self.traces.with_name(f"plan-{len(self.managers)}.json")
         others = [elsewhere] if elsewhere else []

@@ -1,8 +1,8 @@
-"""A source process whose tries to reach a broker follow each other at once."""
+"""A delivery process whose tries to reach a broker follow each other at once."""
 
-from pitboss.cli import source_process
+from pitboss.cli import delivery_process
 from pitboss.sources import connecting
 
 if __name__ == "__main__":
     connecting._PAUSES = (0.01, 0.01, 0.01)
-    source_process.main()
+    delivery_process.main()

@@ -12,7 +12,7 @@ from pitboss.model.finding import Finding, Grade
 from pitboss.model.fleet import ManagerView
 from pitboss.model.policy import Policy
 from pitboss.model.session import Session, SessionInfo
-from pitboss.model.snapshot import Snapshot, SourceProcessFigures
+from pitboss.model.snapshot import DeliveryFigures, Snapshot
 from pitboss.model.source import SourceFigures, SourceSpec, SourceState, is_outbox, outbox, source_of
 from pitboss.model.source_findings import KIND, PATIENCE, live_sources, read_figures, source_findings
 from pitboss.model.status import Health, StoreReading, Verdict, assess
@@ -84,8 +84,8 @@ def test_one_cause_is_told_once_and_two_are_told_both() -> None:
 
 
 def test_a_process_that_stays_down_is_told_though_nothing_lives() -> None:
-    side = SourceProcessFigures(names=("one", "two"), state="crashed", pid=0, restarts=5, why="it crashed 6 times")
-    view = ManagerView(session=session(kind="manager"), snapshot=Snapshot(version="1", sources=side))
+    side = DeliveryFigures(names=("one", "two"), state="crashed", pid=0, restarts=5, why="it crashed 6 times")
+    view = ManagerView(session=session(kind="manager"), snapshot=Snapshot(version="1", delivery=side))
     (told,) = source_findings([], [view], now=SECOND)
     assert "stays down: it crashed 6 times" in told.what
     assert told.why == "the messages of one, two wait in RabbitMQ"
@@ -116,15 +116,15 @@ def test_figures_of_another_release_are_left_out(text: str | None) -> None:
 
 
 def manager(opened_at: int, *names: str) -> ManagerView:
-    side = SourceProcessFigures(names=names, state="running")
+    side = DeliveryFigures(names=names, state="running")
     info = SessionInfo(host="box")
-    snapshot = Snapshot(sources=side)
+    snapshot = Snapshot(delivery=side)
     text = msgspec.json.encode(snapshot).decode()
     opened = Session(number=2, info=info, opened_at=opened_at, expires_at=opened_at + 3600 * SECOND, snapshot=text)
     return ManagerView(opened, snapshot)
 
 
-def test_a_source_process_without_a_sign_of_life_is_a_problem() -> None:
+def test_a_delivery_process_without_a_sign_of_life_is_a_problem() -> None:
     """Regression: a process that hung was reported as healthy, and its sources as never configured."""
     managers = (manager(0, "one", "two"),)
     (told,) = source_findings([session(figures("two"), expires_at=60 * SECOND)], managers, now=30 * SECOND)
@@ -144,13 +144,13 @@ STUCK = (
 )
 
 
-def verdict(*told: SourceFigures, after: int, side: SourceProcessFigures | None = None) -> Verdict:
+def verdict(*told: SourceFigures, after: int, side: DeliveryFigures | None = None) -> Verdict:
     """What `status` says that long after the sources have come to their states."""
     boss = manager(0, *{one.name for one in told})
     if side is not None:
         boss = ManagerView(
-            msgspec.structs.replace(boss.session, snapshot=msgspec.json.encode(Snapshot(sources=side)).decode()),
-            Snapshot(sources=side),
+            msgspec.structs.replace(boss.session, snapshot=msgspec.json.encode(Snapshot(delivery=side)).decode()),
+            Snapshot(delivery=side),
         )
     reading = StoreReading(sessions=[boss.session, session(*told, expires_at=600 * SECOND)])
     return assess(reading, after).verdict
@@ -173,7 +173,7 @@ def test_a_source_that_takes_nothing_for_long_is_unhealthy(state: SourceState) -
 def test_a_source_that_another_manager_serves_is_not_unhealthy(state: SourceState) -> None:
     away = figures(state=SourceState.AWAY, why="the cause")
     assert verdict(away, figures(state=state), after=60 * SECOND).health is not Health.UNHEALTHY
-    worn = SourceProcessFigures(names=("one",), state="running", worn_out=True)
+    worn = DeliveryFigures(names=("one",), state="running", worn_out=True)
     found = verdict(away, figures(state=state), after=60 * SECOND, side=worn)
     assert (found.cause == "sources") is (state is SourceState.STARTING)
 
@@ -181,9 +181,9 @@ def test_a_source_that_another_manager_serves_is_not_unhealthy(state: SourceStat
 def test_sources_of_a_process_that_is_replaced_again_and_again_or_stays_down_are_unhealthy() -> None:
     """A new process begins with a new state each time."""
     away = figures(state=SourceState.AWAY, why="the cause", since=59 * SECOND)
-    worn = SourceProcessFigures(names=("one",), state="running", worn_out=True)
+    worn = DeliveryFigures(names=("one",), state="running", worn_out=True)
     assert verdict(away, after=60 * SECOND, side=worn).cause == "sources"
-    down = SourceProcessFigures(names=("one",), state="crashed", why="it crashed 6 times")
+    down = DeliveryFigures(names=("one",), state="crashed", why="it crashed 6 times")
     assert "it crashed 6 times" in verdict(after=60 * SECOND, side=down).sentence
 
 

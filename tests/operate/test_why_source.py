@@ -2,6 +2,7 @@
 
 import msgspec
 
+from pitboss.model.alert_message import ChannelSpec, alert_handler
 from pitboss.model.duration import SECOND
 from pitboss.model.session import SessionInfo
 from pitboss.model.source import SourceFigures, SourceSpec, SourceState
@@ -32,7 +33,7 @@ async def why(bench: Bench, task: str) -> Why:
 
 
 class TestOutboxTasks(Subject):
-    async def test_without_a_source_process_nothing_publishes_it(self, bench: Bench) -> None:
+    async def test_without_a_delivery_process_nothing_publishes_it(self, bench: Bench) -> None:
         task = await waiting(bench)
         found = await why(bench, task)
         assert (found.cause, found.stuck) == ("no-source", True)
@@ -55,6 +56,20 @@ class TestOutboxTasks(Subject):
         task = await waiting(bench)
         await living(bench, SourceState.AWAY, "gone")
         await living(bench, SourceState.RUNNING, host="other")
+        found = await why(bench, task)
+        assert found.sentence.startswith("it is a message that is published next")
+        assert not found.stuck
+
+
+class TestAlertTasks(Subject):
+    async def test_a_message_of_alerts_waits_for_a_process_with_its_channel(self, bench: Bench) -> None:
+        channel = ChannelSpec(name="ops", type="webhook", url="https://example.org")
+        await bench.store.register([channel.info("app.py")])
+        name = alert_handler("ops")
+        task = (await bench.add(handler=name, queue=name)).id
+        found = await why(bench, task)
+        assert (found.cause, found.stuck) == ("no-channel", True)
+        await bench.store.open_session(SessionInfo(host="box", kind=KIND, handlers=(name,), ttl=60 * SECOND))
         found = await why(bench, task)
         assert found.sentence.startswith("it is a message that is published next")
         assert not found.stuck

@@ -1,4 +1,4 @@
-"""A source process of its own that kills itself at a failpoint of its store: `… child SPEC FD FAILPOINT`."""
+"""A delivery process of its own that kills itself at a failpoint of its store: `… child SPEC FD FAILPOINT`."""
 
 import asyncio
 import os
@@ -10,19 +10,19 @@ import msgspec
 
 from pitboss import wiring
 from pitboss.model.ids import IdMaker
-from pitboss.model.source import SourcesSpec
-from pitboss.sources.process import SourceProcess
+from pitboss.model.source import DeliverySpec
+from pitboss.sources.process import DeliveryProcess
 from pitboss.testing.failpoints import Failpoints
 from pitboss.worker.child import die_with_parent
 
 
-async def run(spec: SourcesSpec, end: socket.socket, failpoint: str) -> None:
+async def run(spec: DeliverySpec, end: socket.socket, failpoint: str) -> None:
     failpoints = Failpoints(die=lambda: os.kill(os.getpid(), signal.SIGKILL))
     if failpoint:
         failpoints.plan(failpoint, "kill")
     store = wiring.make_engine(spec.store, failpoint=failpoints)
     await store.open()
-    process = SourceProcess(
+    process = DeliveryProcess(
         spec.sources,
         store,
         make_broker=wiring.make_broker,
@@ -34,7 +34,7 @@ async def run(spec: SourcesSpec, end: socket.socket, failpoint: str) -> None:
 
 
 if __name__ == "__main__":
-    told = msgspec.json.decode(sys.argv[1], type=SourcesSpec)
+    told = msgspec.json.decode(sys.argv[1], type=DeliverySpec)
     ours = socket.socket(fileno=int(sys.argv[2]))
     die_with_parent(told.manager, ours)
     asyncio.run(run(told, ours, sys.argv[3]))

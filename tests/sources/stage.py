@@ -1,4 +1,4 @@
-"""Sources in the test's own event loop: a real store and a real broker, and the code of the source process."""
+"""Sources in the test's own event loop: a real store and a real broker, and the code of the delivery process."""
 
 import asyncio
 import os
@@ -28,14 +28,14 @@ from pitboss.model.ids import IdMaker
 from pitboss.model.outcome import decide
 from pitboss.model.queue import QueueChange
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
-from pitboss.model.source import SourceFigures, SourceSpec, SourcesSpec, SourceState
+from pitboss.model.source import DeliverySpec, SourceFigures, SourceSpec, SourceState
 from pitboss.model.source_findings import KIND
 from pitboss.model.task import Task
 from pitboss.operate.status import read_status
-from pitboss.sources.process import SourceProcess
+from pitboss.sources.process import DeliveryProcess
 from pitboss.testing.failpoints import Failpoints
 from pitboss.testing.plugin import InLoop
-from pitboss.worker.channel import FromSources, LogMessage, WornOutMessage, from_sources_codec
+from pitboss.worker.channel import FromDelivery, LogMessage, WornOutMessage, from_delivery_codec
 from pitboss.worker.runner import Runner
 from tests.servers.rabbitmq import RabbitServer
 from tests.sources.shop import app
@@ -61,9 +61,9 @@ async def until_true(condition: Callable[[], Awaitable[object]], *, within: floa
 
 
 class Running:
-    """One source process, which runs here."""
+    """One delivery process, which runs here."""
 
-    def __init__(self, process: SourceProcess, store: Store) -> None:
+    def __init__(self, process: DeliveryProcess, store: Store) -> None:
         self.process, self.store = process, store
         self._ours, theirs = socket.socketpair()
         self._ours.setblocking(False)
@@ -76,9 +76,9 @@ class Running:
             self._raw += got
 
     @property
-    def heard(self) -> list[FromSources]:
+    def heard(self) -> list[FromDelivery]:
         """What it has told its manager."""
-        return list(from_sources_codec().feed(self._raw))
+        return list(from_delivery_codec().feed(self._raw))
 
     @property
     def worn_out(self) -> list[str]:
@@ -201,11 +201,11 @@ class Stage(InLoop):
         make_broker: Callable[[str], Broker] = AmqpBroker,
         running: bool = True,
     ) -> Running:
-        """A source process with these sources. Returns when all of them run, unless told otherwise."""
+        """A delivery process with these sources. Returns when all of them run, unless told otherwise."""
         specs = specs or (self.spec(),)
         store = store or self.store
         await store.register([one.outbox_info("shop") for one in specs])
-        process = SourceProcess(specs, store, make_broker=make_broker, make_id=self.new_id, luck=lambda: 0.0)
+        process = DeliveryProcess(specs, store, make_broker=make_broker, make_id=self.new_id, luck=lambda: 0.0)
         started = Running(process, store)
         self.processes.append(started)
         for one in specs if running else ():
@@ -222,7 +222,7 @@ class Stage(InLoop):
         specs = specs or (self.spec(),)
         await self.store.register([one.outbox_info("shop") for one in specs])
         ours, theirs = socket.socketpair()
-        spec = msgspec.json.encode(SourcesSpec(store=self.store_url, sources=specs, manager=os.getpid())).decode()
+        spec = msgspec.json.encode(DeliverySpec(store=self.store_url, sources=specs, manager=os.getpid())).decode()
         child = subprocess.Popen(  # noqa: ASYNC220
             [sys.executable, "-m", "tests.sources.child", spec, str(theirs.fileno()), killed_at],
             pass_fds=[theirs.fileno()],

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from pitboss.engines.memory import MemoryEngine
+from pitboss.model.alert_rules import AlertsSpec
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.meta import read_meta
@@ -29,6 +30,7 @@ class Plan(NamedTuple):
     retention: Retention = Retention(completed=60 * SECOND, failed=60 * SECOND)
     max_store_size: int | None = None
     min_free_disk: int | None = None
+    alerts: AlertsSpec | None = None
 
 
 class Leader:

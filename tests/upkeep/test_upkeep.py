@@ -7,6 +7,7 @@ from random import Random
 
 from pitboss.client.batch_handle import act_in_portions
 from pitboss.engines.memory import MemoryEngine
+from pitboss.model.alert_rules import AlertsSpec
 from pitboss.model.batch import Cancel, NewBatch
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.filter import EVERYTHING, Filter, by
@@ -32,6 +33,7 @@ class Plan:
     retention = SHORT
     max_store_size: int | None = None
     min_free_disk: int | None = None
+    alerts: AlertsSpec | None = None
 
 
 class Store(MemoryEngine):

@@ -67,7 +67,7 @@ def show(
 
     screen = screen_of(context)
     found = settings(screen, store=store)
-    values = flat(found.settings.model_dump())
+    values = flat(found.settings.model_dump(by_alias=True))
     changed = _changed(found) if origin else None
     if as_json:
         rows = {key: {"value": _plain(key, value), "origin": found.origins[key]} for key, value in values.items()}
@@ -140,6 +140,8 @@ def _kind(key: str) -> str:
             return next((kind for kind, names in kinds.items() if name in names), name)
         case ["resources", _, name]:
             return "span" if name in _RESOURCE_SPANS else name
+        case ["alerts", *rest]:
+            return _kind_in_alerts(rest)
         case ["sources", _, name]:
             return {"url": "store", "dedupe": "span"}.get(name, name)
         case ["queues", *_, "retention", _] | ["retention", _]:
@@ -147,6 +149,11 @@ def _kind(key: str) -> str:
         case ["queues", *_, name]:
             return "limit" if name in LIMITS else "queue"
     return "span" if key in _SPANS else "size" if key in _SIZES else key
+
+
+def _kind_in_alerts(path: list[str]) -> str:
+    hidden = path[0] == "channels" and (path[-1] in ("url", "secret", "password") or "headers" in path)
+    return "secret" if hidden else "span" if path[-1] in ("digest", "for", "window", "timeout") else path[-1]
 
 
 def _plain(key: str, value: Any) -> Any:
@@ -172,8 +179,8 @@ def _text(key: str, value: Any) -> str:
             return "forever"
         case "limit", None:
             return "none"
-        case "span", None if key.startswith("pools."):
-            return "none"
+        case "span", None:
+            return "none" if key.startswith("pools.") else "-"
         case "queues" | "only_queues" | "only_pools", None | ():
             return "all"
         case _, None | () | {}:

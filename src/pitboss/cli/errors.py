@@ -40,7 +40,10 @@ class Exit(IntEnum):
     FAILED = 1, "the operation failed (with --wait: the awaited task or change failed), or an unexpected error happened"
     USAGE = 2, "the command line, a setting or the app's own code cannot be used"
     UNREACHABLE = 3, "the store cannot be reached or opened"
-    NOT_FOUND = 4, "no such task, batch, queue, schedule, event, handler, group, resource, pool, key, host or manager"
+    NOT_FOUND = (
+        4,
+        "no such task, batch, queue, schedule, event, alert, handler, group, resource, pool, key, host or manager",
+    )
     REFUSED = 5, "refused: a conflict, a full queue or store, a newer schema, or no confirmation"
     UNHEALTHY = (
         6,

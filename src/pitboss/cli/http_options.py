@@ -1,4 +1,5 @@
-"""What `pitboss up` and `pitboss serve` have in common: the options of the HTTP API, and the sources of messages."""
+"""What `pitboss up` and `pitboss serve` have in common: the options of the HTTP API, sources of messages, and
+alerts."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,8 @@ from pitboss.model.text import masked
 
 if TYPE_CHECKING:
     from pitboss.config import Loaded, ServerSpec
-    from pitboss.model.source import SourcesSpec
+    from pitboss.model.alert_rules import AlertsSpec
+    from pitboss.model.source import DeliverySpec
 
 ListenOption = Annotated[
     str | None,
@@ -69,27 +71,37 @@ def server_line(found: "Loaded") -> str | None:
     return None
 
 
-def sources_of(found: "Loaded") -> "SourcesSpec | None":
-    """The sources of messages that the settings ask for."""
+def alerts_of(found: "Loaded") -> "AlertsSpec | None":
+    """Rules and channels of alerts, as the settings say."""
     from pitboss import config
-    from pitboss.model.source import SourcesSpec
+
+    return config.alerts_spec(found.settings.alerts, found.settings.store)
+
+
+def delivery_of(found: "Loaded", *, sources: bool = True) -> "DeliverySpec | None":
+    """What the delivery process has to do by the settings: sources of messages, and channels of alerts."""
+    from pitboss import config
+    from pitboss.model.source import DeliverySpec
     from pitboss.wiring import make_broker
 
-    sources = config.source_specs(found.settings.sources)
-    if not sources:
+    taken = config.source_specs(found.settings.sources) if sources else ()
+    alerts = alerts_of(found)
+    channels = alerts.outside if alerts is not None else ()
+    if not taken and not channels:
         return None
     if _in_memory(found):
+        what = "take messages of RabbitMQ" if taken else f'send alerts through the channel "{channels[0].name}"'
         raise InvalidInput(
-            "a store in memory cannot take messages of RabbitMQ",
-            why="the source process is a process of its own, and such a store exists within one process only",
+            f"a store in memory cannot {what}",
+            why="the delivery process is a process of its own, and such a store exists within one process only",
             fix="name a SQLite file or a server with --store",
         )
-    for one in sources:
+    for one in taken:
         make_broker(one.url)
-    return SourcesSpec(store=found.settings.store, sources=sources)
+    return DeliverySpec(store=found.settings.store, sources=taken, channels=channels)
 
 
-def source_lines(spec: "SourcesSpec | None") -> Iterator[str]:
+def source_lines(spec: "DeliverySpec | None") -> Iterator[str]:
     """A line for each source."""
     for one in spec.sources if spec is not None else ():
         yield f"{one.queue} of {masked(one.url)} → {one.handler}; what fails goes to {one.dead_letter_queue}"

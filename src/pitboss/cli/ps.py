@@ -10,7 +10,7 @@ from pitboss.cli.screen import Column, Screen
 from pitboss.model.duration import Moment
 from pitboss.model.fleet import ManagerView
 from pitboss.model.pool import spoken_size
-from pitboss.model.snapshot import ServerFigures, SourceProcessFigures, WorkerFigures
+from pitboss.model.snapshot import DeliveryFigures, ServerFigures, WorkerFigures
 from pitboss.model.text import listed
 from pitboss.operate.documents import managers_document
 from pitboss.operate.remote_documents import remote_worker_document
@@ -62,7 +62,7 @@ _SERVERS = (
 )
 _SOURCES = (
     Column("Host"),
-    Column("Sources", fills=True),
+    Column("Sources and channels", fills=True),
     Column("State"),
     Column("Pid", right=True, drop=3),
     Column("Restarts", right=True, drop=2),
@@ -133,9 +133,9 @@ def _draw(screen: Screen, found: ManagersReading, moment: Moment) -> None:
     if servers:
         screen.heading("HTTP servers")
         screen.table(_SERVERS, [_server_row(one, server) for one, server in servers])
-    sources = [(one, one.snapshot.sources) for one in found.living if one.snapshot.sources and found.pool is None]
+    sources = [(one, one.snapshot.delivery) for one in found.living if one.snapshot.delivery and found.pool is None]
     if sources:
-        screen.heading("Source processes")
+        screen.heading("Delivery processes")
         screen.table(_SOURCES, [_source_row(one, process) for one, process in sources])
 
 
@@ -194,9 +194,10 @@ def _server_row(manager: ManagerView, server: ServerFigures) -> list[str]:
     return [manager.host, server.url, server.state, pid, str(server.restarts), server.why]
 
 
-def _source_row(manager: ManagerView, process: SourceProcessFigures) -> list[str]:
+def _source_row(manager: ManagerView, process: DeliveryFigures) -> list[str]:
     pid = str(process.pid) if process.pid else ""
-    return [manager.host, listed(process.names), process.state, pid, str(process.restarts), process.why]
+    serves = listed((*process.names, *process.channels))
+    return [manager.host, serves, process.state, pid, str(process.restarts), process.why]
 
 
 def current_task(worker: WorkerFigures, moment: Moment) -> str:

@@ -11,10 +11,11 @@ from pitboss.cli.http_options import (
     KeyOption,
     ListenOption,
     PortOption,
+    alerts_of,
+    delivery_of,
     http_settings,
     server_line,
     server_of,
-    sources_of,
 )
 from pitboss.cli.screen import Screen
 from pitboss.model.errors import InvalidInput
@@ -79,7 +80,8 @@ def _options(found: "Loaded", *, quiet: bool) -> "RunOptions":
         min_free_disk=chosen.min_free_disk,
         logs=spec.logs,
         http=spec,
-        sources=sources_of(found),
+        delivery=delivery_of(found),
+        alerts=alerts_of(found),
     )
     return RunOptions(chosen.store, plan, (), None, quiet, False)
 

@@ -62,7 +62,7 @@ def sources(
       pitboss sources
       pitboss sources --watch 2s
 
-    Figures count since the source process started. Dead letters are taken back with: pitboss dead retry --source NAME
+    Figures count since the delivery process started. Dead letters are taken back with: pitboss dead retry --source NAME
     """
 
     async def read(opened: "Store") -> Shown:

@@ -19,11 +19,12 @@ from pitboss.cli.http_options import (
     NoHttpOption,
     NoSourcesOption,
     PortOption,
+    alerts_of,
+    delivery_of,
     http_settings,
     server_line,
     server_of,
     source_lines,
-    sources_of,
 )
 from pitboss.cli.screen import Screen
 from pitboss.model.duration import SECOND, spoken
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pitboss.cli.up_run import RunOptions
     from pitboss.config import Loaded
     from pitboss.manager.manager import Plan
+    from pitboss.model.alert_rules import AlertsSpec
     from pitboss.worker.describe import Description
 
 _RELOAD_DRAIN = 3 * SECOND
@@ -223,7 +225,8 @@ def _options(
         declared=with_settings(chosen, description),
         secrets_file=str(config.key_file(found)),
         http=server_of(found),
-        sources=None if no_sources else sources_of(found),
+        delivery=delivery_of(found, sources=not no_sources),
+        alerts=alerts_of(found),
     )
     return RunOptions(chosen.store, plan, chosen.on_start, _watched(app) if reload else None, quiet, verbose)
 
@@ -245,7 +248,8 @@ def _banner(screen: Screen, found: "Loaded", options: "RunOptions", description:
         ("store", f"{near_store(options.store)}{_store_note(found)}"),
         *zip(chain(["pools"], repeat("")), pool_lines(plan.pools), strict=False),
         ("http", server_line(found)),
-        *zip(chain(["sources"], repeat("")), source_lines(plan.sources), strict=False),
+        *zip(chain(["sources"], repeat("")), source_lines(plan.delivery), strict=False),
+        ("alerts", _alert_line(plan.alerts)),
         ("reload", f"when a Python file in {near(str(options.watched))} changes" if options.watched else None),
         ("logs", near(plan.logs.folder) if plan.logs else None),
         ("try", f"pitboss status{_flag(found)}"),
@@ -253,6 +257,12 @@ def _banner(screen: Screen, found: "Loaded", options: "RunOptions", description:
         ("stop", f"Ctrl-C: running tasks have {spoken(round(plan.drain_seconds * SECOND))} to finish; twice stops now"),
     ]
     banner(screen, rows)
+
+
+def _alert_line(spec: "AlertsSpec | None") -> str | None:
+    """Where alerts go; nothing if it is only the log."""
+    told = [f"{one.name} ({one.type})" for one in spec.channels if one.type != "log"] if spec is not None else []
+    return f"to {', '.join(told)}" if told else None
 
 
 def _store_note(found: "Loaded") -> str:

@@ -169,7 +169,7 @@ class HookDecorators:
 
     @property
     def on_restart_required(self) -> OnPool[RestartRequired]:
-        """The source process could not reach its broker for long, and was replaced."""
+        """The delivery process could not reach its broker for long, and was replaced."""
         return OnPool(self.hooks, RestartRequired)
 
 

@@ -1,4 +1,4 @@
-"""Messages to a broker: each is stored as a task of a source's outbox, and published by the source process."""
+"""Messages to a broker: each is stored as a task of a source's outbox, and published by the delivery process."""
 
 from collections.abc import Mapping
 from typing import Any

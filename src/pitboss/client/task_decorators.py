@@ -101,6 +101,23 @@ class TaskDecorators(BatchMethods):
 
         return Decorator(declare)
 
+    def alert_channel(self, channel: str, **keys: Unpack[PolicyKeys]) -> Decorator:
+        """Declare a handler that gets the messages of a channel of alerts: `@app.alert_channel("oncall")`.
+
+        The settings need the channel too: `[alerts.channels.oncall]` with `type = "function"`. Its only parameter gets
+        the message as a dict, as a webhook gets it. It runs on a worker; the further options are those of `task`. With
+        another `name`, the channel says `handler`.
+        """
+        options = merged(keys, PolicyKeys.__annotations__)
+
+        def declare(function: Callable[..., Any]) -> Handler[Any, Any, Any]:
+            refuse_handler(function, "alert_channel")
+            parameter = single_parameter(function.__name__, function, "alerts", "alert")
+            named = {**options, "name": options.get("name") or checked_name(channel, "task")}
+            return self._declaring(routes=Routes(alert_parameter=parameter), **named)(function)
+
+        return Decorator(declare)
+
     def _declaring(
         self,
         *,
@@ -125,6 +142,7 @@ class TaskDecorators(BatchMethods):
             fallback=None if target is None else checked_name(target, "task"),
             dead_letters=routes.dead_letters,
             parameter=routes.parameter,
+            alert_parameter=routes.alert_parameter,
         )
 
         def declare(function: Callable[..., Any]) -> Handler[Any, Any, Any]:

@@ -5,6 +5,7 @@ working folder upward. Paths in it are relative to its folder. `code` is what a 
 `app.pool(...)`.
 """
 
+from pitboss.config.alerts import AlertSettings, alerts_spec
 from pitboss.config.environment import ServiceManager, inherited, secret_keys, service_manager
 from pitboss.config.http import HttpSettings, ServerSpec, is_loopback, server_spec
 from pitboss.config.layers import Layer, flat, variable
@@ -16,6 +17,7 @@ from pitboss.config.sources import SourceSettings, source_specs
 
 __all__ = [
     "DEFAULT_STORE",
+    "AlertSettings",
     "DefaultSettings",
     "HttpSettings",
     "Layer",
@@ -25,6 +27,7 @@ __all__ = [
     "ServiceManager",
     "Settings",
     "SourceSettings",
+    "alerts_spec",
     "all_resource_rules",
     "declared_queues",
     "flat",

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic_settings import EnvSettingsSource
 
+from pitboss.config.alerts import ALERTS, keys_of
 from pitboss.config.layers import POOLS, PREFIX, QUEUES, RESOURCES, Layer, flat, variable
 from pitboss.config.queues import KEYS as QUEUE_KEYS
 from pitboss.config.queues import queue_value, same_queue, spelled_queue
@@ -30,6 +31,8 @@ _QUEUE = re.compile(
 # A table does not fit into one variable: each of its entries has its own.
 _SINGLE_KEYS = tuple(key for key in KEYS if key != "env")
 _ALIKE = 0.8
+# A rule may be switched off by one word instead of a table of keys.
+_RULE_DEPTH = 2
 SECRET_KEYS = f"{PREFIX}SECRET_KEYS"
 
 
@@ -97,7 +100,7 @@ def environment_layer(pools: Collection[str], queues: tuple[str, ...]) -> Layer:
 def notes_on_variables(pools: Collection[str], queues: tuple[str, ...]) -> Iterator[str]:
     """Warnings about variables that look like ours but set nothing, or something unexpected."""
     ours = {one.name: one for one in _pool_variables(pools)}
-    settings = [variable(key) for key in flat(SingleSettings().model_dump())]
+    settings = [variable(key) for key in flat(SingleSettings().model_dump(by_alias=True))]
     named = sorted({*pools, *(one.pool for one in ours.values())})
     known = [*settings, *(variable(f"{POOLS}.{pool}.{key}") for pool in named for key in _SINGLE_KEYS)]
     known += [variable(f"{QUEUES}.{same_queue(queue)}.{key}") for queue in queues for key in QUEUE_KEYS]
@@ -111,9 +114,16 @@ def notes_on_variables(pools: Collection[str], queues: tuple[str, ...]) -> Itera
 
 
 def _is_table_key(name: str) -> bool:
-    """Whether it is a key of a resource pool or a source, whatever its name."""
+    """Whether it is a key of a resource pool, a source, or a channel or rule of alerts, whatever its name."""
     key = name.lower().rpartition("__")[2]
-    tables = ((RESOURCES, RESOURCE_KEYS), (SOURCES, SOURCE_KEYS))
+    tables = (
+        (RESOURCES, RESOURCE_KEYS),
+        (SOURCES, SOURCE_KEYS),
+        (f"{ALERTS}.channels", keys_of("channels")),
+        (f"{ALERTS}.rules", keys_of("rules")),
+    )
+    if name.startswith(variable(f"{ALERTS}.rules.")) and name.count("__") == _RULE_DEPTH:
+        return True
     return any(name.startswith(variable(f"{table}.")) and key in keys for table, keys in tables)
 
 

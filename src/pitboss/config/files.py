@@ -1,5 +1,6 @@
 """The settings file of a project: how it is found and read."""
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -68,6 +69,7 @@ ANCHORS = {
     "store": anchored_store,
     **dict.fromkeys(("logs", "secrets_file", "http.tls_cert", "http.tls_key"), anchored_path),
 }
+_SECRET_FILE = re.compile(r"alerts\.channels\.\w+\.\w+_file\Z")
 # Tables that are not a setting for each dotted key, and what they are if the file has none.
 _TABLES: dict[str, Any] = {POOLS: {}, QUEUES: {}, WORKER_CONFIG: None}
 
@@ -76,11 +78,20 @@ def _as_file(path: Path, values: dict[str, Any], table: str) -> File:
     folder, place = path.parent, f"{table}{path}"
     pools, queues, worker_config = (values.pop(key, default) for key, default in _TABLES.items())
     found = flat(values) | dict(_pool_values(pools, place)) | dict(queue_values(queues))
-    for key, anchored in {**ANCHORS, "app": _anchored_app}.items():
-        if isinstance(found.get(key), str):
-            found[key] = anchored(found[key], folder)
+    if isinstance(found.get("app"), str):
+        found["app"] = _anchored_app(found["app"], folder)
+    anchor(found, folder)
     layer = Layer("file", found, {"": place})
     return File(layer, folder, _names(pools), _names(queues), worker_config)
+
+
+def anchor(values: dict[str, Any], folder: Path) -> None:
+    """Make names of files relative to the folder, if they are not absolute."""
+    for key, value in values.items():
+        named = _SECRET_FILE.match(key) and anchored_path
+        anchored = ANCHORS.get(key) or named
+        if anchored and isinstance(value, str):
+            values[key] = anchored(value, folder)
 
 
 def _names(tables: Any) -> tuple[str, ...]:

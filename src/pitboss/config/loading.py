@@ -7,8 +7,9 @@ from typing import Any, NamedTuple, NoReturn
 
 from pydantic import ValidationError
 
+from pitboss.config.alerts import ALERTS, keys_of
 from pitboss.config.environment import environment_layer, notes_on_variables, working_folder
-from pitboss.config.files import ANCHORS, File, anchored_path, anchored_store, file_layer
+from pitboss.config.files import File, anchor, anchored_path, anchored_store, file_layer
 from pitboss.config.http import without_partner
 from pitboss.config.layers import POOLS, QUEUES, Layer, flat, is_in, nested
 from pitboss.config.pools import pool_tables
@@ -64,7 +65,10 @@ def loaded(given: Mapping[str, Any] | None = None, *, code_store: str | None = N
     _anchor(layers, here)
     sources = {key: layer for layer in reversed(layers) for key in layer.values}
     settings = _checked({key: layer.values[key] for key, layer in sources.items()}, sources)
-    origins = {key: sources[key].where(key) if key in sources else "default" for key in flat(settings.model_dump())}
+    origins = {
+        key: sources[key].where(key) if key in sources else "default"
+        for key in flat(settings.model_dump(by_alias=True))
+    }
     notes = (*notes, *notes_on_variables(pools, queues), *_note_on_slots(settings, origins))
     return Loaded(settings, origins, notes, file.folder if file else None)
 
@@ -101,9 +105,7 @@ def _note_on_slots(settings: Settings, origins: Mapping[str, str]) -> Iterator[s
 def _anchor(layers: list[Layer], here: Path) -> None:
     """Paths that are still relative were given in the working folder."""
     for layer in layers:
-        for key, anchored in ANCHORS.items():
-            if isinstance(layer.values.get(key), str):
-                layer.values[key] = anchored(layer.values[key], here)
+        anchor(layer.values, here)
 
 
 def _checked(values: dict[str, Any], sources: Mapping[str, Layer]) -> Settings:
@@ -152,10 +154,14 @@ def _refused(key: str, value: Any, fault: Any, layer: Layer | None) -> InvalidIn
     where = layer.where(key) if layer else "settings"
     if fault["type"] == "extra_forbidden":
         match key.split("."):
+            case ["alerts", "channels" | "rules" as table, name, _]:
+                known = [f"{ALERTS}.{table}.{name}.{one}" for one in keys_of(table)]
+                what = f"the keys of a {table.removesuffix('s')} are {', '.join(keys_of(table))}"
+                return _no_such_setting(key, where, known, what)
             case ["sources", source, _]:
                 known = [f"{SOURCES}.{source}.{one}" for one in SOURCE_KEYS]
                 return _no_such_setting(key, where, known, f"the keys of a source are {', '.join(SOURCE_KEYS)}")
-        known = [*flat(Settings().model_dump()), POOLS, QUEUES, SOURCES, WORKER_CONFIG]
+        known = [*flat(Settings().model_dump(by_alias=True)), POOLS, QUEUES, SOURCES, WORKER_CONFIG]
         return _no_such_setting(key, where, known, f"the settings are {', '.join(known)}")
     cause = fault.get("ctx", {}).get("error")
     if isinstance(cause, InvalidInput):
@@ -188,6 +194,7 @@ def _no_such_setting(key: str, where: str, known: list[str], why: str) -> Invali
 
 def _unusable(key: str, value: Any, where: str, cause: InvalidInput) -> InvalidInput:
     # An address may have a password, and one that cannot be read cannot be masked.
-    shown = "" if key.startswith(f"{SOURCES}.") and key.endswith(".url") else f" = {value!r:.60}"
+    hidden = key.startswith((f"{SOURCES}.", f"{ALERTS}.channels.")) and key.endswith((".url", ".secret", ".password"))
+    shown = "" if hidden else f" = {value!r:.60}"
     what = f"{key}{shown} cannot be used; it comes from the {where}"
     return InvalidInput(what, why=cause.why, fix=cause.fix)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from pitboss.config.alerts import AlertSettings
 from pitboss.config.http import HttpSettings
 from pitboss.config.layers import PREFIX
 from pitboss.config.sources import SourceSettings, named_sources
@@ -152,6 +153,7 @@ class SingleSettings(BaseSettings):
     defaults: DefaultSettings = DefaultSettings()
     retention: RetentionSettings = RetentionSettings()
     http: HttpSettings = HttpSettings()
+    alerts: AlertSettings = AlertSettings()
     sources: Annotated[dict[str, SourceSettings], BeforeValidator(named_sources)] = {}
 
     @classmethod

@@ -5,6 +5,7 @@ from itertools import islice
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from pitboss.engines.access_protocol import Access
+from pitboss.engines.alert_protocol import Alerts
 from pitboss.engines.declared_protocol import Declarations, Events, LeaderActs, Schedules
 from pitboss.engines.partition_protocol import Partitions
 from pitboss.engines.protocol import (
@@ -33,6 +34,7 @@ _NO_DECLARATIONS = "it does not store what apps declare"
 _NO_SCHEDULES = "it does not store schedules"
 _NO_PARTITIONS = "it does not divide the tasks of a queue among workers"
 _NO_EVENTS = "it does not store events and subscriptions"
+_NO_ALERTS = "it does not store which alerts fire, and what was told of them"
 
 
 @runtime_checkable
@@ -57,6 +59,7 @@ class Capabilities(NamedTuple):
     leader_acts: LeaderActs | None
     partitions: Partitions | None
     usage: Usage | None
+    alerts: Alerts | None
     schema: Schema | None
     within: Within | None
     direct: Direct | None
@@ -79,6 +82,7 @@ def capabilities(store: object) -> Capabilities:
         leader_acts=store if isinstance(store, LeaderActs) else None,
         partitions=store if isinstance(store, Partitions) else None,
         usage=store if isinstance(store, Usage) else None,
+        alerts=store if isinstance(store, Alerts) else None,
         schema=store if isinstance(store, Schema) else None,
         within=store if isinstance(store, Within) else None,
         direct=store if isinstance(store, Direct) else None,
@@ -136,6 +140,13 @@ def partitions_of(store: object) -> Partitions:
     if isinstance(store, Partitions):
         return store
     raise Unsupported(f"the {_name(store)} engine has no partitions", why=_NO_PARTITIONS, fix=_HAVE_IT)
+
+
+def alerts_of(store: object) -> Alerts:
+    """The store itself, if it has alerts."""
+    if isinstance(store, Alerts):
+        return store
+    raise Unsupported(f"the {_name(store)} engine has no alerts", why=_NO_ALERTS, fix=_HAVE_IT)
 
 
 def require(store: object, protocol: type) -> None:

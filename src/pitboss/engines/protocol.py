@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from pitboss.engines.access_protocol import Access
+from pitboss.engines.alert_protocol import Alerts
 from pitboss.engines.declared_protocol import Declarations, Events, LeaderActs, Schedules
 from pitboss.engines.partition_protocol import Partitions
 from pitboss.engines.resource_protocol import Leases, ResourcePools, Resources
@@ -458,6 +459,7 @@ class FullStore(
     LeaderActs,
     Partitions,
     Usage,
+    Alerts,
     Protocol,
 ):
     """A store with everything that the conformance suite proves."""

@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from pitboss.http import bodies, patterns, shapes
 from pitboss.http.answers import NO_STORE, Answer, ApiError, Reply, failure, of_faults, of_pitboss
-from pitboss.http.api import claims, events, fleet, schedules, tasks, types, work, workers
+from pitboss.http.api import alerts, claims, events, fleet, schedules, tasks, types, work, workers
 from pitboss.http.context import Call, Server
 from pitboss.http.gate import Fast, Gate, GateRules, roles_of
 from pitboss.http.routes import Endpoint, Routes, allowed_methods, for_framework, response
@@ -73,6 +73,7 @@ def _add_routes(app: FastAPI) -> None:
     _add_fleet(routes)
     _add_work(routes)
     _add_schedules(routes)
+    _add_alerts(routes)
     _add_events(routes)
     routes.include_in(app)
 
@@ -262,6 +263,12 @@ def _add_schedules(routes: Routes) -> None:
     routes.add("POST", f"{one}/pause", pause, shapes.ScheduleShape)
     routes.add("POST", f"{one}/resume", resume, shapes.ScheduleShape)
     routes.add("POST", f"{one}/reset", schedules.reset_schedule, shapes.ScheduleShape)
+
+
+def _add_alerts(routes: Routes) -> None:
+    routes.add("GET", "/alerts", alerts.list_alerts, shapes.Alerts)
+    routes.add("POST", "/alerts/silences", alerts.silence, shapes.SilenceShape, (201,))
+    routes.add("DELETE", "/alerts/silences/{rule}", alerts.unsilence)
 
 
 def _add_events(routes: Routes) -> None:

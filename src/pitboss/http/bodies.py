@@ -373,6 +373,14 @@ class CreateSchedule(ScheduleFields):
     type: Annotated[str, Field(min_length=1, max_length=128)]
 
 
+class SilenceAlert(Body):
+    """`for` is in seconds."""
+
+    rule: Name
+    lasts: Annotated[float, Field(gt=0, le=YEAR, alias="for")]
+    reason: Annotated[str, Field(max_length=500, pattern=PLAIN)] = ""
+
+
 class Publish(Body):
     name: Annotated[str, Field(max_length=128, pattern=EVENT)]
     data: Any = Field(default=None, description="Any JSON; it goes into the one parameter of each handler.")

@@ -167,6 +167,35 @@ class Ticks(Shape):
     ticks: list[str]
 
 
+class SilenceShape(Shape):
+    rule: str
+    until: str
+    at: str
+    by: str
+    reason: str
+
+
+class AlertShape(Shape):
+    name: str
+    condition: str
+    severity: str
+    state: str
+    since: str | None
+    about: str
+    value: float | None
+    threshold: float
+    fired: int
+    silence: SilenceShape | None
+
+
+class Alerts(Shape):
+    looked_at: str | None
+    alerts: list[AlertShape]
+    items: list[AlertShape]
+    channels: list[dict[str, Any]]
+    count: int
+
+
 class EventShape(Shape):
     id: str
     name: str

@@ -15,6 +15,7 @@ from pitboss.engines.protocol import Clock, Engine, Store
 from pitboss.manager import host
 from pitboss.manager.announcer import Announcer
 from pitboss.manager.declarer import Declarer, refuse_namesake, taken_schedules
+from pitboss.manager.delivery import DeliveryKeeper, register_reserved
 from pitboss.manager.desired_state import DesiredStateReader
 from pitboss.manager.health_checks import HealthChecks
 from pitboss.manager.hooks import FactBuffer
@@ -28,7 +29,6 @@ from pitboss.manager.reaper import Reaper
 from pitboss.manager.scaler import Scaler
 from pitboss.manager.session_router import SessionRouter
 from pitboss.manager.snapshot import snapshot
-from pitboss.manager.sources import SourceKeeper, register_outboxes
 from pitboss.manager.task_log import TaskLog
 from pitboss.manager.trouble_log import TroubleLog
 from pitboss.manager.worker_slot import Services
@@ -93,13 +93,14 @@ class Manager:
         self._leadership = Leadership(engine, lambda: self._router.session, clock=clock, told=self._led_by)
         self._hooks = FactBuffer(plan.target, description.hooks, engine, clock=clock, tell=self.say, logs=plan.logs)
         self.http = HttpServer(plan.http, clock=clock, tell=self.say)
-        self._sources = SourceKeeper(plan.sources, clock=clock, announcer=self._announcer)
+        self._delivery = DeliveryKeeper(plan.delivery, clock=clock, announcer=self._announcer)
         self._announcer.publish = self._hooks.publish
         self._outages = OutageWatch(
             capabilities(engine).outages, warn=self._announcer.warn, say=self.say, work=self._work
         )
         # A server that could not open the store is tried again.
         self._outages.back = self._try_side_processes
+        self._outages.listener = self._delivery.store_alert(lambda: self._plan.alerts)
         self._sessions: list[int] = []
         self._known: set[str] = set()
         self._draining = False
@@ -153,7 +154,7 @@ class Manager:
         )
         duties = [asyncio.create_task(self._lasting(one)) for one in work]
         self._hooks.start()
-        self._sources.start()
+        self._delivery.start()
         await self._pools.start(self._desired.state)
         try:
             pause = _PAUSE
@@ -171,7 +172,7 @@ class Manager:
             await self._pools.end(grace=0 if self._stop_now.is_set() else _GRACE_SECONDS)
             await self._hooks.stop(0 if self._stop_now.is_set() else _GRACE_SECONDS)
             seconds = 0 if self._stop_now.is_set() else DRAIN_SECONDS
-            await asyncio.gather(self.http.stop(seconds), self._sources.stop(seconds))
+            await asyncio.gather(self.http.stop(seconds), self._delivery.stop(seconds))
             # Last: it kills every process that this manager has started.
             await self._reaper.stop()
             await asyncio.gather(*duties, return_exceptions=True)
@@ -214,7 +215,7 @@ class Manager:
     def _try_side_processes(self) -> None:
         """With the present settings: they may have changed, or could not open the store before."""
         self.http.change(self._plan.http)
-        self._sources.change(self._plan.sources)
+        self._delivery.change(self._plan.delivery)
 
     async def _register(self, plan: Plan, description: Description) -> None:
         """Pools first: a task whose queue is bound to a pool must find its rules."""
@@ -231,8 +232,8 @@ class Manager:
                 self._announcer.declared(name, rules, before)
             self._announcer.limited(await resources.resource_pools())
         await self._engine.register(description.handlers)
-        figures = self._sources.figures
-        await register_outboxes(self._engine, plan.sources, plan.target, 0 if figures is None else figures.pid)
+        figures = self._delivery.figures
+        await register_reserved(self._engine, plan.delivery, plan.target, 0 if figures is None else figures.pid)
         await self._keys.watch_pools({one.resources for one in description.handlers if one.resources})
 
     @property
@@ -421,7 +422,7 @@ class Manager:
 
     def _publish_changes(self, ticks: int) -> None:
         """Figures go out with the next renewal; a worker that comes, goes or fails is published at once."""
-        shape = [*self._pools.shape(), (self.http.figures, self._sources.figures)]
+        shape = [*self._pools.shape(), (self.http.figures, self._delivery.figures)]
         changed, self._shape = shape != self._shape, shape
         if changed or ticks % _SNAPSHOT_EVERY == 0:
             self._take_snapshot()
@@ -463,7 +464,7 @@ class Manager:
             tasks_memory=self._memory.published(),
             missing_keys=self._keys.missing,
         )
-        taken = msgspec.structs.replace(taken, http=self.http.figures, sources=self._sources.figures)
+        taken = msgspec.structs.replace(taken, http=self.http.figures, delivery=self._delivery.figures)
         self._snapshot = msgspec.json.encode(taken).decode()
 
     def _led_by(self, lead: Lead) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pitboss.engines.protocol import Outages
 from pitboss.model.duration import SECOND, spoken
@@ -29,6 +29,14 @@ class Work(NamedTuple):
     expires_in: float | None
 
 
+class Listener(Protocol):
+    """Hears how long the store is away, and why, with each probe that fails; and at the end how long it was."""
+
+    def away(self, seconds: float, cause: str) -> None: ...
+
+    def back(self, seconds: float) -> None: ...
+
+
 class OutageWatch:
     """`warn` and `say` get sentences, `work` says what would be affected. An outage begins with the first error, and
     is over when a probe of the store succeeds."""
@@ -44,6 +52,7 @@ class OutageWatch:
         self._store, self._warn, self._say, self._work = store, warn, say, work
         # Called when the store is back.
         self.back: Callable[[], None] = lambda: None
+        self.listener: Listener | None = None
         self._loop = asyncio.get_running_loop()
         self._away = asyncio.Event()
         self._since = 0.0
@@ -98,6 +107,8 @@ class OutageWatch:
             else:
                 break
             now = self._loop.time()
+            if self.listener is not None:
+                self.listener.away(now - self._since, _cause(self._error))
             if not self._told and now - self._since >= _TOLD_WITHIN:
                 self._tell_begin()
             if now - reminded >= _REMIND_SECONDS:
@@ -107,6 +118,8 @@ class OutageWatch:
         self._away.clear()
         self.back()
         lasted = self._loop.time() - self._since
+        if self.listener is not None:
+            self.listener.back(lasted)
         if self._told:
             self._say(f"the store is back after {_seconds(lasted)}: {self._effect()}")
         else:

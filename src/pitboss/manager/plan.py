@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 
 from pitboss.config import ServerSpec, secret_keys
+from pitboss.model.alert_rules import AlertsSpec
 from pitboss.model.declared import Declared
 from pitboss.model.duration import Span
 from pitboss.model.log_settings import LogSettings, log_file_name
@@ -13,7 +14,7 @@ from pitboss.model.pool import PoolSpec
 from pitboss.model.resource import PoolRules
 from pitboss.model.retention import Retention
 from pitboss.model.session import DEFAULT_TTL
-from pitboss.model.source import SourcesSpec
+from pitboss.model.source import DeliverySpec
 from pitboss.secrets import KeyRing
 from pitboss.worker.describe import Description
 
@@ -37,7 +38,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     declared: Declared | None = None
     secrets_file: str | None = None
     http: ServerSpec | None = None
-    sources: SourcesSpec | None = None
+    delivery: DeliverySpec | None = None
+    alerts: AlertsSpec | None = None
 
 
 def declared(plan: Plan, description: Description) -> Declared | None:

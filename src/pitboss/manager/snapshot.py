@@ -75,6 +75,7 @@ def _pool(pool_set: PoolSet, pool: WorkerPool) -> PoolFigures:
         delay=pool_set.configured(pool.spec).delay,
         generation=pool.edition[0],
         why=pool.trouble or why,
+        memory=pool.spec.soft or 0,
     )
 
 

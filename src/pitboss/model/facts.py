@@ -121,7 +121,7 @@ class PoolScaled(Fact, frozen=True, kw_only=True, tag="pool_scaled"):
 
 
 class RestartRequired(Fact, frozen=True, kw_only=True, tag="restart_required"):
-    """A process beside the workers asked to be replaced, and was: the source process, whose broker is out of reach."""
+    """A process beside the workers asked to be replaced, and was: the delivery process, which reaches no broker."""
 
     process: str
     why: str = ""

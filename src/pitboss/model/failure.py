@@ -30,6 +30,7 @@ class Routes(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `fallback` is the handler that gets the same params. `dead_letters` are the queues whose failed tasks this handler
     gets ("*": all), in its parameter `parameter`; `dead_letters_of` the handlers whose failed tasks it gets.
+    `alert_parameter` is the parameter of a function that gets alerts.
     If several sources of messages have one handler, each gets its own tasks, and the first one those of no source.
     """
 
@@ -38,6 +39,7 @@ class Routes(msgspec.Struct, frozen=True, omit_defaults=True):
     dead_letters_of: tuple[str, ...] = ()
     source: str | None = None
     parameter: str = "dead"
+    alert_parameter: str | None = None
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,13 @@ from typing import TypeVar
 
 import msgspec
 
+from pitboss.model.alert_message import is_alert_handler
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.fleet import ManagerView
 from pitboss.model.gates import Gate, Scene
 from pitboss.model.session import Session
-from pitboss.model.source import SourceState, is_outbox, source_of
-from pitboss.model.source_findings import live_sources
+from pitboss.model.source import SourceState, is_outbox, is_sent, source_of
+from pitboss.model.source_findings import KIND, live_sources
 from pitboss.model.task import Task
 from pitboss.model.text import counted
 
@@ -36,6 +37,8 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
 def of_remote(task: Task, scene: Scene) -> Gate:
     if is_outbox(task.handler):
         return _of_outbox(task, scene)
+    if is_alert_handler(task.handler):
+        return _of_channel(task, scene)
     servers = [one for one in scene.others if one.info.kind == SERVER]
     if not servers and not any(_serves(one) for one in scene.managers):
         return _shut(
@@ -60,7 +63,7 @@ def of_remote(task: Task, scene: Scene) -> Gate:
 
 
 def _of_outbox(task: Task, scene: Scene) -> Gate:
-    """A message to a broker, which the source process of a manager publishes."""
+    """A message to a broker, which the delivery process of a manager publishes."""
     name = source_of(task.handler)
     living = [one for _, found in live_sources(scene.others, scene.now) for one in found if one.name == name]
     well = [one for one in living if one.out_state in (SourceState.STARTING, SourceState.RUNNING)]
@@ -80,9 +83,27 @@ def _of_outbox(task: Task, scene: Scene) -> Gate:
     )
 
 
+def _of_channel(task: Task, scene: Scene) -> Gate:
+    """A message of alerts, which a delivery process with its channel sends."""
+    if any(task.handler in one.info.handlers for one in scene.others if one.info.kind == KIND):
+        return Gate(name="source", what="Channel", says="a delivery process sends it", figure=task.handler)
+    said = "no manager has this channel of alerts in its settings"
+    return Gate(
+        name="source",
+        what="Channel",
+        passed=False,
+        says=said,
+        figure=task.handler,
+        cause="no-channel",
+        sentence=f"it is a message of alerts that waits to be sent: {said}",
+        stuck=True,
+        helps=("pitboss up",),
+    )
+
+
 def remote_ready(task: Task, ahead: str) -> str:
     """The sentence of a task that passes every gate."""
-    if is_outbox(task.handler):
+    if is_sent(task.handler):
         return f"it is a message that is published next{f'; {ahead}' if ahead else ''}"
     return f"{_CLAIM}{f'; {ahead}' if ahead else ''}"
 

@@ -63,7 +63,8 @@ class WorkerFigures(msgspec.Struct, frozen=True, kw_only=True):
 class PoolFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One worker pool of a manager. `wanted` workers, because of `why`; between `least` and `most` if it scales.
     `delay` is the configured pause after each task, its least and its most. `only`: the manager was started for the
-    workers with these numbers (`pitboss up --only`); empty: for all."""
+    workers with these numbers (`pitboss up --only`); empty: for all. `memory` is the soft limit of a worker in bytes;
+    0: it has none."""
 
     name: str
     queues: tuple[str, ...] | None = None
@@ -76,6 +77,7 @@ class PoolFigures(msgspec.Struct, frozen=True, kw_only=True):
     generation: int = 0
     why: str = ""
     only: tuple[int, ...] = ()
+    memory: int = 0
 
 
 class ServerFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,12 +93,14 @@ class ServerFigures(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-class SourceProcessFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """The source process of a manager, with the `names` of its sources. `why` says why it was given up. `worn_out`: it
-    took the place of one that could not connect, and none of its sources has been connected since."""
+class DeliveryFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """The delivery process of a manager, with the `names` of its sources, and its `channels` of alerts. `why` says why
+    it was given up. `worn_out`: it took the place of one that could not connect, and none of its sources has been
+    connected since."""
 
     names: tuple[str, ...]
     state: str
+    channels: tuple[str, ...] = ()
     pid: int = 0
     restarts: int = 0
     why: str = ""
@@ -111,7 +115,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     of each handler; they are published while a handler needs a large part of the budget. Queues that need a pool in
     `missing_keys` are left out of its claims, because it lacks the key of their secrets. `runs_tasks` is False for a
     manager without an app, which serves the HTTP API and looks after the store. `http` is its HTTP server, if any, and
-    `sources` its source process.
+    `delivery` its delivery process.
     """
 
     target: str = ""
@@ -131,7 +135,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     missing_keys: tuple[MissingKey, ...] = ()
     runs_tasks: bool = True
     http: ServerFigures | None = None
-    sources: SourceProcessFigures | None = None
+    delivery: DeliveryFigures | None = None
 
 
 def read(text: str | None) -> Snapshot | None:

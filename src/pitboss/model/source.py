@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from pitboss.model.alert_message import ChannelSpec, is_alert_handler
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.policy import Backoff, Policy
 from pitboss.model.queue import RESERVED, HandlerInfo
@@ -69,12 +70,18 @@ class SourceSpec(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class SourcesSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a manager tells its source process. The addresses may have passwords: do not show them."""
+class DeliverySpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What a manager tells its delivery process: sources of messages, and channels of alerts. It has passwords: do not
+    show it."""
 
     store: str
-    sources: tuple[SourceSpec, ...]
+    sources: tuple[SourceSpec, ...] = ()
+    channels: tuple[ChannelSpec, ...] = ()
     manager: int = 0
+
+    def reserved(self, app: str) -> list[HandlerInfo]:
+        """The reserved handlers whose tasks the process sends."""
+        return [one.outbox_info(app) for one in self.sources] + [one.info(app) for one in self.channels]
 
 
 class SourceState(StrEnum):
@@ -160,6 +167,11 @@ def dedupe_periods(handlers: Iterable[HandlerInfo]) -> dict[str, Span]:
         for one in handlers
         if is_outbox(one.name)
     }
+
+
+def is_sent(handler: str) -> bool:
+    """Whether a delivery process sends the tasks of this handler."""
+    return is_outbox(handler) or is_alert_handler(handler)
 
 
 def is_outbox(handler: str) -> bool:

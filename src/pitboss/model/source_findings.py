@@ -1,4 +1,4 @@
-"""How the sources of messages are, read from the sessions of source processes: for status and doctor."""
+"""How the sources of messages are, read from the sessions of delivery processes: for status and doctor."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -8,11 +8,11 @@ from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.finding import Finding, fine, problem, warning
 from pitboss.model.fleet import ManagerView
 from pitboss.model.session import Session
-from pitboss.model.snapshot import SourceProcessFigures
+from pitboss.model.snapshot import DeliveryFigures
 from pitboss.model.source import SourceFigures, SourceState
 from pitboss.model.text import counted, listed
 
-KIND = "source"
+KIND = "delivery"
 # The name of these findings.
 SOURCES = "sources"
 _WELL = frozenset({SourceState.STARTING, SourceState.RUNNING, SourceState.STANDBY})
@@ -40,8 +40,8 @@ _PASSING = _TAKEN | {SourceState.STARTING, SourceState.SILENT}
 
 
 def live_sources(sessions: Iterable[Session], now: Moment) -> Iterator[tuple[Session, tuple[SourceFigures, ...]]]:
-    """Each live source process with the figures of its sources; of one manager only the newest, because the session of
-    a process that was killed lives on for a while."""
+    """Each live delivery process with the figures of its sources; of one manager only the newest, because the session
+    of a process that was killed lives on for a while."""
     living = [one for one in sessions if one.info.kind == KIND and one.alive(now)]
     told = [(one, read_figures(one.snapshot)) for one in living]
     newest: dict[tuple[str, int], int] = {}
@@ -65,12 +65,12 @@ def read_figures(text: str | None) -> tuple[SourceFigures, ...]:
 def source_findings(sessions: Iterable[Session], managers: Sequence[ManagerView], now: Moment) -> Iterator[Finding]:
     """Every trouble of a source, and that all is well if there are sources."""
     for manager in managers:
-        side = manager.snapshot.sources
+        side = manager.snapshot.delivery
         if side is not None and side.why:
             yield problem(
                 SOURCES,
-                f"the source process of {manager.name} stays down: {side.why}",
-                why=f"the messages of {listed(side.names)} wait in RabbitMQ",
+                f"the delivery process of {manager.name} stays down: {side.why}",
+                why=_waiting_for(side),
                 fix="mend the cause, then reload or restart the manager",
             )
     figures = with_silent([one for _, found in live_sources(sessions, now) for one in found], managers, now)
@@ -81,10 +81,16 @@ def source_findings(sessions: Iterable[Session], managers: Sequence[ManagerView]
         yield fine(SOURCES, f"{counted(len(names), 'source')} of messages: {listed(names)}")
 
 
+def _waiting_for(side: DeliveryFigures) -> str:
+    messages = [f"the messages of {listed(side.names)} wait in RabbitMQ"] if side.names else []
+    alerts = [f"alerts for {listed(side.channels)} wait in the store"] if side.channels else []
+    return "; ".join(messages + alerts)
+
+
 def stuck_sources(sessions: Iterable[Session], managers: Sequence[ManagerView], now: Moment) -> tuple[str, str]:
     """A sentence about the sources whose messages no manager has taken for a while, and what helps; empty if there are
     none."""
-    sides = [side for one in managers if (side := one.snapshot.sources) is not None]
+    sides = [side for one in managers if (side := one.snapshot.delivery) is not None]
     figures = with_silent([one for _, found in live_sources(sessions, now) for one in found], managers, now)
     by_name: dict[str, list[SourceFigures]] = {}
     for one in (*figures, *(down for side in sides if side.why for down in _down(side))):
@@ -100,7 +106,7 @@ def stuck_sources(sessions: Iterable[Session], managers: Sequence[ManagerView], 
     return said, _FIXES.get(first.state, _LOOK)
 
 
-def _down(side: SourceProcessFigures) -> Iterator[SourceFigures]:
+def _down(side: DeliveryFigures) -> Iterator[SourceFigures]:
     """The sources of a process that stays down."""
     for name in side.names:
         yield SourceFigures(name=name, queue="", handler="", state=SourceState.SILENT, why=side.why)
@@ -118,7 +124,7 @@ def with_silent(figures: Sequence[SourceFigures], managers: Iterable[ManagerView
     wanted = {
         name: manager
         for manager in managers
-        if (side := manager.snapshot.sources) is not None and not side.why
+        if (side := manager.snapshot.delivery) is not None and not side.why
         # A process that has just been started has no session yet.
         if now - manager.session.opened_at > _STARTING
         for name in side.names

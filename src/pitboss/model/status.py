@@ -25,8 +25,7 @@ from pitboss.model.waiting import Trouble, Why
 LATE: Span = 300 * SECOND
 LATELY: Span = 3600 * SECOND
 _MANY_FAILURES = 10
-_NAMES_IN_VERDICT = 3
-_SHOWN = 5
+_NAMES_IN_VERDICT, _SHOWN = 3, 5
 # Causes that operators made on purpose, and causes that have a finding of their own.
 _BY_OPERATORS = ("queue-paused", "pool-paused", "draining", "disabled", "no-workers")
 _FOUND_ELSEWHERE = ("no-manager", "queue-paused", "unserved")
@@ -38,7 +37,7 @@ class StoreReading(msgspec.Struct, frozen=True, kw_only=True):
     """What was read from a store. `held` counts tasks by the handler that no worker knows, `late` tasks that waited
     longer than `LATE`, `completed` and `failed` tasks put within `LATELY`. `troubles` say why due tasks do not start;
     `oldest` says it for the one that has waited longest. `paused_batches` have items left. `schedules` None: the store
-    has none. `release` is the reader's own."""
+    has none. `alerts` are those that fire. `release` is the reader's own."""
 
     queues: Sequence[Queue] = ()
     sessions: Sequence[Session] = ()
@@ -52,6 +51,7 @@ class StoreReading(msgspec.Struct, frozen=True, kw_only=True):
     paused_batches: Sequence[Batch] = ()
     schedules: ScheduleFigures | None = None
     waiting_keys: Sequence[WaitingKeys] = ()
+    alerts: Sequence[Finding] = ()
     release: str = ""
 
     def total(self, *states: State) -> int:
@@ -114,7 +114,7 @@ def assess(reading: StoreReading, now: Moment) -> Assessment:
         *schedule_findings(reading.schedules, managed=bool(managers)),
         *source_findings(reading.sessions, managers, now),
         *partition_findings(reading.queues, reading.waiting_keys, managers),
-        *_waiting(reading),
+        *(*_waiting(reading), *reading.alerts),
     )
     said, fix = stuck_sources(reading.sessions, managers, now)
     stuck = Verdict(health=Health.UNHEALTHY, cause=SOURCES, sentence=said, next=fix) if said else None

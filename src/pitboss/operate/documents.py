@@ -245,7 +245,7 @@ def manager_document(session: Session, *, living: bool) -> Document:
         "term": snapshot.term or None if snapshot else None,
         "logs": snapshot.logs or None if snapshot else None,
         "http": msgspec.structs.asdict(snapshot.http) if snapshot and snapshot.http else None,
-        "sources": msgspec.to_builtins(snapshot.sources) if snapshot and snapshot.sources else None,
+        "sources": msgspec.to_builtins(snapshot.delivery) if snapshot and snapshot.delivery else None,
         "pools": [_pool_figures(pool) for pool in snapshot.pools] if snapshot else [],
         "workers": [_worker(worker) for worker in snapshot.workers] if snapshot else [],
     }

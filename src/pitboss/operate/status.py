@@ -20,6 +20,7 @@ from pitboss.model.session import Session
 from pitboss.model.states import State
 from pitboss.model.status import LATE, LATELY, StoreReading, Verdict, assess, key_finding
 from pitboss.model.waiting import troubles
+from pitboss.operate.alerts import alert_findings
 from pitboss.operate.batches import BatchReading, read_batches
 from pitboss.operate.partitions import read_waiting_keys
 from pitboss.operate.schedules import schedule_figures
@@ -115,6 +116,7 @@ async def read_store(store: Store, now: Moment, release: str = "") -> StoreReadi
         schedules=await schedule_figures(store, store.clock.wall()),
         waiting_keys=await read_waiting_keys(store, queues),
         oldest=min(waiting, key=lambda one: one.task.created_at).why if waiting else None,
+        alerts=await alert_findings(store),
         release=release,
     )
 

@@ -6,7 +6,7 @@ They are ordinary tasks, claimed by a session of this process. While a broker ta
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pitboss.dispatch.dispatcher import Dispatcher
 from pitboss.engines.broker_protocol import Broker, BrokerError, OutMessage, Publishing
@@ -129,13 +129,18 @@ class OutboxWorker:
     capacity = IN_FLIGHT
 
     def __init__(self, spec: SourceSpec, outlet: Outlet, types: TaskTypes) -> None:
-        self.id = self.name = spec.outbox
+        self.id = self.name = self.queue = spec.outbox
+        self.on_change = outlet.on_change
         self.spec, self.outlet, self._types = spec, outlet, types
         self.dispatcher: Dispatcher | None = None
         self._running: dict[str, asyncio.Task[None]] = {}
         # By where the message should go: that others reach their queues does not end it.
         self._troubles: dict[tuple[str, str], _Trouble] = {}
         self.published = 0
+
+    @property
+    def open(self) -> bool:
+        return self.outlet.open
 
     def start(self, claim: Claim) -> None:
         work = self._running[claim.id] = asyncio.create_task(self._run(claim))
@@ -221,18 +226,41 @@ class OutboxWorker:
             self.dispatcher.finish(claim, outcome, worker=self.name)
 
 
+class Sender(Protocol):
+    """A worker of the dispatcher that sends the tasks of reserved queues."""
+
+    @property
+    def open(self) -> bool:
+        """Whether it can send now."""
+
+    id: str
+    name: str
+    queue: str
+    capacity: int
+    dispatcher: Dispatcher | None
+
+    def start(self, claim: Claim) -> None: ...
+
+    def stop(self, claim: Claim) -> None: ...
+
+    def recall(self) -> None: ...
+
+    def on_change(self, told: Callable[[], None]) -> None:
+        """Call this when it can send again, or cannot any more."""
+
+
 class Outbox:
-    """The outboxes of all sources of this process, under one session."""
+    """All senders of this process, under one session."""
 
     def __init__(
         self,
-        workers: Sequence[OutboxWorker],
+        workers: Sequence[Sender],
         make_dispatcher: Callable[[Callable[[], None]], Dispatcher],
     ) -> None:
         self._workers, self._make_dispatcher = workers, make_dispatcher
         self.dispatcher: Dispatcher | None = None
         for worker in workers:
-            worker.outlet.on_change(partial(self._follow, worker))
+            worker.on_change(partial(self._follow, worker))
 
     async def run(self) -> None:
         """One session after the other; ends only when it is cancelled."""
@@ -245,7 +273,7 @@ class Outbox:
                 for worker in self._workers:
                     worker.dispatcher = dispatcher
                     self._follow(worker)
-                    dispatcher.add_worker(worker, pool=worker.name, queues=(worker.spec.outbox,))
+                    dispatcher.add_worker(worker, pool=worker.name, queues=(worker.queue,))
                 await lost.wait()
             except StoreUnavailable:
                 pass
@@ -254,7 +282,7 @@ class Outbox:
                 await dispatcher.stop()
             await asyncio.sleep(_STORE_SECONDS)
 
-    def _follow(self, worker: OutboxWorker) -> None:
+    def _follow(self, worker: Sender) -> None:
         """Claim nothing for a broker that takes nothing."""
         if self.dispatcher is not None:
-            self.dispatcher.set_paused(worker.name, not worker.outlet.open)
+            self.dispatcher.set_paused(worker.name, not worker.open)

@@ -1,9 +1,10 @@
-"""The source process: all sources of one manager and their outboxes, until it is drained."""
+"""The delivery process: all sources of one manager with their outboxes, and its channels of alerts, until it is
+drained."""
 
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,8 @@ import msgspec
 from pitboss.dispatch.dispatcher import Dispatcher
 from pitboss.engines.broker_protocol import Broker
 from pitboss.engines.protocol import Store
+from pitboss.model.alert_message import POLICY as ALERT_POLICY
+from pitboss.model.alert_message import AlertMessage, ChannelSpec, is_alert_handler
 from pitboss.model.errors import StoreUnavailable
 from pitboss.model.ids import TaskId
 from pitboss.model.session import SessionInfo
@@ -26,21 +29,25 @@ from pitboss.model.source import (
 from pitboss.model.source_findings import KIND, live_sources
 from pitboss.model.text import counted
 from pitboss.operate.task_types import TaskTypes
+from pitboss.sources.alerts import AlertWorker
 from pitboss.sources.connecting import Tries
 from pitboss.sources.outbox import Outbox, OutboxWorker, Outlet
 from pitboss.sources.source import Services, Source
 from pitboss.worker.channel import (
     Channel,
-    FromSources,
+    FromDelivery,
     HeartbeatMessage,
     LogMessage,
     ReadyMessage,
-    ToSources,
+    TellMessage,
+    ToDelivery,
     WornOutMessage,
-    sources_codec,
+    delivery_codec,
 )
 
 BEAT_SECONDS = 1.0
+# Gets a function that tells people why the store is not open yet.
+Opening = Callable[[Callable[[str], None]], Awaitable[None]]
 _FAULT_SECONDS = 5.0
 # What people read, if it does and if it does not.
 _TAKES = ("takes messages", "takes no messages")
@@ -50,7 +57,7 @@ _CONSUMES = frozenset({SourceState.RUNNING, SourceState.FULL, SourceState.STORE}
 _PUBLISHES_SOME = (_PUBLISHES[0], "cannot publish some messages")
 
 
-class SourceProcess:
+class DeliveryProcess:
     """Runs the sources. `make_broker` gets a URL; `luck` gives random numbers in [0, 1); `manager` is its process."""
 
     def __init__(
@@ -62,6 +69,7 @@ class SourceProcess:
         make_id: Callable[[], TaskId],
         luck: Callable[[], float],
         manager: int = 0,
+        channels: tuple[ChannelSpec, ...] = (),
     ) -> None:
         self._manager = manager
         self._specs, self._store, self._make_id, self._luck = specs, store, make_id, luck
@@ -70,7 +78,9 @@ class SourceProcess:
         self._brokers = {url: make_broker(url) for url in {spec.url for spec in specs}}
         self._outlets = {url: Outlet(broker, self._tries()) for url, broker in self._brokers.items()}
         self._workers = [OutboxWorker(spec, self._outlets[spec.url], self._types) for spec in specs]
-        self._outbox = Outbox(self._workers, self._dispatcher)
+        self._say: Callable[[LogMessage], None] = lambda _: None
+        self._alerts = {one.name: self._alert_worker(one) for one in channels}
+        self._outbox = Outbox([*self._workers, *self._alerts.values()], self._dispatcher)
         self._sources = [self._source(spec) for spec in specs]
         self._shape: Sequence[tuple[object, ...]] = ()
         self._teller = Teller()
@@ -90,26 +100,53 @@ class SourceProcess:
             for source, worker in zip(self._sources, self._workers, strict=True)
         )
 
-    async def run(self, end: socket.socket) -> None:
-        """Until the manager says drain, or is gone."""
+    async def run(self, end: socket.socket, opened: Opening | None = None) -> None:
+        """Until the manager says drain, or is gone. `opened` returns when the store is open."""
         over = asyncio.Event()
-        channel: Channel[ToSources, FromSources] = await Channel.over(
-            end, sources_codec(), lambda _: over.set(), over.set
-        )
-        self.worn_out = lambda why: channel.say(WornOutMessage(why))
-        channel.say(ReadyMessage(os.getpid()))
-        work = [self._outbox.run, self._beat_to(channel)]
-        work += [outlet.run for outlet in self._outlets.values()] + [source.run for source in self._sources]
-        tasks = [
-            asyncio.create_task(_lasting(one, lambda text: channel.say(LogMessage("error", text)))) for one in work
-        ]
+
+        def hear(message: ToDelivery) -> None:
+            match message:
+                case TellMessage(channels, alert):
+                    self._send_now(channels, alert)
+                case _:
+                    over.set()
+
+        channel: Channel[ToDelivery, FromDelivery] = await Channel.over(end, delivery_codec(), hear, over.set)
+        self._say, self.worn_out = channel.say, lambda why: channel.say(WornOutMessage(why))
+        beating = asyncio.create_task(self._beat_to(channel)())
+        # What the manager tells past the store goes out before the store is open.
+        working = asyncio.create_task(self._work(channel, opened))
         await over.wait()
-        for task in tasks:
+        for task in (beating, working):
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(beating, working, return_exceptions=True)
         channel.close()
 
-    def _beat_to(self, channel: Channel[ToSources, FromSources]) -> Callable[[], Coroutine[Any, Any, None]]:
+    async def _work(self, channel: Channel[ToDelivery, FromDelivery], opened: Opening | None) -> None:
+        if opened is not None:
+            await opened(lambda text: channel.say(LogMessage("warning", text, about="the store")))
+        channel.say(ReadyMessage(os.getpid()))
+        work = [self._outbox.run]
+        work += [outlet.run for outlet in self._outlets.values()] + [source.run for source in self._sources]
+        async with asyncio.TaskGroup() as group:
+            for one in work:
+                group.create_task(_lasting(one, lambda text: channel.say(LogMessage("error", text))))
+
+    def _send_now(self, channels: Sequence[str], message: AlertMessage) -> None:
+        for name in channels:
+            if name in self._alerts:
+                self._alerts[name].send_now(message)
+
+    def _alert_worker(self, channel: ChannelSpec) -> AlertWorker:
+        about = f"alert channel {channel.name}"
+        return AlertWorker(
+            channel,
+            self._store.clock,
+            tell=lambda text: self._say(LogMessage("warning", text, about)),
+            well=lambda text: self._say(LogMessage("info", text, about)),
+        )
+
+    def _beat_to(self, channel: Channel[ToDelivery, FromDelivery]) -> Callable[[], Coroutine[Any, Any, None]]:
         async def beat() -> None:
             while True:
                 channel.say(HeartbeatMessage(0))
@@ -118,7 +155,7 @@ class SourceProcess:
 
         return beat
 
-    def _tell_changes(self, channel: Channel[ToSources, FromSources]) -> None:
+    def _tell_changes(self, channel: Channel[ToDelivery, FromDelivery]) -> None:
         """Other hosts read the figures in the session. A new state does not wait for the next renewal."""
         figures = self.figures
         for line in (line for one in figures for line in self._teller.lines(one)):
@@ -160,13 +197,13 @@ class SourceProcess:
         tell(why)
 
     def _dispatcher(self, lost: Callable[[], None]) -> Dispatcher:
-        handlers = tuple(spec.outbox for spec in self._specs)
+        handlers = (*(spec.outbox for spec in self._specs), *(one.handler for one in self._alerts.values()))
         return Dispatcher(
             self._store,
             SessionInfo(host=socket.gethostname(), pid=os.getpid(), kind=KIND, handlers=handlers),
             clock=self._store.clock,
             luck=self._luck,
-            policies=lambda _handler: POLICY,
+            policies=lambda handler: ALERT_POLICY if is_alert_handler(handler) else POLICY,
             snapshot=lambda: msgspec.json.encode(self.figures).decode(),
             on_lost=lost,
         )

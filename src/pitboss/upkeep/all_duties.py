@@ -5,7 +5,9 @@ from typing import Protocol
 
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Clock, Store
+from pitboss.model.alert_rules import AlertsSpec
 from pitboss.model.retention import Retention
+from pitboss.upkeep.alerts import ALERT_SECONDS, Alerter
 from pitboss.upkeep.duties import Duty
 from pitboss.upkeep.fire import LOOK_SECONDS, Firer
 from pitboss.upkeep.prune import PRUNE_SECONDS, prune
@@ -28,6 +30,9 @@ class UpkeepPlan(Protocol):
 
     @property
     def min_free_disk(self) -> int | None: ...
+
+    @property
+    def alerts(self) -> AlertsSpec | None: ...
 
 
 def all_duties(
@@ -68,4 +73,7 @@ def all_duties(
     if has.partitions is not None:
         rebalancer = Rebalancer(engine, has.partitions, clock, say=say)
         duties.append(Duty("rebalance", REBALANCE_SECONDS, rebalancer.rebalance))
+    if has.alerts is not None:
+        alerter = Alerter(engine, has.alerts, lambda: plan().alerts, clock, log=warn)
+        duties.append(Duty("look at alerts", ALERT_SECONDS, alerter.look))
     return duties

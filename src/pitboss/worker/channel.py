@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
+from pitboss.model.alert_message import AlertMessage
 from pitboss.model.duration import Span
 from pitboss.model.facts import AnyFact
 from pitboss.model.ids import TaskId
@@ -152,9 +153,16 @@ class ListeningMessage(msgspec.Struct, frozen=True, array_like=True, tag="listen
 
 
 class WornOutMessage(msgspec.Struct, frozen=True, array_like=True, tag="worn_out"):
-    """The source process could not reach its broker for many tries: replace it, the fault may be in the process."""
+    """The delivery process could not reach its broker for many tries: replace it, the fault may be in the process."""
 
     why: str
+
+
+class TellMessage(msgspec.Struct, frozen=True, array_like=True, tag="tell"):
+    """Send this through these channels of alerts at once: the store is away and cannot keep it."""
+
+    channels: tuple[str, ...]
+    message: AlertMessage
 
 
 ToWorker = TaskMessage | StopMessage | RecallMessage | DrainMessage | AnswerMessage
@@ -173,8 +181,8 @@ ToHooks = FactMessage | DrainMessage | AnswerMessage
 FromHooks = ReadyMessage | BrokenMessage | HandledMessage | HeartbeatMessage | AskMessage
 ToHttp = DrainMessage
 FromHttp = ReadyMessage | BrokenMessage | HeartbeatMessage | ListeningMessage
-ToSources = DrainMessage
-FromSources = ReadyMessage | BrokenMessage | HeartbeatMessage | LogMessage | WornOutMessage
+ToDelivery = DrainMessage | TellMessage
+FromDelivery = ReadyMessage | BrokenMessage | HeartbeatMessage | LogMessage | WornOutMessage
 
 
 class FrameError(Exception):
@@ -209,7 +217,9 @@ class Codec(Generic[M]):
 _encoder = msgspec.msgpack.Encoder()
 
 
-def encoded(messages: Sequence[ToWorker | ToManager | ToHooks | FromHooks | FromHttp | FromSources]) -> bytes:
+def encoded(
+    messages: Sequence[ToWorker | ToManager | ToHooks | FromHooks | FromHttp | FromDelivery | ToDelivery],
+) -> bytes:
     """One frame with these messages."""
     body = _encoder.encode(messages)
     return _HEAD.pack(len(body), VERSION) + body
@@ -245,14 +255,14 @@ def from_http_codec() -> Codec[FromHttp]:
     return Codec(msgspec.msgpack.Decoder(list[FromHttp]).decode)
 
 
-def sources_codec() -> Codec[ToSources]:
-    """Decodes what a manager says to its source process."""
-    return Codec(msgspec.msgpack.Decoder(list[ToSources]).decode)
+def delivery_codec() -> Codec[ToDelivery]:
+    """Decodes what a manager says to its delivery process."""
+    return Codec(msgspec.msgpack.Decoder(list[ToDelivery]).decode)
 
 
-def from_sources_codec() -> Codec[FromSources]:
-    """Decodes what a source process says."""
-    return Codec(msgspec.msgpack.Decoder(list[FromSources]).decode)
+def from_delivery_codec() -> Codec[FromDelivery]:
+    """Decodes what a delivery process says."""
+    return Codec(msgspec.msgpack.Decoder(list[FromDelivery]).decode)
 
 
 class Channel(asyncio.Protocol, Generic[In, Out]):

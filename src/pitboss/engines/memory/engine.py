@@ -1,9 +1,10 @@
-"""The memory engine: nine groups of verbs on one set of tables. The other engines must behave exactly like it."""
+"""The memory engine: ten groups of verbs on one set of tables. The other engines must behave exactly like it."""
 
 from collections import Counter
 from collections.abc import Sequence
 
 from pitboss.engines.memory.access import AccessVerbs
+from pitboss.engines.memory.alerts import AlertVerbs
 from pitboss.engines.memory.batches import BatchVerbs
 from pitboss.engines.memory.claim import ClaimVerb
 from pitboss.engines.memory.control import ControlVerbs
@@ -35,6 +36,7 @@ class MemoryEngine(
     DeclaredVerbs,
     PartitionVerbs,
     UsageVerbs,
+    AlertVerbs,
 ):
     """A whole store in one object: clients share the store by sharing the object."""
 

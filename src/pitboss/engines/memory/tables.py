@@ -9,8 +9,10 @@ from msgspec.structs import replace
 from pitboss.engines.memory.indexes import TaskIndexes
 from pitboss.engines.memory.members import PoolMembers
 from pitboss.model.access import ApiKey, AuditEntry, Remembered
+from pitboss.model.alert import Silence
 from pitboss.model.batch import OVER, Batch, BatchId
 from pitboss.model.batching import Waiting, waits
+from pitboss.model.canonical import Json
 from pitboss.model.declared import Declared
 from pitboss.model.duration import Moment, Span
 from pitboss.model.event import Event
@@ -110,6 +112,9 @@ class Tables:
         # The slots of workers by name, and of each queue the partition keys.
         self.slots: dict[str, PoolSlot] = {}
         self.keys_of: dict[str, dict[str, Partition]] = defaultdict(dict)
+        # What the leader knows of alerts, its version, and the silences of operators by rule.
+        self.alert_notes: tuple[Json | None, int] = (None, 0)
+        self.silences: dict[str, Silence] = {}
         # Why new tasks are refused; None: they are not.
         self.refusing: str | None = None
 

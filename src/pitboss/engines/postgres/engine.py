@@ -12,6 +12,7 @@ from psycopg.errors import UniqueViolation
 
 from pitboss.engines.postgres import batches, diagnosis, maintenance, schema, usage
 from pitboss.engines.postgres.access import AccessProtocol
+from pitboss.engines.postgres.alerts import AlertProtocol
 from pitboss.engines.postgres.claim import Claimer
 from pitboss.engines.postgres.connections import STEADY_PLANS, Connections
 from pitboss.engines.postgres.declared_protocols import DeclaredProtocols
@@ -41,7 +42,7 @@ _MAINTENANCE_SECONDS = 3600.0
 _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,55}\Z")
 
 
-class PostgresEngine(DeclaredProtocols, PartitionProtocol, AccessProtocol):
+class PostgresEngine(DeclaredProtocols, PartitionProtocol, AccessProtocol, AlertProtocol):
     """A store in one schema of a PostgreSQL database. Belongs to the event loop that it was opened in."""
 
     name = "postgres"

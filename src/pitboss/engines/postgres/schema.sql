@@ -1,5 +1,5 @@
--- The schema of a fresh store, to be read, with schema_partitions.sql. Stores are made by the migrations; a test proves that
--- both are equal.
+-- The schema of a fresh store, to be read, with schema_partitions.sql and schema_alerts.sql. Stores are made by the
+-- migrations; a test proves that both are equal.
 CREATE TABLE {schema}.migrations (
     version bigint PRIMARY KEY,
     name text NOT NULL,

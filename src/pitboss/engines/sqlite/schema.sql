@@ -445,6 +445,21 @@ CREATE TABLE pitboss_events (
 CREATE INDEX pitboss_events_by_name ON pitboss_events (name, id);
 CREATE INDEX pitboss_events_by_time ON pitboss_events (published_at);
 
+-- What the leader knows of alerts: one row, from its first look on. Until when operators want to hear nothing of a rule.
+CREATE TABLE pitboss_alert_notes (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    version INTEGER NOT NULL,
+    body TEXT NOT NULL
+);
+
+CREATE TABLE pitboss_silences (
+    rule TEXT PRIMARY KEY,
+    until INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    silenced_by TEXT NOT NULL,
+    reason TEXT NOT NULL
+) WITHOUT ROWID;
+
 -- The store's clock is the uptime of the host plus `offset`, which is chosen once for each boot, so that no moment comes
 -- twice: `latest` is about a second behind the latest moment that was written. `ahead` is how far the wall clock was
 -- ahead when it was last set; tasks with `by_wall` have moments that were made with it.
@@ -474,4 +489,4 @@ CREATE TABLE pitboss_meta (
     value INTEGER NOT NULL
 ) WITHOUT ROWID;
 
-INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0), ('schema', 10);
+INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0), ('schema', 11);

@@ -18,6 +18,7 @@ import pytest
 
 from pitboss.testing.conformance.access import ApiKeys, Auditing, RepeatedRequests
 from pitboss.testing.conformance.acquiring import Acquiring, FurtherUses, LeaseTimes
+from pitboss.testing.conformance.alerts import AlertNotesKeeping, Silencing
 from pitboss.testing.conformance.batch_endings import (
     CancellingBatches,
     DeletingBatches,
@@ -204,6 +205,8 @@ class Conformance(
     DeclaredConformance,
     PartitionConformance,
     StoreLimits,
+    AlertNotesKeeping,
+    Silencing,
     Diagnosing,
     WallTimes,
 ):
@@ -218,6 +221,7 @@ class DurableConformance(Conformance, Reopening, SchemaKeeping, Maintaining):
 __all__ = [
     "AccessConformance",
     "Acquiring",
+    "AlertNotesKeeping",
     "ApiKeys",
     "Assigning",
     "Auditing",
@@ -309,6 +313,7 @@ __all__ = [
     "SessionKeeping",
     "Settling",
     "Shortages",
+    "Silencing",
     "StartingBatches",
     "StickyKeys",
     "StoreLimits",

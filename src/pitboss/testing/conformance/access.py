@@ -63,6 +63,7 @@ ACTS: dict[str, Act] = {
     "change_resources": lambda store, _: store.change_resources("known", None, ResourceChange(enabled=False)),
     "add_key": lambda store, _: store.add_key(KEY),
     "revoke_key": lambda store, _: store.revoke_key("k1"),
+    "silence_alert": lambda store, _: store.silence_alert("disk", 1),
 }
 
 

@@ -1,4 +1,5 @@
-"""The source process of a manager: takes messages from brokers and publishes to them, beside the workers."""
+"""The delivery process of a manager, beside the workers: takes messages from brokers and publishes to them, and sends
+alerts through their channels."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -9,27 +10,37 @@ from pitboss.engines.protocol import Clock, Store
 from pitboss.manager import host
 from pitboss.manager.announcer import Announcer
 from pitboss.manager.side_process import Program, SideProcess, SideState
+from pitboss.manager.store_alert import StoreAlert
+from pitboss.model.alert_message import AlertMessage
+from pitboss.model.alert_rules import AlertsSpec
 from pitboss.model.canonical import from_json
 from pitboss.model.duration import SECOND
 from pitboss.model.facts import RestartRequired
 from pitboss.model.pool import PoolSpec
 from pitboss.model.queue import HandlerInfo
-from pitboss.model.snapshot import SourceProcessFigures
-from pitboss.model.source import SourcesSpec, is_outbox
+from pitboss.model.snapshot import DeliveryFigures
+from pitboss.model.source import DeliverySpec, is_sent
 from pitboss.model.source_findings import KIND
-from pitboss.worker.channel import FromSources, LogMessage, ToSources, WornOutMessage, from_sources_codec
+from pitboss.worker.channel import (
+    FromDelivery,
+    LogMessage,
+    TellMessage,
+    ToDelivery,
+    WornOutMessage,
+    from_delivery_codec,
+)
 
-MODULE = "pitboss.cli.source_process"
+MODULE = "pitboss.cli.delivery_process"
 DRAIN_SECONDS = 5.0
 # While it is silent no messages are taken, and it has no code of users that could keep it busy.
-_RULES = PoolSpec(name="sources", unresponsive=20 * SECOND)
-_NAME = "source process"
+_RULES = PoolSpec(name="delivery", unresponsive=20 * SECOND)
+_NAME = "delivery process"
 
 
-class SourceKeeper:
-    """Keeps the source process running as the settings say; without sources there is none."""
+class DeliveryKeeper:
+    """Keeps the delivery process running as the settings say; without sources and channels there is none."""
 
-    def __init__(self, spec: SourcesSpec | None, *, clock: Clock, announcer: Announcer) -> None:
+    def __init__(self, spec: DeliverySpec | None, *, clock: Clock, announcer: Announcer) -> None:
         self._spec, self._clock, self._announcer = _with_manager(spec), clock, announcer
         self._started = False
         # What was said last about each thing, without the reason.
@@ -37,13 +48,13 @@ class SourceKeeper:
         program = Program(
             _NAME,
             MODULE,
-            self._spec or SourcesSpec(store="", sources=()),
-            from_sources_codec,
+            self._spec or DeliverySpec(store=""),
+            from_delivery_codec,
             broken="it cannot start",
             secret=True,
             at_once=True,
         )
-        self._process: SideProcess[FromSources, ToSources] = SideProcess(
+        self._process: SideProcess[FromDelivery, ToDelivery] = SideProcess(
             program, rules=_RULES, clock=clock, tell=announcer.warn, heard=self._hear
         )
 
@@ -53,7 +64,7 @@ class SourceKeeper:
         if self._spec is not None:
             self._process.restart(self._spec)
 
-    def change(self, spec: SourcesSpec | None) -> None:
+    def change(self, spec: DeliverySpec | None) -> None:
         """Continue with these settings. The same ones change nothing, unless the process was given up."""
         before, self._spec = self._spec, _with_manager(spec)
         if not self._started:
@@ -63,18 +74,27 @@ class SourceKeeper:
         elif self._spec != before or self._process.status.state in (SideState.CRASHED, SideState.STOPPED):
             self._process.restart(self._spec)
 
+    def store_alert(self, spec: Callable[[], AlertsSpec | None]) -> StoreAlert:
+        """Tells the channels when the store is away."""
+        return StoreAlert(spec, self.tell, self._clock)
+
+    def tell(self, channels: tuple[str, ...], message: AlertMessage) -> None:
+        """Send it through these channels past the store."""
+        self._process.say(TellMessage(channels, message))
+
     async def stop(self, within: float = DRAIN_SECONDS) -> None:
         await self._process.stop(within)
 
     @property
-    def figures(self) -> SourceProcessFigures | None:
+    def figures(self) -> DeliveryFigures | None:
         """What other hosts see; None if there are no sources."""
         if self._spec is None:
             return None
         status = self._process.status
         names = tuple(one.name for one in self._spec.sources)
-        return SourceProcessFigures(
+        return DeliveryFigures(
             names=names,
+            channels=tuple(one.name for one in self._spec.channels),
             state=status.state.value,
             pid=status.pid,
             restarts=status.restarts,
@@ -82,7 +102,7 @@ class SourceKeeper:
             worn_out=_NAME in self._told,
         )
 
-    def _hear(self, message: FromSources, _: Callable[[ToSources], None]) -> None:
+    def _hear(self, message: FromDelivery, _: Callable[[ToDelivery], None]) -> None:
         match message:
             case LogMessage(level, text, about):
                 if self._is_news(text, about):
@@ -106,14 +126,14 @@ class SourceKeeper:
         return not known
 
 
-async def register_outboxes(store: Store, spec: SourcesSpec | None, app: str, own: int = 0) -> None:
-    """Register the outboxes of this app's sources, and forget those of sources that it has no more.
+async def register_reserved(store: Store, spec: DeliverySpec | None, app: str, own: int = 0) -> None:
+    """Register the reserved handlers of this app's sources and channels, and forget those of what it has no more.
 
-    Another manager may have other settings, and another app the same name: what its source process serves is kept, or
+    Another manager may have other settings, and another app the same name: what its delivery process serves is kept, or
     its tasks would fail without a dead letter. `own` is the process of this manager, which is about to change.
     """
-    wanted = [one.outbox_info(app) for one in spec.sources] if spec is not None else []
-    known = [one for one in await store.handlers() if is_outbox(one.name)]
+    wanted = spec.reserved(app) if spec is not None else []
+    known = [one for one in await store.handlers() if is_sent(one.name)]
     gone = _gone(known, app, {one.name for one in wanted})
     if gone:
         served = await _served(store, own)
@@ -129,11 +149,15 @@ def _gone(known: Iterable[HandlerInfo], app: str, kept: set[str]) -> list[str]:
 
 
 async def _served(store: Store, own: int) -> set[str]:
-    """The outboxes of other live source processes."""
+    """The reserved handlers of other live delivery processes."""
     now, this = store.clock.now(), (host.name(), own)
     others = [one for one in await store.sessions() if one.info.kind == KIND and one.alive(now)]
     return {name for one in others if (one.info.host, one.info.pid) != this for name in one.info.handlers}
 
 
-def _with_manager(spec: SourcesSpec | None) -> SourcesSpec | None:
-    return None if spec is None or not spec.sources else msgspec.structs.replace(spec, manager=os.getpid())
+def _with_manager(spec: DeliverySpec | None) -> DeliverySpec | None:
+    return (
+        None
+        if spec is None or not (spec.sources or spec.channels)
+        else msgspec.structs.replace(spec, manager=os.getpid())
+    )

@@ -1,4 +1,4 @@
-"""The source process of a manager: killed, worn out, reloaded, and beside managers without sources."""
+"""The delivery process of a manager: killed, worn out, reloaded, and beside managers without sources."""
 
 import asyncio
 import signal
@@ -13,12 +13,12 @@ import psutil
 import pytest
 
 from pitboss import wiring
-from pitboss.manager import host, sources
+from pitboss.manager import delivery, host
 from pitboss.manager.announcer import Announcer
-from pitboss.manager.sources import SourceKeeper, register_outboxes
+from pitboss.manager.delivery import DeliveryKeeper, register_reserved
 from pitboss.model.facts import AnyFact, RestartRequired
 from pitboss.model.session import SessionInfo
-from pitboss.model.source import SourceSpec, SourcesSpec, outbox
+from pitboss.model.source import DeliverySpec, SourceSpec, outbox
 from pitboss.model.source_findings import KIND
 from pitboss.model.states import State
 from pitboss.testing.plugin import InLoop
@@ -35,13 +35,13 @@ def spec(url: str, name: str = "one", handler: str = "quick") -> SourceSpec:
 
 
 class Kept(InLoop):
-    """A keeper of a source process, and everything that it told."""
+    """A keeper of a delivery process, and everything that it told."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.told: list[str] = []
         self.facts: list[AnyFact] = []
-        self.keeper: SourceKeeper
+        self.keeper: DeliveryKeeper
 
     async def __aexit__(self, *_: object) -> None:
         await self.keeper.stop(5)
@@ -49,8 +49,8 @@ class Kept(InLoop):
     def start(self, *specs: SourceSpec, store: str = "") -> None:
         announcer = Announcer(self.told.append, wiring.SystemClock())
         announcer.publish = self.facts.append
-        told = SourcesSpec(store=store or self.url, sources=specs)
-        self.keeper = SourceKeeper(told, clock=wiring.SystemClock(), announcer=announcer)
+        told = DeliverySpec(store=store or self.url, sources=specs)
+        self.keeper = DeliveryKeeper(told, clock=wiring.SystemClock(), announcer=announcer)
         self.keeper.start()
 
     async def until(self, condition: Callable[[], object], within: float = 20.0) -> None:
@@ -73,7 +73,7 @@ def kept(tmp_path: Path) -> Kept:
 async def test_a_worn_out_process_is_replaced_again_and_again_and_told_as_a_fact(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "MODULE", WORN_OUT)
+    monkeypatch.setattr(delivery, "MODULE", WORN_OUT)
     store = wiring.make_engine(kept.url)
     await store.open()
     kept.start(spec(f"amqp://127.0.0.1:{free_port()}"), spec(f"amqp://127.0.0.1:{free_port()}", "two"))
@@ -89,7 +89,7 @@ async def test_a_worn_out_process_is_replaced_again_and_again_and_told_as_a_fact
     assert figures is not None
     assert (figures.why, figures.restarts) == ("", 0)
     facts = [one for one in kept.facts if isinstance(one, RestartRequired)]
-    assert facts[0].process == "source process"
+    assert facts[0].process == "delivery process"
     assert "10 tries to reach the broker have failed: RabbitMQ at 127.0.0.1" in facts[0].why
     # One fact for each process, though all of its connections are worn out.
     assert len(facts) <= len(pids - {0})
@@ -115,32 +115,32 @@ async def test_outboxes_of_other_managers_are_kept() -> None:
     dead letter."""
     store = Bench()
     one, two = spec("amqp://a", "one"), spec("amqp://a", "two")
-    told = SourcesSpec(store="", sources=(one, two))
+    told = DeliverySpec(store="", sources=(one, two))
 
     async def known() -> list[str]:
         return [info.name for info in await store.handlers()]
 
-    await register_outboxes(store, told, "app.py")
+    await register_reserved(store, told, "app.py")
     live = SessionInfo(host="elsewhere", pid=7, kind=KIND, handlers=(one.outbox, two.outbox))
     session = await store.open_session(live)
-    await register_outboxes(store, None, "app.py")
+    await register_reserved(store, None, "app.py")
     assert await known() == [one.outbox, two.outbox]
     await store.end_session(session.number)
-    await register_outboxes(store, None, "other.py")
+    await register_reserved(store, None, "other.py")
     assert await known() == [one.outbox, two.outbox]
-    await register_outboxes(store, msgspec.structs.replace(told, sources=(one,)), "app.py")
+    await register_reserved(store, msgspec.structs.replace(told, sources=(one,)), "app.py")
     assert await known() == [one.outbox]
-    await register_outboxes(store, None, "app.py")
+    await register_reserved(store, None, "app.py")
     assert await known() == []
 
 
 async def test_a_source_that_is_removed_by_a_reload_is_forgotten_though_its_process_still_runs() -> None:
     store = Bench()
     one = spec("amqp://a", "one")
-    await register_outboxes(store, SourcesSpec(store="", sources=(one,)), "app.py")
+    await register_reserved(store, DeliverySpec(store="", sources=(one,)), "app.py")
     own = SessionInfo(host=host.name(), pid=7, kind=KIND, handlers=(one.outbox,))
     await store.open_session(own)
-    await register_outboxes(store, None, "app.py", own=7)
+    await register_reserved(store, None, "app.py", own=7)
     assert await store.handlers() == []
 
 
@@ -149,7 +149,7 @@ class Shop:
 
     def __init__(self, cluster: Cluster, url: str, handler: str = "quick") -> None:
         self.cluster, self.url = cluster, url
-        cluster.sources = SourcesSpec(store=cluster.url, sources=(spec(url, handler=handler),))
+        cluster.delivery = DeliverySpec(store=cluster.url, sources=(spec(url, handler=handler),))
 
     def send(self, *bodies: bytes) -> None:
         with pika.BlockingConnection(pika.URLParameters(self.url)) as connection:
@@ -162,16 +162,16 @@ class Shop:
         with pika.BlockingConnection(pika.URLParameters(self.url)) as connection:
             return int(connection.channel().queue_declare(queue, passive=True).method.message_count)
 
-    def source_process(self, manager: ManagerProcess) -> psutil.Process | None:
+    def delivery_process(self, manager: ManagerProcess) -> psutil.Process | None:
         for child in psutil.Process(manager.process.pid).children():
             with suppress(psutil.Error):
-                if sources.MODULE in child.cmdline():
+                if delivery.MODULE in child.cmdline():
                     return child
         return None
 
     def running(self, manager: ManagerProcess) -> psutil.Process:
         self.cluster.until(lambda: manager.said("source one takes messages"), what="the source runs")
-        found = self.source_process(manager)
+        found = self.delivery_process(manager)
         assert found is not None
         return found
 
@@ -191,8 +191,8 @@ def test_a_killed_process_is_replaced_at_once_and_loses_nothing(shop: Shop) -> N
     shop.send(*(b'{"number": %d}' % number for number in range(20, 40)))
     cluster.until(lambda: len([one for one in cluster.tasks() if one.handler == "quick"]) >= 40)
     cluster.until(lambda: shop.waiting("in_dlq") >= 1, what="the malformed message")
-    assert manager.said("the source process was killed by SIGKILL")
-    second = shop.source_process(manager)
+    assert manager.said("the delivery process was killed by SIGKILL")
+    second = shop.delivery_process(manager)
     assert second is not None
     assert second.pid != first.pid
     cluster.until(lambda: cluster.counts().get(State.PENDING, 0) == 0)
@@ -207,8 +207,8 @@ def test_a_reload_without_sources_ends_the_process_and_forgets_the_outbox(shop: 
     manager = cluster.manager(pool(workers=1))
     process = shop.running(manager)
     assert outbox("one") in {one.name for one in cluster.do(cluster.engine.handlers())}
-    manager.reload(msgspec.structs.replace(manager.plan, sources=None))
-    cluster.until(lambda: not alive(process.pid), what="the source process ends")
+    manager.reload(msgspec.structs.replace(manager.plan, delivery=None))
+    cluster.until(lambda: not alive(process.pid), what="the delivery process ends")
     cluster.until(lambda: manager.said("reloaded"))
     assert outbox("one") not in {one.name for one in cluster.do(cluster.engine.handlers())}
 

@@ -1,0 +1,110 @@
+"""The leader's look at alerts: reads the facts, and stores its notes together with the messages that follow."""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from pitboss.client.alert_facts import read_alert_facts
+from pitboss.engines.alert_protocol import Alerts
+from pitboss.engines.capabilities import capabilities
+from pitboss.engines.protocol import Clock, Store
+from pitboss.model.alert import Phase
+from pitboss.model.alert_look import AlertNotes, Look, looked, notes_text, read_notes
+from pitboss.model.alert_message import FUNCTION, AlertMessage, ChannelSpec, alert_task, document
+from pitboss.model.alert_rules import AlertsSpec
+from pitboss.model.canonical import to_json
+from pitboss.model.duration import Span
+from pitboss.model.ids import derived_id
+from pitboss.model.new_task import new_task
+from pitboss.model.queue import HandlerInfo
+from pitboss.model.task import NewTask
+from pitboss.model.text import listed
+from pitboss.upkeep.alert_actions import AlertActions
+
+ALERT_SECONDS = 10.0
+
+
+class Alerter:
+    """The duty. `spec` returns the present settings (None: no alerts); `log` writes what the channel `log` is told."""
+
+    def __init__(
+        self,
+        store: Store,
+        alerts: Alerts,
+        spec: Callable[[], AlertsSpec | None],
+        clock: Clock,
+        *,
+        log: Callable[[str], None],
+    ) -> None:
+        self._store, self._alerts, self._spec, self._clock, self._log = store, alerts, spec, clock, log
+        self._actions = AlertActions(store, clock)
+        self._term: int | None = None
+        self._missing: set[str] = set()
+
+    async def look(self, term: int) -> None:
+        """Look once, under this term."""
+        spec = self._spec()
+        if spec is None:
+            return
+        answered, board = await self._answered(), await self._alerts.alert_board()
+        facts = await read_alert_facts(self._store, answered=answered)
+        notes = read_notes(board.notes)
+        look = looked(notes, spec, board.silences, facts)
+        look = look._replace(notes=await self._actions.decided(notes, look))
+        tasks = await self._tasks(look, spec)
+        if await self._alerts.note_alerts(notes_text(look.notes), tasks, version=board.version, term=term):
+            self._tell(look, term, notes, spec)
+            await self._actions.follow(look.notes, facts.now)
+
+    async def _answered(self) -> Span | None:
+        """How long the store takes for a small write."""
+        outages = capabilities(self._store).outages
+        if outages is None:
+            return None
+        began = self._clock.now()
+        await outages.probe()
+        return self._clock.now() - began
+
+    async def _tasks(self, look: Look, spec: AlertsSpec) -> list[NewTask]:
+        """The messages as tasks. Those of the log need none."""
+        made = [(channel, self._by_wall(message, spec)) for channel, message in look.messages]
+        handlers = await self._functions(channel for channel, _ in made)
+        tasks = list[NewTask]()
+        for channel, message in made:
+            if channel.outside:
+                tasks.append(alert_task(channel.name, message, look.notes.at))
+            elif channel.handler in handlers:
+                tasks.append(_function_task(handlers[channel.handler], message, look.notes.at, channel.name))
+        return tasks
+
+    async def _functions(self, channels: Iterable[ChannelSpec]) -> dict[str, HandlerInfo]:
+        """The handlers of the functions among these channels. One that no app has is told once."""
+        wanted = {one.handler for one in channels if one.type == FUNCTION}
+        if not wanted:
+            return {}
+        known = {one.name: one for one in await self._store.handlers() if one.name in wanted}
+        for name in sorted(wanted - known.keys() - self._missing):
+            self._log(f'alerts are not told to the function "{name}": no app has declared it with @app.alert_channel')
+        self._missing = wanted - known.keys()
+        return known
+
+    def _tell(self, look: Look, term: int, before: AlertNotes, spec: AlertsSpec) -> None:
+        """What goes to the log. A new leader says what fires, because the log of the last one is elsewhere."""
+        for channel, message in look.messages:
+            if channel.type == "log":
+                for line in self._by_wall(message, spec).text.splitlines()[1:]:
+                    self._log(f"alert {line}")
+        if self._term != term:
+            self._term = term
+            firing = [name for name, one in before.alerts.items() if one.phase is Phase.FIRING]
+            if firing:
+                self._log(f"alerts that were firing when this manager began to lead: {listed(sorted(firing))}")
+
+    def _by_wall(self, message: AlertMessage, spec: AlertsSpec) -> AlertMessage:
+        return message.by_wall(self._clock.wall() - self._clock.now(), spec.store)
+
+
+def _function_task(handler: HandlerInfo, message: AlertMessage, at: int, channel: str) -> NewTask:
+    parameter = msgspec.json.decode(handler.about).get("alert_parameter", "alert")
+    params = to_json({parameter: document(message)})
+    return new_task(handler, params, derived_id(at, "alert", channel, message.number))
