@@ -64,7 +64,7 @@ def test_the_environment_overrides_and_adds(folder: Path, monkeypatch: pytest.Mo
     ("text", "told"),
     [
         ("[sources]\none = 5\n", "sources"),
-        ('[sources.One]\nqueue = "q"\n', "small letters, digits and _"),
+        ('[sources.One]\nqueue = "q"\n', "'One' cannot name a source.*small letters, digits and _"),
         ('[sources."a-b"]\nqueue = "q"\n', "small letters, digits and _"),
         (f"[sources.{'x' * 65}]\n", "small letters, digits and _"),
         ('[sources.one]\nqeue = "q"\n', r"sources\.one\.qeue"),
@@ -72,6 +72,9 @@ def test_the_environment_overrides_and_adds(folder: Path, monkeypatch: pytest.Mo
         ('[sources.one]\nurl = ""\n', r"sources\.one\.url.*begins with amqp"),
         ('[sources.one]\nurl = "amqp://a b"\n', r"sources\.one\.url.*begins with amqp"),
         ("[sources.one]\nurl = 5\n", r"sources\.one\.url.*begins with amqp"),
+        ('[sources.one]\nurl = "amqp://ann:a#b@host"\n', r"sources\.one\.url.*%23 for #"),
+        ('[sources.one]\nurl = "amqp://ann:1/b@host"\n', r"sources\.one\.url.*%2F for /"),
+        ('[sources.one]\nurl = "amqp://host:port/"\n', r"sources\.one\.url.*port is not a number"),
         ('[sources.one]\nqueue = ""\n', "text of 1 to 255 bytes"),
         (f'[sources.one]\nqueue = "{"ü" * 128}"\n', "text of 1 to 255 bytes"),
         ('[sources.one]\ndead_letter_queue = ""\n', "text of 1 to 255 bytes"),

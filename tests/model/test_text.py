@@ -1,5 +1,7 @@
 """Text for people."""
 
+import pytest
+
 from pitboss.model.text import clean, counted, listed, masked, one_line
 
 
@@ -21,3 +23,9 @@ def test_numbers_and_lists() -> None:
 def test_a_password_is_masked() -> None:
     assert masked("postgresql://me:secret@host/db?x=1") == "postgresql://me:***@host/db?x=1"
     assert masked("sqlite:///pitboss.db") == "sqlite:///pitboss.db"
+    assert masked("postgresql://host/db?password=secret&x=1") == "postgresql://host/db?password=***&x=1"
+
+
+@pytest.mark.parametrize("password", ["p@ss", "pa/ss", "p#ss", "p?ss", "p@s/s#1", "a:b@c"])
+def test_a_password_that_should_have_been_encoded_is_masked_whole(password: str) -> None:
+    assert masked(f"amqp://me:{password}@host:5672/v") == "amqp://me:***@host:5672/v"

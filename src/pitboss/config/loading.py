@@ -197,4 +197,7 @@ def _unusable(key: str, value: Any, where: str, cause: InvalidInput) -> InvalidI
     hidden = key.startswith((f"{SOURCES}.", f"{ALERTS}.channels.")) and key.endswith((".url", ".secret", ".password"))
     shown = "" if hidden else f" = {value!r:.60}"
     what = f"{key}{shown} cannot be used; it comes from the {where}"
+    if value is None and cause.what:
+        # A whole table: its cause names the part.
+        what = f"{cause.what}; it comes from the {where}"
     return InvalidInput(what, why=cause.why, fix=cause.fix)

@@ -2,6 +2,7 @@
 
 import re
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
@@ -24,7 +25,28 @@ def _url(value: Any) -> Any:
             why="it is a URL that begins with amqp:// or amqps://",
             fix='write it like "amqp://user:password@host:5672/vhost"',
         )
+    if why := _unencoded(value):
+        raise InvalidInput(
+            "this URL of a RabbitMQ server cannot be read",
+            why=why,
+            fix="percent-encode special characters in user, password and virtual host: "
+            "%40 for @, %2F for /, %23 for #, %3F for ?, %3A for :",
+        )
     return value
+
+
+def _unencoded(url: str) -> str:
+    """What shows that a special character, of a password for instance, stands as it is. Nothing of the URL is shown."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return "its port is not a number, or its host is none"
+    if "#" in url:
+        return "# ends a URL, and here something follows it"
+    if "@" not in parts.netloc and "@" in url:
+        return "the host ends before the @ that should precede it"
+    return ""
 
 
 def _queue(value: Any) -> Any:

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Collection, Iterable
-from urllib.parse import urlsplit, urlunsplit
 
 HIDDEN = "***"
+_PASSWORD_OPTION = re.compile(r"([?&](?:ssl)?password=)[^&#]*")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -42,9 +42,10 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def masked(url: str) -> str:
-    """A URL without its password."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    name, _, address = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{name.partition(':')[0]}:{HIDDEN}@{address}"))
+    """A URL without its password. That ends at the last "@", wherever it is: a password may have characters that should
+    have been percent-encoded."""
+    start, slashes, rest = url.partition("://")
+    user_info, _, address = rest.rpartition("@")
+    if ":" in user_info:
+        rest = f"{user_info.partition(':')[0]}:{HIDDEN}@{address}"
+    return _PASSWORD_OPTION.sub(rf"\1{HIDDEN}", f"{start}{slashes}{rest}")
