@@ -70,6 +70,12 @@ async def test_a_port_without_a_server_is_away(connections: Connections) -> None
         await connections.consuming(url="amqp://no-such-host.invalid/")
 
 
+async def test_a_port_without_tls_names_the_scheme(connections: Connections, rabbit_server: RabbitServer) -> None:
+    with Trouble(SourceState.AWAY) as caught:
+        await connections.consuming(url=rabbit_server.url().replace("amqp://", "amqps://"))
+    assert "amqp:// instead of amqps://" in caught.error.fix
+
+
 async def test_a_server_that_does_not_speak_is_away_in_time(
     connections: Connections, rabbit_server: RabbitServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

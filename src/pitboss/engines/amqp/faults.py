@@ -9,13 +9,15 @@ from pitboss.engines.amqp.address import Address
 from pitboss.engines.broker_protocol import BrokerError
 from pitboss.model.errors import InvalidInput
 from pitboss.model.source import SourceState
+from pitboss.model.text import counted
 
 _FORBIDDEN, _NOT_FOUND, _LOCKED, _PRECONDITION, _NOT_ALLOWED = 403, 404, 405, 406, 530
 # The driver keeps a refusal while it connects only as text.
 _REFUSAL = re.compile(r"ConnectionClosedByBroker: \((\d+)\) ['\"](.*)['\"]")
 # It also gives up the connection over a message that it cannot decode.
 _UNREADABLE = re.compile(r"Stream connection lost: ((?:ValueError|OverflowError|OSError\(75|InvalidField|error\().*)")
-_CONNECTS_AGAIN = "nothing: it is connected again by itself"
+_CONNECTS_AGAIN = "it is connected again by itself"
+_TLS = "check that the port is that of TLS (usually 5671), or begin the URL with amqp:// instead of amqps://"
 _CHECK_SERVER = "check that RabbitMQ runs, and that host and port are right"
 
 
@@ -32,6 +34,8 @@ def unreachable(address: Address, error: BaseException) -> BrokerError:
             why=_text(cause),
             fix="add ?cacertfile=<file> with your own authority to the URL, and use the host in the certificate",
         )
+    if isinstance(cause, ssl.SSLError):
+        return BrokerError(SourceState.AWAY, f"no TLS connection to RabbitMQ at {address}", why=_text(cause), fix=_TLS)
     why = refusal[2] if refusal else _text(cause)
     return BrokerError(SourceState.AWAY, f"RabbitMQ at {address} cannot be reached", why=why, fix=_CHECK_SERVER)
 
@@ -90,7 +94,7 @@ def in_use(queue: str, consumers: int) -> BrokerError:
     return BrokerError(
         SourceState.IN_USE,
         "another consumer has the queue",
-        why=f'queue "{queue}" has {consumers} other consumers, and its order is kept by one only',
+        why=f'queue "{queue}" has {counted(consumers, "other consumer")}, and only one at a time keeps its order',
         fix="stop the other consumer, or let all share the queue (competing = true)",
     )
 
