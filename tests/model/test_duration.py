@@ -36,6 +36,7 @@ def test_what_is_spoken_is_read_and_is_not_more(micros: int) -> None:
     [
         (0, "0ms"),
         (1500, "1.5ms"),
+        (456_972, "456ms"),
         (SECOND, "1s"),
         (90 * SECOND, "1m30s"),
         (90_061 * SECOND, "1d1h"),

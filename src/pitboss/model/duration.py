@@ -20,6 +20,8 @@ _UNITS = {
 }
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d|w)\s*")
 _LONGEST_SECONDS = 100 * 366 * 86_400
+# From here on, parts of a millisecond say nothing to a person.
+_WHOLE: Span = 10_000
 
 
 def span(value: object, *, what: str = "duration") -> Span:
@@ -31,9 +33,9 @@ def span(value: object, *, what: str = "duration") -> Span:
 
 
 def spoken(value: Span) -> str:
-    """A span as a person reads it: the two largest units."""
+    """A span as a person reads it: the two largest units, and no parts of a millisecond beside ten of them."""
     if value < SECOND:
-        return f"{value / 1000:g}ms"
+        return f"{value // 1000}ms" if value >= _WHOLE else f"{value / 1000:g}ms"
     parts = []
     for unit in ("d", "h", "m", "s"):
         count, value = divmod(value, _UNITS[unit])
