@@ -100,7 +100,7 @@ def test_items_that_are_due_later_hold_a_batch_up() -> None:
         (task(State.PENDING, run_at=NOW + 3600 * SECOND), "it is ready"),
         (
             task(State.SCHEDULED, run_at=NOW + SECOND, attempts=2, error=TaskError(category="error", message="no")),
-            "attempt 2 failed, and the next one is due in 1s",
+            "attempt 2 failed (no), and the next one is due in 1s",
         ),
         (task(State.RUNNING, session=1, started_at=NOW - 5 * SECOND), "it runs for 5s on there"),
         (task(State.RUNNING, session=1, cancel_asked=True), "asked to stop"),

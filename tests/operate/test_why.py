@@ -487,7 +487,9 @@ SITUATIONS = (
         starts="in 2s",
     ),
     Situation(due_later, "scheduled", "it is due in 1m30s", starts="in 1m30s"),
-    Situation(waiting_retry, "retry", "attempt 1 failed, and the next one is due in 5s", starts="in 5s"),
+    Situation(
+        waiting_retry, "retry", "attempt 1 failed (connection reset), and the next one is due in 5s", starts="in 5s"
+    ),
     Situation(expired, "expired", "it is past its expiry: the next manager that meets it cancels it", starts="unknown"),
     Situation(
         batch_in_line,

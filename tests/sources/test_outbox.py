@@ -306,3 +306,5 @@ async def test_of_two_troubles_one_is_told_until_it_is_over(sqlite_stage: Stage)
     assert seen == {first}
     assert first in (SourceState.UNROUTABLE, SourceState.MISSING)
     assert len([line for line in running.lines if "cannot publish" in line]) == 1
+    told = [task.error.message for task in await stage.tasks(name) if task.error is not None]
+    assert any("no exchange 'nowhere'" in one for one in told), "each message keeps its own reason"

@@ -22,7 +22,7 @@ from pitboss.model.session import Session
 from pitboss.model.states import State
 from pitboss.model.supply import ResourcePoolView
 from pitboss.model.task import Task
-from pitboss.model.text import counted
+from pitboss.model.text import counted, one_line
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,7 +193,8 @@ def of_time(task: Task, scene: Scene) -> Gate:
         return _time(says=due, figure=_attempts(task))
     due = f"due in {spoken(task.run_at - now)}"
     if task.error is not None and task.attempts:
-        cause, said = "retry", f"attempt {task.attempts} failed, and the next one is {due}"
+        told = one_line(task.error.message)
+        cause, said = "retry", f"attempt {task.attempts} failed{told and f' ({told})'}, and the next one is {due}"
     else:
         cause, said = "scheduled", f"it is {due}" + (f": {task.reason}" if task.reason else "")
     return _time(says=f"is {due}", passed=False, figure=_attempts(task), cause=cause, sentence=said, until=task.run_at)

@@ -9,10 +9,10 @@ from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.fleet import ManagerView
 from pitboss.model.gates import Gate, Scene
 from pitboss.model.session import Session
-from pitboss.model.source import SourceState, is_outbox, is_sent, source_of
+from pitboss.model.source import SourceFigures, SourceState, is_outbox, is_sent, source_of
 from pitboss.model.source_findings import KIND, live_sources
 from pitboss.model.task import Task
-from pitboss.model.text import counted
+from pitboss.model.text import counted, listed
 
 T = TypeVar("T")
 SERVER, WORKER = "http", "remote"
@@ -66,20 +66,28 @@ def _of_outbox(task: Task, scene: Scene) -> Gate:
     """A message to a broker, which the delivery process of a manager publishes."""
     name = source_of(task.handler)
     living = [one for _, found in live_sources(scene.others, scene.now) for one in found if one.name == name]
-    well = [one for one in living if one.out_state in (SourceState.STARTING, SourceState.RUNNING)]
+    well = [one for one in living if one.out_state in (SourceState.STARTING, SourceState.RUNNING) or _tries(one, task)]
     if well:
         return Gate(name="source", what="Source", says="its process publishes it", figure=name)
-    said = living[0].out_why if living else f"no manager runs the source {name}"
+    starts = [one.host for one in scene.managers if _keeps(one, name)]
+    cause, stuck, helps = "source", False, tuple[str, ...]()
+    if living:
+        # Others may have another trouble than this message.
+        said = task.error.message if task.error is not None and living[0].out_some else living[0].out_why
+    elif starts:
+        said = f"the delivery process on {listed(starts)} starts, or does not answer"
+    else:
+        said, cause, stuck, helps = f"no manager runs the source {name}", "no-source", True, ("pitboss up",)
     return Gate(
         name="source",
         what="Source",
         passed=False,
         says=said,
         figure=name,
-        cause="no-source" if not living else "source",
+        cause=cause,
         sentence=f"it is a message that waits to be published: {said}",
-        stuck=not living,
-        helps=() if living else ("pitboss up",),
+        stuck=stuck,
+        helps=helps,
     )
 
 
@@ -99,6 +107,17 @@ def _of_channel(task: Task, scene: Scene) -> Gate:
         stuck=True,
         helps=("pitboss up",),
     )
+
+
+def _tries(source: SourceFigures, task: Task) -> bool:
+    """Whether it publishes messages, of which this one has met no trouble."""
+    return source.out_some and task.error is None
+
+
+def _keeps(manager: ManagerView, source: str) -> bool:
+    """Whether it keeps a process of this source running. One that stays down is a finding of its own."""
+    side = manager.snapshot.delivery
+    return side is not None and not side.why and source in side.names
 
 
 def remote_ready(task: Task, ahead: str) -> str:

@@ -212,7 +212,7 @@ class OutboxWorker:
         # An alarm is over if the way is open.
         if error.state is not SourceState.BLOCKED:
             self._note(target, error)
-        told = TaskError(category=error.state.value, message=error.what, type="BrokerError")
+        told = TaskError(category=error.state.value, message=error.text, type="BrokerError")
         self._finish(claim, Retry(error=told))
 
     def _note(self, target: tuple[str, str], error: BrokerError) -> None:
