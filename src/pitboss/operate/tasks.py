@@ -125,7 +125,7 @@ async def change_queues(store: Queues, names: Sequence[str], change: QueueChange
     if unknown:
         raise NotFound(
             f"there is no queue {', '.join(unknown)}",
-            why=f"the queues are {', '.join(known) or 'none yet'}",
+            why=f"the queues are {', '.join(known)}" if known else "the first task of a queue creates it",
             fix="check the name; nothing was changed",
         )
     changed = [await store.change_queue(name, change) for name in names]
