@@ -73,11 +73,12 @@ def test_sources_are_listed_with_what_waits() -> None:
 
 def test_what_rarely_happens_is_told_in_sentences() -> None:
     put()
-    told(figures(requeued=3, known_failed=1, retried=2))
+    told(figures(requeued=3, known_failed=1, retried=2, malformed=1, malformed_why="no JSON"))
     answer = pitboss("sources", env={"COLUMNS": "200"})
     assert "one: 3 messages were given back to RabbitMQ" in answer.err
     assert "one: 1 message had the id of a task that has failed" in answer.err
     assert "one: 2 failed tasks set to run again" in answer.err
+    assert "one: the last malformed message: no JSON" in answer.err
 
 
 def test_the_delivery_process_is_listed_with_managers_and_workers() -> None:
@@ -172,6 +173,13 @@ def test_what_stays_makes_the_command_fail_with_the_reason(broker: Broker) -> No
     assert answer.out == "1 new task of messages without a task; 1 message left in in_dlq\n"
     assert "left: the message is not JSON" in answer.err
     assert (broker.waiting(), len(tasks())) == (1, 1)
+
+
+def test_of_many_that_stay_the_others_are_counted(broker: Broker) -> None:
+    broker.send(*[b"nonsense"] * 7)
+    answer = pitboss("dead", "retry", "--source", "one", "--yes")
+    assert answer.err.count("left: the message is not JSON") == 5
+    assert "left: 2 more" in answer.err
 
 
 def test_an_unknown_source_is_named_with_those_that_there_are(broker: Broker) -> None:

@@ -193,6 +193,22 @@ def test_a_missing_queue_loses_messages_and_says_so() -> None:
     assert "RabbitMQ drops what producers publish" in told.why
 
 
+def test_malformed_messages_of_the_last_hour_are_told() -> None:
+    """Regression: after a change of a handler all messages became malformed, and `status` said Healthy."""
+    boss = manager(0, "one")
+    bad = figures(state=SourceState.RUNNING, malformed=3, malformed_why="lang is missing", malformed_at=SECOND)
+    told = found(bad)
+    assert [one.grade for one in told] == [Grade.OK, Grade.WARNING]
+    assert "put 3 malformed messages into its dead-letter queue" in told[1].what
+    assert "pitboss dead retry --source one" in told[1].fix
+    sessions = [boss.session, session(bad, expires_at=60 * SECOND)]
+    verdict = assess(StoreReading(sessions=sessions), SECOND).verdict
+    assert (verdict.cause, verdict.health) == ("malformed", Health.ATTENTION)
+    assert "lang is missing" in verdict.sentence
+    assert assess(StoreReading(sessions=sessions, failed=1, completed=9), SECOND).verdict.cause == "failed"
+    assert len(list(source_findings([session(bad, expires_at=4000 * SECOND)], [], now=3602 * SECOND))) == 1
+
+
 def test_a_source_that_takes_nothing_comes_before_tasks_that_failed() -> None:
     """Regression: one failed task of the last hour hid in `status` that nothing was consumed."""
     boss = manager(0, "one")

@@ -61,6 +61,7 @@ async def test_each_lands_in_the_dead_letter_queue_as_it_was(stage: Stage) -> No
         assert (letter.properties.content_type, letter.properties.priority) == ("text/x-job", 3)
     figures = running.figures()
     assert (figures.malformed, figures.state) == (len(BAD), SourceState.RUNNING)
+    assert 0 < figures.malformed_at <= stage.store.clock.now()
 
 
 async def test_headers_and_ids_that_no_store_can_have_make_a_message_malformed(stage: Stage) -> None:

@@ -110,6 +110,8 @@ def _counts(figures: "SourceFigures") -> Iterator[str]:
         yield f"{counted(figures.requeued, 'message was', 'messages were')} given back to RabbitMQ; {COUNTS_RETURNS}"
     if figures.known_failed:
         yield f"{counted(figures.known_failed, 'message')} {KNOWN_FAILED}"
+    if figures.malformed:
+        yield f"the last malformed message: {figures.malformed_why}"
     if figures.retried:
         yield f"{counted(figures.retried, 'failed task')} set to run again, because the dead letter came back"
 
@@ -157,6 +159,8 @@ def _tell(screen: Screen, spec: "SourceSpec", report: "TakenBack") -> None:
     screen.line("; ".join(text for number, text in parts if number) or "nothing was taken back")
     for reason in report.reasons:
         screen.note(f"left: {reason}")
+    if more := report.left - len(report.reasons):
+        screen.note(f"left: {more:,} more")
     if report.left:
         raise typer.Exit(Exit.FAILED)
 

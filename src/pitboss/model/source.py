@@ -110,8 +110,8 @@ class SourceFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     Counted since its process started: messages that were `received`, `stored` as tasks (malformed ones too, for the
     dead-letter queue), met a known id (`duplicates`; `known_failed`: that of a task that has failed), were dead letters
-    whose task runs again (`retried`), were `malformed` (the last one because of `malformed_why`), were given back to
-    the broker (`requeued`); messages that the broker confirmed (`published`).
+    whose task runs again (`retried`), were `malformed` (the last one at `malformed_at`, because of `malformed_why`),
+    were given back to the broker (`requeued`); messages that the broker confirmed (`published`).
     """
 
     name: str
@@ -130,6 +130,7 @@ class SourceFigures(msgspec.Struct, frozen=True, kw_only=True):
     retried: int = 0
     malformed: int = 0
     malformed_why: str = ""
+    malformed_at: Moment = 0
     requeued: int = 0
     published: int = 0
     ready: int | None = None

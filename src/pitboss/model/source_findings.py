@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from pitboss.model.duration import SECOND, Moment, Span
+from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.finding import Finding, fine, problem, warning
 from pitboss.model.fleet import ManagerView
 from pitboss.model.session import Session
@@ -15,6 +15,7 @@ from pitboss.model.text import counted, listed
 KIND = "delivery"
 # The name of these findings.
 SOURCES = "sources"
+MALFORMED = "malformed"
 _WELL = frozenset({SourceState.STARTING, SourceState.RUNNING, SourceState.STANDBY})
 _FIXES = {
     SourceState.REFUSED: "correct user, password or virtual host in the source's url, or give the user the right",
@@ -34,6 +35,8 @@ _SILENT = "its process gives no sign of life and is replaced within half a minut
 _STARTING: Span = 10 * SECOND
 # How long a source may take nothing before the store counts as unhealthy.
 PATIENCE: Span = 10 * SECOND
+# How long a malformed message is worth a person's look.
+_LATELY: Span = 3600 * SECOND
 # States in which messages are taken as fast as wanted, here or in another manager; and those that end by themselves.
 _TAKEN = frozenset({SourceState.RUNNING, SourceState.STANDBY, SourceState.FULL})
 _PASSING = _TAKEN | {SourceState.STARTING, SourceState.SILENT}
@@ -79,6 +82,7 @@ def source_findings(sessions: Iterable[Session], managers: Sequence[ManagerView]
     if figures and not troubles:
         names = sorted({one.name for one in figures})
         yield fine(SOURCES, f"{counted(len(names), 'source')} of messages: {listed(names)}")
+    yield from (_malformed(one, now) for one in figures if one.malformed and now - one.malformed_at < _LATELY)
 
 
 def _waiting_for(side: DeliveryFigures) -> str:
@@ -137,6 +141,16 @@ def with_silent(figures: Sequence[SourceFigures], managers: Iterable[ManagerView
             for name, manager in sorted(wanted.items())
         ),
     ]
+
+
+def _malformed(one: SourceFigures, now: Moment) -> Finding:
+    bad, ago = counted(one.malformed, "malformed message"), spoken(max(now - one.malformed_at, SECOND))
+    return warning(
+        MALFORMED,
+        f'source "{one.name}" put {bad} into its dead-letter queue, the last one {ago} ago: {one.malformed_why}',
+        why="they became no tasks",
+        fix=f"correct the producer, or the handler and then pitboss dead retry --source {one.name}",
+    )
 
 
 def _troubles(one: SourceFigures) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from pitboss.model.schedule_findings import ScheduleFigures, are_overdue, schedu
 from pitboss.model.sealed import MissingKey, told
 from pitboss.model.session import Session
 from pitboss.model.snapshot import WorkerState
-from pitboss.model.source_findings import SOURCES, source_findings, stuck_sources
+from pitboss.model.source_findings import MALFORMED, SOURCES, source_findings, stuck_sources
 from pitboss.model.states import State
 from pitboss.model.text import counted, listed
 from pitboss.model.waiting import Trouble, Why
@@ -134,9 +134,9 @@ def _verdict(reading: StoreReading, managers: Sequence[ManagerView], findings: S
         found = look(reading)
         if found is not None:
             return _with_others(found, reading)
-    if wrong is not None:
-        said = f"{wrong.what[:1].upper()}{wrong.what[1:]}."
-        return Verdict(health=Health.ATTENTION, cause="problem", sentence=said, next=wrong.fix)
+    if shown := wrong or next((finding for finding in findings if finding.check == MALFORMED), None):
+        said, cause = f"{shown.what[:1].upper()}{shown.what[1:]}.", "problem" if wrong else MALFORMED
+        return Verdict(health=Health.ATTENTION, cause=cause, sentence=said, next=shown.fix)
     running, paused = reading.total(State.RUNNING), reading.paused_batches
     said = f"Healthy: {counted(len(managers), 'manager')}, {running:,} running, {reading.waiting:,} waiting"
     if paused:

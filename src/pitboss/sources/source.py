@@ -321,7 +321,8 @@ class Source:
         bad = [one for one in done if one.malformed]
         if bad:
             self._count(malformed=len(bad))
-            self.figures = msgspec.structs.replace(self.figures, malformed_why=bad[-1].reason)
+            now = self._services.store.clock.now()
+            self.figures = msgspec.structs.replace(self.figures, malformed_why=bad[-1].reason, malformed_at=now)
         if done:
             self._stored_upto = done[-1].tag
             if not self._one_window:
