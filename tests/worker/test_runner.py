@@ -114,3 +114,18 @@ async def test_a_cancellation_from_outside_is_no_failure(app: App, asked_for: bo
     else:
         running.cancel()
     assert (await running).outcome == (Cancelled("cancelled") if asked_for else Released(started=True))
+
+
+async def test_arguments_of_another_release_are_named_in_the_first_line(app: App) -> None:
+    """Regression: logs and `dead list` said that they do not fit, but not which, and that nothing was enqueued."""
+
+    @app.task
+    async def job(link: str, lang: str) -> None: ...
+
+    claim = replace(_claim(app), params='{"link": "x"}', leased=None)
+    ran = await Runner(app.handlers).run(claim)
+    assert isinstance(ran.outcome, Failed)
+    first, *rest = ran.outcome.error.message.splitlines()
+    assert first == 'the stored arguments do not fit task "job": lang: Field required'
+    assert "job(link: str, lang: str)" in "".join(rest)
+    assert "enqueued" not in ran.outcome.error.message.partition("Fix:")[2]

@@ -75,7 +75,11 @@ class Params:
         try:
             values: dict[str, Any] = self._validate_json(params)
         except pydantic.ValidationError as error:
-            raise self._refused(_faults(error)) from error
+            raise InvalidInput(
+                f'the stored arguments do not fit task "{self._name}": {_faults(error)}',
+                why="its parameters have changed since it was enqueued",
+                fix=f"let {self._call} take them, then pitboss dead retry",
+            ) from error
         return values
 
     def pack_result(self, value: object) -> Json:
@@ -97,12 +101,17 @@ class Params:
         raise self._refused("arguments are stored by name, and it does not name its parameters")
 
     def _refused(self, why: str) -> InvalidInput:
-        shown = [str(one) for key, one in self._signature.parameters.items() if key not in self.injected]
         return InvalidInput(
             f'the arguments do not fit task "{self._name}"',
             why=why,
-            fix=f"call it as {self._name}({', '.join(shown)}); nothing was enqueued",
+            fix=f"call it as {self._call}; nothing was enqueued",
         )
+
+    @property
+    def _call(self) -> str:
+        """The function with its parameters, as a person calls it."""
+        shown = [str(one) for key, one in self._signature.parameters.items() if key not in self.injected]
+        return f"{self._name}({', '.join(shown)})"
 
 
 class EventData:
