@@ -80,6 +80,7 @@ class Arena:
         await self._same("lanes", lambda store: store.lanes())
         await self._same("declarations", lambda store: store.declarations())
         await self._same("schedules", lambda store: store.schedules())
+        await self._same("operations", lambda store: store.operations())
         await self._same("events", lambda store: store.events(limit=20))
         await self._same("alerts", lambda store: store.alert_board())
         await assert_members_sound(self._stores[0], self.clock.now(), tasks)

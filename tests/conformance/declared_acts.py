@@ -4,7 +4,9 @@ from typing import Any
 
 from pitboss.model.declared import Declared
 from pitboss.model.event import EventType, NewEvent, Subscription
-from pitboss.model.limits import rate
+from pitboss.model.filter import parsed
+from pitboss.model.limits import Window, rate
+from pitboss.model.operation import NewOperation, OperationChange, Verb
 from pitboss.model.queue import HandlerInfo, QueueSettings
 from pitboss.model.schedule import (
     Catchup,
@@ -64,6 +66,10 @@ ROUTES = [
     [HandlerInfo(name="b", about='{"fallback":"c"}'), HandlerInfo(name="c", about='{"dead_letters":["q1"]}')],
     [HandlerInfo(name="c")],
 ]
+
+# Of operations: the rate, after how many failures they stop, and whether attempts are kept.
+Pace = tuple[tuple[Window, ...], int | None, bool]
+PACES: list[Pace] = [((), None, False), ((), None, True), (rate("3/s"), 2, False), (rate("1/s"), None, True)]
 
 
 class DeclaredActs(ScarceActs):
@@ -129,7 +135,37 @@ class DeclaredActs(ScarceActs):
         term = self.term
         self.arena.act(lambda store: store.fire(firings, term=term))
 
+    def act_in_portions(self, act: str, which: int, options: tuple[Verb, str, Pace], limit: int) -> None:
+        """Operations, sometimes advanced from a cursor that is stale."""
+        verb, wanted, (windows, most, keep) = options
+        if act == "begin" or not self.operations:
+            new = NewOperation(
+                id=self.ids(),
+                verb=verb,
+                wanted=parsed(wanted),
+                rate=windows,
+                stop_on_failures=most,
+                keep_attempts=keep,
+                reason="why",
+            )
+            self.arena.act(lambda store: store.begin_operation(new))
+            self.operations.append((new.id, ""))
+            return
+        place = which % min(3, len(self.operations))
+        name, cursor = self.operations[-1 - place]
+        if act == "advance":
+            after = self.arena.act(lambda store: store.advance_operation(name, cursor, limit=limit), revived=True)
+            if after is not None and which % 5:
+                self.operations[-1 - place] = (name, after.cursor)
+        elif act == "change":
+            change = OperationChange(cancel=which % 3 == 0, by="ann", rate=windows)
+            self.arena.act(lambda store: store.change_operation(name, change))
+        else:
+            before, term = self.arena.clock.now() - 10 * SECOND, self.term if which % 2 else None
+            self.arena.act(lambda store: store.forget_operations(before, term=term))
+
     def begin(self) -> None:
+        self.operations: list[tuple[str, str]] = []
         self.events: list[NewEvent] = []
         self.firings: list[Firing] = []
         self.noted = 0

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from pitboss.model.batch import BatchAct
 from pitboss.model.filter import Filter, parsed
 from pitboss.model.limits import rate
+from pitboss.model.operation import Verb
 from pitboss.model.partition import PartitionChange
 from pitboss.model.queue import QueueChange
 from pitboss.model.resource import Report, ResourceChange, Want
@@ -33,7 +34,7 @@ from tests.conformance.acts import (
     WORDS,
 )
 from tests.conformance.contestants import Open, emptied_opener, open_memory, open_sqlite
-from tests.conformance.declared_acts import EVENT_KEYS, EVENTS
+from tests.conformance.declared_acts import EVENT_KEYS, EVENTS, PACES, Pace
 from tests.conformance.keyed_acts import (
     DIVIDED,
     KEY_CHANGES,
@@ -280,6 +281,15 @@ class Equivalence(RuleBasedStateMachine):
     )
     def publish(self, chosen: list[tuple[str, str | None]], again: int | None) -> None:
         self.acts.publish(chosen, again)
+
+    @rule(
+        act=st.sampled_from(["begin", "advance", "advance", "advance", "change", "forget"]),
+        which=picks,
+        options=st.tuples(st.sampled_from(list(Verb)), st.sampled_from(FILTERS), st.sampled_from(PACES)),
+        limit=st.sampled_from([100, 1, 2]),
+    )
+    def act_in_portions(self, act: str, which: int, options: tuple[Verb, str, Pace], limit: int) -> None:
+        self.acts.act_in_portions(act, which, options, limit)
 
     @rule(act=st.sampled_from(["put", "change", "fire", "fire", "prune"]), which=picks, step=st.sampled_from(STEPS))
     def schedule(self, act: str, which: int, step: str) -> None:

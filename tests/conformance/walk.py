@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from pitboss.model.filter import parsed
 from pitboss.model.limits import rate
+from pitboss.model.operation import Verb
 from pitboss.model.queue import QueueChange
 from pitboss.model.session import SessionInfo, Slot
 from pitboss.model.task import Unique
@@ -23,7 +24,7 @@ from tests.conformance.acts import (
     SECOND,
     WORDS,
 )
-from tests.conformance.declared_acts import EVENT_KEYS, EVENTS, DeclaredActs
+from tests.conformance.declared_acts import EVENT_KEYS, EVENTS, PACES, DeclaredActs
 from tests.conformance.scarce_acts import (
     BATCH_ACTS,
     CHANGES,
@@ -59,6 +60,7 @@ WEIGHTS = {
     "publish": 3,
     "schedule": 5,
     "alert": 2,
+    "act_in_portions": 4,
 }
 
 
@@ -185,6 +187,12 @@ class Walk:
 
     def _alert(self) -> None:
         self.acts.alert(self.dice.choice(["note", "note", "silence", "end"]), self._pick())
+
+    def _act_in_portions(self) -> None:
+        dice = self.dice
+        act = dice.choices(["begin", "advance", "change", "forget"], [3, 8, 1, 1])[0]
+        options = (dice.choice(list(Verb)), dice.choice(FILTERS), dice.choice(PACES))
+        self.acts.act_in_portions(act, self._pick(), options, dice.choice([100, 1, 2]))
 
     def _options(self) -> dict[str, Any]:
         dice = self.dice

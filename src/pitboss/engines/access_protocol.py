@@ -15,8 +15,8 @@ class Access(Protocol):
     def audited(self, entry: AuditEntry) -> Self:
         """The same engine, whose acts of operators also store this entry, in the same act as the change. These are the
         verbs of `Control`, `change_queue`, `register`, `forget`, `wish`, `act_on_batch`, `change_lane`, `declare_pool`,
-        `limit_pool`, `add_resources`, `change_resources`, `add_key`, `revoke_key` and `silence_alert`. Several acts
-        store it once. An act that fails stores nothing."""
+        `limit_pool`, `add_resources`, `change_resources`, `begin_operation`, `change_operation`, `add_key`,
+        `revoke_key` and `silence_alert`. Several acts store it once. An act that fails stores nothing."""
 
     async def add_key(self, key: ApiKey) -> None:
         """Store a key, created now. `InvalidInput` if a key that is not revoked has its name."""

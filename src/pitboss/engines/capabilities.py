@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from pitboss.engines.access_protocol import Access
 from pitboss.engines.alert_protocol import Alerts
 from pitboss.engines.declared_protocol import Declarations, Events, LeaderActs, Schedules
+from pitboss.engines.operation_protocol import Operations
 from pitboss.engines.partition_protocol import Partitions
 from pitboss.engines.protocol import (
     Batches,
@@ -33,6 +34,7 @@ _NO_BATCHES = "a batch and its items must change in one act, which that store ca
 _NO_DECLARATIONS = "it does not store what apps declare"
 _NO_SCHEDULES = "it does not store schedules"
 _NO_PARTITIONS = "it does not divide the tasks of a queue among workers"
+_NO_OPERATIONS = "it does not store the progress of bulk acts"
 _NO_EVENTS = "it does not store events and subscriptions"
 _NO_ALERTS = "it does not store which alerts fire, and what was told of them"
 
@@ -58,6 +60,7 @@ class Capabilities(NamedTuple):
     events: Events | None
     leader_acts: LeaderActs | None
     partitions: Partitions | None
+    operations: Operations | None
     usage: Usage | None
     alerts: Alerts | None
     schema: Schema | None
@@ -81,6 +84,7 @@ def capabilities(store: object) -> Capabilities:
         events=store if isinstance(store, Events) else None,
         leader_acts=store if isinstance(store, LeaderActs) else None,
         partitions=store if isinstance(store, Partitions) else None,
+        operations=store if isinstance(store, Operations) else None,
         usage=store if isinstance(store, Usage) else None,
         alerts=store if isinstance(store, Alerts) else None,
         schema=store if isinstance(store, Schema) else None,
@@ -147,6 +151,13 @@ def alerts_of(store: object) -> Alerts:
     if isinstance(store, Alerts):
         return store
     raise Unsupported(f"the {_name(store)} engine has no alerts", why=_NO_ALERTS, fix=_HAVE_IT)
+
+
+def operations_of(store: object) -> Operations:
+    """The store itself, if it has operations."""
+    if isinstance(store, Operations):
+        return store
+    raise Unsupported(f"the {_name(store)} engine has no operations", why=_NO_OPERATIONS, fix=_HAVE_IT)
 
 
 def require(store: object, protocol: type) -> None:

@@ -14,7 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from pitboss.model.canonical import to_json
-from pitboss.model.duration import span
+from pitboss.model.duration import Span, span, spoken
 from pitboss.model.errors import InvalidInput
 from pitboss.model.states import State
 
@@ -45,6 +45,7 @@ _TERM = re.compile(
 _EMPTY = re.compile(r'[A-Za-z_]+(?:\.[^\s:".]+)*:')
 _VALUE = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,"]+)|,')
 _OPS: Final[dict[str, Op]] = {"<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_PLAIN = re.compile(r"[\w.*@:/-]+")
 _COMPARED = re.compile(r"(<=|>=|<|>)(.+)\Z")
 
 
@@ -109,10 +110,36 @@ def parsed(text: str) -> Filter:
     return Filter(tuple(terms))
 
 
+def written(wanted: Filter) -> str:
+    """The filter as text that `parsed` reads again."""
+    return " ".join(map(_written, wanted.terms))
+
+
 def json_candidates(value: str) -> tuple[str, ...]:
     """The canonical texts that a written params value may mean: a string, or also a number, true, false or null."""
     quoted = to_json(value)
     return (quoted, value) if re.fullmatch(r"-?\d+(\.\d+)?|true|false|null", value) else (quoted,)
+
+
+def _written(term: Term) -> str:
+    minus = "-" if term.negated else ""
+    if term.field == "text":
+        return minus + _quoted(term.values[0])
+    field = ".".join((term.field, *term.path))
+    if term.op != "in":
+        number = _spoken(term.number) if term.field in SPAN_FIELDS else term.number
+        return f"{minus}{field}:{term.op}{number}"
+    return f"{minus}{field}:{','.join(one if _PLAIN.fullmatch(one) else _quoted(one) for one in term.values)}"
+
+
+def _spoken(value: Span) -> str:
+    text = spoken(value)
+    return text if span(text) == value else f"{value}us"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _term(match: re.Match[str]) -> Term:

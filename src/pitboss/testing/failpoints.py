@@ -27,7 +27,8 @@ SCARCE_VERBS = (
 )
 DECLARED_VERBS = ("declare", "publish", "fire")
 PARTITION_VERBS = ("take_slots", "assign")
-_EVERY = (*VERBS, *SCARCE_VERBS, *DECLARED_VERBS, *PARTITION_VERBS)
+OPERATION_VERBS = ("begin_operation", "advance_operation")
+_EVERY = (*VERBS, *SCARCE_VERBS, *DECLARED_VERBS, *PARTITION_VERBS, *OPERATION_VERBS)
 PLACES = ("before", "after")
 SQL_PLACES = ("before", "commit", "after")
 
@@ -91,4 +92,15 @@ class Failpoints:
             )
 
 
-__all__ = ["DECLARED_VERBS", "PLACES", "SCARCE_VERBS", "SQL_PLACES", "VERBS", "Action", "Failpoints", "Killed", "names"]
+__all__ = [
+    "DECLARED_VERBS",
+    "OPERATION_VERBS",
+    "PLACES",
+    "SCARCE_VERBS",
+    "SQL_PLACES",
+    "VERBS",
+    "Action",
+    "Failpoints",
+    "Killed",
+    "names",
+]

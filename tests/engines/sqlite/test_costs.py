@@ -5,12 +5,13 @@ Counted in steps of SQLite's machine and in statements, so that a busy computer 
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from pitboss.dispatch.settler import unmade
-from pitboss.engines.sqlite import batches, registry, resource_pools
+from pitboss.engines.sqlite import batches, operations, registry, resource_pools
 from pitboss.engines.sqlite.act import Act, Statements
 from pitboss.engines.sqlite.batch_lifecycle import conclude
 from pitboss.engines.sqlite.claim import claim
@@ -19,7 +20,9 @@ from pitboss.engines.sqlite.reclaim import reclaim
 from pitboss.engines.sqlite.schema import upgrade
 from pitboss.engines.sqlite.settle import plain, settle
 from pitboss.model.batch import NewBatch, Pause, Start
+from pitboss.model.filter import parsed
 from pitboss.model.limits import Window
+from pitboss.model.operation import NewOperation, Verb
 from pitboss.model.outcome import Transition
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import Limits, NewResource, PoolRules, Report, ResourceOutcome, Want
@@ -122,6 +125,31 @@ def test_ten_thousand_members_cost_no_more_than_twice_a_hundred() -> None:
     few, many = cost_of_a_turn(100), cost_of_a_turn(10_000)
     assert many[0] < 2 * few[0]
     assert many[1] < 2 * few[1]
+
+
+def cost_of_a_portion(verb: Verb, dead: int, beside: int) -> int:
+    """Steps of the third portion of an operation on this many failed tasks, beside as many of other states."""
+    store = Store()
+    store.begin()
+    store.put(dead, tags=("dead",))
+    store.put(beside)
+    store.connection.execute(
+        "UPDATE pitboss_tasks SET finished_at = created_at - 1, attempts = 1,"
+        " state = CASE WHEN tags IS NULL THEN 'completed' ELSE 'failed' END"
+    )
+    new = NewOperation(id="o", verb=verb, wanted=parsed("state:failed"))
+    operation = store.do(lambda act: operations.begin(act, new))
+    for _ in range(3):
+        operation = store.do(partial(operations.advance, operation="o", cursor=operation.cursor, limit=10))
+    assert operation.done == 30
+    store.connection.close()
+    return store.steps
+
+
+@pytest.mark.parametrize("verb", [Verb.RETRY, Verb.DISCARD])
+def test_a_portion_costs_the_same_however_many_tasks_failed_or_completed(verb: Verb) -> None:
+    few = cost_of_a_portion(verb, 300, 300)
+    assert cost_of_a_portion(verb, 6000, 6000) <= 1.2 * few
 
 
 def cost_of_an_empty_claim(count: int) -> int:

@@ -7,8 +7,8 @@ from pitboss.engines.memory.access import AccessVerbs
 from pitboss.engines.memory.alerts import AlertVerbs
 from pitboss.engines.memory.batches import BatchVerbs
 from pitboss.engines.memory.claim import ClaimVerb
-from pitboss.engines.memory.control import ControlVerbs
 from pitboss.engines.memory.declared import DeclaredVerbs
+from pitboss.engines.memory.operations import OperationVerbs
 from pitboss.engines.memory.partitions import PartitionVerbs
 from pitboss.engines.memory.resources import ResourceVerbs
 from pitboss.engines.memory.sessions import SessionVerbs
@@ -28,7 +28,7 @@ from pitboss.model.usage import check_taking
 
 class MemoryEngine(
     ClaimVerb,
-    ControlVerbs,
+    OperationVerbs,
     BatchVerbs,
     ResourceVerbs,
     SessionVerbs,

@@ -18,6 +18,7 @@ from pitboss.model.duration import Moment, Span
 from pitboss.model.event import Event
 from pitboss.model.ids import TaskId
 from pitboss.model.lifecycle import MAX_RECORDED_RUNS, KeyHold, created, key_hold, moved, rebased, stepped
+from pitboss.model.operation import Operation, OperationId
 from pitboss.model.partition import Partition, partition_key
 from pitboss.model.pool_slot import PoolSlot
 from pitboss.model.queue import HandlerInfo, Queue, Wish, check_capacity, remote_queues
@@ -64,6 +65,10 @@ class Doorbell:
 class Tables:
     """A whole store. It has no clock: callers pass the moment."""
 
+    # The newest term, which stays after it ended, and the session that leads under it.
+    term = 0
+    leader: int | None = None
+
     def __init__(self) -> None:
         self.tasks: dict[TaskId, Task] = {}
         self.history: dict[TaskId, list[Attempt]] = defaultdict(list)
@@ -75,9 +80,6 @@ class Tables:
         self.sessions: dict[int, Session] = {}
         self.wishes: dict[str, Wish] = {}
         self.version = 0
-        # The newest term, which stays after it ended, and the session that leads under it.
-        self.term = 0
-        self.leader: int | None = None
         self.pools: dict[str, PoolMembers] = {}
         self.leases: dict[str, Leased] = {}
         # Queue -> the pool whose members its tasks hold.
@@ -109,6 +111,9 @@ class Tables:
         self.queue_apps: dict[str, str] = {}
         self.schedules: dict[str, Schedule] = {}
         self.events: dict[str, Event] = {}
+        self.operations: dict[OperationId, Operation] = {}
+        # The operation that last retried a task.
+        self.retried: dict[TaskId, OperationId] = {}
         # The slots of workers by name, and of each queue the partition keys.
         self.slots: dict[str, PoolSlot] = {}
         self.keys_of: dict[str, dict[str, Partition]] = defaultdict(dict)
@@ -150,6 +155,7 @@ class Tables:
         del self.tasks[task.id]
         self.history.pop(task.id, None)
         self.by_wall.pop(task.id, None)
+        self.retried.pop(task.id, None)
         if task.unique_key is not None and self.keys.get(task.unique_key, KeyHold("")).task == task.id:
             del self.keys[task.unique_key]
 

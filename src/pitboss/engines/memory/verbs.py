@@ -75,6 +75,7 @@ class Verbs:
         place = waits(None if batch is None else batch.status, known=known, run_at=None, now=now)
         if key is not None and self.tables.heads.setdefault(key, task.id) != task.id:
             place = HELD_IN_ORDER
+        self.tables.retried.pop(task.id, None)
         self.tables.write(retried(task, place, keep_attempts=keep_attempts))
         self.ring([task.queue])
         return True

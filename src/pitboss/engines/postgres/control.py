@@ -1,6 +1,6 @@
 """What operators do to many tasks at once, and the registry of handlers.
 
-Lock order: the leader's row, lanes, batches, order keys, tasks by id, unique keys.
+Lock order: the leader's row, the operation, lanes, batches, order keys, tasks by id, unique keys.
 """
 
 from collections import Counter
@@ -17,6 +17,7 @@ from pitboss.model.batch import OVER
 from pitboss.model.duration import Moment
 from pitboss.model.failure import has_routes
 from pitboss.model.filter import Filter
+from pitboss.model.operation import OperationId
 from pitboss.model.queue import Changed, HandlerInfo
 
 
@@ -55,26 +56,34 @@ def expire(sql: Statements, ids: Sequence[str], now: Moment | None) -> Script[No
     yield from failures.follow(sql, expired, routes, moment)
 
 
-def retry(sql: Statements, wanted: Filter, keep: bool, limit: int, now: Moment | None) -> Script[Changed]:
+def retry(
+    sql: Statements, wanted: Filter, keep: bool, limit: int, now: Moment | None, operation: OperationId | None = None
+) -> Script[Changed]:
     moment = yield from current(sql, now)
     term = compiled(wanted, moment)
     found = yield Ask(sql.text("task_retryable", condition=term.sql), [*term.values, limit + 1])
     locked, order = yield from _locked(sql, found[:limit])
     ids = texts([row[0] for row in found[:limit]])
     rows = yield Ask(sql.text("task_lock_retryable", condition=term.sql), [*term.values, ids])
-    changed, refused = yield from retry_locked(sql, locked, [(row[0], row[1]) for row in rows], keep, moment)
+    tasks = [(row[0], row[1]) for row in rows]
+    changed, refused = yield from retry_locked(sql, locked, tasks, keep, moment, operation)
     yield from order.advance(moment)
     return Changed(changed=changed, refused=refused, more=len(found) > limit)
 
 
 def retry_locked(
-    sql: Statements, locked: LockedBatches, tasks: list[tuple[str, str | None]], keep: bool, now: Moment
+    sql: Statements,
+    locked: LockedBatches,
+    tasks: list[tuple[str, str | None]],
+    keep: bool,
+    now: Moment,
+    operation: OperationId | None = None,
 ) -> Script[tuple[int, tuple[str, ...]]]:
-    """Make locked ended tasks (with their keys) pending again; how many, and those whose key another task has. Their
-    batches are locked; one that had ended goes back in line."""
+    """Make locked ended tasks (with their keys) pending again, for an operation; how many, and those whose key another
+    task has. Their batches are locked; one that had ended goes back in line."""
     refused = yield from _without_key(sql, tasks, now)
     ids = [task for task, _ in tasks if task not in refused]
-    rows = yield sql.ask("task_retry", now, ids=texts(ids), keep=keep, running=locked.running)
+    rows = yield sql.ask("task_retry", now, ids=texts(ids), keep=keep, running=locked.running, operation=operation)
     if ids:
         yield sql.ask("attempt_forget", tasks=texts(ids))
     revived = {batch: count for batch, count, _ in rows if batch is not None}

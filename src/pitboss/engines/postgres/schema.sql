@@ -1,4 +1,4 @@
--- The schema of a fresh store, to be read, with schema_partitions.sql and schema_alerts.sql. Stores are made by the
+-- The schema of a fresh store, to be read, with the other schema_*.sql. Stores are made by the
 -- migrations; a test proves that both are equal.
 CREATE TABLE {schema}.migrations (
     version bigint PRIMARY KEY,
@@ -49,7 +49,8 @@ CREATE TABLE {schema}.tasks (
     claim_key text,
     order_key text COLLATE "C",
     meta text,
-    partition text COLLATE "C"
+    partition text COLLATE "C",
+    operation text COLLATE "C"
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
@@ -60,6 +61,8 @@ CREATE INDEX tasks_held ON {schema}.tasks (handler, id) WHERE state = 'held' AND
 CREATE INDEX tasks_running ON {schema}.tasks (session, claim_expires_at, id) WHERE state = 'running';
 CREATE INDEX tasks_cancel_asked ON {schema}.tasks (session, id) WHERE state = 'running' AND cancel_asked;
 CREATE INDEX tasks_failed ON {schema}.tasks (fingerprint, id) WHERE state = 'failed';
+CREATE INDEX tasks_failed_by_id ON {schema}.tasks (id) WHERE state = 'failed';
+CREATE INDEX tasks_cancelled_by_id ON {schema}.tasks (id) WHERE state = 'cancelled';
 CREATE INDEX tasks_finished ON {schema}.tasks (finished_at) WHERE state IN ('completed', 'failed', 'cancelled');
 
 -- Claims with a time limit of their own, for the sweep, and those that may be asked for again; no other task pays for
@@ -78,6 +81,10 @@ CREATE INDEX tasks_items_live ON {schema}.tasks (batch, state, queue)
     WHERE batch IS NOT NULL AND state IN ('pending', 'scheduled', 'running');
 CREATE INDEX tasks_items_ended ON {schema}.tasks (batch, state, finished_at)
     WHERE batch IS NOT NULL AND state IN ('completed', 'failed', 'cancelled');
+
+-- Tasks that an operation retried and that failed again.
+CREATE INDEX tasks_failed_again ON {schema}.tasks (operation)
+    WHERE operation IS NOT NULL AND attempts > 0 AND state <> 'completed' AND state <> 'cancelled';
 
 -- Tasks that stand behind the first one with their order key.
 CREATE INDEX tasks_in_order ON {schema}.tasks (order_key, created_at, id) WHERE state = 'held' AND reason = 'order';

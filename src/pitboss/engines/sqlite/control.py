@@ -10,10 +10,11 @@ from pitboss.engines.sqlite.order import line_of, release_next
 from pitboss.engines.sqlite.registry import check_term
 from pitboss.engines.sqlite.rows import TASK_COLUMNS, task_of
 from pitboss.model.batch import OVER, Batch, BatchId, BatchStatus
-from pitboss.model.batching import HELD_IN_ORDER, waits
+from pitboss.model.batching import HELD_IN_ORDER, Waiting, waits
 from pitboss.model.duration import Moment
 from pitboss.model.filter import Filter
 from pitboss.model.ids import TaskId
+from pitboss.model.operation import OperationId
 from pitboss.model.queue import Changed
 from pitboss.model.states import State
 from pitboss.model.task import Task, last_run
@@ -79,15 +80,17 @@ def continue_cancelling(act: Act, limit: int) -> tuple[int, bool]:
     return cancelled, more
 
 
-def retry(act: Act, wanted: Filter, keep_attempts: bool, limit: int) -> Changed:
+def retry(act: Act, wanted: Filter, keep_attempts: bool, limit: int, operation: OperationId | None = None) -> Changed:
     """Failed and cancelled tasks wait again, unless another task has their key by now."""
     found = _picked(act, wanted, _RETRYABLE, limit + 1)
-    refused = revive(act, found[:limit], keep_attempts)
+    refused = revive(act, found[:limit], keep_attempts, operation)
     return Changed(changed=len(found[:limit]) - len(refused), refused=refused, more=len(found) > limit)
 
 
-def revive(act: Act, tasks: Sequence[Task], keep_attempts: bool) -> tuple[TaskId, ...]:
-    """Let ended tasks wait again; the ids of those that cannot, because another task has their key."""
+def revive(
+    act: Act, tasks: Sequence[Task], keep_attempts: bool, operation: OperationId | None = None
+) -> tuple[TaskId, ...]:
+    """Let ended tasks wait again, perhaps for an operation; the ids of those whose key another task has."""
     refused = tuple(task.id for task in tasks if task.unique_key is not None and not _retaken(act, task))
     revived = [task for task in tasks if task.id not in refused]
     runs = [(task.id, run) for task in revived if (run := last_run(task)) is not None]
@@ -96,13 +99,16 @@ def revive(act: Act, tasks: Sequence[Task], keep_attempts: bool) -> tuple[TaskId
     known = {name for name in {task.handler for task in revived} if act.one("handler_known", name)}
     statuses = _reopened(act, dict.fromkeys(task.batch for task in revived if task.batch is not None))
     line = line_of(act, (task.order_key for task in revived))
+    places: dict[Waiting, list[TaskId]] = {}
     for task in revived:
         place = waits(statuses.get(task.batch), known=task.handler in known, run_at=None, now=act.now)
         if line is not None and line.is_behind(task.order_key, task.id):
             place = HELD_IN_ORDER
-        act.run("task_retry", task.id, place.state.value, place.reason, int(keep_attempts))
+        places.setdefault(place, []).append(task.id)
         act.moved(task.queue, task.state.value, place.state.value, batch=task.batch)
         act.rings.add(task.queue)
+    for place, ids in places.items():
+        act.run("task_retry", json_list(ids), place.state.value, place.reason, int(keep_attempts), operation)
     if line is not None:
         line.write()
     return refused

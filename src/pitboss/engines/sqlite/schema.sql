@@ -1,4 +1,5 @@
--- The schema of a fresh store. The migrations, one after the other, lead to exactly this (a test proves it).
+-- The schema of a fresh store, with schema_operations.sql. The migrations, one after the other, lead to exactly this (a
+-- test proves it).
 -- Times are whole microseconds since the epoch by the store's clock (`pitboss_clock`). JSON is canonical text.
 
 -- One row per task, with the columns of model.task.Task. `tags` is NULL when there are none, and `fingerprint` repeats
@@ -6,7 +7,8 @@
 -- `member` is the number of what a running task holds; `resource` says its name, and stays. `want` and `tried` are JSON.
 -- `by_wall` says which of its moments follow the wall clock (model.task). A claim of a remote worker has a time limit of
 -- its own: how long it lasts, until when, and the key under which it is given again. Tasks with one `order_key` run one at
--- a time. `meta` is JSON: where the task comes from. `partition` is the key in a queue with partitions.
+-- a time. `meta` is JSON: where the task comes from. `partition` is the key in a queue with partitions, `operation`
+-- what last retried it.
 CREATE TABLE pitboss_tasks (
     id TEXT PRIMARY KEY,
     handler TEXT NOT NULL,
@@ -50,7 +52,8 @@ CREATE TABLE pitboss_tasks (
     claim_key TEXT,
     order_key TEXT,
     meta TEXT,
-    partition TEXT
+    partition TEXT,
+    operation TEXT
 );
 
 -- Every index is partial: a task is in the index of the state that it is in, so that finished tasks cost a claim nothing.
@@ -59,6 +62,7 @@ CREATE INDEX pitboss_tasks_scheduled ON pitboss_tasks (queue, run_at) WHERE stat
 CREATE INDEX pitboss_tasks_running ON pitboss_tasks (session, id) WHERE state = 'running';
 CREATE INDEX pitboss_tasks_held ON pitboss_tasks (handler, id) WHERE state = 'held';
 CREATE INDEX pitboss_tasks_failed ON pitboss_tasks (fingerprint, id) WHERE state = 'failed';
+CREATE INDEX pitboss_tasks_failed_by_id ON pitboss_tasks (id) WHERE state = 'failed';
 CREATE INDEX pitboss_tasks_cancelled ON pitboss_tasks (id) WHERE state = 'cancelled';
 CREATE INDEX pitboss_tasks_to_cancel ON pitboss_tasks (session) WHERE state = 'running' AND cancel_asked = 1;
 
@@ -90,6 +94,10 @@ CREATE INDEX pitboss_tasks_keyed_undrawn ON pitboss_tasks (batch, queue, partiti
 WHERE partition IS NOT NULL AND state = 'held' AND reason = 'batch';
 CREATE INDEX pitboss_tasks_keyed_items ON pitboss_tasks (batch, queue, state, partition)
 WHERE partition IS NOT NULL AND batch IS NOT NULL AND state = 'pending';
+
+-- Tasks that an operation retried and that failed again.
+CREATE INDEX pitboss_tasks_failed_again ON pitboss_tasks (operation)
+WHERE operation IS NOT NULL AND attempts > 0 AND state <> 'completed' AND state <> 'cancelled';
 
 -- The unfinished task that is first in line for its order key.
 CREATE TABLE pitboss_order_heads (
@@ -489,4 +497,4 @@ CREATE TABLE pitboss_meta (
     value INTEGER NOT NULL
 ) WITHOUT ROWID;
 
-INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0), ('schema', 11);
+INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0), ('schema', 12);

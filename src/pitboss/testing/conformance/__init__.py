@@ -52,6 +52,7 @@ from pitboss.testing.conformance.ledger import LedgerReading
 from pitboss.testing.conformance.member_history import MemberHistory
 from pitboss.testing.conformance.moving import MovedUses, UsesAtOnce
 from pitboss.testing.conformance.open_uses import ChangedWhileOpen, EndingUses, LateUses, OpenUses
+from pitboss.testing.conformance.operations import ChangingOperations, Operating, OperationRates
 from pitboss.testing.conformance.order_keys import OrderKeys
 from pitboss.testing.conformance.owners import Assigning, ChangingPartitions, WorkerSlots
 from pitboss.testing.conformance.partitions import CountingKeys, PartitionKeys
@@ -197,6 +198,10 @@ class PartitionConformance(
     """For an engine with `Partitions`, and with resources, batches and declarations."""
 
 
+class OperationConformance(Operating, OperationRates, ChangingOperations):
+    """For an engine with `Operations`, and with batches and an audit log."""
+
+
 class Conformance(
     CoreConformance,
     ResourceConformance,
@@ -204,6 +209,7 @@ class Conformance(
     AccessConformance,
     DeclaredConformance,
     PartitionConformance,
+    OperationConformance,
     StoreLimits,
     AlertNotesKeeping,
     Silencing,
@@ -234,6 +240,7 @@ __all__ = [
     "CancellingBatches",
     "ChangedWhileOpen",
     "ChangingMembers",
+    "ChangingOperations",
     "ChangingPartitions",
     "Claiming",
     "Comparing",
@@ -283,6 +290,9 @@ __all__ = [
     "MovingBatches",
     "Notices",
     "OpenUses",
+    "Operating",
+    "OperationConformance",
+    "OperationRates",
     "OrderKeys",
     "Ordering",
     "PartitionConformance",

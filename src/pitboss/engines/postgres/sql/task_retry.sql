@@ -20,7 +20,8 @@ WITH found AS MATERIALIZED (
         run_at = NULL, expires_at = NULL, started_at = NULL, finished_at = NULL, result = NULL,
         attempts = CASE WHEN %(keep)s::boolean THEN attempts ELSE 0 END,
         losses = CASE WHEN %(keep)s::boolean THEN losses ELSE 0 END,
-        crashes = CASE WHEN %(keep)s::boolean THEN crashes ELSE 0 END
+        crashes = CASE WHEN %(keep)s::boolean THEN crashes ELSE 0 END,
+        operation = %(operation)s::text
     FROM found WHERE t.ctid = found.place
     RETURNING t.queue, t.state, was, t.batch
 ), counted AS (

@@ -29,8 +29,9 @@ SET
     rotations = 0,
     attempts = attempts * ?4,
     losses = losses * ?4,
-    crashes = crashes * ?4
-WHERE id = ?1
+    crashes = crashes * ?4,
+    operation = ?5
+WHERE id IN (SELECT value FROM json_each(?1))
 
 -- name: task_remove
 DELETE FROM pitboss_tasks WHERE id IN (SELECT value FROM json_each(?))
