@@ -27,7 +27,7 @@ PAGE = ROOT / "docs" / "reference" / "words.md"
 NOUNS = {
     "task", "handler", "queue", "worker", "worker pool", "manager", "session", "claim", "outcome", "resource pool",
     "resource", "member", "batch", "fact", "lane", "attempt", "loss", "crash", "poison", "lease", "use", "cooldown",
-    "leader", "hook", "dead letter", "follow-up", "progress", "schedule", "event",
+    "leader", "hook", "dead letter", "follow-up", "progress", "schedule", "event", "operation",
 }  # fmt: skip
 # Options and arguments that say what they are: switches, formats, and names of files and things.
 PLAIN = {

@@ -1,5 +1,6 @@
-"""Schedules and events over HTTP, and retries at a rate."""
+"""Schedules and events over HTTP, and operations."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,10 @@ import pytest
 
 from pitboss.model.declared import Declared
 from pitboss.model.event import Subscription
+from pitboss.model.filter import by
+from pitboss.model.operation import Operation
 from pitboss.model.schedule import ScheduleSpec
+from pitboss.operate.operations import until_over
 from tests.http.site import Site
 from tests.servers.postgres import PostgresServer
 
@@ -199,30 +203,60 @@ def end_all(site: Site) -> int:
     return ended
 
 
+def perform(site: Site) -> Operation:
+    """The newest operation, when it is over. No manager leads, so it is performed here."""
+
+    async def work() -> Operation:
+        (newest,) = await site.server.store.operations(limit=1)
+        return await until_over(site.server.store, newest, stop=asyncio.Event(), told=lambda _: None)
+
+    return site.do(work())
+
+
 def test_failed_tasks_are_retried_at_a_rate(site: Site) -> None:
     fail_all(site, 6)
-    body = {"filter": "task:echo", "rate": "100/s"}
-    done = data(site.http.post("/api/tasks/retry", json=body))
-    assert (done["matched"], done["changed"], done["ended"], done["next"]) == (6, 6, "done", None)
+    body = {"filter": "task:echo", "rate": "100/s", "stop_on_failures": 50}
+    done = data(site.http.post("/api/tasks/retry", json=body), 202)
+    begun = done["operation"]
+    assert (done["matched"], begun["status"], begun["done"], begun["rate"]) == (6, "running", 0, "100/1s")
+    assert [one["id"] for one in data(site.http.get("/api/operations"))["operations"]] == [begun["id"]]
+    assert data(site.http.get("/api/operations?status=done"))["operations"] == []
+    perform(site)
+    over = data(site.http.get(f"/api/operations/{begun['id'][-8:]}"))
+    assert (over["status"], over["done"], over["refused"]) == ("done", 6, 0)
     assert end_all(site) == 6
     newest = site.http.get("/api/audit").json()["data"]["entries"][0]
-    assert (newest["act"], newest["details"]) == ("tasks retry", {"rate": "100/s"})
+    assert (newest["act"], newest["details"]) == ("tasks retry", {"rate": "100/s", "stop_on_failures": 50})
     needs = {"filter": "task:echo", "stop_on_failures": 5}
-    assert "need a rate" in refused(site.http.post("/api/tasks/retry", json=needs), 400)
+    assert "needs a rate" in refused(site.http.post("/api/tasks/retry", json=needs), 400)
     assert refused(site.http.post("/api/tasks/retry", json=body | {"rate": "fast"}), 400)
-    assert refused(site.http.post("/api/tasks/retry", json=body | {"continue_from": "x"}), 400)
+    keeps = body | {"keep_attempts": True}
+    assert "starts the attempts anew" in refused(site.http.post("/api/tasks/retry", json=keeps), 400)
 
 
-def test_a_retry_continues_where_the_last_request_ended(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pitboss.http.api.tasks._LONGEST_RETRY", 0.05)
-    fail_all(site, 4)
-    body = {"filter": "task:echo", "rate": "4/s"}
-    total, position = 0, None
-    for _ in range(20):
-        asked = body if position is None else body | {"continue_from": position}
-        done = data(site.http.post("/api/tasks/retry", json=asked))
-        total, position = total + done["changed"], done["next"]
-        end_all(site)
-        if position is None:
-            break
-    assert total == 4
+def test_an_operation_is_slowed_down_and_cancelled(site: Site) -> None:
+    fail_all(site, 3)
+    begun = data(site.http.post("/api/tasks/retry", json={"filter": "task:echo", "rate": "100/s"}), 202)["operation"]
+    path = f"/api/operations/{begun['id']}"
+    assert data(site.http.post(f"{path}/rate", json={"rate": "1/h"}))["rate"] == "1/1h"
+    assert data(site.http.post(f"{path}/rate", json={"rate": None}))["rate"] is None
+    cancelled = data(site.http.post(f"{path}/cancel"))
+    assert (cancelled["status"], cancelled["done"]) == ("cancelled", 0)
+    assert "cancelled by" in cancelled["why"]
+    perform(site)
+    assert site.do(site.store.count(by(state="failed"))) == 3
+    assert refused(site.http.post(f"/api/operations/{uuid4()}/cancel"), 404)
+    assert refused(site.http.get("/api/operations/ffffffff"), 404)
+
+
+def test_many_tasks_are_an_operation_without_a_rate_too(site: Site) -> None:
+    tasks = [{"type": "echo", "params": {"n": n}} for n in range(1_000)]
+    site.http.post("/api/tasks/bulk", json={"tasks": tasks}).raise_for_status()
+    few = data(site.http.post("/api/tasks/cancel", json={"filter": "task:echo args.n:1"}))
+    assert (few["changed"], few["operation"]) == (1, None)
+    tasks = [{"type": "echo", "params": {"n": n}} for n in range(1_000, 2_000)]
+    site.http.post("/api/tasks/bulk", json={"tasks": tasks}).raise_for_status()
+    many = data(site.http.post("/api/tasks/cancel", json={"filter": "task:echo", "reason": "no"}), 202)
+    assert many["operation"]["matched"] == 1_999
+    perform(site)
+    assert site.do(site.store.count(by(state="cancelled"))) == 2_000

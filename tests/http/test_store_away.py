@@ -27,6 +27,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/tasks/cancel"): {"filter": "state:pending"},
     ("POST", "/tasks/retry"): {"filter": "state:failed"},
     ("POST", "/tasks/delete"): {"filter": "state:failed"},
+    ("POST", "/operations/{operation_id}/rate"): {"rate": "1/s"},
     ("POST", "/workers/register"): {"worker_id": "new"},
     ("PUT", "/workers/{worker_id}/status"): {"status": "idle"},
     ("PATCH", "/queues/{name}"): {"capacity": 5},
@@ -41,7 +42,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/keys"): {"name": "new", "roles": ["viewer"]},
 }
 PLACES = {"act": "pause", "session": "1", "worker_id": "w"} | {
-    name: str(uuid4()) for name in ("task_id", "batch_id", "event_id")
+    name: str(uuid4()) for name in ("task_id", "batch_id", "event_id", "operation_id")
 }
 # These are answered from what the server knows; task types are known for a second.
 KNOWN = {("GET", "/livez"), ("GET", "/task-types"), ("GET", "/task-types/{name}")}

@@ -1,22 +1,26 @@
 """Commands that act on many tasks: which ones, a question, the act with a bar, and its result."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from pitboss.cli import operations
 from pitboss.cli.auditing import acting
-from pitboss.cli.command import ask, confirm, screen_of
+from pitboss.cli.command import ask, confirm, id_maker, operator, screen_of
 from pitboss.cli.errors import Exit
 from pitboss.cli.formatting import local
-from pitboss.cli.progress import counting
 from pitboss.cli.screen import Screen
+from pitboss.model.duration import SECOND, spoken
 from pitboss.model.errors import InvalidInput
 from pitboss.model.filter import EVERYTHING, Filter, by, parsed
+from pitboss.model.limits import Window
+from pitboss.model.operation import NewOperation, Operation, Verb, lasts
 from pitboss.model.states import State
 from pitboss.model.text import counted, one_line
 from pitboss.operate.lookup import ID
-from pitboss.operate.tasks import PORTION, BulkResult, Progress, Selection, Staying, select_tasks, staying_tasks
+from pitboss.operate.operations import FEW, BulkResult, act_on_tasks
+from pitboss.operate.tasks import Selection, Staying, select_tasks, staying_tasks
 
 if TYPE_CHECKING:
     from pitboss.engines.protocol import Store
@@ -25,17 +29,23 @@ TasksArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID|FILTER", help="Ids of tasks, or a filter. See: pitboss help filters."),
 ]
+WaitOption = Annotated[
+    bool, typer.Option("--wait/--no-wait", help="Whether to wait until an act on many tasks is over.")
+]
 _SAMPLE = 5
 
 
 class Act(NamedTuple):
-    """An act in the words that are shown, on tasks in one of these states. `deletes`: some tasks may have to stay."""
+    """An act in the words that are shown, on tasks in one of these states, and how it is done."""
 
-    verb: str
+    verb: Verb
+    word: str
     done: str
     states: tuple[State, ...]
-    run: "Callable[[Store, Selection, Progress], Awaitable[BulkResult]]"
-    deletes: bool = False
+    reason: str = ""
+    keep_attempts: bool = False
+    rate: tuple[Window, ...] = ()
+    stop_on_failures: int | None = None
 
 
 def filter_of(words: Sequence[str] | None) -> Filter:
@@ -65,41 +75,90 @@ def selected(words: Sequence[str] | None, *, everything: bool) -> Filter:
     return filter_of(given)
 
 
-def run(context: typer.Context, store: str | None, act: Act, wanted: Filter, *, sure: bool, dry: bool) -> None:
+def run(
+    context: typer.Context,
+    store: str | None,
+    act: Act,
+    wanted: Filter,
+    *,
+    sure: bool,
+    dry: bool,
+    waits: bool = True,
+) -> None:
     """Do it, unless the person says no. A single task that was named by its id needs no question."""
     screen = screen_of(context)
 
-    async def work(opened: "Store") -> tuple[Selection, Staying, BulkResult]:
+    async def work(opened: "Store") -> _Done:
         selection = await select_tasks(opened, wanted, act.states)
-        stay = await staying_tasks(opened, selection) if act.deletes and selection.matched else Staying()
+        if not selection.matched:
+            return _Done(selection)
+        few = selection.matched <= FEW
+        stay = await staying_tasks(opened, selection) if act.verb is Verb.DISCARD and few else Staying()
         asks = not (sure or selection.named)
-        if selection.matched and (dry or asks):
-            await show_sample(screen, opened, act.verb, selection)
-        if dry or not selection.matched:
-            return selection, stay, BulkResult()
+        if dry or asks:
+            await show_sample(screen, opened, act.word, selection)
+        if dry:
+            return _Done(selection, stay)
         if asks:
-            confirm(screen, f"{act.verb} {counted(selection.matched, 'task')}?")
-        with counting(screen, act.verb, selection.matched, shown=selection.matched > PORTION) as done:
-            return selection, stay, await act.run(opened, selection, lambda total: done(total.changed + total.asked))
+            lasts = f" {_lasts(act, selection)[:1].upper()}{_lasts(act, selection)[1:]}." if act.rate else ""
+            confirm(screen, f"{act.word} {counted(selection.matched, 'task')}?{lasts}")
+        done = await act_on_tasks(opened, _operation(act, selection))
+        if isinstance(done, Operation):
+            if not waits:
+                await operations.tell_begun(screen, opened, done)
+                raise typer.Exit
+            done = await operations.follow(screen, opened, done)
+        return _Done(selection, stay, done)
 
     selection, stay, result = ask(screen, store, work, audit=acting(context))
-    _tell(screen, act, selection, result, stay, dry=dry)
-    if result.refused or (act.deletes and not dry and result.changed < selection.matched):
+    if isinstance(result, Operation):
+        operations.tell(screen, result)
+        return
+    _tell(screen, act, selection, result, stay)
+    deletes = act.verb is Verb.DISCARD and result is not None and result.changed < selection.matched
+    if deletes or (result is not None and result.refused):
         raise typer.Exit(Exit.REFUSED)
 
 
-def _tell(screen: Screen, act: Act, selection: Selection, result: BulkResult, stay: Staying, *, dry: bool) -> None:
+class _Done(NamedTuple):
+    """`result` is None if nothing was to be changed."""
+
+    selection: Selection
+    stay: Staying = Staying()
+    result: BulkResult | Operation | None = None
+
+
+def _operation(act: Act, selection: Selection) -> NewOperation:
+    return NewOperation(
+        id=id_maker()(),
+        verb=act.verb,
+        wanted=selection.wanted,
+        by=operator(),
+        reason=act.reason,
+        keep_attempts=act.keep_attempts,
+        matched=selection.matched,
+        rate=act.rate,
+        stop_on_failures=act.stop_on_failures,
+    )
+
+
+def _lasts(act: Act, selection: Selection) -> str:
+    return f"this takes about {spoken(max(SECOND, lasts(act.rate, selection.matched)))}"
+
+
+def _tell(screen: Screen, act: Act, selection: Selection, result: BulkResult | None, stay: Staying) -> None:
     if not selection.matched:
         screen.note(f"no {' or '.join(act.states)} task matches; nothing was changed")
         raise typer.Exit(Exit.NOT_FOUND)
-    if dry:
+    if result is None:
         number = max(0, selection.matched - stay.remembered - stay.others)
-        screen.note(f"would {act.verb.lower()} {counted(number, 'task')}; nothing was changed")
+        takes = f"; {_lasts(act, selection)}" if act.rate else ""
+        screen.note(f"would {act.word.lower()} {counted(number, 'task')}{takes}; nothing was changed")
         _tell_staying(screen, stay, stay.remembered + stay.others)
         return
     asked = f"; {counted(result.asked, 'running task')} asked to stop" if result.asked else ""
     screen.note(f"{counted(result.changed, 'task')} {act.done}{asked}")
-    if act.deletes:
+    if act.verb is Verb.DISCARD:
         _tell_staying(screen, stay, selection.matched - result.changed)
     for task in result.refused[:_SAMPLE]:
         screen.note(f"refused: {task} (another unfinished task has its unique key)")

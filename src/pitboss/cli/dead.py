@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pitboss.cli import bulk, paced_retry
+from pitboss.cli import bulk
+from pitboss.cli.bulk import WaitOption
 from pitboss.cli.command import (
     AllOption,
     DryRunOption,
@@ -28,10 +29,11 @@ from pitboss.model.duration import Moment
 from pitboss.model.errors import InvalidInput
 from pitboss.model.filter import Filter, by
 from pitboss.model.limits import rate as rate_of
+from pitboss.model.operation import Verb
 from pitboss.model.states import State
 from pitboss.operate.documents import failure_group_document, task_page_document
 from pitboss.operate.failures import MOST_READ, FailureGroups, failure_groups, find_failure_group
-from pitboss.operate.tasks import BulkResult, Progress, Selection, delete_tasks, read_task, retry_tasks
+from pitboss.operate.tasks import read_task
 
 if TYPE_CHECKING:
     from pitboss.engines.protocol import Store
@@ -117,6 +119,7 @@ def retry(
     store: StoreOption = None,
     sure: YesOption = False,
     dry: DryRunOption = False,
+    waits: WaitOption = True,
 ) -> None:
     """Run failed tasks again, at a rate if one is given.
 
@@ -128,29 +131,27 @@ def retry(
       pitboss dead retry queue:mail --rate 10/s --stop-on-failures 5
       pitboss dead retry --source download
 
-    With a rate, each task that had failed before it began is retried once, the oldest first, evenly
-    spread. Ctrl-C stops it; what was retried stays so. With a source, messages go from its dead-letter queue
-    in RabbitMQ back to work: tasks of ours run again, messages of others become new tasks.
+    Each task that had failed before it began is retried once, the oldest first; with a rate, evenly
+    spread. Many tasks are an operation, which goes on after Ctrl-C: see pitboss operations. With a
+    source, messages go from its dead-letter queue in RabbitMQ back to work: tasks of ours run again,
+    messages of others become new tasks.
     """
     if source is not None:
         _refuse_beside_source(failures, everything=everything, rate=rate, stop=stop_on_failures)
         take_back_dead_letters(context, store, source, sure=sure, dry=dry)
         return
     wanted = _selected(failures, everything=everything)
-    if rate is not None:
-        paced_retry.run(context, store, wanted, rate_of(rate), stop_on_failures, sure=sure, dry=dry)
-        return
-    if stop_on_failures is not None:
+    if stop_on_failures is not None and rate is None:
         raise InvalidInput(
             "--stop-on-failures needs a rate",
             why="without one, all tasks are retried before the first can fail again",
             fix="say --rate 10/s too",
         )
-
-    async def act(opened: "Store", selection: Selection, progress: Progress) -> BulkResult:
-        return await retry_tasks(opened, selection, progress=progress)
-
-    bulk.run(context, store, bulk.Act("Retry", "set to run again", (State.FAILED,), act), wanted, sure=sure, dry=dry)
+    windows = () if rate is None else rate_of(rate)
+    act = bulk.Act(
+        Verb.RETRY, "Retry", "set to run again", (State.FAILED,), rate=windows, stop_on_failures=stop_on_failures
+    )
+    bulk.run(context, store, act, wanted, sure=sure, dry=dry, waits=waits)
 
 
 @app.command("discard")
@@ -161,6 +162,7 @@ def discard(
     store: StoreOption = None,
     sure: YesOption = False,
     dry: DryRunOption = False,
+    waits: WaitOption = True,
 ) -> None:
     """Delete failed tasks with their history. This cannot be undone.
 
@@ -171,12 +173,9 @@ def discard(
 
     A task that was a message of a source stays while the id of that message is remembered.
     """
-
-    async def act(opened: "Store", selection: Selection, progress: Progress) -> BulkResult:
-        return await delete_tasks(opened, selection, progress=progress)
-
-    chosen = bulk.Act("Delete", "deleted", (State.FAILED,), act, deletes=True)
-    bulk.run(context, store, chosen, _selected(failures, everything=everything), sure=sure, dry=dry)
+    act = bulk.Act(Verb.DISCARD, "Delete", "deleted", (State.FAILED,))
+    wanted = _selected(failures, everything=everything)
+    bulk.run(context, store, act, wanted, sure=sure, dry=dry, waits=waits)
 
 
 def _refuse_beside_source(failures: list[str] | None, *, everything: bool, rate: str | None, stop: int | None) -> None:

@@ -56,6 +56,9 @@ COMMANDS = {
     "pools": Command("worker_pools:app", "List, scale, set, restart, pause and resume worker pools.", "pool"),
     "dead": Command("dead:app", "List, retry and delete tasks that failed for good."),
     "alerts": Command("alerts:app", "List alerts and their rules, test channels, silence rules.", "alert"),
+    "operations": Command(
+        "operations:app", "List, show, wait for and cancel bulk acts on tasks that go on by themselves.", "operation"
+    ),
     "keys": Command("keys:app", "Create, list and revoke keys of the HTTP API.", "key"),
     "audit": Command("audit:audit", "Show what operators did."),
     "db": Command("db:app", "Upgrade, check and copy the store."),

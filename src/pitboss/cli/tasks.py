@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pitboss.cli import bulk, enqueueing
-from pitboss.cli.bulk import TasksArgument
+from pitboss.cli.bulk import TasksArgument, WaitOption
 from pitboss.cli.command import (
     AllOption,
     DryRunOption,
@@ -25,18 +25,14 @@ from pitboss.cli.screen import Column, Screen
 from pitboss.cli.task_page import draw_task
 from pitboss.engines.protocol import Page
 from pitboss.model.duration import Moment
+from pitboss.model.operation import Verb
 from pitboss.model.states import State
 from pitboss.model.task import Task
 from pitboss.model.text import one_line
 from pitboss.operate.documents import task_document, task_page_document
 from pitboss.operate.tasks import (
     CANCELLABLE,
-    BulkResult,
-    Progress,
-    Selection,
-    cancel_tasks,
     read_task,
-    retry_tasks,
     retryable,
 )
 
@@ -123,6 +119,7 @@ def retry(
     store: StoreOption = None,
     sure: YesOption = False,
     dry: DryRunOption = False,
+    waits: WaitOption = True,
 ) -> None:
     """Run failed tasks again; cancelled ones only if selected by id or state.
 
@@ -133,12 +130,8 @@ def retry(
       pitboss tasks retry state:cancelled tag:eu --yes
     """
     wanted = bulk.selected(tasks, everything=everything)
-
-    async def act(opened: "Store", selection: Selection, progress: Progress) -> BulkResult:
-        return await retry_tasks(opened, selection, keep_attempts=keep_attempts, progress=progress)
-
-    chosen = bulk.Act("Retry", "set to run again", retryable(wanted), act)
-    bulk.run(context, store, chosen, wanted, sure=sure, dry=dry)
+    act = bulk.Act(Verb.RETRY, "Retry", "set to run again", retryable(wanted), keep_attempts=keep_attempts)
+    bulk.run(context, store, act, wanted, sure=sure, dry=dry, waits=waits)
 
 
 @app.command("cancel")
@@ -150,6 +143,7 @@ def cancel(
     store: StoreOption = None,
     sure: YesOption = False,
     dry: DryRunOption = False,
+    waits: WaitOption = True,
 ) -> None:
     """Cancel waiting tasks, and ask running ones to stop.
 
@@ -160,11 +154,8 @@ def cancel(
       pitboss tasks cancel state:scheduled tag:test --yes --reason 'wrong list'
     """
     wanted = bulk.selected(tasks, everything=everything)
-
-    async def act(opened: "Store", selection: Selection, progress: Progress) -> BulkResult:
-        return await cancel_tasks(opened, selection, reason=reason, progress=progress)
-
-    bulk.run(context, store, bulk.Act("Cancel", "cancelled", CANCELLABLE, act), wanted, sure=sure, dry=dry)
+    act = bulk.Act(Verb.CANCEL, "Cancel", "cancelled", CANCELLABLE, reason=reason)
+    bulk.run(context, store, act, wanted, sure=sure, dry=dry, waits=waits)
 
 
 def _draw_list(screen: Screen, page: Page, moment: Moment) -> None:

@@ -22,6 +22,7 @@ from pitboss.http.gate import Fast, Gate, GateRules, roles_of
 from pitboss.http.routes import Endpoint, Routes, allowed_methods, for_framework, response
 from pitboss.model.batch import BatchStatus
 from pitboss.model.errors import PitbossError
+from pitboss.model.operation import OperationStatus
 
 # The routes that workers and producers use all the time: served by the gate itself.
 FAST: dict[tuple[str, str], tuple[Any, type[BaseModel], type[BaseModel], tuple[int, ...]]] = {
@@ -97,8 +98,16 @@ def _add_tasks(routes: Routes) -> None:
         async def run(call: Call, body: bodies.Selected) -> Answer:
             return await tasks.act_on_many(call, act, body)
 
-        run.__doc__ = f"{act.capitalize()} all tasks that a filter selects."
+        run.__doc__ = f"{act.capitalize()} all tasks that a filter selects; many as an operation."
         return run
+
+    async def retry_many(call: Call, body: bodies.RetryMany) -> Answer:
+        """Retry all tasks that a filter selects; many, or at a rate, as an operation."""
+        return await tasks.act_on_many(call, "retry", body)
+
+    async def list_operations(call: Call, status: OperationStatus | None = None, limit: Page = 100) -> Answer:
+        """Operations, newest first."""
+        return await work.list_operations(call, status=status, limit=limit)
 
     routes.add("GET", "/tasks", list_tasks, shapes.listed("tasks", shapes.TaskShape))
     routes.add("GET", "/tasks/{task_id}", tasks.get_task, shapes.TaskShape)
@@ -107,8 +116,12 @@ def _add_tasks(routes: Routes) -> None:
     routes.add("POST", "/tasks/{task_id}/retry", tasks.retry_one, shapes.EndedShape)
     routes.add("DELETE", "/tasks/{task_id}", tasks.delete_one)
     for act in ("cancel", "delete"):
-        routes.add("POST", f"/tasks/{act}", many(act))
-    routes.add("POST", "/tasks/retry", tasks.retry_many)
+        routes.add("POST", f"/tasks/{act}", many(act), codes=(200, 202))
+    routes.add("POST", "/tasks/retry", retry_many, codes=(200, 202))
+    routes.add("GET", "/operations", list_operations)
+    routes.add("GET", "/operations/{operation_id}", work.get_operation)
+    routes.add("POST", "/operations/{operation_id}/cancel", work.cancel_operation)
+    routes.add("POST", "/operations/{operation_id}/rate", work.change_operation_rate)
 
 
 def _add_types_and_workers(routes: Routes) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
 
 from pitboss.http.answers import ApiError
-from pitboss.http.patterns import EVENT, NAME, PLAIN, POSITION, RATE, WORKER
+from pitboss.http.patterns import EVENT, NAME, PLAIN, RATE, WORKER
 from pitboss.model.access import Role
 from pitboss.model.resource import MAX_LABELS
 
@@ -246,13 +246,18 @@ class Selected(Body):
 
 
 class RetryMany(Selected):
-    """With a rate, failed tasks only: a request ends after 20 seconds, and its `next` continues it."""
+    """With a rate, failed tasks only."""
 
     rate: Annotated[str, Field(min_length=1, max_length=200, pattern=RATE)] | None = Field(
         default=None, description='Such as "10/s".'
     )
     stop_on_failures: Annotated[int, Field(ge=1, le=10**6), Whole] | None = None
-    continue_from: Annotated[str, Field(max_length=60, pattern=POSITION)] | None = None
+
+
+class OperationRate(Body):
+    """None: no rate."""
+
+    rate: Annotated[str, Field(min_length=1, max_length=200, pattern=RATE)] | None
 
 
 Status = Literal["active", "idle", "offline"]

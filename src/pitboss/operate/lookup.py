@@ -18,7 +18,12 @@ _PIECE = re.compile(r"[0-9a-f][0-9a-f-]{5,35}\Z", re.IGNORECASE)
 _BATCHES_SEARCHED = 10_000
 _SHOWN = 5
 _NAMES_SHOWN = 10
-_NOUNS = {"task": ("a task", "tasks"), "batch": ("a batch", "batches"), "event": ("an event", "events")}
+_NOUNS = {
+    "task": ("a task", "tasks"),
+    "batch": ("a batch", "batches"),
+    "event": ("an event", "events"),
+    "operation": ("an operation", "operations"),
+}
 
 
 class Registry(Protocol):

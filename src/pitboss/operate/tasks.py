@@ -1,6 +1,6 @@
-"""Tasks and queues: one task with the reason why it waits, acts on many tasks in portions, changes to queues."""
+"""Tasks and queues: one task with the reason why it waits, which tasks a bulk act is about, changes to queues."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -8,8 +8,7 @@ from pitboss.engines.protocol import Queues, Store
 from pitboss.model.duration import Moment
 from pitboss.model.errors import NotFound
 from pitboss.model.filter import Filter
-from pitboss.model.ids import TaskId
-from pitboss.model.queue import Changed, Queue, QueueChange
+from pitboss.model.queue import Queue, QueueChange
 from pitboss.model.source import DEDUPE, dedupe_periods, key_source
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, Task
@@ -17,9 +16,8 @@ from pitboss.model.waiting import Why
 from pitboss.operate.lookup import find_task
 from pitboss.operate.why import explain_one
 
-PORTION = 1000
+_PAGE = 1000
 CANCELLABLE = (State.HELD, State.SCHEDULED, State.PENDING, State.RUNNING)
-Progress = Callable[["BulkResult"], None]
 
 
 class TaskPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,14 +35,6 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     states: tuple[State, ...]
     matched: int
     named: bool
-
-
-class BulkResult(msgspec.Struct, frozen=True, kw_only=True):
-    """`asked` are running tasks that were asked to stop; `refused` could not be changed."""
-
-    changed: int = 0
-    asked: int = 0
-    refused: tuple[TaskId, ...] = ()
 
 
 async def read_task(store: Store, text: str, now: Moment) -> TaskPage:
@@ -68,27 +58,6 @@ def retryable(wanted: Filter) -> tuple[State, ...]:
     return (State.FAILED, State.CANCELLED) if named else (State.FAILED,)
 
 
-async def retry_tasks(
-    store: Store, selection: Selection, *, keep_attempts: bool = False, progress: Progress | None = None
-) -> BulkResult:
-    """Run failed or cancelled tasks again."""
-    return await _in_portions(
-        lambda: store.retry(selection.wanted, keep_attempts=keep_attempts, limit=PORTION), progress
-    )
-
-
-async def cancel_tasks(
-    store: Store, selection: Selection, *, reason: str = "", progress: Progress | None = None
-) -> BulkResult:
-    """Cancel waiting tasks, and ask running ones to stop."""
-    return await _in_portions(lambda: store.cancel(selection.wanted, reason=reason, limit=PORTION), progress)
-
-
-async def delete_tasks(store: Store, selection: Selection, *, progress: Progress | None = None) -> BulkResult:
-    """Delete finished tasks with their history."""
-    return await _in_portions(lambda: store.prune(selection.wanted, limit=PORTION), progress)
-
-
 class Staying(msgspec.Struct, frozen=True, kw_only=True):
     """Finished tasks that cannot be deleted: `remembered` are those whose message ids are remembered, the last of them
     `until` then; `others` belong to a batch."""
@@ -99,12 +68,12 @@ class Staying(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def staying_tasks(store: Store, selection: Selection) -> Staying:
-    """Those of the selection that `delete_tasks` leaves. A unique key that an app gave a period is not counted: it is
+    """Those of the selection that cannot be deleted. A unique key that an app gave a period is not counted: it is
     only known to the store."""
     periods, now = dedupe_periods(await store.handlers()), store.clock.now()
     untils, others, after = list[Moment](), 0, None
     while True:
-        page = await store.find(selection.wanted, limit=PORTION, after=after)
+        page = await store.find(selection.wanted, limit=_PAGE, after=after)
         for task in page.tasks:
             source = key_source(task.unique_key)
             until = task.created_at + periods.get(source, DEDUPE) if source is not None else 0
@@ -130,16 +99,3 @@ async def change_queues(store: Queues, names: Sequence[str], change: QueueChange
         )
     changed = [await store.change_queue(name, change) for name in names]
     return [msgspec.structs.replace(queue, counts=known[queue.name].counts) for queue in changed]
-
-
-async def _in_portions(act: Callable[[], Awaitable[Changed]], progress: Progress | None) -> BulkResult:
-    total = BulkResult()
-    while True:
-        step = await act()
-        refused = tuple(dict.fromkeys((*total.refused, *step.refused)))
-        total = BulkResult(changed=total.changed + step.changed, asked=total.asked + step.asked, refused=refused)
-        if progress is not None:
-            progress(total)
-        # Refused tasks still match: without this check, a portion that changes nothing would repeat for ever.
-        if not step.more or not step.changed + step.asked:
-            return total

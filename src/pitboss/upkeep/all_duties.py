@@ -10,6 +10,7 @@ from pitboss.model.retention import Retention
 from pitboss.upkeep.alerts import ALERT_SECONDS, Alerter
 from pitboss.upkeep.duties import Duty
 from pitboss.upkeep.fire import LOOK_SECONDS, Firer
+from pitboss.upkeep.operations import operation_duties
 from pitboss.upkeep.prune import PRUNE_SECONDS, prune
 from pitboss.upkeep.prune_batches import prune_batches
 from pitboss.upkeep.prune_events import prune_events
@@ -70,6 +71,7 @@ def all_duties(
         ]
     if usage is not None:
         duties.append(Duty("watch the size", SIZE_SECONDS, watch))
+    duties += operation_duties(has.operations, clock)
     if has.partitions is not None:
         rebalancer = Rebalancer(engine, has.partitions, clock, say=say)
         duties.append(Duty("rebalance", REBALANCE_SECONDS, rebalancer.rebalance))

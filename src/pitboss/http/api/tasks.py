@@ -12,26 +12,17 @@ from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.filter import Filter, Term, by, parsed
 from pitboss.model.ids import TaskId
 from pitboss.model.limits import rate
+from pitboss.model.operation import NewOperation, Operation, Verb
 from pitboss.model.states import State
 from pitboss.model.task import Task
-from pitboss.operate.dead_letters import RetryPlan, retry_at_rate
 from pitboss.operate.documents import attempt_document, why_document
+from pitboss.operate.operations import act_on_tasks, operation_document
 from pitboss.operate.remote_documents import STATUSES, remote_task_document
 from pitboss.operate.remote_tasks import CreatedTask, KeyReused, WantedTask, create_tasks, remembered_ids
-from pitboss.operate.tasks import (
-    CANCELLABLE,
-    BulkResult,
-    Selection,
-    cancel_tasks,
-    delete_tasks,
-    read_task,
-    retry_tasks,
-    retryable,
-    select_tasks,
-)
+from pitboss.operate.tasks import CANCELLABLE, read_task, retryable, select_tasks
 
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
-_LONGEST_RETRY = 20.0
+_VERBS = {"cancel": Verb.CANCEL, "retry": Verb.RETRY, "delete": Verb.DISCARD}
 # What a request without a body means.
 _CANCEL, _RETRY = bodies.Cancel(), bodies.Retry()
 _OPTIONS = ("priority", "delay", "run_at", "max_attempts", "timeout", "expires_in", "tags")
@@ -126,59 +117,43 @@ async def delete_one(call: Call, task_id: str) -> Answer:
     return Answer(data={"id": task.id}, message="Task deleted")
 
 
-async def retry_many(call: Call, body: bodies.RetryMany) -> Answer:
-    """Retry all tasks that a filter selects; with a rate, failed ones only, for 20 seconds at most."""
-    if body.rate is None:
-        if body.stop_on_failures is not None or body.continue_from is not None:
-            raise ApiError(
-                400,
-                "stop_on_failures and continue_from need a rate",
-                why="without one, all tasks are retried before the first can fail again",
-                fix='send {"rate": "10/s"} too',
-            )
-        return await act_on_many(call, "retry", body)
-    began, _, after = (body.continue_from or "").partition("/")
-    plan = RetryPlan(
-        wanted=parsed(body.filter),
-        rate=rate(body.rate),
-        stop_on_failures=body.stop_on_failures,
-        began=int(began) if began else None,
-        after=after or None,
-        seconds=_LONGEST_RETRY,
-    )
+async def act_on_many(call: Call, act: str, body: bodies.Selected | bodies.RetryMany) -> Answer:
+    """Cancel, retry or delete all tasks that a filter selects: a few at once, many as an operation."""
+    wanted, verb = parsed(body.filter), _VERBS[act]
+    paced = body if isinstance(body, bodies.RetryMany) else bodies.RetryMany(filter=body.filter)
+    if paced.stop_on_failures is not None and paced.rate is None:
+        raise ApiError(
+            400,
+            "stop_on_failures needs a rate",
+            why="without one, most tasks are retried before the first can fail again",
+            fix='send {"rate": "10/s"} too',
+        )
     details = body.model_dump(include={"rate", "stop_on_failures"}, exclude_none=True)
-    done = await retry_at_rate(call.audited("tasks retry", body.filter, details), plan)
-    data = {
-        "matched": done.matched,
-        "changed": done.retried,
-        "refused": list(done.refused),
-        "failed_again": done.failed_again,
-        "ended": done.ended,
-        "next": f"{done.began}/{done.after}" if done.ended == "time" and done.after else None,
-    }
-    return Answer(data=data)
-
-
-async def act_on_many(call: Call, act: str, body: bodies.Selected) -> Answer:
-    """Cancel, retry or delete all tasks that a filter selects."""
-    wanted = parsed(body.filter)
-    store = call.audited(f"tasks {act}", body.filter)
-    states = {
-        "cancel": CANCELLABLE,
-        "retry": retryable(wanted),
-        "delete": (State.COMPLETED, State.FAILED, State.CANCELLED),
-    }[act]
-    chosen: Selection = await select_tasks(store, wanted, states)
-    done: BulkResult
-    match act:
-        case "cancel":
-            done = await cancel_tasks(store, chosen, reason=body.reason)
-        case "retry":
-            done = await retry_tasks(store, chosen, keep_attempts=body.keep_attempts)
-        case _:
-            done = await delete_tasks(store, chosen)
+    store = call.audited(f"tasks {act}", body.filter, details)
+    chosen = await select_tasks(store, wanted, _states(verb, wanted, paced=paced.rate is not None))
+    new = NewOperation(
+        id=call.server.make_id(),
+        verb=verb,
+        wanted=chosen.wanted,
+        by=call.by,
+        reason=body.reason,
+        keep_attempts=body.keep_attempts,
+        matched=chosen.matched,
+        rate=() if paced.rate is None else rate(paced.rate),
+        stop_on_failures=paced.stop_on_failures,
+    )
+    done = await act_on_tasks(store, new)
+    if isinstance(done, Operation):
+        data = {"matched": chosen.matched, "operation": operation_document(done)}
+        return Answer(data=data, message="Operation begun", code=202)
     data = {"matched": chosen.matched, "changed": done.changed, "asked": done.asked, "refused": list(done.refused)}
-    return Answer(data=data)
+    return Answer(data=data | {"operation": None})
+
+
+def _states(verb: Verb, wanted: Filter, *, paced: bool) -> tuple[State, ...]:
+    if verb is Verb.RETRY:
+        return (State.FAILED,) if paced else retryable(wanted)
+    return CANCELLABLE if verb is Verb.CANCEL else (State.COMPLETED, State.FAILED, State.CANCELLED)
 
 
 async def find(call: Call, task_id: str) -> Task:

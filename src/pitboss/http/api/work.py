@@ -1,4 +1,4 @@
-"""Batches and lanes, resource pools and their members."""
+"""Operations, batches and lanes, resource pools and their members."""
 
 from typing import Any, Literal
 
@@ -11,6 +11,8 @@ from pitboss.http.context import Call
 from pitboss.model.batch import BatchAct, BatchStatus, Cancel, Delete, Move, Pause, Requeue, Resume, Start
 from pitboss.model.canonical import to_json
 from pitboss.model.errors import InvalidInput
+from pitboss.model.limits import rate
+from pitboss.model.operation import OperationChange, OperationStatus
 from pitboss.model.resource import NewResource, ResourceChange
 from pitboss.model.resource_urls import parted
 from pitboss.operate.batches import list_batches, read_batch
@@ -24,6 +26,7 @@ from pitboss.operate.documents import (
 )
 from pitboss.operate.enqueue import create_batch, described_batch
 from pitboss.operate.lookup import find_batch, find_handler
+from pitboss.operate.operations import find_operation, operation_document
 from pitboss.operate.pool_rules import limit_resource_pool
 from pitboss.operate.resources import (
     change_members,
@@ -80,6 +83,34 @@ async def delete_batch(call: Call, batch_id: str, *, force: bool) -> Answer:
     batch = await find_batch(call.store, batch_id)
     await act_in_portions(batches_of(call.audited("batches delete", batch.id)), batch.id, Delete(force))
     return Answer(data={"id": batch.id}, message="Batch deleted")
+
+
+async def list_operations(call: Call, *, status: OperationStatus | None, limit: int) -> Answer:
+    statuses = [] if status is None else [status]
+    found = [operation_document(one) for one in await call.store.operations(statuses=statuses, limit=limit)]
+    return Answer(data={"operations": found, "items": found, "count": len(found)})
+
+
+async def get_operation(call: Call, operation_id: str) -> Answer:
+    """One operation with its progress."""
+    return Answer(data=operation_document(await find_operation(call.store, operation_id)))
+
+
+async def cancel_operation(call: Call, operation_id: str) -> Answer:
+    """Let an operation touch no more tasks."""
+    return await _change_operation(call, "cancel", operation_id, OperationChange(cancel=True, by=call.by))
+
+
+async def change_operation_rate(call: Call, operation_id: str, body: bodies.OperationRate) -> Answer:
+    """Let an operation go on faster or slower."""
+    windows = () if body.rate is None else rate(body.rate)
+    return await _change_operation(call, "rate", operation_id, OperationChange(by=call.by, rate=windows))
+
+
+async def _change_operation(call: Call, act: str, operation_id: str, change: OperationChange) -> Answer:
+    operation = await find_operation(call.store, operation_id)
+    store = call.audited(f"operations {act}", operation.id)
+    return Answer(data=operation_document(await store.change_operation(operation.id, change)))
 
 
 async def get_lanes(call: Call) -> Answer:
