@@ -24,7 +24,7 @@ class FigureVerbs(Verbs):
     ) -> list[Flow]:
         found = (
             one
-            for (length, at), counts in self.tables.flows.items()
+            for (length, at), counts in self.tables.figures.flows.items()
             if since <= at < until
             for one in counts.flows(at, length)
         )
@@ -38,40 +38,40 @@ class FigureVerbs(Verbs):
     async def add_samples(self, samples: Sequence[Sample]) -> None:
         self._reach("add_samples.before")
         for one in samples:
-            self.tables.samples.setdefault(one.key, _copy(one))
+            self.tables.figures.samples.setdefault(one.key, _copy(one))
         self._reach("add_samples.after")
 
     async def samples(self, since: Moment, until: Moment, *, span: Span, limit: int = 100_000) -> list[Sample]:
-        wanted = sorted(key for key in self.tables.samples if since <= key.at < until and key.span == span)
-        return [_copy(self.tables.samples[key]) for key in wanted[:limit]]
+        wanted = sorted(key for key in self.tables.figures.samples if since <= key.at < until and key.span == span)
+        return [_copy(self.tables.figures.samples[key]) for key in wanted[:limit]]
 
     async def roll_flows(self, span: Span, into: Span | None, before: Moment, *, term: int) -> bool:
         self.check_term(term, self.clock.now())
-        old = [at for length, at in self.tables.flows if length == span and at < before]
+        old = [at for length, at in self.tables.figures.flows if length == span and at < before]
         if not old:
             return False
         length = span if into is None else into
         first = bucket(min(old), length)
-        taken = [(at, self.tables.flows.pop((span, at))) for at in old if bucket(at, length) == first]
+        taken = [(at, self.tables.figures.flows.pop((span, at))) for at in old if bucket(at, length) == first]
         if into is not None:
             self._put_flows(rolled((one for at, counts in taken for one in counts.flows(at, span)), into))
         return True
 
     async def replace_samples(self, gone: Sequence[SampleKey], made: Sequence[Sample], *, term: int) -> bool:
         self.check_term(term, self.clock.now())
-        if any(key not in self.tables.samples for key in gone):
+        if any(key not in self.tables.figures.samples for key in gone):
             return False
         for key in set(gone):
-            del self.tables.samples[key]
+            del self.tables.figures.samples[key]
         for one in made:
-            self.tables.samples[one.key] = _copy(one)
+            self.tables.figures.samples[one.key] = _copy(one)
         return True
 
     def _put_flows(self, flows: list[Flow]) -> None:
         for one in flows:
             for kind in KINDS:
                 if n := getattr(one, kind):
-                    self.tables.flows[one.span, one.at].add(kind, one.queue, one.handler, n)
+                    self.tables.figures.flows[one.span, one.at].add(kind, one.queue, one.handler, n)
 
 
 def _copy(sample: Sample) -> Sample:

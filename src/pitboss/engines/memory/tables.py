@@ -63,12 +63,22 @@ class Doorbell:
         return bool(heard)
 
 
+class StoredFigures:
+    """The flows of each bucket, by its length and its beginning, and samples."""
+
+    def __init__(self) -> None:
+        self.flows: dict[tuple[Span, Moment], FlowCounts] = defaultdict(FlowCounts)
+        self.samples: dict[SampleKey, Sample] = {}
+
+
 class Tables:
     """A whole store. It has no clock: callers pass the moment."""
 
     # The newest term, which stays after it ended, and the session that leads under it.
     term = 0
     leader: int | None = None
+    # Why new tasks are refused; None: they are not.
+    refusing: str | None = None
 
     def __init__(self) -> None:
         self.tasks: dict[TaskId, Task] = {}
@@ -121,11 +131,7 @@ class Tables:
         # What the leader knows of alerts, its version, and the silences of operators by rule.
         self.alert_notes: tuple[Json | None, int] = (None, 0)
         self.silences: dict[str, Silence] = {}
-        # The flows of each bucket, by its length and its beginning.
-        self.flows: dict[tuple[Span, Moment], FlowCounts] = defaultdict(FlowCounts)
-        self.samples: dict[SampleKey, Sample] = {}
-        # Why new tasks are refused; None: they are not.
-        self.refusing: str | None = None
+        self.figures = StoredFigures()
 
     def follow_wall(self, ahead: Span) -> None:
         """Move the tasks that follow the wall clock, if that was set."""
@@ -153,7 +159,7 @@ class Tables:
         return task
 
     def count_flow(self, kind: str, task: Task, now: Moment) -> None:
-        self.flows[RAW, bucket(now, RAW)].add(kind, task.queue, task.handler)
+        self.figures.flows[RAW, bucket(now, RAW)].add(kind, task.queue, task.handler)
 
     def move(self, task: Task, state: State, **changes: object) -> Task:
         return self.write(replace(task, state=state, **changes))
