@@ -21,6 +21,7 @@ READERS = (
     ("pools", "list"),
     ("ps",),
     ("dead", "list"),
+    ("figures",),
     ("db", "status"),
     ("config", "show"),
 )

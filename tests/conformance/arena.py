@@ -10,6 +10,7 @@ import msgspec
 
 from pitboss.engines.protocol import FullStore
 from pitboss.model.errors import PitbossError
+from pitboss.model.figures import RAW
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import Queue
@@ -74,6 +75,7 @@ class Arena:
         queues: list[Queue] = await self._same("queues", lambda store: store.queues())
         await self._same("partitions", lambda store: _partitions(store, queues))
         await self._same("slots", lambda store: store.slots())
+        await self._same("flows", lambda store: store.flows(0, 2**62, span=RAW, by_handler=True))
         pools: list[ResourcePool] = await self._same("pools", lambda store: store.resource_pools())
         await self._same("members", lambda store: _members(store, pools))
         await self._same("batches", lambda store: store.batches(limit=1000))

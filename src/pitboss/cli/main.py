@@ -35,6 +35,7 @@ COMMANDS = {
     "logs": Command("logs:logs", "Show what the workers and the manager of this host have logged."),
     "ps": Command("ps:ps", "List managers and workers on all hosts."),
     "top": Command("top:top", "Watch worker pools, queues and workers live; q quits."),
+    "figures": Command("figures:figures", "Show how many tasks came and went over time, and how long they took."),
     "stop": Command("managers:stop", "Stop managers; running tasks finish first."),
     "drain": Command("managers:drain", "Let managers take no more tasks."),
     "doctor": Command("doctor:doctor", "Check for problems."),

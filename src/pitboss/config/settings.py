@@ -99,7 +99,7 @@ _KEPT = Retention()
 
 
 class RetentionSettings(BaseModel):
-    """How long finished tasks and the event log are kept; "forever" keeps them."""
+    """How long finished tasks, the event log and figures are kept; "forever" keeps them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -107,6 +107,9 @@ class RetentionSettings(BaseModel):
     cancelled: Age = _KEPT.cancelled
     failed: Age = _KEPT.failed
     events: Age = _KEPT.events
+    figures_10s: Age = _KEPT.figures_10s
+    figures_1m: Age = _KEPT.figures_1m
+    figures_1h: Age = _KEPT.figures_1h
 
 
 class DefaultSettings(BaseModel):
@@ -169,8 +172,7 @@ class SingleSettings(BaseSettings):
         return (init_settings,)
 
     def kept(self) -> Retention:
-        kept = self.retention
-        return Retention(completed=kept.completed, cancelled=kept.cancelled, failed=kept.failed, events=kept.events)
+        return Retention(**dict(self.retention))
 
 
 class Settings(SingleSettings):

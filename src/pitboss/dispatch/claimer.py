@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from pitboss.dispatch.measuring import Measurements
 from pitboss.dispatch.settler import LostClaims, Outcomes
 from pitboss.dispatch.slot_numbers import SlotNumbers
 from pitboss.dispatch.worker_group import Ask, WorkerGroup
@@ -50,6 +51,7 @@ class Claimer:
         self.on_ring: Callable[[], None] = lambda: None
         # Whether the secrets of a member can be opened on this host; None if that is not known.
         self.opens: Callable[[Leased], bool] | None = None
+        self.measured: Measurements | None = None
         self._only: frozenset[str] | None = None
         # Resource pools of members that came and cannot be opened here: their queues are to be left out of claims
         # until the next `claim_only`.
@@ -131,6 +133,8 @@ class Claimer:
         )
         claimed = await self._engine.claim(request)
         self._may_back_off = self._may_back_off or bool(claimed.claims)
+        if claimed.shortages and self.measured is not None:
+            self.measured.short(claimed.shortages)
         return claimed
 
     def _take_in(self, asks: Sequence[Ask], claimed: Claimed, asked: float) -> Counter[WorkerGroup]:

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
 from pitboss.dispatch.claimer import Claimer
+from pitboss.dispatch.measuring import Measurements
 from pitboss.dispatch.session_keeper import SessionKeeper
 from pitboss.dispatch.settler import Outcomes, Settler, Told, settlement_of
 from pitboss.dispatch.worker_group import Worker, WorkerGroup, WorkerLoad
@@ -59,6 +60,7 @@ class Dispatcher:
         self._keeper: SessionKeeper | None = None
         self._paused: set[str] = set()
         self._admits: Callable[[Claim], bool] | None = None
+        self._measured: Measurements | None = None
         self.session: Session | None = None
         self.lost = False
         self.fault: Exception | None = None
@@ -67,6 +69,10 @@ class Dispatcher:
     def on_sent_away(self, told: Callable[[SentAway], None]) -> None:
         """Call this for each member that the store sends away because others outdid it."""
         self._settler.sent_away = told
+
+    def measure(self, measured: Measurements) -> None:
+        """Note in these measurements what the tasks of this session do. Call it before the first worker is added."""
+        self._measured = self.claimer.measured = measured
 
     def _wake(self) -> None:
         self.claimer.wake.set()
@@ -108,6 +114,7 @@ class Dispatcher:
             group = self._groups[pool, queues] = WorkerGroup(pool, queues)
             self.claimer.groups.append(group)
         group.rest, group.paused, group.admits = rest, pool in self._paused, self._admits
+        group.measured = self._measured
         others = (load.place for load in self._workers.values() if load.group.pool == pool and not load.closed)
         place = self.claimer.slot_numbers.place(pool, place, others)
         self._workers[worker.id] = group.add(worker, self._time(), place)
@@ -152,6 +159,8 @@ class Dispatcher:
             self.outcomes.settle(claim, lost_outcome(outcome, len(lost)), worker=load.worker.name)
         for claim in list(load.running.values())[len(lost) :]:
             self.outcomes.unstarted(claim)
+            if self._measured is not None:
+                self._measured.unstarted(claim)
         if load.reserved is not None:
             self._move(load.reserved, load.group)
         self._wake()
@@ -194,6 +203,8 @@ class Dispatcher:
     ) -> None:
         """A worker reports the outcome of a claim, and on its resource. `told` gets the store's answer."""
         self.outcomes.settle(claim, outcome, worker=worker, ran=ran, told=told, report=report, use_end=use_end)
+        if self._measured is not None:
+            self._measured.ended(claim, outcome, ran, report)
         load = self._workers.get(worker_id or worker)
         if load is not None:
             group = load.group

@@ -238,6 +238,7 @@ def settlement_of(
         resource=None if leased is None else leased.id,
         report=report,
         use_end=use_end,
+        handler=claim.handler,
     )
 
 
@@ -249,7 +250,13 @@ def unmade(claim: Claim) -> UseEnd | None:
 
 def _unheard(task: Task, token: Token) -> Settlement:
     return Settlement(
-        id=task.id, token=token, transition=_UNHEARD, queue=task.queue, batch=task.batch, resource=task.resource
+        id=task.id,
+        token=token,
+        transition=_UNHEARD,
+        queue=task.queue,
+        batch=task.batch,
+        resource=task.resource,
+        handler=task.handler,
     )
 
 

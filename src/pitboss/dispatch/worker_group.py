@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from pitboss.dispatch.measuring import Measurements
 from pitboss.model.ids import TaskId
 from pitboss.model.session import Slot
 from pitboss.model.task import Claim, Token
@@ -108,6 +109,8 @@ class WorkerLoad:
     def start(self, claim: Claim) -> None:
         self.running[claim.id] = claim
         self.runs_alone = claim.alone
+        if self.group.measured is not None:
+            self.group.measured.started(claim)
         self.worker.start(claim)
 
     def ended(self, claim: Claim, now: float) -> None:
@@ -135,6 +138,7 @@ class WorkerGroup:
     def __init__(self, pool: str, queues: tuple[str, ...] | None, *, rest: Callable[[], float] | None = None) -> None:
         self.pool, self.queues, self.rest = pool, queues, rest
         self.paused = False
+        self.measured: Measurements | None = None
         # Whether the memory of this host lets a task start now; None if every task may.
         self.admits: Callable[[Claim], bool] | None = None
         self.workers: dict[str, WorkerLoad] = {}

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from pitboss.engines.access_protocol import Access
 from pitboss.engines.alert_protocol import Alerts
 from pitboss.engines.declared_protocol import Declarations, Events, LeaderActs, Schedules
+from pitboss.engines.figure_protocol import Figures
 from pitboss.engines.operation_protocol import Operations
 from pitboss.engines.partition_protocol import Partitions
 from pitboss.engines.protocol import (
@@ -37,6 +38,7 @@ _NO_PARTITIONS = "it does not divide the tasks of a queue among workers"
 _NO_OPERATIONS = "it does not store the progress of bulk acts"
 _NO_EVENTS = "it does not store events and subscriptions"
 _NO_ALERTS = "it does not store which alerts fire, and what was told of them"
+_NO_FIGURES = "it does not keep figures over time"
 
 
 @runtime_checkable
@@ -63,6 +65,7 @@ class Capabilities(NamedTuple):
     operations: Operations | None
     usage: Usage | None
     alerts: Alerts | None
+    figures: Figures | None
     schema: Schema | None
     within: Within | None
     direct: Direct | None
@@ -87,6 +90,7 @@ def capabilities(store: object) -> Capabilities:
         operations=store if isinstance(store, Operations) else None,
         usage=store if isinstance(store, Usage) else None,
         alerts=store if isinstance(store, Alerts) else None,
+        figures=store if isinstance(store, Figures) else None,
         schema=store if isinstance(store, Schema) else None,
         within=store if isinstance(store, Within) else None,
         direct=store if isinstance(store, Direct) else None,
@@ -160,6 +164,13 @@ def operations_of(store: object) -> Operations:
     raise Unsupported(f"the {_name(store)} engine has no operations", why=_NO_OPERATIONS, fix=_HAVE_IT)
 
 
+def figures_of(store: object) -> Figures:
+    """The store itself, if it keeps figures over time."""
+    if isinstance(store, Figures):
+        return store
+    raise Unsupported(f"the {_name(store)} engine has no figures", why=_NO_FIGURES, fix=_HAVE_IT)
+
+
 def require(store: object, protocol: type) -> None:
     """Refuse a store without this protocol, if it is one that not every store has."""
     required: dict[type, Callable[[object], object]] = {
@@ -171,6 +182,7 @@ def require(store: object, protocol: type) -> None:
         Schedules: schedules_of,
         Events: events_of,
         Partitions: partitions_of,
+        Figures: figures_of,
     }
     if protocol in required:
         required[protocol](store)

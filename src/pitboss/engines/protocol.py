@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from pitboss.engines.access_protocol import Access
 from pitboss.engines.alert_protocol import Alerts
 from pitboss.engines.declared_protocol import Declarations, Events, LeaderActs, Schedules
+from pitboss.engines.figure_protocol import Figures
 from pitboss.engines.operation_protocol import Operations
 from pitboss.engines.partition_protocol import Partitions
 from pitboss.engines.resource_protocol import Leases, ResourcePools, Resources
@@ -462,6 +463,7 @@ class FullStore(
     Operations,
     Usage,
     Alerts,
+    Figures,
     Protocol,
 ):
     """A store with everything that the conformance suite proves."""

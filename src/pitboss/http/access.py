@@ -97,6 +97,7 @@ ROLES: dict[tuple[str, str], Roles] = {
     ("POST", "/events/{event_id}/replay"): _OPERATOR,
     ("GET", "/status"): _VIEWER,
     ("GET", "/failures"): _VIEWER,
+    ("GET", "/figures"): _VIEWER,
     ("GET", "/keys"): _ADMIN,
     ("POST", "/keys"): _ADMIN,
     ("DELETE", "/keys/{name}"): _ADMIN,

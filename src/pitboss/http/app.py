@@ -174,6 +174,12 @@ def _add_fleet(routes: Routes) -> None:
         """Failed tasks, grouped by cause."""
         return await fleet.failures(call, filter)
 
+    async def figures(
+        call: Call, queue: Text = None, handler: Text = None, pool: Text = None, since: Text = None, step: Text = None
+    ) -> Answer:
+        """Figures over time: what happened to tasks, how long they took, and how pools were."""
+        return await fleet.figures(call, since or "2h", step, queue=queue, handler=handler, pool=pool)
+
     async def audit(call: Call, limit: Page = 100, before: Id = None, act: Text = None, who: Text = None) -> Answer:
         """What operators and admins did, newest first."""
         return await fleet.audit(call, limit=limit, before=before, act=act, who=who)
@@ -182,6 +188,7 @@ def _add_fleet(routes: Routes) -> None:
     routes.add("GET", "/readyz", fleet.health, shapes.Health)
     routes.add("GET", "/livez", fleet.alive, shapes.Health)
     routes.add("GET", "/status", fleet.status)
+    routes.add("GET", "/figures", figures)
     routes.add("GET", "/queues", fleet.list_queues)
     routes.add("GET", "/queues/{name}", fleet.get_queue)
     routes.add("PATCH", "/queues/{name}", fleet.change_queue)

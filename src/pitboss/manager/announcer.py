@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from pitboss.engines.protocol import Clock
 from pitboss.manager import host
 from pitboss.manager.worker_process import WorkerProcess
-from pitboss.model.duration import SECOND, spoken
+from pitboss.model.duration import SECOND, Span, spoken
 from pitboss.model.errors import Refused
 from pitboss.model.facts import AnyFact, PoolScaled, WorkerCrashed, WorkerGivenUp, WorkerStarted
 from pitboss.model.outdone import SentAway
@@ -122,6 +122,14 @@ class Announcer:
             self._tell(f"pool {pool} goes from {before} to {after} worker(s): {why or 'configured'}")
         self._write("pool scaled", pool=pool, before=before, after=after, why=why)
         self.publish(PoolScaled(before=before, after=after, why=why, **self._common(pool)))
+
+    def clock_set(self, step: Span) -> None:
+        """The wall clock was set. The store's clock goes on by itself."""
+        size = spoken(round(abs(step) / SECOND) * SECOND)
+        self.say(
+            f"the clock was set {'ahead' if step > 0 else 'back'} by {size}; tasks with a time of day "
+            "follow it, and everything else goes on as before"
+        )
 
     def slots_taken(self, pool: str, slots: Sequence[PoolSlot]) -> None:
         """The workers of a pool have these slots, by place."""

@@ -26,13 +26,14 @@ from pitboss.manager.outages import OutageWatch, Work
 from pitboss.manager.plan import Plan, declared, key_ring, policies, pool_logs
 from pitboss.manager.pool_set import PoolSet
 from pitboss.manager.reaper import Reaper
+from pitboss.manager.sampler import Sampler
 from pitboss.manager.scaler import Scaler
 from pitboss.manager.session_router import SessionRouter
 from pitboss.manager.snapshot import snapshot
 from pitboss.manager.task_log import TaskLog
 from pitboss.manager.trouble_log import TroubleLog
 from pitboss.manager.worker_slot import Services
-from pitboss.model.duration import SECOND, Span, spoken
+from pitboss.model.duration import Span
 from pitboss.model.errors import PitbossError, StoreUnavailable
 from pitboss.model.lifecycle import stepped
 from pitboss.model.policy import Policy
@@ -54,7 +55,6 @@ _GRACE_SECONDS = 2.0
 _TICK_SECONDS = 1.0
 _SNAPSHOT_EVERY = 2
 _PRUNE_LOGS = 60
-
 
 __all__ = ["Manager", "Plan"]
 
@@ -94,7 +94,8 @@ class Manager:
         self._hooks = FactBuffer(plan.target, description.hooks, engine, clock=clock, tell=self.say, logs=plan.logs)
         self.http = HttpServer(plan.http, clock=clock, tell=self.say)
         self._delivery = DeliveryKeeper(plan.delivery, clock=clock, announcer=self._announcer)
-        self._announcer.publish = self._hooks.publish
+        self._sampler = Sampler(engine, clock, self._pools.every_pool, self._router, self._leadership.term)
+        self._announcer.publish = self._sampler.noting(self._hooks.publish)
         self._outages = OutageWatch(
             capabilities(engine).outages, warn=self._announcer.warn, say=self.say, work=self._work
         )
@@ -148,6 +149,7 @@ class Manager:
             self._compare_keys,
             self._scaler.run,
             self._leadership.campaign_forever,
+            self._sampler.run,
             checks.run,
             troubles.run,
             partial(self.http.start_after, self.started, lambda: self._pools.starting),
@@ -169,6 +171,7 @@ class Manager:
         finally:
             for duty in duties:
                 duty.cancel()
+            await self._sampler.finish(hurry=self._stop_now.is_set())
             await self._pools.end(grace=0 if self._stop_now.is_set() else _GRACE_SECONDS)
             await self._hooks.stop(0 if self._stop_now.is_set() else _GRACE_SECONDS)
             seconds = 0 if self._stop_now.is_set() else DRAIN_SECONDS
@@ -296,6 +299,7 @@ class Manager:
         )
         dispatcher.outcomes.noted, dispatcher.claimer.opens = self._noted(), self._keys.opens
         dispatcher.troubled = self._outages.failed
+        dispatcher.measure(self._sampler.measured)
         dispatcher.on_sent_away(self._announcer.sent_away)
         dispatcher.claimer.slot_numbers.node = self._plan.node or host.name()
         dispatcher.claimer.slot_numbers.told = self._announcer.slots_taken
@@ -414,11 +418,7 @@ class Manager:
         ahead = self._clock.wall() - self._clock.now()
         if stepped(self._ahead, ahead):
             step, self._ahead = ahead - self._ahead, ahead
-            size = spoken(round(abs(step) / SECOND) * SECOND)
-            self.say(
-                f"the clock was set {'ahead' if step > 0 else 'back'} by {size}; tasks with a time of day "
-                "follow it, and everything else goes on as before"
-            )
+            self._announcer.clock_set(step)
 
     def _publish_changes(self, ticks: int) -> None:
         """Figures go out with the next renewal; a worker that comes, goes or fails is published at once."""

@@ -14,7 +14,7 @@ from pitboss.manager.worker_process import WorkerProcess
 from pitboss.manager.worker_slot import WorkerSlot
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.sealed import MissingKey
-from pitboss.model.snapshot import SHOWN_TASKS, CurrentTask, PoolFigures, Snapshot, WorkerFigures, WorkerState
+from pitboss.model.snapshot import SHOWN_TASKS, CurrentTask, PoolFigures, Snapshot, WorkerFigures
 
 TasksMemory = tuple[int, int, dict[str, int]]
 
@@ -106,7 +106,7 @@ def _worker(worker: WorkerProcess, slot: WorkerSlot, pool: WorkerPool, now: Mome
     return WorkerFigures(
         name=worker.name,
         pool=pool.spec.name,
-        state=_state(worker),
+        state=worker.state,
         pid=worker.pid,
         generation=worker.edition[0],
         started_at=ahead + round(worker.began * SECOND),
@@ -122,11 +122,3 @@ def _worker(worker: WorkerProcess, slot: WorkerSlot, pool: WorkerPool, now: Mome
         cpu=round(worker.cpu, 3),
         why="its event loop is blocked" if worker.reported_blocked else slot.last_crash if slot.crashes else "",
     )
-
-
-def _state(worker: WorkerProcess) -> WorkerState:
-    if worker.draining:
-        return WorkerState.DRAINING
-    if not worker.ready.is_set():
-        return WorkerState.STARTING
-    return WorkerState.PROCESSING if worker.claims else WorkerState.IDLE

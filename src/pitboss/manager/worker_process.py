@@ -9,6 +9,7 @@ from pitboss.manager.child_process import ChildProcess, exit_text
 from pitboss.manager.process_usage import proportional
 from pitboss.model.duration import SECOND, Span
 from pitboss.model.outcome import Outcome
+from pitboss.model.snapshot import WorkerState
 from pitboss.model.task import Claim, TaskError
 from pitboss.worker.channel import (
     BrokenMessage,
@@ -64,6 +65,14 @@ class WorkerProcess(ChildProcess[ToManager, ToWorker]):
         self.failed = 0
         self.busy: Span = 0
         self._stack_end: int | None = None
+
+    @property
+    def state(self) -> WorkerState:
+        if self.draining:
+            return WorkerState.DRAINING
+        if not self.ready.is_set():
+            return WorkerState.STARTING
+        return WorkerState.PROCESSING if self.claims else WorkerState.IDLE
 
     @property
     def processed(self) -> int:

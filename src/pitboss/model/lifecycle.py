@@ -128,6 +128,26 @@ def still_claimed(task: Task, key: str, now: Moment) -> bool:
     )
 
 
+def due_at(
+    created_at: Moment,
+    run_at: Moment | None,
+    *,
+    claim: int,
+    attempts: int,
+    losses: int,
+    rotations: int,
+    batch: str | None,
+) -> Moment | None:
+    """When a claimed task was due to start, so that an intended delay is no wait. `claim` is the number of its claim.
+
+    None where the store does not know: an item of a batch waited for the batch, and a task that ran before waits since
+    some moment after that, unless it was given a time.
+    """
+    if batch is not None or attempts or losses or rotations or (claim > 1 and run_at is None):
+        return None
+    return created_at if run_at is None else max(created_at, run_at)
+
+
 def claim_on(task: Task, session: int, slot: int, leased: Leased | None = None) -> Claim:
     """The claim on a task that `claimed` returned. `slot` is the position of its slot in the request."""
     return Claim(
@@ -153,6 +173,15 @@ def claim_on(task: Task, session: int, slot: int, leased: Leased | None = None) 
         rotations=task.rotations,
         claim_expires_at=task.claim_expires_at,
         meta=task.meta,
+        due_at=due_at(
+            task.created_at,
+            task.run_at,
+            claim=task.claim,
+            attempts=task.attempts,
+            losses=task.losses,
+            rotations=task.rotations,
+            batch=task.batch,
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""How long finished tasks and events are kept by default."""
+"""How long finished tasks, events and figures are kept by default."""
 
 import msgspec
 
@@ -10,12 +10,18 @@ FOREVER: Span = span(100 * 366 * 86_400 - 1)
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """Age at which finished tasks are pruned, by state, and `events` of the event log; None keeps them for ever."""
+    """Age at which finished tasks are pruned, by state, and `events` of the event log; None keeps them for ever.
+
+    Figures are kept in buckets of 10 s, then of a minute, then of an hour, each until this age.
+    """
 
     completed: Span | None = span("3d")
     cancelled: Span | None = span("7d")
     failed: Span | None = span("30d")
     events: Span | None = span("7d")
+    figures_10s: Span | None = span("2h")
+    figures_1m: Span | None = span("3d")
+    figures_1h: Span | None = span("400d")
 
     def ages(self) -> dict[State, Span]:
         pairs = ((State.COMPLETED, self.completed), (State.CANCELLED, self.cancelled), (State.FAILED, self.failed))

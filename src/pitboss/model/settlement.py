@@ -25,9 +25,9 @@ from pitboss.model.task import Attempt, Task, TaskError, Token
 class Settlement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One transition to write under one token. `ran` is how long the handler ran, for the attempt's record.
 
-    `queue`, `batch` and `resource` (its id) are the claim's, if the caller knows them: they save the store a read, and
-    tell it what to lock first. `report` says how the resource behaved; None says nothing about it. `use_end` ends the
-    open use of the resource; None: it is unknown when its request was made.
+    `queue`, `handler`, `batch` and `resource` (its id) are the claim's, if the caller knows them: they save the store a
+    read, and tell it what to lock first. `report` says how the resource behaved; None says nothing about it. `use_end`
+    ends the open use of the resource; None: it is unknown when its request was made.
     """
 
     id: TaskId
@@ -40,6 +40,7 @@ class Settlement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     resource: str | None = None
     report: Report | None = None
     use_end: UseEnd | None = None
+    handler: str | None = None
 
 
 class SettleAnswer(NamedTuple):

@@ -102,7 +102,10 @@ class TaskError(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_like=True):
-    """A task given to a session, with everything needed to run it and to decide its next state."""
+    """A task given to a session, with everything needed to run it and to decide its next state.
+
+    `due_at` is when it was due to start (`lifecycle.due_at`).
+    """
 
     id: TaskId
     token: Token
@@ -126,6 +129,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_like=True
     rotations: int = 0
     claim_expires_at: Moment | None = None
     meta: Json | None = None
+    due_at: Moment | None = None
 
     @property
     def alone(self) -> bool:

@@ -15,6 +15,7 @@ from pitboss.upkeep.prune import PRUNE_SECONDS, prune
 from pitboss.upkeep.prune_batches import prune_batches
 from pitboss.upkeep.prune_events import prune_events
 from pitboss.upkeep.rebalance import REBALANCE_SECONDS, Rebalancer
+from pitboss.upkeep.roll_up import figure_duties
 from pitboss.upkeep.store_size import SIZE_SECONDS, watch_size
 from pitboss.upkeep.successes import note_successes
 from pitboss.upkeep.sweep import RECLAIM_SECONDS, reclaim
@@ -72,6 +73,7 @@ def all_duties(
     if usage is not None:
         duties.append(Duty("watch the size", SIZE_SECONDS, watch))
     duties += operation_duties(has.operations, clock)
+    duties += figure_duties(has.figures, lambda: plan().retention, clock)
     if has.partitions is not None:
         rebalancer = Rebalancer(engine, has.partitions, clock, say=say)
         duties.append(Duty("rebalance", REBALANCE_SECONDS, rebalancer.rebalance))

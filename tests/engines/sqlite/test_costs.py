@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pitboss.dispatch.settler import unmade
+from pitboss.dispatch.settler import settlement_of, unmade
 from pitboss.engines.sqlite import batches, operations, registry, resource_pools
 from pitboss.engines.sqlite.act import Act, Statements
 from pitboss.engines.sqlite.batch_lifecycle import conclude
@@ -27,7 +27,6 @@ from pitboss.model.outcome import Transition
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import Limits, NewResource, PoolRules, Report, ResourceOutcome, Want
 from pitboss.model.session import Claimed, ClaimRequest, SessionInfo, Slot
-from pitboss.model.settlement import Settlement
 from pitboss.model.states import State
 from pitboss.model.task import NewTask
 
@@ -78,10 +77,7 @@ class Store:
         return claimed
 
     def settle(self, claimed: Claimed, report: Report | None = None) -> None:
-        done = [
-            Settlement(id=one.id, token=one.token, transition=DONE, queue=one.queue, report=report, use_end=unmade(one))
-            for one in claimed.claims
-        ]
+        done = [settlement_of(one, DONE, report=report, use_end=unmade(one)) for one in claimed.claims]
         answers = self.do(lambda act: settle(act, done, plain(done)))
         assert all(answer.applied for answer in answers)
 
@@ -181,6 +177,19 @@ def test_a_plain_turn_takes_no_more_statements_than_before_there_were_resources(
     store.settle(claimed)
     # The session, a savepoint, the ends, its release, the counts.
     assert store.executed == 5
+
+
+def test_a_transaction_writes_what_happened_in_one_statement_for_each_kind(store: Store) -> None:
+    session = store.begin()
+    store.put(64)
+    claimed = store.claim(session, 64)
+    store.settle(claimed)
+    act = Act(store.connection, store.statements, store.now)
+    act.happened("put", "default", "job", 64)
+    act.happened("completed", "default", "job", 64)
+    store.executed = 0
+    act.write_flows()
+    assert store.executed == 2
 
 
 def remote_slots(count: int, turn: int = 0, **options: Any) -> tuple[Slot, ...]:

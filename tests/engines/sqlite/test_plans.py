@@ -103,6 +103,10 @@ HOT = {
     "(queue=? AND state=? AND partition>?)",
     "partition_counts": "SEARCH pitboss_tasks USING COVERING INDEX pitboss_tasks_keyed "
     "(queue=? AND state=? AND partition>?)",
+    "flow_oldest": "SEARCH pitboss_flows USING PRIMARY KEY (span=?)",
+    "flow_take": "SEARCH pitboss_flows USING PRIMARY KEY (span=? AND at>? AND at<?)",
+    "flow_list": "SEARCH pitboss_flows USING PRIMARY KEY (span=? AND at>? AND at<?)",
+    "sample_list": "SEARCH pitboss_samples USING INDEX sqlite_autoindex_pitboss_samples_1 (span=? AND at>? AND at<?)",
     "slot_list_of": "SEARCH pitboss_slots USING COVERING INDEX pitboss_slots_by_session (session=?)",
 }
 # A recount is asked for by an operator, and reads every task.

@@ -8,6 +8,7 @@ from pitboss.engines.memory.alerts import AlertVerbs
 from pitboss.engines.memory.batches import BatchVerbs
 from pitboss.engines.memory.claim import ClaimVerb
 from pitboss.engines.memory.declared import DeclaredVerbs
+from pitboss.engines.memory.figures import FigureVerbs
 from pitboss.engines.memory.operations import OperationVerbs
 from pitboss.engines.memory.partitions import PartitionVerbs
 from pitboss.engines.memory.resources import ResourceVerbs
@@ -17,6 +18,8 @@ from pitboss.engines.memory.usage import UsageVerbs
 from pitboss.engines.protocol import Clock, Failpoint
 from pitboss.model.batch import BatchStatus
 from pitboss.model.duration import Moment
+from pitboss.model.figures import kinds_of_end
+from pitboss.model.outcome import Transition
 from pitboss.model.outdone import SentAway
 from pitboss.model.resource import Report, UseEnd
 from pitboss.model.session import Reclaimed, Renewal
@@ -37,6 +40,7 @@ class MemoryEngine(
     PartitionVerbs,
     UsageVerbs,
     AlertVerbs,
+    FigureVerbs,
 ):
     """A whole store in one object: clients share the store by sharing the object."""
 
@@ -121,6 +125,7 @@ class MemoryEngine(
             self.tables.write(change.applied_to(task))
         elif task is not None and isinstance(change, ClaimEnd):
             away = self._end_claim(task, change, settlement.report, now, settlement.use_end)
+            self._count_run(task, change.state, now, transition=settlement.transition)
             for new in settlement.transition.follow_ups:
                 self.tables.place(new, now)
             return answer._replace(away=tuple(away)) if away else answer
@@ -138,6 +143,13 @@ class MemoryEngine(
             self.ring([task.queue])
         return away
 
+    def _count_run(self, task: Task, state: State, now: Moment, transition: Transition | None = None) -> None:
+        """Without a transition the run was lost. The end of the task is counted where it is written."""
+        charged, was_lost = (False, True) if transition is None else (transition.charged, transition.lost)
+        for kind in kinds_of_end(state, charged=charged, lost=was_lost):
+            if kind != state.value:
+                self.tables.count_flow(kind, task, now)
+
     def _batch_status(self, task: Task | None) -> BatchStatus | None:
         return None if task is None or task.batch is None else self.tables.batches[task.batch].status
 
@@ -145,6 +157,7 @@ class MemoryEngine(
         """Take a task back from a dead session or a remote worker; its state after that."""
         end = lost(task, batch=self._batch_status(task), now=now)
         self._end_claim(task, end, None, now)
+        self._count_run(task, end.state, now)
         if end.state not in FINISHED:
             self.ring([task.queue])
         self.batch_lifecycle.update_batches(now)

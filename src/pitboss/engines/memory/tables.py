@@ -16,6 +16,7 @@ from pitboss.model.canonical import Json
 from pitboss.model.declared import Declared
 from pitboss.model.duration import Moment, Span
 from pitboss.model.event import Event
+from pitboss.model.figures import RAW, FlowCounts, Sample, SampleKey, bucket
 from pitboss.model.ids import TaskId
 from pitboss.model.lifecycle import MAX_RECORDED_RUNS, KeyHold, created, key_hold, moved, rebased, stepped
 from pitboss.model.operation import Operation, OperationId
@@ -62,12 +63,22 @@ class Doorbell:
         return bool(heard)
 
 
+class StoredFigures:
+    """The flows of each bucket, by its length and its beginning, and samples."""
+
+    def __init__(self) -> None:
+        self.flows: dict[tuple[Span, Moment], FlowCounts] = defaultdict(FlowCounts)
+        self.samples: dict[SampleKey, Sample] = {}
+
+
 class Tables:
     """A whole store. It has no clock: callers pass the moment."""
 
     # The newest term, which stays after it ended, and the session that leads under it.
     term = 0
     leader: int | None = None
+    # Why new tasks are refused; None: they are not.
+    refusing: str | None = None
 
     def __init__(self) -> None:
         self.tasks: dict[TaskId, Task] = {}
@@ -120,8 +131,7 @@ class Tables:
         # What the leader knows of alerts, its version, and the silences of operators by rule.
         self.alert_notes: tuple[Json | None, int] = (None, 0)
         self.silences: dict[str, Silence] = {}
-        # Why new tasks are refused; None: they are not.
-        self.refusing: str | None = None
+        self.figures = StoredFigures()
 
     def follow_wall(self, ahead: Span) -> None:
         """Move the tasks that follow the wall clock, if that was set."""
@@ -142,9 +152,14 @@ class Tables:
         self._count(task, +1)
         self.indexes.add(task)
         if task.state in FINISHED:
+            if old and old.state not in FINISHED:
+                self.count_flow(task.state.value, task, task.finished_at or 0)
             self._free_key(task)
             self._next_in_order(task)
         return task
+
+    def count_flow(self, kind: str, task: Task, now: Moment) -> None:
+        self.figures.flows[RAW, bucket(now, RAW)].add(kind, task.queue, task.handler)
 
     def move(self, task: Task, state: State, **changes: object) -> Task:
         return self.write(replace(task, state=state, **changes))
@@ -174,6 +189,7 @@ class Tables:
         task = self.write(
             created(new, now, known=known, batch=batch, ahead=self.ahead, behind=behind, partition=partition)
         )
+        self.count_flow("put", task, now)
         if new.by_wall is not None:
             self.by_wall[new.id] = new.by_wall
         if task.state is State.PENDING:

@@ -77,6 +77,7 @@ class Verbs:
             place = HELD_IN_ORDER
         self.tables.retried.pop(task.id, None)
         self.tables.write(retried(task, place, keep_attempts=keep_attempts))
+        self.tables.count_flow("revived", task, now)
         self.ring([task.queue])
         return True
 

@@ -19,6 +19,7 @@ from pitboss.model.text import listed
 Told = Callable[[int, int], None]
 _RECOUNT = (
     "maintenance_lock",
+    "maintenance_keep_flows",
     "maintenance_forget_deltas",
     "maintenance_forget_counts",
     "maintenance_count",

@@ -9,7 +9,7 @@ from pitboss.engines.postgres.locked_batches import LockedBatches
 from pitboss.engines.postgres.order import LockedOrder
 from pitboss.engines.postgres.returns import Return, Returns
 from pitboss.engines.postgres.rows import error_text, names, numbers, texts
-from pitboss.engines.postgres.script import Again, Row, Script, Statements, current
+from pitboss.engines.postgres.script import Again, Ask, Row, Script, Statements, current
 from pitboss.engines.postgres.settle import KEPT_RUNS
 from pitboss.model.access import REMEMBERED_FOR
 from pitboss.model.duration import Moment
@@ -62,13 +62,18 @@ def reclaim_plain(sql: Statements, limit: int, now: Moment | None) -> Script[Rec
 
 
 def tidy_up(sql: Statements, now: Moment | None) -> Script[None]:
-    yield sql.ask("count_fold", limit=_FOLDED_AT_ONCE, lock=fold_lock(sql.schema))
+    yield fold(sql)
     yield sql.ask("partition_fold", limit=_FOLDED_AT_ONCE, lock=fold_lock(sql.schema))
     yield sql.ask("start_forget", now, limit=_AT_ONCE)
     yield sql.ask("session_forget", now)
     yield sql.ask("binding_forget", now, limit=_AT_ONCE, kept=STRIKES_KEPT)
     yield sql.ask("departed_forget", now, limit=_AT_ONCE)
     yield sql.ask("request_forget", now, limit=_AT_ONCE, remembered=REMEMBERED_FOR)
+
+
+def fold(sql: Statements) -> Ask:
+    """Fold changes of counts into the counts and the flows."""
+    return sql.ask("count_fold", limit=_FOLDED_AT_ONCE, lock=fold_lock(sql.schema))
 
 
 def release(sql: Statements, handlers: str, now: Moment | None) -> Script[None]:
@@ -126,8 +131,8 @@ def lose_bound(sql: Statements, limit: int, now: Moment | None, *, lanes: bool) 
     claims = {"ids": texts([row[0] for row in orphans]), "claims": numbers([row[4] for row in orphans])}
     moved = yield sql.ask("reclaim_lose_bound", returns.now, running=batches.running, **claims, **_RAN_OUT)
     ended: Counter[str] = Counter()
-    for _, state, queue, batch, resource, since, _, capped in moved:
-        counts.moved(queue, State.RUNNING, state, batch, ring=capped)
+    for _, state, queue, batch, resource, since, _, capped, handler in moved:
+        counts.moved(queue, State.RUNNING, state, batch, ring=capped, handler=handler, run="lost")
         if batch is not None:
             ended[batch] -= State(state) in FINISHED
         if resource is not None:

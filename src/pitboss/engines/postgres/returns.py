@@ -108,7 +108,7 @@ class Returns:
     def note_rules(self, rows: Sequence[Row]) -> None:
         """As `read_rules`, from the rows of another statement."""
         self._rules = dict.fromkeys(self.locked_pools, PoolRules())
-        for _, what, one, other, _ in rows:
+        for _, what, one, other, *_ in rows:
             if what == "now":
                 self.now = int(one)
             elif what == "rules":
@@ -149,6 +149,7 @@ class Returns:
     def write(self, counts: CountChanges) -> Script[None]:
         """Write the members together with the counts of tasks, and ring the queues of their pools."""
         counts.pools |= self._pools
+        counts.now = self.now
         changed = [self._members[one] for one in sorted(self._changed)]
         yield from self._uses.write_shifted(self._sql)
         yield from members.write(self._sql, changed, self._rules, counts=counts)

@@ -11,6 +11,7 @@ import msgspec
 
 from pitboss.engines.postgres.script import Row
 from pitboss.model.duration import Moment
+from pitboss.model.lifecycle import due_at
 from pitboss.model.limits import Window
 from pitboss.model.queue import HandlerInfo, Queue, QueueSettings
 from pitboss.model.resource import Leased, Want
@@ -26,7 +27,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 want_of = msgspec.json.Decoder(Want).decode
 STATES = {state.value: state for state in State}
 # How many columns `claim_columns` has, and how many tell a queue's settings.
-CLAIM_COLUMNS = 18
+CLAIM_COLUMNS = 19
 SETTINGS_COLUMNS = 10
 
 
@@ -102,7 +103,7 @@ def claim(
 ) -> Claim:
     """A claim from `claim_columns`. `ends` is its own time limit."""
     number, claim_number, handler, queue, params, attempts, priority, max_attempts, timeout = row[:9]
-    losses, crashes, created_at, expires_at, parent, tags, batch, rotations, meta = row[9:CLAIM_COLUMNS]
+    losses, crashes, created_at, expires_at, parent, tags, batch, rotations, meta, run_at = row[9:CLAIM_COLUMNS]
     return Claim(
         id=number,
         token=Token(session, claim_number),
@@ -126,6 +127,15 @@ def claim(
         rotations=rotations,
         claim_expires_at=ends,
         meta=meta,
+        due_at=due_at(
+            created_at,
+            run_at,
+            claim=claim_number,
+            attempts=attempts,
+            losses=losses,
+            rotations=rotations,
+            batch=batch,
+        ),
     )
 
 

@@ -155,12 +155,16 @@ CREATE TABLE {schema}.counts (
     PRIMARY KEY (queue, state)
 );
 
--- A change with a batch counts for its queue and for the batch.
+-- A change with a batch counts for its queue and for the batch. One with a handler counts in the flows too, as a task that
+-- came to this state, if that is an end, and by what became of its run (`run`), in the bucket of `at`.
 CREATE TABLE {schema}.count_deltas (
     queue text NOT NULL,
     state text NOT NULL,
     n bigint NOT NULL,
-    batch text COLLATE "C"
+    batch text COLLATE "C",
+    handler text,
+    run text,
+    at bigint
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 
 CREATE TABLE {schema}.batch_counts (

@@ -168,10 +168,10 @@ class _Group:
             told = yield self._sql.ask("settle_bound", now, pools=pools, **self._columns(group))
             self._returns.note_rules(told)
             rows = [row for row in told if row[0] is not None]
-            for place, answer, state, queue, capped in rows:
+            for place, answer, state, queue, capped, handler, run in rows:
                 answers[left[place - 1]] = answer
                 if answer == "apply":
-                    self._count(group[place - 1].id, queue, state, ring=capped)
+                    self._count(group[place - 1].id, queue, state, ring=capped, handler=handler, run=run)
             if len(rows) == len(left):
                 break
             left = [i for i in left if not answers[i]]
@@ -197,9 +197,9 @@ class _Group:
             return () if held is None else held.tried
         return tried_after(held.tried, held.resource.split("/", 1)[1], one.report.outcome)
 
-    def _count(self, task: TaskId, queue: str, state: str, *, ring: bool) -> None:
+    def _count(self, task: TaskId, queue: str, state: str, *, ring: bool, handler: str, run: str | None) -> None:
         batch, over, key = self._held[task].batch, State(state) in FINISHED, self._held[task].order_key
-        self._counts.moved(queue, State.RUNNING, state, batch, ring=ring)
+        self._counts.moved(queue, State.RUNNING, state, batch, ring=ring, handler=handler, run=run)
         if batch is not None:
             self._ended[batch] -= over
         if over and key is not None:

@@ -10,6 +10,7 @@ import msgspec
 from pitboss.engines.sqlite.rows import attempt_row
 from pitboss.engines.statements import load
 from pitboss.model.duration import Moment
+from pitboss.model.figures import KINDS, RAW
 from pitboss.model.states import FINISHED, State
 from pitboss.model.task import Attempt
 
@@ -21,6 +22,9 @@ _BULKS = (256, 64, 16, 4, 2, 1)
 _ENDED = frozenset(state.value for state in FINISHED)
 _RUNNING = State.RUNNING.value
 _KEPT_RUNS = 100
+_FLOW_ADD = {kind: f"flow_add_{kind}" for kind in KINDS}
+# By kind, queue and handler.
+Flows = dict[tuple[str, str, str], int]
 
 
 class Statements:
@@ -44,16 +48,18 @@ class Statements:
 class Act:
     """Passed to everything that changes the store. `rings` are queues to wake after the commit.
 
-    `touched` are batches of which an item has ended or stopped running, `lanes` those that may promote a batch.
+    `touched` are batches of which an item has ended or stopped running, `lanes` those that may promote a batch. `flows`
+    is what happened to tasks: nothing in an act reads it, so the writer writes it once for all acts of a transaction.
     """
 
-    __slots__ = ("_connection", "_items", "_moves", "_sql", "_statements", "lanes", "now", "rings", "touched")
+    __slots__ = ("_connection", "_items", "_moves", "_sql", "_statements", "flows", "lanes", "now", "rings", "touched")
 
     def __init__(self, connection: sqlite3.Connection, statements: Statements, now: Moment) -> None:
         self._connection, self._statements, self._sql = connection, statements, statements.by_name
         self._moves: dict[tuple[str, str], int] = defaultdict(int)
         self._items: dict[tuple[str, str, str], int] = {}
         self.now = now
+        self.flows: Flows = {}
         self.rings: set[str] = set()
         self.touched: dict[str, None] = {}
         self.lanes: set[str] = set()
@@ -110,6 +116,18 @@ class Act:
             items = [(*place, n) for place, n in self._items.items() if n]
             self._items.clear()
             self.bulk("batch_count_add", items)
+
+    def happened(self, kind: str, queue: str, handler: str, n: int = 1) -> None:
+        """Count what happened to tasks (`figures.KINDS`)."""
+        key = (kind, queue, handler)
+        self.flows[key] = self.flows.get(key, 0) + n
+
+    def write_flows(self) -> None:
+        """Add what happened to the bucket of this moment. Usually that is one row."""
+        at = self.now - self.now % RAW
+        for (kind, queue, handler), n in self.flows.items():
+            self._connection.execute(self._sql[_FLOW_ADD[kind]], (RAW, at, queue, handler, n))
+        self.flows = {}
 
     def record(self, runs: Sequence[tuple[str, Attempt]]) -> None:
         """Add runs that did not finish their tasks to the tasks' histories."""

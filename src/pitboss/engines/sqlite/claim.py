@@ -386,6 +386,7 @@ def _set_aside(this: Round, sifted: Sifted) -> None:
         act.run("claim_expire", act.now, json_list(one.row for one in sifted.expired))
         for one in sifted.expired:
             act.moved(one.queue, "pending", "cancelled", batch=one.batch)
+            act.happened("cancelled", one.queue, one.handler)
             queues[one.queue].pending -= 1
             if one.unique_key is not None:
                 act.run("key_free", one.id, one.unique_key)

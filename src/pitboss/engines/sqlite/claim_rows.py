@@ -5,6 +5,7 @@ from typing import NamedTuple
 import msgspec
 
 from pitboss.engines.sqlite.rows import tags_of
+from pitboss.model.lifecycle import due_at
 from pitboss.model.resource import Leased, Shortage
 from pitboss.model.session import Claimed, ClaimRequest
 from pitboss.model.task import Claim, Token
@@ -35,6 +36,7 @@ class PendingRow(msgspec.Struct, array_like=True):
     tried: str | None
     rotations: int
     meta: str | None
+    run_at: int | None
 
 
 class RunningRow(PendingRow, array_like=True):
@@ -118,6 +120,7 @@ class KeyedRow(PendingRow, array_like=True):
             tried=one.tried,
             rotations=0,
             meta=None,
+            run_at=one.run_at,
             partition=one.partition,
         )
 
@@ -185,4 +188,13 @@ class ClaimedRows(NamedTuple):
             rotations=one.rotations,
             claim_expires_at=until,
             meta=one.meta,
+            due_at=due_at(
+                one.created_at,
+                one.run_at,
+                claim=token.claim,
+                attempts=one.attempts,
+                losses=one.losses,
+                rotations=one.rotations,
+                batch=one.batch,
+            ),
         )

@@ -57,6 +57,7 @@ def cancel_tasks(act: Act, tasks: Sequence[Task], reason: str) -> int:
         act.bulk("key_free", _keys(waiting))
     for task in waiting:
         act.moved(task.queue, task.state.value, "cancelled", batch=task.batch)
+        act.happened("cancelled", task.queue, task.handler)
     ordered = [task.id for task in waiting if task.order_key is not None]
     if ordered:
         release_next(act, ordered)
@@ -106,6 +107,7 @@ def revive(
             place = HELD_IN_ORDER
         places.setdefault(place, []).append(task.id)
         act.moved(task.queue, task.state.value, place.state.value, batch=task.batch)
+        act.happened("revived", task.queue, task.handler)
         act.rings.add(task.queue)
     for place, ids in places.items():
         act.run("task_retry", json_list(ids), place.state.value, place.reason, int(keep_attempts), operation)

@@ -233,9 +233,10 @@ def _rest(new: NewTask, one: Placed, context: _Context, now: int) -> tuple[objec
 def _account(act: Act, tasks: Sequence[NewTask], placed: Sequence[Placed], context: _Context) -> None:
     if context.line is not None:
         context.line.write()
-    moves = Counter((new.queue, one.state) for new, one in zip(tasks, placed, strict=True))
-    for (queue, state), n in moves.items():
+    moves = Counter((new.queue, new.handler, one.state) for new, one in zip(tasks, placed, strict=True))
+    for (queue, handler, state), n in moves.items():
         act.moved(queue, None, state.value, n, context.batch)
+        act.happened("put", queue, handler, n)
         if queue in context.new_queues:
             context.new_queues.remove(queue)
             act.run("queue_create", queue)

@@ -16,6 +16,7 @@ from pitboss.engines.sqlite.rows import error_text
 from pitboss.engines.sqlite.settle import ClaimRow, claim_rows
 from pitboss.model.access import REMEMBERED_FOR
 from pitboss.model.duration import SECOND
+from pitboss.model.figures import kinds_of_end
 from pitboss.model.member_health import STRIKES_KEPT
 from pitboss.model.session import Reclaimed
 from pitboss.model.settlement import ClaimEnd, lost
@@ -77,6 +78,9 @@ def _lose(act: Act, orphans: list[ClaimRow]) -> Counter[State]:
         _write(act, group)
     for (queue, batch, state), n in Counter((one.queue, one.batch, end.state) for one, end in ends).items():
         act.moved(queue, "running", state.value, n, batch)
+    for one, end in ends:
+        for kind in kinds_of_end(end.state, lost=True):
+            act.happened(kind, one.queue, one.handler)
     act.rings |= {one.queue for one, end in ends if one.capped or end.state not in FINISHED}
     ordered = [one.id for one, end in ends if end.state in FINISHED and one.order_key is not None]
     if ordered:

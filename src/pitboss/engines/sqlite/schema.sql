@@ -1,4 +1,4 @@
--- The schema of a fresh store, with schema_operations.sql. The migrations, one after the other, lead to exactly this (a
+-- The schema of a fresh store, with the other schema_*.sql. The migrations, one after the other, lead to exactly this (a
 -- test proves it).
 -- Times are whole microseconds since the epoch by the store's clock (`pitboss_clock`). JSON is canonical text.
 
@@ -497,4 +497,4 @@ CREATE TABLE pitboss_meta (
     value INTEGER NOT NULL
 ) WITHOUT ROWID;
 
-INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0), ('schema', 12);
+INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0), ('schema', 13);

@@ -15,6 +15,7 @@ from pitboss.engines.sqlite.put import put_follow_ups
 from pitboss.engines.sqlite.returns import Returns, pool_of
 from pitboss.engines.sqlite.rows import error_text, names_text
 from pitboss.model.batch import BatchStatus
+from pitboss.model.figures import kinds_of_end
 from pitboss.model.outcome import Transition
 from pitboss.model.outdone import SentAway
 from pitboss.model.settlement import APPLIED, ClaimEnd, Progress, SettleAnswer, Settlement, StoredTask, effect
@@ -33,6 +34,7 @@ class ClaimRow(StoredTask, array_like=True):
     batch: str | None
     member: int | None
     order_key: str | None
+    handler: str
     capped: bool
 
 
@@ -45,11 +47,12 @@ _WIDTH = 5
 
 
 class Plain(NamedTuple):
-    """A group of plain completions, ready to be written: the values of its rows, and their number in each queue."""
+    """A group of plain completions, ready to be written: the values of its rows, and their number by queue and
+    handler."""
 
     session: int
     values: list[object]
-    queues: Counter[str]
+    numbers: Counter[tuple[str, str]]
 
 
 def plain(settlements: Sequence[Settlement]) -> Plain | None:
@@ -65,7 +68,7 @@ def plain(settlements: Sequence[Settlement]) -> Plain | None:
     values: list[object] = []
     for one in settlements:
         values += (one.id, one.token.claim, one.transition.result, one.worker, one.ran)
-    return Plain(session, values, Counter(one.queue or "" for one in settlements))
+    return Plain(session, values, Counter((one.queue or "", one.handler or "") for one in settlements))
 
 
 def settle(act: Act, settlements: Sequence[Settlement], plain: Plain | None) -> list[SettleAnswer]:
@@ -92,11 +95,14 @@ def _settled_plainly(act: Act, plain: Plain) -> bool:
         act.roll_back()
         return False
     act.release_savepoint()
-    for queue, count in plain.queues.items():
+    for (queue, handler), count in plain.numbers.items():
         act.moved(queue, "running", "completed", count)
+        act.happened("completed", queue, handler, count)
     if row[0]:
         release_next(act, cast("list[str]", plain.values[::_WIDTH]))
-    act.rings |= _names.decode(row[1]) & plain.queues.keys()
+    capped = _names.decode(row[1])
+    if capped:
+        act.rings |= capped & {queue for queue, _ in plain.numbers}
     return True
 
 
@@ -105,6 +111,7 @@ def _is_usual(settlement: Settlement, session: int) -> bool:
     return (
         transition.state is State.COMPLETED
         and settlement.queue is not None
+        and settlement.handler is not None
         and settlement.batch is None
         and settlement.resource is None
         and settlement.report is None
@@ -227,6 +234,8 @@ class _Group:
         if end.state is State.PENDING or task.capped:
             self.act.rings.add(task.queue)
         self.act.moved(task.queue, "running", end.state.value, batch=task.batch)
+        for kind in kinds_of_end(end.state, charged=transition.charged, lost=transition.lost):
+            self.act.happened(kind, task.queue, task.handler)
         task.state, task.outcome = end.state, end.outcome
 
 

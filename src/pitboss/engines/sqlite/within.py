@@ -32,6 +32,7 @@ def within(
                 act = Act(connection, statements, clock.now())
                 answer = call(act)
                 act.write_counts()
+                act.write_flows()
                 clock.keep(connection, surely=False)
             except BaseException:
                 connection.execute("ROLLBACK TO pitboss_within")

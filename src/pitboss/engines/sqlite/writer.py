@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from pitboss.engines.protocol import Failpoint
-from pitboss.engines.sqlite.act import Act, Statements
+from pitboss.engines.sqlite.act import Act, Flows, Statements
 from pitboss.engines.sqlite.batch_lifecycle import conclude
 from pitboss.engines.sqlite.connection import connect_writer
 from pitboss.engines.sqlite.doorbell import Doorbell
@@ -102,6 +102,8 @@ class Writer:
         self._mutex = threading.Lock()
         self._writing = threading.Lock()
         self._closed = False
+        # What happened to tasks in the present transaction.
+        self._flows: Flows = {}
         self._thread = threading.Thread(target=self._run, name="pitboss-sqlite-writer", daemon=True)
 
     def start(self, connection: sqlite3.Connection) -> None:
@@ -187,11 +189,16 @@ class Writer:
         connection.execute("BEGIN IMMEDIATE")
         before = connection.total_changes
         self._clock.look(connection)
+        self._flows = {}
         alone = len(group) == 1
         for jobs in _bundles([job for job in group if not job.dropped]):
             if self._failpoint is not None or not self._put_together(connection, jobs):
                 for job in jobs:
                     self._attempt(connection, job, alone)
+        if self._flows:
+            act = Act(connection, self._statements, self._clock.now())
+            act.flows, self._flows = self._flows, {}
+            act.write_flows()
         if connection.in_transaction:
             if connection.total_changes != before:
                 self._clock.keep(connection)
@@ -215,6 +222,7 @@ class Writer:
             connection.execute("RELEASE bundle")
             return False
         connection.execute("RELEASE bundle")
+        self._count(act)
         for job in jobs:
             job.result = list(islice(placed, len(job.tasks)))
         jobs[0].rings = act.rings
@@ -225,9 +233,10 @@ class Writer:
         if not alone:
             connection.execute("SAVEPOINT request")
         try:
-            self._perform(connection, job)
+            act = self._perform(connection, job)
             if not alone:
                 connection.execute("RELEASE request")
+            self._count(act)
         except BaseException as error:
             job.error = translated(error, str(self._path))
             if isinstance(job.error, StoreUnavailable):
@@ -241,7 +250,15 @@ class Writer:
             if is_fatal(error):
                 raise
 
-    def _perform(self, connection: sqlite3.Connection, job: Job) -> None:
+    def _count(self, act: Act) -> None:
+        """What happened in an act that is part of this transaction."""
+        if not self._flows:
+            self._flows = act.flows
+            return
+        for key, n in act.flows.items():
+            self._flows[key] = self._flows.get(key, 0) + n
+
+    def _perform(self, connection: sqlite3.Connection, job: Job) -> Act:
         act = Act(connection, self._statements, self._clock.now())
         if self._failpoint is not None:
             self._failpoint(f"{job.name}.before")
@@ -252,6 +269,7 @@ class Writer:
         job.rings = act.rings
         if self._failpoint is not None:
             self._failpoint(f"{job.name}.commit")
+        return act
 
     def _reached(self, job: Job) -> None:
         if self._failpoint is not None and job.error is None and not job.dropped:

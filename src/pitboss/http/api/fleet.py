@@ -7,7 +7,7 @@ from pitboss.http import bodies
 from pitboss.http.answers import Answer, ApiError
 from pitboss.http.context import Call
 from pitboss.model.access import checked_roles
-from pitboss.model.duration import SECOND
+from pitboss.model.duration import SECOND, span
 from pitboss.model.errors import InvalidInput, NotFound, StoreUnavailable
 from pitboss.model.filter import parsed
 from pitboss.model.fleet import ManagerView
@@ -32,6 +32,7 @@ from pitboss.operate.documents import (
     worker_pools_document,
 )
 from pitboss.operate.failures import failure_groups
+from pitboss.operate.figures import figures_document, read_figures
 from pitboss.operate.keys import create_key, list_keys, revoke_key
 from pitboss.operate.status import read_status
 from pitboss.operate.tasks import change_queues
@@ -147,6 +148,21 @@ async def failures(call: Call, wanted: str | None) -> Answer:
     found = await failure_groups(call.store, parsed(wanted or ""))
     groups = [failure_group_document(group) for group in found.groups]
     return Answer(data={"groups": groups, "items": groups, "count": len(groups), "more": found.more})
+
+
+async def figures(
+    call: Call, since: str, step: str | None, *, queue: str | None, handler: str | None, pool: str | None
+) -> Answer:
+    found = await read_figures(
+        call.store,
+        call.now,
+        since=span(since),
+        step=None if step is None else span(step),
+        queue=queue,
+        handler=handler,
+        pool=pool,
+    )
+    return Answer(data=figures_document(found))
 
 
 async def get_keys(call: Call) -> Answer:

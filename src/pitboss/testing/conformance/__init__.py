@@ -40,6 +40,7 @@ from pitboss.testing.conformance.diagnosing import Diagnosing
 from pitboss.testing.conformance.events import EventLog, Publishing
 from pitboss.testing.conformance.failing import Failing
 from pitboss.testing.conformance.fencing import Fencing
+from pitboss.testing.conformance.figures import DueTimes, Flows, FlowsOfOtherActs, KeepingSamples, RollingUpFlows
 from pitboss.testing.conformance.filters import Filtering
 from pitboss.testing.conformance.giving_back import GivingBack
 from pitboss.testing.conformance.handlers import HandlerRegistry
@@ -95,6 +96,7 @@ class CoreConformance(
     Pruning,
     Retrying,
     DesiredState,
+    DueTimes,
     Failing,
     Fencing,
     Filtering,
@@ -202,6 +204,10 @@ class OperationConformance(Operating, OperationRates, ChangingOperations):
     """For an engine with `Operations`, and with batches and an audit log."""
 
 
+class FigureConformance(Flows, FlowsOfOtherActs, RollingUpFlows, KeepingSamples):
+    """For an engine with `Figures`, and with batches and declarations."""
+
+
 class Conformance(
     CoreConformance,
     ResourceConformance,
@@ -210,6 +216,7 @@ class Conformance(
     DeclaredConformance,
     PartitionConformance,
     OperationConformance,
+    FigureConformance,
     StoreLimits,
     AlertNotesKeeping,
     Silencing,
@@ -255,18 +262,23 @@ __all__ = [
     "DesiredState",
     "Diagnosing",
     "DrawingItems",
+    "DueTimes",
     "DurableConformance",
     "EndingBatches",
     "EndingUses",
     "EventLog",
     "Failing",
     "Fencing",
+    "FigureConformance",
     "Filtering",
     "FiringSchedules",
+    "Flows",
+    "FlowsOfOtherActs",
     "Forgiveness",
     "FurtherUses",
     "GivingBack",
     "HandlerRegistry",
+    "KeepingSamples",
     "KeyedBatches",
     "KeyedClaims",
     "KeyedRates",
@@ -315,6 +327,7 @@ __all__ = [
     "ResourceConformance",
     "ResumingBatches",
     "Retrying",
+    "RollingUpFlows",
     "Rotation",
     "RulesOfPools",
     "ScheduleKeeping",

@@ -43,6 +43,7 @@ class Claiming:
                 parent=task.parent,
                 tags=("a", "b"),
                 slot=0,
+                due_at=task.created_at,
             )
         ]
 

@@ -1,6 +1,7 @@
 """For engines whose store outlives the process: the schema's version, and what a reopened store still holds."""
 
 from pitboss.engines.protocol import Maintenance, Outages, Schema
+from pitboss.model.figures import RAW
 from pitboss.model.finding import Grade
 from pitboss.model.limits import rate
 from pitboss.model.outcome import Failed
@@ -9,6 +10,8 @@ from pitboss.model.settlement import APPLIED
 from pitboss.model.states import State
 from pitboss.model.task import Placed, Unique
 from pitboss.testing.conformance.bench import BROKEN, Bench
+
+_FOREVER = 2**62
 
 
 class SchemaKeeping:
@@ -38,6 +41,14 @@ class Maintaining:
         assert await bench.store.recount() == 0
         assert (await bench.every_task(), await bench.store.queues()) == before
         assert (await bench.complete(claim)).applied
+
+    async def test_a_recount_leaves_the_flows_as_they_are(self, bench: Bench) -> None:
+        await bench.put(*(bench.new() for _ in range(3)))
+        await bench.complete(await bench.take())
+        assert isinstance(bench.store, Maintenance)
+        before = await bench.store.flows(0, _FOREVER, span=RAW, by_handler=True)
+        await bench.store.recount()
+        assert await bench.store.flows(0, _FOREVER, span=RAW, by_handler=True) == before
 
 
 class Reopening:

@@ -1,6 +1,6 @@
 -- name: claim_columns
 t.id, t.claim, t.handler, t.queue, t.params, t.attempts, t.priority, t.max_attempts, t.timeout, t.losses, t.crashes,
-t.created_at, t.expires_at, t.parent, t.tags, t.batch, t.rotations, t.meta
+t.created_at, t.expires_at, t.parent, t.tags, t.batch, t.rotations, t.meta, t.run_at
 
 -- name: only_condition
 -- A task of a slot that wants only these handlers. Expired ones of others are cancelled where they are met.

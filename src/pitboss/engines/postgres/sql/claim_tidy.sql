@@ -25,11 +25,13 @@ WITH clock AS MATERIALIZED (
         reason = CASE WHEN expired THEN 'expired' ELSE 'handler' END,
         finished_at = CASE WHEN expired THEN (SELECT now FROM clock) END
     FROM found WHERE t.ctid = found.place
-    RETURNING t.queue, t.state, t.batch
+    RETURNING t.queue, t.handler, t.state, t.batch
 ), counted AS (
-    INSERT INTO {schema}.count_deltas (queue, state, n, batch)
-    SELECT queue, state, count(*), batch FROM moved GROUP BY queue, state, batch
+    INSERT INTO {schema}.count_deltas (queue, state, n, batch, handler, at)
+    SELECT queue, state, count(*), batch, told, (SELECT now FROM clock)
+    FROM moved, LATERAL (SELECT CASE WHEN state = 'cancelled' THEN handler END AS told) AS t
+    GROUP BY queue, state, batch, told
     UNION ALL
-    SELECT queue, 'pending', -count(*), batch FROM moved GROUP BY queue, batch
+    SELECT queue, 'pending', -count(*), batch, NULL, NULL FROM moved GROUP BY queue, batch
 )
 SELECT count(*), ARRAY(SELECT id FROM head WHERE named) FROM moved

@@ -24,8 +24,12 @@ WITH found AS MATERIALIZED (
         ) AS old
     ) AS old WHERE u.ctid = old.place
 ), counted AS (
-    INSERT INTO {schema}.count_deltas (queue, state, n, batch)
-    SELECT * FROM unnest(%(queues)s::text[], %(states)s::text[], %(numbers)s::bigint[], %(batches)s::text[])
+    INSERT INTO {schema}.count_deltas (queue, state, n, batch, handler, run, at)
+    SELECT queue, state, n, batch, handler, run, CASE WHEN handler IS NOT NULL THEN %(counted_at)s::bigint END
+    FROM unnest(
+        %(queues)s::text[], %(states)s::text[], %(numbers)s::bigint[], %(batches)s::text[], %(handlers)s::text[],
+        %(runs)s::text[]
+    ) AS changed (queue, state, n, batch, handler, run)
 )
 SELECT pg_notify(%(channel)s::text, CASE WHEN length(names) < 7000 THEN names ELSE '*' END)
 FROM (

@@ -53,9 +53,9 @@ WITH clock AS MATERIALIZED (
     ) AS derived
     WHERE {unless_there} (SELECT open FROM known) AND (unique_key IS NULL OR new.id IN (SELECT task FROM taken))
     {or_meet}
-    RETURNING id, queue, state, reason, partition
+    RETURNING id, queue, handler, state, reason, partition
 ), tally AS MATERIALIZED (
-    SELECT queue, state, reason, count(*) AS n FROM made GROUP BY queue, state, reason
+    SELECT queue, handler, state, reason, count(*) AS n FROM made GROUP BY queue, handler, state, reason
 ), new_queues AS (
     INSERT INTO {schema}.queues (name)
     SELECT DISTINCT queue FROM tally
@@ -67,7 +67,8 @@ WITH clock AS MATERIALIZED (
 ), keyed AS (
     INSERT INTO {schema}.new_partitions SELECT * FROM met WHERE NOT {schema}.knows_key(queue, key)
 ), counted AS (
-    INSERT INTO {schema}.count_deltas (queue, state, n, batch) SELECT queue, state, n, %(batch)s::text FROM tally
+    INSERT INTO {schema}.count_deltas (queue, state, n, batch, handler, run, at)
+    SELECT queue, state, n, %(batch)s::text, handler, 'put', now FROM tally, clock
 ), rung AS MATERIALIZED (
     SELECT pg_notify(%(channel)s::text, %(ring)s::text)
     WHERE %(ring)s::text IS NOT NULL AND EXISTS (SELECT FROM tally WHERE state = 'pending')

@@ -93,8 +93,12 @@ DELETE FROM {schema}.starts WHERE ctid = ANY (ARRAY(
 -- name: count_add
 -- Counts that changed, and a ring for these queues and those of these pools.
 WITH counted AS (
-    INSERT INTO {schema}.count_deltas (queue, state, n, batch)
-    SELECT * FROM unnest(%(queues)s::text[], %(states)s::text[], %(numbers)s::bigint[], %(batches)s::text[])
+    INSERT INTO {schema}.count_deltas (queue, state, n, batch, handler, run, at)
+    SELECT queue, state, n, batch, handler, run, CASE WHEN handler IS NOT NULL THEN %(counted_at)s::bigint END
+    FROM unnest(
+        %(queues)s::text[], %(states)s::text[], %(numbers)s::bigint[], %(batches)s::text[], %(handlers)s::text[],
+        %(runs)s::text[]
+    ) AS changed (queue, state, n, batch, handler, run)
 )
 SELECT pg_notify(%(channel)s::text, CASE WHEN length(names) < 7000 THEN names ELSE '*' END)
 FROM (
@@ -110,12 +114,20 @@ WITH folded AS MATERIALIZED (
     DELETE FROM {schema}.count_deltas
     WHERE ctid = ANY (ARRAY(SELECT ctid FROM {schema}.count_deltas LIMIT %(limit)s::bigint))
         AND (SELECT pg_try_advisory_xact_lock(%(lock)s::bigint))
-    RETURNING queue, state, n, batch
+    RETURNING queue, state, n, batch, handler, run, at
 ), of_batches AS (
     INSERT INTO {schema}.batch_counts AS c (batch, queue, state, n)
     SELECT batch, queue, state, sum(n) FROM folded
     WHERE batch IS NOT NULL GROUP BY batch, queue, state ORDER BY batch, queue, state
     ON CONFLICT (batch, queue, state) DO UPDATE SET n = c.n + excluded.n
+), flowed AS (
+    INSERT INTO {schema}.flows AS f ({flow_columns})
+    SELECT 10000000, began, queue, handler, {flow_sum_columns}
+    FROM (
+        SELECT at - at %% 10000000 AS began, queue, handler, {flow_delta_columns} FROM folded WHERE handler IS NOT NULL
+    ) AS told
+    GROUP BY began, queue, handler ORDER BY began, queue, handler
+    ON CONFLICT (span, at, queue, handler) DO UPDATE SET {flow_added_changes}
 )
 INSERT INTO {schema}.counts AS c (queue, state, n)
 SELECT queue, state, sum(n) FROM folded GROUP BY queue, state ORDER BY queue, state

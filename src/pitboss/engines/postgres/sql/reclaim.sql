@@ -60,14 +60,14 @@ WITH clock AS MATERIALIZED (
             ELSE reason END,
         {lost_changes}
     FROM orphans AS o, clock WHERE t.ctid = o.place
-    RETURNING t.queue, t.state, t.batch, t.resource, t.partition IS NOT NULL AS keyed, o.*
+    RETURNING t.queue, t.handler, t.state, t.batch, t.resource, t.partition IS NOT NULL AS keyed, o.*
 ), recorded AS (
     INSERT INTO {schema}.attempts (task, claim, attempt, started_at, ended_at, session, outcome, worker)
     SELECT id, claim, attempts + 1, coalesce(started_at, now), now, session, 'lost', worker
     FROM moved, clock WHERE over IS NULL
     ON CONFLICT DO NOTHING
 )
-SELECT id, state, queue, batch, resource, started_at, claim, {capped_condition} FROM moved ORDER BY id
+SELECT id, state, queue, batch, resource, started_at, claim, {capped_condition}, handler FROM moved ORDER BY id
 
 -- name: held_list_items
 -- Items of batches that are held for a handler which is registered by now: one of these, or one that is remote or that a

@@ -23,17 +23,17 @@ WITH clock AS MATERIALIZED (
         state = coalesce(over, 'pending'), reason = CASE WHEN over = 'failed' THEN %(poison)s::text ELSE reason END,
         {lost_changes}
     FROM orphans AS o, clock WHERE t.ctid = o.place
-    RETURNING t.queue, t.state, t.partition IS NOT NULL AS keyed, o.*
+    RETURNING t.queue, t.handler, t.state, t.partition IS NOT NULL AS keyed, o.*
 ), recorded AS (
     INSERT INTO {schema}.attempts (task, claim, attempt, started_at, ended_at, session, outcome, worker)
     SELECT id, claim, attempts + 1, coalesce(started_at, now), now, session, 'lost', worker
     FROM moved, clock WHERE over IS NULL
     ON CONFLICT DO NOTHING
 ), counted AS (
-    INSERT INTO {schema}.count_deltas (queue, state, n)
-    SELECT queue, state, count(*) FROM moved GROUP BY queue, state
+    INSERT INTO {schema}.count_deltas (queue, state, n, handler, run, at)
+    SELECT queue, state, count(*), handler, 'lost', (SELECT now FROM clock) FROM moved GROUP BY queue, state, handler
     UNION ALL
-    SELECT queue, 'running', -count(*) FROM moved GROUP BY queue
+    SELECT queue, 'running', -count(*), NULL, NULL, NULL FROM moved GROUP BY queue
 ), rung AS MATERIALIZED (
     SELECT pg_notify(%(channel)s::text, CASE WHEN length(names) < 7000 THEN names ELSE '*' END)
     FROM (

@@ -67,21 +67,25 @@ WITH clock AS MATERIALIZED (
     FROM judged AS j, clock, LATERAL (SELECT j.state IN ('completed', 'failed', 'cancelled') AS over) AS o
     WHERE t.ctid = j.place AND j.answer = 'apply'
     RETURNING j.ord, j.id, j.claim, j.attempts, j.started, j.session, j.outcome, j.worker, j.error, j.flags, j.state,
-        over, t.queue, t.partition IS NOT NULL AS keyed
+        over, t.queue, t.handler, t.partition IS NOT NULL AS keyed
 ), recorded AS (
     INSERT INTO {schema}.attempts (task, claim, attempt, started_at, ended_at, session, outcome, worker, error)
     SELECT id, claim, attempts + 1, coalesce(started, now), now, session, outcome, worker, error
     FROM done, clock WHERE NOT over AND flags & 8 > 0
     ON CONFLICT DO NOTHING
 ), tally AS MATERIALIZED (
-    SELECT queue, state, count(*) AS n, bool_or(keyed) AS keyed FROM done GROUP BY queue, state
+    SELECT queue, state, run, count(*) AS n, bool_or(keyed) AS keyed,
+        CASE WHEN over OR run IS NOT NULL THEN handler END AS told
+    FROM done, LATERAL (SELECT {run_columns} AS run) AS r GROUP BY queue, told, state, run
 ), counted AS (
-    INSERT INTO {schema}.count_deltas (queue, state, n)
-    SELECT queue, state, n FROM tally UNION ALL SELECT queue, 'running', -sum(n) FROM tally GROUP BY queue
+    INSERT INTO {schema}.count_deltas (queue, state, n, handler, run, at)
+    SELECT queue, state, n, told, run, now FROM tally, clock
+    UNION ALL
+    SELECT queue, 'running', -sum(n), NULL, NULL, NULL FROM tally GROUP BY queue
 ), rung AS MATERIALIZED (
     SELECT pg_notify(%(channel)s::text, CASE WHEN length(names) < 7000 THEN names ELSE '*' END)
     FROM (
-        SELECT string_agg(queue, ',') AS names FROM tally WHERE state = 'pending' OR {capped_condition}
+        SELECT string_agg(DISTINCT queue, ',') AS names FROM tally WHERE state = 'pending' OR {capped_condition}
     ) AS ready WHERE names IS NOT NULL
 )
 SELECT ord, 'apply' FROM done LEFT JOIN rung ON true

@@ -63,17 +63,17 @@ WITH clock AS MATERIALIZED (
     FROM judged AS j, clock, LATERAL (SELECT j.state IN ('completed', 'failed', 'cancelled') AS over) AS o
     WHERE t.ctid = j.place AND j.answer = 'apply'
     RETURNING j.ord, j.id, j.claim, j.attempts, j.started, j.session, j.outcome, j.worker, j.error, j.flags, j.state,
-        over, t.queue, t.partition IS NOT NULL AS keyed
+        over, t.queue, t.handler, t.partition IS NOT NULL AS keyed
 ), recorded AS (
     INSERT INTO {schema}.attempts (task, claim, attempt, started_at, ended_at, session, outcome, worker, error)
     SELECT id, claim, attempts + 1, coalesce(started, now), now, session, outcome, worker, error
     FROM done, clock WHERE NOT over AND flags & 8 > 0
     ON CONFLICT DO NOTHING
 )
-SELECT ord, 'apply', state, queue, {capped_condition} FROM done
-UNION ALL SELECT ord, 'progress', NULL, NULL, NULL FROM reported
-UNION ALL SELECT ord, answer, NULL, NULL, NULL FROM judged WHERE answer NOT IN ('apply', 'progress')
-UNION ALL SELECT NULL, 'now', now::text, NULL, NULL FROM clock
-UNION ALL SELECT NULL, 'rules', name, rules, NULL FROM {schema}.pools WHERE name = ANY (%(pools)s::text[])
-UNION ALL SELECT NULL, 'struck', name, NULL, NULL FROM unnest(%(pools)s::text[]) AS p (name)
+SELECT ord, 'apply', state, queue, {capped_condition}, handler, {run_columns} FROM done
+UNION ALL SELECT ord, 'progress', NULL, NULL, NULL, NULL, NULL FROM reported
+UNION ALL SELECT ord, answer, NULL, NULL, NULL, NULL, NULL FROM judged WHERE answer NOT IN ('apply', 'progress')
+UNION ALL SELECT NULL, 'now', now::text, NULL, NULL, NULL, NULL FROM clock
+UNION ALL SELECT NULL, 'rules', name, rules, NULL, NULL, NULL FROM {schema}.pools WHERE name = ANY (%(pools)s::text[])
+UNION ALL SELECT NULL, 'struck', name, NULL, NULL, NULL, NULL FROM unnest(%(pools)s::text[]) AS p (name)
     WHERE EXISTS (SELECT FROM {schema}.strikes AS s WHERE s.pool = p.name)

@@ -23,12 +23,12 @@ WITH found AS MATERIALIZED (
         crashes = CASE WHEN %(keep)s::boolean THEN crashes ELSE 0 END,
         operation = %(operation)s::text
     FROM found WHERE t.ctid = found.place
-    RETURNING t.queue, t.state, was, t.batch
+    RETURNING t.queue, t.handler, t.state, was, t.batch
 ), counted AS (
-    INSERT INTO {schema}.count_deltas (queue, state, n, batch)
-    SELECT queue, state, count(*), batch FROM moved GROUP BY queue, state, batch
+    INSERT INTO {schema}.count_deltas (queue, state, n, batch, handler, run, at)
+    SELECT queue, state, count(*), batch, handler, 'revived', {now} FROM moved GROUP BY queue, state, batch, handler
     UNION ALL
-    SELECT queue, was, -count(*), batch FROM moved GROUP BY queue, was, batch
+    SELECT queue, was, -count(*), batch, NULL, NULL, NULL FROM moved GROUP BY queue, was, batch
 ), rung AS MATERIALIZED (
     SELECT pg_notify(%(channel)s::text, CASE WHEN length(names) < 7000 THEN names ELSE '*' END)
     FROM (SELECT string_agg(DISTINCT queue, ',') AS names FROM moved WHERE state = 'pending') AS ready

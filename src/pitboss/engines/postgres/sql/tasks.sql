@@ -46,13 +46,13 @@ WITH clock AS MATERIALIZED (
         reason = %(reason)s::text,
         finished_at = CASE WHEN was = 'running' THEN finished_at ELSE now END
     FROM found, clock WHERE t.ctid = found.place
-    RETURNING its_queue, was, t.batch
+    RETURNING its_queue, was, t.batch, t.handler
 ), counted AS (
-    INSERT INTO {schema}.count_deltas (queue, state, n, batch)
-    SELECT its_queue, state, sign * n, batch
-    FROM (
-        SELECT its_queue, was, batch, count(*) AS n FROM moved WHERE was <> 'running' GROUP BY its_queue, was, batch
-    ) AS ended, LATERAL (VALUES (was, -1), ('cancelled', 1)) AS change (state, sign)
+    INSERT INTO {schema}.count_deltas (queue, state, n, batch, handler, at)
+    SELECT its_queue, was, -count(*), batch, NULL, NULL FROM moved WHERE was <> 'running' GROUP BY its_queue, was, batch
+    UNION ALL
+    SELECT its_queue, 'cancelled', count(*), batch, handler, (SELECT now FROM clock)
+    FROM moved WHERE was <> 'running' GROUP BY its_queue, batch, handler
 )
 SELECT batch, count(*) FILTER (WHERE was <> 'running'), count(*) FILTER (WHERE was = 'running')
 FROM moved GROUP BY batch

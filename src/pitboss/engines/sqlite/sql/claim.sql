@@ -65,12 +65,12 @@ WHERE rowid IN (
 -- name: claim_next
 SELECT json_group_array(json_array(
     priority, id, rowid, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
-    created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations, meta
+    created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations, meta, run_at
 ))
 FROM (
     SELECT
         priority, id, rowid, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
-        created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations, meta
+        created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations, meta, run_at
     FROM pitboss_tasks
     WHERE state = 'pending' AND queue = ?
     ORDER BY priority, id
@@ -81,12 +81,12 @@ FROM (
 -- The same for some handlers. Tasks past their expiry are among them, whatever their handler.
 SELECT json_group_array(json_array(
     priority, id, rowid, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
-    created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations, meta
+    created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations, meta, run_at
 ))
 FROM (
     SELECT
         priority, id, rowid, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
-        created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations, meta
+        created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations, meta, run_at
     FROM pitboss_tasks
     WHERE
         state = 'pending'
@@ -110,7 +110,7 @@ FROM (
 -- name: claim_named
 SELECT json_group_array(json_array(
     priority, id, rowid, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
-    created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations, meta, partition
+    created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations, meta, run_at, partition
 ))
 FROM pitboss_tasks
 WHERE rowid IN (SELECT value FROM json_each(?))
@@ -119,7 +119,7 @@ WHERE rowid IN (SELECT value FROM json_each(?))
 -- What still runs under these keys.
 SELECT json_group_array(json_array(
     priority, id, rowid, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
-    created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations, meta,
+    created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations, meta, run_at,
     claim_key, session, started_at, claim_expires_at
 ))
 FROM pitboss_tasks
@@ -128,7 +128,7 @@ WHERE state = 'running' AND claim_key IN (SELECT value FROM json_each(?1)) AND c
 -- name: claim_sift
 SELECT
     priority, id, rowid, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
-    created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations, meta
+    created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations, meta, run_at
 FROM pitboss_tasks
 WHERE
     state = 'pending'
@@ -146,12 +146,12 @@ ORDER BY priority, id
 -- A portion of the pending tasks of a queue that is bound to a pool, after the rank (?5, ?6).
 SELECT json_group_array(json_array(
     priority, id, task, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
-    created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations, meta
+    created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations, meta, run_at
 ))
 FROM (
     SELECT
         priority, id, rowid AS task, handler, queue, params, attempts, max_attempts, timeout, losses, crashes,
-        created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations, meta
+        created_at, expires_at, parent, tags, claim, unique_key, batch, want, tried, rotations, meta, run_at
     FROM pitboss_tasks
     WHERE
         state = 'pending'

@@ -12,13 +12,13 @@ WITH RECURSIVE seen (session) AS (
 SELECT json_group_array(json_array(
     state, session, claim, attempts, losses, crashes, cancel_asked, outcome, reason, run_at, started_at,
     resource, json(coalesce(tried, '[]')), rotations, worker, claim_lasts, claim_expires_at,
-    task, id, queue, unique_key, batch, member, order_key, capped
+    task, id, queue, unique_key, batch, member, order_key, handler, capped
 ))
 FROM (
     SELECT
         state, pitboss_tasks.session AS session, claim, attempts, losses, crashes, cancel_asked, outcome, reason, run_at,
         started_at, resource, tried, rotations, worker, claim_lasts, claim_expires_at,
-        pitboss_tasks.rowid AS task, id, queue, unique_key, batch, member, order_key,
+        pitboss_tasks.rowid AS task, id, queue, unique_key, batch, member, order_key, handler,
         CASE
             WHEN partition IS NOT NULL
                 THEN EXISTS (SELECT 1 FROM pitboss_queues WHERE name = pitboss_tasks.queue AND max_per_key IS NOT NULL)
@@ -41,13 +41,13 @@ FROM (
 SELECT json_group_array(json_array(
     state, session, claim, attempts, losses, crashes, cancel_asked, outcome, reason, run_at, started_at,
     resource, json(coalesce(tried, '[]')), rotations, worker, claim_lasts, claim_expires_at,
-    task, id, queue, unique_key, batch, member, order_key, capped
+    task, id, queue, unique_key, batch, member, order_key, handler, capped
 ))
 FROM (
     SELECT
         state, session, claim, attempts, losses, crashes, cancel_asked, outcome, reason, run_at,
         started_at, resource, tried, rotations, worker, claim_lasts, claim_expires_at,
-        rowid AS task, id, queue, unique_key, batch, member, order_key,
+        rowid AS task, id, queue, unique_key, batch, member, order_key, handler,
         CASE
             WHEN partition IS NOT NULL
                 THEN EXISTS (SELECT 1 FROM pitboss_queues WHERE name = pitboss_tasks.queue AND max_per_key IS NOT NULL)

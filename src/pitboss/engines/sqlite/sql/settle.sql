@@ -42,7 +42,7 @@ WHERE
 SELECT json_group_array(json_array(
     state, session, claim, attempts, losses, crashes, cancel_asked, outcome, reason, run_at, started_at,
     resource, json(coalesce(tried, '[]')), rotations, worker, claim_lasts, claim_expires_at,
-    rowid, id, queue, unique_key, batch, member, order_key,
+    rowid, id, queue, unique_key, batch, member, order_key, handler,
     CASE
         WHEN partition IS NOT NULL
             THEN EXISTS (SELECT 1 FROM pitboss_queues WHERE name = pitboss_tasks.queue AND max_per_key IS NOT NULL)

@@ -1,0 +1,88 @@
+"""Flows and samples. `model.figures` has the rules; acts add to the flows through `Act.happened`."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from pitboss.engines.sqlite.act import Act, Row
+from pitboss.engines.sqlite.calls import Calls
+from pitboss.engines.sqlite.registry import check_term
+from pitboss.model.duration import Moment, Span
+from pitboss.model.figures import KINDS, Flow, Sample, SampleKey, bucket, rolled
+
+_encode = msgspec.json.encode
+_sample = msgspec.json.Decoder(Sample)
+
+
+class FigureVerbs(Calls):
+    """The protocol `Figures`, each verb as one request to the store."""
+
+    async def flows(
+        self,
+        since: Moment,
+        until: Moment,
+        *,
+        span: Span,
+        queue: str | None = None,
+        handler: str | None = None,
+        by_handler: bool = False,
+    ) -> list[Flow]:
+        asked = (span, since, until, queue, handler, int(by_handler))
+        return await self._read(lambda reader: [_flow(row, span) for row in reader.rows("flow_list", *asked)])
+
+    async def add_samples(self, samples: Sequence[Sample]) -> None:
+        rows = [_sample_row(one) for one in samples]
+        await self._write("add_samples", lambda act: act.bulk("sample_add", rows), len(rows))
+
+    async def samples(self, since: Moment, until: Moment, *, span: Span, limit: int = 100_000) -> list[Sample]:
+        return await self._read(
+            lambda reader: [_sample.decode(row[0]) for row in reader.rows("sample_list", span, since, until, limit)]
+        )
+
+    async def roll_flows(self, span: Span, into: Span | None, before: Moment, *, term: int) -> bool:
+        return await self._write("roll_flows", lambda act: roll_flows(act, span, into, before, term))
+
+    async def replace_samples(self, gone: Sequence[SampleKey], made: Sequence[Sample], *, term: int) -> bool:
+        rows = [_sample_row(one) for one in made]
+        return await self._write("replace_samples", lambda act: replace_samples(act, gone, rows, term), len(gone))
+
+
+def roll_flows(act: Act, span: Span, into: Span | None, before: Moment, term: int) -> bool:
+    """As the contract says."""
+    check_term(act, term)
+    row: Any = act.one("flow_oldest", span)
+    if row is None or row[0] is None or row[0] >= before:
+        return False
+    length = span if into is None else into
+    first = bucket(row[0], length)
+    rows: Iterable[Any] = list(act.rows("flow_take", span, first, min(before, first + length)))
+    if into is not None:
+        made = rolled((_flow(taken, span) for taken in rows), into)
+        act.bulk("flow_add", [_flow_row(one) for one in made])
+    return True
+
+
+def replace_samples(act: Act, gone: Sequence[SampleKey], made: Sequence[Row], term: int) -> bool:
+    """As the contract says."""
+    check_term(act, term)
+    act.savepoint()
+    if sum(act.run("sample_remove", *key) for key in set(gone)) < len(set(gone)):
+        act.roll_back()
+        return False
+    act.release_savepoint()
+    act.bulk("sample_write", made)
+    return True
+
+
+def _flow(row: Sequence[Any], span: Span) -> Flow:
+    at, queue, handler, *counts = row
+    return Flow(at=at, span=span, queue=queue, handler=handler, **dict(zip(KINDS, counts, strict=True)))
+
+
+def _flow_row(flow: Flow) -> Row:
+    return (flow.span, flow.at, flow.queue, flow.handler, *(getattr(flow, kind) for kind in KINDS))
+
+
+def _sample_row(sample: Sample) -> Row:
+    return (*sample.key, _encode(sample).decode())

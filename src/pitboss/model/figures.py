@@ -1,0 +1,294 @@
+"""Figures over time: what happened to tasks, counted exactly, and what managers measured. Everything here adds up.
+
+A bucket is a span of time that begins at a multiple of its length. Short buckets are rolled up into longer ones as
+they age: adding figures up loses no count, and quantiles stay as exact as they were.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Self
+
+import msgspec
+
+from pitboss.model.duration import SECOND, Moment, Span
+from pitboss.model.quantiles import place_of, value_at
+from pitboss.model.states import FINISHED, State
+
+RAW: Span = 10 * SECOND
+MINUTE: Span = 60 * SECOND
+HOUR: Span = 3600 * SECOND
+SPANS = (RAW, MINUTE, HOUR)
+# In a sample, and in a rolled-up bucket, these many handlers are told apart. Others are added up under one name.
+MOST_HANDLERS = 200
+OTHERS = "(others)"
+MOST_DESTINATIONS = 20
+
+
+def bucket(moment: Moment, span: Span) -> Moment:
+    """The beginning of the bucket that a moment is in."""
+    return moment - moment % span
+
+
+class Flow(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened to the tasks of a queue and handler in one bucket.
+
+    `put`: they were created. `completed`, `failed` and `cancelled`: they ended so. `retried`: a run failed, and the
+    task waits to be tried again. `lost`: a run was lost with its worker or session. `revived`: an ended task was made
+    to wait again.
+    """
+
+    at: Moment
+    span: Span = RAW
+    queue: str = ""
+    handler: str = ""
+    put: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    retried: int = 0
+    lost: int = 0
+    revived: int = 0
+
+    @property
+    def arrived(self) -> int:
+        """How many tasks came to wait."""
+        return self.put + self.revived
+
+    @property
+    def ended(self) -> int:
+        return self.completed + self.failed + self.cancelled
+
+
+KINDS = ("put", "completed", "failed", "cancelled", "retried", "lost", "revived")
+
+
+def kinds_of_end(state: State, *, charged: bool = False, lost: bool = False) -> tuple[str, ...]:
+    """What the end of a claim counts as, by the task's state after it: nothing if the run was only given back."""
+    run = ("lost",) if lost else ("retried",) if charged and state not in FINISHED else ()
+    return (state.value, *run) if state in FINISHED else run
+
+
+class FlowCounts:
+    """Counts of one bucket."""
+
+    __slots__ = ("counts",)
+
+    def __init__(self) -> None:
+        self.counts: dict[tuple[str, str, str], int] = {}
+
+    def add(self, kind: str, queue: str, handler: str, n: int = 1) -> None:
+        key = (queue, handler, kind)
+        self.counts[key] = self.counts.get(key, 0) + n
+
+    def flows(self, at: Moment, span: Span = RAW) -> list[Flow]:
+        """As flows of this bucket, in the order of their keys."""
+        found: dict[tuple[str, str], dict[str, int]] = {}
+        for (queue, handler, kind), n in self.counts.items():
+            found.setdefault((queue, handler), {})[kind] = n
+        return [
+            Flow(at=at, span=span, queue=queue, handler=handler, **found[queue, handler])
+            for queue, handler in sorted(found)
+        ]
+
+
+def added_flows(flows: Iterable[Flow], span: Span, *, by_handler: bool = True) -> list[Flow]:
+    """The flows in buckets of this span, at least as long as their own."""
+    found: dict[tuple[Moment, str, str], list[int]] = {}
+    for one in flows:
+        sums = found.setdefault((bucket(one.at, span), one.queue, one.handler if by_handler else ""), [0] * len(KINDS))
+        for place, kind in enumerate(KINDS):
+            sums[place] += getattr(one, kind)
+    return [
+        Flow(at=at, span=span, queue=queue, handler=handler, **dict(zip(KINDS, found[at, queue, handler], strict=True)))
+        for at, queue, handler in sorted(found)
+    ]
+
+
+def rolled(flows: Iterable[Flow], into: Span) -> list[Flow]:
+    """Flows of one bucket of `into`, as they are stored there: the handlers with the fewest are added up, by queue."""
+    added = added_flows(flows, into)
+    if len(added) <= MOST_HANDLERS:
+        return added
+    ranked = sorted(added, key=lambda one: (one.handler != OTHERS, -_size(one), one.queue, one.handler))
+    # Those that were added up before stay so: they are not handlers.
+    others = sum(one.handler == OTHERS for one in ranked)
+    kept, rest = ranked[others:][:MOST_HANDLERS], [*ranked[:others], *ranked[others:][MOST_HANDLERS:]]
+    return added_flows([*kept, *(msgspec.structs.replace(one, handler=OTHERS) for one in rest)], into)
+
+
+def _size(flow: Flow) -> int:
+    return sum(getattr(flow, kind) for kind in KINDS)
+
+
+class Histogram(msgspec.Struct, array_like=True):
+    """How often which values occurred: counts by the buckets of `model.quantiles`, and the sum of the values."""
+
+    counts: dict[int, int] = {}
+    sum: int = 0
+
+    def add(self, value: int) -> None:
+        value = max(value, 0)
+        place = place_of(value)
+        self.counts[place] = self.counts.get(place, 0) + 1
+        self.sum += value
+
+    def merge(self, other: "Histogram") -> None:
+        for place, n in other.counts.items():
+            self.counts[place] = self.counts.get(place, 0) + n
+        self.sum += other.sum
+
+    @property
+    def n(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def mean(self) -> int | None:
+        n = self.n
+        return round(self.sum / n) if n else None
+
+    def quantile(self, share: float) -> int | None:
+        """The value that this share of the values does not exceed, to 5 %; None if there are no values."""
+        left, place = share * self.n, None
+        for place in sorted(self.counts):
+            left -= self.counts[place]
+            if left <= 0:
+                break
+        return None if place is None else value_at(place)
+
+
+class HandlerFigures(msgspec.Struct, array_like=True):
+    """What managers measured of one handler in one queue: starts, how long tasks waited since they were due, and how
+    long their runs took."""
+
+    queue: str
+    handler: str
+    started: int = 0
+    wait: Histogram = msgspec.field(default_factory=Histogram)
+    run: Histogram = msgspec.field(default_factory=Histogram)
+
+    def merge(self, other: "HandlerFigures") -> None:
+        self.started += other.started
+        self.wait.merge(other.wait)
+        self.run.merge(other.run)
+
+
+class PoolSample(msgspec.Struct, array_like=True):
+    """A worker pool: seconds that its workers were in each state, megabytes times seconds, and ends of workers.
+
+    `restarts` are workers that were replaced or started again, for whatever reason; `crashes` those that died.
+    """
+
+    workers: dict[str, int] = {}
+    memory: int = 0
+    restarts: int = 0
+    crashes: int = 0
+
+    def merge(self, other: "PoolSample") -> None:
+        _add(self.workers, other.workers)
+        self.memory += other.memory
+        self.restarts += other.restarts
+        self.crashes += other.crashes
+
+
+class ResourceSample(msgspec.Struct, array_like=True):
+    """A resource pool: seconds that its members were in each condition, which the leader alone tells; and what each
+    manager saw: uses that tasks began, claims that found no member, and members that were refused, by destination."""
+
+    members: dict[str, int] = {}
+    usable: int = 0
+    uses: int = 0
+    limits_met: int = 0
+    refusals: dict[str, int] = {}
+
+    def merge(self, other: "ResourceSample") -> None:
+        _add(self.members, other.members)
+        _add(self.refusals, other.refusals)
+        self.usable += other.usable
+        self.uses += other.uses
+        self.limits_met += other.limits_met
+
+
+class SampleKey(NamedTuple):
+    """Which sample: the length and the beginning of its bucket, and the session that wrote it (0: rolled up)."""
+
+    span: Span
+    at: Moment
+    session: int
+
+
+class Sample(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the managers measured in one bucket. `covered` is for how many seconds of it there was at least one, and
+    `led` for how many a leader told about resource pools."""
+
+    at: Moment
+    span: Span = RAW
+    session: int = 0
+    covered: int = 0
+    led: int = 0
+    handlers: list[HandlerFigures] = []
+    pools: dict[str, PoolSample] = {}
+    resources: dict[str, ResourceSample] = {}
+
+    @property
+    def key(self) -> SampleKey:
+        return SampleKey(self.span, self.at, self.session)
+
+    def bounded(self) -> Self:
+        """With the busiest handlers and destinations only; the others are added up."""
+        self.handlers = _bounded_handlers(self.handlers)
+        for one in self.resources.values():
+            one.refusals = _bounded(one.refusals)
+        return self
+
+
+def merged_samples(samples: Iterable[Sample], span: Span) -> list[Sample]:
+    """The samples of all sessions in buckets of this span, at least as long as their own."""
+    at_once: dict[tuple[Span, Moment], Sample] = {}
+    for one in samples:
+        whole = at_once.setdefault((one.span, one.at), Sample(at=one.at, span=one.span))
+        _merge(whole, one)
+        # They tell of the same time.
+        whole.covered, whole.led = max(whole.covered, one.covered), max(whole.led, one.led)
+    found: dict[Moment, Sample] = {}
+    for _, one in sorted(at_once.items()):
+        whole = found.setdefault(bucket(one.at, span), Sample(at=bucket(one.at, span), span=span))
+        _merge(whole, one)
+        seconds = span // SECOND
+        whole.covered, whole.led = min(seconds, whole.covered + one.covered), min(seconds, whole.led + one.led)
+    return [found[at].bounded() for at in sorted(found)]
+
+
+def _merge(whole: Sample, part: Sample) -> None:
+    known = {(one.queue, one.handler): one for one in whole.handlers}
+    for one in part.handlers:
+        if (one.queue, one.handler) not in known:
+            known[one.queue, one.handler] = HandlerFigures(one.queue, one.handler)
+        known[one.queue, one.handler].merge(one)
+    pools, resources = dict(whole.pools), dict(whole.resources)
+    for name, pool in part.pools.items():
+        pools.setdefault(name, PoolSample()).merge(pool)
+    for name, resource in part.resources.items():
+        resources.setdefault(name, ResourceSample()).merge(resource)
+    whole.handlers, whole.pools, whole.resources = list(known.values()), pools, resources
+
+
+def _bounded_handlers(handlers: Sequence[HandlerFigures]) -> list[HandlerFigures]:
+    if len(handlers) <= MOST_HANDLERS:
+        return list(handlers)
+    ranked = sorted(handlers, key=lambda one: (one.handler != OTHERS, one.started + one.run.n), reverse=True)
+    kept, rest = ranked[:MOST_HANDLERS], dict[str, HandlerFigures]()
+    for one in ranked[MOST_HANDLERS:]:
+        rest.setdefault(one.queue, HandlerFigures(one.queue, OTHERS)).merge(one)
+    return [*kept, *rest.values()]
+
+
+def _bounded(counts: Mapping[str, int]) -> dict[str, int]:
+    if len(counts) <= MOST_DESTINATIONS:
+        return dict(counts)
+    ranked = sorted(counts, key=lambda name: (name == OTHERS, -counts[name], name))
+    kept = {name: counts[name] for name in ranked[:MOST_DESTINATIONS] if name != OTHERS}
+    return kept | {OTHERS: sum(counts.values()) - sum(kept.values())}
+
+
+def _add(sums: dict[str, int], more: Mapping[str, int]) -> None:
+    for name, n in more.items():
+        sums[name] = sums.get(name, 0) + n

@@ -1,0 +1,275 @@
+"""Figures over time, as a person reads them: one value for each step, and None where no manager measured."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from pitboss.engines.capabilities import figures_of
+from pitboss.engines.figure_protocol import Figures
+from pitboss.engines.protocol import Store
+from pitboss.model.duration import SECOND, Moment, Span, span, spoken
+from pitboss.model.errors import InvalidInput, NotFound
+from pitboss.model.figures import (
+    HOUR,
+    KINDS,
+    MINUTE,
+    RAW,
+    SPANS,
+    Flow,
+    HandlerFigures,
+    Histogram,
+    PoolSample,
+    ResourceSample,
+    Sample,
+    bucket,
+    merged_samples,
+)
+from pitboss.model.retention import Retention
+from pitboss.model.text import listed
+from pitboss.operate.documents import Document, utc
+from pitboss.operate.lookup import did_you_mean
+from pitboss.operate.queues import find_queue
+
+# A sample is written this long after its bucket is over, at the latest, if the store answers.
+_WRITTEN_WITHIN: Span = 3 * SECOND
+MOST_POINTS = 120
+_LONGEST_ANSWER = 20_000
+_STEPS = tuple(map(span, ("10s", "20s", "30s", "1m", "2m", "5m", "10m", "15m", "30m", "1h", "2h", "6h", "12h", "1d")))
+_DEFAULT = Retention()
+Values = tuple[float | int | None, ...]
+
+
+class FigureReading(msgspec.Struct, frozen=True, kw_only=True):
+    """Series with one value for each step, oldest first. Spans are seconds.
+
+    Flows (`in`, `out` and so on) are exact. What managers measure is None in a step in which no manager ran, and
+    quantiles also in one without values. `covered` is the part of a step in which a manager ran.
+    """
+
+    since: Moment
+    until: Moment
+    step: Span
+    queue: str | None
+    handler: str | None
+    pool: str | None
+    series: dict[str, Values]
+    refusals: dict[str, int]
+
+    @property
+    def moments(self) -> list[Moment]:
+        return list(range(self.since, self.until, self.step))
+
+    @property
+    def unmeasured(self) -> list[tuple[Moment, Moment]]:
+        """The times in which no manager ran, between those in which one did."""
+        found: list[tuple[Moment, Moment]] = []
+        covered = self.series["covered"]
+        known = [place for place, part in enumerate(covered) if part]
+        for place in range(known[0], known[-1]) if known else ():
+            at = self.since + place * self.step
+            if not covered[place]:
+                begun = found.pop()[0] if found and found[-1][1] == at else at
+                found.append((begun, at + self.step))
+        return found
+
+
+async def read_figures(
+    store: Store,
+    now: Moment,
+    *,
+    since: Span = 2 * HOUR,
+    step: Span | None = None,
+    queue: str | None = None,
+    handler: str | None = None,
+    pool: str | None = None,
+    points: int = MOST_POINTS,
+) -> FigureReading:
+    """The figures of the last `since`: of all tasks, of a queue, of a handler, or of a worker pool or resource pool.
+
+    Without a step it chooses one for at most `points` values. Figures that were added up since have longer steps.
+    """
+    figures = figures_of(store)
+    if queue is not None:
+        await find_queue(store, queue)
+    until = bucket(now - _WRITTEN_WITHIN, RAW)
+    samples = await _samples(figures, until - since, until)
+    step = _checked_step(since, step, samples, points)
+    first = bucket(until - since, step)
+    until = max(until, first + RAW)
+    flows = await figures.flows(first, until, span=step, queue=queue, handler=handler)
+    places = list(range(first, until, step))
+    merged = {one.at: one for one in merged_samples((one for one in samples if one.at >= first), step)}
+    measured = [merged.get(at, Sample(at=at, span=step)) for at in places]
+    series = _flow_series(flows, places, step) | _task_series(measured, queue, handler)
+    refusals: dict[str, int] = {}
+    if handler is not None and not any(series["in"]) and not any(series["started"]):
+        await _check_handler(store, handler)
+    if pool is not None:
+        own, refusals = _pool_series(measured, pool)
+        series = {"covered": series["covered"], **own}
+    return FigureReading(
+        since=first,
+        until=until,
+        step=step,
+        queue=queue,
+        handler=handler,
+        pool=pool,
+        series=series,
+        refusals=refusals,
+    )
+
+
+def figures_document(reading: FigureReading) -> Document:
+    return {
+        "since": utc(reading.since),
+        "until": utc(reading.until),
+        "step": reading.step / SECOND,
+        "queue": reading.queue,
+        "handler": reading.handler,
+        "pool": reading.pool,
+        "at": [utc(at) for at in reading.moments],
+        "series": {name: list(values) for name, values in reading.series.items()},
+        "refusals": reading.refusals,
+        "unmeasured": [{"since": utc(begun), "until": utc(ended)} for begun, ended in reading.unmeasured],
+    }
+
+
+async def _samples(figures: Figures, since: Moment, until: Moment) -> list[Sample]:
+    """Of all lengths. A long one that began before counts too."""
+    return [
+        one
+        for length in SPANS
+        for one in await figures.samples(bucket(since, length), until, span=length, limit=_LONGEST_ANSWER)
+    ]
+
+
+def _checked_step(since: Span, asked: Span | None, samples: Iterable[Sample], most: int) -> Span:
+    if since < MINUTE or (asked is not None and (asked < RAW or asked % RAW)):
+        raise InvalidInput(
+            f"figures of {spoken(since)} in steps of {spoken(asked or RAW)} cannot be read",
+            why=f"they are kept in steps of {spoken(RAW)} or longer, and for at least {spoken(MINUTE)}",
+            fix="ask for a longer time, or for a step such as 10s, 1m or 1h",
+        )
+    longest = max((one.span for one in samples), default=_kept_step(since))
+    best = next((one for one in _STEPS if since < one * most), _STEPS[-1])
+    least = max(longest, _kept_step(since))
+    found = max(least, best if asked is None else asked)
+    return found + -found % least
+
+
+def _kept_step(since: Span) -> Span:
+    """How long the buckets of that age are, unless the settings say otherwise."""
+    if _DEFAULT.figures_1m is not None and since > _DEFAULT.figures_1m:
+        return HOUR
+    return MINUTE if _DEFAULT.figures_10s is not None and since > _DEFAULT.figures_10s else RAW
+
+
+def _flow_series(flows: Sequence[Flow], places: Sequence[Moment], step: Span) -> dict[str, Values]:
+    sums = {at: dict.fromkeys((*KINDS, "in", "out"), 0) for at in places}
+    for one in flows:
+        counts = sums[bucket(one.at, step)]
+        for kind in KINDS:
+            counts[kind] += getattr(one, kind)
+        counts["in"], counts["out"] = counts["in"] + one.arrived, counts["out"] + one.ended
+    names = ("in", "out", *KINDS)
+    return {name: tuple(sums[at][name] for at in places) for name in names}
+
+
+def _task_series(points: Sequence[Sample], queue: str | None, handler: str | None) -> dict[str, Values]:
+    chosen = [_chosen(one.handlers, queue, handler) for one in points]
+
+    def quantile(histogram: Callable[[HandlerFigures], Histogram], share: float) -> Values:
+        found = (histogram(one).quantile(share) for one in chosen)
+        return tuple(None if value is None else value / SECOND for value in found)
+
+    return {
+        "started": tuple(one.started if point.covered else None for one, point in zip(chosen, points, strict=True)),
+        "wait_p50": quantile(lambda one: one.wait, 0.5),
+        "wait_p95": quantile(lambda one: one.wait, 0.95),
+        "run_p50": quantile(lambda one: one.run, 0.5),
+        "run_p95": quantile(lambda one: one.run, 0.95),
+        "covered": tuple(round(one.covered * SECOND / one.span, 3) for one in points),
+    }
+
+
+def _chosen(found: Iterable[HandlerFigures], queue: str | None, handler: str | None) -> HandlerFigures:
+    """What was measured of this queue and handler, added up."""
+    total = HandlerFigures("", "")
+    for one in found:
+        if queue in (None, one.queue) and handler in (None, one.handler):
+            total.merge(one)
+    return total
+
+
+def _pool_series(points: Sequence[Sample], pool: str) -> tuple[dict[str, Values], dict[str, int]]:
+    """Those of the worker pool and of the resource pool of this name; and how often which destination refused."""
+    workers = [one.pools.get(pool) for one in points]
+    resources = [one.resources.get(pool) for one in points]
+    if not any(workers) and not any(resources):
+        known = sorted({name for one in points for name in (*one.pools, *one.resources)})
+        raise NotFound(
+            f'there are no figures of a pool "{pool}"',
+            why=f"there are some of {listed(known)}" if known else "no manager has run in this time",
+            fix=did_you_mean(pool, known, "check the name, or ask for a longer time"),
+        )
+    series: dict[str, Values] = {}
+    if any(workers):
+        series |= _worker_series(points, workers)
+    refusals: dict[str, int] = {}
+    if any(resources):
+        series |= _resource_series(points, resources)
+        for one in resources:
+            for place, n in (one.refusals if one is not None else {}).items():
+                refusals[place] = refusals.get(place, 0) + n
+    return series, dict(sorted(refusals.items(), key=lambda pair: -pair[1]))
+
+
+def _worker_series(points: Sequence[Sample], pools: Sequence[PoolSample | None]) -> dict[str, Values]:
+    covered = [one.covered for one in points]
+    found = [one or PoolSample() for one in pools]
+    return {
+        **_means("workers", [one.workers for one in found], covered),
+        "memory": tuple(
+            round(one.memory * 1_000_000 / seconds) if seconds else None
+            for one, seconds in zip(found, covered, strict=True)
+        ),
+        "restarts": tuple(one.restarts if seconds else None for one, seconds in zip(found, covered, strict=True)),
+        "crashes": tuple(one.crashes if seconds else None for one, seconds in zip(found, covered, strict=True)),
+    }
+
+
+def _resource_series(points: Sequence[Sample], pools: Sequence[ResourceSample | None]) -> dict[str, Values]:
+    led, covered = [one.led for one in points], [one.covered for one in points]
+    found = [one or ResourceSample() for one in pools]
+    return {
+        **_means("members", [one.members for one in found], led),
+        "usable": tuple(
+            round(one.usable / seconds, 2) if seconds else None for one, seconds in zip(found, led, strict=True)
+        ),
+        "uses": tuple(one.uses if seconds else None for one, seconds in zip(found, covered, strict=True)),
+        "limits_met": tuple(one.limits_met if seconds else None for one, seconds in zip(found, covered, strict=True)),
+        "refused": tuple(
+            sum(one.refusals.values()) if seconds else None for one, seconds in zip(found, covered, strict=True)
+        ),
+    }
+
+
+def _means(prefix: str, found: Sequence[Mapping[str, int]], seconds: Sequence[int]) -> dict[str, Values]:
+    """How many there were in each state, on average of the time that is known."""
+    return {
+        f"{prefix}_{state}": tuple(
+            round(one.get(state, 0) / known, 2) if known else None for one, known in zip(found, seconds, strict=True)
+        )
+        for state in sorted({state for one in found for state in one})
+    }
+
+
+async def _check_handler(store: Store, handler: str) -> None:
+    known: list[Any] = [one.name for one in await store.handlers()]
+    if handler not in known:
+        raise NotFound(
+            f'there is no handler "{handler}"',
+            why=f"the handlers are {listed(known)}" if known else "no app has registered any",
+            fix=did_you_mean(handler, known, "check the name; it is that of the Python function"),
+        )

@@ -1,0 +1,154 @@
+"""Reading figures: series with a value for each step, and gaps that are gaps."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from pitboss.model.duration import SECOND
+from pitboss.model.errors import InvalidInput, NotFound, Unsupported
+from pitboss.model.figures import HOUR, MINUTE, RAW, HandlerFigures, PoolSample, ResourceSample, Sample, bucket
+from pitboss.operate.figures import FigureReading, figures_document, read_figures
+from tests.operate.bench import Bench
+
+
+def sample(at: int, *, session: int = 1, span: int = RAW, waits: tuple[int, ...] = (), **more: Any) -> Sample:
+    """Of ten seconds, in which tasks of "greet" waited that many seconds and ran for two."""
+    figures = HandlerFigures("default", "greet", len(waits))
+    for seconds in waits:
+        figures.wait.add(seconds * SECOND)
+        figures.run.add(2 * SECOND)
+    known = {"covered": span // SECOND, "led": span // SECOND}
+    return Sample(at=at, span=span, session=session, handlers=[figures], **{**known, **more})
+
+
+async def read(store: Bench, **options: Any) -> FigureReading:
+    return await read_figures(store, store.now, **{"since": MINUTE, "step": RAW, **options})
+
+
+def total(found: FigureReading, name: str) -> float:
+    return sum(one or 0 for one in found.series[name])
+
+
+async def test_flows_are_counted_in_each_step(store: Bench) -> None:
+    await store.add(*(store.new() for _ in range(3)))
+    store.time.advance(20)
+    await store.run_all()
+    await store.add(store.new())
+    await store.run_all(fail="no")
+    store.time.advance(13)
+    found = await read(store)
+    assert found.series["put"][-3:] == (3, 0, 1)
+    assert found.series["in"] == found.series["put"]
+    assert [total(found, name) for name in ("completed", "failed", "out")] == [3, 1, 4]
+    assert {len(values) for values in found.series.values()} == {len(found.moments)}
+
+
+async def test_what_nobody_measured_is_none_and_not_zero(store: Bench) -> None:
+    begun = store.now
+    for place in (0, 1, 4):
+        await store.add_samples([sample(begun + place * RAW, waits=(1, 3))])
+    store.time.advance(53)
+    found = await read(store)
+    at = found.moments.index(begun)
+    assert found.series["started"][at : at + 5] == (2, 2, None, None, 2)
+    assert found.series["covered"][at : at + 5] == (1, 1, 0, 0, 1)
+    assert found.series["out"][at : at + 5] == (0, 0, 0, 0, 0)
+    assert found.unmeasured == [(begun + 2 * RAW, begun + 4 * RAW)]
+    wait = found.series["wait_p95"][at]
+    assert wait is not None
+    assert abs(wait - 3) < 0.15
+    document = figures_document(found)
+    assert document["series"]["started"][at + 2] is None
+    assert len(document["unmeasured"]) == 1
+    assert len(document["at"]) == len(found.moments)
+
+
+async def test_a_step_in_which_managers_ran_without_tasks_is_zero(store: Bench) -> None:
+    begun = store.now
+    await store.add_samples([sample(begun)])
+    store.time.advance(13)
+    found = await read(store)
+    at = found.moments.index(begun)
+    assert (found.series["started"][at], found.series["wait_p95"][at]) == (0, None)
+
+
+async def test_the_bucket_that_is_not_over_is_not_shown(store: Bench) -> None:
+    store.time.advance(5)
+    assert (await read(store)).until == bucket(store.now - 3 * SECOND, RAW)
+
+
+async def test_figures_of_a_queue_and_of_a_handler(store: Bench) -> None:
+    await store.add(store.new(), store.new(queue="mail"))
+    await store.add_samples([sample(store.now, waits=(1,))])
+    store.time.advance(13)
+    mail, greet = await read(store, queue="mail"), await read(store, handler="greet")
+    assert (total(mail, "in"), total(greet, "in")) == (1, 2)
+    assert (mail.series["started"][-1], greet.series["started"][-1]) == (0, 1)
+
+
+async def test_the_workers_of_a_pool(store: Bench) -> None:
+    begun = store.now
+    pools = {"default": PoolSample({"idle": 10, "processing": 20}, 5000, 1, 2)}
+    await store.add_samples([sample(begun, pools=pools), sample(begun, session=2, pools=pools)])
+    store.time.advance(13)
+    found = await read(store, pool="default")
+    last = {name: values[-1] for name, values in found.series.items()}
+    assert (last["workers_idle"], last["workers_processing"], last["memory"]) == (2, 4, 1_000_000_000)
+    assert (last["restarts"], last["crashes"]) == (2, 4)
+    assert found.series["workers_idle"][0] is None
+
+
+async def test_the_members_of_a_pool(store: Bench) -> None:
+    begun = store.now
+    told = {"proxies": ResourceSample({"ready": 20, "cooling": 10}, 20, 5, 1, {"a": 1, "b": 3})}
+    own = {"proxies": ResourceSample({}, 0, 2, 0, {"b": 1})}
+    await store.add_samples([sample(begun, resources=told), sample(begun, session=2, led=0, resources=own)])
+    store.time.advance(13)
+    found = await read(store, pool="proxies")
+    last = {name: values[-1] for name, values in found.series.items()}
+    assert (last["members_ready"], last["members_cooling"], last["usable"]) == (2, 1, 2)
+    assert (last["uses"], last["limits_met"], last["refused"]) == (7, 1, 5)
+    assert list(found.refusals.items()) == [("b", 4), ("a", 1)]
+
+
+async def test_old_figures_have_longer_steps(store: Bench) -> None:
+    hour = bucket(store.now, HOUR)
+    await store.add_samples([sample(hour, span=HOUR, waits=(1,))])
+    store.time.advance(2.5 * 3600)
+    assert (await read(store, since=3 * HOUR, step=MINUTE)).step == HOUR
+    assert (await read(store, since=HOUR, step=None)).step == MINUTE
+    assert (await read(store, since=24 * HOUR, step=None)).step % HOUR == 0
+
+
+async def test_the_number_of_points_is_bounded(store: Bench) -> None:
+    found = await read(store, since=2 * HOUR, step=None, points=40)
+    assert 20 <= len(found.moments) <= 41
+
+
+@pytest.mark.parametrize("options", [{"since": SECOND}, {"step": SECOND}, {"step": 15 * SECOND}])
+async def test_what_cannot_be_read_is_refused(store: Bench, options: dict[str, int]) -> None:
+    with pytest.raises(InvalidInput):
+        await read(store, **options)
+
+
+@pytest.mark.parametrize("options", [{"queue": "no"}, {"handler": "no"}, {"pool": "no"}])
+async def test_unknown_names_are_refused(store: Bench, options: dict[str, str]) -> None:
+    await store.add(store.new())
+    with pytest.raises(NotFound):
+        await read(store, **options)
+
+
+async def test_an_engine_without_figures_says_so() -> None:
+    class Plain:
+        name = "plain"
+
+    store: Any = Plain()
+    with pytest.raises(Unsupported):
+        await read_figures(store, 0)
+
+
+async def test_the_document_is_json(store: Bench) -> None:
+    await store.add(store.new())
+    store.time.advance(13)
+    assert msgspec.json.decode(msgspec.json.encode(figures_document(await read(store))))["step"] == 10
