@@ -28,6 +28,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/tasks/retry"): {"filter": "state:failed"},
     ("POST", "/tasks/delete"): {"filter": "state:failed"},
     ("POST", "/operations/{operation_id}/rate"): {"rate": "1/s"},
+    ("POST", "/alerts/silences"): {"rule": "disk", "for": 60},
     ("POST", "/workers/register"): {"worker_id": "new"},
     ("PUT", "/workers/{worker_id}/status"): {"status": "idle"},
     ("PATCH", "/queues/{name}"): {"capacity": 5},
