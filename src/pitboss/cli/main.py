@@ -35,7 +35,10 @@ COMMANDS = {
     "logs": Command("logs:logs", "Show what the workers and the manager of this host have logged."),
     "ps": Command("ps:ps", "List managers and workers on all hosts."),
     "top": Command("top:top", "Watch worker pools, queues and workers live; q quits."),
-    "figures": Command("figures:figures", "Show how many tasks came and went over time, and how long they took."),
+    "figures": Command(
+        "figures:figures",
+        "Show how many tasks came and went over time, how long they waited and ran, and how many failed.",
+    ),
     "stop": Command("managers:stop", "Stop managers; running tasks finish first."),
     "drain": Command("managers:drain", "Let managers take no more tasks."),
     "doctor": Command("doctor:doctor", "Check for problems."),
@@ -57,9 +60,7 @@ COMMANDS = {
     "pools": Command("worker_pools:app", "List, scale, set, restart, pause and resume worker pools.", "pool"),
     "dead": Command("dead:app", "List, retry and delete tasks that failed for good."),
     "alerts": Command("alerts:app", "List alerts and their rules, test channels, silence rules.", "alert"),
-    "operations": Command(
-        "operations:app", "List, show, wait for and cancel bulk acts on tasks that go on by themselves.", "operation"
-    ),
+    "operations": Command("operations:app", "List, show, wait for and cancel bulk acts on tasks.", "operation"),
     "keys": Command("keys:app", "Create, list and revoke keys of the HTTP API.", "key"),
     "audit": Command("audit:audit", "Show what operators did."),
     "db": Command("db:app", "Upgrade, check and copy the store."),
