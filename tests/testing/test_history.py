@@ -199,4 +199,4 @@ def test_a_fault_at_a_place_that_no_engine_has_is_refused() -> None:
 def test_names_cover_every_verb() -> None:
     assert len(names(sql=False, verbs=VERBS)) == 12
     assert len(names(sql=True, verbs=VERBS)) == 18
-    assert len(names(sql=True)) == 18 + 24 + 9 + 6
+    assert len(names(sql=True)) == 18 + 24 + 9 + 6 + 6

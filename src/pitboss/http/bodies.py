@@ -382,7 +382,7 @@ class SilenceAlert(Body):
     """`for` is in seconds."""
 
     rule: Name
-    lasts: Annotated[float, Field(gt=0, le=YEAR, alias="for")]
+    lasts: Annotated[float, Field(ge=1, le=YEAR, alias="for")]
     reason: Annotated[str, Field(max_length=500, pattern=PLAIN)] = ""
 
 

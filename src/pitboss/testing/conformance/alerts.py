@@ -33,7 +33,7 @@ class AlertNotesKeeping:
         known = await bench.add()
         again = bench.new()
         assert await bench.store.note_alerts("{}", [again, again], version=0, term=term)
-        assert {task.id for task in await bench.every_task()} == {known, again.id}
+        assert {task.id for task in await bench.every_task()} == {known.id, again.id}
 
     @pytest.mark.parametrize(("before", "version"), [(0, 1), (1, 0), (2, 1), (2, 3)])
     async def test_another_version_writes_nothing(self, bench: Bench, before: int, version: int) -> None:
