@@ -227,6 +227,11 @@ class Ledger(Protocol):
     async def count(self, wanted: Filter) -> int:
         """How many tasks match."""
 
+    @open_to_workers
+    async def tasks_before(self, task: TaskId, *, limit: int = 20_000) -> int | None:
+        """How many pending tasks of its queue have a lower priority number than this pending task, or the same and a
+        smaller id; at most `limit`, so that it costs no more than that. None if it is not pending."""
+
     async def attempts(self, task: TaskId) -> list[Attempt]:
         """Every recorded run that has ended, oldest first (the last 100)."""
 

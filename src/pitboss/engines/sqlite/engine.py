@@ -147,6 +147,9 @@ class SqliteEngine(DeclaredVerbs, PartitionVerbs, AlertVerbs, OperationVerbs, Fi
     async def count(self, wanted: Filter) -> int:
         return await self._read(lambda reader: reader.count(wanted))
 
+    async def tasks_before(self, task: TaskId, *, limit: int = 20_000) -> int | None:
+        return await self._read(lambda reader: reader.tasks_before(task, limit))
+
     async def attempts(self, task: TaskId) -> list[Attempt]:
         return await self._read(lambda reader: reader.attempts(task))
 

@@ -78,6 +78,13 @@ class Reader:
         n: int = self._connection.execute(text, chosen.values).fetchone()[0]
         return n
 
+    def tasks_before(self, task: str, limit: int) -> int | None:
+        (one,) = self.get([task])
+        if one is None or one.state is not State.PENDING:
+            return None
+        ((number,),) = self.rows("task_before", one.queue, one.priority, one.id, limit)
+        return int(str(number))
+
     def attempts(self, task: str) -> list[Attempt]:
         history = [attempt_of(row) for row in self.rows("attempt_list", task)]
         known = self.get([task])[0]
