@@ -44,11 +44,16 @@ def server_seconds(pid: int | None) -> float:
     if pid is None:
         return 0.0
     family = [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
-    ticks = 0
-    for one in family:
-        fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12]) + (int(fields[13]) + int(fields[14]) if one == pid else 0)
-    return ticks / _TICKS
+    return sum(map(_ticks, family)) / _TICKS
+
+
+def _ticks(pid: int) -> int:
+    """Of a process, and of its children that have ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return 0
+    return sum(map(int, fields[11:15]))
 
 
 async def put(store: Store, count: int) -> None:

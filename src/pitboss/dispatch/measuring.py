@@ -26,7 +26,7 @@ class Measurements:
         one = self._of(claim)
         one.started += 1
         if claim.due_at is not None:
-            one.wait.add(self._clock.now() - claim.due_at)
+            one.wait.add(max(0, self._clock.now() - claim.due_at))
         if claim.leased is not None:
             self._pool(claim.leased.pool).uses += 1
 

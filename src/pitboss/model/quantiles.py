@@ -9,15 +9,15 @@ HALF_LIFE = 200
 _BASE = (1 + ERROR) / (1 - ERROR)
 _GROWTH: float = 2.0 ** (1 / HALF_LIFE)
 _LARGEST = 2**53
-# The largest value of each bucket.
-_BOUNDS = tuple(_BASE**place for place in range(400))
+# The largest whole number of each bucket.
+BOUNDS = tuple(int(_BASE**place) for place in range(400))
 _HEAVIEST = 2.0**20
 _FORGOTTEN = 2.0**-10
 
 
 def place_of(value: int) -> int:
     """The bucket of a value. Their bounds grow by a tenth; values below 1 count as 1."""
-    return bisect_left(_BOUNDS, min(_LARGEST, value))
+    return bisect_left(BOUNDS, min(_LARGEST, value))
 
 
 def value_at(place: int) -> int:
