@@ -100,11 +100,11 @@ class Bench:
             self.do(self.engine.put(tasks))
 
     def ended(self, queue: str) -> int:
-        return int(self.do(self.engine.count(by(queue=queue, state=["completed", "failed", "cancelled"]))))
+        return int(self.do(self.engine.count(by(queue=queue, state=["completed", "failed", "cancelled"]))).number)
 
     def quiet(self, queue: str) -> bool:
         unfinished = ["pending", "scheduled", "running", "held"]
-        return self.do(self.engine.count(by(queue=queue, state=unfinished))) == 0
+        return bool(self.do(self.engine.count(by(queue=queue, state=unfinished))).number == 0)
 
     @contextmanager
     def manager(self, *options: str) -> Iterator[psutil.Process]:

@@ -246,7 +246,7 @@ async def _not_once(house: _House, tasks: int) -> list[str]:
         seen, after = seen + len(page.tasks), page.next
         if after is None:
             break
-    failed = await house.store.count(by(state=State.FAILED, task="broken"))
+    failed = (await house.store.count(by(state=State.FAILED, task="broken"), most=10_000_000)).number
     return [*faults[:5], *([] if seen == failed == tasks else [f"{failed} of {seen} tasks are failed"])]
 
 

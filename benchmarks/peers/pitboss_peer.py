@@ -40,7 +40,7 @@ class Pitboss(Peer):
 
     def left(self) -> int:
         unfinished = by(state=[state for state in State if not state.finished])
-        return self._runner.run(self._engine.count(unfinished))
+        return self._runner.run(self._engine.count(unfinished)).number
 
     def close(self) -> None:
         app.close()

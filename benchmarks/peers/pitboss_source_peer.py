@@ -106,7 +106,7 @@ class PitbossSource(Peer):
         self._runner.run(self._engine.change_queue(TASKS, QueueChange(paused=True)))
 
     def stored(self) -> int:
-        return int(self._runner.run(self._engine.count(by(queue=[TASKS]))))
+        return int(self._runner.run(self._engine.count(by(queue=[TASKS]))).number)
 
     def workers(self) -> list[list[str]]:
         return [[tool("pitboss"), "up", f"{__name__}:app", "--workers", "2", "--quiet"]]
@@ -116,7 +116,7 @@ class PitbossSource(Peer):
 
     def _unfinished(self) -> int:
         unfinished = by(state=[state for state in State if not state.finished])
-        return int(self._runner.run(self._engine.count(unfinished)))
+        return int(self._runner.run(self._engine.count(unfinished)).number)
 
     def close(self) -> None:
         self._producer.close()

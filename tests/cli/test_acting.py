@@ -14,7 +14,7 @@ from tests.cli.command_line import GREET, new, pitboss, put, run_all, with_store
 
 
 def counted(text: str = "") -> int:
-    return with_store(lambda store: store.count(parsed(text) if text else EVERYTHING))
+    return with_store(lambda store: store.count(parsed(text) if text else EVERYTHING)).number
 
 
 def register() -> None:

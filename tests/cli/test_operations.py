@@ -64,7 +64,7 @@ def test_a_dry_run_says_how_long_it_takes() -> None:
     answer = pitboss("dead", "retry", "--all", "--rate", "1/m", "--dry-run")
     assert (answer.code, "this takes about 6m; nothing was changed" in answer.err) == (0, True)
     assert pitboss("dead", "retry", "--all", "--rate", "1/m").code == Exit.REFUSED
-    assert with_store(lambda store: store.count(by(state=State.FAILED))) == 6
+    assert with_store(lambda store: store.count(by(state=State.FAILED))).number == 6
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_what_cannot_be_done_is_refused(args: list[str], code: Exit, said: str) 
     failed(1)
     answer = pitboss("dead", "retry", *args)
     assert (answer.code, said in answer.err) == (code, True), answer.err
-    assert with_store(lambda store: store.count(by(state=State.FAILED))) == 1
+    assert with_store(lambda store: store.count(by(state=State.FAILED))).number == 1
 
 
 def begin(number: int = 1_200) -> str:
@@ -111,7 +111,7 @@ def test_many_tasks_are_an_operation_that_anyone_can_look_at() -> None:
     assert (answer.code, answer.err) == (0, "1,200 tasks set to run again\n")
     assert pitboss("operations", "list", "--running").err == "no operations\n"
     assert "1,200 of 1,200 100 %" in pitboss("operations", "show", name).out
-    assert with_store(lambda store: store.count(by(state=State.PENDING))) == 1200
+    assert with_store(lambda store: store.count(by(state=State.PENDING))).number == 1200
 
 
 def test_an_operation_is_cancelled() -> None:
@@ -156,11 +156,11 @@ def test_ctrl_c_leaves_it_to_the_background(folder: Path) -> None:
     failed(50)
     with Process("dead", "retry", "--all", "--rate", "2/s", "--yes", cwd=folder) as process:
         deadline = time.monotonic() + 30
-        while with_store(lambda store: store.count(by(state=State.PENDING))) < 1:
+        while with_store(lambda store: store.count(by(state=State.PENDING))).number < 1:
             assert time.monotonic() < deadline
         process.tell(signal.SIGINT)
         assert process.ended() == Exit.INTERRUPTED
-        retried = with_store(lambda store: store.count(by(state=State.PENDING)))
+        retried = with_store(lambda store: store.count(by(state=State.PENDING))).number
         assert f"goes on in the background; {retried} task" in process.said
         assert f"{50 - retried} tasks not retried" in process.said
         assert "cancel it: pitboss operations cancel" in process.said

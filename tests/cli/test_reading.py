@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pitboss.cli.errors import Exit
 from pitboss.model.duration import SECOND
 from pitboss.model.queue import HandlerInfo, QueueChange
 from tests.cli.command_line import GREET, new, pitboss, put, run_all, with_store
+from tests.engines.full_store import fill
 
 READERS = (
     ("status",),
@@ -131,6 +133,21 @@ def test_tasks_list_filters_pages_and_says_how_to_go_on() -> None:
     assert len(page.out.splitlines()) == 5
     cursor = page.err.split("--after ")[1].strip()
     assert len(pitboss("tasks", "list", "--after", cursor, "--json").json()["tasks"]) == 2
+
+
+def test_a_list_that_stops_says_how_far_it_looked_and_how_to_go_on() -> None:
+    with_store(lambda store: fill(store, 18_000))
+    page = pitboss("tasks", "list", "args.n:5", "-n", "3")
+    assert page.out == ""
+    assert re.search(r"looked at 20,000 tasks: none of them matches, the last is of \d{4}-\d\d-\d\d", page.err)
+    cursor = page.err.split("--after ")[1].strip()
+    document = pitboss("tasks", "list", "args.n:5", "--after", cursor, "--json").json()
+    assert (len(document["tasks"]), document["next"], document["covered"]) == (1, None, None)
+    document = pitboss("tasks", "list", "args.n:19000", "--json").json()
+    assert (len(document["tasks"]), document["next"]) == (1, cursor)
+    assert document["covered"].endswith("Z")
+    answer = pitboss("tasks", "show", document["tasks"][0]["id"][-8:])
+    assert answer.code == 0
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def _task(app: App, task: str) -> Task:
 
 def _count(app: App) -> int:
     store = app._connected().engine
-    return app.ask(lambda _: store.count(EVERYTHING), limit=5, what="counting")
+    return app.ask(lambda _: store.count(EVERYTHING), limit=5, what="counting").number
 
 
 def test_a_call_that_is_refused_late_stores_nothing(app: App) -> None:

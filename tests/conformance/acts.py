@@ -55,6 +55,16 @@ FILTERS = [
     "losses:>0",
     "key:k1",
     "queue:q4",
+    "age:<16s",
+    "finished:<16s",
+    "state:completed finished:>1s",
+    "ran:>1s",
+    "order:*",
+    "state:failed fingerprint:*",
+    "state:failed task:a",
+    "state:held reason:handler",
+    "-state:completed,pending",
+    "state:pending queue:q1,q2",
 ]
 
 

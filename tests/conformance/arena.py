@@ -10,6 +10,7 @@ import msgspec
 
 from pitboss.engines.protocol import FullStore
 from pitboss.model.errors import PitbossError
+from pitboss.model.failure import FailureCount
 from pitboss.model.figures import RAW
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import TaskId
@@ -73,6 +74,7 @@ class Arena:
         self._tasks = {task.id: task for task in tasks}
         await self._same("histories", lambda store: _histories(store, changed))
         queues: list[Queue] = await self._same("queues", lambda store: store.queues())
+        await self._same("failures", _failures)
         await self._same("partitions", lambda store: _partitions(store, queues))
         await self._same("slots", lambda store: store.slots())
         await self._same("flows", lambda store: store.flows(0, 2**62, span=RAW, by_handler=True))
@@ -103,6 +105,10 @@ class Arena:
         for name, other in zip(self._names[1:], answers[1:], strict=True):
             assert other == answers[0], f"{what} of {name} differ:\n{_difference(answers[0], other)}"
         return answers[0]
+
+
+async def _failures(store: FullStore) -> list[FailureCount]:
+    return sorted(await store.failures(), key=lambda one: (one.fingerprint or "", one.handler))
 
 
 def _difference(expected: Any, found: Any) -> str:

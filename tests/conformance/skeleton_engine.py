@@ -15,12 +15,12 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import msgspec
 
 from pitboss.engines import scan
-from pitboss.engines.protocol import Clock, Page
+from pitboss.engines.protocol import MOST_READ, Clock, Page
 from pitboss.model.batching import HELD_FOR_HANDLER, HELD_IN_ORDER, waits
 from pitboss.model.duration import Moment
 from pitboss.model.errors import NotLeader, SessionLost
-from pitboss.model.failure import failed_for_good, failure_tasks
-from pitboss.model.filter import Filter
+from pitboss.model.failure import FailureCount, failed_for_good, failure_tasks
+from pitboss.model.filter import Count, Filter
 from pitboss.model.ids import TaskId
 from pitboss.model.lifecycle import (
     MAX_RECORDED_RUNS,
@@ -426,14 +426,19 @@ class SkeletonEngine:
         limit: int = 50,
         after: str | None = None,
         oldest_first: bool = False,
+        most: int = MOST_READ,
     ) -> Page:
         tasks = document.oldest_first()
         ordered = tasks if oldest_first else reversed(tasks)
-        return scan.find(ordered, wanted, now, limit=limit, after=after, oldest_first=oldest_first)
+        return scan.find(ordered, wanted, now, limit=limit, after=after, oldest_first=oldest_first, most=most)
 
     @transaction
-    def count(self, document: Document, now: Moment, wanted: Filter) -> int:
-        return scan.count(document.tasks.values(), wanted, now)
+    def count(self, document: Document, now: Moment, wanted: Filter, *, most: int = MOST_READ) -> Count:
+        return scan.count(document.tasks.values(), wanted, now, most=most)
+
+    @transaction
+    def failures(self, document: Document, now: Moment, *, most: int = MOST_READ) -> list[FailureCount]:
+        return scan.failures(reversed(document.oldest_first()), most=most)
 
     @transaction
     def attempts(self, document: Document, now: Moment, task: TaskId) -> list[Attempt]:

@@ -209,7 +209,7 @@ async def go_on(store: FullStore, numbers: Sequence[int]) -> list[str]:
             break
         await store.reclaim()
     await store.end_session(number)
-    left = await store.count(by(state=["held", "pending", "scheduled", "running"]))
+    left = (await store.count(by(state=["held", "pending", "scheduled", "running"]))).number
     found += [*await complaints(store, idle=True), *([f"{left} tasks did not end"] if left else [])]
     return [*found, *await _cleared(store, numbers)]
 
@@ -219,5 +219,5 @@ async def _cleared(store: FullStore, numbers: Sequence[int]) -> list[str]:
     for batch in ids(numbers):
         await store.act_on_batch(batch, Delete())
     await store.prune(by(task=CLOSED))
-    left = await store.count(EVERYTHING)
+    left = (await store.count(EVERYTHING)).number
     return [*await complaints(store, idle=True), *([f"{left} tasks are left of deleted batches"] if left else [])]

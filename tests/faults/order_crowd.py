@@ -110,7 +110,7 @@ async def drained(store: FullStore) -> list[str]:
             for claim in claimed.claims
         ]
         await store.settle(ends)
-        if not ends and not await store.count(by(state=[State.SCHEDULED, State.PENDING])):
+        if not ends and not (await store.count(by(state=[State.SCHEDULED, State.PENDING]))).number:
             break
         if not ends:
             await store.wait(None, 0.005)

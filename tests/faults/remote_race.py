@@ -222,7 +222,7 @@ async def _states(url: str) -> Counter[str]:
     store: Store = wiring.make_engine(url)
     await store.open()
     try:
-        counts = {state.value: await store.count(by(state=state)) for state in State}
+        counts = {state.value: (await store.count(by(state=state))).number for state in State}
         return Counter({name: count for name, count in counts.items() if count})
     finally:
         await store.close()

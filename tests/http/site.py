@@ -77,7 +77,7 @@ class Site:
 
         async def read() -> dict[str, int]:
             return {
-                "tasks": await self.store.count(EVERYTHING),
+                "tasks": (await self.store.count(EVERYTHING)).number,
                 "types": len(await self.store.handlers()),
                 "keys": len(await self.store.api_keys()),
                 "batches": len(await self.store.batches(limit=10_000)),

@@ -8,6 +8,7 @@ import pytest
 from pitboss.model.canonical import from_json
 from pitboss.model.duration import SECOND
 from pitboss.model.failure import routes
+from pitboss.model.filter import Count
 from pitboss.model.finding import Finding, Grade
 from pitboss.model.fleet import ManagerView
 from pitboss.model.policy import Policy
@@ -15,7 +16,8 @@ from pitboss.model.session import Session, SessionInfo
 from pitboss.model.snapshot import DeliveryFigures, Snapshot
 from pitboss.model.source import SourceFigures, SourceSpec, SourceState, is_outbox, outbox, source_of
 from pitboss.model.source_findings import KIND, PATIENCE, live_sources, read_figures, source_findings
-from pitboss.model.status import Health, StoreReading, Verdict, assess
+from pitboss.model.status import Health, Verdict, assess
+from pitboss.model.store_reading import StoreReading
 
 SPEC = SourceSpec(name="one", url="amqp://h", queue="in", handler="download", dead_letter_queue="in_dlq")
 WELL = (SourceState.STARTING, SourceState.RUNNING, SourceState.STANDBY)
@@ -205,7 +207,7 @@ def test_malformed_messages_of_the_last_hour_are_told() -> None:
     verdict = assess(StoreReading(sessions=sessions), SECOND).verdict
     assert (verdict.cause, verdict.health) == ("malformed", Health.ATTENTION)
     assert "lang is missing" in verdict.sentence
-    assert assess(StoreReading(sessions=sessions, failed=1, completed=9), SECOND).verdict.cause == "failed"
+    assert assess(StoreReading(sessions=sessions, failed=Count(1)), SECOND).verdict.cause == "failed"
     assert len(list(source_findings([session(bad, expires_at=4000 * SECOND)], [], now=3602 * SECOND))) == 1
 
 
@@ -213,9 +215,9 @@ def test_a_source_that_takes_nothing_comes_before_tasks_that_failed() -> None:
     """Regression: one failed task of the last hour hid in `status` that nothing was consumed."""
     boss = manager(0, "one")
     away = session(figures(state=SourceState.AWAY, why="no broker"), expires_at=60 * SECOND)
-    reading = StoreReading(sessions=[boss.session, away], failed=1, completed=9)
+    reading = StoreReading(sessions=[boss.session, away], failed=Count(1))
     verdict = assess(reading, SECOND).verdict
     assert verdict.cause == "problem"
     assert "takes no messages (away)" in verdict.sentence
     well = session(figures(state=SourceState.RUNNING, out_state=SourceState.RUNNING), expires_at=60 * SECOND)
-    assert assess(StoreReading(sessions=[boss.session, well], failed=1, completed=9), SECOND).verdict.cause == "failed"
+    assert assess(StoreReading(sessions=[boss.session, well], failed=Count(1)), SECOND).verdict.cause == "failed"

@@ -7,13 +7,15 @@ import msgspec
 import pytest
 
 from pitboss.model.duration import SECOND
+from pitboss.model.filter import Count
 from pitboss.model.finding import Grade
 from pitboss.model.queue import HandlerInfo, Queue
 from pitboss.model.sealed import MissingKey
 from pitboss.model.session import Session, SessionInfo
 from pitboss.model.snapshot import PoolFigures, Snapshot, WorkerFigures, WorkerState
 from pitboss.model.states import State
-from pitboss.model.status import Health, StoreReading, Verdict, assess
+from pitboss.model.status import Health, Verdict, assess
+from pitboss.model.store_reading import LATELY, Ended, StoreReading
 
 NOW = 1_800_000_000 * SECOND
 
@@ -40,10 +42,14 @@ def grades(**reading: Any) -> Mapping[str, Grade]:
         ({"sessions": [manager(left=0)]}, "no-manager", "No manager is running"),
         ({"held": {"b": 1, "a": 5}}, "held", "6 tasks held because no worker knows the handler: a, b."),
         ({"held": dict.fromkeys("abcd", 1)}, "held", "a, b, c and 1 more"),
-        ({"failed": 10, "completed": 10}, "failing", "10 of 20 tasks of the last 1h failed."),
-        ({"failed": 9}, "failed", "9 tasks of the last 1h failed"),
-        ({"failed": 10, "completed": 11}, "failed", "10 tasks"),
-        ({"late": 3}, "late", "3 tasks waited longer than 5m"),
+        ({"ended": Ended(LATELY, 20, 10)}, "failing", "10 of 20 tasks of the last 1h failed."),
+        ({"failed": Count(9)}, "failed", "9 tasks of the last 1h failed"),
+        ({"failed": Count(10), "ended": Ended(LATELY, 21, 10)}, "failed", "10 tasks"),
+        ({"failed": Count(10_000, more=True)}, "failed", "10,000+ tasks of the last 1h failed"),
+        ({"ended": Ended(60 * SECOND, 10, 10)}, "failing", "10 of 10 tasks of the last 1m failed."),
+        ({"late": Count(3)}, "late", "3 tasks waited longer than 5m"),
+        ({"late": Count(1, more=True)}, "late", "1+ tasks waited longer than 5m"),
+        ({"held": {"b": 9_999, "a": 1}, "more_held": True}, "held", "10,000+ tasks held because"),
         ({}, "healthy", "Healthy: 1 manager, 0 running, 0 waiting."),
     ],
 )

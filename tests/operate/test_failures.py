@@ -3,7 +3,7 @@
 import pytest
 
 from pitboss.model.errors import NotFound
-from pitboss.model.filter import EVERYTHING, by
+from pitboss.model.filter import EVERYTHING, by, parsed
 from pitboss.operate import failures
 from pitboss.operate.documents import failure_group_document
 from pitboss.operate.failures import failure_groups, find_failure_group
@@ -30,8 +30,29 @@ async def test_only_the_newest_failures_are_read(store: Bench, monkeypatch: pyte
     monkeypatch.setattr(failures, "_PAGE", 2)
     await store.add(*(store.new() for _ in range(3)))
     await store.run_all(fail="no")
-    found = await failure_groups(store, EVERYTHING)
+    found = await failure_groups(store, by(queue="default"))
     assert (found.groups[0].count, found.more) == (2, True)
+    # Without a filter the store counts its groups itself.
+    found = await failure_groups(store, EVERYTHING)
+    assert (found.groups[0].count, found.more) == (3, False)
+
+
+async def test_groups_of_a_filter_are_those_of_the_store(store: Bench) -> None:
+    await store.add(store.new())
+    await store.run_all(fail="no")
+    for text in ("fingerprint:abcd*", "task:greet", "state:failed", "-fingerprint:ff*", "queue:default", "age:>=0s"):
+        assert len((await failure_groups(store, parsed(text))).groups) == 1, text
+    for text in ("fingerprint:ff*", "-task:greet", "state:completed", "queue:mail", "finished:>1h"):
+        assert (await failure_groups(store, parsed(text))).groups == (), text
+
+
+async def test_a_large_group_says_that_there_are_more(store: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    await store.add(*(store.new() for _ in range(3)))
+    await store.run_all(fail="no")
+    monkeypatch.setattr(failures, "MOST_READ", 2)
+    (group,) = (await failure_groups(store, EVERYTHING)).groups
+    assert (group.count, group.more) == (2, True)
+    assert failure_group_document(group)["more"] is True
 
 
 async def test_a_group_by_the_beginning_of_its_fingerprint(store: Bench) -> None:

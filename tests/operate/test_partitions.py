@@ -181,7 +181,7 @@ class TestFilter(Subject):
             ("-partition:*", 2),
             ("partition:CA state:running", 0),
         ):
-            assert await bench.store.count(parsed(text)) == number, text
+            assert (await bench.store.count(parsed(text))).number == number, text
         page = await bench.store.find(parsed("partition:TX"))
         assert [task.partition for task in page.tasks] == ["TX"]
 

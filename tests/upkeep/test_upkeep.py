@@ -62,7 +62,7 @@ class Store(MemoryEngine):
         await self.cancel(by(id=await self.add()))
 
     async def left(self) -> int:
-        return await self.count(EVERYTHING)
+        return (await self.count(EVERYTHING)).number
 
     async def session(self) -> int:
         return (await self.open_session(SessionInfo(host="here", handlers=("job",), ttl=LONG))).number

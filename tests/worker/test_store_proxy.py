@@ -300,7 +300,7 @@ async def test_a_sync_call_in_an_async_handler_is_refused_at_once(call: str) -> 
         return (await Runner(app.handlers).run(claim)).outcome
 
     async def stored() -> int:
-        return len(await wire.engine.events()) + await wire.engine.count(EVERYTHING)
+        return len(await wire.engine.events()) + (await wire.engine.count(EVERYTHING)).number
 
     refused = await outcome("async_handler", '{"wrongly":true}')
     assert isinstance(refused, Failed)

@@ -78,7 +78,13 @@ def draw_batch(screen: Screen, page: BatchPage, now: Moment) -> None:
 def _draw_errors(screen: Screen, errors: FailureGroups, now: Moment) -> None:
     screen.heading("Errors")
     rows = [
-        [group.fingerprint or "-", f"{group.count:,}", group.error, ago(group.last, now), group.message]
+        [
+            group.fingerprint or "-",
+            f"{group.count:,}{'+' * group.more}",
+            group.error,
+            ago(group.last, now),
+            group.message,
+        ]
         for group in errors.groups
     ]
     screen.table(_ERRORS, rows)

@@ -92,7 +92,7 @@ def run(
         selection = await select_tasks(opened, wanted, act.states)
         if not selection.matched:
             return _Done(selection)
-        few = selection.matched <= FEW
+        few = selection.matched <= FEW and not selection.more
         stay = await staying_tasks(opened, selection) if act.verb is Verb.DISCARD and few else Staying()
         asks = not (sure or selection.named)
         if dry or asks:
@@ -101,7 +101,7 @@ def run(
             return _Done(selection, stay)
         if asks:
             lasts = f" {_lasts(act, selection)[:1].upper()}{_lasts(act, selection)[1:]}." if act.rate else ""
-            confirm(screen, f"{act.word} {counted(selection.matched, 'task')}?{lasts}")
+            confirm(screen, f"{act.word} {counted(selection.matched, 'task', more=selection.more)}?{lasts}")
         done = await act_on_tasks(opened, _operation(act, selection))
         if isinstance(done, Operation):
             if not waits:
@@ -137,6 +137,7 @@ def _operation(act: Act, selection: Selection) -> NewOperation:
         reason=act.reason,
         keep_attempts=act.keep_attempts,
         matched=selection.matched,
+        more=selection.more,
         rate=act.rate,
         stop_on_failures=act.stop_on_failures,
     )
@@ -153,7 +154,8 @@ def _tell(screen: Screen, act: Act, selection: Selection, result: BulkResult | N
     if result is None:
         number = max(0, selection.matched - stay.remembered - stay.others)
         takes = f"; {_lasts(act, selection)}" if act.rate else ""
-        screen.note(f"would {act.word.lower()} {counted(number, 'task')}{takes}; nothing was changed")
+        tasks = counted(number, "task", more=selection.more)
+        screen.note(f"would {act.word.lower()} {tasks}{takes}; nothing was changed")
         _tell_staying(screen, stay, stay.remembered + stay.others)
         return
     asked = f"; {counted(result.asked, 'running task')} asked to stop" if result.asked else ""
@@ -180,8 +182,8 @@ def _tell_staying(screen: Screen, stay: Staying, left: int) -> None:
 async def show_sample(screen: Screen, store: "Store", verb: str, selection: Selection) -> None:
     """How many tasks it is about, and the oldest of them."""
     page = await store.find(selection.wanted, limit=_SAMPLE, oldest_first=True)
-    screen.note(f"{verb} {counted(selection.matched, 'task')}:")
+    screen.note(f"{verb} {counted(selection.matched, 'task', more=selection.more)}:")
     for task in page.tasks:
         screen.note(f"  {task.id}  {task.state:<9}  {task.handler}  {one_line(task.params, 60)}")
     if selection.matched > len(page.tasks):
-        screen.note(f"  … and {selection.matched - len(page.tasks):,} more")
+        screen.note(f"  … and {selection.matched - len(page.tasks):,}{'+' * selection.more} more")

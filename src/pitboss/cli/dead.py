@@ -32,7 +32,7 @@ from pitboss.model.limits import rate as rate_of
 from pitboss.model.operation import Verb
 from pitboss.model.states import State
 from pitboss.operate.documents import failure_group_document, task_page_document
-from pitboss.operate.failures import MOST_READ, FailureGroups, failure_groups, find_failure_group
+from pitboss.operate.failures import FailureGroup, FailureGroups, failure_groups, find_failure_group
 from pitboss.operate.tasks import read_task
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _draw_groups(screen: Screen, found: FailureGroups, moment: Moment) -> None:
     rows = [
         [
             group.fingerprint or "-",
-            f"{group.count:,}",
+            _count(group),
             group.handler,
             group.error,
             ago(group.last, moment),
@@ -212,7 +212,11 @@ def _draw_groups(screen: Screen, found: FailureGroups, moment: Moment) -> None:
     ]
     screen.table(_COLUMNS, rows)
     if found.more:
-        screen.note(f"there are more failures; these are the newest {MOST_READ:,}")
+        screen.note("there are older failures; only the newest ones were read")
+
+
+def _count(group: FailureGroup) -> str:
+    return f"{group.count:,}{'+' * group.more}"
 
 
 async def _group_page(store: "Store", name: str) -> Shown:
@@ -223,7 +227,7 @@ async def _group_page(store: "Store", name: str) -> Shown:
     document = {"group": failure_group_document(group), "task": newest["task"], "attempts": newest["attempts"]}
 
     def draw(screen: Screen) -> None:
-        screen.fields([("group", group.fingerprint), ("count", f"{group.count:,}")])
+        screen.fields([("group", group.fingerprint), ("count", _count(group))])
         screen.fields([("first", when(group.first, moment)), ("last", when(group.last, moment))])
         screen.fields([("next", f"pitboss dead retry {group.fingerprint}")])
         screen.heading("Newest task")

@@ -26,13 +26,19 @@ Filters choose tasks, the same in every command:
   reason: worker: key:     why it is in its state, the worker that ran it, its unique key
   batch: resource:         the id of its batch; the member that it held last, as in resource:proxies/*
   partition:CA             the key of a task in a queue with partitions
+  order:customer-7         the order key of tasks that run one at a time
   args.shop.id:123         a value in its params
   attempts:>2 priority:<0 progress:>=50 losses:>0 session:7
-  age:>1h wait:>5m         time since it was enqueued; how long it waited after it was due
+  age:>1h finished:<1h     time since it was enqueued, and since it ended
+  wait:>5m ran:>30s        how long it waited after it was due; how long its last run took, or takes so far
   "some text"              in handler, params, reason or error message
 
 All terms must match; a comma means "or" within a field; a leading minus means "not".
-Quote * < > for your shell."""
+Quote * < > for your shell.
+
+Lists take no longer when more is stored: they read by state, queue, batch, resource, partition,
+id, age and end, and failed tasks by task and fingerprint. Other terms, such as text, args and tags,
+are compared with 20,000 tasks at a time: then the list says so, and how to go on."""
 
 JSON = """\
 --json prints one document on stdout: {"version": 1, ...}. Messages stay on stderr.

@@ -20,16 +20,16 @@ from pitboss.cli.command import (
     screen_of,
     show,
 )
-from pitboss.cli.formatting import age
+from pitboss.cli.formatting import age, when
 from pitboss.cli.screen import Column, Screen
 from pitboss.cli.task_page import draw_task
-from pitboss.engines.protocol import Page
+from pitboss.engines.protocol import MOST_READ, Page
 from pitboss.model.duration import Moment
 from pitboss.model.operation import Verb
 from pitboss.model.states import State
 from pitboss.model.task import Task
 from pitboss.model.text import one_line
-from pitboss.operate.documents import task_document, task_page_document
+from pitboss.operate.documents import task_document, task_page_document, utc
 from pitboss.operate.tasks import (
     CANCELLABLE,
     read_task,
@@ -78,7 +78,11 @@ def list_tasks(
 
     async def read(opened: "Store") -> Shown:
         page = await opened.find(wanted, limit=limit, after=after, oldest_first=oldest)
-        document = {"tasks": [task_document(task) for task in page.tasks], "next": page.next}
+        document = {
+            "tasks": [task_document(task) for task in page.tasks],
+            "next": page.next,
+            "covered": utc(page.covered),
+        }
         return Shown(document, lambda screen: _draw_list(screen, page, now(opened)))
 
     show(screen_of(context), store, read, as_json=as_json, watch=watch)
@@ -159,13 +163,18 @@ def cancel(
 
 
 def _draw_list(screen: Screen, page: Page, moment: Moment) -> None:
-    if not page.tasks:
+    if not page.tasks and page.next is None:
         screen.note("no tasks match")
         return
     divided = any(task.partition is not None for task in page.tasks)
     columns = [column for column in _COLUMNS if divided or column is not _PARTITION]
-    screen.table(columns, [_row(task, moment, divided=divided) for task in page.tasks])
-    if page.next:
+    if page.tasks:
+        screen.table(columns, [_row(task, moment, divided=divided) for task in page.tasks])
+    if page.covered is not None:
+        found = f"{len(page.tasks) or 'none'} of them {'match' if len(page.tasks) > 1 else 'matches'}"
+        end = f"the last is of {when(page.covered, moment)}"
+        screen.note(f"looked at {MOST_READ:,} tasks: {found}, {end}; go on with --after {page.next}")
+    elif page.next:
         screen.note(f"there are more: repeat with --after {page.next}")
 
 

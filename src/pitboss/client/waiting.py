@@ -184,7 +184,7 @@ async def _read_partitions(store: Store, tasks: Sequence[Task], queues: Mapping[
     for name, key in sorted({(task.queue, task.partition) for task in tasks if task.partition} & keys.keys()):
         one = keys[name, key]
         if queues[name].max_per_key is not None or one.moving_to is not None:
-            running = await store.count(by(state=State.RUNNING, queue=name, partition=key))
+            running = (await store.count(by(state=State.RUNNING, queue=name, partition=key))).number
             keys[name, key] = replace(one, counts={State.RUNNING: running} if running else {})
     return _Divided(keys, await partitions.slots(), await store.leader() is not None)
 

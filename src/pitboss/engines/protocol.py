@@ -23,7 +23,8 @@ from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchSta
 from pitboss.model.duration import Moment, Span
 from pitboss.model.errors import StoreUnavailable
 from pitboss.model.event import NewEvent
-from pitboss.model.filter import Filter
+from pitboss.model.failure import FailureCount
+from pitboss.model.filter import Count, Filter
 from pitboss.model.finding import Finding
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
@@ -31,6 +32,9 @@ from pitboss.model.session import Claimed, ClaimRequest, Lead, Reclaimed, Renewa
 from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.task import Attempt, NewTask, Placed, Task
 from pitboss.model.usage import StoreUsage
+
+# How many tasks a call of `Ledger` looks at.
+MOST_READ = 20_000
 
 
 class Clock(Protocol):
@@ -61,10 +65,12 @@ class Failpoint(Protocol):
 
 
 class Page(NamedTuple):
-    """Some tasks, and the cursor for the next page (None: this is the last)."""
+    """Some tasks, and the cursor for the next page (None: this is the last). `covered`: it ended early, because enough
+    tasks had been looked at; it has all that match among those put from then on (oldest first: until then)."""
 
     tasks: list[Task]
     next: str | None
+    covered: Moment | None = None
 
 
 @runtime_checkable
@@ -211,7 +217,12 @@ class Leader(Protocol):
 
 @runtime_checkable
 class Ledger(Protocol):
-    """Reading. It never delays the writers."""
+    """Reading. It never delays the writers, and no call takes longer because more is stored.
+
+    An engine reads the tasks of a filter by an index, as far as it has one: by id and age, state, queue, batch,
+    resource, partition, the moment at which they ended; failed tasks by handler and fingerprint. Where the index leads
+    to tasks that do not match, or there is none (free text, `args`), it looks at a bounded number of tasks and says so.
+    """
 
     @open_to_workers
     async def get(self, ids: Sequence[TaskId]) -> list[Task | None]:
@@ -219,12 +230,23 @@ class Ledger(Protocol):
 
     @open_to_workers
     async def find(
-        self, wanted: Filter, *, limit: int = 50, after: str | None = None, oldest_first: bool = False
+        self,
+        wanted: Filter,
+        *,
+        limit: int = 50,
+        after: str | None = None,
+        oldest_first: bool = False,
+        most: int = MOST_READ,
     ) -> Page:
-        """A page of the matching tasks, newest first or oldest first; `after` is the `next` of the page before."""
+        """A page of the matching tasks, newest first or oldest first; `after` is the `next` of the page before. If it
+        has looked at `most` tasks, or at `limit` of them if that is more, the page ends there (`covered`)."""
 
-    async def count(self, wanted: Filter) -> int:
-        """How many tasks match."""
+    async def count(self, wanted: Filter, *, most: int = MOST_READ) -> Count:
+        """How many tasks match, of the first `most` that it looks at. A filter of only states and queues is answered
+        exactly, however many they are."""
+
+    async def failures(self, *, most: int = MOST_READ) -> list[FailureCount]:
+        """The failed tasks by fingerprint and handler, in any order. Of each group it counts the newest `most`."""
 
     async def attempts(self, task: TaskId) -> list[Attempt]:
         """Every recorded run that has ended, oldest first (the last 100)."""

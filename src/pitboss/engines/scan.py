@@ -5,14 +5,16 @@ An engine may leave out tasks that cannot match, such as those in none of the fi
 first, except where `find` asks otherwise; they are read no further than needed.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from pitboss.engines.protocol import Page
+from pitboss.engines.protocol import MOST_READ, Page
 from pitboss.model.duration import Moment
-from pitboss.model.filter import Filter
-from pitboss.model.ids import TaskId
+from pitboss.model.failure import FailureCount
+from pitboss.model.filter import Count, Filter
+from pitboss.model.ids import TaskId, moment_of
 from pitboss.model.matching import matches
 from pitboss.model.queue import Changed
 from pitboss.model.states import FINISHED, State
@@ -40,17 +42,60 @@ def matching(tasks: Iterable[Task], wanted: Filter, now: Moment) -> Iterator[Tas
 
 
 def find(
-    tasks: Iterable[Task], wanted: Filter, now: Moment, *, limit: int, after: TaskId | None, oldest_first: bool
+    tasks: Iterable[Task],
+    wanted: Filter,
+    now: Moment,
+    *,
+    limit: int,
+    after: TaskId | None,
+    oldest_first: bool,
+    most: int = MOST_READ,
 ) -> Page:
     """A page. `tasks` come in the order of the page: newest first, unless `oldest_first`."""
     if after is not None:
         tasks = (task for task in tasks if (task.id > after if oldest_first else task.id < after))
-    found, more = _first(matching(tasks, wanted, now), limit)
-    return Page(found, found[-1].id if more else None)
+    found: list[Task] = []
+    last, most = "", max(most, limit)
+    for looked, task in enumerate(tasks):
+        if looked == most:
+            return Page(found, last, moment_of(last))
+        last = task.id
+        if not matches(wanted, task, now):
+            continue
+        if len(found) == limit:
+            return Page(found, found[-1].id)
+        found.append(task)
+    return Page(found, None)
 
 
-def count(tasks: Iterable[Task], wanted: Filter, now: Moment) -> int:
-    return sum(1 for _ in matching(tasks, wanted, now))
+def count(tasks: Iterable[Task], wanted: Filter, now: Moment, *, most: int = MOST_READ) -> Count:
+    """A filter of states and queues only counts all `tasks`."""
+    if all(term.field in ("queue", "state") for term in wanted.terms):
+        return Count(sum(1 for _ in matching(tasks, wanted, now)))
+    looked = list(islice(tasks, most + 1))
+    number = sum(1 for _ in matching(looked, wanted, now))
+    return Count(min(number, most), len(looked) > most)
+
+
+def failures(tasks: Iterable[Task], *, most: int = MOST_READ) -> list[FailureCount]:
+    """The groups of failed tasks. `tasks` come newest first."""
+    groups: dict[tuple[str | None, str], list[Task]] = defaultdict(list)
+    for task in tasks:
+        if task.state is State.FAILED:
+            groups[task.error.fingerprint if task.error else None, task.handler].append(task)
+    return [_group(*key, groups[key], most) for key in groups]
+
+
+def _group(fingerprint: str | None, handler: str, tasks: list[Task], most: int) -> FailureCount:
+    ends = [task.finished_at or 0 for task in tasks[:most]]
+    return FailureCount(
+        fingerprint=fingerprint,
+        handler=handler,
+        count=Count(len(ends), len(tasks) > most),
+        first=min(ends),
+        last=max(ends),
+        newest=tasks[0].id,
+    )
 
 
 def to_cancel(tasks: Iterable[Task], wanted: Filter, now: Moment, limit: int) -> Chosen:

@@ -5,12 +5,18 @@ from typing import NamedTuple
 
 from pitboss.model.duration import Moment
 from pitboss.model.filter import NUMBER_FIELDS, Filter, Term, json_candidates
+from pitboss.model.matching import id_bound
 
-_COLUMNS = {"task": "handler", "key": "unique_key"}
+_COLUMNS = {"task": "handler", "key": "unique_key", "order": "order_key"}
 _WAITED = (
     "CASE WHEN started_at IS NOT NULL THEN {greatest}(0, started_at - {due})"
     " WHEN state = 'pending' THEN {now} - {due} END"
 )
+_RAN = (
+    "CASE WHEN state = 'running' THEN {now} - started_at WHEN started_at IS NOT NULL THEN finished_at - started_at END"
+)
+# How an age is compared, and so the moment at which it began; the second one is for the negation.
+_SINCE = {"<": (">", "<="), "<=": (">=", "<"), ">": ("<", ">="), ">=": ("<=", ">")}
 
 
 class Dialect(NamedTuple):
@@ -38,6 +44,11 @@ def condition(wanted: Filter, now: Moment, dialect: Dialect) -> Condition:
     parts = [_term(term, now, dialect) for term in wanted.terms]
     sql = " AND ".join(part.sql for part in parts) or "1 = 1"
     return Condition(sql, [value for part in parts for value in part.values])
+
+
+def finished_bound(term: Term, now: Moment) -> tuple[str, Moment]:
+    """The comparison of `finished_at` that a term `finished` is, in a form that an index serves."""
+    return _SINCE[term.op][term.negated], now - term.number
 
 
 def _term(term: Term, now: Moment, dialect: Dialect) -> Condition:
@@ -107,13 +118,17 @@ def _json(term: Term, dialect: Dialect) -> Condition:
 
 
 def _compared(term: Term, now: Moment, dialect: Dialect) -> Condition:
-    values: list[object] = [term.number]
     if term.field == "age":
-        column = f"({now} - created_at)"
-    elif term.field == "wait":
+        op, bound = id_bound(term, now)
+        return Condition(f"id {op} {dialect.param}", [bound])
+    if term.field == "finished":
+        since, moment = finished_bound(term, now)
+        return Condition(f"finished_at {since} {dialect.param}", [moment])
+    column = term.field
+    if column == "wait":
         due = f"{dialect.greatest}(coalesce(run_at, created_at), created_at)"
         column = f"({_WAITED.format(due=due, now=now, greatest=dialect.greatest)})"
-    else:
-        column = term.field
+    elif column == "ran":
+        column = f"({_RAN.format(now=now)})"
     no = "NOT " if term.negated else ""
-    return Condition(f"({column} IS NOT NULL AND {no}{column} {term.op} {dialect.param})", values)
+    return Condition(f"({column} IS NOT NULL AND {no}{column} {term.op} {dialect.param})", [term.number])

@@ -14,6 +14,7 @@ import msgspec
 
 from pitboss.model.canonical import Json, from_json, to_json
 from pitboss.model.duration import SECOND, Moment
+from pitboss.model.filter import Count
 from pitboss.model.ids import TaskId, derived_id
 from pitboss.model.meta import FailureMark, Meta, read_meta, with_meta
 from pitboss.model.new_task import new_task
@@ -67,6 +68,18 @@ class DeadTask:
     created_at: datetime | None = None
     failed_at: datetime | None = None
     tags: list[str] = field(default_factory=list)
+
+
+class FailureCount(msgspec.Struct, frozen=True, kw_only=True):
+    """Failed tasks of one handler with one fingerprint (None: without an error). `first` and `last` are when they
+    ended, of those that were counted; `newest` was put last."""
+
+    fingerprint: str | None
+    handler: str
+    count: Count
+    first: Moment
+    last: Moment
+    newest: TaskId
 
 
 @lru_cache(maxsize=1024)

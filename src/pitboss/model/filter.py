@@ -9,7 +9,7 @@ message.
 
 import re
 from collections.abc import Iterable
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -34,9 +34,10 @@ TEXT_FIELDS: Final = (
     "batch",
     "resource",
     "partition",
+    "order",
 )
 NUMBER_FIELDS: Final = ("attempts", "priority", "progress", "losses", "session")
-SPAN_FIELDS: Final = ("age", "wait")
+SPAN_FIELDS: Final = ("age", "wait", "ran", "finished")
 MAX_TERMS: Final = 50
 _TOO_LARGE: Final = 2**63
 _TERM = re.compile(
@@ -66,13 +67,20 @@ class Filter(msgspec.Struct, frozen=True):
     terms: tuple[Term, ...] = ()
 
     def states(self) -> frozenset[State]:
-        """The states that can match, judged by the plain state terms: lets an engine choose an index."""
-        possible = frozenset(State)
+        """The states that can match: lets an engine choose an index."""
+        return frozenset(state for state in State if self.admits("state", state))
+
+    def admits(self, field: str, *texts: str) -> bool:
+        """Whether all terms of this text field are true of a task that has these texts there."""
+        terms = (term for term in self.terms if term.field == field)
+        return all(any(glob(value, text) for value in term.values for text in texts) != term.negated for term in terms)
+
+    def named(self, field: str) -> tuple[str, ...] | None:
+        """The values that a task must have in this field, if a term lists them without `*`."""
         for term in self.terms:
-            if term.field == "state" and not any("*" in value for value in term.values):
-                named = frozenset(State(value) for value in term.values)
-                possible = possible - named if term.negated else possible & named
-        return possible
+            if term.field == field and term.op == "in" and not term.negated and "*" not in "".join(term.values):
+                return tuple(dict.fromkeys(term.values))
+        return None
 
     def also(self, **fields: str | Iterable[str]) -> "Filter":
         """This filter narrowed by exact values, as in `parsed(text).also(state="failed")`."""
@@ -80,6 +88,16 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 EVERYTHING: Final = Filter()
+
+
+class Count(NamedTuple):
+    """How many tasks match. `more`: others may match too, which were not looked at."""
+
+    number: int = 0
+    more: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.number:,}{'+' * self.more}"
 
 
 def by(**fields: str | Iterable[str]) -> Filter:
@@ -113,6 +131,23 @@ def parsed(text: str) -> Filter:
 def written(wanted: Filter) -> str:
     """The filter as text that `parsed` reads again."""
     return " ".join(map(_written, wanted.terms))
+
+
+def glob(pattern: str, text: str) -> bool:
+    """Every piece between two * is taken where it is found first, so that no pattern is slow."""
+    first, *middle = pattern.split("*")
+    if not middle:
+        return pattern == text
+    last = middle.pop()
+    at, end = len(first), len(text) - len(last)
+    if at > end or not text.startswith(first) or not text.endswith(last):
+        return False
+    for piece in middle:
+        at = text.find(piece, at, end)
+        if at < 0:
+            return False
+        at += len(piece)
+    return True
 
 
 def json_candidates(value: str) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ from pitboss.model.errors import InvalidInput
 
 TaskId = str
 _UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
+_ANY_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_FIRST, _LAST = (re.sub("x", digit, "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx") for digit in "0f")
 _SEQUENCE = 1 << 12
 # Takes half as long as other ways to format it, and every task has one.
 _TEXT = "%08x-%04x-7%03x-%04x-%012x"
@@ -24,6 +26,23 @@ def make_id(millis: int, sequence: int, entropy: int) -> TaskId:
 def millis_of(task_id: TaskId) -> int:
     """The millisecond that a UUIDv7 carries."""
     return int(task_id[:8] + task_id[9:13], 16)
+
+
+def moment_of(task_id: TaskId) -> int:
+    """When the id was made."""
+    return millis_of(task_id) * 1000
+
+
+def first_id(millis: int) -> TaskId:
+    """The ids of this millisecond and later ones are not below this text, and those of earlier ones are."""
+    within = min(max(millis, 0), (1 << 48) - 1)
+    return f"{within >> 16:08x}-{within & 0xFFFF:04x}-0000-0000-000000000000"
+
+
+def ids_beginning(piece: str) -> tuple[TaskId, TaskId] | None:
+    """The first and the last id that begin with this piece; None if no id does."""
+    first, last = piece + _FIRST[len(piece) :], piece + _LAST[len(piece) :]
+    return (first, last) if _ANY_UUID.fullmatch(first) else None
 
 
 def id_of_run(task_id: TaskId, run: int) -> TaskId:

@@ -6,24 +6,21 @@ from enum import StrEnum
 
 import msgspec
 
-from pitboss.model.batch import Batch
-from pitboss.model.duration import SECOND, Moment, Span, spoken
+from pitboss.model.duration import SECOND, Moment, spoken
+from pitboss.model.filter import Count
 from pitboss.model.finding import Finding, Grade, fine, problem, warning
 from pitboss.model.fleet import ManagerView, WorkerPoolView, live_managers, locked_pools, manager_view, worker_pools
 from pitboss.model.gates import how_paused
-from pitboss.model.partition_findings import WaitingKeys, partition_findings
-from pitboss.model.queue import HandlerInfo, Queue, remote_queues
-from pitboss.model.schedule_findings import ScheduleFigures, are_overdue, schedule_findings
+from pitboss.model.partition_findings import partition_findings
+from pitboss.model.schedule_findings import are_overdue, schedule_findings
 from pitboss.model.sealed import MissingKey, told
-from pitboss.model.session import Session
 from pitboss.model.snapshot import WorkerState
 from pitboss.model.source_findings import MALFORMED, SOURCES, source_findings, stuck_sources
 from pitboss.model.states import State
+from pitboss.model.store_reading import LATE, LATELY, StoreReading
 from pitboss.model.text import counted, listed
-from pitboss.model.waiting import Trouble, Why
+from pitboss.model.waiting import Trouble
 
-LATE: Span = 300 * SECOND
-LATELY: Span = 3600 * SECOND
 _MANY_FAILURES = 10
 _NAMES_IN_VERDICT, _SHOWN = 3, 5
 # Causes that operators made on purpose, and causes that have a finding of their own.
@@ -31,45 +28,6 @@ _BY_OPERATORS = ("queue-paused", "pool-paused", "draining", "disabled", "no-work
 _FOUND_ELSEWHERE = ("no-manager", "queue-paused", "unserved")
 # A session is renewed three times within its time to live; one with less than this share left has missed a renewal.
 _MISSED_SHARE = 0.45
-
-
-class StoreReading(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read from a store. `held` counts tasks by the handler that no worker knows, `late` tasks that waited
-    longer than `LATE`, `completed` and `failed` tasks put within `LATELY`. `troubles` say why due tasks do not start;
-    `oldest` says it for the one that has waited longest. `paused_batches` have items left. `schedules` None: the store
-    has none. `alerts` are those that fire. `release` is the reader's own."""
-
-    queues: Sequence[Queue] = ()
-    sessions: Sequence[Session] = ()
-    handlers: Sequence[HandlerInfo] = ()
-    held: Mapping[str, int] = {}
-    late: int = 0
-    completed: int = 0
-    failed: int = 0
-    troubles: Sequence[Trouble] = ()
-    oldest: Why | None = None
-    paused_batches: Sequence[Batch] = ()
-    schedules: ScheduleFigures | None = None
-    waiting_keys: Sequence[WaitingKeys] = ()
-    alerts: Sequence[Finding] = ()
-    release: str = ""
-
-    def total(self, *states: State) -> int:
-        return sum(queue.counts.get(state, 0) for queue in self.queues for state in states)
-
-    @property
-    def waiting(self) -> int:
-        return sum(queue.waiting for queue in self.queues)
-
-    @property
-    def local(self) -> "StoreReading":
-        """The same without the task types of remote workers, and without the queues that have only those."""
-        remote = remote_queues(self.handlers)
-        return msgspec.structs.replace(
-            self,
-            queues=[queue for queue in self.queues if queue.name not in remote],
-            handlers=[handler for handler in self.handlers if not handler.remote],
-        )
 
 
 class Health(StrEnum):
@@ -184,16 +142,16 @@ def _next_and_waiting(reading: StoreReading, view: WorkerPoolView, now: Moment) 
 def _held_tasks(reading: StoreReading) -> Verdict | None:
     if not reading.held:
         return None
-    total, names = counted(sum(reading.held.values()), "task"), listed(_most_first(reading.held), _NAMES_IN_VERDICT)
-    said = f"{total} held because no worker knows the handler: {names}."
+    names = listed(_most_first(reading.held), _NAMES_IN_VERDICT)
+    said = f"{_held(reading)} held because no worker knows the handler: {names}."
     return Verdict(health=Health.UNHEALTHY, cause="held", sentence=said)
 
 
 def _many_failures(reading: StoreReading) -> Verdict | None:
-    ended = reading.failed + reading.completed
-    if reading.failed < _MANY_FAILURES or reading.failed * 2 < ended:
+    within, number, failed = reading.ended
+    if failed < _MANY_FAILURES or failed * 2 < number:
         return None
-    said = f"{reading.failed:,} of {ended:,} tasks of the last {spoken(LATELY)} failed."
+    said = f"{failed:,} of {number:,} tasks of the last {spoken(within)} failed."
     return Verdict(health=Health.UNHEALTHY, cause="failing", sentence=said)
 
 
@@ -232,18 +190,18 @@ def _paused_queue(reading: StoreReading) -> Verdict | None:
 
 
 def _late_tasks(reading: StoreReading) -> Verdict | None:
-    if not reading.late:
+    if not reading.late.number:
         return None
     other = reading.oldest is not None and reading.oldest.shut is not None and reading.oldest.shut.name != "slots"
     why = reading.oldest.sentence if reading.oldest is not None and other else "there is more work than workers"
-    said = f"{counted(reading.late, 'task')} waited longer than {spoken(LATE)}: {why}."
+    said = f"{_counted(reading.late)} waited longer than {spoken(LATE)}: {why}."
     return Verdict(health=Health.ATTENTION, cause="late", sentence=said)
 
 
 def _some_failures(reading: StoreReading) -> Verdict | None:
-    if not reading.failed:
+    if not reading.failed.number:
         return None
-    said = f"{counted(reading.failed, 'task')} of the last {spoken(LATELY)} failed; the rest goes on."
+    said = f"{_counted(reading.failed)} of the last {spoken(LATELY)} failed; the rest goes on."
     return Verdict(health=Health.ATTENTION, cause="failed", sentence=said)
 
 
@@ -373,10 +331,9 @@ def _queues(reading: StoreReading, managers: Sequence[ManagerView]) -> Iterator[
 
 def _handlers(reading: StoreReading, managers: Sequence[ManagerView]) -> Iterator[Finding]:
     if reading.held:
-        total = counted(sum(reading.held.values()), "task")
         yield problem(
             "handlers",
-            f"{total} held: no live worker knows {listed(_most_first(reading.held), _SHOWN)}",
+            f"{_held(reading)} held: no live worker knows {listed(_most_first(reading.held), _SHOWN)}",
             why="their handlers were renamed or removed, or their app does not run here",
             fix="start the app that has them, or cancel the tasks: pitboss tasks list state:held",
         )
@@ -486,6 +443,14 @@ def _waiting(reading: StoreReading) -> Iterator[Finding]:
             report = problem if one.stuck and one.cause not in _BY_OPERATORS else warning
             step = "; ".join(one.helps) or "wait"
             yield report("waiting", one.said, why=f"pitboss why {one.example} lists every gate", fix=step)
+
+
+def _held(reading: StoreReading) -> str:
+    return _counted(Count(sum(reading.held.values()), reading.more_held))
+
+
+def _counted(count: Count) -> str:
+    return counted(count.number, "task", more=count.more)
 
 
 def _tasks_wait(number: int) -> str:

@@ -19,9 +19,9 @@ def one_line(text: str, limit: int = 200) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
-def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """ "1 task", "2,000 tasks"."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {plural or f'{noun}s'}"
+def counted(number: int, noun: str, plural: str | None = None, *, more: bool = False) -> str:
+    """ "1 task", "2,000 tasks", "2,000+ tasks" if there may be more."""
+    return f"{number:,} {noun}" if number == 1 and not more else f"{number:,}{'+' * more} {plural or f'{noun}s'}"
 
 
 def listed(names: Collection[str], most: int = 5) -> str:

@@ -1,55 +1,60 @@
 """Failed tasks, grouped by cause."""
 
+from collections.abc import Sequence
+
 import msgspec
 
-from pitboss.engines.protocol import Ledger
+from pitboss.engines.protocol import MOST_READ, Ledger
 from pitboss.model.duration import Moment
 from pitboss.model.errors import NotFound
+from pitboss.model.failure import FailureCount
 from pitboss.model.filter import Filter, by
 from pitboss.model.ids import TaskId
 from pitboss.model.states import State
 from pitboss.model.task import Task
 from pitboss.model.text import one_line
 
-MOST_READ = 10_000
 _PAGE = 500
+# What a filter may name, so that the store's own groups answer it.
+_OF_GROUPS = ("state", "fingerprint", "task")
 
 
 class FailureGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Failures with one cause. `sample` is the newest of them."""
+    """Failures with one cause. `sample` is the newest of them. `more`: there are more of them than `count`."""
 
     fingerprint: str
     handler: str
     error: str
     message: str
     count: int
+    more: bool = False
     first: Moment
     last: Moment
     sample: TaskId
 
 
 class FailureGroups(msgspec.Struct, frozen=True):
-    """The largest group first. `more`: there are more failures than the newest `MOST_READ`, which were read."""
+    """The largest group first. `more`: there are older failures, which were not read."""
 
     groups: tuple[FailureGroup, ...]
     more: bool = False
 
 
 async def failure_groups(store: Ledger, wanted: Filter) -> FailureGroups:
+    """The groups of all failures, or of the newest ones that the filter chooses."""
+    failed = wanted.also(state=State.FAILED)
+    if all(term.field in _OF_GROUPS for term in failed.terms):
+        return FailureGroups(_largest_first(await _all_groups(store, failed)))
     found: dict[tuple[str, str], FailureGroup] = {}
     seen, after = 0, None
-    failed = wanted.also(state=State.FAILED)
-    while seen < MOST_READ:
+    while True:
         page = await store.find(failed, limit=_PAGE, after=after)
         for task in page.tasks:
             key = task.error.fingerprint if task.error else "", task.handler
             found[key] = _added(found[key], task) if key in found else _first(task)
-        seen += len(page.tasks)
-        after = page.next
-        if after is None:
-            break
-    ordered = sorted(found.values(), key=lambda group: (-group.count, -group.last))
-    return FailureGroups(tuple(ordered), after is not None)
+        seen, after = seen + len(page.tasks), page.next
+        if after is None or page.covered is not None or seen >= MOST_READ:
+            return FailureGroups(_largest_first(list(found.values())), after is not None)
 
 
 async def find_failure_group(store: Ledger, name: str) -> FailureGroup:
@@ -62,6 +67,32 @@ async def find_failure_group(store: Ledger, name: str) -> FailureGroup:
             fix="pitboss dead list shows the groups",
         )
     return found.groups[0]
+
+
+async def _all_groups(store: Ledger, failed: Filter) -> list[FailureGroup]:
+    if State.FAILED not in failed.states():
+        return []
+    counts = [one for one in await store.failures(most=MOST_READ) if _admitted(failed, one)]
+    groups: list[FailureGroup] = []
+    for start in range(0, len(counts), _PAGE):
+        some = counts[start : start + _PAGE]
+        for one, task in zip(some, await store.get([one.newest for one in some]), strict=True):
+            # It may have been retried or deleted since.
+            if task is not None:
+                count, more = one.count
+                groups.append(
+                    msgspec.structs.replace(_first(task), count=count, more=more, first=one.first, last=one.last)
+                )
+    return groups
+
+
+def _admitted(failed: Filter, one: FailureCount) -> bool:
+    marks = () if one.fingerprint is None else (one.fingerprint,)
+    return failed.admits("fingerprint", *marks) and failed.admits("task", one.handler)
+
+
+def _largest_first(groups: Sequence[FailureGroup]) -> tuple[FailureGroup, ...]:
+    return tuple(sorted(groups, key=lambda group: (-group.count, -group.last)))
 
 
 def _first(task: Task) -> FailureGroup:

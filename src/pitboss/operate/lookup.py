@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Protocol
 
 from pitboss.engines.capabilities import batches_of
-from pitboss.engines.protocol import Ledger
+from pitboss.engines.protocol import MOST_READ, Ledger
 from pitboss.model.batch import Batch
 from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.filter import by
@@ -16,6 +16,7 @@ from pitboss.model.task import Task
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z", re.IGNORECASE)
 _PIECE = re.compile(r"[0-9a-f][0-9a-f-]{5,35}\Z", re.IGNORECASE)
 _BATCHES_SEARCHED = 10_000
+_PAGES_SEARCHED = 10
 _SHOWN = 5
 _NAMES_SHOWN = 10
 _NOUNS = {
@@ -36,21 +37,36 @@ async def find_task(store: Ledger, text: str) -> Task:
     """The task with this id, or the only one whose id begins or ends with this piece."""
     piece = text.strip().lower()
     matches: list[Task]
+    further = False
     if ID.match(piece):
         task = (await store.get([piece]))[0]
         matches = [task] if task else []
     elif _PIECE.match(piece):
-        matches = (await store.find(by(id=[f"{piece}*", f"*{piece}"]), limit=3)).tasks
+        matches, further = await _with_piece(store, piece)
     else:
         raise _no_id(text, "task")
     refuse_several(text, [task.id for task in matches], "tasks")
     if not matches:
+        looked = f"none of the newest {_PAGES_SEARCHED * MOST_READ:,} tasks ends like this"
         raise NotFound(
             f"there is no task {text}",
-            why="it was never in this store, or it finished long ago and was pruned",
-            fix="check the id and the store; pitboss tasks list shows the tasks",
+            why=looked if further else "it was never in this store, or it finished long ago and was pruned",
+            fix="check the id and the store; pitboss tasks list shows the tasks" + "; give the whole id" * further,
         )
     return matches[0]
+
+
+async def _with_piece(store: Ledger, piece: str) -> tuple[list[Task], bool]:
+    """Tasks whose id begins with the piece, or else some of the newest whose id ends with it; whether there are older
+    ones. Only the beginning of an id is found by an index."""
+    page = await store.find(by(id=f"{piece}*"), limit=3)
+    if page.tasks:
+        return page.tasks, False
+    for _ in range(_PAGES_SEARCHED):
+        page = await store.find(by(id=f"*{piece}"), limit=3, after=page.next)
+        if page.tasks or page.next is None:
+            break
+    return page.tasks, page.next is not None
 
 
 async def find_batch(store: object, text: str) -> Batch:

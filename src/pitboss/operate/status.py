@@ -8,8 +8,8 @@ from pitboss.client.waiting import explain_queues
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Clock, Store
 from pitboss.model.batch import IN_SLOT, Batch, BatchStatus
-from pitboss.model.duration import Moment, spoken
-from pitboss.model.filter import by, parsed
+from pitboss.model.duration import SECOND, Moment, Span, spoken
+from pitboss.model.filter import Count, by, parsed
 from pitboss.model.finding import Finding, fine
 from pitboss.model.fleet import live_managers
 from pitboss.model.queue import Queue
@@ -18,7 +18,8 @@ from pitboss.model.schedule_findings import ScheduleFigures
 from pitboss.model.sealed import MissingKey, missing, sealing_keys
 from pitboss.model.session import Session
 from pitboss.model.states import State
-from pitboss.model.status import LATE, LATELY, StoreReading, Verdict, assess, key_finding
+from pitboss.model.status import Verdict, assess, key_finding
+from pitboss.model.store_reading import LATE, LATELY, Ended, StoreReading
 from pitboss.model.waiting import troubles
 from pitboss.operate.alerts import alert_findings
 from pitboss.operate.batches import BatchReading, read_batches
@@ -28,6 +29,8 @@ from pitboss.operate.schedules import schedule_figures
 _HELD_READ = 500
 _UNFINISHED = (*sorted(IN_SLOT), BatchStatus.QUEUED, BatchStatus.PAUSED)
 _BATCHES_SHOWN = 10
+_COUNTED = 10_000
+_WITHIN = (LATELY, 600 * SECOND, 60 * SECOND, 10 * SECOND, SECOND)
 _NEXT = {
     "no-manager": "pitboss up",
     "no-worker": "pitboss doctor",
@@ -102,15 +105,19 @@ async def check_keys(store: Store, known: Collection[str], where: str, now: Mome
 async def read_store(store: Store, now: Moment, release: str = "") -> StoreReading:
     queues, sessions = await store.queues(), await store.sessions()
     waiting = await explain_queues(store, queues, sessions, now)
+    held, more_held = await _held_by_handler(store, queues)
+    late = spoken(LATE)
     return StoreReading(
         queues=queues,
         sessions=sessions,
         handlers=await store.handlers(),
-        held=await _held_by_handler(store, queues),
-        # An item is as old as its batch, which may have queued for hours: that is no delay.
-        late=await store.count(parsed(f"state:pending wait:>{spoken(LATE)} -batch:*")),
-        completed=await store.count(parsed(f"state:completed age:<{spoken(LATELY)}")),
-        failed=await store.count(parsed(f"state:failed age:<{spoken(LATELY)}")),
+        held=held,
+        more_held=more_held,
+        # An item is as old as its batch, which may have queued for hours: that is no delay. Who waits is at least as
+        # old: fresh tasks need not be looked at.
+        late=await store.count(parsed(f"state:pending age:>{late} wait:>{late} -batch:*"), most=_COUNTED),
+        failed=await _ended(store, State.FAILED, LATELY),
+        ended=await _ended_lately(store),
         troubles=troubles(waiting, queues),
         paused_batches=await _paused_batches(store, queues),
         schedules=await schedule_figures(store, store.clock.wall()),
@@ -128,17 +135,33 @@ async def _paused_batches(store: Store, queues: list[Queue]) -> list[Batch]:
     return [one for one in await batches.batches(statuses=[BatchStatus.PAUSED]) if one.left]
 
 
-async def _held_by_handler(store: Store, queues: list[Queue]) -> dict[str, int]:
-    """Tasks that are held because no worker knows their handler. Beyond the first 500 the handlers are not read: the
-    most frequent one gets the rest."""
+async def _held_by_handler(store: Store, queues: list[Queue]) -> tuple[dict[str, int], bool]:
+    """Tasks that are held because no worker knows their handler, and whether there are more. Beyond the first 500 the
+    handlers are not read: the most frequent one gets the rest."""
     unknown = by(state=State.HELD, reason="handler")
-    total = await store.count(unknown) if any(queue.counts.get(State.HELD) for queue in queues) else 0
-    if not total:
-        return {}
+    total = Count()
+    if any(queue.counts.get(State.HELD) for queue in queues):
+        total = await store.count(unknown, most=_COUNTED)
     counts: dict[str, int] = {}
-    for task in (await store.find(unknown, limit=_HELD_READ)).tasks:
+    for task in (await store.find(unknown, limit=_HELD_READ)).tasks if total.number else ():
         counts[task.handler] = counts.get(task.handler, 0) + 1
     most = max(counts, key=lambda name: counts[name], default="")
     if most:
-        counts[most] += total - sum(counts.values())
-    return counts
+        counts[most] += total.number - sum(counts.values())
+    return counts, total.more
+
+
+async def _ended_lately(store: Store) -> Ended:
+    """Of the longest of some times in which not more ended than are counted: a share must be of all."""
+    found = Ended()
+    for within in _WITHIN:
+        failed = await _ended(store, State.FAILED, within)
+        completed = await _ended(store, State.COMPLETED, within)
+        found = Ended(within, failed.number + completed.number, failed.number)
+        if not failed.more and not completed.more:
+            break
+    return found
+
+
+async def _ended(store: Store, state: State, within: Span) -> Count:
+    return await store.count(parsed(f"state:{state} finished:<{spoken(within)}"), most=_COUNTED)

@@ -7,7 +7,7 @@ import msgspec
 from pitboss.engines.protocol import Queues, Store
 from pitboss.model.duration import Moment
 from pitboss.model.errors import NotFound
-from pitboss.model.filter import Filter
+from pitboss.model.filter import Count, Filter
 from pitboss.model.queue import Queue, QueueChange
 from pitboss.model.source import DEDUPE, dedupe_periods, key_source
 from pitboss.model.states import State
@@ -29,11 +29,13 @@ class TaskPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """The tasks that a bulk act is about. `named`: it is a single task, selected by its id."""
+    """The tasks that a bulk act is about: at least `matched`, if there may be `more`. `named`: it is a single task,
+    selected by its id."""
 
     wanted: Filter
     states: tuple[State, ...]
     matched: int
+    more: bool = False
     named: bool
 
 
@@ -48,8 +50,20 @@ async def select_tasks(store: Store, wanted: Filter, states: tuple[State, ...]) 
     """The tasks of the filter that are in one of these states."""
     narrowed = wanted.also(state=states)
     matched = await store.count(narrowed)
-    named = matched == 1 and any(term.field == "id" for term in wanted.terms)
-    return Selection(wanted=narrowed, states=states, matched=matched, named=named)
+    if matched == (0, True):
+        matched = Count(int(await _any_matches(store, narrowed)), more=True)
+    named = matched == (1, False) and any(term.field == "id" for term in wanted.terms)
+    return Selection(wanted=narrowed, states=states, matched=matched.number, more=matched.more, named=named)
+
+
+async def _any_matches(store: Store, wanted: Filter) -> bool:
+    """Look through all tasks for the first one that matches."""
+    after = None
+    while True:
+        page = await store.find(wanted, limit=1, after=after)
+        after = page.next
+        if page.tasks or after is None:
+            return bool(page.tasks)
 
 
 def retryable(wanted: Filter) -> tuple[State, ...]:

@@ -20,8 +20,6 @@ from pitboss.model.text import counted
 from pitboss.model.waiting import Trouble, Why, troubles, waits_for
 from pitboss.operate.lookup import find_batch, find_task
 
-_IN_ORDER_READ = 500
-
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
     """A task or a batch, and why it does not run, or what it does."""
@@ -95,12 +93,12 @@ async def explain_one(store: Store, task: Task, now: Moment) -> Why:
 
 
 async def _first_in_order(store: Store, task: Task) -> Task | None:
-    """The unfinished task with its order key that is not held for it. Filters do not know order keys, so this reads
-    where it is likely, and gives up after some pages: then the answer names no task."""
-    for state in (State.RUNNING, State.PENDING, State.SCHEDULED, State.HELD):
-        for wanted in (by(state=state, task=task.handler), by(state=state)):
-            page = await store.find(wanted, limit=_IN_ORDER_READ, oldest_first=True)
-            for one in page.tasks:
-                if one.order_key == task.order_key and not held_in_order(one):
-                    return one
+    """The unfinished task with its order key that is not held for it."""
+    if task.order_key is None:
+        return None
+    same = by(order=task.order_key)
+    unheld = same.also(state=[State.RUNNING, State.PENDING, State.SCHEDULED])
+    for wanted in (unheld, same.also(state=State.HELD, reason="handler")):
+        for one in (await store.find(wanted, limit=1, oldest_first=True)).tasks:
+            return one
     return None

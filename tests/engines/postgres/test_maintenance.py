@@ -60,7 +60,7 @@ async def test_a_dump_restores_into_another_database(
         assert await child.wait() == 0
         restored = PostgresEngine(other)
         await restored.open()
-        assert await restored.count(EVERYTHING) == 5
+        assert (await restored.count(EVERYTHING)).number == 5
         await restored.close()
     finally:
         postgres_server.drop_database(other)

@@ -72,7 +72,7 @@ async def test_a_tick_is_fired_once_though_many_leaders_believe_in_their_term(ya
     assert sum(sum(answer) for answer in answers if isinstance(answer, list)) in (0, 20)
     schedules = await yard.engine.schedules()
     assert [(one.fired, one.version) for one in schedules] == [(1, 2)] * 20
-    assert await yard.engine.count(EVERYTHING) == 20
+    assert (await yard.engine.count(EVERYTHING)).number == 20
     assert await yard.count(_DEADLOCKS) == 0
     await yard.assert_figures()
 
@@ -174,7 +174,7 @@ async def test_an_event_that_many_publish_at_once_is_stored_once(yard: Yard) -> 
     said = [published for answer in answers for published in answer]
     assert sum(one.created for one in said) == 30
     assert {one.handlers for one in said} == {("b", "job")}
-    assert await yard.engine.count(EVERYTHING) == 60
+    assert (await yard.engine.count(EVERYTHING)).number == 60
     assert await yard.count(_DEADLOCKS) == 0
     await yard.assert_figures()
 
@@ -185,9 +185,9 @@ async def test_a_large_publish_keeps_the_order_of_each_key(yard: Yard) -> None:
     )
     events = [_event(yard, key=f"k{number % 3}") for number in range(700)]
     assert all(one.created for one in await yard.engine.publish(events))
-    assert await yard.engine.count(by(task="job", state="pending")) == 3
-    assert await yard.engine.count(by(task="job", state="held")) == 697
-    assert await yard.engine.count(by(task="b", state="pending")) == 700
+    assert (await yard.engine.count(by(task="job", state="pending"))).number == 3
+    assert (await yard.engine.count(by(task="job", state="held"))).number == 697
+    assert (await yard.engine.count(by(task="b", state="pending"))).number == 700
     assert [one.created for one in await yard.engine.publish([*events, _event(yard)])] == [False] * 700 + [True]
 
 
@@ -197,7 +197,7 @@ async def test_an_event_whose_tasks_outlived_it_meets_them(yard: Yard) -> None:
     await yard.engine.publish([event])
     assert await yard.engine.prune_events(yard.engine.clock.now() + SECOND) == 1
     assert await yard.engine.publish([event]) == [Published(event.id, True, ("job",))]
-    assert await yard.engine.count(EVERYTHING) == 1
+    assert (await yard.engine.count(EVERYTHING)).number == 1
 
 
 async def test_publishing_in_a_caller_s_transaction(yard: Yard) -> None:
@@ -235,7 +235,7 @@ async def test_a_crash_leaves_all_of_a_call_or_nothing(yard: Yard, trap: Trap, p
     with pytest.raises(Crash):
         await engine.fire([made], term=lead.term)
     assert [one.fired for one in await engine.schedules()] == [done]
-    assert await engine.count(EVERYTHING) == done
+    assert (await engine.count(EVERYTHING)).number == done
     trap.place = f"declare.{place}"
     with pytest.raises(Crash):
         await _subscribe(yard, Subscription(handler="b", pattern="x"))
@@ -244,4 +244,4 @@ async def test_a_crash_leaves_all_of_a_call_or_nothing(yard: Yard, trap: Trap, p
     trap.place = f"publish.{place}"
     with pytest.raises(Crash):
         await engine.publish([_event(yard)])
-    assert len(await engine.events()) == await engine.count(by(task="b")) == done
+    assert len(await engine.events()) == (await engine.count(by(task="b"))).number == done

@@ -18,7 +18,7 @@ from tests.engines.postgres.yard import Yard, ends
 
 pytestmark = pytest.mark.fresh_loop
 
-NEWEST = 14
+NEWEST = 15
 
 _COLUMNS = """
 SELECT table_name, column_name, ordinal_position, data_type, is_nullable, column_default, is_identity
@@ -43,8 +43,8 @@ def _described(connection: psycopg.Connection, schema: str) -> list[list[str]]:
 
 
 async def test_migrated_equals_fresh(yard: Yard) -> None:
-    names = ("schema", "schema_partitions", "schema_alerts", "schema_operations", "schema_figures")
-    parts = tuple(f"{name}.sql" for name in names)
+    others = ("partitions", "alerts", "operations", "figures", "lists")
+    parts = ("schema.sql", *(f"schema_{name}.sql" for name in others))
     fresh = "\n".join(files("pitboss.engines.postgres").joinpath(part).read_text(encoding="utf-8") for part in parts)
     with psycopg.connect(yard.dsn) as connection:
         connection.execute("CREATE SCHEMA fresh")

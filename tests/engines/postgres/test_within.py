@@ -60,7 +60,7 @@ async def test_a_refusal_leaves_the_caller_s_transaction_usable(yard: Yard) -> N
         connection.execute("INSERT INTO orders VALUES (1)")
         connection.commit()
         assert connection.execute("SELECT count(*) FROM orders").fetchone() == (1,)
-    assert await yard.engine.count(EVERYTHING) == 0
+    assert (await yard.engine.count(EVERYTHING)).number == 0
 
 
 async def test_an_autocommit_connection_commits_at_once(yard: Yard) -> None:

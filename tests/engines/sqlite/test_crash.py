@@ -49,7 +49,7 @@ async def test_a_killed_writer_loses_nothing_that_it_acknowledged(tmp_path: Path
     async with opened(path) as engine:
         assert None not in await engine.get(ids)
         figures = {state: n for queue in await engine.queues() for state, n in queue.counts.items()}
-        assert sum(figures.values()) == await engine.count(EVERYTHING)
+        assert sum(figures.values()) == (await engine.count(EVERYTHING)).number
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert figures == dict(connection.execute("SELECT state, count(*) FROM pitboss_tasks GROUP BY state"))

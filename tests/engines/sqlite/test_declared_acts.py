@@ -143,7 +143,7 @@ async def test_a_killed_process_leaves_all_or_nothing(tmp_path: Path, act: str, 
     path = tmp_path / "s.db"
     assert _killed(path, act, place) == 9
     async with opened(path) as engine:
-        tasks = await engine.count(EVERYTHING)
+        tasks = (await engine.count(EVERYTHING)).number
         (schedule,) = await engine.schedules()
         events = len(await engine.events())
         done = (schedule.fired, schedule.next_at) == (1, None) if act == "fire" else events == 3

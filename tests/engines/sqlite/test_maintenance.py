@@ -121,13 +121,13 @@ async def test_a_copy_is_of_one_moment_while_others_write(path: Path, tmp_path: 
             await engine.put([new() for _ in range(20)])
             written += 20
         how = await copying
-        assert await engine.count(EVERYTHING) == TASKS + written
+        assert (await engine.count(EVERYTHING)).number == TASKS + written
     assert str(path) in how
     assert done == sorted(done)
     found = await _checked(copy, full=True)
     assert {one.grade for one in found.values()} == {Grade.OK}
     async with opened(copy) as engine:
-        assert (await engine.count(EVERYTHING) - TASKS) % 20 == 0, "each put as a whole or not at all"
+        assert ((await engine.count(EVERYTHING)).number - TASKS) % 20 == 0, "each put as a whole or not at all"
 
 
 async def test_a_damaged_store_is_not_copied_but_saved(path: Path, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ async def test_a_damaged_store_is_not_copied_but_saved(path: Path, tmp_path: Pat
     assert "some rows could not be read, in pitboss_tasks" in how
     assert {one.grade for one in (await _checked(copy, full=True)).values()} == {Grade.OK}
     async with opened(copy) as saved:
-        left = await saved.count(EVERYTHING)
+        left = (await saved.count(EVERYTHING)).number
         assert TASKS * 0.9 < left < TASKS
         session = await session_of(saved)
         assert session.number > 1, "numbers of sessions are not used twice"

@@ -114,7 +114,7 @@ RECOUNTS = {"maintenance_count", "maintenance_differences"}
 # The newest entries of the log are read from its end, as many as are asked for.
 FROM_THE_END = {"audit_list"}
 # The first page of a list, as long as is asked for.
-FROM_THE_BEGINNING = {"schedule_list"}
+FROM_THE_BEGINNING = {"schedule_list", "failure_first"}
 # Whether there is a row: the first one says it.
 ANY_ROW = {"settle_begin"}
 NOT_BY_KEY = RECOUNTS | FROM_THE_END | FROM_THE_BEGINNING | ANY_ROW

@@ -7,9 +7,10 @@ from msgspec.structs import replace
 
 from pitboss.engines import scan
 from pitboss.engines.memory.verbs import Verbs
-from pitboss.engines.protocol import Clock, Page
+from pitboss.engines.protocol import MOST_READ, Clock, Page
 from pitboss.model.duration import Moment
-from pitboss.model.filter import Filter
+from pitboss.model.failure import FailureCount
+from pitboss.model.filter import Count, Filter, by
 from pitboss.model.finding import Finding, warning
 from pitboss.model.ids import TaskId
 from pitboss.model.lifecycle import MAX_RECORDED_RUNS, cancelled
@@ -26,13 +27,22 @@ class ControlVerbs(Verbs):
         return [self.tables.tasks.get(task) for task in ids]
 
     async def find(
-        self, wanted: Filter, *, limit: int = 50, after: str | None = None, oldest_first: bool = False
+        self,
+        wanted: Filter,
+        *,
+        limit: int = 50,
+        after: str | None = None,
+        oldest_first: bool = False,
+        most: int = MOST_READ,
     ) -> Page:
-        tasks = self._candidates(wanted, newest_first=not oldest_first)
-        return scan.find(tasks, wanted, self.clock.now(), limit=limit, after=after, oldest_first=oldest_first)
+        tasks, now = self._candidates(wanted, newest_first=not oldest_first), self.clock.now()
+        return scan.find(tasks, wanted, now, limit=limit, after=after, oldest_first=oldest_first, most=most)
 
-    async def count(self, wanted: Filter) -> int:
-        return scan.count(self._candidates(wanted), wanted, self.clock.now())
+    async def count(self, wanted: Filter, *, most: int = MOST_READ) -> Count:
+        return scan.count(self._candidates(wanted), wanted, self.clock.now(), most=most)
+
+    async def failures(self, *, most: int = MOST_READ) -> list[FailureCount]:
+        return scan.failures(self._candidates(by(state=State.FAILED), newest_first=True), most=most)
 
     async def attempts(self, task: TaskId) -> list[Attempt]:
         known = self.tables.tasks.get(task)

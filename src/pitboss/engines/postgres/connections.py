@@ -51,6 +51,16 @@ STEADY_PLANS = {
     "jit": "off",
     "plan_cache_mode": "force_generic_plan",
 }
+# Lists are read by an index too, and no further than needed. A scan of the table, or of all tasks by id, looks cheap if
+# many tasks seem to match, but may find the first one at its end. If every page costs the same, the narrower index is
+# always cheaper.
+READING_PLANS = {
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "random_page_cost": "1",
+    "max_parallel_workers_per_gather": "0",
+    "jit": "off",
+}
 
 
 class Connections:

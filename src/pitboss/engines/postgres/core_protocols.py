@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from pitboss.engines.postgres import control, declared, leader, reclaim, rows
+from pitboss.engines.postgres import control, declared, leader, ledger, reclaim, rows
 from pitboss.engines.postgres.connections import Connections
-from pitboss.engines.postgres.dialect import compiled
 from pitboss.engines.postgres.rows import known_id, names, texts
-from pitboss.engines.postgres.script import Ask, Row, Script, Statements, T, current
+from pitboss.engines.postgres.script import Ask, Row, Script, Statements, T
 from pitboss.engines.postgres.server_clock import ServerClock
-from pitboss.engines.protocol import Clock, Page
+from pitboss.engines.protocol import MOST_READ, Clock, Page
 from pitboss.model.access import AuditEntry
 from pitboss.model.duration import Moment
-from pitboss.model.filter import Filter
+from pitboss.model.failure import FailureCount
+from pitboss.model.filter import Count, Filter
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
 from pitboss.model.session import Lead, Session, SessionInfo
@@ -69,31 +69,23 @@ class CoreProtocols:
         return [found.get(task) for task in ids]
 
     async def find(
-        self, wanted: Filter, *, limit: int = 50, after: str | None = None, oldest_first: bool = False
+        self,
+        wanted: Filter,
+        *,
+        limit: int = 50,
+        after: str | None = None,
+        oldest_first: bool = False,
+        most: int = MOST_READ,
     ) -> Page:
         now = self._now()
+        return await self._reading.call(lambda: ledger.find(self._sql, wanted, limit, after, oldest_first, most, now))
 
-        def script() -> Script[list[Row]]:
-            term = compiled(wanted, (yield from current(self._sql, now)))
-            beyond = "" if after is None else f"AND id {'>' if oldest_first else '<'} %s::uuid"
-            order = "ASC" if oldest_first else "DESC"
-            text = self._sql.text("task_find", condition=term.sql, beyond=beyond, order=order)
-            return (yield Ask(text, [*term.values, *([] if after is None else [after]), limit + 1]))
-
-        found = [rows.task(row) for row in await self._reading.call(script)]
-        page = found[:limit]
-        return Page(page, page[-1].id if len(found) > limit and page else None)
-
-    async def count(self, wanted: Filter) -> int:
+    async def count(self, wanted: Filter, *, most: int = MOST_READ) -> Count:
         now = self._now()
+        return await self._reading.call(lambda: ledger.count(self._sql, wanted, most, now))
 
-        def script() -> Script[list[Row]]:
-            term = compiled(wanted, (yield from current(self._sql, now)))
-            return (yield Ask(self._sql.text("task_count", condition=term.sql), term.values))
-
-        ((number,),) = await self._reading.call(script)
-        found: int = number
-        return found
+    async def failures(self, *, most: int = MOST_READ) -> list[FailureCount]:
+        return await self._reading.call(lambda: ledger.failures(self._sql, most))
 
     async def attempts(self, task: TaskId) -> list[Attempt]:
         return [rows.attempt(row) for row in await self._read("attempt_list", task=task)] if known_id(task) else []

@@ -12,7 +12,12 @@ _NO_TASK = "00000000-0000-0000-0000-000000000000"
 
 def compiled(wanted: Filter, now: Moment) -> Condition:
     """The filter as a condition on the table of tasks."""
-    return condition(Filter(tuple(_with_possible_ids(term) for term in wanted.terms)), now, DIALECT)
+    return condition(possible(wanted), now, DIALECT)
+
+
+def possible(wanted: Filter) -> Filter:
+    """The same filter with ids that the columns of ids can be compared with."""
+    return Filter(tuple(_with_possible_ids(term) for term in wanted.terms))
 
 
 def _with_possible_ids(term: Term) -> Term:

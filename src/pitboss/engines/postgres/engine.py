@@ -14,7 +14,7 @@ from pitboss.engines.postgres import batches, diagnosis, maintenance, schema, us
 from pitboss.engines.postgres.access import AccessProtocol
 from pitboss.engines.postgres.alerts import AlertProtocol
 from pitboss.engines.postgres.claim import Claimer
-from pitboss.engines.postgres.connections import STEADY_PLANS, Connections
+from pitboss.engines.postgres.connections import READING_PLANS, STEADY_PLANS, Connections
 from pitboss.engines.postgres.declared_protocols import DeclaredProtocols
 from pitboss.engines.postgres.doorbell import Doorbell
 from pitboss.engines.postgres.figures import FigureProtocol
@@ -66,7 +66,7 @@ class PostgresEngine(
         sql = Statements(_checked(schema), f"pitboss:{schema}")
         watched = ServerClock(sql, clock)
         writing = Connections(dsn, size=connections, limit=limit, settings=STEADY_PLANS, clock=watched)
-        reading = Connections(dsn, size=2, limit=limit, settings={"jit": "off"}, clock=watched)
+        reading = Connections(dsn, size=2, limit=limit, settings=READING_PLANS, clock=watched)
         super().__init__(sql, writing, reading, watched)
         self._dsn, self._failpoint = dsn, failpoint
         self._listen = listen

@@ -54,21 +54,21 @@ CREATE TABLE {schema}.tasks (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
--- Every change of state writes the primary key and the one index of the new state; no index is for all states.
+-- Every change of state writes the primary key and the indexes of the new state; no index is for all states.
 CREATE INDEX tasks_pending ON {schema}.tasks (queue, priority, id) WHERE state = 'pending';
 CREATE INDEX tasks_scheduled ON {schema}.tasks (queue, run_at) WHERE state = 'scheduled';
 CREATE INDEX tasks_held ON {schema}.tasks (handler, id) WHERE state = 'held' AND reason = 'handler';
 CREATE INDEX tasks_running ON {schema}.tasks (session, claim_expires_at, id) WHERE state = 'running';
 CREATE INDEX tasks_cancel_asked ON {schema}.tasks (session, id) WHERE state = 'running' AND cancel_asked;
-CREATE INDEX tasks_failed ON {schema}.tasks (fingerprint, id) WHERE state = 'failed';
+CREATE INDEX tasks_failed ON {schema}.tasks (fingerprint, handler, id, finished_at) WHERE state = 'failed';
 CREATE INDEX tasks_failed_by_id ON {schema}.tasks (id) WHERE state = 'failed';
 CREATE INDEX tasks_cancelled_by_id ON {schema}.tasks (id) WHERE state = 'cancelled';
-CREATE INDEX tasks_finished ON {schema}.tasks (finished_at) WHERE state IN ('completed', 'failed', 'cancelled');
+CREATE INDEX tasks_finished ON {schema}.tasks (state, finished_at)
+    WHERE state IN ('completed', 'failed', 'cancelled') AND batch IS NULL;
 
 -- Claims with a time limit of their own, for the sweep, and those that may be asked for again; no other task pays for
 -- these.
-CREATE INDEX tasks_limited ON {schema}.tasks (claim_expires_at)
-    WHERE claim_expires_at IS NOT NULL AND state = 'running';
+CREATE INDEX tasks_limited ON {schema}.tasks (claim_expires_at) WHERE claim_expires_at IS NOT NULL AND state = 'running';
 CREATE INDEX tasks_repeatable ON {schema}.tasks (claim_key) WHERE claim_key IS NOT NULL AND state = 'running';
 
 -- Tasks with moments that follow the wall clock (model.task).

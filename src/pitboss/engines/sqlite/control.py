@@ -16,7 +16,7 @@ from pitboss.model.filter import Filter
 from pitboss.model.ids import TaskId
 from pitboss.model.operation import OperationId
 from pitboss.model.queue import Changed
-from pitboss.model.states import State
+from pitboss.model.states import FINISHED, State
 from pitboss.model.task import Task, last_run
 
 _CANCELLABLE = (State.HELD, State.SCHEDULED, State.PENDING, State.RUNNING)
@@ -134,10 +134,17 @@ def prune(act: Act, wanted: Filter, before: Moment | None, limit: int, term: int
     if term is not None:
         check_term(act, term)
     chosen = matching(wanted, act.now)
-    index = "" if names_ids(wanted) else "INDEXED BY pitboss_tasks_finished"
-    where = f"{index} WHERE {_PRUNABLE} AND {chosen.sql} ORDER BY finished_at LIMIT ?"
-    ended = _NEVER if before is None else before
-    found = _selected(act, where, [ended, act.now, *chosen.values, limit + 1])
+    values = [_NEVER if before is None else before, act.now, *chosen.values]
+    if names_ids(wanted):
+        # The pluses keep SQLite from the index of all tasks that ended: these are found by their ids.
+        places = [f"WHERE {_PRUNABLE.replace('state IN', '+state IN').replace('finished_at', '+finished_at')}"]
+    else:
+        states = sorted(wanted.states() & FINISHED)
+        places = [f"INDEXED BY pitboss_tasks_finished WHERE state = '{one.value}' AND {_PRUNABLE}" for one in states]
+    found: list[Task] = []
+    for place in places:
+        where = f"{place} AND {chosen.sql} ORDER BY finished_at LIMIT ?"
+        found += _selected(act, where, [*values, limit + 1 - len(found)])
     tasks = found[:limit]
     erase(act, tasks)
     if term is not None:

@@ -7,7 +7,7 @@ from copy import copy
 from pathlib import Path
 from typing import Self, TypeVar, cast
 
-from pitboss.engines.protocol import Clock, Page
+from pitboss.engines.protocol import MOST_READ, Clock, Page
 from pitboss.engines.sqlite import (
     access,
     batches,
@@ -36,7 +36,8 @@ from pitboss.engines.sqlite.writer import Job
 from pitboss.model.access import ApiKey, AuditEntry, Remembered
 from pitboss.model.batch import Batch, BatchAct, BatchChanged, BatchId, BatchStatus, Lane, NewBatch
 from pitboss.model.duration import Moment, Span
-from pitboss.model.filter import Filter
+from pitboss.model.failure import FailureCount
+from pitboss.model.filter import Count, Filter
 from pitboss.model.finding import Finding
 from pitboss.model.host_findings import clock_step
 from pitboss.model.ids import TaskId
@@ -139,12 +140,21 @@ class SqliteEngine(DeclaredVerbs, PartitionVerbs, AlertVerbs, OperationVerbs, Fi
         return await self._read(lambda reader: reader.get(ids))
 
     async def find(
-        self, wanted: Filter, *, limit: int = 50, after: str | None = None, oldest_first: bool = False
+        self,
+        wanted: Filter,
+        *,
+        limit: int = 50,
+        after: str | None = None,
+        oldest_first: bool = False,
+        most: int = MOST_READ,
     ) -> Page:
-        return await self._read(lambda reader: reader.find(wanted, limit, after, oldest_first))
+        return await self._read(lambda reader: reader.ledger.find(wanted, limit, after, oldest_first, most))
 
-    async def count(self, wanted: Filter) -> int:
-        return await self._read(lambda reader: reader.count(wanted))
+    async def count(self, wanted: Filter, *, most: int = MOST_READ) -> Count:
+        return await self._read(lambda reader: reader.ledger.count(wanted, most))
+
+    async def failures(self, *, most: int = MOST_READ) -> list[FailureCount]:
+        return await self._read(lambda reader: reader.ledger.failures(most))
 
     async def attempts(self, task: TaskId) -> list[Attempt]:
         return await self._read(lambda reader: reader.attempts(task))

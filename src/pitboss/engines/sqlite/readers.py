@@ -13,16 +13,14 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from pitboss.engines.protocol import Page
 from pitboss.engines.sqlite.act import json_list
 from pitboss.engines.sqlite.connection import connect_reader
 from pitboss.engines.sqlite.faults import Trouble, closed, translated
-from pitboss.engines.sqlite.filters import STATE_INDEXES, matching, names_batches, names_ids
+from pitboss.engines.sqlite.ledger import Ledger
 from pitboss.engines.sqlite.open_queue import opens_at
 from pitboss.engines.sqlite.reclaim import HOUR
 from pitboss.engines.sqlite.rows import (
     STATES,
-    TASK_COLUMNS,
     attempt_of,
     handler_of,
     lead_of,
@@ -35,7 +33,6 @@ from pitboss.engines.sqlite.schema import stored_version
 from pitboss.engines.sqlite.store_clock import StoreClock
 from pitboss.model.duration import Moment
 from pitboss.model.errors import StoreDamaged
-from pitboss.model.filter import Filter
 from pitboss.model.queue import HandlerInfo, Queue, Wish
 from pitboss.model.session import Lead, Session
 from pitboss.model.states import State
@@ -43,7 +40,6 @@ from pitboss.model.task import Attempt, Task, last_run
 
 T = TypeVar("T")
 _THREADS = 2
-_FEW = 10_000
 _KEPT = 100
 
 
@@ -52,31 +48,12 @@ class Reader:
 
     def __init__(self, connection: sqlite3.Connection, sql: dict[str, str], now: Moment) -> None:
         self._connection, self._sql, self.now = connection, sql, now
+        self.ledger = Ledger(connection, sql, now)
 
     def get(self, ids: Sequence[str]) -> list[Task | None]:
         rows = self.rows("task_get", json_list(ids)) if ids else []
         found = {task.id: task for task in map(task_of, rows)}
         return [found.get(task) for task in ids]
-
-    def find(self, wanted: Filter, limit: int, after: str | None, oldest_first: bool) -> Page:
-        chosen = matching(wanted, self.now)
-        where, values = self._within_state(wanted, chosen.sql), list(chosen.values)
-        if after is not None:
-            where += f" AND id {'>' if oldest_first else '<'} ?"
-            values.append(after)
-        order = "ASC" if oldest_first else "DESC"
-        text = f"SELECT {TASK_COLUMNS} FROM pitboss_tasks {where} ORDER BY id {order} LIMIT ?"
-        found = [task_of(row) for row in self._connection.execute(text, [*values, limit + 1])]
-        page = found[:limit]
-        return Page(page, page[-1].id if page and len(found) > limit else None)
-
-    def count(self, wanted: Filter) -> int:
-        if not wanted.terms:
-            return self._number("count_total")
-        chosen = matching(wanted, self.now)
-        text = f"SELECT count(*) FROM pitboss_tasks {self._within_state(wanted, chosen.sql)}"
-        n: int = self._connection.execute(text, chosen.values).fetchone()[0]
-        return n
 
     def attempts(self, task: str) -> list[Attempt]:
         history = [attempt_of(row) for row in self.rows("attempt_list", task)]
@@ -116,20 +93,6 @@ class Reader:
 
     def schema_version(self) -> int:
         return stored_version(self._connection)
-
-    def _within_state(self, wanted: Filter, where: str) -> str:
-        """Name the index of the only possible state, if it holds few tasks; the counts are exact."""
-        states = wanted.states()
-        if len(states) != 1 or names_ids(wanted) or names_batches(wanted):
-            return f"WHERE {where}"
-        (state,) = states
-        few = state in STATE_INDEXES and self._number("count_state", state.value) <= _FEW
-        named = f"INDEXED BY {STATE_INDEXES[state]} " if few else ""
-        return f"{named}WHERE state = '{state.value}' AND {where}"
-
-    def _number(self, name: str, *values: object) -> int:
-        n: int = self._connection.execute(self._sql[name], values).fetchone()[0]
-        return n
 
     def rows(self, name: str, *values: Any) -> list[tuple[Any, ...]]:
         return self._connection.execute(self._sql[name], values).fetchall()

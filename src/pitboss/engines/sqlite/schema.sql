@@ -61,13 +61,13 @@ CREATE INDEX pitboss_tasks_pending ON pitboss_tasks (queue, priority, id) WHERE 
 CREATE INDEX pitboss_tasks_scheduled ON pitboss_tasks (queue, run_at) WHERE state = 'scheduled';
 CREATE INDEX pitboss_tasks_running ON pitboss_tasks (session, id) WHERE state = 'running';
 CREATE INDEX pitboss_tasks_held ON pitboss_tasks (handler, id) WHERE state = 'held';
-CREATE INDEX pitboss_tasks_failed ON pitboss_tasks (fingerprint, id) WHERE state = 'failed';
+CREATE INDEX pitboss_tasks_failed ON pitboss_tasks (fingerprint, handler, id, finished_at, state) WHERE state = 'failed';
 CREATE INDEX pitboss_tasks_failed_by_id ON pitboss_tasks (id) WHERE state = 'failed';
 CREATE INDEX pitboss_tasks_cancelled ON pitboss_tasks (id) WHERE state = 'cancelled';
 CREATE INDEX pitboss_tasks_to_cancel ON pitboss_tasks (session) WHERE state = 'running' AND cancel_asked = 1;
 
 -- Items of batches go with their batch, so the sweep that deletes old tasks need not read past them.
-CREATE INDEX pitboss_tasks_finished ON pitboss_tasks (finished_at)
+CREATE INDEX pitboss_tasks_finished ON pitboss_tasks (state, finished_at)
 WHERE state IN ('completed', 'failed', 'cancelled') AND batch IS NULL;
 
 -- Items that wait to be drawn, those of a batch by state, and those that have ended, for its speed.
@@ -497,4 +497,4 @@ CREATE TABLE pitboss_meta (
     value INTEGER NOT NULL
 ) WITHOUT ROWID;
 
-INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0), ('schema', 13);
+INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0), ('schema', 14);

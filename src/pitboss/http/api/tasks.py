@@ -4,18 +4,19 @@ import re
 from hashlib import sha256
 from typing import Any
 
+from pitboss.engines.protocol import MOST_READ, Page
 from pitboss.http import bodies
 from pitboss.http.answers import Answer, ApiError, of_pitboss
 from pitboss.http.api.claims import like
 from pitboss.http.context import Call
 from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.filter import Filter, Term, by, parsed
-from pitboss.model.ids import TaskId
+from pitboss.model.ids import TaskId, moment_of
 from pitboss.model.limits import rate
 from pitboss.model.operation import NewOperation, Operation, Verb
 from pitboss.model.states import State
 from pitboss.model.task import Task
-from pitboss.operate.documents import attempt_document, why_document
+from pitboss.operate.documents import attempt_document, utc, why_document
 from pitboss.operate.operations import act_on_tasks, operation_document
 from pitboss.operate.remote_documents import STATUSES, remote_task_document
 from pitboss.operate.remote_tasks import CreatedTask, KeyReused, WantedTask, create_tasks, remembered_ids
@@ -50,15 +51,16 @@ async def list_tasks(
     call: Call, *, status: str | None, kind: str | None, wanted: str | None, limit: int, offset: int, cursor: str | None
 ) -> Answer:
     chosen = _filter(status, kind, wanted)
-    page, following = await _page(call, chosen, kind, limit, offset, cursor)
-    found = [_document(call, task) for task in page]
+    page = await _page(call, chosen, kind, limit, offset, cursor)
+    found = [_document(call, task) for task in page.tasks]
     data = {
         "tasks": found,
         "items": found,
         "count": len(found),
         "limit": limit,
         "offset": offset,
-        "next_cursor": following,
+        "next_cursor": page.next,
+        "covered": utc(page.covered),
     }
     return Answer(data=data)
 
@@ -139,6 +141,7 @@ async def act_on_many(call: Call, act: str, body: bodies.Selected | bodies.Retry
         reason=body.reason,
         keep_attempts=body.keep_attempts,
         matched=chosen.matched,
+        more=chosen.more,
         rate=() if paced.rate is None else rate(paced.rate),
         stop_on_failures=paced.stop_on_failures,
     )
@@ -239,13 +242,11 @@ def _filter(status: str | None, kind: str | None, wanted: str | None) -> Filter:
     return chosen
 
 
-async def _page(
-    call: Call, wanted: Filter, kind: str | None, limit: int, offset: int, cursor: str | None
-) -> tuple[list[Task], str | None]:
-    """A page by cursor, or the tasks after the first `offset`."""
+async def _page(call: Call, wanted: Filter, kind: str | None, limit: int, offset: int, cursor: str | None) -> Page:
+    """A page by cursor, or the tasks after the first `offset`. It ends early as the store's pages do."""
     pattern = None if kind is None else like(kind)
     found: list[Task] = []
-    after, skipped = cursor, 0
+    after, skipped, read = cursor, 0, 0
     while len(found) < limit:
         page = await call.store.find(wanted, limit=min(1000, offset - skipped + limit - len(found)), after=after)
         for task in page.tasks:
@@ -255,7 +256,9 @@ async def _page(
                 skipped += 1
             else:
                 found.append(task)
-        after = page.next
-        if after is None:
-            break
-    return found, after
+        after, read = page.next, read + len(page.tasks)
+        if after is None or page.covered is not None:
+            return Page(found, after, page.covered)
+        if read >= MOST_READ:
+            return Page(found, after, moment_of(after))
+    return Page(found, after)

@@ -50,6 +50,7 @@ from pitboss.testing.conformance.lanes import Lanes, MovingBatches, StartingBatc
 from pitboss.testing.conformance.leading import LeaderDuties, Leading
 from pitboss.testing.conformance.leasing import Leasing, MemberLimits, Shortages
 from pitboss.testing.conformance.ledger import LedgerReading
+from pitboss.testing.conformance.lists import Lists, ListsOfItems, ListsOfKeys, ListsOfMembers
 from pitboss.testing.conformance.member_history import MemberHistory
 from pitboss.testing.conformance.moving import MovedUses, UsesAtOnce
 from pitboss.testing.conformance.open_uses import ChangedWhileOpen, EndingUses, LateUses, OpenUses
@@ -104,6 +105,7 @@ class CoreConformance(
     LeaderDuties,
     Leading,
     LedgerReading,
+    Lists,
     Ordering,
     OrderKeys,
     Putting,
@@ -152,6 +154,7 @@ class ResourceConformance(
     EndingUses,
     ChangedWhileOpen,
     LateUses,
+    ListsOfMembers,
 ):
     """For an engine with `Resources` and `Leases`."""
 
@@ -172,6 +175,7 @@ class BatchConformance(
     CancellingBatches,
     Requeueing,
     DeletingBatches,
+    ListsOfItems,
 ):
     """For an engine with `Batches`."""
 
@@ -196,6 +200,7 @@ class PartitionConformance(
     KeyedBatches,
     Assigning,
     ChangingPartitions,
+    ListsOfKeys,
 ):
     """For an engine with `Partitions`, and with resources, batches and declarations."""
 

@@ -148,7 +148,7 @@ class Notices:
         for claim in await bench.claim(2, "default"):
             await bench.complete(claim)
         assert (await bench.batch(batch)).run == 1
-        assert await bench.store.count(by(queue="notices")) == 1
+        assert (await bench.store.count(by(queue="notices"))).number == 1
 
     async def test_a_repeated_settlement_puts_no_second_notice(self, bench: Bench) -> None:
         notice = bench.new(queue="notices")
@@ -156,7 +156,7 @@ class Notices:
         claim = await bench.take()
         for _ in range(2):
             assert (await bench.complete(claim)).applied
-        assert await bench.store.count(by(queue="notices")) == 1
+        assert (await bench.store.count(by(queue="notices"))).number == 1
 
     async def test_a_notice_may_overfill_its_queue(self, bench: Bench) -> None:
         await bench.change("notices", capacity=1)
@@ -385,4 +385,4 @@ class DeletingBatches:
         claim = await bench.started()
         await bench.complete(claim)
         assert await bench.prune() == Changed(changed=1)
-        assert await bench.store.count(EVERYTHING) == 2
+        assert (await bench.store.count(EVERYTHING)).number == 2

@@ -227,7 +227,7 @@ class Pruning:
         await bench.put(bench.new(), bench.new(), bench.new(delay=9), bench.new(handler="stranger"))
         await bench.take()
         assert await bench.prune() == Changed()
-        assert await bench.store.count(EVERYTHING) == 4
+        assert (await bench.store.count(EVERYTHING)).number == 4
 
     async def test_only_what_finished_before_the_moment(self, bench: Bench) -> None:
         tasks = []

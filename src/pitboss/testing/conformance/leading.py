@@ -225,7 +225,7 @@ class LeaderDuties:
         )
         assert isinstance(followed, Lead)
         assert isinstance(pruned, NotLeader) or pruned == Changed(changed=1)
-        assert await bench.store.count(EVERYTHING) == (1 if isinstance(pruned, NotLeader) else 0)
+        assert (await bench.store.count(EVERYTHING)).number == (1 if isinstance(pruned, NotLeader) else 0)
 
 
 def _mine(session: Session, term: int) -> Lead:

@@ -20,7 +20,7 @@ class LedgerReading:
 
     async def test_an_empty_store_has_one_empty_page(self, bench: Bench) -> None:
         assert await bench.store.find(EVERYTHING) == Page([], None)
-        assert await bench.store.count(EVERYTHING) == 0
+        assert (await bench.store.count(EVERYTHING)).number == 0
 
     async def test_newest_first_or_oldest_first(self, bench: Bench) -> None:
         tasks = [await bench.add(priority=rank) for rank in (5, 1, 3)]
@@ -61,7 +61,7 @@ class LedgerReading:
         assert [task.id for task in page.tasks] == [tasks[n].id for n in (7, 5, 3)]
         rest = await bench.store.find(parsed("queue:b"), limit=3, after=page.next)
         assert ([task.id for task in rest.tasks], rest.next) == ([tasks[1].id], None)
-        assert await bench.store.count(parsed("queue:b")) == 4
+        assert (await bench.store.count(parsed("queue:b"))).number == 4
 
     async def test_reading_changes_nothing(self, bench: Bench) -> None:
         task = await bench.add(delay=1_000, expires_in=2_000)

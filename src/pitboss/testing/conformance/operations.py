@@ -111,7 +111,7 @@ class Operating:
         answers = await asyncio.gather(*both)
         assert {answer.done for answer in answers if answer is not None} == {2}
         stale = await portion(bench, operation, 2)
-        assert (stale.done, await bench.store.count(by(state=State.PENDING))) == (2, 2)
+        assert (stale.done, (await bench.store.count(by(state=State.PENDING))).number) == (2, 2)
         assert await bench.store.advance_operation(bench.ids(), "", limit=2) is None
 
     async def test_only_what_matched_when_it_began_counts(self, bench: Bench) -> None:
@@ -275,7 +275,7 @@ class ChangingOperations:
         assert (cancelled.status, cancelled.ended_at) == (OperationStatus.CANCELLED, bench.now)
         assert "ann" in (cancelled.why or "")
         assert await portion(bench, cancelled) == cancelled
-        assert await bench.store.count(by(state=State.FAILED)) == 2
+        assert (await bench.store.count(by(state=State.FAILED))).number == 2
         bench.clock.advance(1)
         assert await bench.store.change_operation(operation.id, change) == cancelled
         with pytest.raises(NotFound):

@@ -116,5 +116,5 @@ class Values:
         await bench.register("Job")
         await bench.put(bench.new(queue="Q", handler="Job"), bench.new(queue="q"))
         assert [claim.handler for claim in await bench.claim(5, "Q")] == ["Job"]
-        assert await bench.store.count(by(task="job")) == 1
+        assert (await bench.store.count(by(task="job"))).number == 1
         assert [queue.name for queue in await bench.store.queues()] == ["Q", "q"]

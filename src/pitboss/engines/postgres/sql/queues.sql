@@ -31,6 +31,13 @@ SELECT name, paused, paused_by, paused_at, capacity, rate_counts, rate_spans, de
 )
 FROM clock, {schema}.queues WHERE %(name)s::text IS NULL OR name = %(name)s::text ORDER BY name
 
+-- name: queue_counts
+SELECT queue, state, sum(n)::bigint FROM (
+    SELECT queue, state, n FROM {schema}.counts
+    UNION ALL
+    SELECT queue, state, n FROM {schema}.count_deltas
+) AS parts GROUP BY queue, state HAVING sum(n) <> 0
+
 -- name: queue_lock_bounded
 SELECT name FROM {schema}.queues
 WHERE name = ANY (%(queues)s::text[]) AND capacity IS NOT NULL

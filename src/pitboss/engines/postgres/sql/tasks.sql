@@ -10,10 +10,102 @@ SELECT {task_columns} FROM unnest(%(ids)s::uuid[]) AS wanted (task), LATERAL (
 ) AS t
 
 -- name: task_find
-SELECT {task_columns} FROM {schema}.tasks WHERE ({condition}) {beyond} ORDER BY id {order} LIMIT %s
+-- The matching ones of the candidates that are looked at, with the last of these and the next candidate, unless the page
+-- is full. A candidate is only compared when it is needed. The planner must not know how many candidates there may be, or
+-- it would prefer to read and sort all of them.
+WITH page AS MATERIALIZED (
+    SELECT {task_columns} FROM (
+        SELECT id AS task, place FROM ({candidates}) AS ranges ORDER BY id {order} LIMIT (SELECT %s::bigint)
+    ) AS looked, LATERAL (
+        SELECT * FROM {schema}.tasks WHERE ctid = place OFFSET 0
+    ) AS t
+    WHERE ({condition}) ORDER BY task {order} LIMIT %s
+), ends AS (
+    SELECT array_agg(id::text) AS ids FROM (
+        SELECT id FROM ({candidates}) AS ranges ORDER BY id {order} OFFSET (SELECT %s::bigint) LIMIT 2
+    ) AS two
+    WHERE (SELECT count(*) FROM page) <= %s
+)
+SELECT ends.ids, page.* FROM ends LEFT JOIN page ON true ORDER BY page.id {order}
 
 -- name: task_count
-SELECT count(*) FROM {schema}.tasks WHERE ({condition})
+SELECT count(*), count(*) FILTER (WHERE matched) FROM (SELECT matched FROM ({candidates}) AS ranges LIMIT %s) AS looked
+
+-- name: task_priorities
+-- The priorities of pending tasks in these queues: one step of the index for each.
+WITH RECURSIVE line AS (
+    SELECT queue, (
+        SELECT min(priority) FROM {schema}.tasks AS t WHERE state = 'pending' AND t.queue = asked.queue
+    ) AS priority FROM unnest(%(queues)s::text[]) AS asked (queue)
+    UNION ALL
+    SELECT queue, (
+        SELECT min(t.priority) FROM {schema}.tasks AS t
+        WHERE t.state = 'pending' AND t.queue = line.queue AND t.priority > line.priority
+    ) FROM line WHERE priority IS NOT NULL
+)
+SELECT queue, priority FROM line WHERE priority IS NOT NULL LIMIT 101
+
+-- name: task_unknown_handlers
+-- The handlers for which tasks are held.
+WITH RECURSIVE unknown (name) AS (
+    SELECT min(handler) FROM {schema}.tasks WHERE state = 'held' AND reason = 'handler'
+    UNION ALL
+    SELECT (
+        SELECT min(handler) FROM {schema}.tasks WHERE state = 'held' AND reason = 'handler' AND handler > name
+    ) FROM unknown WHERE name IS NOT NULL
+)
+SELECT name FROM unknown WHERE name IS NOT NULL LIMIT 101
+
+-- name: failure_groups
+-- The fingerprints and handlers of failed tasks: one step of the index for each.
+WITH RECURSIVE known (fingerprint, handler) AS ({failure_groups_condition})
+SELECT fingerprint, handler FROM known
+
+-- name: failure_groups_condition
+(
+    SELECT fingerprint, handler FROM {schema}.tasks WHERE state = 'failed' ORDER BY fingerprint, handler LIMIT 1
+)
+UNION ALL
+SELECT following.fingerprint, following.handler FROM known, LATERAL (
+    SELECT * FROM (
+        SELECT fingerprint, handler FROM {schema}.tasks
+        WHERE state = 'failed' AND fingerprint = known.fingerprint AND handler > known.handler
+        ORDER BY handler LIMIT 1
+    ) AS beside
+    UNION ALL
+    SELECT * FROM (
+        SELECT fingerprint, handler FROM {schema}.tasks
+        WHERE state = 'failed' AND fingerprint > known.fingerprint ORDER BY fingerprint, handler LIMIT 1
+    ) AS after
+    UNION ALL
+    SELECT * FROM (
+        SELECT fingerprint, handler FROM {schema}.tasks
+        WHERE state = 'failed' AND fingerprint IS NULL
+            AND handler > CASE WHEN known.fingerprint IS NULL THEN known.handler ELSE '' END
+        -- Only one index is in this order.
+        ORDER BY fingerprint, handler LIMIT 1
+    ) AS without
+    LIMIT 1
+) AS following
+
+-- name: failure_list
+-- Of the newest tasks of each group: how many, when the first and the last of them ended, and which one is the newest.
+WITH RECURSIVE known (fingerprint, handler) AS ({failure_groups_condition})
+SELECT fingerprint, handler, looked.* FROM known, LATERAL (
+    SELECT count(*), min(finished_at), max(finished_at), max(id::text COLLATE "C") FROM (
+        SELECT id, finished_at FROM {schema}.tasks AS t
+        WHERE state = 'failed' AND t.fingerprint = known.fingerprint AND t.handler = known.handler
+        ORDER BY id DESC LIMIT %(most)s::bigint
+    ) AS newest
+    HAVING known.fingerprint IS NOT NULL
+    UNION ALL
+    SELECT count(*), min(finished_at), max(finished_at), max(id::text COLLATE "C") FROM (
+        SELECT id, finished_at FROM {schema}.tasks AS t
+        WHERE state = 'failed' AND t.fingerprint IS NULL AND known.fingerprint IS NULL AND t.handler = known.handler
+        ORDER BY fingerprint DESC, handler DESC, id DESC LIMIT %(most)s::bigint
+    ) AS newest
+    HAVING known.fingerprint IS NULL
+) AS looked
 
 -- name: task_cancellable
 SELECT id, batch, order_key FROM {schema}.tasks

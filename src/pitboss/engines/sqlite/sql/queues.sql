@@ -85,12 +85,6 @@ ON CONFLICT (queue, state) DO UPDATE SET n = n + excluded.n
 -- name: count_list
 SELECT queue, state, n FROM pitboss_counts WHERE n > 0
 
--- name: count_total
-SELECT coalesce(sum(n), 0) FROM pitboss_counts
-
--- name: count_state
-SELECT coalesce(sum(n), 0) FROM pitboss_counts WHERE state = ?
-
 -- name: start_add
 INSERT INTO pitboss_starts (queue, at, n) VALUES (?, ?, ?) ON CONFLICT (queue, at) DO UPDATE SET n = n + excluded.n
 
