@@ -54,6 +54,7 @@ def test_every_command_is_in_the_reference() -> None:
         "doctor",
         "logs",
         "audit",
+        "activity",
         "help",
     ):
         assert f"$ pitboss {name}" in text

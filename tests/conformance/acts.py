@@ -12,6 +12,7 @@ import msgspec
 from pitboss.engines.protocol import FullStore
 from pitboss.model.access import ApiKey, AuditEntry, Role
 from pitboss.model.filter import EVERYTHING, Filter
+from pitboss.model.happening import Happening, Kind, happening
 from pitboss.model.ids import IdMaker, TaskId
 from pitboss.model.outcome import Transition, progressed
 from pitboss.model.queue import HandlerInfo, QueueChange
@@ -81,6 +82,7 @@ class Acts:
         self.claims: list[Claim] = []
         self.sessions: list[Session] = []
         self.keys: list[str] = []
+        self.happenings: list[Happening] = []
         self.term = 0
 
     def end(self) -> None:
@@ -187,6 +189,26 @@ class Acts:
                 self._audited("revoke", lambda store: store.revoke_key(key_id))
             case _:
                 self._audited("queue", lambda store: store.change_queue(queue, change))
+
+    def happen(self, act: str, which: int) -> None:
+        """What happened is recorded, read and pruned. A call may repeat what an earlier one recorded."""
+        now, term = self.arena.clock.now(), self.term - (which % 5 == 0)
+        kind, subject = list(Kind)[which % 4], f"pool {which % 3}"
+        match act:
+            case "record":
+                made = happening(self.ids(), now, kind, subject, f"number {which}", count=which % 7 + 1)
+                self.happenings.append(made)
+                some = [made, *self.happenings[-(which % 3) - 1 :]]
+                self.arena.act(lambda store: store.record_happenings(some))
+            case "read":
+                since = None if which % 2 else now - 10 * SECOND
+                kinds = list(Kind)[: which % 3]
+                self.arena.act(lambda store: store.happenings(limit=5, since=since, kinds=kinds, subject=subject[:-1]))
+            case "prune":
+                keep = which % 4 + 2
+                self.arena.act(lambda s: s.prune_happenings(now - 30 * SECOND, keep=keep, limit=3, term=term))
+            case _:
+                self.arena.act(lambda store: store.prune_audit(now - 5 * SECOND, limit=3, term=term))
 
     def _audited(self, name: str, act: Callable[[FullStore], Awaitable[Any]]) -> None:
         entry = AuditEntry(id=self.ids(), who="ann", act=name)

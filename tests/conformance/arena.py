@@ -99,6 +99,7 @@ class Arena:
         await self._same("leaders", lambda store: store.leader())
         await self._same("keys", lambda store: store.api_keys())
         await self._same("audit logs", lambda store: store.audit_log(limit=1000))
+        await self._same("happenings", lambda store: store.happenings(limit=1000))
 
     async def _same(self, what: str, ask: Act) -> Any:
         answers = [await ask(store) for store in self._stores]

@@ -210,6 +210,10 @@ class Equivalence(RuleBasedStateMachine):
     def access(self, act: str, which: int, queue: str, change: QueueChange) -> None:
         self.acts.access(act, which, queue, change)
 
+    @rule(act=st.sampled_from(["record", "record", "read", "prune", "prune audit"]), which=picks)
+    def happen(self, act: str, which: int) -> None:
+        self.acts.happen(act, which)
+
     @rule(
         chosen=st.lists(options, min_size=1, max_size=3),
         want=st.sampled_from(WANTS),

@@ -48,6 +48,7 @@ WEIGHTS = {
     "operate": 4,
     "configure": 2,
     "access": 1,
+    "happen": 2,
     "time_passes": 6,
     "pool": 2,
     "need": 4,
@@ -121,6 +122,9 @@ class Walk:
     def _access(self) -> None:
         act = self.dice.choice(["remember", "add", "revoke", "change"])
         self.acts.access(act, self._pick(), self.dice.choice(QUEUES), self._change())
+
+    def _happen(self) -> None:
+        self.acts.happen(self.dice.choice(["record", "record", "read", "prune", "prune audit"]), self._pick())
 
     def _time_passes(self) -> None:
         steps = ["1us", "999999us", "1s", "4999999us", "5s", "16s", "61m"]

@@ -7,6 +7,7 @@ import pytest
 
 from pitboss.engines.capabilities import check_needs
 from pitboss.engines.memory import MemoryEngine
+from pitboss.manager.announcer import Announcer
 from pitboss.manager.declarer import AGAIN_SECONDS, Declarer, refuse_namesake, taken_schedules
 from pitboss.model.declared import Declared
 from pitboss.model.duration import SECOND
@@ -44,7 +45,7 @@ def test_the_newer_version_counts_until_it_ends() -> None:
 
     async def main() -> None:
         store = Store(clock=clock)
-        old, new = (Declarer(store, declared, say=said.append) for declared in (OLD, NEW))
+        old, new = (Declarer(store, declared, announcer=Announcer(said.append, FakeClock())) for declared in (OLD, NEW))
         await old.open(await store.session())
         newer = await store.session()
         await new.open(newer)
@@ -74,14 +75,15 @@ def test_a_reload_declares_what_the_new_code_says() -> None:
 
     async def main() -> None:
         store = Store(clock=FakeClock())
-        declarer = Declarer(store, None, say=said.append)
+        declarer = Declarer(store, None, announcer=Announcer(said.append, FakeClock()))
         await declarer.open(await store.session())
         assert await store.queues() == []
         await declarer.change(OLD)
         assert await store.capacity() == 1
+        assert said == []
         await declarer.change(NEW)
         assert await store.capacity() == 2
-        assert said == []
+        assert said == ["queue default: what this app declares changes its limits: capacity 1 → 2"]
 
     asyncio.run(main())
 
@@ -89,7 +91,7 @@ def test_a_reload_declares_what_the_new_code_says() -> None:
 def test_before_the_first_session_nothing_is_declared() -> None:
     async def main() -> None:
         store = Store(clock=FakeClock())
-        await Declarer(store, OLD, say=print).change(NEW)
+        await Declarer(store, OLD, announcer=Announcer(print, FakeClock())).change(NEW)
         assert await store.declarations() == []
 
     asyncio.run(main())

@@ -5,18 +5,21 @@ from random import Random
 import pytest
 
 from pitboss.engines.memory import MemoryEngine
+from pitboss.model.access import AuditEntry
 from pitboss.model.declared import Declared
 from pitboss.model.duration import SECOND
 from pitboss.model.event import NewEvent
 from pitboss.model.filter import EVERYTHING, by
+from pitboss.model.happening import Kind, happening
 from pitboss.model.ids import IdMaker
 from pitboss.model.queue import HandlerInfo, QueueSettings
 from pitboss.model.retention import Retention
+from pitboss.model.session import SessionInfo
 from pitboss.model.states import State
 from pitboss.model.task import NewTask
 from pitboss.testing.clock import FakeClock
 from pitboss.upkeep.prune import prune
-from pitboss.upkeep.prune_events import prune_events
+from pitboss.upkeep.prune_logs import prune_events, prune_happenings
 
 KEPT = Retention(completed=None, cancelled=100 * SECOND, failed=None)
 QUEUES = {
@@ -80,3 +83,18 @@ async def test_old_events_are_forgotten(store: Store) -> None:
     assert len(await store.events(limit=10_000)) == 10
     store.time.advance(10**6)
     assert await prune_events(store, Retention(events=None), store.time) == 0
+
+
+async def test_the_logs_are_kept_as_long_as_the_settings_say(store: Store) -> None:
+    session = await store.open_session(SessionInfo(host="here", ttl=1000 * SECOND))
+    term = (await store.campaign(session.number)).term
+    for age in (0, 50, 50):
+        store.time.advance(age)
+        made = happening(store.new_id(), store.time.now(), Kind.ALERT, "queue a", "late")
+        await store.record_happenings([made])
+        await store.audited(AuditEntry(id=store.new_id(), who="ann", act=f"{age}")).wish("a", "1")
+    kept = Retention(happenings=60 * SECOND, audit=None)
+    assert await prune_happenings(store, kept, store.time, term=term) == 1
+    assert (len(await store.happenings()), len(await store.audit_log())) == (2, 3)
+    assert await prune_happenings(store, Retention(happenings=None, audit=60 * SECOND), store.time, term=term) == 1
+    assert (len(await store.happenings()), len(await store.audit_log())) == (2, 2)

@@ -63,6 +63,7 @@ COMMANDS = {
     "operations": Command("operations:app", "List, show, wait for and cancel bulk acts on tasks.", "operation"),
     "keys": Command("keys:app", "Create, list and revoke keys of the HTTP API.", "key"),
     "audit": Command("audit:audit", "Show what operators did."),
+    "activity": Command("activity:activity", "Show what happened and what operators did."),
     "db": Command("db:app", "Upgrade, check and copy the store."),
     "config": Command("configuring:app", "Show the settings."),
 }

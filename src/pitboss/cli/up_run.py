@@ -151,7 +151,7 @@ class Run:
         self._service.ready()
         while self._service.listening:
             figures = f"{len(manager.running())} running, {manager.finished_tasks} ended"
-            self._service.status(figures if self._runs_tasks else manager.http_text)
+            self._service.status(figures if self._runs_tasks else manager.http.text)
             await asyncio.sleep(_STATUS_SECONDS)
 
     async def _watch_files(self) -> None:

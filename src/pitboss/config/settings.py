@@ -99,7 +99,7 @@ _KEPT = Retention()
 
 
 class RetentionSettings(BaseModel):
-    """How long finished tasks, the event log and figures are kept; "forever" keeps them."""
+    """How long finished tasks, the logs and figures are kept; "forever" keeps them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -110,6 +110,8 @@ class RetentionSettings(BaseModel):
     figures_10s: Age = _KEPT.figures_10s
     figures_1m: Age = _KEPT.figures_1m
     figures_1h: Age = _KEPT.figures_1h
+    happenings: Age = _KEPT.happenings
+    audit: Age = _KEPT.audit
 
 
 class DefaultSettings(BaseModel):

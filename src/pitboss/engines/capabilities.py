@@ -8,6 +8,7 @@ from pitboss.engines.access_protocol import Access
 from pitboss.engines.alert_protocol import Alerts
 from pitboss.engines.declared_protocol import Declarations, Events, LeaderActs, Schedules
 from pitboss.engines.figure_protocol import Figures
+from pitboss.engines.happening_protocol import Happenings
 from pitboss.engines.operation_protocol import Operations
 from pitboss.engines.partition_protocol import Partitions
 from pitboss.engines.protocol import (
@@ -36,6 +37,7 @@ _NO_DECLARATIONS = "it does not store what apps declare"
 _NO_SCHEDULES = "it does not store schedules"
 _NO_PARTITIONS = "it does not divide the tasks of a queue among workers"
 _NO_OPERATIONS = "it does not store the progress of bulk acts"
+_NO_HAPPENINGS = "it keeps no log of what happened"
 _NO_EVENTS = "it does not store events and subscriptions"
 _NO_ALERTS = "it does not store which alerts fire, and what was told of them"
 _NO_FIGURES = "it does not keep figures over time"
@@ -66,6 +68,7 @@ class Capabilities(NamedTuple):
     usage: Usage | None
     alerts: Alerts | None
     figures: Figures | None
+    happenings: Happenings | None
     schema: Schema | None
     within: Within | None
     direct: Direct | None
@@ -91,6 +94,7 @@ def capabilities(store: object) -> Capabilities:
         usage=store if isinstance(store, Usage) else None,
         alerts=store if isinstance(store, Alerts) else None,
         figures=store if isinstance(store, Figures) else None,
+        happenings=store if isinstance(store, Happenings) else None,
         schema=store if isinstance(store, Schema) else None,
         within=store if isinstance(store, Within) else None,
         direct=store if isinstance(store, Direct) else None,
@@ -141,6 +145,13 @@ def events_of(store: object) -> Events:
     if isinstance(store, Events):
         return store
     raise Unsupported(f"the {_name(store)} engine has no events", why=_NO_EVENTS, fix=_HAVE_IT)
+
+
+def happenings_of(store: object) -> Happenings:
+    """The store itself, if it keeps what happened."""
+    if isinstance(store, Happenings):
+        return store
+    raise Unsupported(f"the {_name(store)} engine has no happenings", why=_NO_HAPPENINGS, fix=_HAVE_IT)
 
 
 def partitions_of(store: object) -> Partitions:

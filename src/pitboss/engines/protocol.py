@@ -15,6 +15,7 @@ from pitboss.engines.access_protocol import Access
 from pitboss.engines.alert_protocol import Alerts
 from pitboss.engines.declared_protocol import Declarations, Events, LeaderActs, Schedules
 from pitboss.engines.figure_protocol import Figures
+from pitboss.engines.happening_protocol import Happenings
 from pitboss.engines.operation_protocol import Operations
 from pitboss.engines.partition_protocol import Partitions
 from pitboss.engines.resource_protocol import Leases, ResourcePools, Resources
@@ -486,6 +487,7 @@ class FullStore(
     Usage,
     Alerts,
     Figures,
+    Happenings,
     Protocol,
 ):
     """A store with everything that the conformance suite proves."""

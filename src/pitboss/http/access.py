@@ -102,6 +102,7 @@ ROLES: dict[tuple[str, str], Roles] = {
     ("POST", "/keys"): _ADMIN,
     ("DELETE", "/keys/{name}"): _ADMIN,
     ("GET", "/audit"): _ADMIN,
+    ("GET", "/activity"): _VIEWER,
 }
 
 # The routes of the original API: they answer without the prefix /api too.

@@ -184,6 +184,12 @@ def _add_fleet(routes: Routes) -> None:
         """What operators and admins did, newest first."""
         return await fleet.audit(call, limit=limit, before=before, act=act, who=who)
 
+    async def activity(
+        call: Call, limit: Page = 100, before: Id = None, since: Text = None, kind: Text = None
+    ) -> Answer:
+        """What happened, newest first; for admins with the audit log."""
+        return await fleet.activity(call, limit=limit, before=before, since=since, kind=kind)
+
     routes.add("GET", "/health", fleet.health, shapes.Health)
     routes.add("GET", "/readyz", fleet.health, shapes.Health)
     routes.add("GET", "/livez", fleet.alive, shapes.Health)
@@ -217,6 +223,7 @@ def _add_fleet(routes: Routes) -> None:
     routes.add("POST", "/keys", fleet.add_key, codes=(201,))
     routes.add("DELETE", "/keys/{name}", fleet.remove_key)
     routes.add("GET", "/audit", audit)
+    routes.add("GET", "/activity", activity)
 
 
 def _add_work(routes: Routes) -> None:

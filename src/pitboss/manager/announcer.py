@@ -10,6 +10,7 @@ from pitboss.manager.worker_process import WorkerProcess
 from pitboss.model.duration import SECOND, Span, spoken
 from pitboss.model.errors import Refused
 from pitboss.model.facts import AnyFact, PoolScaled, WorkerCrashed, WorkerGivenUp, WorkerStarted
+from pitboss.model.happening import Kind
 from pitboss.model.outdone import SentAway
 from pitboss.model.pool import PoolSpec
 from pitboss.model.pool_rules import changes_text, differences, key_text
@@ -37,6 +38,8 @@ class Announcer:
         self._host = host.name()
         self.publish: Callable[[AnyFact], None] = lambda _fact: None
         self.log: Log | None = None
+        # Gets what belongs in the log of happenings and is not a fact.
+        self.note: Callable[[Kind, str, str], None] = lambda kind, subject, text: None
         self._told_broken: dict[str, str] = {}
 
     def say(self, text: str) -> None:
@@ -53,10 +56,16 @@ class Announcer:
         """A declaration that changes the rules of a resource pool."""
         if before is not None and (changes := differences(before.rules, rules)):
             whose = f" (before: declared by {before.by})" if before.by else ""
-            self._tell(
-                f"resource pool {name}: what this app declares changes its rules: {changes_text(changes)}{whose}"
-            )
+            text = f"resource pool {name}: what this app declares changes its rules: {changes_text(changes)}{whose}"
+            self._tell(text)
+            self.note(Kind.LIMITS_CHANGED, f"resource pool {name}", text)
             self._write("pool rules changed", pool=name, changes=changes_text(changes), declared_before_by=before.by)
+
+    def limits_changed(self, queue: str, changes: str) -> None:
+        """A declaration that changes the limits of a queue."""
+        text = f"queue {queue}: what this app declares changes its limits: {changes}"
+        self.say(text)
+        self.note(Kind.LIMITS_CHANGED, f"queue {queue}", text)
 
     def limited(self, pools: Iterable[ResourcePool]) -> None:
         """Limits of an operator that hold over what the app declares."""

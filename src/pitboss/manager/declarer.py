@@ -2,18 +2,38 @@
 
 import asyncio
 import os
-from collections.abc import Callable
 
-from pitboss.engines.capabilities import capabilities
-from pitboss.engines.declared_protocol import every_schedule
+from pitboss.engines.capabilities import capabilities, check_needs, resources_of
+from pitboss.engines.declared_protocol import Declarations, every_schedule
 from pitboss.engines.protocol import Store
 from pitboss.manager import host
+from pitboss.manager.announcer import Announcer
+from pitboss.manager.plan import Plan, declared
 from pitboss.model.declared import Declared
 from pitboss.model.errors import InvalidInput, StoreUnavailable
+from pitboss.model.queue import LIMITS, Queue
 from pitboss.model.session import Session
 from pitboss.model.text import listed
+from pitboss.operate.queues import limit_text
+from pitboss.worker.describe import Description
 
 AGAIN_SECONDS = 10.0
+
+
+async def register(engine: Store, plan: Plan, description: Description, announcer: Announcer) -> None:
+    """Register what an app needs and has. Pools first: a task whose queue is bound to a pool must find its rules."""
+    wanted = declared(plan, description)
+    check_needs(engine, description.handlers, [name for name, _ in plan.resources], wanted)
+    await refuse_namesake(engine, wanted, {one.name for one in description.handlers})
+    for name, app in (await taken_schedules(engine, wanted)).items():
+        announcer.warn(f"schedule {name} is taken over from the app {app}, which declares it too: rename one")
+    if plan.resources:
+        resources = resources_of(engine)
+        for name, rules in plan.resources:
+            before = await resources.declare_pool(name, rules, by=f"manager {host.name()}:{os.getpid()}")
+            announcer.declared(name, rules, before)
+        announcer.limited(await resources.resource_pools())
+    await engine.register(description.handlers)
 
 
 async def refuse_namesake(engine: Store, declared: Declared | None, handlers: set[str]) -> None:
@@ -57,8 +77,9 @@ def _own(session: Session) -> bool:
 class Declarer:
     """Knows what the code declares, and whether that counts. While a newer version of the app runs, it does not."""
 
-    def __init__(self, engine: object, declared: Declared | None, *, say: Callable[[str], None]) -> None:
-        self._store, self._declared, self._say = capabilities(engine).declarations, declared, say
+    def __init__(self, engine: Store, declared: Declared | None, *, announcer: Announcer) -> None:
+        self._engine, self._announcer = engine, announcer
+        self._store, self._declared = capabilities(engine).declarations, declared
         self._session: int | None = None
         self._outdated = False
 
@@ -86,9 +107,30 @@ class Declarer:
     async def _declare(self) -> None:
         if self._store is None or self._declared is None:
             return
+        before = await self._limits(self._store, self._declared)
         counts = await self._store.declare(self._declared, session=self._session)
         if not counts and not self._outdated:
-            self._say("a newer version of this app runs: its schedules and subscriptions count")
+            self._announcer.say("a newer version of this app runs: its schedules and subscriptions count")
         elif counts and self._outdated:
-            self._say("the newer version of this app has ended: the schedules and subscriptions of this one count")
+            self._announcer.say(
+                "the newer version of this app has ended: the schedules and subscriptions of this one count"
+            )
         self._outdated = not counts
+        if before:
+            await self._tell_limits(before)
+
+    async def _limits(self, store: Declarations, declared: Declared) -> dict[str, Queue]:
+        """The queues as they are, if these declarations may change some."""
+        present = next((one for one in await store.declarations() if one.app == declared.app), None)
+        if present is None or present.queues == declared.queues:
+            return {}
+        return {queue.name: queue for queue in await self._engine.queues()}
+
+    async def _tell_limits(self, before: dict[str, Queue]) -> None:
+        """Tell which limits the declaration has changed."""
+        for queue in await self._engine.queues():
+            old = before.get(queue.name, queue)
+            texts = [(key, limit_text(old, key), limit_text(queue, key)) for key in LIMITS]
+            changes = ", ".join(f"{key} {one} → {other}" for key, one, other in texts if one != other)
+            if changes:
+                self._announcer.limits_changed(queue.name, changes)

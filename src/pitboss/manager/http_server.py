@@ -54,6 +54,12 @@ class HttpServer:
         # Set once it answers requests, and when it is not started again by itself.
         self.listening, self.given_up = asyncio.Event(), asyncio.Event()
 
+    @property
+    def text(self) -> str:
+        """How it is, in a few words."""
+        found = self.figures
+        return "no HTTP API" if found is None else f"HTTP API {found.state} at {found.url}"
+
     async def start_after(self, session: asyncio.Event, busy: Callable[[], bool]) -> None:
         """Start it once the manager has a session and its workers have started: they need the processors more. Workers
         that take long are not waited for."""

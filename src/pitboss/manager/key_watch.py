@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Store
-from pitboss.model.errors import InvalidInput, StoreUnavailable
+from pitboss.model.errors import InvalidInput, PitbossError, StoreUnavailable
 from pitboss.model.queue import remote_queues
 from pitboss.model.resource import Leased
 from pitboss.model.sealed import MissingKey, keys_of, missing, sealing_keys, told
@@ -56,6 +56,16 @@ class KeyWatch:
         self._suspects.add(leased.pool)
         self._suspected.set()
         return False
+
+    async def run(self, seconds: float, checked: Callable[[frozenset[str] | None, bool], None]) -> None:
+        """Check at least so often, until cancelled. `checked` gets the queues that may be claimed from, and whether the
+        set of missing keys has changed."""
+        while True:
+            await self.suspicion(seconds)
+            # If the store is down, the next check tries again.
+            with suppress(PitbossError):
+                changed = await self.check()
+                checked(await self.queues(), changed)
 
     async def suspicion(self, seconds: float) -> None:
         """Returns when a member came that cannot be opened, or after that time."""

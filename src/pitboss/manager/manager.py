@@ -1,7 +1,6 @@
 """The manager: one session in the store, and the worker pools of one host."""
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine
 from functools import partial
 
@@ -9,14 +8,15 @@ import msgspec
 
 from pitboss.dispatch.dispatcher import Dispatcher
 from pitboss.dispatch.settler import Noted
-from pitboss.engines.capabilities import capabilities, check_needs, resources_of
+from pitboss.engines.capabilities import capabilities
 from pitboss.engines.host_clock import uptime
 from pitboss.engines.protocol import Clock, Engine, Store
 from pitboss.manager import host
 from pitboss.manager.announcer import Announcer
-from pitboss.manager.declarer import Declarer, refuse_namesake, taken_schedules
+from pitboss.manager.declarer import Declarer, register
 from pitboss.manager.delivery import DeliveryKeeper, register_reserved
 from pitboss.manager.desired_state import DesiredStateReader
+from pitboss.manager.happening_log import HappeningLog
 from pitboss.manager.health_checks import HealthChecks
 from pitboss.manager.hooks import FactBuffer
 from pitboss.manager.host_memory import HostMemory
@@ -35,6 +35,7 @@ from pitboss.manager.trouble_log import TroubleLog
 from pitboss.manager.worker_slot import Services
 from pitboss.model.duration import Span
 from pitboss.model.errors import PitbossError, StoreUnavailable
+from pitboss.model.facts import AnyFact
 from pitboss.model.lifecycle import stepped
 from pitboss.model.policy import Policy
 from pitboss.model.pool import PoolSpec
@@ -45,6 +46,7 @@ from pitboss.telemetry.logs.manager import ManagerLogs, set_up_manager
 from pitboss.upkeep.all_duties import all_duties
 from pitboss.upkeep.duties import run_duties
 from pitboss.upkeep.leadership import Leadership, described
+from pitboss.upkeep.notice import note_lost
 from pitboss.upkeep.sweep import reclaim
 from pitboss.worker.describe import Description
 from pitboss.worker.main import WorkerSpec
@@ -83,7 +85,7 @@ class Manager:
         self._task_log = TaskLog(asyncio.get_running_loop().time)
         self._policies = policies(description)
         self._desired = DesiredStateReader(engine)
-        self._declarer = Declarer(engine, declared(plan, description), say=self.say)
+        self._declarer = Declarer(engine, declared(plan, description), announcer=self._announcer)
         self._router = SessionRouter(engine)
         self._memory = HostMemory(plan.host_memory, self._router.started)
         self._reaper = Reaper()
@@ -95,10 +97,15 @@ class Manager:
         self.http = HttpServer(plan.http, clock=clock, tell=self.say)
         self._delivery = DeliveryKeeper(plan.delivery, clock=clock, announcer=self._announcer)
         self._sampler = Sampler(engine, clock, self._pools.every_pool, self._router, self._leadership.term)
-        self._announcer.publish = self._sampler.noting(self._hooks.publish)
+        self._happenings = HappeningLog(
+            capabilities(engine).happenings, clock=clock, luck=luck, session=lambda: self._router.session
+        )
+        self._announcer.publish = self._sampler.noting(self._publish)
+        self._announcer.note = self._happenings.note
         self._outages = OutageWatch(
             capabilities(engine).outages, warn=self._announcer.warn, say=self.say, work=self._work
         )
+        self._outages.noted = lambda kind, text: self._happenings.note(kind, "store", text)
         # A server that could not open the store is tried again.
         self._outages.back = self._try_side_processes
         self._outages.listener = self._delivery.store_alert(lambda: self._plan.alerts)
@@ -138,7 +145,8 @@ class Manager:
         await self._take_over()
         await self._desired.read()
         warn = self._announcer.warn
-        upkeep = all_duties(self._engine, lambda: self._plan, clock=self._clock, warn=warn, say=self.say)
+        note = self._happenings.note
+        upkeep = all_duties(self._engine, lambda: self._plan, clock=self._clock, warn=warn, say=self.say, note=note)
         checks = HealthChecks(self._pools.every_pool, self._router, self._announcer, self._time_limit)
         troubles = TroubleLog(self._engine, self._clock, begun=warn, ended=self.say)
         work = (
@@ -146,7 +154,8 @@ class Manager:
             self._declarer.run,
             self._tick,
             self._outages.run,
-            self._compare_keys,
+            self._happenings.run,
+            partial(self._keys.run, _TICK_SECONDS, self._claim_only),
             self._scaler.run,
             self._leadership.campaign_forever,
             self._sampler.run,
@@ -179,6 +188,8 @@ class Manager:
             # Last: it kills every process that this manager has started.
             await self._reaper.stop()
             await asyncio.gather(*duties, return_exceptions=True)
+            self._happenings.stopped()
+            await self._happenings.close(0 if self._stop_now.is_set() else _GRACE_SECONDS)
 
     async def _lasting(self, duty: Callable[[], Coroutine[object, object, None]]) -> None:
         """Start a broken duty again: otherwise the manager would look alive without doing it."""
@@ -221,20 +232,7 @@ class Manager:
         self._delivery.change(self._plan.delivery)
 
     async def _register(self, plan: Plan, description: Description) -> None:
-        """Pools first: a task whose queue is bound to a pool must find its rules."""
-        pools = [name for name, _ in plan.resources]
-        wanted = declared(plan, description)
-        check_needs(self._engine, description.handlers, pools, wanted)
-        await refuse_namesake(self._engine, wanted, {one.name for one in description.handlers})
-        for name, app in (await taken_schedules(self._engine, wanted)).items():
-            self._announcer.warn(f"schedule {name} is taken over from the app {app}, which declares it too: rename one")
-        if plan.resources:
-            resources = resources_of(self._engine)
-            for name, rules in plan.resources:
-                before = await resources.declare_pool(name, rules, by=f"manager {host.name()}:{os.getpid()}")
-                self._announcer.declared(name, rules, before)
-            self._announcer.limited(await resources.resource_pools())
-        await self._engine.register(description.handlers)
+        await register(self._engine, plan, description, self._announcer)
         figures = self._delivery.figures
         await register_reserved(self._engine, plan.delivery, plan.target, 0 if figures is None else figures.pid)
         await self._keys.watch_pools({one.resources for one in description.handlers if one.resources})
@@ -242,12 +240,6 @@ class Manager:
     @property
     def finished_tasks(self) -> int:
         return self._router.finished
-
-    @property
-    def http_text(self) -> str:
-        """How its HTTP server is, in a few words."""
-        found = self.http.figures
-        return "no HTTP API" if found is None else f"HTTP API {found.state} at {found.url}"
 
     def running(self) -> list[Claim]:
         return self._router.running()
@@ -268,6 +260,9 @@ class Manager:
                 await dispatcher.stop()
             return
         self._sessions.append(session.number)
+        if len(self._sessions) == 1:
+            pools = [f"{pool.name} ({pool.max_workers})" for pool in self._plan.pools] if self._plan.target else []
+            self._happenings.started(pools, self._description.release)
         self._scaler.session = session.number
         self._scaler.wake()
         # Before the first worker is ready: a restart must be back within the grace, however long workers take to start.
@@ -283,6 +278,10 @@ class Manager:
             await dispatcher.stop()
         else:
             self._router.retire(dispatcher)
+
+    def _publish(self, fact: AnyFact) -> None:
+        self._hooks.publish(fact)
+        self._happenings.heard(fact)
 
     def _make_dispatcher(self, lost: asyncio.Event) -> Dispatcher:
         self._take_snapshot()
@@ -338,7 +337,9 @@ class Manager:
         fault = dispatcher.fault
         cause = f" by a fault of Pitboss itself ({type(fault).__name__}: {fault})" if fault is not None else ""
         why = self._outages.session_lost() or f"the session was lost{cause}"
-        self._announcer.warn(f"{why}; its workers are killed, and a new session begins")
+        text = f"{why}; its workers are killed, and a new session begins"
+        self._announcer.warn(text)
+        self._happenings.session_lost(text)
         self._router.forget(dispatcher)
         self._pools.kill()
 
@@ -378,6 +379,7 @@ class Manager:
             if not session.ended and host.is_dead(session):
                 await self._engine.end_session(session.number)
                 self.say(f"manager with pid {session.info.pid} on this host is gone; its tasks are taken over")
+                note_lost(self._happenings.note, session, min(session.expires_at, self._clock.now()))
         await reclaim(self._engine)
 
     async def _tick(self) -> None:
@@ -397,21 +399,14 @@ class Manager:
             if self._desired.may_have_changed(present):
                 await self._obey()
 
-    async def _compare_keys(self) -> None:
+    def _claim_only(self, queues: frozenset[str] | None, changed: bool) -> None:
         """Leave out queues whose secrets cannot be opened here, and take them in again when the key is back."""
-        while True:
-            await self._keys.suspicion(_TICK_SECONDS)
-            try:
-                changed = await self._keys.check()
-                queues = await self._keys.queues()
-            except PitbossError:
-                continue  # the store is down
-            present = self._router.present
-            if present is not None:
-                present.claimer.claim_only(queues)
-                if changed:
-                    self._take_snapshot()
-                    present.renew_now()
+        present = self._router.present
+        if present is not None:
+            present.claimer.claim_only(queues)
+            if changed:
+                self._take_snapshot()
+                present.renew_now()
 
     def _notice_step(self) -> None:
         """Say once that the wall clock was set, and by how much. The store's clock goes on by itself."""
@@ -454,6 +449,7 @@ class Manager:
     def _take_snapshot(self) -> None:
         term = self._leadership.term() or 0
         logs = self._plan.logs.folder if self._plan.logs is not None else ""
+        app = declared(self._plan, self._description)
         taken = snapshot(
             self._plan.target,
             self._pools,
@@ -464,13 +460,16 @@ class Manager:
             tasks_memory=self._memory.published(),
             missing_keys=self._keys.missing,
         )
-        taken = msgspec.structs.replace(taken, http=self.http.figures, delivery=self._delivery.figures)
+        side = {"http": self.http.figures, "delivery": self._delivery.figures}
+        code = {"app": "" if app is None else app.app, "release": self._description.release}
+        taken = msgspec.structs.replace(taken, **side, **code)
         self._snapshot = msgspec.json.encode(taken).decode()
 
     def _led_by(self, lead: Lead) -> None:
         # A manager that is alone leads: that is not worth a line.
         if not lead.mine or lead.term > 1:
             self.say(described(lead))
+        self._happenings.led_by(lead)
 
     def _time_limit(self, claim: Claim) -> Span | None:
         return claim.timeout if claim.timeout is not None else self._policy(claim.handler).timeout

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from pitboss.engines.protocol import Outages
 from pitboss.model.duration import SECOND, spoken
 from pitboss.model.errors import StoreDamaged, StoreUnavailable
+from pitboss.model.happening import Kind
 from pitboss.model.text import counted
 
 _PROBE_SECONDS = 0.25
@@ -53,6 +54,8 @@ class OutageWatch:
         # Called when the store is back.
         self.back: Callable[[], None] = lambda: None
         self.listener: Listener | None = None
+        # Gets the sentences that belong in the log of happenings.
+        self.noted: Callable[[Kind, str], None] = lambda kind, text: None
         self._loop = asyncio.get_running_loop()
         self._away = asyncio.Event()
         self._since = 0.0
@@ -121,7 +124,9 @@ class OutageWatch:
         if self.listener is not None:
             self.listener.back(lasted)
         if self._told:
-            self._say(f"the store is back after {_seconds(lasted)}: {self._effect()}")
+            text = f"the store is back after {_seconds(lasted)}: {self._effect()}"
+            self._say(text)
+            self.noted(Kind.STORE_BACK, text)
         else:
             self._untold.append(lasted)
 
@@ -134,16 +139,20 @@ class OutageWatch:
         if expires_in is not None:
             left = max(0, round(expires_in))
             then = f"if it is away for {left} s more, the session expires and running tasks start again"
+        text = f"the store does not answer: {_cause(self._error)}"
         self._warn(
-            f"the store does not answer: {_cause(self._error)}. Running tasks go on, and their outcomes are kept and "
-            f"written when it is back; no new tasks start; {then}"
+            f"{text}. Running tasks go on, and their outcomes are kept and written when it is back; no new tasks "
+            f"start; {then}"
         )
+        self.noted(Kind.STORE_AWAY, text)
 
     def _tell_untold(self) -> None:
         times, self._untold = self._untold, []
         self._last_told = self._loop.time()
         more = counted(len(times), "more time")
-        self._warn(f"the store was away {more}, for {_seconds(sum(times))} in all; running tasks went on")
+        text = f"the store was away {more}, for {_seconds(sum(times))} in all; running tasks went on"
+        self._warn(text)
+        self.noted(Kind.STORE_BACK, text)
 
     def _tell_damage(self, error: StoreDamaged, now: float) -> None:
         if now - self._last_damage >= _REMIND_SECONDS:

@@ -115,7 +115,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     of each handler; they are published while a handler needs a large part of the budget. Queues that need a pool in
     `missing_keys` are left out of its claims, because it lacks the key of their secrets. `runs_tasks` is False for a
     manager without an app, which serves the HTTP API and looks after the store. `http` is its HTTP server, if any, and
-    `delivery` its delivery process.
+    `delivery` its delivery process. `release` is a digest of the code of its `app`.
     """
 
     target: str = ""
@@ -136,6 +136,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     runs_tasks: bool = True
     http: ServerFigures | None = None
     delivery: DeliveryFigures | None = None
+    app: str = ""
+    release: str = ""
 
 
 def read(text: str | None) -> Snapshot | None:

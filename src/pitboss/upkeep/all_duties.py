@@ -4,16 +4,18 @@ from collections.abc import Callable
 from typing import Protocol
 
 from pitboss.engines.capabilities import capabilities
+from pitboss.engines.happening_protocol import Happenings
 from pitboss.engines.protocol import Clock, Store
 from pitboss.model.alert_rules import AlertsSpec
 from pitboss.model.retention import Retention
 from pitboss.upkeep.alerts import ALERT_SECONDS, Alerter
 from pitboss.upkeep.duties import Duty
 from pitboss.upkeep.fire import LOOK_SECONDS, Firer
+from pitboss.upkeep.notice import NOTICE_SECONDS, Note, Noticer
 from pitboss.upkeep.operations import operation_duties
 from pitboss.upkeep.prune import PRUNE_SECONDS, prune
 from pitboss.upkeep.prune_batches import prune_batches
-from pitboss.upkeep.prune_events import prune_events
+from pitboss.upkeep.prune_logs import prune_events, prune_happenings
 from pitboss.upkeep.rebalance import REBALANCE_SECONDS, Rebalancer
 from pitboss.upkeep.roll_up import figure_duties
 from pitboss.upkeep.store_size import SIZE_SECONDS, watch_size
@@ -44,8 +46,10 @@ def all_duties(
     clock: Clock,
     warn: Callable[[str], None],
     say: Callable[[str], None] = lambda _: None,
+    note: Note | None = None,
 ) -> list[Duty]:
-    """Every manager reclaims; the rest is done by the leader alone. `plan` returns the present one."""
+    """Every manager reclaims; the rest is done by the leader alone. `plan` returns the present one, `note` gets what
+    belongs in the log of happenings."""
 
     async def watch(term: int) -> None:
         if usage is not None:
@@ -70,6 +74,7 @@ def all_duties(
             Duty("fire schedules", LOOK_SECONDS, Firer(engine, acts, clock, warn=warn).fire),
             Duty("prune events", PRUNE_SECONDS, lambda term: prune_events(acts, plan().retention, clock, term=term)),
         ]
+    duties += _log_duties(engine, has.happenings, plan, clock, note)
     if usage is not None:
         duties.append(Duty("watch the size", SIZE_SECONDS, watch))
     duties += operation_duties(has.operations, clock)
@@ -80,4 +85,15 @@ def all_duties(
     if has.alerts is not None:
         alerter = Alerter(engine, has.alerts, lambda: plan().alerts, clock, log=warn)
         duties.append(Duty("look at alerts", ALERT_SECONDS, alerter.look))
+    return duties
+
+
+def _log_duties(
+    engine: Store, log: Happenings | None, plan: Callable[[], UpkeepPlan], clock: Clock, note: Note | None
+) -> list[Duty]:
+    if log is None:
+        return []
+    duties = [Duty("prune logs", PRUNE_SECONDS, lambda t: prune_happenings(log, plan().retention, clock, term=t))]
+    if note is not None:
+        duties.append(Duty("notice managers", NOTICE_SECONDS, Noticer(engine, log, clock, note).notice))
     return duties

@@ -43,7 +43,7 @@ def _described(connection: psycopg.Connection, schema: str) -> list[list[str]]:
 
 
 async def test_migrated_equals_fresh(yard: Yard) -> None:
-    others = ("partitions", "alerts", "operations", "figures", "lists")
+    others = ("partitions", "alerts", "operations", "figures", "lists", "logs")
     parts = ("schema.sql", *(f"schema_{name}.sql" for name in others))
     fresh = "\n".join(files("pitboss.engines.postgres").joinpath(part).read_text(encoding="utf-8") for part in parts)
     with psycopg.connect(yard.dsn) as connection:

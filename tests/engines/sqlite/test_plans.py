@@ -83,6 +83,9 @@ HOT = {
     "event_list": "SEARCH pitboss_events USING INDEX sqlite_autoindex_pitboss_events_1 (id<?)",
     "event_list_of": "SEARCH pitboss_events USING INDEX pitboss_events_by_name (name=? AND id<?)",
     "event_forget": "SEARCH pitboss_events USING COVERING INDEX pitboss_events_by_time (published_at<?)",
+    "happening_list": "SEARCH pitboss_happenings USING PRIMARY KEY (id>? AND id<?)",
+    "happening_forget": "SEARCH pitboss_happenings USING PRIMARY KEY (id<?)",
+    "audit_forget": "SEARCH pitboss_audit USING PRIMARY KEY (id<?)",
     "task_get": "SEARCH pitboss_tasks USING INDEX sqlite_autoindex_pitboss_tasks_1 (id=?)",
     "settle_begin": "SCAN pitboss_queues USING INDEX pitboss_queues_capped",
     "claim_look": "SEARCH first USING INDEX pitboss_tasks_pending (queue=? AND (priority,id)>(?,?))",
@@ -120,7 +123,7 @@ ANY_ROW = {"settle_begin"}
 NOT_BY_KEY = RECOUNTS | FROM_THE_END | FROM_THE_BEGINNING | ANY_ROW
 LARGE = (
     "tasks|attempts|uniques|starts|uses|bindings|strikes|batch_counts|audit|requests|order_heads|schedules|events"
-    "|partitions"
+    "|partitions|happenings"
 )
 
 
@@ -156,7 +159,7 @@ def test_a_bulk_statement_is_the_same_statement_with_more_rows(store: sqlite3.Co
         *("put_plain", "put_full", "settle_completed", "settle_end", "settle_progress", "count_add", "key_free"),
         *("claim_take_each", "member_write", "member_put", "use_add", "use_forget", "binding_set", "batch_count_add"),
         *("settle_plainly", "handler_add", "order_lead", "order_release", "schedule_put", "schedule_advance"),
-        *("event_add", "put_keyed", "partition_add", "partition_write", "slot_write"),
+        *("event_add", "happening_add", "put_keyed", "partition_add", "partition_write", "slot_write"),
     ):
         shared = len(set(re.findall(r"\?\d+", statements.by_name[name])))
         places = len(re.findall(r"\?(?!\d)", statements.by_name[name]))

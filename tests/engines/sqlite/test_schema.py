@@ -29,7 +29,7 @@ def tables(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
 def test_migrations_lead_to_exactly_the_fresh_schema() -> None:
     migrated, fresh = sqlite3.connect(":memory:", isolation_level=None), sqlite3.connect(":memory:")
     schema.upgrade(migrated)
-    for part in ("schema.sql", "schema_lists.sql", "schema_operations.sql", "schema_figures.sql"):
+    for part in ("schema.sql", "schema_lists.sql", "schema_operations.sql", "schema_figures.sql", "schema_logs.sql"):
         fresh.executescript(files("pitboss.engines.sqlite").joinpath(part).read_text(encoding="utf-8"))
     assert tables(migrated) == tables(fresh)
     assert list(migrated.execute("SELECT * FROM pitboss_meta")) == list(fresh.execute("SELECT * FROM pitboss_meta"))

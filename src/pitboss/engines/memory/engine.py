@@ -9,6 +9,7 @@ from pitboss.engines.memory.batches import BatchVerbs
 from pitboss.engines.memory.claim import ClaimVerb
 from pitboss.engines.memory.declared import DeclaredVerbs
 from pitboss.engines.memory.figures import FigureVerbs
+from pitboss.engines.memory.happenings import HappeningVerbs
 from pitboss.engines.memory.operations import OperationVerbs
 from pitboss.engines.memory.partitions import PartitionVerbs
 from pitboss.engines.memory.resources import ResourceVerbs
@@ -38,6 +39,7 @@ class MemoryEngine(
     AccessVerbs,
     DeclaredVerbs,
     PartitionVerbs,
+    HappeningVerbs,
     UsageVerbs,
     AlertVerbs,
     FigureVerbs,

@@ -17,6 +17,7 @@ from pitboss.model.declared import Declared
 from pitboss.model.duration import Moment, Span
 from pitboss.model.event import Event
 from pitboss.model.figures import RAW, FlowCounts, Sample, SampleKey, bucket
+from pitboss.model.happening import Happening, HappeningId
 from pitboss.model.ids import TaskId
 from pitboss.model.lifecycle import MAX_RECORDED_RUNS, KeyHold, created, key_hold, moved, rebased, stepped
 from pitboss.model.operation import Operation, OperationId
@@ -79,6 +80,8 @@ class Tables:
     leader: int | None = None
     # Why new tasks are refused; None: they are not.
     refusing: str | None = None
+    audit: dict[str, AuditEntry]
+    happenings: dict[HappeningId, Happening]
 
     def __init__(self) -> None:
         self.tasks: dict[TaskId, Task] = {}
@@ -109,7 +112,7 @@ class Tables:
         # How far the wall clock is ahead of the store's, and the tasks that follow it (`NewTask.by_wall`).
         self.ahead: Span = 0
         self.api_keys: dict[str, ApiKey] = {}
-        self.audit: dict[str, AuditEntry] = {}
+        self.audit, self.happenings = {}, {}
         self.requests: dict[str, Remembered] = {}
         self.by_wall: dict[TaskId, int] = {}
         # Order key -> the unfinished task that is first in line; those behind it are held.

@@ -18,6 +18,7 @@ from pitboss.engines.postgres.connections import READING_PLANS, STEADY_PLANS, Co
 from pitboss.engines.postgres.declared_protocols import DeclaredProtocols
 from pitboss.engines.postgres.doorbell import Doorbell
 from pitboss.engines.postgres.figures import FigureProtocol
+from pitboss.engines.postgres.happenings import HappeningProtocol
 from pitboss.engines.postgres.operations import OperationProtocol
 from pitboss.engines.postgres.partitions import PartitionProtocol
 from pitboss.engines.postgres.put import PART, put_in_parts, put_locked, put_quickly
@@ -45,7 +46,13 @@ _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,55}\Z")
 
 
 class PostgresEngine(
-    DeclaredProtocols, PartitionProtocol, OperationProtocol, AccessProtocol, AlertProtocol, FigureProtocol
+    DeclaredProtocols,
+    PartitionProtocol,
+    OperationProtocol,
+    AccessProtocol,
+    AlertProtocol,
+    FigureProtocol,
+    HappeningProtocol,
 ):
     """A store in one schema of a PostgreSQL database. Belongs to the event loop that it was opened in."""
 

@@ -28,6 +28,7 @@ from pitboss.engines.sqlite.alerts import AlertVerbs
 from pitboss.engines.sqlite.declared_verbs import DeclaredVerbs
 from pitboss.engines.sqlite.faults import Trouble, translated
 from pitboss.engines.sqlite.figures import FigureVerbs
+from pitboss.engines.sqlite.happenings import HappeningVerbs
 from pitboss.engines.sqlite.open_store import upgrade
 from pitboss.engines.sqlite.operations import OperationVerbs
 from pitboss.engines.sqlite.partitions import PartitionVerbs
@@ -66,7 +67,7 @@ T = TypeVar("T")
 _RELEASED_AT_ONCE = 2000
 
 
-class SqliteEngine(DeclaredVerbs, PartitionVerbs, AlertVerbs, OperationVerbs, FigureVerbs):
+class SqliteEngine(DeclaredVerbs, PartitionVerbs, AlertVerbs, OperationVerbs, FigureVerbs, HappeningVerbs):
     """A store in one file, shared by every process that opens it. Usable from any thread and any event loop.
 
     Beside the file is a folder of the same name with `-pitboss` appended: the lock of the writers and the doorbells.

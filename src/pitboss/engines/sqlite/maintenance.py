@@ -18,7 +18,10 @@ from pitboss.model.text import counted
 
 Told = Callable[[int, int], None]
 # These grow with the work, so the others are checked first.
-_LARGE = ("pitboss_requests", "pitboss_audit", "pitboss_uses", "pitboss_events", "pitboss_attempts", "pitboss_tasks")
+_LARGE = (
+    *("pitboss_requests", "pitboss_audit", "pitboss_happenings", "pitboss_uses", "pitboss_events"),
+    *("pitboss_attempts", "pitboss_tasks"),
+)
 _PAGES_AT_ONCE = 2000
 _SHOWN = 3
 _ENDS = "a disk fault, a copy made while it was in use, or a program that wrote into it"

@@ -6,13 +6,14 @@ from typing import Any
 from pitboss.http import bodies
 from pitboss.http.answers import Answer, ApiError
 from pitboss.http.context import Call
-from pitboss.model.access import checked_roles
+from pitboss.model.access import Role, checked_roles
 from pitboss.model.duration import SECOND, span
 from pitboss.model.errors import InvalidInput, NotFound, StoreUnavailable
 from pitboss.model.filter import parsed
 from pitboss.model.fleet import ManagerView
 from pitboss.model.limits import rate
 from pitboss.model.queue import QueueChange
+from pitboss.operate.activity import activity_document, read_activity
 from pitboss.operate.audit import read_audit
 from pitboss.operate.desired_state import (
     drain_managers,
@@ -195,6 +196,17 @@ async def audit(call: Call, *, limit: int, before: str | None, act: str | None, 
     entries = await read_audit(call.store, limit=limit, before=before, act=act, who=who)
     found = [audit_document(entry) for entry in entries]
     return Answer(data={"entries": found, "items": found, "count": len(found)})
+
+
+async def activity(call: Call, *, limit: int, before: str | None, since: str | None, kind: str | None) -> Answer:
+    """`since` is an age such as 2h, `kind` one or more kinds with commas. Only admins see the audit log."""
+    moment = None if since is None else call.now - span(since, what="since")
+    kinds = [] if kind is None else kind.split(",")
+    acts = Role.ADMIN in call.caller.roles
+    entries = await read_activity(call.store, limit=limit, before=before, since=moment, kinds=kinds, acts=acts)
+    found = [activity_document(one) for one in entries]
+    following = entries[-1].id if len(entries) == limit else None
+    return Answer(data={"activity": found, "items": found, "count": len(found), "next": following})
 
 
 async def _manager(call: Call, session: int) -> ManagerView:

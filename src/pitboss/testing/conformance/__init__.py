@@ -44,6 +44,7 @@ from pitboss.testing.conformance.figures import DueTimes, Flows, FlowsOfOtherAct
 from pitboss.testing.conformance.filters import Filtering
 from pitboss.testing.conformance.giving_back import GivingBack
 from pitboss.testing.conformance.handlers import HandlerRegistry
+from pitboss.testing.conformance.happenings import HappeningLog
 from pitboss.testing.conformance.keyed_claims import KeyedClaims, LongLines
 from pitboss.testing.conformance.keyed_limits import KeyedBatches, KeyedRates, KeyedResources, MaxPerKey
 from pitboss.testing.conformance.lanes import Lanes, MovingBatches, StartingBatches, SweepingLanes
@@ -222,6 +223,7 @@ class Conformance(
     PartitionConformance,
     OperationConformance,
     FigureConformance,
+    HappeningLog,
     StoreLimits,
     AlertNotesKeeping,
     Silencing,
@@ -283,6 +285,7 @@ __all__ = [
     "FurtherUses",
     "GivingBack",
     "HandlerRegistry",
+    "HappeningLog",
     "KeepingSamples",
     "KeyedBatches",
     "KeyedClaims",
