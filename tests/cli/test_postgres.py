@@ -43,6 +43,13 @@ def test_from_sql_by_hand_to_a_result(folder: Path, postgres_dsn: str) -> None:
     assert not (folder / "pitboss.db").exists()
 
 
+def test_an_upgrade_that_changes_tables_is_in_the_audit_log(folder: Path, postgres_dsn: str) -> None:
+    store = {"PITBOSS_STORE": postgres_dsn}
+    for _ in range(2):
+        assert pitboss("db", "upgrade", env=store).code == 0
+        assert [one["act"] for one in pitboss("audit", "--json", env=store).json()["entries"]] == ["db upgrade"]
+
+
 def test_batches_and_resources(folder: Path, postgres_dsn: str) -> None:
     store = {"PITBOSS_STORE": postgres_dsn}
     (folder / "app.py").write_text(APP)

@@ -7,6 +7,7 @@ import pytest
 from pitboss.model.duration import SECOND
 from pitboss.model.happening import Kind, happening
 from pitboss.model.ids import make_id
+from pitboss.model.queue import QueueChange
 from tests.http.site import Site
 
 
@@ -35,6 +36,7 @@ async def _fill(site: Site) -> None:
         happening(make_id(at // 1000, 0, 0), at, kind, "x", "said") for kind, at in zip(kinds, moments, strict=True)
     ]
     await site.store.record_happenings(rows)
+    await site.store.change_queue("mail", QueueChange(capacity=5))
 
 
 def kinds(site: Watched, role: str, **query: str) -> list[str]:

@@ -9,19 +9,21 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import psutil
 
 from pitboss import wiring
 from pitboss.config import ServerSpec
+from pitboss.engines.protocol import FullStore
 from pitboss.manager.manager import Plan
 from pitboss.model.alert_rules import AlertsSpec
 from pitboss.model.canonical import to_json
 from pitboss.model.desired_state import DesiredPool, pool_key
 from pitboss.model.duration import SECOND, Span, span
 from pitboss.model.filter import EVERYTHING
+from pitboss.model.happening import Happening, Kind
 from pitboss.model.ids import IdMaker
 from pitboss.model.log_settings import LogSettings
 from pitboss.model.pool import PoolSpec
@@ -187,6 +189,10 @@ class Cluster:
 
     def attempts(self, task: str) -> list[Attempt]:
         return list(self.do(self.engine.attempts(task)))
+
+    def happenings(self, *kinds: Kind) -> list[Happening]:
+        """Oldest first."""
+        return list(self.do(cast("FullStore", self.engine).happenings(kinds=kinds)))[::-1]
 
     def counts(self) -> dict[State, int]:
         totals: dict[State, int] = {}

@@ -84,6 +84,7 @@ def test_some_facts_are_happenings() -> None:
         stage.log.heard(WorkerStarted(worker="default-1"))
         stage.crash()
         stage.log.heard(WorkerGivenUp(worker="default-2", why="it cannot be loaded", crashes=5))
+        stage.log.heard(PoolScaled(pool="mail", before=0, after=2, why="configured"))
         stage.log.heard(PoolScaled(pool="mail", before=2, after=4, why="many tasks wait"))
         stage.log.heard(RestartRequired(process="sources"))
 

@@ -11,6 +11,7 @@ import pytest
 
 from pitboss.manager.outages import OutageWatch, Work
 from pitboss.model.errors import StoreDamaged, StoreUnavailable
+from pitboss.model.happening import Happening, Kind
 from pitboss.model.log_settings import LogSettings
 from pitboss.model.states import State
 from pitboss.testing.virtual import run_virtual
@@ -28,6 +29,13 @@ def on_server(durable_dsn: str, tmp_path: Path) -> Iterator[Cluster]:
         yield cluster
     finally:
         cluster.close()
+
+
+def _logged_outage(cluster: Cluster) -> list[Happening]:
+    """What the log of happenings has of it, oldest first."""
+    kinds = [Kind.STORE_AWAY, Kind.STORE_BACK]
+    cluster.until(lambda: len(cluster.happenings(*kinds)) == 2, what="both ends in the log")
+    return cluster.happenings(*kinds)
 
 
 def _at_work(cluster: Cluster, ttl: str = "15s") -> tuple[ManagerProcess, str]:
@@ -64,6 +72,10 @@ def test_a_restart_of_the_server_is_told_and_costs_nothing(
     assert "1 task kept running" in back
     assert [line["level"] for line in _logged(tmp_path / "logs") if "the store" in line["event"]] == ["warning", "info"]
     assert (on_server.task(task).attempts, on_server.task(task).losses) == (1, 0)
+    first, last = _logged_outage(on_server)
+    assert first.text.startswith(BEGIN)
+    assert last.text.startswith(BACK)
+    assert first.at < last.at
 
 
 def test_an_outage_beyond_the_session_names_the_cause_first(on_server: Cluster, durable_server: PostgresServer) -> None:

@@ -1,5 +1,6 @@
 """Lost managers and other releases of an app are noted once for a store, whichever manager leads."""
 
+from random import Random
 from typing import Any
 
 import msgspec
@@ -7,7 +8,7 @@ import msgspec
 from pitboss.engines.memory import MemoryEngine
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.happening import HappeningId, Kind, happening
-from pitboss.model.ids import make_id
+from pitboss.model.ids import IdMaker
 from pitboss.model.session import Session, SessionInfo
 from pitboss.model.snapshot import Snapshot
 from pitboss.testing.clock import FakeClock
@@ -21,6 +22,7 @@ class Scene:
         self.clock = FakeClock()
         self.store = MemoryEngine(clock=self.clock)
         self.waiting: list[Any] = []
+        self.ids = IdMaker(self.clock.now, Random(1).getrandbits)
 
     def noticer(self) -> Noticer:
         return Noticer(self.store, self.store, self.clock, self._note)
@@ -50,7 +52,7 @@ class Scene:
         known: tuple[HappeningId, Moment] | None = None,
     ) -> None:
         now = self.clock.now()
-        new_id, at = known or (make_id(now // 1000, len(self.waiting), 0), now)
+        new_id, at = known or (self.ids(), now)
         self.waiting.append(happening(new_id, at, kind, subject, text, details=details or {}))
 
 

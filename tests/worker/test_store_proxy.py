@@ -8,15 +8,18 @@ import msgspec
 import pytest
 
 from pitboss import App
+from pitboss.client.acting import act_of_code
 from pitboss.client.client import Client
+from pitboss.client.context import Context, current_context
 from pitboss.client.events import EventClient
 from pitboss.client.schedules import ScheduleClient
 from pitboss.engines.memory import MemoryEngine
 from pitboss.engines.protocol import Batches, FullStore
 from pitboss.engines.resource_protocol import Leases, Resources
 from pitboss.engines.verbs import Verb, verbs
-from pitboss.manager import answers
+from pitboss.manager import answers, host
 from pitboss.manager.answers import answer
+from pitboss.model.access import AuditEntry
 from pitboss.model.batch import BatchStatus, Cancel, Move, NewBatch, Pause
 from pitboss.model.declared import Declared
 from pitboss.model.duration import SECOND
@@ -25,7 +28,7 @@ from pitboss.model.event import Published, Subscription
 from pitboss.model.filter import EVERYTHING, by
 from pitboss.model.ids import IdMaker
 from pitboss.model.outcome import Completed, Failed
-from pitboss.model.queue import HandlerInfo
+from pitboss.model.queue import HandlerInfo, QueueChange
 from pitboss.model.resource import (
     Leased,
     NewResource,
@@ -60,7 +63,7 @@ class Wire:
 
     def _say(self, ask: AskMessage) -> None:
         async def reply() -> None:
-            self.proxy.hear(await answer(self.engine, ask))
+            self.proxy.hear(await answer(self.engine, ask, "worker w-1"))
 
         work = asyncio.create_task(reply())
         self._pending.add(work)
@@ -131,7 +134,7 @@ async def test_a_manager_refuses_what_is_closed_whatever_a_worker_sends(verb: st
         def __getattr__(self, name: str) -> Any:
             raise AssertionError(f"{name} was looked up")
 
-    said = await answer(Untouched(), AskMessage(7, verb, msgspec.msgpack.encode([])))
+    said = await answer(Untouched(), AskMessage(7, verb, msgspec.msgpack.encode([])), "w")
     assert said.number == 7
     assert said.error is not None
     assert said.error[:2] == ("invalid-input", f'a worker may not call "{verb}"')
@@ -149,7 +152,7 @@ def test_every_open_verb_can_be_put_on_the_wire(verb: Verb) -> None:
 
 async def test_arguments_that_do_not_fit_the_signature_reach_no_engine() -> None:
     wire = await connected()
-    said = await answer(wire.engine, AskMessage(1, "put", msgspec.msgpack.encode([["not a task"]])))
+    said = await answer(wire.engine, AskMessage(1, "put", msgspec.msgpack.encode([["not a task"]])), "w")
     assert said.error is not None
     assert "ValidationError" in said.error[1]
 
@@ -192,7 +195,7 @@ async def test_an_engine_without_batches_says_so_to_a_worker() -> None:
     class Core:
         name = "core"
 
-    said: AnswerMessage = await answer(Core(), AskMessage(1, "lanes", msgspec.msgpack.encode([])))
+    said: AnswerMessage = await answer(Core(), AskMessage(1, "lanes", msgspec.msgpack.encode([])), "w")
     assert said.error is not None
     assert said.error[:2] == ("unsupported", "the core engine has no batches")
 
@@ -312,3 +315,20 @@ async def test_a_sync_call_in_an_async_handler_is_refused_at_once(call: str) -> 
     assert isinstance(await outcome("sync_handler"), Completed)
     assert await stored() == 2
     app.close()
+
+
+async def test_an_act_of_a_task_is_in_the_audit_log_under_its_own_name() -> None:
+    wire = await connected()
+    (task,) = wire.tasks(1)
+    await wire.engine.put([task])
+    entry = AuditEntry(id=wire.ids(), who=f"task {task.id}", act="tasks cancel", target=task.id, source="forged")
+    await Client(wire.store, wire.clock).audited(entry).cancel(task.id)
+    await wire.store.change_queue("default", QueueChange(paused=True))
+    (found,) = await wire.engine.audit_log()
+    assert (found.who, found.act, found.source) == (entry.who, "tasks cancel", f"worker w-1 on {host.name()}")
+
+
+async def test_the_task_that_runs_is_who_acts() -> None:
+    claim = Claim(id="t1", token=Token(1, 1), handler="job", queue="default", attempt=1, params="{}")
+    current_context.set(Context(claim))
+    assert act_of_code("id", "queues pause", "mail", {"by": None, "n": 1, "why": object}).who == "task t1"

@@ -155,7 +155,7 @@ def store_app(screen: Screen, store: str | None, audit: Audit | None = None) -> 
         )
     with App(url) as app:
         app.secrets_file = str(config.key_file(found))
-        app.use(_audited(wiring.make_engine(url), audit))
+        app.use(audited(wiring.make_engine(url), audit))
         yield app
 
 
@@ -199,7 +199,7 @@ def refuse_absent(url: str) -> None:
         )
 
 
-def _audited(store: "Store", audit: Audit | None) -> "Store":
+def audited(store: "Store", audit: Audit | None) -> "Store":
     """The same store, whose changes also store the act. An engine without an audit log changes without one."""
     from pitboss.engines.access_protocol import Access
     from pitboss.model.access import AuditEntry
@@ -222,7 +222,7 @@ def _audited(store: "Store", audit: Audit | None) -> "Store":
 async def _within(url: str, work: "Callable[[Store], Awaitable[T]]", *, create: bool, audit: Audit | None = None) -> T:
     engine = await opened(url, create=create)
     try:
-        return await work(_audited(engine, audit))
+        return await work(audited(engine, audit))
     finally:
         await engine.close()
 

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
-from pitboss.cli.command import JsonOption, StoreOption, opened, refuse_absent, screen_of, settings
+from pitboss.cli.auditing import Audit, acting
+from pitboss.cli.command import JsonOption, StoreOption, audited, opened, refuse_absent, screen_of, settings
 from pitboss.cli.screen import Screen
 from pitboss.model.errors import Unsupported
 from pitboss.model.pool import spoken_size
 from pitboss.model.text import counted, masked
+from pitboss.operate.audit import record
 
 if TYPE_CHECKING:
     from pitboss.engines.protocol import SqlStore, Store
@@ -52,7 +54,7 @@ def upgrade(context: typer.Context, store: StoreOption = None) -> None:
     """
     screen = screen_of(context)
     url = _url(screen, store)
-    applied, version = _done(_upgraded(url))
+    applied, version = _done(_upgraded(url, acting(context)))
     for name in applied:
         screen.note(f"applied {name}")
     screen.note(f"{masked(url)} has schema {version}")
@@ -81,7 +83,7 @@ def check(
 
     screen = screen_of(context)
     url = _url(screen, store)
-    wrong, findings = _done(_checked(url, full=full, repair=repair))
+    wrong, findings = _done(_checked(url, full=full, repair=acting(context) if repair else None))
     if wrong:
         screen.note(f"corrected {counted(wrong, 'number')} of tasks")
     if as_json:
@@ -172,20 +174,25 @@ async def _versions(url: str) -> tuple[int, int]:
         await engine.close()
 
 
-async def _upgraded(url: str) -> tuple[list[str], int]:
+async def _upgraded(url: str, audit: Audit) -> tuple[list[str], int]:
     engine = await _sql_store(url, create=True)
     try:
         applied = await engine.upgrade()
+        if applied:
+            await record(audited(engine, audit))
         return applied, (await engine.schema_version())[0]
     finally:
         await engine.close()
 
 
-async def _checked(url: str, *, full: bool, repair: bool) -> "tuple[int, list[Finding]]":
+async def _checked(url: str, *, full: bool, repair: Audit | None) -> "tuple[int, list[Finding]]":
     from pitboss.operate.maintenance import check_content, recount
 
     async def work(store: "Store") -> "tuple[int, list[Finding]]":
-        wrong = await recount(store) if repair else 0
+        wrong = 0
+        if repair is not None:
+            wrong = await recount(store)
+            await record(audited(store, repair))
         return wrong, await check_content(store, full=full)
 
     return await _with_unopened(url, work)

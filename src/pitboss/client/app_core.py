@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pitboss.client.acting import act_of_code
 from pitboss.client.client import Client
 from pitboss.client.fallbacks import check_fallbacks
 from pitboss.client.http_connections import HttpConnections
@@ -119,6 +120,10 @@ class AppCore(ABC):
     def begin(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> "Future[T]":
         """Start the work in the background."""
         return self._connected().loop.submit(self._asked(work))
+
+    def acting(self, client: Client, act: str, target: str = "", **details: object) -> Client:
+        """The client for an act that belongs in the audit log, where it has this name, as on the command line."""
+        return client.audited(act_of_code(self.new_id(), act, target, details))
 
     async def arun(self, work: Coroutine[Any, Any, T]) -> T:
         return await self._loop_for(work).arun(work)

@@ -15,6 +15,8 @@ from pitboss.model.task import Placed
 T = TypeVar("T")
 # Inside the class, `list` is the method.
 Found = list[Schedule]
+_Work = Callable[[ScheduleClient], Coroutine[Any, Any, T]]
+_Fields = dict[str, Any] | None
 
 
 class AppSchedules:
@@ -29,11 +31,11 @@ class AppSchedules:
         The fields are those of `scheduled_task`: `cron`, `every` or `at`, `tz`, `params`, `overlap`, `catchup`,
         `jitter`, and `queue`, `priority`, `max_attempts` and `timeout` of its tasks.
         """
-        return self._run(self._add(name, handler, fields))
+        return self._run(self._add(name, handler, fields), "add", name, fields)
 
     async def aadd(self, name: str, handler: Handler[Any, Any, Any] | str, **fields: Any) -> Schedule:
         """As `add`, for async callers."""
-        return await self._arun(self._add(name, handler, fields))
+        return await self._arun(self._add(name, handler, fields), "add", name, fields)
 
     def get(self, name: str) -> Schedule:
         """One schedule; `NotFound` if there is none of that name."""
@@ -53,51 +55,51 @@ class AppSchedules:
 
     def change(self, name: str, **fields: Any) -> Schedule:
         """Set fields above the definition, until `reset`: `change("daily", cron="0 6 * * *")`."""
-        return self._run(lambda schedules: schedules.change(name, **fields))
+        return self._run(lambda schedules: schedules.change(name, **fields), "change", name, fields)
 
     async def achange(self, name: str, **fields: Any) -> Schedule:
         """As `change`, for async callers."""
-        return await self._arun(lambda schedules: schedules.change(name, **fields))
+        return await self._arun(lambda schedules: schedules.change(name, **fields), "change", name, fields)
 
     def reset(self, name: str) -> Schedule:
         """Withdraw what was changed: the definition holds again."""
-        return self._run(lambda schedules: schedules.reset(name))
+        return self._run(lambda schedules: schedules.reset(name), "reset", name)
 
     async def areset(self, name: str) -> Schedule:
         """As `reset`, for async callers."""
-        return await self._arun(lambda schedules: schedules.reset(name))
+        return await self._arun(lambda schedules: schedules.reset(name), "reset", name)
 
     def pause(self, name: str) -> Schedule:
         """Let it put no tasks until `resume`."""
-        return self._run(lambda schedules: schedules.pause(name))
+        return self._run(lambda schedules: schedules.pause(name), "pause", name)
 
     async def apause(self, name: str) -> Schedule:
         """As `pause`, for async callers."""
-        return await self._arun(lambda schedules: schedules.pause(name))
+        return await self._arun(lambda schedules: schedules.pause(name), "pause", name)
 
     def resume(self, name: str) -> Schedule:
         """Go on with the next tick."""
-        return self._run(lambda schedules: schedules.resume(name))
+        return self._run(lambda schedules: schedules.resume(name), "resume", name)
 
     async def aresume(self, name: str) -> Schedule:
         """As `resume`, for async callers."""
-        return await self._arun(lambda schedules: schedules.resume(name))
+        return await self._arun(lambda schedules: schedules.resume(name), "resume", name)
 
     def run(self, name: str) -> Handle[Any]:
         """Put its task now, besides its ticks, paused or not."""
-        return self._handle(name, self._run(lambda schedules: schedules.run(name)))
+        return self._handle(name, self._run(lambda schedules: schedules.run(name), "run", name))
 
     async def arun(self, name: str) -> Handle[Any]:
         """As `run`, for async callers."""
-        return self._handle(name, await self._arun(lambda schedules: schedules.run(name)))
+        return self._handle(name, await self._arun(lambda schedules: schedules.run(name), "run", name))
 
     def remove(self, name: str) -> Schedule:
         """Remove a schedule that was added at run time; code that declares one would bring it back."""
-        return self._run(lambda schedules: schedules.remove(name))
+        return self._run(lambda schedules: schedules.remove(name), "remove", name)
 
     async def aremove(self, name: str) -> Schedule:
         """As `remove`, for async callers."""
-        return await self._arun(lambda schedules: schedules.remove(name))
+        return await self._arun(lambda schedules: schedules.remove(name), "remove", name)
 
     def _add(
         self, name: str, handler: Handler[Any, Any, Any] | str, fields: dict[str, Any]
@@ -111,16 +113,20 @@ class AppSchedules:
 
         return add
 
-    def _run(self, work: Callable[[ScheduleClient], Coroutine[Any, Any, T]]) -> T:
-        return self._app.ask(lambda client: self._ready(client, work), limit=LIMIT, what="asking for schedules")
+    def _run(self, work: _Work[T], act: str = "", name: str = "", fields: _Fields = None) -> T:
+        return self._app.ask(
+            lambda client: self._ready(client, work, act, name, fields), limit=LIMIT, what="asking for schedules"
+        )
 
-    async def _arun(self, work: Callable[[ScheduleClient], Coroutine[Any, Any, T]]) -> T:
-        return await self._app.aask(lambda client: self._ready(client, work))
+    async def _arun(self, work: _Work[T], act: str = "", name: str = "", fields: _Fields = None) -> T:
+        return await self._app.aask(lambda client: self._ready(client, work, act, name, fields))
 
-    async def _ready(self, client: Client, work: Callable[[ScheduleClient], Coroutine[Any, Any, T]]) -> T:
-        schedules = ScheduleClient(client.store, self._app.new_id)
+    async def _ready(self, client: Client, work: _Work[T], act: str, name: str, fields: _Fields) -> T:
+        """Without an `act` it only reads."""
         await self._app.declare_once(client)
-        return await work(schedules)
+        if act:
+            client = self._app.acting(client, f"schedules {act}", name, **(fields or {}))
+        return await work(ScheduleClient(client.store, self._app.new_id))
 
     def _handle(self, name: str, placed: Placed) -> Handle[Any]:
         handler = self._app.scheduled_handler(name)

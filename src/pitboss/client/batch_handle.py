@@ -6,6 +6,8 @@ from contextlib import suppress
 from math import inf
 from typing import Any, Literal, NamedTuple, TypeVar
 
+import msgspec
+
 from pitboss.client.app_core import LIMIT, AppCore
 from pitboss.client.client import Client
 from pitboss.client.waiting import explain_batches
@@ -166,7 +168,13 @@ class BatchHandle:
         return ItemResult(from_json(task.params), value, task.id)
 
     async def _act(self, act: BatchAct) -> BatchChanged:
-        return await self._app.aask(lambda client: act_in_portions(batches_of(client.store), self.id, act))
+        def acted(client: Client) -> Coroutine[Any, Any, BatchChanged]:
+            audited = self._app.acting(
+                client, f"batches {act.__struct_config__.tag}", self.id, **msgspec.structs.asdict(act)
+            )
+            return act_in_portions(batches_of(audited.store), self.id, act)
+
+        return await self._app.aask(acted)
 
     def _acted(self, work: Coroutine[Any, Any, T]) -> T:
         # Without a limit: it goes in portions, however many there are, and each answer of the store has its own.

@@ -1,6 +1,6 @@
 """Makes batches: many tasks that start, pause, progress and end together."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
 import msgspec
@@ -86,7 +86,13 @@ class BatchMethods(AppCore):
         checked_name(name, "lane")
         if max_running is not None:
             checked_max_running(max_running)
-        return await self.aask(lambda client: _lane(client, name, max_running))
+
+        def lane(client: Client) -> Coroutine[Any, Any, Lane]:
+            details = {"max-running": max_running}
+            acting = client if max_running is None else self.acting(client, "batches lanes", name, **details)
+            return _lane(acting, name, max_running)
+
+        return await self.aask(lane)
 
     async def _create(self, new: NewBatch, items: list[NewTask], wait: Span | None) -> BatchHandle:
         store = batches_of(self._connected().engine)

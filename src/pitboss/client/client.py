@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from copy import copy
 from functools import cached_property
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from pitboss.client.resource_client import ResourceClient
 from pitboss.client.waiting import explain_task
+from pitboss.engines.access_protocol import Audited
 from pitboss.engines.capabilities import check_needs
 from pitboss.engines.protocol import Clock, Store
+from pitboss.model.access import AuditEntry
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.errors import NotFound, PitbossError, QueueFull, StoreFull, StoreUnavailable, TimedOutWaiting
 from pitboss.model.filter import by
@@ -44,6 +47,15 @@ class Client:
     def resources(self) -> ResourceClient:
         """Pools and leases; `Unsupported` if the store has none."""
         return ResourceClient(self.store, self.clock)
+
+    def audited(self, entry: AuditEntry) -> Self:
+        """The same client, whose acts also store this entry of the audit log, if the store has one."""
+        if not isinstance(self.store, Audited):
+            return self
+        found = copy(self)
+        found.__dict__.pop("resources", None)
+        found.store = self.store.audited(entry)
+        return found
 
     async def lookup(self, name: str) -> HandlerInfo | None:
         """A handler as the store's registry has it."""

@@ -1,10 +1,11 @@
 """What an enqueue returns: the way to a task's end."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from math import inf
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pitboss.client.app_core import LIMIT, AppCore
+from pitboss.client.client import Client
 from pitboss.model.canonical import from_json
 from pitboss.model.duration import SECOND, Time, span
 from pitboss.model.errors import TaskFailed
@@ -50,7 +51,10 @@ class Handle(Generic[R]):
         return self._app.run(self.acancel(reason), what="cancelling the task")
 
     async def acancel(self, reason: str = "") -> State:
-        return await self._app.aask(lambda client: client.cancel(self.id, reason=reason))
+        def cancel(client: Client) -> Coroutine[Any, Any, State]:
+            return self._app.acting(client, "tasks cancel", self.id, reason=reason).cancel(self.id, reason=reason)
+
+        return await self._app.aask(cancel)
 
     async def _finished(self, timeout: Time | None) -> Task:
         limit = None if timeout is None else span(timeout, what="timeout")

@@ -125,7 +125,7 @@ class Members:
 
     async def areseal(self) -> int:
         """As `reseal`, for async callers."""
-        return await self.aask(self._reseal)
+        return await self.acts("resources reseal", self.name, self._reseal)
 
     def sealed(self, member: str, secrets: Mapping[str, str]) -> dict[str, str]:
         """The secrets sealed, ready for the store."""
@@ -199,7 +199,10 @@ class Members:
             await resources.introduce(self.name, self._app.keys_of(self.declared))
             return await resources.add(self.name, sealed)
 
-        return await self.aask(work)
+        one, many = f"{self.name}/{members[0][0].name}" if members else self.name, len(members) > 1
+        if many:
+            return await self.acts("resources import", self.name, work, members=len(members))
+        return await self.acts("resources add", one, work)
 
     async def _change(self, names: tuple[str, ...], change: ResourceChange | None) -> list[str]:
         """An unknown name is an error, and nothing is changed."""
@@ -211,7 +214,10 @@ class Members:
                 raise no_such_member(self.name, [name for name in names if name not in known], every)
             return await resources.change(self.name, names or None, change)
 
-        return await self.aask(work)
+        done = _change_name(change)
+        return await self.acts(
+            f"resources {done}", " ".join((self.name, *names)), work, reason=change and change.reason
+        )
 
     async def _reseal(self, resources: ResourceClient) -> int:
         ring, changed = self._app.ring(), 0
@@ -229,8 +235,19 @@ class Members:
     async def aask(self, work: Work[T]) -> T:
         return await self._app.aask(lambda client: work(client.resources))
 
+    async def acts(self, act: str, target: str, work: Work[T], **details: object) -> T:
+        """As `aask`, for what belongs in the audit log."""
+        return await self._app.aask(lambda client: work(self._app.acting(client, act, target, **details).resources))
+
     def begin(self, work: Work[T]) -> "Future[T]":
         return self._app.begin(lambda client: work(client.resources))
+
+
+def _change_name(change: ResourceChange | None) -> str:
+    """What the command line calls it."""
+    if change is None:
+        return "remove"
+    return "reset" if change.reset else "enable" if change.enabled else "disable"
 
 
 def _named(names: tuple[str, ...]) -> tuple[str, ...]:

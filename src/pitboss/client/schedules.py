@@ -106,6 +106,8 @@ class ScheduleClient:
     async def run(self, name: str, *, task_id: TaskId | None = None) -> Placed:
         """Put its task now, besides its ticks, paused or not. With overlap "skip" it may meet an unfinished one."""
         schedule = await self.get(name)
+        # A put stores no entry of the audit log, because most puts are not an operator's; this one does it instead.
+        await self._store.register(())
         registered = {one.name: one for one in await self._store.handlers()}
         task = tick_task(
             schedule.spec,

@@ -9,14 +9,20 @@ from pitboss.model.ids import TaskId
 
 
 @runtime_checkable
-class Access(Protocol):
-    """Who may use the API, and what they did."""
+class Audited(Protocol):
+    """What stores an entry of the audit log together with a change."""
 
     def audited(self, entry: AuditEntry) -> Self:
         """The same engine, whose acts of operators also store this entry, in the same act as the change. These are the
         verbs of `Control`, `change_queue`, `register`, `forget`, `wish`, `act_on_batch`, `change_lane`, `declare_pool`,
-        `limit_pool`, `add_resources`, `change_resources`, `begin_operation`, `change_operation`, `add_key`,
-        `revoke_key` and `silence_alert`. Several acts store it once. An act that fails stores nothing."""
+        `limit_pool`, `add_resources`, `change_resources`, `change_partition`, `put_schedule`, `change_schedule`,
+        `begin_operation`, `change_operation`, `add_key`, `revoke_key` and `silence_alert`. Several acts store it once.
+        An act that fails stores nothing. An engine that has an entry keeps it: who came first knows best who acts."""
+
+
+@runtime_checkable
+class Access(Audited, Protocol):
+    """Who may use the API, and what they did."""
 
     async def add_key(self, key: ApiKey) -> None:
         """Store a key, created now. `InvalidInput` if a key that is not revoked has its name."""

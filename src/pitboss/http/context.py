@@ -122,11 +122,6 @@ class Call:
         """Who did it, as desired state and batches keep it."""
         return f"{self.caller.name} (http {self.caller.address})"
 
-    @property
-    def operates(self) -> bool:
-        """Whether its acts are an operator's."""
-        return not self.caller.roles.isdisjoint((Role.OPERATOR, Role.ADMIN))
-
     def audited(self, act: str, target: str = "", details: Mapping[str, Any] | None = None) -> FullStore:
         """The store for an act of an operator: the audit log gets an entry in the same act."""
         entry = AuditEntry(

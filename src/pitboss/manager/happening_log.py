@@ -59,6 +59,7 @@ class HappeningLog:
         self._waiting: deque[Happening] = deque()
         self._groups: dict[tuple[Kind, str], _Group] = {}
         self._noted = asyncio.Event()
+        self._begun: set[str] = set()
 
     def heard(self, fact: AnyFact) -> None:
         """A fact for hooks: some of them are happenings."""
@@ -72,11 +73,14 @@ class HappeningLog:
                 text = f"worker {fact.worker} stays down: {fact.why}"
                 about = {"worker": fact.worker, "crashes": fact.crashes}
                 self._of_worker(Kind.WORKER_GIVEN_UP, fact.pool, fact.worker, text, about)
-            case PoolScaled():
+            case PoolScaled() if fact.before or fact.pool in self._begun:
                 text = f"pool {fact.pool} goes from {fact.before} to {counted(fact.after, 'worker')}"
                 why = f": {fact.why}" if fact.why else ""
                 about = {"before": fact.before, "after": fact.after}
                 self.note(Kind.POOL_SCALED, f"pool {fact.pool}", f"{text}{why}", about)
+            case PoolScaled():
+                # Its first workers come with the start of the manager, which is a happening of its own.
+                self._begun.add(fact.pool)
 
     def started(self, pools: Sequence[str], release: str) -> None:
         """This manager has its first session."""

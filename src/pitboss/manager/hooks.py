@@ -187,7 +187,7 @@ class FactBuffer:
         self._feed()
 
     async def _answer(self, ask: AskMessage, reply: Reply) -> None:
-        reply(await answer(self._store, ask))
+        reply(await answer(self._store, ask, "hook process"))
 
     def _feed(self) -> None:
         """Hand out facts when half the room is free: a frame with several facts costs little more than one."""

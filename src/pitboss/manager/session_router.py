@@ -163,4 +163,4 @@ class SessionRouter:
         return [*([self.present] if self.present is not None else []), *self._earlier.values()]
 
     async def _answer(self, worker: WorkerProcess, ask: AskMessage) -> None:
-        worker.say(await answer(self._store, ask))
+        worker.say(await answer(self._store, ask, f"worker {worker.name}"))

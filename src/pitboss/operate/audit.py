@@ -29,7 +29,7 @@ async def read_audit(
 async def record(store: Handlers) -> None:
     """Store the entry of an audited store by an act that changes nothing. For acts that put tasks: a put stores no
     entry, because most puts are not an operator's."""
-    await store.forget(())
+    await store.register(())
 
 
 def _matches(entry: AuditEntry, act: str | None, who: str | None) -> bool:

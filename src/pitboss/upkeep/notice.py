@@ -14,6 +14,7 @@ from pitboss.model.session import Session
 from pitboss.model.text import counted
 
 NOTICE_SECONDS = 2.0
+_LOOKED_AT = 100
 
 
 class Note(Protocol):
@@ -36,8 +37,8 @@ class Noticer:
     def __init__(self, engine: Store, log: Happenings, clock: Clock, note: Note) -> None:
         self._engine, self._log, self._clock, self._note = engine, log, clock, note
         self._lost: set[int] = set()
-        # App -> the release that was noted last, and those that ran at the last look.
-        self._noted: dict[str, str] = {}
+        # App -> the releases that were noted, the last one first, and those that ran at the last look.
+        self._noted: dict[str, list[str]] = {}
         self._running: dict[str, set[str]] = {}
 
     async def notice(self, term: int) -> None:
@@ -64,10 +65,14 @@ class Noticer:
             if seen is not None and seen.release:
                 running.setdefault(seen.app, {})[seen.release] = session.number
         for app, releases in running.items():
-            before = self._running.get(app, set())
+            noted = await self._noted_of(app)
+            before = self._running.get(app)
+            if before is None:
+                # A new leader may begin during a rollout: then those that were noted ran already.
+                before = set(noted) if len(releases) > 1 else set()
             for release, number in releases.items():
-                if release not in before and release != await self._last(app):
-                    self._noted[app] = release
+                if release not in before and release != noted[0]:
+                    noted.insert(0, release)
                     self._note(
                         Kind.RELEASE_CHANGED,
                         f"app {app}",
@@ -76,13 +81,12 @@ class Noticer:
                     )
         self._running = {app: set(releases) for app, releases in running.items()}
 
-    async def _last(self, app: str) -> str:
-        """The release that was noted last."""
+    async def _noted_of(self, app: str) -> list[str]:
+        """The releases that were noted, the last one first."""
         if app not in self._noted:
             subject = f"app {app}"
-            found = await self._log.happenings(kinds=[Kind.RELEASE_CHANGED], subject=subject, limit=100)
-            details = [from_json(one.details) for one in found if one.subject == subject]
-            self._noted[app] = str(details[0].get("release", "")) if details else ""
+            found = await self._log.happenings(kinds=[Kind.RELEASE_CHANGED], subject=subject, limit=_LOOKED_AT)
+            self._noted[app] = [from_json(one.details)["release"] for one in found if one.subject == subject] or [""]
         return self._noted[app]
 
 

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
+from pitboss.model.access import AuditEntry
 from pitboss.model.alert_message import AlertMessage
 from pitboss.model.duration import Span
 from pitboss.model.facts import AnyFact
@@ -133,11 +134,12 @@ class LogMessage(msgspec.Struct, frozen=True, array_like=True, tag="log"):
 
 
 class AskMessage(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
-    """A call to the store from inside a handler or hook; the arguments as MessagePack."""
+    """A call to the store from inside a handler or hook; the arguments as MessagePack. `entry`: for the audit log."""
 
     number: int
     verb: str
     arguments: bytes
+    entry: AuditEntry | None = None
 
 
 class HandledMessage(msgspec.Struct, frozen=True, array_like=True, tag="handled"):

@@ -6,12 +6,15 @@ The verbs are those of the protocol that are open to workers. The few that this 
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any
+from copy import copy
+from itertools import count
+from typing import Any, Self
 
 from pitboss.engines.host_clock import SystemClock
 from pitboss.engines.protocol import Page
 from pitboss.engines.verbs import Verb, verbs
 from pitboss.model import errors
+from pitboss.model.access import AuditEntry
 from pitboss.model.declared import Declared
 from pitboss.model.duration import Span
 from pitboss.model.errors import InvalidInput, MemberRemoved, PitbossError, StaleLease, StoreUnavailable
@@ -37,13 +40,20 @@ class StoreProxy:
         # The thread that hears the answers: it must not wait for one.
         self.heard_in = threading.get_ident()
         self._asked: dict[int, asyncio.Future[AnswerMessage]] = {}
-        self._number = 0
+        self._numbers = count(1)
+        self._entry: AuditEntry | None = None
 
     async def open(self) -> None:
         return None
 
     async def close(self) -> None:
         return None
+
+    def audited(self, entry: AuditEntry) -> Self:
+        """Send the entry along with each call: the manager stores it with those that change something."""
+        audited = copy(self)
+        audited._entry = entry
+        return audited
 
     async def declare_pool(
         self, name: str, rules: PoolRules | None, *, by: str | None = None, replace: bool = True
@@ -89,11 +99,10 @@ class StoreProxy:
         data = verb.encode_arguments(args, kwargs)
         if len(data) > _LARGEST:
             raise _too_large(verb.name, len(data))
-        self._number += 1
-        number = self._number
+        number = next(self._numbers)
         future: asyncio.Future[AnswerMessage] = self._loop.create_future()
         self._asked[number] = future
-        self._say(AskMessage(number, verb.name, data))
+        self._say(AskMessage(number, verb.name, data, self._entry))
         try:
             return await future
         finally:

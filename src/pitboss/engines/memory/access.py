@@ -16,6 +16,8 @@ class AccessVerbs(Verbs):
     """The protocol `Access`."""
 
     def audited(self, entry: AuditEntry) -> Self:
+        if self.entry is not None:
+            return self
         audited = copy(self)
         audited.entry = entry
         return audited

@@ -21,6 +21,8 @@ class AccessProtocol(CoreProtocols):
     """The protocol `Access`."""
 
     def audited(self, entry: AuditEntry) -> Self:
+        if self._entry is not None:
+            return self
         audited = copy(self)
         audited._entry = entry
         return audited

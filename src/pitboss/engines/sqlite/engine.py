@@ -267,6 +267,8 @@ class SqliteEngine(DeclaredVerbs, PartitionVerbs, AlertVerbs, OperationVerbs, Fi
         return await self._operate("change_lane", lambda act: batches.change_lane(act, name, max_running))
 
     def audited(self, entry: AuditEntry) -> Self:
+        if self._entry is not None:
+            return self
         audited = copy(self)
         audited._entry = entry
         return audited

@@ -82,7 +82,7 @@ async def why(call: Call, task_id: str) -> Answer:
 async def cancel_one(call: Call, task_id: str, body: bodies.Cancel = _CANCEL) -> Answer:
     """Cancel a waiting task, or ask a running one to stop."""
     task = await find(call, task_id)
-    store = call.audited("tasks cancel", task.id, {"reason": body.reason}) if call.operates else call.store
+    store = call.audited("tasks cancel", task.id, {"reason": body.reason})
     if task.state in CANCELLABLE:
         await store.cancel(by(id=task.id), reason=body.reason or f"cancelled by {call.caller.name}")
     after = await find(call, task.id)

@@ -99,6 +99,11 @@ class Auditing:
             await bench.store.audited(_entry(bench, "keys")).add_key(replace(KEY, id="k2"))
         assert await bench.store.audit_log() == []
 
+    async def test_the_first_entry_is_kept(self, bench: Bench) -> None:
+        first, second = _entry(bench, "first"), _entry(bench, "second")
+        await bench.store.audited(first).audited(second).wish("key", "1")
+        assert [one.act for one in await bench.store.audit_log()] == ["first"]
+
     async def test_the_engine_itself_and_reading_store_nothing(self, bench: Bench) -> None:
         audited = bench.store.audited(_entry(bench, "look"))
         await audited.queues()
