@@ -112,7 +112,7 @@ CHANGES = [
 ]
 BATCH_ACTS: list[BatchAct] = [
     Pause(),
-    Pause(),
+    Pause("down"),
     Resume(),
     Resume("top"),
     Resume("bottom"),

@@ -112,7 +112,12 @@ words = st.tuples(
     st.sampled_from(REPORTS),
 )
 changes = st.one_of(
-    st.builds(QueueChange, paused=st.booleans(), by=st.sampled_from([None, "ann"])),
+    st.builds(
+        QueueChange,
+        paused=st.booleans(),
+        by=st.sampled_from([None, "ann"]),
+        reason=st.sampled_from([None, "", "down"]),
+    ),
     st.builds(QueueChange, capacity=st.sampled_from([None, 1, 3])),
     st.builds(QueueChange, rate=st.sampled_from(RATES).map(rate)),
     st.builds(QueueChange, max_per_key=st.sampled_from([None, 1, 2])),

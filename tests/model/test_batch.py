@@ -297,15 +297,25 @@ def test_each_run_has_a_task_at_its_end_which_is_told_the_number_if_it_takes_one
 
 
 def test_a_batch_starts_once_and_puts_its_task_when_it_ends() -> None:
-    batch = Batch(id="b", on_complete=NewTask(id="n", handler="note", params="{}"), reason="because")
+    batch = Batch(id="b", on_complete=NewTask(id="n", handler="note", params="{}"))
     running, nothing = entered(batch, RUNNING, 10)
     assert (running, nothing) == (msgspec.structs.replace(batch, status=RUNNING, started_at=10), None)
     assert entered(entered(running, PAUSED, 20).batch, RUNNING, 30).batch.started_at == 10
     done, note = entered(running, DONE, 40)
-    assert (done.finished_at, done.reason) == (40, "because")
+    assert (done.finished_at, done.reason) == (40, None)
     assert note is not None
     assert note.params == '{"batch":"b","status":"done"}'
-    assert entered(running, CANCELLING, 50, "asked").batch.reason == "asked"
+
+
+def test_the_reason_of_a_pause_ends_with_it_and_that_of_a_cancellation_stays() -> None:
+    running = Batch(id="b", status=RUNNING)
+    pausing = entered(running, PAUSING, 1, "the site is down").batch
+    paused = entered(pausing, PAUSED, 2).batch
+    assert (pausing.reason, paused.reason) == ("the site is down", "the site is down")
+    assert entered(paused, QUEUED, 3).batch.reason is None
+    assert entered(paused, CANCELLING, 3).batch.reason is None
+    cancelling = entered(paused, CANCELLING, 3, "asked").batch
+    assert (cancelling.reason, entered(cancelling, CANCELLED, 4).batch.reason) == ("asked", "asked")
 
 
 def test_a_batch_that_is_requeued_has_not_begun() -> None:

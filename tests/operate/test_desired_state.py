@@ -58,7 +58,8 @@ async def test_a_change_keeps_the_other_fields_even_unknown_ones(store: Bench) -
     await pause_pool(store, store.now, "mail", paused=True, by="ann")
     restarted = await restart_pool(store, store.now, "mail", by="ann")
     assert restarted.generation == 10
-    assert await values(store) == {"pool/mail": {"colour": "blue", "generation": 10, "paused": True}}
+    paused = {"paused": True, "paused_by": "ann", "paused_at": store.now}
+    assert await values(store) == {"pool/mail": {"colour": "blue", "generation": 10} | paused}
 
 
 async def test_a_change_for_all_hosts_replaces_those_of_single_ones(store: Bench) -> None:
@@ -73,9 +74,10 @@ async def test_a_change_for_all_hosts_replaces_those_of_single_ones(store: Bench
 
 async def test_one_host_can_run_while_the_others_are_paused(store: Bench) -> None:
     await store.manager(POOL)
-    await pause_pool(store, store.now, "mail", paused=True, by="ann")
+    await pause_pool(store, store.now, "mail", paused=True, by="ann", reason="down")
     await pause_pool(store, store.now, "mail", paused=False, host="box1", by="ann")
-    assert await values(store) == {"pool/mail": {"paused": True}, "pool/mail@box1": {"paused": False}}
+    paused = {"paused": True, "paused_by": "ann", "paused_at": store.now, "paused_reason": "down"}
+    assert await values(store) == {"pool/mail": paused, "pool/mail@box1": {"paused": False}}
     await pause_pool(store, store.now, "mail", paused=False, by="ann")
     assert await values(store) == {}
 

@@ -12,6 +12,7 @@ from pitboss.cli.batch_page import draw_batch, draw_batches, draw_lanes
 from pitboss.cli.command import (
     JsonOption,
     LimitOption,
+    ReasonOption,
     Shown,
     StoreOption,
     WatchOption,
@@ -112,14 +113,14 @@ def start(context: typer.Context, ids: IdsArgument, store: StoreOption = None) -
 
 
 @app.command("pause")
-def pause(context: typer.Context, ids: IdsArgument, store: StoreOption = None) -> None:
+def pause(context: typer.Context, ids: IdsArgument, reason: ReasonOption = "", store: StoreOption = None) -> None:
     """Start no more items of these batches. Running items finish, and the batches keep their place in line.
 
     \b
     Examples:
       pitboss batches pause 8b1f2c9e64a0
     """
-    run(context, store, ids, Act("Pause", Pause()))
+    run(context, store, ids, Act("Pause", Pause(reason)))
 
 
 @app.command("resume")

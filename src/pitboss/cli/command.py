@@ -24,6 +24,7 @@ StoreOption = Annotated[
     str | None,
     typer.Option("--store", metavar="URL", help="The store, such as sqlite:///pitboss.db. [env: PITBOSS_STORE]"),
 ]
+ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; shown to those who look later.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 WatchOption = Annotated[str | None, typer.Option("--watch", metavar="TIME", help="Repeat, as in --watch 2s.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]

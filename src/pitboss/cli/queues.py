@@ -7,7 +7,18 @@ import msgspec
 import typer
 
 from pitboss.cli.auditing import acting
-from pitboss.cli.command import JsonOption, Shown, StoreOption, WatchOption, ask, now, operator, screen_of, show
+from pitboss.cli.command import (
+    JsonOption,
+    ReasonOption,
+    Shown,
+    StoreOption,
+    WatchOption,
+    ask,
+    now,
+    operator,
+    screen_of,
+    show,
+)
 from pitboss.cli.formatting import ago
 from pitboss.cli.screen import Column, Screen
 from pitboss.cli.status import QUEUE_COLUMNS, limits_text, queue_row
@@ -75,16 +86,16 @@ def show_queue(
 
 
 @app.command("pause")
-def pause(context: typer.Context, names: NamesArgument, store: StoreOption = None) -> None:
+def pause(context: typer.Context, names: NamesArgument, reason: ReasonOption = "", store: StoreOption = None) -> None:
     """Start no more tasks of these queues. Running tasks finish, and new tasks are still accepted.
 
     \b
     Examples:
-      pitboss queues pause mail
+      pitboss queues pause mail --reason "the site is down"
       pitboss queues resume mail
     """
     screen = screen_of(context)
-    change = QueueChange(paused=True, by=operator())
+    change = QueueChange(paused=True, by=operator(), reason=reason)
     for queue in ask(screen, store, lambda opened: change_queues(opened, names, change), audit=acting(context)):
         running = queue.counts.get(State.RUNNING, 0)
         rest = f"; {counted(running, 'task')} still running" if running else ""
@@ -174,6 +185,7 @@ def _draw_queue(screen: Screen, queue: Queue, moment: Moment) -> None:
     paused = f"paused by {queue.paused_by}" if queue.paused_by else "paused"
     screen.fields([("queue", queue.name)])
     screen.fields([("state", f"{paused}, {ago(queue.paused_at, moment)}" if queue.paused else None)])
+    screen.fields([("reason", queue.paused_reason)])
     counts = [f"{number:,} {state}" for state in State if (number := queue.counts.get(state, 0))]
     screen.fields([("tasks", ", ".join(counts) or "none"), ("resources", queue.resources)])
     screen.fields([("partitions", None if queue.partitions is None else partitioning_text(queue.partitions))])

@@ -114,7 +114,8 @@ def _paused(one: Schedule, now: Moment) -> str | None:
     if not one.paused:
         return None
     by = f"by {one.paused_by}, " if one.paused_by else ""
-    return f"{by}{ago(one.paused_at, now)}"
+    why = f": {one.paused_reason}" if one.paused_reason else ""
+    return f"{by}{ago(one.paused_at, now)}{why}"
 
 
 def _last(reading: ScheduleReading, wall: Moment) -> str | None:

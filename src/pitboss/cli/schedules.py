@@ -8,6 +8,7 @@ import typer
 from pitboss.cli.auditing import acting
 from pitboss.cli.command import (
     JsonOption,
+    ReasonOption,
     Shown,
     StoreOption,
     WatchOption,
@@ -202,14 +203,14 @@ def reset(context: typer.Context, names: NamesArgument, store: StoreOption = Non
 
 
 @app.command("pause")
-def pause(context: typer.Context, names: NamesArgument, store: StoreOption = None) -> None:
+def pause(context: typer.Context, names: NamesArgument, reason: ReasonOption = "", store: StoreOption = None) -> None:
     """Let schedules put no tasks. Tasks that they have put go on.
 
     \b
     Examples:
       pitboss schedules pause nightly
     """
-    for one in _each(context, store, names, lambda client, name: client.pause(name, by=operator())):
+    for one in _each(context, store, names, lambda client, name: client.pause(name, by=operator(), reason=reason)):
         screen_of(context).note(f'schedule "{one.name}" is paused')
 
 

@@ -10,6 +10,7 @@ from pitboss.cli.auditing import acting
 from pitboss.cli.command import (
     HostOption,
     JsonOption,
+    ReasonOption,
     Shown,
     StoreOption,
     TimeoutOption,
@@ -210,6 +211,7 @@ def pause(
     context: typer.Context,
     name: NameArgument,
     host: HostOption = None,
+    reason: ReasonOption = "",
     wait: Annotated[bool, typer.Option("--wait", help="Wait until none of its tasks runs.")] = False,
     timeout: TimeoutOption = _TIMEOUT,
     store: StoreOption = None,
@@ -221,7 +223,8 @@ def pause(
       pitboss pools pause download
       pitboss pools pause download --host box1 --wait
     """
-    _set_paused(context, name, host, store, paused=True, limit=span(timeout, what="--timeout") if wait else None)
+    limit = span(timeout, what="--timeout") if wait else None
+    _set_paused(context, name, host, store, paused=True, limit=limit, reason=reason)
 
 
 @app.command("resume")
@@ -243,13 +246,20 @@ def resume(
 
 
 def _set_paused(
-    context: typer.Context, name: str, host: str | None, store: str | None, *, paused: bool, limit: Span | None
+    context: typer.Context,
+    name: str,
+    host: str | None,
+    store: str | None,
+    *,
+    paused: bool,
+    limit: Span | None,
+    reason: str = "",
 ) -> None:
     screen = screen_of(context)
     goal = "paused" if paused else "running"
 
     async def work(opened: "Store") -> None:
-        change = await pause_pool(opened, now(opened), name, paused=paused, host=host, by=operator())
+        change = await pause_pool(opened, now(opened), name, paused=paused, host=host, by=operator(), reason=reason)
         for one in change.pools:
             rest = f"; {counted(one.view.running, 'task')} still running" if paused and one.view.running else ""
             _tell(screen, one.view, "paused" if one.before.paused else "running", goal, rest)
@@ -371,6 +381,6 @@ def _ordered(view: WorkerPoolView, stored: StoredState) -> str:
     parts = [
         f"{wanted.size} workers" if wanted.size is not None else "",
         f"delay {range_text(wanted.delay)}" if wanted.delay is not None else "",
-        "paused" if wanted.paused else "",
+        (f"paused: {wanted.paused_reason}" if wanted.paused_reason else "paused") if wanted.paused else "",
     ]
     return ", ".join(part for part in parts if part)

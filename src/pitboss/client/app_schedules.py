@@ -3,6 +3,7 @@
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from pitboss.client.acting import who_acts
 from pitboss.client.app_core import LIMIT
 from pitboss.client.client import Client
 from pitboss.client.declaring import Declaring
@@ -69,13 +70,13 @@ class AppSchedules:
         """As `reset`, for async callers."""
         return await self._arun(lambda schedules: schedules.reset(name), "reset", name)
 
-    def pause(self, name: str) -> Schedule:
+    def pause(self, name: str, reason: str = "") -> Schedule:
         """Let it put no tasks until `resume`."""
-        return self._run(lambda schedules: schedules.pause(name), "pause", name)
+        return self._run(self._pausing(name, reason), "pause", name, {"reason": reason})
 
-    async def apause(self, name: str) -> Schedule:
+    async def apause(self, name: str, reason: str = "") -> Schedule:
         """As `pause`, for async callers."""
-        return await self._arun(lambda schedules: schedules.pause(name), "pause", name)
+        return await self._arun(self._pausing(name, reason), "pause", name, {"reason": reason})
 
     def resume(self, name: str) -> Schedule:
         """Go on with the next tick."""
@@ -112,6 +113,10 @@ class AppSchedules:
             return await schedules.add(name, target, **fields)
 
         return add
+
+    def _pausing(self, name: str, reason: str) -> "_Work[Schedule]":
+        by = who_acts()
+        return lambda schedules: schedules.pause(name, by=by, reason=reason)
 
     def _run(self, work: _Work[T], act: str = "", name: str = "", fields: _Fields = None) -> T:
         return self._app.ask(

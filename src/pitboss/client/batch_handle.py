@@ -88,12 +88,12 @@ class BatchHandle:
         limit = None if timeout is None else span(timeout, what="timeout")
         return await self._app.aask(lambda client: ended_batch(client, self.id, limit))
 
-    def pause(self) -> Batch:
+    def pause(self, reason: str = "") -> Batch:
         """Start nothing more of it. What runs may end, and it keeps its place in line."""
-        return self._acted(self.apause())
+        return self._acted(self.apause(reason))
 
-    async def apause(self) -> Batch:
-        return _there(await self._act(Pause()))
+    async def apause(self, reason: str = "") -> Batch:
+        return _there(await self._act(Pause(reason)))
 
     def resume(self, at: ResumeAt = "place") -> Batch:
         """Back in line at its old place, or at an end of the line."""

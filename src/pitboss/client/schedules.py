@@ -89,8 +89,8 @@ class ScheduleClient:
         """Withdraw all changes: the definition holds again."""
         return await self._changed(name, ScheduleChange(changes={}, by=by))
 
-    async def pause(self, name: str, *, by: str | None = None) -> Schedule:
-        return await self._changed(name, ScheduleChange(paused=True, by=by))
+    async def pause(self, name: str, *, by: str | None = None, reason: str = "") -> Schedule:
+        return await self._changed(name, ScheduleChange(paused=True, by=by, reason=reason))
 
     async def resume(self, name: str, *, by: str | None = None) -> Schedule:
         """Go on with the next tick; those that passed meanwhile are not made up for."""

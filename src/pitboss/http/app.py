@@ -155,14 +155,6 @@ def _add_types_and_workers(routes: Routes) -> None:
 
 
 def _add_fleet(routes: Routes) -> None:
-    def with_flag(work: Any, doc: str, **flags: Any) -> Endpoint:
-        async def run(call: Call, name: str) -> Answer:
-            answer: Answer = await work(call, name, **flags)
-            return answer
-
-        run.__doc__ = doc
-        return run
-
     def of_manager(act: str) -> Endpoint:
         async def run(call: Call, session: int) -> Answer:
             return await fleet.act_on_manager(call, session, act)
@@ -198,26 +190,16 @@ def _add_fleet(routes: Routes) -> None:
     routes.add("GET", "/queues", fleet.list_queues)
     routes.add("GET", "/queues/{name}", fleet.get_queue)
     routes.add("PATCH", "/queues/{name}", fleet.change_queue)
-    routes.add("POST", "/queues/{name}/pause", with_flag(fleet.pause_queue, "Let a queue give no tasks.", paused=True))
-    routes.add(
-        "POST", "/queues/{name}/resume", with_flag(fleet.pause_queue, "Let a queue give tasks again.", paused=False)
-    )
+    routes.add("POST", "/queues/{name}/pause", fleet.pause_queue)
+    routes.add("POST", "/queues/{name}/resume", fleet.resume_queue)
     routes.add("GET", "/managers", fleet.list_managers)
     for act in ("drain", "undrain", "stop"):
         routes.add("POST", f"/managers/{{session}}/{act}", of_manager(act))
     routes.add("GET", "/worker-pools", fleet.list_pools)
     routes.add("POST", "/worker-pools/{name}/scale", fleet.scale)
     routes.add("POST", "/worker-pools/{name}/restart", fleet.restart)
-    routes.add(
-        "POST",
-        "/worker-pools/{name}/pause",
-        with_flag(fleet.pause, "Give the workers of a pool no more tasks.", paused=True),
-    )
-    routes.add(
-        "POST",
-        "/worker-pools/{name}/resume",
-        with_flag(fleet.pause, "Give the workers of a pool tasks again.", paused=False),
-    )
+    routes.add("POST", "/worker-pools/{name}/pause", fleet.pause)
+    routes.add("POST", "/worker-pools/{name}/resume", fleet.resume)
     routes.add("GET", "/failures", failures)
     routes.add("GET", "/keys", fleet.get_keys)
     routes.add("POST", "/keys", fleet.add_key, codes=(201,))
@@ -271,9 +253,9 @@ def _add_schedules(routes: Routes) -> None:
         """The next ticks of a schedule."""
         return await schedules.next_ticks(call, name, count=count)
 
-    async def pause(call: Call, name: str) -> Answer:
+    async def pause(call: Call, name: str, body: bodies.Pause = fleet.PAUSE) -> Answer:
         """Let a schedule put no tasks."""
-        return await schedules.pause_schedule(call, name, paused=True)
+        return await schedules.pause_schedule(call, name, paused=True, reason=body.reason)
 
     async def resume(call: Call, name: str) -> Answer:
         """Let a schedule go on with its next tick."""

@@ -328,8 +328,12 @@ class CreateBatch(Body):
     max_attempts: Attempts | None = None
 
 
+class Pause(Body):
+    reason: Short = ""
+
+
 class ActOnBatch(Body):
-    """`at` is for resume, `to` and `before` for move, the others for cancel and requeue."""
+    """`at` is for resume, `to` and `before` for move, `reason` for pause and cancel, the others for requeue."""
 
     reason: Short = ""
     at: Literal["place", "top", "bottom"] = "place"

@@ -89,7 +89,7 @@ class PoolSet:
         """How many workers a pool should have, and why."""
         if spec.name not in self.pools:
             return 0, "it is no longer configured"
-        wish = self._desired_pool(spec.name)
+        wish = self.desired_pool(spec.name)
         # A manager with chosen workers runs these or none: a number would choose the first ones of the pool instead.
         if wish.size is not None and (not spec.only or not wish.size):
             return wish.size, "set by an operator"
@@ -162,13 +162,13 @@ class PoolSet:
     def _add(self, spec: PoolSpec) -> None:
         self._configured[spec.name] = spec
         pool = self.pools[spec.name] = WorkerPool(self._services, self._with_orders(spec), self._make, self._luck)
-        pool.edition = (self._desired_pool(spec.name).generation or 0, 0)
+        pool.edition = (self.desired_pool(spec.name).generation or 0, 0)
         self._fit(pool)
 
     def _fit(self, pool: WorkerPool) -> None:
         if self._stopping:
             return
-        name, wish = pool.spec.name, self._desired_pool(pool.spec.name)
+        name, wish = pool.spec.name, self.desired_pool(pool.spec.name)
         if bool(wish.paused) != pool.paused:
             pool.paused = bool(wish.paused)
             self._services.announcer.say(f"pool {name} is {'paused' if pool.paused else 'no longer paused'}")
@@ -188,14 +188,15 @@ class PoolSet:
 
     def _with_orders(self, spec: PoolSpec) -> PoolSpec:
         """The configured pool with the pauses that operators want."""
-        delay = self._desired_pool(spec.name).delay
+        delay = self.desired_pool(spec.name).delay
         return spec if delay is None else msgspec.structs.replace(spec, delay=delay)
 
     def configured(self, spec: PoolSpec) -> PoolSpec:
         """The pool without what operators want."""
         return self._configured.get(spec.name, spec)
 
-    def _desired_pool(self, pool: str) -> DesiredPool:
+    def desired_pool(self, pool: str) -> DesiredPool:
+        """What operators want of it on this host."""
         return self._desired.pool(pool, self._host)
 
     def _make(self, name: str, spec: PoolSpec, edition: Edition) -> WorkerProcess:

@@ -63,6 +63,7 @@ def version() -> str:
 
 def _pool(pool_set: PoolSet, pool: WorkerPool) -> PoolFigures:
     wanted, why = pool_set.wanted(pool.spec)
+    ordered = pool_set.desired_pool(pool.spec.name)
     return PoolFigures(
         name=pool.spec.name,
         queues=pool.spec.queues,
@@ -72,6 +73,9 @@ def _pool(pool_set: PoolSet, pool: WorkerPool) -> PoolFigures:
         most=pool.spec.max_workers,
         only=pool.spec.only,
         paused=pool.paused,
+        paused_by=ordered.paused_by,
+        paused_at=ordered.paused_at,
+        paused_reason=ordered.paused_reason,
         delay=pool_set.configured(pool.spec).delay,
         generation=pool.edition[0],
         why=pool.trouble or why,

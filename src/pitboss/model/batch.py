@@ -103,6 +103,8 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
 class Pause(msgspec.Struct, frozen=True, tag="pause"):
     """No more items start, and running ones may end. It keeps its results and its place in line, and frees its slot."""
 
+    reason: str = ""
+
 
 class Resume(msgspec.Struct, frozen=True, tag="resume"):
     """Queue it again at its old place, or at an end of the line; it continues with its unfinished items."""

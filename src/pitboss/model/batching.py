@@ -93,11 +93,17 @@ def entered(batch: Batch, status: BatchStatus, now: Moment, reason: str | None =
         status=status,
         started_at=now if status is BatchStatus.RUNNING and batch.started_at is None else batch.started_at,
         finished_at=now if over else batch.finished_at,
-        reason=reason or batch.reason,
+        reason=reason_in(status, batch.status, batch.reason, reason),
     )
     if not over or batch.on_complete is None:
         return Entered(changed)
     return Entered(changed, completion(batch.on_complete, batch.id, status, batch.run))
+
+
+def reason_in(status: BatchStatus, before: BatchStatus, known: str | None, given: str | None) -> str | None:
+    """The reason of a batch that enters a status: that of a pause ends with it, that of a cancellation stays."""
+    lasts = before is BatchStatus.CANCELLING or (before is BatchStatus.PAUSING and status is BatchStatus.PAUSED)
+    return given or (known if lasts else None)
 
 
 def requeued(batch: Batch, rank: int) -> Batch:

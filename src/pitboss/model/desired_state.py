@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
+from pitboss.model.duration import Moment
 from pitboss.model.pool import Range
 from pitboss.model.queue import Wish
 
@@ -13,13 +14,16 @@ class DesiredPool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """What is wanted of one worker pool, on every host or on one.
 
     `size` overrides configuration and scaling; workers older than `generation` are replaced one by one; a paused pool
-    takes no new tasks. `delay` is the least and the most pause after each task, instead of the configured one. A field
-    that is None asks for nothing.
+    takes no new tasks, and remembers who paused it, when and why. `delay` is the least and the most pause after each
+    task, instead of the configured one. A field that is None asks for nothing.
     """
 
     size: int | None = None
     generation: int | None = None
     paused: bool | None = None
+    paused_by: str | None = None
+    paused_at: Moment | None = None
+    paused_reason: str | None = None
     delay: Range | None = None
 
 
@@ -60,10 +64,14 @@ class DesiredState:
     def pool(self, name: str, host: str) -> DesiredPool:
         """What is wanted of a pool on a host: a value for this host overrides the value for all hosts."""
         here, everywhere = (_read(self._values.get(key), DesiredPool) for key in (pool_key(name, host), pool_key(name)))
+        pause = everywhere if here.paused is None else here
         return DesiredPool(
             size=everywhere.size if here.size is None else here.size,
             generation=max((one.generation or 0 for one in (here, everywhere)), default=0) or None,
-            paused=everywhere.paused if here.paused is None else here.paused,
+            paused=pause.paused,
+            paused_by=pause.paused_by,
+            paused_at=pause.paused_at,
+            paused_reason=pause.paused_reason,
             delay=everywhere.delay if here.delay is None else here.delay,
         )
 

@@ -5,7 +5,7 @@ Here are those of its batch, its order key, its time and its queue; workers and 
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -126,7 +126,7 @@ def batch_waits(batch: Batch, lanes: Mapping[str, Lane]) -> Gate | None:
             cause, says = "batch-queued", f'waits for its turn in lane "{batch.lane}": {line}'
             helps: tuple[str, ...] = (f"pitboss batches move {short} top", f"pitboss batches start {short}")
         case BatchStatus.PAUSED:
-            cause, says, line = "batch-paused", "is paused until an operator resumes it", ""
+            cause, says, line = "batch-paused", f"is paused{_why(batch)} until an operator resumes it", ""
             helps = (f"pitboss batches resume {short}",)
         case BatchStatus.PAUSING | BatchStatus.CANCELLING:
             cause, says, line = f"batch-{batch.status}", f"is {batch.status}: it waits for {running} to end", ""
@@ -144,6 +144,10 @@ def batch_waits(batch: Batch, lanes: Mapping[str, Lane]) -> Gate | None:
         stuck=cause == "batch-paused",
         helps=helps,
     )
+
+
+def _why(batch: Batch) -> str:
+    return f" ({batch.reason})" if batch.reason else ""
 
 
 def of_order(task: Task, scene: Scene) -> Gate | None:
@@ -221,11 +225,25 @@ def of_queue(task: Task, scene: Scene) -> Gate:
     )
 
 
-def how_paused(queue: Queue, now: Moment) -> str:
-    """ "is paused by ann since 3m"."""
-    by = f" by {queue.paused_by}" if queue.paused_by else ""
-    since = now - queue.paused_at if queue.paused_at is not None else 0
-    return f"is paused{by}" + (f" since {spoken(since)}" if since >= SECOND else "")
+class Pausable(Protocol):
+    """What remembers who paused it: a queue, a schedule, a worker pool."""
+
+    @property
+    def paused_by(self) -> str | None: ...
+
+    @property
+    def paused_at(self) -> Moment | None: ...
+
+    @property
+    def paused_reason(self) -> str | None: ...
+
+
+def how_paused(one: Pausable, now: Moment) -> str:
+    """ "is paused by ann since 3m: the site is down"."""
+    by = f" by {one.paused_by}" if one.paused_by else ""
+    since = now - one.paused_at if one.paused_at is not None else 0
+    lasts = f" since {spoken(since)}" if since >= SECOND else ""
+    return f"is paused{by}{lasts}" + (f": {one.paused_reason}" if one.paused_reason else "")
 
 
 def of_rate(task: Task, scene: Scene) -> Gate | None:

@@ -45,6 +45,7 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool = False
     paused_by: str | None = None
     paused_at: Moment | None = None
+    paused_reason: str | None = None
     capacity: int | None = None
     rate: tuple[Window, ...] = ()
     resources: str | None = None
@@ -62,10 +63,11 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
 
 class QueueChange(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator changes in a queue; fields that are UNSET stay as they are. `withdraw` names settings that go
-    back to what is declared."""
+    back to what is declared. `reason` says why it is paused."""
 
     paused: bool | msgspec.UnsetType = msgspec.UNSET
     by: str | None = None
+    reason: str | None = None
     capacity: int | msgspec.UnsetType | None = msgspec.UNSET
     rate: tuple[Window, ...] | msgspec.UnsetType = msgspec.UNSET
     max_per_key: int | msgspec.UnsetType | None = msgspec.UNSET
@@ -126,10 +128,10 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def changed_queue(queue: Queue, change: QueueChange, now: Moment) -> Queue:
-    """The queue with that change. Pausing it again replaces who paused it, and when."""
+    """The queue with that change. Pausing it again replaces who paused it, when and why."""
     if change.paused is not msgspec.UNSET:
-        by, at = (change.by, now) if change.paused else (None, None)
-        queue = msgspec.structs.replace(queue, paused=change.paused, paused_by=by, paused_at=at)
+        by, at, why = (change.by, now, change.reason or None) if change.paused else (None, None, None)
+        queue = msgspec.structs.replace(queue, paused=change.paused, paused_by=by, paused_at=at, paused_reason=why)
     set_now = {name: value for name in LIMITS if (value := getattr(change, name)) is not msgspec.UNSET}
     limited = (set(queue.limited) | set_now.keys()) - set(change.withdraw)
     queue = msgspec.structs.replace(queue, **set_now, limited=tuple(sorted(limited)))

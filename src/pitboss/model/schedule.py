@@ -89,6 +89,7 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     paused: bool = False
     paused_by: str | None = None
     paused_at: Moment | None = None
+    paused_reason: str | None = None
     next_at: Moment | None = None
     anchor: Moment = 0
     version: int = 1
@@ -119,11 +120,13 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator does to a schedule. `changes` are set above the definition; an empty dict withdraws them all."""
+    """What an operator does to a schedule. `changes` are set above the definition; an empty dict withdraws them all.
+    `reason` says why it is paused."""
 
     paused: bool | msgspec.UnsetType = msgspec.UNSET
     changes: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     by: str | None = None
+    reason: str | None = None
 
 
 class DueSchedules(msgspec.Struct, frozen=True):
@@ -239,11 +242,13 @@ def changed(schedule: Schedule, change: ScheduleChange, wall: Moment, now: Momen
         checked_spec(after.spec)
         after = _retimed(schedule, after, wall, now)
     if change.paused is not msgspec.UNSET and change.paused != after.paused:
-        by, at = (change.by, now) if change.paused else (None, None)
+        by, at, why = (change.by, now, change.reason or None) if change.paused else (None, None, None)
         next_at = after.next_at
         if not change.paused and after.spec.at is None and next_at is not None:
             next_at = max(next_at, next_tick(after.spec, wall, after.anchor) or next_at)
-        after = msgspec.structs.replace(after, paused=change.paused, paused_by=by, paused_at=at, next_at=next_at)
+        after = msgspec.structs.replace(
+            after, paused=change.paused, paused_by=by, paused_at=at, paused_reason=why, next_at=next_at
+        )
     if after == schedule:
         return schedule
     return msgspec.structs.replace(after, version=schedule.version + 1, updated_at=now)

@@ -73,6 +73,9 @@ class PoolFigures(msgspec.Struct, frozen=True, kw_only=True):
     least: int = 0
     most: int = 0
     paused: bool = False
+    paused_by: str | None = None
+    paused_at: Moment | None = None
+    paused_reason: str | None = None
     delay: tuple[Span, Span] = (0, 0)
     generation: int = 0
     why: str = ""

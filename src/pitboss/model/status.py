@@ -397,11 +397,11 @@ def _paused(reading: StoreReading, managers: Sequence[ManagerView], now: Moment)
             why="its tasks do not start until it is resumed",
             fix=f"pitboss queues resume {queue.name}",
         )
-    pools = Counter(view.pool.name for view in worker_pools(managers) if view.pool.paused)
-    for name, count in sorted(pools.items()):
+    pools = {view.pool.name: view.pool for view in worker_pools(managers) if view.pool.paused}
+    for name, pool in sorted(pools.items()):
         yield warning(
             "paused",
-            f'worker pool "{name}" is paused in {counted(count, "manager")}',
+            f'worker pool "{name}" {how_paused(pool, now)}',
             why="its workers take no tasks until it is resumed",
             fix=f"pitboss pools resume {name}",
         )
@@ -409,7 +409,7 @@ def _paused(reading: StoreReading, managers: Sequence[ManagerView], now: Moment)
         yield warning(
             "paused",
             f"batch {batch.name or batch.id[-12:]} is paused with {counted(batch.left, 'item')} left",
-            why="its items do not start until it is resumed",
+            why=batch.reason or "its items do not start until it is resumed",
             fix=f"pitboss batches resume {batch.id[-12:]}",
         )
     for one in (one for one in managers if one.snapshot.draining):

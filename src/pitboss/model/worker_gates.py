@@ -152,9 +152,10 @@ def _no_workers(sentence: str, cause: str, *helps: str, stuck: bool = True) -> G
 def _not_taking(serving: Sequence[WorkerPoolView], names: str) -> Gate:
     paused = sorted({view.pool.name for view in serving if view.pool.paused})
     if paused:
-        return _no_workers(
-            f"worker pool {listed(paused)} is paused", "pool-paused", *(f"pitboss pools resume {one}" for one in paused)
-        )
+        reasons = sorted({view.pool.paused_reason for view in serving if view.pool.paused and view.pool.paused_reason})
+        why = f": {'; '.join(reasons)}" if reasons else ""
+        helps = [f"pitboss pools resume {one}" for one in paused]
+        return _no_workers(f"worker pool {listed(paused)} is paused{why}", "pool-paused", *helps)
     managers = sorted({view.manager.number for view in serving})
     return _no_workers(
         f"every manager with worker pool {names} is draining: it takes no tasks",

@@ -24,6 +24,8 @@ from pitboss.model.text import listed, ranges
 from pitboss.operate.lookup import closest
 
 _LOOK_SECONDS = 0.5
+# What a worker pool remembers of its pause.
+_WHY = ("paused_by", "paused_at", "paused_reason")
 _POOL = "pool/"
 _MANAGER = "manager/"
 
@@ -91,13 +93,14 @@ async def restart_pool(store: Store, now: Moment, name: str, *, host: str | None
 
 
 async def pause_pool(
-    store: Store, now: Moment, name: str, *, paused: bool, host: str | None = None, by: str
+    store: Store, now: Moment, name: str, *, paused: bool, host: str | None = None, by: str, reason: str = ""
 ) -> PoolChange:
     """Give the pool's workers no more tasks, or (`paused` False) give them tasks again."""
     target = await _target(store, now, name, host)
     # "Not paused" must be stored only for a host that differs from the others.
     differs = host is not None and bool(target.everywhere.get("paused"))
-    overruled = await target.change(store, by, paused=True if paused else False if differs else None)
+    why = {"paused_by": by, "paused_at": now, "paused_reason": reason or None} if paused else dict.fromkeys(_WHY)
+    overruled = await target.change(store, by, paused=True if paused else False if differs else None, **why)
     return msgspec.structs.replace(target.changed(), overruled=tuple(overruled))
 
 

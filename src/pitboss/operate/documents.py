@@ -252,7 +252,7 @@ def manager_document(session: Session, *, living: bool) -> Document:
 
 
 def worker_pools_document(pools: Sequence[WorkerPoolView], stored: "StoredState") -> Document:
-    orders = {key: _with_seconds(value, value.get("delay")) for key, value in stored.pools.items()}
+    orders = {key: _with_seconds(_timed(value), value.get("delay")) for key, value in stored.pools.items()}
     return {"pools": [_worker_pool(view) for view in pools], "orders": orders}
 
 

@@ -27,6 +27,7 @@ def schedule_document(reading: "ScheduleReading") -> Document:
         "paused": one.paused,
         "paused_by": one.paused_by,
         "paused_at": utc(one.paused_at),
+        "paused_reason": one.paused_reason,
         "app": one.app,
         "changed": {name: declared[name] for name in sorted(one.changes)},
         "changed_by": one.changed_by,

@@ -120,13 +120,13 @@ class BatchVerbs(Verbs):
     def _act(self, batch: Batch, act: BatchAct, limit: int, now: Moment) -> _Done:
         match act:
             case Pause():
-                return _Done(self._stop(batch, act, now))
+                return _Done(self._stop(batch, act, now, act.reason or None))
             case Resume() | Start():
                 self._go(batch, act, now)
             case Move():
                 self._move(batch, act)
             case Cancel():
-                self._stop(batch, act, now, reason=batch.reason or act.reason or None)
+                self._stop(batch, act, now, act.reason or None)
                 return _Done(*self.batch_lifecycle.cancel_items(self.tables.batches[batch.id], limit, now))
             case Requeue():
                 return self._requeue(batch, act, limit, now)

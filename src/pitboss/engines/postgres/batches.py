@@ -153,13 +153,13 @@ class _Act:
     def do(self, act: BatchAct) -> Script[_Done]:
         match act:
             case Pause():
-                return (yield from self._stop(act)), False, ()
+                return (yield from self._stop(act, act.reason or None)), False, ()
             case Resume() | Start():
                 yield from self._go(act)
             case Move():
                 yield from self._move(act)
             case Cancel():
-                yield from self._stop(act, reason=self._batch.reason or act.reason or None)
+                yield from self._stop(act, act.reason or None)
                 changed, more = yield from cancel_items(self._sql, self._locked, self._batch, self._limit, self._now)
                 return changed, more, ()
             case Requeue():

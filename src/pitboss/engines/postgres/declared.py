@@ -122,6 +122,7 @@ def _write(sql: Statements, owned: Sequence[_Owned]) -> Script[None]:
         paused=flags(one.paused for one in queues),
         paused_by=texts([one.paused_by for one in queues]),
         paused_at=numbers([one.paused_at for one in queues]),
+        paused_reasons=texts([one.paused_reason for one in queues]),
         capacities=numbers([one.capacity for one in queues]),
         counts=texts([numbers([window.count for window in one.rate]) if one.rate else None for one in queues]),
         spans=texts([numbers([window.per for window in one.rate]) if one.rate else None for one in queues]),

@@ -9,7 +9,7 @@ from pitboss.engines.postgres.put import put
 from pitboss.engines.postgres.rows import names, numbers, texts
 from pitboss.engines.postgres.script import Ask, Row, Script, Statements
 from pitboss.model.batch import OVER, BatchId, BatchStatus
-from pitboss.model.batching import Place, completion, end_of_line, promotable, status_with
+from pitboss.model.batching import Place, completion, end_of_line, promotable, reason_in, status_with
 from pitboss.model.duration import Moment
 from pitboss.model.states import State
 from pitboss.model.task import NewTask
@@ -108,7 +108,8 @@ class LockedBatches:
         if status is batch.status:
             return
         started_at = now if status is BatchStatus.RUNNING and batch.started_at is None else batch.started_at
-        entered = batch._replace(status=status, started_at=started_at, reason=reason or batch.reason)
+        why = reason_in(status, batch.status, batch.reason, reason)
+        entered = batch._replace(status=status, started_at=started_at, reason=why)
         yield from self.write(entered, finished_at=now if status in OVER else None)
         if status is BatchStatus.RUNNING:
             yield self._sql.ask("server_notify", payload=_ALL_QUEUES)

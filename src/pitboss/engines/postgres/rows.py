@@ -28,7 +28,7 @@ want_of = msgspec.json.Decoder(Want).decode
 STATES = {state.value: state for state in State}
 # How many columns `claim_columns` has, and how many tell a queue's settings.
 CLAIM_COLUMNS = 19
-SETTINGS_COLUMNS = 10
+SETTINGS_COLUMNS = 11
 
 
 def texts(values: Sequence[str | None]) -> str:
@@ -154,13 +154,14 @@ def queue(row: Row) -> Queue:
 
 
 def queue_settings(row: Row) -> Queue:
-    name, paused, paused_by, paused_at, capacity, counts, spans, text, limited, max_per_key = row
+    name, paused, paused_by, paused_at, capacity, counts, spans, text, limited, max_per_key, why = row
     declared = None if text is None else _decode_settings(text)
     return Queue(
         name=name,
         paused=paused,
         paused_by=paused_by,
         paused_at=paused_at,
+        paused_reason=why,
         capacity=capacity,
         rate=tuple(Window(count, per) for count, per in zip(counts or (), spans or (), strict=True)),
         declared=declared,

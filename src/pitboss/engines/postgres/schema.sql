@@ -144,7 +144,8 @@ CREATE TABLE {schema}.queues (
     key_texts text[],
     key_names text[],
     helped text,
-    max_per_key bigint
+    max_per_key bigint,
+    paused_reason text
 );
 
 -- Figures grow by appended changes, so that concurrent writers never meet; a sweep folds them into `counts`.
@@ -365,17 +366,6 @@ CREATE TABLE {schema}.api_keys (
 );
 
 CREATE UNIQUE INDEX api_keys_by_name ON {schema}.api_keys (name) WHERE revoked_at IS NULL;
-
--- What operators did. Ids grow with time.
-CREATE TABLE {schema}.audit (
-    id text COLLATE "C" PRIMARY KEY,
-    at bigint NOT NULL,
-    who text NOT NULL,
-    act text NOT NULL,
-    target text NOT NULL,
-    details text NOT NULL,
-    source text NOT NULL
-);
 
 -- Requests that may be repeated: a digest of the body, and the ids that were given.
 CREATE TABLE {schema}.requests (

@@ -1,3 +1,14 @@
+-- What operators did. Ids grow with time.
+CREATE TABLE {schema}.audit (
+    id text COLLATE "C" PRIMARY KEY,
+    at bigint NOT NULL,
+    who text NOT NULL,
+    act text NOT NULL,
+    target text NOT NULL,
+    details text NOT NULL,
+    source text NOT NULL
+);
+
 -- What happened. Ids grow with time.
 CREATE TABLE {schema}.happenings (
     id text COLLATE "C" PRIMARY KEY,

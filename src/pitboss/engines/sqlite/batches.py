@@ -138,13 +138,13 @@ def _view(act: Act, name: BatchId) -> Batch:
 def _do(act: Act, batch: Batch, wanted: BatchAct, limit: int) -> _Done:
     match wanted:
         case Pause():
-            return _Done(_stop(act, batch, wanted))
+            return _Done(_stop(act, batch, wanted, wanted.reason or None))
         case Resume() | Start():
             _go(act, batch, wanted)
         case Move():
             _move(act, batch, wanted)
         case Cancel():
-            _stop(act, batch, wanted, batch.reason or wanted.reason or None)
+            _stop(act, batch, wanted, wanted.reason or None)
             return _Done(*cancel_items(act, stored(act, batch.id) or batch, limit))
         case Requeue():
             return _requeue(act, batch, wanted, limit)

@@ -113,13 +113,14 @@ def attempt_row(task: str, run: Attempt) -> tuple[object, ...]:
 
 
 def queue_of(row: Sequence[Any], counts: dict[State, int], opens_at: Moment | None = None) -> Queue:
-    name, paused, paused_by, paused_at, capacity, rate, resources, declared, limited, max_per_key = row
+    name, paused, paused_by, paused_at, capacity, rate, resources, declared, limited, max_per_key, why = row
     settings = None if declared is None else _settings.decode(declared)
     return Queue(
         name=name,
         paused=bool(paused),
         paused_by=paused_by,
         paused_at=paused_at,
+        paused_reason=why,
         capacity=capacity,
         rate=rate_of(rate),
         resources=resources,
@@ -146,6 +147,7 @@ def queue_row(queue: Queue) -> tuple[object, ...]:
         None if queue.partitions is None else queue.partitions.by,
         None if queue.partitions is None else _help(queue.partitions),
         queue.max_per_key,
+        queue.paused_reason,
     )
 
 

@@ -143,7 +143,8 @@ CREATE TABLE pitboss_queues (
     app TEXT,
     partition_by TEXT,
     partition_help TEXT,
-    max_per_key INTEGER
+    max_per_key INTEGER,
+    paused_reason TEXT
 ) WITHOUT ROWID;
 
 CREATE INDEX pitboss_queues_capped ON pitboss_queues (name) WHERE max_per_key IS NOT NULL;
@@ -379,17 +380,6 @@ CREATE TABLE pitboss_api_keys (
     created_at INTEGER NOT NULL,
     created_by TEXT,
     revoked_at INTEGER
-) WITHOUT ROWID;
-
--- What operators did. Ids grow with time.
-CREATE TABLE pitboss_audit (
-    id TEXT PRIMARY KEY,
-    who TEXT NOT NULL,
-    act TEXT NOT NULL,
-    target TEXT NOT NULL,
-    details TEXT NOT NULL,
-    source TEXT NOT NULL,
-    at INTEGER NOT NULL
 ) WITHOUT ROWID;
 
 -- Requests that may be repeated: a digest of the body, and the ids that were given, as JSON.

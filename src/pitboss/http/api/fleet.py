@@ -39,6 +39,9 @@ from pitboss.operate.status import read_status
 from pitboss.operate.tasks import change_queues
 from pitboss.operate.workers import list_worker_pools, read_managers
 
+# What a request without a body means.
+PAUSE = bodies.Pause()
+
 
 async def health(call: Call) -> Answer:
     """Whether the server and its store answer."""
@@ -94,10 +97,17 @@ async def change_queue(call: Call, name: str, body: bodies.ChangeQueue) -> Answe
     return Answer(data=queue_document(queue), message="Queue changed")
 
 
-async def pause_queue(call: Call, name: str, *, paused: bool) -> Answer:
-    store = call.audited("queues pause" if paused else "queues resume", name)
-    (queue,) = await change_queues(store, [name], QueueChange(paused=paused, by=call.by))
-    return Answer(data=queue_document(queue), message="Queue paused" if paused else "Queue resumed")
+async def pause_queue(call: Call, name: str, body: bodies.Pause = PAUSE) -> Answer:
+    """Let a queue give no tasks."""
+    store = call.audited("queues pause", name, body.model_dump(exclude_defaults=True))
+    (queue,) = await change_queues(store, [name], QueueChange(paused=True, by=call.by, reason=body.reason))
+    return Answer(data=queue_document(queue), message="Queue paused")
+
+
+async def resume_queue(call: Call, name: str) -> Answer:
+    """Let a queue give tasks again."""
+    (queue,) = await change_queues(call.audited("queues resume", name), [name], QueueChange(paused=False, by=call.by))
+    return Answer(data=queue_document(queue), message="Queue resumed")
 
 
 async def list_managers(call: Call) -> Answer:
@@ -138,10 +148,17 @@ async def restart(call: Call, name: str) -> Answer:
     return Answer(data={"name": name, "generation": done.generation, "managers": len(done.pools)})
 
 
-async def pause(call: Call, name: str, *, paused: bool) -> Answer:
-    store = call.audited("worker-pools pause" if paused else "worker-pools resume", name)
-    done = await pause_pool(store, call.now, name, paused=paused, by=call.by)
-    return Answer(data={"name": name, "paused": paused, "managers": len(done.pools)})
+async def pause(call: Call, name: str, body: bodies.Pause = PAUSE) -> Answer:
+    """Give the workers of a pool no more tasks."""
+    store = call.audited("worker-pools pause", name, body.model_dump(exclude_defaults=True))
+    done = await pause_pool(store, call.now, name, paused=True, by=call.by, reason=body.reason)
+    return Answer(data={"name": name, "paused": True, "managers": len(done.pools)})
+
+
+async def resume(call: Call, name: str) -> Answer:
+    """Give the workers of a pool tasks again."""
+    done = await pause_pool(call.audited("worker-pools resume", name), call.now, name, paused=False, by=call.by)
+    return Answer(data={"name": name, "paused": False, "managers": len(done.pools)})
 
 
 async def failures(call: Call, wanted: str | None) -> Answer:

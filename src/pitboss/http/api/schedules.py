@@ -60,10 +60,11 @@ async def reset_schedule(call: Call, name: str) -> Answer:
     return Answer(data=await _document(call, name), message="Schedule reset")
 
 
-async def pause_schedule(call: Call, name: str, *, paused: bool) -> Answer:
+async def pause_schedule(call: Call, name: str, *, paused: bool, reason: str = "") -> Answer:
     await _existing(call, name)
-    client = _client(call, "schedules pause" if paused else "schedules resume", name)
-    await (client.pause(name, by=call.by) if paused else client.resume(name, by=call.by))
+    details = {"reason": reason} if reason else {}
+    client = _client(call, "schedules pause" if paused else "schedules resume", name, details)
+    await (client.pause(name, by=call.by, reason=reason) if paused else client.resume(name, by=call.by))
     return Answer(data=await _document(call, name), message="Schedule paused" if paused else "Schedule resumed")
 
 

@@ -172,7 +172,7 @@ async def change_member(call: Call, name: str, member: str, act: str) -> Answer:
 def _act(act: Act, body: bodies.ActOnBatch) -> BatchAct:
     match act:
         case "pause":
-            return Pause()
+            return Pause(body.reason)
         case "resume":
             return Resume(body.at)
         case "start":

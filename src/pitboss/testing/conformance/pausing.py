@@ -2,7 +2,7 @@
 
 import pytest
 
-from pitboss.model.batch import BatchStatus, Pause, Resume, Start
+from pitboss.model.batch import BatchStatus, Cancel, Pause, Resume, Start
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import NotFound
 from pitboss.model.outcome import Completed, Failed, Released, Retry, Snooze
@@ -33,6 +33,25 @@ class PausingBatches:
         assert await bench.claim(5) == []
         await bench.report(claim, Completed('"kept"'))
         assert (await status(bench, batch), (await bench.task(claim.id)).result) == ([BatchStatus.PAUSED], '"kept"')
+
+    async def test_its_reason_lasts_as_long_as_the_pause(self, bench: Bench) -> None:
+        batch = await of(bench, 3)
+        claim = await bench.take()
+        await bench.act(batch, Pause("the site is down"))
+        assert (await bench.batch(batch)).reason == "the site is down"
+        await bench.report(claim, Completed())
+        shown = await bench.batch(batch)
+        assert (shown.status, shown.reason) == (BatchStatus.PAUSED, "the site is down")
+        await bench.act(batch, Resume())
+        assert (await bench.batch(batch)).reason is None
+
+    async def test_its_reason_is_not_that_of_a_cancellation(self, bench: Bench) -> None:
+        first, second = await of(bench, 2), await of(bench, 2)
+        await bench.act(first, Pause("down"))
+        await bench.act(second, Pause("down"))
+        await bench.act(first, Cancel("wrong items"))
+        await bench.act(second, Cancel())
+        assert [(await bench.batch(one)).reason for one in (first, second)] == ["wrong items", None]
 
     async def test_items_that_were_drawn_are_held_again(self, bench: Bench) -> None:
         batch = await bench.create(bench.new(), bench.new(delay=9 * SECOND))

@@ -7,6 +7,14 @@ from pitboss.testing.conformance.bench import Bench
 
 
 class QueueSettings:
+    async def test_a_pause_has_its_reason_until_it_ends(self, bench: Bench) -> None:
+        paused = await bench.change("q", paused=True, by="ann", reason="the site's down: «500»")
+        assert (paused.paused_by, paused.paused_reason) == ("ann", "the site's down: «500»")
+        assert (await bench.change("q", capacity=5)).paused_reason == "the site's down: «500»"
+        assert (await bench.change("q", paused=True)).paused_reason is None
+        await bench.change("q", paused=True, reason="again")
+        assert (await bench.change("q", paused=False, reason="no")).paused_reason is None
+
     async def test_a_queue_comes_into_being_with_its_first_task(self, bench: Bench) -> None:
         assert await bench.store.queues() == []
         await bench.add(queue="b")

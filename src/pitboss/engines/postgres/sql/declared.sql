@@ -61,7 +61,7 @@ WITH clock AS MATERIALIZED (
     SELECT {now} AS now
 ), found AS MATERIALIZED (
     SELECT name, paused, paused_by, paused_at, capacity, rate_counts, rate_spans, declared, limited, max_per_key,
-        declared_by
+        paused_reason, declared_by
     FROM {schema}.queues WHERE name = ANY (%(names)s::text[]) ORDER BY name FOR UPDATE
 )
 SELECT found.*, now FROM clock, found
@@ -70,6 +70,7 @@ SELECT found.*, now FROM clock, found
 -- Write locked queues, and ring them.
 WITH written AS (
     UPDATE {schema}.queues AS q SET paused = n.paused, paused_by = n.paused_by, paused_at = n.paused_at,
+        paused_reason = n.paused_reason,
         capacity = n.capacity, rate_counts = n.counts::bigint[], rate_spans = n.spans::bigint[],
         declared = n.declared, limited = n.limited::text[], max_per_key = n.max_per_key,
         declared_by = n.declared_by, key_texts = n.key_texts::text[], key_names = n.key_names::text[], helped = n.helped
@@ -77,10 +78,10 @@ WITH written AS (
         %(names)s::text[], %(paused)s::boolean[], %(paused_by)s::text[], %(paused_at)s::bigint[],
         %(capacities)s::bigint[], %(counts)s::text[], %(spans)s::text[], %(declared)s::text[], %(limited)s::text[],
         %(max_per_key)s::bigint[], %(declared_by)s::text[], %(key_texts)s::text[], %(key_names)s::text[],
-        %(helped)s::text[]
+        %(helped)s::text[], %(paused_reasons)s::text[]
     ) AS n (
         name, paused, paused_by, paused_at, capacity, counts, spans, declared, limited, max_per_key, declared_by,
-        key_texts, key_names, helped
+        key_texts, key_names, helped, paused_reason
     )
     WHERE q.name = n.name RETURNING q.name
 )

@@ -19,7 +19,8 @@ WITH clock AS MATERIALIZED (
         SELECT queue, state, n FROM {schema}.count_deltas WHERE %(name)s::text IS NULL OR queue = %(name)s::text
     ) AS parts GROUP BY queue, state HAVING sum(n) <> 0
 )
-SELECT name, paused, paused_by, paused_at, capacity, rate_counts, rate_spans, declared, limited, max_per_key, (
+SELECT name, paused, paused_by, paused_at, capacity, rate_counts, rate_spans, declared, limited, max_per_key,
+    paused_reason, (
     SELECT resources FROM {schema}.handlers AS h WHERE h.queue = queues.name AND resources IS NOT NULL
     ORDER BY h.name COLLATE "C" LIMIT 1
 ), (

@@ -13,7 +13,8 @@ SET
     limited = ?8,
     partition_by = ?9,
     partition_help = ?10,
-    max_per_key = ?11
+    max_per_key = ?11,
+    paused_reason = ?12
 WHERE name = ?1
 
 -- name: queue_give_to
@@ -46,7 +47,8 @@ SELECT
     ) AS resources,
     declared,
     limited,
-    max_per_key
+    max_per_key,
+    paused_reason
 FROM pitboss_queues
 WHERE name = ?
 
@@ -67,7 +69,8 @@ SELECT
     ) AS resources,
     declared,
     limited,
-    max_per_key
+    max_per_key,
+    paused_reason
 FROM pitboss_queues
 ORDER BY name
 

@@ -1,0 +1,1 @@
+ALTER TABLE {schema}.queues ADD COLUMN paused_reason text;

@@ -1,0 +1,1 @@
+ALTER TABLE pitboss_queues ADD COLUMN paused_reason TEXT;
