@@ -58,6 +58,7 @@ ACTS: list[tuple[list[str], str | None, dict[str, Any]]] = [
     (["queues", "pause", "mail", "default"], None, {}),
     (["queues", "resume", "mail"], None, {}),
     (["queues", "limit", "mail", "--rate", "20/min"], "mail", {"rate": "20/min"}),
+    (["tasks", "change", "TASK", "--priority", "3"], "TASK", {"priority": 3}),
     (["tasks", "cancel", "queue:mail", "--yes", "--reason", "late"], "queue:mail", {"reason": "late"}),
     (["tasks", "retry", "queue:mail", "-tag:x", "--yes"], "queue:mail -tag:x", {}),
     (["dead", "retry", "--all", "--yes"], "", {"all": True}),

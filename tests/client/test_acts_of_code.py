@@ -58,6 +58,7 @@ def scene() -> Iterator[Scene]:
 
 Do = Callable[[Scene], object]
 ACTS: dict[str, tuple[Do, str, dict[str, Any]]] = {
+    "tasks change": (lambda s: s.task.change(priority=3), "TASK", {"priority": 3}),
     "tasks cancel": (lambda s: s.task.cancel("late"), "TASK", {"reason": "late"}),
     "batches pause": (lambda s: s.batch.pause(), "BATCH", {}),
     "batches resume": (lambda s: s.batch.resume("top"), "BATCH", {"at": "top"}),

@@ -19,7 +19,7 @@ from pitboss.model.queue import HandlerInfo, QueueChange
 from pitboss.model.resource import Report, UseEnd
 from pitboss.model.session import Claimed, ClaimRequest, Lead, Order, Session, SessionInfo
 from pitboss.model.settlement import Settlement
-from pitboss.model.task import Claim, NewTask, Token
+from pitboss.model.task import Claim, NewTask, TaskChange, Token
 from pitboss.testing.conformance.outcomes import FINAL, OUTCOMES, transition_for
 from tests.conformance.arena import Arena
 from tests.conformance.contestants import Open
@@ -41,6 +41,11 @@ REPEATED = [None, "r1", "r2"]
 PERIODS = [None, None, 5 * SECOND, 60 * SECOND]
 # One longest window for all: a queue then remembers the same past, whichever act changes its rate.
 RATES = ["1/5s", "3/5s", "1/1s,2/5s"]
+CHANGES_OF_TASKS = [
+    TaskChange(priority=1),
+    *(TaskChange(priority=n, tag=("u",), untag=("t1",)) for n in (0, -1)),
+    *(TaskChange(tag=("t1",)), TaskChange(untag=("u", "t1"))) * 3,
+]
 STEPS = ["1us", "999999us", "1s", "4999999us", "5s", "16s", "61m"]
 FILTERS = [
     "",
@@ -156,6 +161,9 @@ class Acts:
                 self.arena.act(lambda store: store.cancel(wanted, reason="told so" * choice, limit=limit))
             case "retry":
                 self.arena.act(lambda store: store.retry(wanted, keep_attempts=choice, limit=limit), revived=True)
+            case "change":
+                change = CHANGES_OF_TASKS[limit % 7 + (age or 0) // SECOND % 2]
+                self.arena.act(lambda store: store.change_tasks(wanted, change, limit=limit))
             case "prune":
                 before = None if age is None else self.arena.clock.now() - age
                 # Which tasks a limit leaves is the engine's choice, so there is none here.

@@ -61,7 +61,7 @@ from pitboss.model.session import (
 )
 from pitboss.model.settlement import ClaimEnd, Progress, SettleAnswer, Settlement, effect, lives, lost
 from pitboss.model.states import FINISHED, WAITING, State
-from pitboss.model.task import Attempt, Claim, NewTask, Placed, Task, Token, last_run
+from pitboss.model.task import Attempt, Claim, NewTask, Placed, Task, TaskChange, Token, last_run
 
 ROOT = b"pitboss"
 POLL = 0.005
@@ -476,6 +476,15 @@ class SkeletonEngine:
         document.write(retried(task, place, keep_attempts=keep_attempts))
         document.ring(task.queue)
         return True
+
+    @transaction
+    def change_tasks(
+        self, document: Document, now: Moment, wanted: Filter, change: TaskChange, *, limit: int = 1000
+    ) -> Changed:
+        chosen = scan.to_change(document.oldest_first(), wanted, change, now, limit)
+        for task in chosen.tasks:
+            document.write(change.applied_to(task))
+        return chosen.answer()
 
     @transaction
     def prune(

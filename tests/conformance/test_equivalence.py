@@ -189,7 +189,7 @@ class Equivalence(RuleBasedStateMachine):
 
     @rule(
         wanted=filters,
-        act=st.sampled_from(["cancel", "retry", "retry", "prune", "read"]),
+        act=st.sampled_from(["cancel", "retry", "retry", "change", "change", "prune", "read"]),
         limit=limits,
         choice=st.booleans(),
         age=st.sampled_from([None, 0, 5 * SECOND]),

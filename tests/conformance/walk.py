@@ -110,7 +110,7 @@ class Walk:
         self.acts.lead(self._worker(), act, self.dice.choice([0, 0, 1]))
 
     def _operate(self) -> None:
-        act = self.dice.choices(["cancel", "retry", "prune", "read"], [2, 5, 1, 3])[0]
+        act = self.dice.choices(["cancel", "retry", "change", "prune", "read"], [2, 5, 4, 1, 3])[0]
         limit, age = self.dice.choice([1000, 2]), self.dice.choice([None, 0, 5 * SECOND])
         self.acts.operate(parsed(self.dice.choice(FILTERS)), act, limit, self.dice.random() < 0.5, age)
 

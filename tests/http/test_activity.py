@@ -1,13 +1,15 @@
-"""What happened, over HTTP: for viewers without the audit log, for admins with it."""
+"""What happened, over HTTP: for viewers without the audit log, for admins with it; and changes of waiting tasks."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from pitboss.model.duration import SECOND
+from pitboss.model.filter import by
 from pitboss.model.happening import Kind, happening
 from pitboss.model.ids import make_id
-from pitboss.model.queue import QueueChange
+from pitboss.model.queue import HandlerInfo, QueueChange
+from pitboss.model.task import NewTask
 from tests.http.site import Site
 
 
@@ -64,3 +66,18 @@ def test_it_is_read_in_pages(site: Watched) -> None:
 @pytest.mark.parametrize("query", [{"kind": "nothing"}, {"since": "soon"}])
 def test_what_is_wrong_is_refused(site: Watched, query: dict[str, str]) -> None:
     assert site.http.get("/api/activity", params=query, headers=site.keys["viewer"]).status_code in (400, 422)
+
+
+def test_a_waiting_task_is_changed_and_a_finished_one_is_not(site: Watched) -> None:
+    headers = site.keys["admin"]
+    site.do(site.store.register([HandlerInfo(name="greet")]))
+    task = NewTask(id=site.server.make_id(), handler="greet", tags=("eu",))
+    site.do(site.store.put([task]))
+    place = f"/api/tasks/{task.id}"
+    changed = site.http.patch(place, json={"priority": -3, "tag": ["x"], "untag": ["eu"]}, headers=headers)
+    assert (changed.status_code, changed.json()["data"]["priority"]) == (200, -3)
+    assert [one.tags for one in site.do(site.store.get([task.id])) if one] == [("x",)]
+    site.do(site.store.cancel(by(id=task.id)))
+    refused = site.http.patch(place, json={"priority": 1}, headers=headers)
+    assert (refused.status_code, "is cancelled" in refused.text) == (409, True)
+    assert site.http.patch(place, json={}, headers=headers).status_code in (400, 422)

@@ -22,6 +22,7 @@ Place = tuple[str, str]
 REMOTE = {"name": "remote", "version": "1", "param_schema": {"type": "object"}}
 # Method and path with what stands in it; the body; the act.
 ACTS: list[tuple[Place, str, dict[str, Any] | None, str]] = [
+    (("PATCH", "/tasks/{task_id}"), "TASK", {"priority": 3, "tag": ["x"]}, "tasks change"),
     (("POST", "/tasks/{task_id}/cancel"), "TASK", {"reason": "late"}, "tasks cancel"),
     (("POST", "/tasks/{task_id}/retry"), "TASK", {}, "tasks retry"),
     (("POST", "/tasks/cancel"), "", {"filter": "queue:default"}, "tasks cancel"),

@@ -90,6 +90,7 @@ def test_what_is_open_to_workers_is_a_decision() -> None:
         "change_queue",
         "change_resources",
         "change_schedule",
+        "change_tasks",
         "create_batch",
         "declarations",
         "declare",

@@ -43,7 +43,7 @@ COMMANDS = {
     "drain": Command("managers:drain", "Let managers take no more tasks."),
     "doctor": Command("doctor:doctor", "Check for problems."),
     "help": Command("help:help_command", "Explain a topic or a command."),
-    "tasks": Command("tasks:app", "List, show, enqueue, retry and cancel tasks.", "task"),
+    "tasks": Command("tasks:app", "List, show, enqueue, change, retry and cancel tasks.", "task"),
     "batches": Command("batches:app", "List, create, order, pause, cancel and requeue batches of tasks.", "batch"),
     "queues": Command("queues:app", "List, show, pause, resume and limit queues.", "queue"),
     "partitions": Command(

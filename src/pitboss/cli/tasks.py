@@ -1,10 +1,10 @@
-"""`pitboss tasks`: list, show, enqueue, retry and cancel."""
+"""`pitboss tasks`: list, show, enqueue, change, retry and cancel."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pitboss.cli import bulk, enqueueing
+from pitboss.cli import bulk, changing, enqueueing
 from pitboss.cli.bulk import TasksArgument, WaitOption
 from pitboss.cli.command import (
     AllOption,
@@ -39,8 +39,11 @@ from pitboss.operate.tasks import (
 if TYPE_CHECKING:
     from pitboss.engines.protocol import Store
 
-app = typer.Typer(help="List, show, enqueue, retry and cancel tasks.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="List, show, enqueue, change, retry and cancel tasks.", no_args_is_help=True, rich_markup_mode=None
+)
 app.command("enqueue")(enqueueing.enqueue)
+app.command("change")(changing.change)
 # Shown only where a task has one.
 _PARTITION = Column("Partition", drop=1)
 _COLUMNS = (

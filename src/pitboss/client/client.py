@@ -19,8 +19,8 @@ from pitboss.model.ids import TaskId
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.resource import KeyValue
 from pitboss.model.source import is_outbox
-from pitboss.model.states import State
-from pitboss.model.task import NewTask, Placed, Task
+from pitboss.model.states import WAITING, State
+from pitboss.model.task import NewTask, Placed, Task, TaskChange, not_waiting
 from pitboss.model.waiting import Why
 
 T = TypeVar("T")
@@ -130,6 +130,14 @@ class Client:
         """Cancel a waiting task, or ask a running one to stop; its state afterwards."""
         await self.store.cancel(by(id=task), reason=reason)
         return (await self.get(task)).state
+
+    async def change(self, task: TaskId, change: TaskChange) -> Task:
+        """Change a waiting task; the task afterwards. `Refused` if it does not wait."""
+        await self.store.change_tasks(by(id=task), change)
+        found = await self.get(task)
+        if found.state not in WAITING:
+            raise not_waiting(found)
+        return found
 
     async def _too_late(self, task: Task, timeout: Span) -> TimedOutWaiting:
         try:

@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from pitboss.client.app_core import LIMIT, AppCore
 from pitboss.client.client import Client
+from pitboss.client.options import Tags, task_change
 from pitboss.model.canonical import from_json
 from pitboss.model.duration import SECOND, Time, span
 from pitboss.model.errors import TaskFailed
@@ -55,6 +56,20 @@ class Handle(Generic[R]):
             return self._app.acting(client, "tasks cancel", self.id, reason=reason).cancel(self.id, reason=reason)
 
         return await self._app.aask(cancel)
+
+    def change(self, *, priority: int | None = None, tag: Tags = (), untag: Tags = ()) -> Task:
+        """Give it another priority, or add and remove tags, while it waits; the task afterwards. `Refused` if it runs
+        or has ended."""
+        return self._app.run(self.achange(priority=priority, tag=tag, untag=untag), what="changing the task")
+
+    async def achange(self, *, priority: int | None = None, tag: Tags = (), untag: Tags = ()) -> Task:
+        change = task_change(priority, tag, untag)
+
+        def changed(client: Client) -> Coroutine[Any, Any, Task]:
+            details = {"priority": priority, "tag": change.tag, "untag": change.untag}
+            return self._app.acting(client, "tasks change", self.id, **details).change(self.id, change)
+
+        return await self._app.aask(changed)
 
     async def _finished(self, timeout: Time | None) -> Task:
         limit = None if timeout is None else span(timeout, what="timeout")

@@ -1,5 +1,6 @@
 """The options of one enqueue, beyond the arguments of its handler."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,12 +10,15 @@ from pitboss.model.duration import SECOND, Moment, Span, span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.new_task import TaskOptions
 from pitboss.model.queue import checked_name
+from pitboss.model.task import TaskChange
 
 PRIORITIES = range(-32_768, 32_768)
 ATTEMPTS = range(1, 1_000_001)
 MAX_KEY = 512
 _SPANS = ("delay", "timeout", "expires_in", "key_period", "wait")
 _MOMENTS = ("run_at", "expires_at")
+# One tag, or several.
+Tags = str | Iterable[str]
 
 
 class Options(TaskOptions, frozen=True, kw_only=True):
@@ -50,6 +54,15 @@ def _checked(name: str, value: Any) -> Any:
         case "tags":
             return tuple(checked_name(tag, "tag") for tag in ((value,) if isinstance(value, str) else value))
     return _key(name, value)
+
+
+def task_change(priority: int | None, tag: Tags, untag: Tags) -> TaskChange:
+    """The change that these options describe."""
+    return TaskChange(
+        priority=msgspec.UNSET if priority is None else _checked("priority", priority),
+        tag=tuple(dict.fromkeys(_checked("tags", tag))),
+        untag=tuple(dict.fromkeys(_checked("tags", untag))),
+    )
 
 
 def _moment(name: str, value: Any) -> Moment:

@@ -31,7 +31,7 @@ from pitboss.model.ids import TaskId
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
 from pitboss.model.session import Claimed, ClaimRequest, Lead, Reclaimed, Renewal, Session, SessionInfo
 from pitboss.model.settlement import SettleAnswer, Settlement
-from pitboss.model.task import Attempt, NewTask, Placed, Task
+from pitboss.model.task import Attempt, NewTask, Placed, Task, TaskChange
 from pitboss.model.usage import StoreUsage
 
 # How many tasks a call of `Ledger` looks at.
@@ -256,7 +256,7 @@ class Ledger(Protocol):
 @runtime_checkable
 class Control(Protocol):
     """What operators do to tasks, one or many. Each call changes at most `limit` tasks; `more` says that a repeat would
-    change others. Cancel and retry begin with the oldest task, prune with any."""
+    change others. Cancel, retry and change begin with the oldest task, prune with any."""
 
     @open_to_workers
     async def cancel(self, wanted: Filter, *, reason: str = "", limit: int = 1000) -> Changed:
@@ -267,6 +267,11 @@ class Control(Protocol):
         without their expiry. Unless attempts are kept, attempts, losses and crashes start from zero. The history and
         the last error stay. A task takes its unique key again while it is unfinished; if another task has the key, the
         task is refused (by id)."""
+
+    @open_to_workers
+    async def change_tasks(self, wanted: Filter, change: TaskChange, *, limit: int = 1000) -> Changed:
+        """Change held, scheduled and pending tasks (`TaskChange.applied_to`). Those that are so already are not
+        counted, so repeating it is harmless. A task keeps its place among those of its new priority by its id."""
 
     async def prune(
         self, wanted: Filter, *, before: Moment | None = None, limit: int = 1000, term: int | None = None

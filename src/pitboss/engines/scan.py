@@ -17,8 +17,8 @@ from pitboss.model.filter import Count, Filter
 from pitboss.model.ids import TaskId, moment_of
 from pitboss.model.matching import matches
 from pitboss.model.queue import Changed
-from pitboss.model.states import FINISHED, State
-from pitboss.model.task import Task
+from pitboss.model.states import FINISHED, WAITING, State
+from pitboss.model.task import Task, TaskChange
 
 CANCELLABLE = frozenset(State) - FINISHED
 RETRYABLE = frozenset({State.FAILED, State.CANCELLED})
@@ -108,6 +108,12 @@ def to_retry(tasks: Iterable[Task], wanted: Filter, now: Moment, limit: int) -> 
     """The tasks to hand to `lifecycle.retried`, unless another task has their unique key."""
     ended = (task for task in tasks if task.state in RETRYABLE)
     return _first(matching(ended, wanted, now), limit)
+
+
+def to_change(tasks: Iterable[Task], wanted: Filter, change: TaskChange, now: Moment, limit: int) -> Chosen:
+    """The tasks that are different after `change.applied_to`."""
+    waiting = (task for task in tasks if task.state in WAITING and change.applied_to(task) is not task)
+    return _first(matching(waiting, wanted, now), limit)
 
 
 def to_prune(

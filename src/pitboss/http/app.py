@@ -114,6 +114,7 @@ def _add_tasks(routes: Routes) -> None:
     routes.add("GET", "/tasks/{task_id}/why", tasks.why)
     routes.add("POST", "/tasks/{task_id}/cancel", tasks.cancel_one, shapes.EndedShape)
     routes.add("POST", "/tasks/{task_id}/retry", tasks.retry_one, shapes.EndedShape)
+    routes.add("PATCH", "/tasks/{task_id}", tasks.change_one, shapes.TaskShape)
     routes.add("DELETE", "/tasks/{task_id}", tasks.delete_one)
     for act in ("cancel", "delete"):
         routes.add("POST", f"/tasks/{act}", many(act), codes=(200, 202))

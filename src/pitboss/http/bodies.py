@@ -328,6 +328,12 @@ class CreateBatch(Body):
     max_attempts: Attempts | None = None
 
 
+class ChangeTask(Body):
+    priority: Priority | None = None
+    tag: Annotated[list[Name], Field(max_length=50)] = []
+    untag: Annotated[list[Name], Field(max_length=50)] = []
+
+
 class Pause(Body):
     reason: Short = ""
 

@@ -6,6 +6,7 @@ import msgspec
 
 from pitboss.model.canonical import Json, from_json
 from pitboss.model.duration import Moment, Span
+from pitboss.model.errors import InvalidInput, Refused
 from pitboss.model.ids import TaskId
 from pitboss.model.resource import Leased, Want
 from pitboss.model.states import FINISHED, State
@@ -79,6 +80,33 @@ class NewTask(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         """Which of its moments follow the wall clock, for `lifecycle.rebased`."""
         due = DUE_BY_WALL if self.run_at is not None and self.delay is None else 0
         return due | (EXPIRES_BY_WALL if self.expires_at is not None and self.expires_in is None else 0) or None
+
+
+class TaskChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator changes in waiting tasks: another priority, tags that they get, and tags that they lose. A field
+    that is UNSET stays as it is."""
+
+    priority: int | msgspec.UnsetType = msgspec.UNSET
+    tag: tuple[str, ...] = ()
+    untag: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        named = [*self.tag, *self.untag]
+        if len(set(named)) < len(named):
+            raise InvalidInput(
+                "a tag is named twice", why=", ".join(sorted(named)), fix="name it once, to add or remove it"
+            )
+        if not named and self.priority is msgspec.UNSET:
+            raise InvalidInput("no change was given", why="there is nothing to do", fix="name a priority or a tag")
+
+    def applied_to(self, task: "Task") -> "Task":
+        """The task after it; the task itself if it is so already."""
+        kept = tuple(tag for tag in task.tags if tag not in self.untag)
+        tags = (*kept, *(tag for tag in self.tag if tag not in kept))
+        priority = task.priority if self.priority is msgspec.UNSET else self.priority
+        if (tags, priority) == (task.tags, task.priority):
+            return task
+        return msgspec.structs.replace(task, tags=tags, priority=priority)
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
@@ -218,4 +246,15 @@ def last_run(task: Task) -> Attempt | None:
         session=task.session,
         worker=task.worker,
         error=task.error,
+    )
+
+
+def not_waiting(task: Task) -> Refused:
+    """The error for a change of a task that does not wait."""
+    return Refused(
+        f"task {task.id} ({task.handler}) is {task.state} and cannot be changed",
+        why="priority and tags of a task can be changed while it waits: held, scheduled or pending",
+        fix="wait until it waits again, or leave it"
+        if task.state is State.RUNNING
+        else "retry it first, then change it",
     )

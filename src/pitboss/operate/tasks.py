@@ -1,6 +1,6 @@
 """Tasks and queues: one task with the reason why it waits, which tasks a bulk act is about, changes to queues."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -11,7 +11,7 @@ from pitboss.model.filter import Count, Filter
 from pitboss.model.queue import Queue, QueueChange
 from pitboss.model.source import DEDUPE, dedupe_periods, key_source
 from pitboss.model.states import State
-from pitboss.model.task import Attempt, Task
+from pitboss.model.task import Attempt, Task, TaskChange, not_waiting
 from pitboss.model.waiting import Why
 from pitboss.operate.lookup import find_task
 from pitboss.operate.why import explain_one
@@ -70,6 +70,27 @@ def retryable(wanted: Filter) -> tuple[State, ...]:
     """A filter means failed tasks; cancelled ones only if it names them by id or state."""
     named = any(term.field in ("state", "id") for term in wanted.terms)
     return (State.FAILED, State.CANCELLED) if named else (State.FAILED,)
+
+
+async def change_tasks(
+    store: Store, selection: Selection, change: TaskChange, told: Callable[[int], None] = lambda _: None
+) -> int:
+    """Give waiting tasks another priority or other tags, in portions; how many."""
+    changed = 0
+    while True:
+        step = await store.change_tasks(selection.wanted, change, limit=_PAGE)
+        changed += step.changed
+        told(changed)
+        if not step.more:
+            return changed
+
+
+async def refuse_unchangeable(store: Store, wanted: Filter) -> None:
+    """Say why, if none of the tasks that are named by their ids waits."""
+    named = [term for term in wanted.terms if term.field == "id"]
+    found = (await store.find(wanted, limit=1)).tasks if named else []
+    if found:
+        raise not_waiting(found[0])
 
 
 class Staying(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from pitboss.model.lifecycle import MAX_RECORDED_RUNS, cancelled
 from pitboss.model.limits import opens_at
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish, changed_queue
 from pitboss.model.states import State
-from pitboss.model.task import Attempt, Task, last_run
+from pitboss.model.task import Attempt, Task, TaskChange, last_run
 
 
 class ControlVerbs(Verbs):
@@ -67,6 +67,13 @@ class ControlVerbs(Verbs):
         self.batch_lifecycle.update_batches(now)
         self.audit()
         return chosen.answer(refused)
+
+    async def change_tasks(self, wanted: Filter, change: TaskChange, *, limit: int = 1000) -> Changed:
+        chosen = scan.to_change(self._candidates(wanted), wanted, change, self.clock.now(), limit)
+        for task in chosen.tasks:
+            self.tables.write(change.applied_to(task))
+        self.audit()
+        return chosen.answer()
 
     async def prune(
         self, wanted: Filter, *, before: Moment | None = None, limit: int = 1000, term: int | None = None

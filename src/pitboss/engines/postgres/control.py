@@ -6,6 +6,8 @@ Lock order: the leader's row, the operation, lanes, batches, order keys, tasks b
 from collections import Counter
 from collections.abc import Sequence
 
+from msgspec import UNSET
+
 from pitboss.engines.postgres import failures
 from pitboss.engines.postgres.dialect import compiled
 from pitboss.engines.postgres.leader import check_term
@@ -19,6 +21,7 @@ from pitboss.model.failure import has_routes
 from pitboss.model.filter import Filter
 from pitboss.model.operation import OperationId
 from pitboss.model.queue import Changed, HandlerInfo
+from pitboss.model.task import TaskChange
 
 
 def cancel(sql: Statements, wanted: Filter, reason: str, limit: int, now: Moment | None) -> Script[Changed]:
@@ -94,6 +97,20 @@ def retry_locked(
     for lane in sorted({locked.batches[batch].lane for batch in revived}):
         yield from locked.promote(lane, now)
     return sum(row[1] for row in rows), tuple(sorted(refused))
+
+
+def change_tasks(
+    sql: Statements, wanted: Filter, change: TaskChange, limit: int, now: Moment | None
+) -> Script[Changed]:
+    moment = yield from current(sql, now)
+    term = compiled(wanted, moment)
+    priority = None if change.priority is UNSET else change.priority
+    tag, untag = texts(change.tag), texts(change.untag)
+    asked = [*term.values, priority, tag, untag, limit + 1]
+    found = yield Ask(sql.text("task_lock_changeable", condition=term.sql), asked)
+    ids = texts([row[0] for row in found[:limit]])
+    yield sql.ask("task_change", ids=ids, priority=priority, tag=tag, untag=untag).unheard()
+    return Changed(changed=len(found[:limit]), more=len(found) > limit)
 
 
 def prune(

@@ -17,7 +17,7 @@ from pitboss.model.filter import Count, Filter
 from pitboss.model.ids import TaskId
 from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange, Wish
 from pitboss.model.session import Lead, Session, SessionInfo
-from pitboss.model.task import Attempt, Task
+from pitboss.model.task import Attempt, Task, TaskChange
 
 _AT_ONCE = 1000
 
@@ -95,6 +95,9 @@ class CoreProtocols:
 
     async def retry(self, wanted: Filter, *, keep_attempts: bool = False, limit: int = 1000) -> Changed:
         return await self._act(lambda now: control.retry(self._sql, wanted, keep_attempts, limit, now))
+
+    async def change_tasks(self, wanted: Filter, change: TaskChange, *, limit: int = 1000) -> Changed:
+        return await self._act(lambda now: control.change_tasks(self._sql, wanted, change, limit, now))
 
     async def prune(
         self, wanted: Filter, *, before: Moment | None = None, limit: int = 1000, term: int | None = None

@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from msgspec import UNSET
+
 from pitboss.engines.sqlite.act import Act, Row, json_list
 from pitboss.engines.sqlite.batch_lifecycle import back_in_line, batch_of, stored
 from pitboss.engines.sqlite.filters import STATE_INDEXES, matching, names_batches, names_ids
 from pitboss.engines.sqlite.order import line_of, release_next
 from pitboss.engines.sqlite.registry import check_term
-from pitboss.engines.sqlite.rows import TASK_COLUMNS, task_of
+from pitboss.engines.sqlite.rows import TASK_COLUMNS, tags_text, task_of
 from pitboss.model.batch import OVER, Batch, BatchId, BatchStatus
 from pitboss.model.batching import HELD_IN_ORDER, Waiting, waits
 from pitboss.model.duration import Moment
@@ -16,8 +18,8 @@ from pitboss.model.filter import Filter
 from pitboss.model.ids import TaskId
 from pitboss.model.operation import OperationId
 from pitboss.model.queue import Changed
-from pitboss.model.states import FINISHED, State
-from pitboss.model.task import Task, last_run
+from pitboss.model.states import FINISHED, WAITING, State
+from pitboss.model.task import Task, TaskChange, last_run
 
 _CANCELLABLE = (State.HELD, State.SCHEDULED, State.PENDING, State.RUNNING)
 _RETRYABLE = (State.FAILED, State.CANCELLED)
@@ -86,6 +88,19 @@ def retry(act: Act, wanted: Filter, keep_attempts: bool, limit: int, operation: 
     found = _picked(act, wanted, _RETRYABLE, limit + 1)
     refused = revive(act, found[:limit], keep_attempts, operation)
     return Changed(changed=len(found[:limit]) - len(refused), refused=refused, more=len(found) > limit)
+
+
+def change_tasks(act: Act, wanted: Filter, change: TaskChange, limit: int) -> Changed:
+    """Give waiting tasks another priority or other tags, if they differ."""
+    differs = "AND (priority <> coalesce(?, priority) OR EXISTS ("
+    differs += "SELECT 1 FROM json_each(?) AS new WHERE new.value NOT IN (SELECT value FROM json_each(tags)))"
+    differs += " OR EXISTS (SELECT 1 FROM json_each(tags) AS old WHERE old.value IN (SELECT value FROM json_each(?))))"
+    priority = None if change.priority is UNSET else change.priority
+    values = (priority, json_list(change.tag), json_list(change.untag))
+    found = _picked(act, wanted, WAITING, limit + 1, differs, values)
+    for task in map(change.applied_to, found[:limit]):
+        act.run("task_change", task.id, task.priority, tags_text(task.tags))
+    return Changed(changed=len(found[:limit]), more=len(found) > limit)
 
 
 def revive(
@@ -187,14 +202,16 @@ def items(
     return sorted(found, key=lambda task: task.id)[:limit]
 
 
-def _picked(act: Act, wanted: Filter, states: Iterable[State], limit: int, extra: str = "") -> list[Task]:
+def _picked(
+    act: Act, wanted: Filter, states: Iterable[State], limit: int, extra: str = "", values: Sequence[object] = ()
+) -> list[Task]:
     """The oldest matching tasks of these states, by the index of each state: other tasks cost nothing."""
     chosen, free = matching(wanted, act.now), names_ids(wanted) or names_batches(wanted)
     found: list[Task] = []
     for state in wanted.states().intersection(states):
         index = "" if free else f"INDEXED BY {STATE_INDEXES[state]}"
         where = f"{index} WHERE state = '{state.value}' {extra} AND {chosen.sql} ORDER BY id LIMIT ?"
-        found += _selected(act, where, [*chosen.values, limit])
+        found += _selected(act, where, [*values, *chosen.values, limit])
     return sorted(found, key=lambda task: task.id)[:limit]
 
 

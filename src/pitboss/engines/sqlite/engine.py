@@ -59,7 +59,7 @@ from pitboss.model.resource import (
 )
 from pitboss.model.session import Claimed, ClaimRequest, Lead, Reclaimed, Renewal, Session, SessionInfo
 from pitboss.model.settlement import SettleAnswer, Settlement
-from pitboss.model.task import Attempt, NewTask, Placed, Task, Token
+from pitboss.model.task import Attempt, NewTask, Placed, Task, TaskChange, Token
 from pitboss.model.usage import StoreUsage
 
 T = TypeVar("T")
@@ -165,6 +165,9 @@ class SqliteEngine(DeclaredVerbs, PartitionVerbs, AlertVerbs, OperationVerbs, Fi
 
     async def retry(self, wanted: Filter, *, keep_attempts: bool = False, limit: int = 1000) -> Changed:
         return await self._operate("retry", lambda act: control.retry(act, wanted, keep_attempts, limit))
+
+    async def change_tasks(self, wanted: Filter, change: TaskChange, *, limit: int = 1000) -> Changed:
+        return await self._operate("change_tasks", lambda act: control.change_tasks(act, wanted, change, limit))
 
     async def prune(
         self, wanted: Filter, *, before: Moment | None = None, limit: int = 1000, term: int | None = None

@@ -487,4 +487,4 @@ CREATE TABLE pitboss_meta (
     value INTEGER NOT NULL
 ) WITHOUT ROWID;
 
-INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0), ('schema', 15);
+INSERT INTO pitboss_meta (name, value) VALUES ('desired', 0), ('schema', 16);

@@ -4,12 +4,14 @@ import re
 from hashlib import sha256
 from typing import Any
 
+from pitboss.client.client import Client
+from pitboss.client.options import task_change
 from pitboss.engines.protocol import MOST_READ, Page
 from pitboss.http import bodies
 from pitboss.http.answers import Answer, ApiError, of_pitboss
 from pitboss.http.api.claims import like
 from pitboss.http.context import Call
-from pitboss.model.errors import InvalidInput, NotFound
+from pitboss.model.errors import InvalidInput, NotFound, Refused
 from pitboss.model.filter import Filter, Term, by, parsed
 from pitboss.model.ids import TaskId, moment_of
 from pitboss.model.limits import rate
@@ -89,6 +91,17 @@ async def cancel_one(call: Call, task_id: str, body: bodies.Cancel = _CANCEL) ->
     if after.state is not State.CANCELLED and not after.cancel_asked:
         raise ApiError(409, "Task has ended", why=f"it is {after.state}", fix="there is nothing left to cancel")
     return Answer(data=_short(after), message="Task cancelled" if after.state is State.CANCELLED else "Stop requested")
+
+
+async def change_one(call: Call, task_id: str, body: bodies.ChangeTask) -> Answer:
+    """Change the priority and the tags of a waiting task."""
+    task, change = await find(call, task_id), task_change(body.priority, tuple(body.tag), tuple(body.untag))
+    store = call.audited("tasks change", task.id, body.model_dump(exclude_defaults=True))
+    try:
+        after = await Client(store, call.server.clock).change(task.id, change)
+    except Refused as error:
+        raise ApiError(409, "Task does not wait", why=error.what, fix=error.fix) from error
+    return Answer(data=_document(call, after), message="Task changed")
 
 
 async def retry_one(call: Call, task_id: str, body: bodies.Retry = _RETRY) -> Answer:

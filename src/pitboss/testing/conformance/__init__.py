@@ -33,7 +33,7 @@ from pitboss.testing.conformance.bulk import Bulk
 from pitboss.testing.conformance.choosing import Labels, Rotation, StickyKeys, Strategies
 from pitboss.testing.conformance.claiming import Claiming
 from pitboss.testing.conformance.comparing import Comparing, SendingAway
-from pitboss.testing.conformance.control import Cancelling, Pruning, Retrying
+from pitboss.testing.conformance.control import Cancelling, ChangingTasks, Pruning, Retrying
 from pitboss.testing.conformance.declaring import Declaring
 from pitboss.testing.conformance.desired import DesiredState
 from pitboss.testing.conformance.diagnosing import Diagnosing
@@ -95,6 +95,7 @@ class CoreConformance(
     Bulk,
     Claiming,
     Cancelling,
+    ChangingTasks,
     Pruning,
     Retrying,
     DesiredState,
@@ -256,6 +257,7 @@ __all__ = [
     "ChangingMembers",
     "ChangingOperations",
     "ChangingPartitions",
+    "ChangingTasks",
     "Claiming",
     "Comparing",
     "Conformance",

@@ -12,6 +12,7 @@ from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.queue import HandlerInfo, QueueChange
 from pitboss.model.resource import NewResource, ResourceChange
+from pitboss.model.task import TaskChange
 from pitboss.testing.conformance.bench import Bench
 
 KEY = ApiKey(id="k1", name="ci", digest=digest_of("secret"), roles=(Role.PRODUCER, Role.WORKER), created_by="ann")
@@ -57,6 +58,7 @@ ACTS: dict[str, Act] = {
     "forget": lambda store, _: store.forget(["job"]),
     "wish": lambda store, _: store.wish("pool.size", "3"),
     "change_lane": lambda store, _: store.change_lane("default", 2),
+    "change_tasks": lambda store, _: store.change_tasks(EVERYTHING, TaskChange(priority=1)),
     "declare_pool": lambda store, _: store.declare_pool("proxies", None),
     "limit_pool": lambda store, _: store.limit_pool("known", {"concurrency": 1}),
     "add_resources": lambda store, _: store.add_resources("proxies", [NewResource(name="a")]),

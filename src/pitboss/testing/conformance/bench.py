@@ -22,7 +22,7 @@ from pitboss.model.queue import Changed, HandlerInfo, Queue, QueueChange
 from pitboss.model.session import Claimed, ClaimRequest, Reclaimed, Renewal, Session, SessionInfo, Slot
 from pitboss.model.settlement import SettleAnswer, Settlement
 from pitboss.model.states import State
-from pitboss.model.task import Attempt, Claim, NewTask, Placed, Task, TaskError
+from pitboss.model.task import Attempt, Claim, NewTask, Placed, Task, TaskChange, TaskError
 from pitboss.testing.clock import FakeClock
 from pitboss.testing.conformance.inspection import (
     assert_batches_sound,
@@ -169,6 +169,11 @@ class Bench(InLoop):
     async def retry(self, wanted: Filter | TaskId, **options: Any) -> Changed:
         changed = await self.store.retry(_filter(wanted), **options)
         await self.look(revived=True)
+        return changed
+
+    async def change_tasks(self, wanted: Filter | TaskId, *, limit: int = 1000, **options: Any) -> Changed:
+        changed = await self.store.change_tasks(_filter(wanted), TaskChange(**options), limit=limit)
+        await self.look()
         return changed
 
     async def prune(self, wanted: Filter | TaskId = EVERYTHING, **options: Any) -> Changed:

@@ -213,6 +213,55 @@ class Retrying:
         assert [run.outcome for run in await bench.history(claim)] == ["snoozed"]
 
 
+class ChangingTasks:
+    async def test_a_task_with_a_lower_number_runs_first(self, bench: Bench) -> None:
+        first, second, third = [await bench.add() for _ in range(3)]
+        assert await bench.change_tasks(third.id, priority=-5) == Changed(changed=1)
+        assert await bench.change_tasks(first.id, priority=5) == Changed(changed=1)
+        await bench.became(third, priority=-5)
+        assert [claim.id for claim in await bench.claim(3)] == [third.id, second.id, first.id]
+
+    @pytest.mark.parametrize("options", [{"delay": 5_000_000}, {"handler": "stranger"}, {"queue": "other"}])
+    async def test_every_waiting_task_can_be_changed(self, bench: Bench, options: dict[str, object]) -> None:
+        task = await bench.add(**options)
+        assert await bench.change_tasks(task.id, priority=7, tag=("a", "b")) == Changed(changed=1)
+        await bench.became(task, priority=7, tags=("a", "b"))
+
+    async def test_tags_are_added_behind_the_others_and_removed(self, bench: Bench) -> None:
+        task, plain = await bench.add(tags=("x", "y", "z")), await bench.add()
+        assert await bench.change_tasks(EVERYTHING, tag=("z", "a"), untag=("y", "q")) == Changed(changed=2)
+        await bench.became(task, tags=("x", "z", "a"))
+        await bench.became(plain, tags=("z", "a"))
+        assert await bench.change_tasks(EVERYTHING, untag=("z", "a", "x")) == Changed(changed=2)
+        assert [one.tags for one in await bench.every_task()] == [(), ()]
+
+    async def test_a_change_is_made_once(self, bench: Bench) -> None:
+        task = await bench.add(tags=("x",))
+        for expected in (1, 0):
+            changed = await bench.change_tasks(task.id, priority=3, tag=("y",), untag=("q",))
+            assert changed == Changed(changed=expected)
+
+    async def test_running_and_finished_tasks_stay_as_they_are(self, bench: Bench) -> None:
+        running, done = await bench.started(), await bench.started()
+        await bench.report(done, Completed())
+        before = [await bench.task(one.id) for one in (running, done)]
+        assert await bench.change_tasks(EVERYTHING, priority=3, tag=("y",)) == Changed()
+        assert [await bench.task(one.id) for one in (running, done)] == before
+
+    async def test_the_oldest_are_changed_first_a_few_at_a_time(self, bench: Bench) -> None:
+        tasks = [await bench.add(queue=queue) for queue in "abc"]
+        assert await bench.change_tasks(EVERYTHING, priority=3, limit=2) == Changed(changed=2, more=True)
+        assert [one.priority for one in await bench.every_task()] == [3, 3, 0]
+        assert await bench.change_tasks(EVERYTHING, priority=3, limit=2) == Changed(changed=1)
+        assert [one.id for one in await bench.every_task()] == [one.id for one in tasks]
+
+    async def test_only_matching_tasks_are_changed(self, bench: Bench) -> None:
+        await bench.add(queue="a", tags=("eu",))
+        await bench.add(queue="b", tags=("eu",))
+        assert await bench.change_tasks(parsed("queue:a tag:eu"), priority=9) == Changed(changed=1)
+        assert [one.priority for one in await bench.every_task()] == [9, 0]
+
+
 class Pruning:
     async def test_finished_tasks_go_with_their_history(self, bench: Bench) -> None:
         claim = await bench.started()

@@ -20,7 +20,7 @@ class HappeningLog:
         assert await bench.store.happenings() == [one]
         assert (one.severity, one.details) == (Severity.ERROR, '{"a":1}')
 
-    async def test_the_same_id_is_stored_once(self, bench: Bench) -> None:
+    async def test_a_happening_is_stored_once(self, bench: Bench) -> None:
         first, second = _made(bench, Kind.STORE_AWAY), _made(bench, Kind.STORE_BACK)
         await bench.store.record_happenings([first])
         await bench.store.record_happenings([first, second, second])
@@ -30,7 +30,7 @@ class HappeningLog:
         await bench.store.record_happenings([])
         assert await bench.store.happenings() == []
 
-    async def test_the_log_is_read_newest_first_in_pages(self, bench: Bench) -> None:
+    async def test_happenings_are_read_newest_first_in_pages(self, bench: Bench) -> None:
         made = await _hour(bench)
         page = await bench.store.happenings(limit=25)
         assert page == made[::-1][:25]

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from pitboss.model.states import MOVES, State
+from pitboss.model.states import MOVES, WAITING, State
 from pitboss.model.task import Task
 
 # One claim may make a scheduled task due, or draw a held item, and then take, hold or cancel it. From outside this
@@ -15,12 +15,10 @@ _FIXED = (
     "handler",
     "queue",
     "params",
-    "priority",
     "created_at",
     "max_attempts",
     "timeout",
     "unique_key",
-    "tags",
     "batch",
     "want",
     "order_key",
@@ -39,6 +37,8 @@ def assert_sound(task: Task, before: Task | None, *, revived: bool = False) -> N
     assert task.state is before.state or move in MOVES or move in _SEEN_AS_ONE, f"illegal move {move} of {task}"
     for field in (*_FIXED, "parent"):
         assert getattr(task, field) == getattr(before, field), f"{field} changed: {before} became {task}"
+    if before.state not in WAITING:
+        assert (task.priority, task.tags) == (before.priority, before.tags), f"changed: {before} became {task}"
     assert before.claim <= task.claim <= before.claim + 1, f"the claim number jumped: {before} became {task}"
     if not revived:
         for field in ("attempts", "losses", "crashes"):

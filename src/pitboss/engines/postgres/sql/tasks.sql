@@ -113,6 +113,25 @@ WHERE (state = 'pending' OR state = 'scheduled' OR state = 'held' OR state = 'ru
     AND NOT cancel_asked AND ({condition})
 ORDER BY id LIMIT %s
 
+-- name: task_lock_changeable
+-- The waiting tasks that differ from what they would be.
+SELECT id FROM {schema}.tasks
+WHERE (state = 'pending' OR state = 'scheduled' OR state = 'held') AND ({condition})
+    AND (
+        priority <> coalesce(%s::bigint, priority) OR NOT coalesce(tags, '{}') @> %s::text[]
+        OR coalesce(tags, '{}') && %s::text[]
+    )
+ORDER BY id LIMIT %s FOR UPDATE
+
+-- name: task_change
+UPDATE {schema}.tasks AS t SET
+    priority = coalesce(%(priority)s::bigint, priority),
+    tags = ARRAY(SELECT tag FROM unnest(t.tags) WITH ORDINALITY AS had (tag, place)
+        WHERE tag <> ALL (%(untag)s::text[]) ORDER BY place)
+        || ARRAY(SELECT tag FROM unnest(%(tag)s::text[]) WITH ORDINALITY AS new (tag, place)
+            WHERE tag <> ALL (coalesce(t.tags, '{}')) ORDER BY place)
+WHERE id = ANY (%(ids)s::uuid[])
+
 -- name: task_lock_cancellable
 SELECT id FROM {schema}.tasks
 WHERE (state = 'pending' OR state = 'scheduled' OR state = 'held' OR state = 'running')

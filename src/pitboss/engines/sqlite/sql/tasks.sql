@@ -10,6 +10,9 @@ WHERE id IN (SELECT value FROM json_each(?))
 -- name: task_ask_cancel
 UPDATE pitboss_tasks SET cancel_asked = 1, reason = ? WHERE id IN (SELECT value FROM json_each(?))
 
+-- name: task_change
+UPDATE pitboss_tasks SET priority = ?2, tags = ?3 WHERE id = ?1
+
 -- name: task_cancel
 UPDATE pitboss_tasks
 SET state = 'cancelled', reason = ?, finished_at = ?
