@@ -170,6 +170,9 @@ class Acts:
                 self.arena.act(lambda store: store.prune(wanted, before=before))
             case "read":
                 self.arena.act(lambda store: _two_pages(store, wanted, choice))
+                if self.known:
+                    one = self.known[limit % len(self.known)].id
+                    self.arena.act(lambda store: store.tasks_before(one, limit=3))
 
     def configure(self, act: str, queue: str, change: QueueChange, names: list[str]) -> None:
         match act:

@@ -447,6 +447,14 @@ class SkeletonEngine:
         return [*document.history.get(task, []), *([last] if last else [])][-MAX_RECORDED_RUNS:]
 
     @transaction
+    def tasks_before(self, document: Document, now: Moment, task: TaskId, *, limit: int = 20_000) -> int | None:
+        one = document.tasks.get(task)
+        if one is None or one.state is not State.PENDING:
+            return None
+        line = [other for other in document.tasks.values() if (other.queue, other.state) == (one.queue, one.state)]
+        return min(limit, sum((other.priority, other.id) < (one.priority, one.id) for other in line))
+
+    @transaction
     def cancel(
         self, document: Document, now: Moment, wanted: Filter, *, reason: str = "", limit: int = 1000
     ) -> Changed:

@@ -18,7 +18,7 @@ from pitboss.model.snapshot import PoolFigures, Snapshot, WorkerFigures
 from pitboss.model.states import State
 from pitboss.model.supply import ResourcePoolView
 from pitboss.model.task import Task, TaskError
-from pitboss.model.waiting import Why, spoken_start, troubles, why_batch, why_task
+from pitboss.model.waiting import MOST_BEFORE, Why, spoken_place, spoken_start, troubles, why_batch, why_task
 
 NOW = 1_800_000_000_000_000
 SESSION = Session(number=1, info=SessionInfo(host="there", handlers=("f",)), opened_at=0, expires_at=NOW + SECOND)
@@ -150,3 +150,17 @@ def test_the_normal_course_of_things_is_no_trouble() -> None:
     cooling = msgspec.structs.replace(BOUND, counts={State.PENDING: 7})
     (found,) = troubles([(task(), why_task(task(), scene(queue=cooling, pool=COOLING)))], [cooling])
     assert (found.cause, found.tasks, found.stuck) == ("cooling", 7, False)
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        (None, None),
+        (0, "about 1st of its queue, by priority and age"),
+        (10, "about 11th of its queue, by priority and age"),
+        (1202, "about 1,203rd of its queue, by priority and age"),
+        (MOST_BEFORE, "behind 20,000+ pending tasks of its queue, by priority and age"),
+    ],
+)
+def test_the_place_in_line_is_told_in_words(before: int | None, said: str | None) -> None:
+    assert spoken_place(Why(sentence="it waits", cause="line", before=before)) == said

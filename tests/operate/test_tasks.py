@@ -15,6 +15,13 @@ from pitboss.operate.tasks import (
 from tests.operate.bench import Bench
 
 
+async def test_a_pending_task_has_a_place_in_line(store: Bench) -> None:
+    first, second = await store.add(store.new(), store.new())
+    (later,) = await store.add(store.new(delay=5_000_000))
+    places = [(await read_task(store, one, store.now)).why.before for one in (first, second, later)]
+    assert places == [0, 1, None]
+
+
 async def test_what_a_task_waits_for_is_read_from_the_store(store: Bench) -> None:
     (task,) = await store.add(store.new())
 

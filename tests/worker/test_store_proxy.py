@@ -114,6 +114,7 @@ def test_what_is_open_to_workers_is_a_decision() -> None:
         "schedules",
         "sessions",
         "slots",
+        "tasks_before",
         "use",
     ]
 

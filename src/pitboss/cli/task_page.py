@@ -6,7 +6,7 @@ from pitboss.cli.formatting import ago, took, when
 from pitboss.cli.screen import Screen
 from pitboss.model.duration import Moment, spoken
 from pitboss.model.task import Attempt, Task, TaskError
-from pitboss.model.waiting import spoken_start
+from pitboss.model.waiting import spoken_place, spoken_start
 from pitboss.operate.origin import origin_lines
 from pitboss.operate.tasks import TaskPage
 
@@ -18,7 +18,11 @@ def draw_task(screen: Screen, page: TaskPage, now: Moment) -> None:
     task = page.task
     screen.fields([("task", task.handler), ("id", task.id), ("state", task.state), ("why", page.why.sentence)])
     screen.fields(
-        [("starts", spoken_start(page.why) if page.why.gates else None), ("helps", "; ".join(page.why.helps))]
+        [
+            ("place", spoken_place(page.why)),
+            ("starts", spoken_start(page.why) if page.why.gates else None),
+            ("helps", "; ".join(page.why.helps)),
+        ]
     )
     screen.fields([("from", "\n".join(origin_lines(task)))])
     screen.fields([("progress", _progress(task)), ("params", _json(task.params)), ("result", _json(task.result))])

@@ -7,7 +7,7 @@ import typer
 from pitboss.cli.command import JsonOption, Shown, StoreOption, WatchOption, now, screen_of, show
 from pitboss.cli.screen import Column, Screen
 from pitboss.model.task import Task
-from pitboss.model.waiting import spoken_start
+from pitboss.model.waiting import spoken_place, spoken_start
 from pitboss.operate.documents import why_document
 from pitboss.operate.origin import origin_document, origin_lines
 from pitboss.operate.why import Explained, explain
@@ -62,7 +62,7 @@ def _draw(screen: Screen, found: Explained) -> None:
     if why.gates:
         screen.table(_GATES, [[_MARKS[gate.passed], gate.what, gate.says, gate.figure] for gate in why.gates])
         screen.line()
-    screen.fields([("starts", spoken_start(why)), ("helps", "\n".join(why.helps))])
+    screen.fields([("place", spoken_place(why)), ("starts", spoken_start(why)), ("helps", "\n".join(why.helps))])
 
 
 def _kind(found: Explained) -> str:

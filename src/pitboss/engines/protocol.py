@@ -249,6 +249,11 @@ class Ledger(Protocol):
     async def failures(self, *, most: int = MOST_READ) -> list[FailureCount]:
         """The failed tasks by fingerprint and handler, in any order. Of each group it counts the newest `most`."""
 
+    @open_to_workers
+    async def tasks_before(self, task: TaskId, *, limit: int = 20_000) -> int | None:
+        """How many pending tasks of its queue have a lower priority number than this pending task, or the same and a
+        smaller id; at most `limit`, so that it costs no more than that. None if it is not pending."""
+
     async def attempts(self, task: TaskId) -> list[Attempt]:
         """Every recorded run that has ended, oldest first (the last 100)."""
 

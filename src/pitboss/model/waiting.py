@@ -62,11 +62,17 @@ _GATES: tuple[Callable[[Task, Scene], Gate | None], ...] = (
 _REMOTE_GATES = (of_batch, of_order, of_time, of_queue, of_remote, of_partition, of_resource, of_rate, of_line)
 
 
+# Tasks before another one are counted no further.
+MOST_BEFORE = 20_000
+
+
 class Why(msgspec.Struct, frozen=True, kw_only=True):
     """Why a task does not run, or what it does. `cause` is stable and may be matched by programs.
 
     `gates` are all gates of a waiting task in their order; the first shut one is the cause. `stuck`: without a person
-    it never starts. `starts` is when it starts, from now; None if that is unknown. `helps` are commands to type.
+    it never starts. `before` is how many pending tasks of its queue stand before it by priority and age, `MOST_BEFORE`
+    if there are more; None if it is not pending. `starts` is when it starts, from now; None if that is unknown. `helps`
+    are commands to type.
     """
 
     sentence: str
@@ -75,6 +81,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     stuck: bool = False
     starts: Range | None = None
     helps: tuple[str, ...] = ()
+    before: int | None = None
 
     @property
     def shut(self) -> Gate | None:
@@ -186,6 +193,20 @@ def troubles(waiting: Sequence[tuple[Task, Why]], queues: Sequence[Queue]) -> li
             )
         )
     return found
+
+
+def spoken_place(why: Why) -> str | None:
+    """ "about 1,204th of its queue, by priority and age"."""
+    if why.before is None:
+        return None
+    if why.before >= MOST_BEFORE:
+        return f"behind {MOST_BEFORE:,}+ pending tasks of its queue, by priority and age"
+    return f"about {_ordinal(why.before + 1)} of its queue, by priority and age"
+
+
+def _ordinal(number: int) -> str:
+    last = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{last}"
 
 
 def spoken_start(why: Why) -> str:

@@ -26,7 +26,7 @@ from pitboss.model.snapshot import CurrentTask, PoolFigures, WorkerFigures, read
 from pitboss.model.supply import steady
 from pitboss.model.task import Attempt, Task
 from pitboss.model.text import HIDDEN
-from pitboss.model.waiting import Why, spoken_start
+from pitboss.model.waiting import Why, spoken_place, spoken_start
 from pitboss.operate.origin import origin_document
 
 # Only for types: every command loads this module, and none of them needs all of the others.
@@ -117,6 +117,8 @@ def why_document(why: Why) -> Document:
         "stuck": why.stuck,
         "starts": spoken_start(why) if why.gates else None,
         "helps": list(why.helps),
+        "place": spoken_place(why),
+        "before": why.before,
         "gates": [
             {
                 "name": gate.name,

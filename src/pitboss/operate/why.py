@@ -17,7 +17,7 @@ from pitboss.model.ids import TaskId
 from pitboss.model.states import State
 from pitboss.model.task import Task
 from pitboss.model.text import counted
-from pitboss.model.waiting import Trouble, Why, troubles, waits_for
+from pitboss.model.waiting import MOST_BEFORE, Trouble, Why, troubles, waits_for
 from pitboss.operate.lookup import find_batch, find_task
 
 
@@ -88,6 +88,9 @@ def _goes_on(batch: Batch) -> Why:
 async def explain_one(store: Store, task: Task, now: Moment) -> Why:
     """Why this task does not run. If it waits for another one with its order key, the answer names that one."""
     why = await explain_task(store, task, now)
+    if task.state is State.PENDING:
+        before = await store.tasks_before(task.id, limit=MOST_BEFORE)
+        why = msgspec.structs.replace(why, before=before)
     first = await _first_in_order(store, task) if held_in_order(task) else None
     return why if first is None else waits_for(why, first, now)
 

@@ -86,6 +86,7 @@ HOT = {
     "happening_list": "SEARCH pitboss_happenings USING PRIMARY KEY (id>? AND id<?)",
     "happening_forget": "SEARCH pitboss_happenings USING PRIMARY KEY (id<?)",
     "audit_forget": "SEARCH pitboss_audit USING PRIMARY KEY (id<?)",
+    "task_before": "SEARCH pitboss_tasks USING INDEX pitboss_tasks_pending (queue=? AND (priority,id)<(?,?))",
     "task_get": "SEARCH pitboss_tasks USING INDEX sqlite_autoindex_pitboss_tasks_1 (id=?)",
     "settle_begin": "SCAN pitboss_queues USING INDEX pitboss_queues_capped",
     "claim_look": "SEARCH first USING INDEX pitboss_tasks_pending (queue=? AND (priority,id)>(?,?))",

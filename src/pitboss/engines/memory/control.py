@@ -44,6 +44,13 @@ class ControlVerbs(Verbs):
     async def failures(self, *, most: int = MOST_READ) -> list[FailureCount]:
         return scan.failures(self._candidates(by(state=State.FAILED), newest_first=True), most=most)
 
+    async def tasks_before(self, task: TaskId, *, limit: int = 20_000) -> int | None:
+        known = self.tables.tasks.get(task)
+        if known is None or known.state is not State.PENDING:
+            return None
+        line = self.tables.indexes.first_pending(known.queue, limit)
+        return line.index(task) if task in line else limit
+
     async def attempts(self, task: TaskId) -> list[Attempt]:
         known = self.tables.tasks.get(task)
         last = last_run(known) if known else None

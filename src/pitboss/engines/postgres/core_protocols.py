@@ -87,6 +87,11 @@ class CoreProtocols:
     async def failures(self, *, most: int = MOST_READ) -> list[FailureCount]:
         return await self._reading.call(lambda: ledger.failures(self._sql, most))
 
+    async def tasks_before(self, task: TaskId, *, limit: int = 20_000) -> int | None:
+        rows = await self._read("task_before", id=task, limit=limit) if known_id(task) else []
+        found: int | None = rows[0][0] if rows else None
+        return found
+
     async def attempts(self, task: TaskId) -> list[Attempt]:
         return [rows.attempt(row) for row in await self._read("attempt_list", task=task)] if known_id(task) else []
 

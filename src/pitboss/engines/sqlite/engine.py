@@ -157,6 +157,9 @@ class SqliteEngine(DeclaredVerbs, PartitionVerbs, AlertVerbs, OperationVerbs, Fi
     async def failures(self, *, most: int = MOST_READ) -> list[FailureCount]:
         return await self._read(lambda reader: reader.ledger.failures(most))
 
+    async def tasks_before(self, task: TaskId, *, limit: int = 20_000) -> int | None:
+        return await self._read(lambda reader: reader.tasks_before(task, limit))
+
     async def attempts(self, task: TaskId) -> list[Attempt]:
         return await self._read(lambda reader: reader.attempts(task))
 

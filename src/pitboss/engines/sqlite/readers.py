@@ -55,6 +55,13 @@ class Reader:
         found = {task.id: task for task in map(task_of, rows)}
         return [found.get(task) for task in ids]
 
+    def tasks_before(self, task: str, limit: int) -> int | None:
+        (one,) = self.get([task])
+        if one is None or one.state is not State.PENDING:
+            return None
+        ((number,),) = self.rows("task_before", one.queue, one.priority, one.id, limit)
+        return int(str(number))
+
     def attempts(self, task: str) -> list[Attempt]:
         history = [attempt_of(row) for row in self.rows("attempt_list", task)]
         known = self.get([task])[0]

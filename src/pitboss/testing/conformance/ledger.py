@@ -11,6 +11,16 @@ from pitboss.testing.conformance.bench import BROKEN, Bench
 
 
 class LedgerReading:
+    async def test_the_place_of_a_pending_task_is_counted_up_to_a_limit(self, bench: Bench) -> None:
+        tasks = [await bench.add(priority=priority) for priority in (0, 5, 0, -1)]
+        await bench.add(queue="other", priority=-9)
+        await bench.add(delay=5, priority=-9)
+        assert [await bench.store.tasks_before(task.id) for task in tasks] == [1, 3, 2, 0]
+        assert [await bench.store.tasks_before(task.id, limit=2) for task in tasks] == [1, 2, 2, 0]
+        (claim,) = await bench.claim()
+        assert await bench.store.tasks_before(claim.id) is None
+        assert await bench.store.tasks_before(bench.ids()) is None
+
     async def test_get_answers_in_the_order_asked_with_none_for_the_unknown(self, bench: Bench) -> None:
         tasks = [await bench.add() for _ in range(3)]
         stranger = bench.ids()

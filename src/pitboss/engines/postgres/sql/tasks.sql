@@ -113,6 +113,15 @@ WHERE (state = 'pending' OR state = 'scheduled' OR state = 'held' OR state = 'ru
     AND NOT cancel_asked AND ({condition})
 ORDER BY id LIMIT %s
 
+-- name: task_before
+-- How many stand before a pending task in its queue, at most `limit`; no row if it is not pending.
+SELECT (SELECT count(*) FROM (
+    SELECT FROM {schema}.tasks AS other
+    WHERE other.queue = one.queue AND other.state = 'pending' AND (other.priority, other.id) < (one.priority, one.id)
+    LIMIT %(limit)s::bigint
+) AS found)
+FROM {schema}.tasks AS one WHERE one.id = %(id)s::uuid AND one.state = 'pending'
+
 -- name: task_lock_changeable
 -- The waiting tasks that differ from what they would be.
 SELECT id FROM {schema}.tasks

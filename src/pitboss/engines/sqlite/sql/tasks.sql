@@ -7,6 +7,14 @@ SELECT
 FROM pitboss_tasks
 WHERE id IN (SELECT value FROM json_each(?))
 
+-- name: task_before
+-- With values of another row instead of parameters, the index would be used for the priority alone.
+SELECT count(*) FROM (
+    SELECT 1 FROM pitboss_tasks
+    WHERE queue = ?1 AND state = 'pending' AND (priority, id) < (?2, ?3)
+    LIMIT ?4
+)
+
 -- name: task_ask_cancel
 UPDATE pitboss_tasks SET cancel_asked = 1, reason = ? WHERE id IN (SELECT value FROM json_each(?))
 
