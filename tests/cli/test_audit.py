@@ -106,7 +106,7 @@ FIRST = {
 }
 READS = {
     *("init", "status", "why", "logs", "ps", "top", "doctor", "plan", "help", "sources", "audit", "activity"),
-    *("tasks list", "tasks show", "batches list", "batches show", "queues list", "queues show"),
+    *("tasks list", "tasks show", "tasks stack", "batches list", "batches show", "queues list", "queues show"),
     *("partitions show", "partitions validate", "schedules list", "schedules show", "schedules next"),
     *("events list", "events show", "events handlers", "resources list", "resources show", "resources test"),
     *("pools list", "dead list", "dead show", "keys list", "config show"),

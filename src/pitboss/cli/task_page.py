@@ -8,6 +8,7 @@ from pitboss.model.duration import Moment, spoken
 from pitboss.model.task import Attempt, Task, TaskError
 from pitboss.model.waiting import spoken_place, spoken_start
 from pitboss.operate.origin import origin_lines
+from pitboss.operate.stacks import StackReading
 from pitboss.operate.tasks import TaskPage
 
 _LONG = 100
@@ -99,3 +100,13 @@ def _json(text: str | None) -> str | None:
     if text is None or len(text) <= _LONG:
         return text
     return msgspec.json.format(text, indent=2)
+
+
+def draw_stack(screen: Screen, reading: StackReading, now: Moment) -> None:
+    """Where the task is, the innermost line last."""
+    stack = reading.stack
+    screen.fields([("task", reading.task.handler), ("id", reading.task.id), ("host", reading.host)])
+    screen.fields([("worker", stack.worker), ("at", when(stack.at, now)), ("note", stack.note)])
+    screen.line()
+    for line in stack.lines:
+        screen.line(f"  {line}")

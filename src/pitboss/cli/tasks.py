@@ -16,20 +16,23 @@ from pitboss.cli.command import (
     StoreOption,
     WatchOption,
     YesOption,
+    id_maker,
     now,
+    operator,
     screen_of,
     show,
 )
 from pitboss.cli.formatting import age, when
 from pitboss.cli.screen import Column, Screen
-from pitboss.cli.task_page import draw_task
+from pitboss.cli.task_page import draw_stack, draw_task
 from pitboss.engines.protocol import MOST_READ, Page
 from pitboss.model.duration import Moment
 from pitboss.model.operation import Verb
 from pitboss.model.states import State
 from pitboss.model.task import Task
 from pitboss.model.text import one_line
-from pitboss.operate.documents import task_document, task_page_document, utc
+from pitboss.operate.documents import stack_document, task_document, task_page_document, utc
+from pitboss.operate.stacks import read_stack
 from pitboss.operate.tasks import (
     CANCELLABLE,
     read_task,
@@ -113,6 +116,29 @@ def show_task(
         return Shown(task_page_document(page), lambda screen: draw_task(screen, page, moment))
 
     show(screen_of(context), store, read, as_json=as_json, watch=watch)
+
+
+@app.command("stack")
+def stack(
+    context: typer.Context,
+    task: Annotated[str, typer.Argument(metavar="ID", help="The id, or six or more of its last characters.")],
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show where a running task is: file, line and function of each frame, the innermost last.
+
+    \b
+    Examples:
+      pitboss tasks stack a0d3f7
+
+    Its manager answers within a second or two, also if the task blocks the event loop of its worker.
+    """
+
+    async def read(opened: "Store") -> Shown:
+        found = await read_stack(opened, task, id_maker(), by=operator())
+        return Shown({"stack": stack_document(found)}, lambda screen: draw_stack(screen, found, now(opened)))
+
+    show(screen_of(context), store, read, as_json=as_json)
 
 
 @app.command("retry")

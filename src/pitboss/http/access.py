@@ -26,6 +26,7 @@ ROLES: dict[tuple[str, str], Roles] = {
     ("GET", "/tasks"): _ANY,
     ("GET", "/tasks/{task_id}"): _ANY,
     ("GET", "/tasks/{task_id}/why"): _ANY,
+    ("GET", "/tasks/{task_id}/stack"): _OPERATOR,
     ("PATCH", "/tasks/{task_id}"): _OPERATOR,
     ("DELETE", "/tasks/{task_id}"): _OPERATOR,
     ("POST", "/tasks/claim"): _WORKER,

@@ -112,6 +112,7 @@ def _add_tasks(routes: Routes) -> None:
     routes.add("GET", "/tasks", list_tasks, shapes.listed("tasks", shapes.TaskShape))
     routes.add("GET", "/tasks/{task_id}", tasks.get_task, shapes.TaskShape)
     routes.add("GET", "/tasks/{task_id}/why", tasks.why)
+    routes.add("GET", "/tasks/{task_id}/stack", tasks.stack)
     routes.add("POST", "/tasks/{task_id}/cancel", tasks.cancel_one, shapes.EndedShape)
     routes.add("POST", "/tasks/{task_id}/retry", tasks.retry_one, shapes.EndedShape)
     routes.add("PATCH", "/tasks/{task_id}", tasks.change_one, shapes.TaskShape)

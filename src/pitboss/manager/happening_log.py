@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pitboss.engines.happening_protocol import Happenings
+from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Clock
 from pitboss.manager import host
 from pitboss.model.duration import SECOND, Moment, Span
@@ -47,13 +47,13 @@ class HappeningLog:
 
     def __init__(
         self,
-        store: Happenings | None,
+        store: object,
         *,
         clock: Clock,
         luck: Callable[[], float],
         session: Callable[[], int | None],
     ) -> None:
-        self._store, self._clock, self._session = store, clock, session
+        self._store, self._clock, self._session = capabilities(store).happenings, clock, session
         self._host, self._manager = host.name(), 0
         self._ids = IdMaker(clock.now, lambda bits: int(luck() * (1 << bits)))
         self._waiting: deque[Happening] = deque()

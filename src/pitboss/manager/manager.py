@@ -30,6 +30,7 @@ from pitboss.manager.sampler import Sampler
 from pitboss.manager.scaler import Scaler
 from pitboss.manager.session_router import SessionRouter
 from pitboss.manager.snapshot import snapshot
+from pitboss.manager.stacks import Stacks
 from pitboss.manager.task_log import TaskLog
 from pitboss.manager.trouble_log import TroubleLog
 from pitboss.manager.worker_slot import Services
@@ -91,15 +92,14 @@ class Manager:
         self._reaper = Reaper()
         services = Services(self._router, self._announcer, self._reaper, clock)
         self._pools = PoolSet(services, plan, make_spec=self._spec, luck=luck, learn=self._memory.learn)
+        self._router.stacks = Stacks(self._pools.every_worker, self._router.running, clock)
         self._scaler = Scaler(engine, self._pools, clock, self._router.room)
         self._leadership = Leadership(engine, lambda: self._router.session, clock=clock, told=self._led_by)
         self._hooks = FactBuffer(plan.target, description.hooks, engine, clock=clock, tell=self.say, logs=plan.logs)
         self.http = HttpServer(plan.http, clock=clock, tell=self.say)
         self._delivery = DeliveryKeeper(plan.delivery, clock=clock, announcer=self._announcer)
         self._sampler = Sampler(engine, clock, self._pools.every_pool, self._router, self._leadership.term)
-        self._happenings = HappeningLog(
-            capabilities(engine).happenings, clock=clock, luck=luck, session=lambda: self._router.session
-        )
+        self._happenings = HappeningLog(engine, clock=clock, luck=luck, session=lambda: self._router.session)
         self._announcer.publish = self._sampler.noting(self._publish)
         self._announcer.note = self._happenings.note
         self._outages = OutageWatch(
@@ -417,7 +417,7 @@ class Manager:
 
     def _publish_changes(self, ticks: int) -> None:
         """Figures go out with the next renewal; a worker that comes, goes or fails is published at once."""
-        shape = [*self._pools.shape(), (self.http.figures, self._delivery.figures)]
+        shape = [*self._pools.shape(), (self.http.figures, self._delivery.figures, self._router.stacks.found)]
         changed, self._shape = shape != self._shape, shape
         if changed or ticks % _SNAPSHOT_EVERY == 0:
             self._take_snapshot()
@@ -432,6 +432,7 @@ class Manager:
         except PitbossError:
             return  # the store is down: the next renewal says again that there is something to read
         self._pools.follow(self._desired.state)
+        self._router.stacks.follow(self._desired.state, self._sessions)
         wanted = self._desired.of_manager(self._sessions)
         if wanted.drain != self._draining:
             self._draining = wanted.drain
@@ -460,7 +461,7 @@ class Manager:
             tasks_memory=self._memory.published(),
             missing_keys=self._keys.missing,
         )
-        side = {"http": self.http.figures, "delivery": self._delivery.figures}
+        side = {"http": self.http.figures, "delivery": self._delivery.figures, "stacks": self._router.stacks.found}
         code = {"app": "" if app is None else app.app, "release": self._description.release}
         taken = msgspec.structs.replace(taken, **side, **code)
         self._snapshot = msgspec.json.encode(taken).decode()

@@ -141,6 +141,10 @@ class PoolSet:
                 if worker is not None and worker.ready.is_set() and not worker.draining and not worker.gone.is_set():
                     yield pool, slot, worker
 
+    def every_worker(self) -> Iterator[WorkerProcess]:
+        """Also those that are draining."""
+        return (worker for pool in self.every_pool() for slot in pool.every_slot() for worker in slot.workers)
+
     def quiet(self) -> None:
         """Stop replacing and resizing."""
         self._stopping = True

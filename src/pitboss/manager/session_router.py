@@ -6,17 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pitboss.dispatch.dispatcher import Dispatcher
 from pitboss.engines.protocol import Store
 from pitboss.manager.answers import answer
+from pitboss.manager.stacks import Stacks
 from pitboss.manager.worker_process import WorkerProcess
 from pitboss.model.duration import Span
 from pitboss.model.outcome import Crashed, Outcome, TimedOut
 from pitboss.model.pool import PoolSpec
 from pitboss.model.resource import Report, UseEnd
 from pitboss.model.task import Claim, TaskError
-from pitboss.worker.channel import AskMessage, ErrorMessage, ProgressMessage, ResultMessage, ToManager
+from pitboss.worker.channel import AskMessage, ErrorMessage, ProgressMessage, ResultMessage, StackOfMessage, ToManager
 
 
 class SessionRouter:
     """Knows the dispatcher of the present session, and those of earlier sessions whose last tasks still run."""
+
+    stacks: Stacks
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -92,6 +95,8 @@ class SessionRouter:
                 dispatcher = self._of(claim) if claim is not None else None
                 if claim is not None and dispatcher is not None:
                     dispatcher.progress(claim, percent, note)
+            case StackOfMessage():
+                self.stacks.hear(message)
             case AskMessage():
                 work = asyncio.create_task(self._answer(worker, message))
                 self._asks.add(work)

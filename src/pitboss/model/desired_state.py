@@ -8,6 +8,7 @@ import msgspec
 from pitboss.model.duration import Moment
 from pitboss.model.pool import Range
 from pitboss.model.queue import Wish
+from pitboss.model.stack import StackWish, stack_wishes
 
 
 class DesiredPool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -74,6 +75,10 @@ class DesiredState:
             paused_reason=pause.paused_reason,
             delay=everywhere.delay if here.delay is None else here.delay,
         )
+
+    def stacks(self, sessions: Iterable[int]) -> list[StackWish]:
+        """The stacks that are wanted of a manager that has or had these sessions."""
+        return stack_wishes(self._values, sessions)
 
     def manager(self, session: int) -> DesiredManager:
         return _read(self._values.get(manager_key(session)), DesiredManager)

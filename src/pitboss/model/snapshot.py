@@ -6,6 +6,7 @@ import msgspec
 
 from pitboss.model.duration import Moment, Span
 from pitboss.model.sealed import MissingKey
+from pitboss.model.stack import TaskStack
 
 SHOWN_TASKS = 16
 
@@ -118,7 +119,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     of each handler; they are published while a handler needs a large part of the budget. Queues that need a pool in
     `missing_keys` are left out of its claims, because it lacks the key of their secrets. `runs_tasks` is False for a
     manager without an app, which serves the HTTP API and looks after the store. `http` is its HTTP server, if any, and
-    `delivery` its delivery process. `release` is a digest of the code of its `app`.
+    `delivery` its delivery process. `release` is a digest of the code of its `app`. `stacks` are those of running tasks
+    that an operator asked for.
     """
 
     target: str = ""
@@ -141,6 +143,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     delivery: DeliveryFigures | None = None
     app: str = ""
     release: str = ""
+    stacks: tuple[TaskStack, ...] = ()
 
 
 def read(text: str | None) -> Snapshot | None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pitboss.operate.partitions import PartitionsReading, Validation
     from pitboss.operate.pool_rules import RuleReading
     from pitboss.operate.resources import MemberPage, MemberReading, ResourcePoolReading
+    from pitboss.operate.stacks import StackReading
     from pitboss.operate.status import Status
     from pitboss.operate.tasks import TaskPage
     from pitboss.operate.workers import ManagersReading
@@ -333,6 +334,19 @@ def key_document(key: ApiKey) -> Document:
         "created_at": utc(key.created_at),
         "created_by": key.created_by,
         "revoked_at": utc(key.revoked_at),
+    }
+
+
+def stack_document(reading: "StackReading") -> Document:
+    stack = reading.stack
+    return {
+        "id": reading.task.id,
+        "handler": reading.task.handler,
+        "host": reading.host,
+        "worker": stack.worker,
+        "at": utc(stack.at),
+        "lines": list(stack.lines),
+        "note": stack.note,
     }
 
 

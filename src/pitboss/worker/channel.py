@@ -42,6 +42,13 @@ class StopMessage(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
     claim: int
 
 
+class StackMessage(msgspec.Struct, frozen=True, array_like=True, tag="stack"):
+    """Say where this task is."""
+
+    id: TaskId
+    claim: int
+
+
 class RecallMessage(msgspec.Struct, frozen=True, array_like=True, tag="recall"):
     """Give back the tasks that have not started."""
 
@@ -142,6 +149,15 @@ class AskMessage(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
     entry: AuditEntry | None = None
 
 
+class StackOfMessage(msgspec.Struct, frozen=True, array_like=True, tag="stack_of"):
+    """Where a task is: file, line and function of each frame, the innermost last."""
+
+    id: TaskId
+    claim: int
+    lines: tuple[str, ...] = ()
+    note: str = ""
+
+
 class HandledMessage(msgspec.Struct, frozen=True, array_like=True, tag="handled"):
     """All hooks of one fact have ended, `failed` of them with an error: the next fact may come."""
 
@@ -167,7 +183,7 @@ class TellMessage(msgspec.Struct, frozen=True, array_like=True, tag="tell"):
     message: AlertMessage
 
 
-ToWorker = TaskMessage | StopMessage | RecallMessage | DrainMessage | AnswerMessage
+ToWorker = TaskMessage | StopMessage | StackMessage | RecallMessage | DrainMessage | AnswerMessage
 ToManager = (
     ReadyMessage
     | BrokenMessage
@@ -178,6 +194,7 @@ ToManager = (
     | MetricsMessage
     | LogMessage
     | AskMessage
+    | StackOfMessage
 )
 ToHooks = FactMessage | DrainMessage | AnswerMessage
 FromHooks = ReadyMessage | BrokenMessage | HandledMessage | HeartbeatMessage | AskMessage

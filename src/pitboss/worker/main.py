@@ -34,6 +34,8 @@ from pitboss.worker.channel import (
     ReadyMessage,
     RecallMessage,
     ResultMessage,
+    StackMessage,
+    StackOfMessage,
     StopMessage,
     TaskMessage,
     ToManager,
@@ -129,6 +131,9 @@ class Worker:
                     self._waiting.append(claim)
             case StopMessage(task, number):
                 self._stop(task, number)
+            case StackMessage(task, number):
+                lines, note = self._runner.stack((task, number))
+                self._channel.say(StackOfMessage(task, number, lines, note))
             case RecallMessage():
                 self._give_back()
             case DrainMessage():

@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures.thread
 import contextvars
+import threading
 import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
@@ -37,6 +38,7 @@ from pitboss.model.signals import Cancel, Fail, RateLimited, Signal
 from pitboss.model.signals import Retry as RetrySignal
 from pitboss.model.signals import Snooze as SnoozeSignal
 from pitboss.model.task import Claim, NewTask, TaskError
+from pitboss.worker import stacks
 from pitboss.worker.task_lease import TaskLease, judged, task_lease
 from pitboss.worker.worker_states import WorkerStates
 
@@ -102,6 +104,7 @@ class Runner:
         self._states = WorkerStates()
         self.stuck = 0
         self._contexts: dict[tuple[str, int], tuple[Context, asyncio.Task[Any] | None]] = {}
+        self._threads: dict[tuple[str, int], int] = {}
 
     async def run(self, claim: Claim, task: "asyncio.Task[Any] | None" = None) -> Ran:
         """Run it. Never raises, whatever the handler does. `task` is the asyncio task that runs this, if known."""
@@ -143,6 +146,15 @@ class Runner:
                 given_up = Cancelled("cancelled; it ignored the cancellation and was abandoned")
                 self._give_up_after(GRACE_SECONDS, claim, lambda: given_up)
 
+    def stack(self, key: tuple[str, int]) -> tuple[tuple[str, ...], str]:
+        """Where a task is, and a note if it has not started."""
+        if key not in self._contexts:
+            return (), "it waits in its worker for a free slot"
+        thread, (_, running) = self._threads.get(key), self._contexts[key]
+        if thread is not None:
+            return stacks.of_thread(thread), ""
+        return stacks.of_coroutine(None if running is None else running.get_coro()), ""
+
     async def close(self) -> None:
         """Close the worker states."""
         await self._states.close()
@@ -166,8 +178,18 @@ class Runner:
         with context.running():
             if handler.is_async:
                 return await handler.function(**arguments)
-            here = contextvars.copy_context()
-            return await self._in_thread(partial(here.run, _quietly, handler.function, arguments))
+            here, key = contextvars.copy_context(), (context.id, context.token.claim)
+            return await self._in_thread(partial(here.run, self._quietly, key, handler.function, arguments))
+
+    def _quietly(self, key: tuple[str, int], function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """In the thread."""
+        self._threads[key] = threading.get_ident()
+        try:
+            return function(**arguments)
+        except StopIteration as error:
+            raise _Stopped("StopIteration left the handler") from error
+        finally:
+            del self._threads[key]
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
         future = asyncio.get_running_loop().run_in_executor(self._executor, work)
@@ -231,13 +253,6 @@ class _OutOfTime(TimeoutError):
 
 class _Stopped(Exception):
     """Carries a StopIteration out of a thread: a future cannot hold one."""
-
-
-def _quietly(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    try:
-        return function(**arguments)
-    except StopIteration as error:
-        raise _Stopped("StopIteration left the handler") from error
 
 
 def _raised(claim: Claim, error: BaseException) -> Outcome:

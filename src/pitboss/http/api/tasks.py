@@ -18,10 +18,11 @@ from pitboss.model.limits import rate
 from pitboss.model.operation import NewOperation, Operation, Verb
 from pitboss.model.states import State
 from pitboss.model.task import Task
-from pitboss.operate.documents import attempt_document, utc, why_document
+from pitboss.operate.documents import attempt_document, stack_document, utc, why_document
 from pitboss.operate.operations import act_on_tasks, operation_document
 from pitboss.operate.remote_documents import STATUSES, remote_task_document
 from pitboss.operate.remote_tasks import CreatedTask, KeyReused, WantedTask, create_tasks, remembered_ids
+from pitboss.operate.stacks import read_stack
 from pitboss.operate.tasks import CANCELLABLE, read_task, retryable, select_tasks
 
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
@@ -72,6 +73,15 @@ async def get_task(call: Call, task_id: str) -> Answer:
     task = await find(call, task_id)
     history = [attempt_document(one) for one in await call.store.attempts(task.id)]
     return Answer(data={**_document(call, task), "history": history})
+
+
+async def stack(call: Call, task_id: str) -> Answer:
+    """Where a running task is; its manager is asked, which takes a second or two."""
+    task = await find(call, task_id)
+    try:
+        return Answer(data=stack_document(await read_stack(call.store, task.id, call.server.make_id, by=call.by)))
+    except Refused as error:
+        raise ApiError(409, "Task does not run", why=error.what, fix=error.fix) from error
 
 
 async def why(call: Call, task_id: str) -> Answer:
