@@ -65,7 +65,7 @@ def test_what_can_be_read_can_be_asked_for_its_head_alone(site: Site) -> None:
 def test_the_methods_of_a_path_are_its_own(site: Site) -> None:
     """A task could be called "claim": still, a task is not claimed with GET."""
     assert site.http.options("/api/tasks/claim").headers["allow"] == "POST"
-    assert site.http.options("/api/tasks/x").headers["allow"] == "DELETE, GET"
+    assert site.http.options("/api/tasks/x").headers["allow"] == "DELETE, GET, PATCH"
     assert site.http.options("/api/workers/a/b/heartbeat").headers["allow"] == "POST"
     assert site.http.options("/tasks").headers["allow"] == "GET, POST"
 

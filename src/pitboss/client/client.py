@@ -41,12 +41,13 @@ class Client:
     def __init__(self, store: Store, clock: Clock, keys: Callable[[str], Mapping[str, KeyValue]] | None = None) -> None:
         self.store, self.clock, self._keys = store, clock, keys
         self.known: set[str] = set()
+        self._introduced: set[str] = set()
         self._outboxes: tuple[Moment, list[str]] | None = None
 
     @cached_property
     def resources(self) -> ResourceClient:
         """Pools and leases; `Unsupported` if the store has none."""
-        return ResourceClient(self.store, self.clock)
+        return ResourceClient(self.store, self.clock, self._introduced)
 
     def audited(self, entry: AuditEntry) -> Self:
         """The same client, whose acts also store this entry of the audit log, if the store has one."""

@@ -64,11 +64,12 @@ class Grant(NamedTuple):
 class ResourceClient:
     """The async core. `clock` only measures waiting; the store's own clock decides, and says how long to wait."""
 
-    def __init__(self, store: object, clock: Clock) -> None:
+    def __init__(self, store: object, clock: Clock, introduced: set[str] | None = None) -> None:
         self._store, self._clock = resources_of(store), clock
         self._store_clock: Clock = getattr(store, "clock", clock)
         self._engine = capabilities(store).engine
-        self._introduced: set[str] = set()
+        # Clients of one app share it, so that each pool is introduced once.
+        self._introduced: set[str] = set() if introduced is None else introduced
 
     async def introduce(self, pool: str, keys: Mapping[str, KeyValue]) -> None:
         """Declare a pool that is not declared yet; without keys, only create it if it does not exist.
