@@ -18,6 +18,7 @@ from pitboss.model.pool_keys import NO_LIMIT
 ANY_ORIGIN = "*"
 TLS_PAIR = ("http.tls_cert", "http.tls_key")
 _ORIGIN = re.compile(r"https?://[^\s/,*]+\Z")
+_BASE_PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)+\Z")
 _WITH_PORT = re.compile(r"[^:]+:\d*\Z")
 _LOCAL = "localhost"
 _MOST_PORT = 65_535
@@ -58,6 +59,28 @@ def _origins(value: Any) -> Any:
     return tuple(parts)
 
 
+def _names(value: Any) -> Any:
+    """A list of host names, or text with commas."""
+    parts = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple):
+        return parts
+    return tuple(one if one == ANY_ORIGIN else _host(one).lower() if isinstance(one, str) else one for one in parts)
+
+
+def _base_path(value: Any) -> Any:
+    """Without the slash at its end; "/" alone is none."""
+    if not isinstance(value, str):
+        return value
+    path = value.strip().rstrip("/")
+    if path and not _BASE_PATH.match(path):
+        raise InvalidInput(
+            f"{value!r:.60} is not a base path",
+            why="it is the beginning of a path, without a host and without a query",
+            fix='write it like "/pitboss"',
+        )
+    return path
+
+
 def _rate_limit(value: Any) -> str | None:
     if value is None or value == NO_LIMIT:
         return None
@@ -71,7 +94,8 @@ def _rate_limit(value: Any) -> str | None:
 
 
 class HttpSettings(BaseModel):
-    """The table [http]. `port` 0 is a free one; `origins` are the web pages that a browser lets use the API."""
+    """The table [http]. `port` 0 is a free one; `origins` are the web pages that a browser lets use the API.
+    `hosts` are the names under which a browser may ask for the dashboard; `base_path` is what a proxy puts before it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -81,6 +105,8 @@ class HttpSettings(BaseModel):
     tls_cert: str | None = Field(default=None, min_length=1)
     tls_key: str | None = Field(default=None, min_length=1)
     origins: Annotated[tuple[str, ...], BeforeValidator(_origins), NoDecode] = ()
+    hosts: Annotated[tuple[str, ...], BeforeValidator(_names), NoDecode] = ()
+    base_path: Annotated[str, BeforeValidator(_base_path)] = ""
     rate_limit: Annotated[str | None, PlainValidator(_rate_limit)] = None
     max_body: Annotated[int, PlainValidator(size)] = size("1MB")
 
@@ -98,6 +124,8 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
     tls_cert: str | None = None
     tls_key: str | None = None
     origins: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    base_path: str = ""
     rate: tuple[Window, ...] = ()
     max_body: int = 1024 * 1024
     logs: LogSettings | None = None
@@ -118,6 +146,8 @@ def server_spec(settings: HttpSettings, store: str, *, logs: LogSettings | None,
         tls_cert=settings.tls_cert,
         tls_key=settings.tls_key,
         origins=settings.origins,
+        hosts=settings.hosts,
+        base_path=settings.base_path,
         rate=() if settings.rate_limit is None else rate(settings.rate_limit),
         max_body=settings.max_body,
         logs=logs,

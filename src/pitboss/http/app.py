@@ -20,6 +20,7 @@ from pitboss.http.api import alerts, claims, events, fleet, schedules, tasks, ty
 from pitboss.http.context import Call, Server
 from pitboss.http.gate import Fast, Gate, GateRules, roles_of
 from pitboss.http.routes import Endpoint, Routes, allowed_methods, for_framework, response
+from pitboss.http.web.site import Site
 from pitboss.model.batch import BatchStatus
 from pitboss.model.errors import PitbossError
 from pitboss.model.operation import OperationStatus
@@ -62,7 +63,7 @@ def make_app(server: Server, rules: GateRules) -> Gate:
     _add_docs(app)
     _add_errors(app, server)
     fast = {place: Fast(endpoint, body, roles_of(*place)) for place, (endpoint, body, _shape, _codes) in FAST.items()}
-    return Gate(server, rules, app, fast)
+    return Gate(server, rules, app, fast, Site(server, rules, app))
 
 
 def _add_routes(app: FastAPI) -> None:

@@ -1,5 +1,6 @@
 """What the routes work with: one server, and one call."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -64,6 +65,8 @@ class Server:
         self.workers = RemoteWorkers(store)
         # The bodies of recent claims by their Idempotency-Key.
         self.claim_keys = RecentKeys()
+        # Streams of pages end when it is set.
+        self.stopping = asyncio.Event()
 
     @cached_property
     def events(self) -> EventClient:
@@ -76,6 +79,7 @@ class Server:
         await self.claims.start()
 
     async def stop(self) -> None:
+        self.stopping.set()
         await self.claims.stop()
         await self.keys.stop()
 

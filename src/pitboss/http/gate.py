@@ -5,7 +5,7 @@ FastAPI route answers 7,500 requests a second on one core, this way 20,000 (deci
 """
 
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
@@ -39,6 +39,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Endpoint = Callable[[Call, Any], Awaitable[Answer]]
 
 PREFIX = "/api"
+UI = "/ui"
+PREFIX_KEY = "pitboss.prefix"
 _HEALTH = frozenset({"/health", "/livez", "/readyz"})
 _OPEN_PATHS = _HEALTH | {"/", "/openapi.json", "/docs"}
 _STATIC = "/docs/"
@@ -47,7 +49,7 @@ _PROXIED = (b"forwarded", b"x-forwarded-", b"x-real-ip", b"via")
 _BULK = 16
 _BULK_PATHS = frozenset({"/tasks/bulk", "/tasks/complete", "/batches"})
 _LONGEST_KEY = 300
-_EVERYONE = frozenset(Role)
+EVERYONE = frozenset(Role)
 _log = logging.getLogger("pitboss.http")
 
 
@@ -60,12 +62,17 @@ class Fast(NamedTuple):
 
 
 class GateRules(NamedTuple):
-    """How the server was started. `local`: it listens on loopback only."""
+    """How the server was started. `local`: it listens on loopback only. `host` is where it listens, `hosts` are other
+    names that it is known by. `base_path` stands before every path, unless a proxy takes it away. `secure`: with TLS."""
 
     local: bool
     origins: tuple[str, ...] = ()
     max_body: int = 1_048_576
     rate: RateLimit | None = None
+    host: str = ""
+    hosts: tuple[str, ...] = ()
+    base_path: str = ""
+    secure: bool = False
 
 
 class _Request:
@@ -99,8 +106,10 @@ class _Request:
 class Gate:
     """The outermost application."""
 
-    def __init__(self, server: Server, rules: GateRules, app: App, fast: dict[tuple[str, str], Fast]) -> None:
-        self._server, self._rules, self._app = server, rules, app
+    def __init__(
+        self, server: Server, rules: GateRules, app: App, fast: dict[tuple[str, str], Fast], site: App | None = None
+    ) -> None:
+        self._server, self._rules, self._app, self._site = server, rules, app, site
         self._whole: dict[tuple[str, str], Fast] = {}
         # "/tasks/{task_id}/complete" by its method, what stands before the id, and its last word.
         self._parts: dict[tuple[str, str, str], Fast] = {}
@@ -115,6 +124,10 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        scope = unprefixed(scope, self._rules.base_path)
+        if self._site is not None and (scope["path"] == UI or scope["path"].startswith(f"{UI}/")):
+            await self._site(scope, receive, send)
             return
         request = _Request(scope)
         extra: list[tuple[bytes, bytes]] = []
@@ -181,7 +194,7 @@ class Gate:
         if not keys.any and self._rules.local:
             if request.path not in _HEALTH:
                 _check_local(request, origin)
-            return Caller("local", _EVERYONE, request.address)
+            return Caller("local", EVERYONE, request.address)
         text = request.header(b"x-api-key") or _bearer(request.header(b"authorization"))
         key = None if text is None else await keys.find(text)
         if key is not None:
@@ -270,6 +283,17 @@ class Gate:
         ]
 
 
+def unprefixed(scope: Scope, base_path: str) -> Scope:
+    """The request as if nothing stood before its path: neither what another application has mounted this one under, nor
+    the configured path, which a proxy may have left or taken away. Links need both (`PREFIX_KEY`)."""
+    root: str = scope.get("root_path", "")
+    path: str = scope["path"]
+    for before in (root, base_path):
+        if before and (path == before or path.startswith(f"{before}/")):
+            path = path[len(before) :] or "/"
+    return {**scope, "path": path, "raw_path": path.encode(), "root_path": "", PREFIX_KEY: root + base_path}
+
+
 def roles_of(method: str, path: str) -> Roles:
     """Fails for a route without an entry in the table, when the server starts."""
     return ROLES[method, path]
@@ -292,7 +316,7 @@ def _check_local(request: _Request, origin: str | None) -> None:
     their requests have another origin, or another name for this machine. A proxy passes on what comes from elsewhere.
     """
     host = request.header(b"host") or ""
-    if not is_loopback(_host_name(host)):
+    if not is_loopback(host_name(host)):
         raise ApiError(
             421,
             "Wrong Host header",
@@ -307,7 +331,7 @@ def _check_local(request: _Request, origin: str | None) -> None:
             why="while no key exists, every page in this machine's browser could ask otherwise",
             fix="create a key, and list the page's origin in [http] origins",
         )
-    if any(name.startswith(_PROXIED) for name in request.headers):
+    if is_proxied(request.headers.items()):
         raise ApiError(
             403,
             "Requests through a proxy are refused",
@@ -316,7 +340,13 @@ def _check_local(request: _Request, origin: str | None) -> None:
         )
 
 
-def _host_name(host: str) -> str:
+def is_proxied(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a proxy passed the request on."""
+    return any(name.startswith(_PROXIED) for name, _ in headers)
+
+
+def host_name(host: str) -> str:
+    """A Host header without its port."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].lower()

@@ -47,7 +47,16 @@ def listen(spec: ServerSpec) -> socket.socket:
 
 def rules_of(spec: ServerSpec) -> GateRules:
     limit = RateLimit(spec.rate[0]) if spec.rate else None
-    return GateRules(local=is_loopback(spec.host), origins=spec.origins, max_body=spec.max_body, rate=limit)
+    return GateRules(
+        local=is_loopback(spec.host),
+        origins=spec.origins,
+        max_body=spec.max_body,
+        rate=limit,
+        host=spec.host,
+        hosts=spec.hosts,
+        base_path=spec.base_path,
+        secure=spec.tls_cert is not None,
+    )
 
 
 class HttpProcess:

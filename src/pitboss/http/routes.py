@@ -212,7 +212,7 @@ def allowed_methods(path: str) -> list[str]:
     """Every method that this path has. For /tasks/claim those of a task's path, where "claim" would be an id, do not
     count."""
     path = path.removeprefix(PREFIX)
-    found = [(known, method) for method, known in ROLES if _template(known).fullmatch(path)]
+    found = [(known, method) for method, known in ROLES if template_of(known).fullmatch(path)]
     # The path with the most words of its own fits best.
     best = max((_words(known) for known, _ in found), default=0)
     return sorted({method for known, method in found if _words(known) == best}) or ["GET"]
@@ -222,7 +222,7 @@ def _closer_paths(path: str, methods: set[str]) -> list[re.Pattern[str]]:
     """Paths that this one also fits, but that do not have its methods: GET /tasks/claim is not a task "claim"."""
     noun = path.split("/")[1]
     others = {known for _, known in ROLES if known.split("/")[1] == noun and _words(known) > _words(path)}
-    return [_template(known) for known in others if methods.isdisjoint(one for one, at in ROLES if at == known)]
+    return [template_of(known) for known in others if methods.isdisjoint(one for one, at in ROLES if at == known)]
 
 
 def _words(path: str) -> int:
@@ -230,7 +230,7 @@ def _words(path: str) -> int:
 
 
 @cache
-def _template(path: str) -> re.Pattern[str]:
+def template_of(path: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"{\w+}", "[^/]+", path.replace(_WORKER, ".+")))
 
 

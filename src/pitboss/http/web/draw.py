@@ -1,0 +1,110 @@
+"""Drawings as the attributes of SVG elements: no script and no inline style is needed."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+Values = Sequence[float | int | None]
+
+
+class Spark(NamedTuple):
+    """Paths of a small drawing."""
+
+    width: int
+    height: int
+    line: str = ""
+    area: str = ""
+    second: str = ""
+    gap: str = ""
+
+
+class Part(NamedTuple):
+    """A stretch of a bar or a column."""
+
+    kind: str
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+def line(values: Values, width: int = 160, height: int = 26) -> Spark:
+    """One line with the area below it. What was not measured leaves no gap: the line goes on from the last value."""
+    points = _points(_filled(values), max([v or 0 for v in values], default=0), width, height)
+    if len(points) < 2:  # noqa: PLR2004 - a line has two ends
+        return Spark(width, height)
+    drawn = _path(points)
+    return Spark(width, height, line=drawn, area=f"{drawn} L{width} {height} L0 {height} Z")
+
+
+def in_and_out(arrived: Values, ended: Values, width: int = 96, height: int = 26) -> Spark:
+    """What came and what ended; the gap is where more came."""
+    came, went = _smooth(_filled(arrived)), _smooth(_filled(ended))
+    top = max([*came, *went], default=0)
+    ins, outs = _points(came, top, width, height), _points(went, top, width, height)
+    if len(ins) < 2:  # noqa: PLR2004
+        return Spark(width, height)
+    # Where more ended than came, the border of the gap follows the arrivals, so that it has no area there.
+    below = [(x, max(y, low)) for (x, y), (_, low) in zip(ins, outs, strict=True)]
+    gap = f"{_path(ins)} {_path(below[::-1]).replace('M', 'L', 1)} Z"
+    return Spark(width, height, line=_path(ins), second=_path(outs), gap=gap)
+
+
+def columns(values: Values, width: int = 88, height: int = 24, kind: str = "bad") -> list[Part]:
+    """One column for each value; nothing is a thin base line."""
+    top, step = max([v or 0 for v in values], default=0), width / max(1, len(values))
+    found = []
+    for place, value in enumerate(values):
+        tall = round(height * value / top, 1) if value and top else 0
+        of = kind if tall else "zero"
+        tall = max(tall, 1.5)
+        found.append(Part(of, round(place * step + 0.5, 1), round(height - tall, 1), round(step - 1, 1), tall))
+    return found
+
+
+def stacked(parts: Mapping[str, int], width: int = 1000, height: int = 8, gap: int = 3) -> list[Part]:
+    """A bar of these parts in their order; even the smallest can be seen."""
+    whole = sum(parts.values())
+    found, x = list[Part](), 0.0
+    for kind, count in parts.items():
+        if count and whole:
+            wide = max(2.5, width * count / whole)
+            found.append(Part(kind, round(x, 1), 0, round(max(1.0, min(wide, width - x) - gap), 1), height))
+            x = min(width - 2.5, x + wide)
+    return found
+
+
+def cells(conditions: Sequence[str], width: float = 7.3, height: int = 16, gap: float = 2) -> tuple[float, list[Part]]:
+    """One cell for each member, and how wide all are."""
+    found = []
+    for place, kind in enumerate(conditions):
+        x = round(place * (width + gap), 1)
+        half = height // 2 if kind == "resting" else 0
+        inset = 0.5 if kind == "disabled" else 0
+        found.append(Part(kind, x + inset, half + inset, width - 2 * inset, height - half - 2 * inset))
+    return round(len(conditions) * (width + gap) - gap, 1), found
+
+
+def _filled(values: Values) -> list[float]:
+    last, found = 0.0, []
+    for value in values:
+        last = last if value is None else float(value)
+        found.append(last)
+    return found
+
+
+def _smooth(values: Sequence[float]) -> list[float]:
+    """The mean of three neighbours: single tasks look like noise otherwise."""
+    return [sum(part) / len(part) for place in range(len(values)) if (part := values[max(0, place - 1) : place + 2])]
+
+
+def _points(values: Sequence[float], top: float, width: int, height: int) -> list[tuple[float, float]]:
+    step = width / max(1, len(values) - 1)
+    low, high = height - 1.5, 2.0
+    return [
+        (round(place * step, 1), round(low - (low - high) * value / top if top else low, 1))
+        for place, value in enumerate(values)
+    ]
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    return "M" + " L".join(f"{x:g} {y:g}" for x, y in points)

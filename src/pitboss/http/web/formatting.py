@@ -1,0 +1,115 @@
+"""Numbers, times and names as pages show them. The browser turns moments into the viewer's time (static/times.js)."""
+
+import json
+from datetime import UTC, datetime
+
+from markupsafe import Markup, escape
+
+from pitboss.model.duration import SECOND, Moment, Span
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+_SOON, _FIELDS = 10, 8
+_LONGEST_PARAMS = 20_000
+_THOUSAND, _MANY = 1000, 100_000
+
+
+def number(value: float | None) -> str:
+    """ "18,896", "1.27M"; a dash means "does not apply"."""
+    if value is None:
+        return "–"
+    if value >= _THOUSAND * _THOUSAND:
+        return f"{value / 1e6:.3g}M"
+    return f"{value:,.0f}"
+
+
+def seconds(value: float | None) -> str:
+    """ "0.3 s", "4.1 s", "88 s", "14m 33s", "3h 46m"."""
+    if value is None:
+        return "–"
+    if value < 1:
+        return f"{value * 1000:.0f} ms" if value < 0.1 else f"{value:.1f} s"
+    if value < _SOON:
+        return f"{value:.1f} s"
+    whole = round(value)
+    if whole < 2 * _MINUTE:
+        return f"{whole} s"
+    for unit, name, below, small in ((_DAY, "d", _HOUR, "h"), (_HOUR, "h", _MINUTE, "m"), (_MINUTE, "m", 1, "s")):
+        if whole >= unit:
+            return f"{whole // unit}{name} {whole % unit // below:02d}{small}"
+    return f"{whole} s"
+
+
+def span(value: Span | None) -> str:
+    """A span of the store as `seconds` says it."""
+    return seconds(None if value is None else value / SECOND)
+
+
+def rate(per_second: float | None) -> str:
+    """ "21.1/s", "1.1/min", "0"."""
+    if per_second is None:
+        return "–"
+    if per_second <= 0:
+        return "0"
+    if per_second >= 1:
+        return f"{per_second:,.1f}/s" if per_second < _THOUSAND else f"{per_second:,.0f}/s"
+    return f"{per_second * _MINUTE:.1f}/min" if per_second * _MINUTE >= 0.1 else f"{per_second * _HOUR:.1f}/h"
+
+
+def size(value: int | None) -> str:
+    """ "212 MB", "2.1 GB"."""
+    if not value:
+        return "–"
+    for unit, name in ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB")):
+        if value >= unit:
+            return f"{value / unit:.1f} {name}" if unit == 1 << 30 else f"{value / unit:.0f} {name}"
+    return f"{value} B"
+
+
+def percent(part: float, whole: float) -> str:
+    """ "0.4 %"; never 0 % or 100 % of what is not quite that."""
+    if not whole:
+        return "–"
+    share = 100 * part / whole
+    if 0 < share < 1:
+        return f"{max(share, 0.1):.1f} %"
+    return "99.9 %" if 99.9 < share < 100 else f"{share:.0f} %"
+
+
+def moment(at: Moment | None, form: str = "clock") -> Markup:
+    """A <time>, in UTC. `form` is what the browser makes of it: "clock", "date" (with the day), or "ago"."""
+    if at is None:
+        return Markup("–")
+    stamp = datetime.fromtimestamp(at / SECOND, UTC)
+    text = f"{stamp:%H:%M}" if form == "clock" else f"{stamp:%Y-%m-%d %H:%M:%S} UTC"
+    return Markup('<time datetime="{}" data-t="{}" title="{} UTC">{}</time>').format(
+        stamp.isoformat(timespec="milliseconds").replace("+00:00", "Z"), form, f"{stamp:%Y-%m-%d %H:%M:%S}", text
+    )
+
+
+def ago(at: Moment | None, now: Moment) -> Markup:
+    """ "6 s ago" or "in 28 s", with the moment in its tooltip."""
+    if at is None:
+        return Markup("–")
+    stamp = datetime.fromtimestamp(at / SECOND, UTC)
+    distance = abs(now - at) / SECOND
+    said = f"{seconds(distance)} ago" if at <= now else f"in {seconds(distance)}"
+    return Markup('<time datetime="{}" data-t="ago" title="{} UTC">{}</time>').format(
+        stamp.isoformat(timespec="milliseconds").replace("+00:00", "Z"), f"{stamp:%Y-%m-%d %H:%M:%S}", escape(said)
+    )
+
+
+def short(task_id: str) -> str:
+    """The end of an id: its beginning is a time, which many share."""
+    return task_id[-12:]
+
+
+def params(text: str, most: int = 120) -> str:
+    """The parameters of a task on one line: url="https://…", page=2. Longer ones are cut."""
+    try:
+        found = json.loads(text[:_LONGEST_PARAMS])
+    except ValueError:
+        return text[:most]
+    if not isinstance(found, dict):
+        return text[:most]
+    said = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in list(found.items())[:_FIELDS])
+    return said if len(said) <= most else f"{said[: most - 1]}…"

@@ -1,0 +1,83 @@
+"""Templates, and what every page of them needs: navigation, theme, the caller, and how numbers are written."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from pitboss.http.web import draw, formatting
+from pitboss.http.web.nav import ENTRIES
+from pitboss.http.web.pages import Page
+from pitboss.http.web.static_files import HTMX, StaticFiles
+from pitboss.http.web.view import View
+from pitboss.model.duration import spoken
+from pitboss.model.eta import spoken_range
+from pitboss.model.fleet import live_managers
+from pitboss.model.text import counted, one_line
+
+_FOLDER = Path(__file__).parent / "templates"
+
+
+class Rendering:
+    """`paths` are those of the pages that exist."""
+
+    def __init__(self, files: StaticFiles, paths: frozenset[str]) -> None:
+        self._files, self._paths = files, paths
+        self._templates = Environment(
+            loader=FileSystemLoader(_FOLDER),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        filters = {
+            name: getattr(formatting, name)
+            for name in ("number", "seconds", "span", "rate", "size", "percent", "moment", "ago", "short", "params")
+        }
+        self._templates.filters |= {**filters, "spoken": spoken, "range": spoken_range, "one_line": one_line}
+        self._templates.globals |= {"draw": draw, "counted": counted, "htmx": HTMX}
+
+    async def page(
+        self, view: View, page: Page, context: Mapping[str, Any], flash: Mapping[str, str], *, logout: bool
+    ) -> str:
+        status = await view.status()
+        managers = live_managers(status.sessions, status.now)
+        frame = {
+            "title": page.title,
+            "topics": page.topics,
+            "flash": flash,
+            "logout": logout,
+            "nav": [one for one in ENTRIES if one.path in self._paths and view.sees(one.path)],
+            "counts": {
+                "/queues": len(status.queues),
+                "/batches": len(status.batches),
+                "/workers": sum(len(one.live) for one in managers),
+            },
+            "managers": len(managers),
+            "hosts": len({one.host for one in managers}),
+            "release": view.call.server.release,
+        }
+        return self._rendered(view, page.template, {**frame, **context})
+
+    def error(self, view: View, code: int, name: str, told: Mapping[str, Any]) -> str:
+        return self._rendered(view, "error.html", {"title": name, "code": code, "told": told})
+
+    def login(self, view: View, place: str, failed: str) -> str:
+        return self._rendered(view, "login.html", {"title": "Log in", "place": place, "failed": failed})
+
+    def confirm(self, view: View, question: str, fields: Sequence[tuple[str, str]], place: str) -> str:
+        return self._rendered(
+            view, "confirm.html", {"title": "Are you sure?", "question": question, "fields": fields, "place": place}
+        )
+
+    def made(self, view: View, text: str, values: Mapping[str, Any]) -> str:
+        return self._rendered(view, "made.html", {"title": text, "values": values})
+
+    def _rendered(self, view: View, template: str, context: Mapping[str, Any]) -> str:
+        def static(name: str) -> str:
+            return view.url(self._files.address(name))
+
+        common = {"view": view, "url": view.url, "now": view.now, "static": static, "may": view.may}
+        return self._templates.get_template(template).render({**common, **context})
