@@ -1,6 +1,6 @@
 """The application: every route with its role, the OpenAPI document, and errors in their envelope."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,6 +12,7 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 
 from pitboss.http import bodies, patterns, shapes
@@ -59,14 +60,15 @@ def make_app(server: Server, rules: GateRules) -> Gate:
         redirect_slashes=False,
         separate_input_output_schemas=False,
     )
-    _add_routes(app)
+    routes = _add_routes(app)
     _add_docs(app)
     _add_errors(app, server)
     fast = {place: Fast(endpoint, body, roles_of(*place)) for place, (endpoint, body, _shape, _codes) in FAST.items()}
-    return Gate(server, rules, app, fast, Site(server, rules, app))
+    return Gate(server, rules, app, fast, Site(server, rules, app, routes))
 
 
-def _add_routes(app: FastAPI) -> None:
+def _add_routes(app: FastAPI) -> Sequence[BaseRoute]:
+    """Every route of the API, under its prefix."""
     routes = Routes()
     for (method, path), (endpoint, body, shape, codes) in FAST.items():
         routes.add(method, path, for_framework(endpoint, body, path), shape, codes, endpoint.__doc__)
@@ -78,6 +80,7 @@ def _add_routes(app: FastAPI) -> None:
     _add_alerts(routes)
     _add_events(routes)
     routes.include_in(app)
+    return routes.prefixed
 
 
 def _add_tasks(routes: Routes) -> None:

@@ -3,7 +3,7 @@
 import inspect
 import logging
 import re
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from difflib import get_close_matches
 from functools import cache
 from http import HTTPStatus
@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 
 from pitboss.http import bodies, patterns, shapes
 from pitboss.http.access import CONTRACT, ROLES
@@ -88,6 +89,11 @@ class Routes:
         if (method, path) in CONTRACT:
             self._plain.add_api_route(served, answered, include_in_schema=False, **options | {"responses": {}})
         self._added.add((method, path))
+
+    @property
+    def prefixed(self) -> Sequence[BaseRoute]:
+        """The routes with the prefix in their paths."""
+        return self._prefixed.routes
 
     def include_in(self, app: FastAPI) -> None:
         missing = ROLES.keys() - self._added

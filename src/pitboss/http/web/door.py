@@ -83,7 +83,11 @@ class Door:
     def check_source(self, request: Request) -> None:
         """A form that changes something must have been on a page of this server."""
         came, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-        if came not in (None, "same-origin", "none") or (origin is None and came is None) or not self._own(request, origin):
+        if (
+            came not in (None, "same-origin", "none")
+            or (origin is None and came is None)
+            or not self._own(request, origin)
+        ):
             raise ApiError(
                 403,
                 "This form is not of this dashboard",

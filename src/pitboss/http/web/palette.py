@@ -20,7 +20,10 @@ def _entries(view: View, status: Status) -> list[tuple[str, str, str]]:
     found = [("page", one.label, view.url(one.path)) for one in ENTRIES if exists(one.path)]
     if exists("/queues/{name}"):
         found += [("queue", one.name, view.url(f"/queues/{one.name}")) for one in status.queues]
-    found += [("tasks", f"waiting in {one.name}", view.url("/tasks", q=f"state:pending queue:{one.name}")) for one in status.queues]
+    found += [
+        ("tasks", f"waiting in {one.name}", view.url("/tasks", q=f"state:pending queue:{one.name}"))
+        for one in status.queues
+    ]
     if exists("/resources/{pool}"):
         found += [("resources", one.name, view.url(f"/resources/{one.name}")) for one in status.resource_pools]
     if exists("/batches/{batch}"):

@@ -5,7 +5,7 @@ import json
 import logging
 import pkgutil
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute
 
 from pitboss.http.answers import ApiError, of_fault, of_pitboss
 from pitboss.http.context import Call, Caller, Server
@@ -32,7 +33,7 @@ from pitboss.model.errors import PitbossError
 
 _FLASH, _THEME = "pitboss_flash", "pitboss_theme"
 _FLASH_SECONDS, _YEAR = 30, 365 * 86_400
-_LONGEST_FLASH, _MOST_FIELDS = 2500, 2000
+_LONGEST_FLASH, _MOST_FIELDS = 300, 2000
 _METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _THEMES = ("light", "dark")
 _TOLD = ("ok", "text", "why", "fix")
@@ -57,12 +58,12 @@ class _Place(NamedTuple):
 
 
 class Site:
-    """`api` is the application with the routes of the API, which acts go through."""
+    """`api` is the application with the `routes` of the API, which acts go through."""
 
-    def __init__(self, server: Server, rules: GateRules, api: FastAPI) -> None:
+    def __init__(self, server: Server, rules: GateRules, api: FastAPI, routes: Sequence[BaseRoute]) -> None:
         self._server, self._rules = server, rules
         self._door, self._readings, self._live = Door(server, rules), Readings(), Live(server)
-        self._acts = Acts(api, api.routes)
+        self._acts = Acts(api, routes)
         self._files = StaticFiles()
         self._places = _places()
         self._paths = frozenset(one.page.path for one in self._places)
@@ -119,7 +120,9 @@ class Site:
                 if flash["text"]:
                     answer.delete_cookie(_FLASH, path=f"{view.prefix}{UI}")
                 return answer
-        raise ApiError(404, "There is no such page", why=f"nothing is at {view.path[:200]}", fix="choose one on the left")
+        raise ApiError(
+            404, "There is no such page", why=f"nothing is at {view.path[:200]}", fix="choose one on the left"
+        )
 
     async def _posted(self, request: Request, path: str) -> Response:
         self._door.check_source(request)
@@ -160,12 +163,15 @@ class Site:
         told = {"ok": done.ok, "text": text, "why": done.why, "fix": done.fix}
         if request.headers.get("hx-request"):
             return JSONResponse(told, status_code=done.code if not done.ok else 200)
-        return self._flashed(request, view, told, _inside(view, own.get("_go" if done.ok else "_back") or own.get("_back")))
+        return self._flashed(
+            request, view, told, _inside(view, own.get("_go" if done.ok else "_back") or own.get("_back"))
+        )
 
     def _flashed(self, request: Request, view: View, told: Mapping[str, Any], place: str) -> Response:
         """Back to the page, which tells how the act ended."""
         answer = self._back(request, place)
-        packed = base64.urlsafe_b64encode(json.dumps(told).encode()[:_LONGEST_FLASH]).decode()
+        kept = {name: text[:_LONGEST_FLASH] if isinstance(text, str) else text for name, text in told.items()}
+        packed = base64.urlsafe_b64encode(json.dumps(kept, ensure_ascii=False).encode()).decode()
         options: dict[str, Any] = {"path": f"{view.prefix}{UI}", "httponly": True, "samesite": "strict"}
         answer.set_cookie(_FLASH, packed, max_age=_FLASH_SECONDS, **options)
         return answer
@@ -200,7 +206,9 @@ class Site:
 
     def _to_login(self, request: Request, path: str) -> Response:
         if path in ("/live", "/palette") or request.headers.get("hx-request"):
-            raise ApiError(401, "Nobody is logged in", why="the key was revoked, or the session is over", fix="log in again")
+            raise ApiError(
+                401, "Nobody is logged in", why="the key was revoked, or the session is over", fix="log in again"
+            )
         view = self._view(request, path, Caller("anonymous", frozenset(), ""))
         return self._back(request, view.url("/login", next=view.here if path else None))
 
@@ -217,7 +225,12 @@ class Site:
         return StreamingResponse(self._live.stream(allowed), media_type="text/event-stream", headers=headers)
 
     def _refusal(self, request: Request, path: str, error: ApiError) -> Response:
-        told = {"ok": False, "text": error.error, "why": error.details.get("why", ""), "fix": error.details.get("fix", "")}
+        told = {
+            "ok": False,
+            "text": error.error,
+            "why": error.details.get("why", ""),
+            "fix": error.details.get("fix", ""),
+        }
         if request.headers.get("hx-request") or path in ("/live", "/palette"):
             return JSONResponse(told, status_code=error.code)
         view = self._view(request, path, Caller("anonymous", frozenset(), ""))
@@ -285,5 +298,3 @@ def _flash_of(request: Request) -> dict[str, str]:
         return {name: str(found.get(name) or "") for name in _TOLD}
     except (ValueError, AttributeError):
         return dict.fromkeys(_TOLD, "")
-
-

@@ -101,7 +101,9 @@ def _totals(
         "growth": sum(one.arriving - one.ending for one in flows),
         "oldest": max(waits, default=None),
         "running": sum(one.counts.get(State.RUNNING, 0) for one in status.queues),
-        "slots": sum(pool.concurrency * _count(manager, pool.name) for manager in managers for pool in manager.snapshot.pools),
+        "slots": sum(
+            pool.concurrency * _count(manager, pool.name) for manager in managers for pool in manager.snapshot.pools
+        ),
         "ending": sum(one.ending for one in flows),
         "failed": failed,
         "ended": sum(one or 0 for one in series["out"]),
@@ -126,7 +128,9 @@ def _strips(managers: Sequence[ManagerView]) -> list[dict[str, Any]]:
             pool = next((one for one in manager.snapshot.pools if one.name == name), None)
             workers = [one for one in manager.snapshot.workers if one.pool == name]
             if pool is not None and workers:
-                hosts.append({"name": manager.host, "session": manager.number, "workers": workers, "slots": pool.concurrency})
+                hosts.append(
+                    {"name": manager.host, "session": manager.number, "workers": workers, "slots": pool.concurrency}
+                )
                 used += sum(one.running for one in workers)
                 slots += pool.concurrency * _count(manager, name)
         paused = any(one.paused for manager in managers for one in manager.snapshot.pools if one.name == name)

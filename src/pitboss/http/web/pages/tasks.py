@@ -25,12 +25,28 @@ async def read(view: View) -> Context:
     oldest = view.query.get("order") == "oldest"
     status = await view.status()
     counts = {state: sum(one.counts.get(state, 0) for one in status.queues) for state in _ORDER}
-    found: dict[str, object] = {"q": text, "oldest": oldest, "counts_by_state": counts, "order": _ORDER, "tries": _TRIES}
+    found: dict[str, object] = {
+        "q": text,
+        "oldest": oldest,
+        "counts_by_state": counts,
+        "order": _ORDER,
+        "tries": _TRIES,
+    }
     try:
         wanted = parsed(text)
         page = await view.store.find(wanted, limit=_ROWS, after=after, oldest_first=oldest)
     except InvalidInput as error:
-        return {**found, "fault": error, "tasks": (), "state": None, "rest": "", "matched": None, "next": None, "covered": None, "first": True}
+        return {
+            **found,
+            "fault": error,
+            "tasks": (),
+            "state": None,
+            "rest": "",
+            "matched": None,
+            "next": None,
+            "covered": None,
+            "first": True,
+        }
     return {
         **found,
         "fault": None,

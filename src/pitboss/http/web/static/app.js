@@ -9,11 +9,11 @@ const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
 export function times(root = document) {
   for (const one of $$("time[data-t]", root)) {
     const at = new Date(one.dateTime);
-    if (one.dataset.t === "clock") one.textContent = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+    if (one.dataset.t === "clock") one.textContent = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
     if (one.dataset.t === "date") {
       const today = at.toDateString() === new Date().toDateString();
       const day = today ? {} : { month: "short", day: "numeric" };
-      one.textContent = at.toLocaleString([], { ...day, hour: "2-digit", minute: "2-digit", second: today ? "2-digit" : undefined });
+      one.textContent = at.toLocaleString([], { ...day, hour12: false, hour: "2-digit", minute: "2-digit", second: today ? "2-digit" : undefined });
     }
     one.title = `${at.toLocaleString()}\n${at.toISOString().slice(0, 19).replace("T", " ")} UTC`;
   }
