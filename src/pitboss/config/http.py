@@ -95,7 +95,7 @@ def _rate_limit(value: Any) -> str | None:
 
 class HttpSettings(BaseModel):
     """The table [http]. `port` 0 is a free one; `origins` are the web pages that a browser lets use the API.
-    `hosts` are the names under which a browser may ask for the dashboard; `base_path` is what a proxy puts before it."""
+    `hosts` are names under which a browser may ask for the dashboard; `base_path` is what a proxy puts before it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

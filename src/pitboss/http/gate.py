@@ -63,7 +63,7 @@ class Fast(NamedTuple):
 
 class GateRules(NamedTuple):
     """How the server was started. `local`: it listens on loopback only. `host` is where it listens, `hosts` are other
-    names that it is known by. `base_path` stands before every path, unless a proxy takes it away. `secure`: with TLS."""
+    names that it is known by. `base_path` stands before every path, unless a proxy takes it away. `secure`: by TLS."""
 
     local: bool
     origins: tuple[str, ...] = ()

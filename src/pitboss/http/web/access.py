@@ -1,5 +1,5 @@
-"""Which role may see which page: the one table. A page that is not in it cannot be served. What a person does goes through
-the routes of the API, which check roles themselves (`pitboss.http.access`)."""
+"""Which role may see which page: the one table. A page that is not in it cannot be served. What a person does goes
+through the routes of the API, which check roles themselves (`pitboss.http.access`)."""
 
 from pitboss.http.access import PUBLIC, Roles
 from pitboss.model.access import Role

@@ -128,8 +128,8 @@ def _model(annotation: Any) -> Any:
 
 
 def _value(annotation: Any, given: Sequence[str]) -> Any:
-    """The value that the texts of a field mean; None for nothing. Text that does not fit is sent as it is: the route says
-    what is wrong with it."""
+    """The value that the texts of a field mean; None for nothing. Text that does not fit is sent as it is: the route
+    says what is wrong with it."""
     text = given[-1].strip()
     if text == f"{OWN}null":
         return None

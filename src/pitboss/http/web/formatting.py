@@ -10,7 +10,8 @@ from pitboss.model.duration import SECOND, Moment, Span
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _SOON, _FIELDS = 10, 8
 _LONGEST_PARAMS = 20_000
-_THOUSAND, _MANY = 1000, 100_000
+_THOUSAND, _TENTH = 1000, 0.1
+_NEARLY, _WHOLE = 99.9, 100
 
 
 def number(value: float | None) -> str:
@@ -27,7 +28,7 @@ def seconds(value: float | None) -> str:
     if value is None:
         return "–"
     if value < 1:
-        return f"{value * 1000:.0f} ms" if value < 0.1 else f"{value:.1f} s"
+        return f"{value * 1000:.0f} ms" if value < _TENTH else f"{value:.1f} s"
     if value < _SOON:
         return f"{value:.1f} s"
     whole = round(value)
@@ -52,7 +53,7 @@ def rate(per_second: float | None) -> str:
         return "0"
     if per_second >= 1:
         return f"{per_second:,.1f}/s" if per_second < _THOUSAND else f"{per_second:,.0f}/s"
-    return f"{per_second * _MINUTE:.1f}/min" if per_second * _MINUTE >= 0.1 else f"{per_second * _HOUR:.1f}/h"
+    return f"{per_second * _MINUTE:.1f}/min" if per_second * _MINUTE >= _TENTH else f"{per_second * _HOUR:.1f}/h"
 
 
 def size(value: int | None) -> str:
@@ -71,8 +72,8 @@ def percent(part: float, whole: float) -> str:
         return "–"
     share = 100 * part / whole
     if 0 < share < 1:
-        return f"{max(share, 0.1):.1f} %"
-    return "99.9 %" if 99.9 < share < 100 else f"{share:.0f} %"
+        return f"{max(share, _TENTH):.1f} %"
+    return "99.9 %" if _NEARLY < share < _WHOLE else f"{share:.0f} %"
 
 
 def moment(at: Moment | None, form: str = "clock") -> Markup:

@@ -44,7 +44,7 @@ class Live:
         return len(self._streams)
 
     async def stream(self, allowed: Callable[[], Awaitable[bool]]) -> AsyncIterator[bytes]:
-        """Server-sent events: `changed` with topics. It ends when the caller is no longer `allowed`, or the server stops."""
+        """Server-sent events: `changed` with topics. Ends with the server, or when the caller is not `allowed`."""
         waiting: asyncio.Queue[frozenset[str]] = asyncio.Queue(1)
         self._streams.add(waiting)
         if self._looking is None:

@@ -39,7 +39,7 @@ class StaticFiles:
             MissingFiles(
                 "the libraries of the dashboard are missing",
                 why=f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not in {folder}",
-                fix="install Pitboss again, which brings them: python -m pip install --editable . (it needs npm or PyPI)",
+                fix="install Pitboss again, which brings them: python -m pip install --editable .",
             )
             if missing
             else None

@@ -60,8 +60,8 @@ class View:
         return self.url(self.path, **self.query)
 
     def url(self, path: str, /, **query: Any) -> str:
-        """The only way to an address: `path` is below /ui and may have any text between its slashes. Parameters that are
-        None or empty are left out."""
+        """The only way to an address: `path` is below /ui and may have any text between its slashes. Parameters that
+        are None or empty are left out."""
         given = {name: value for name, value in query.items() if value not in (None, "")}
         return f"{self.prefix}{UI}{quote(path, safe='/~:@!$&()*+,;=')}" + (f"?{urlencode(given)}" if given else "")
 

@@ -12,7 +12,7 @@ Context = Mapping[str, Any]
 
 
 class Page(NamedTuple):
-    """`path` is below /ui. `topics` are what the page shows: it is read again when one of them changes (web/live.py)."""
+    """`path` is below /ui. `topics` are what the page shows: it is read again when one of them changes (live.py)."""
 
     path: str
     title: str
