@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pitboss.client.params import EventData, Params
     from pitboss.client.publishing import Publisher
     from pitboss.engines.protocol import Clock, Store
+    from pitboss.http.mounted import Mounted
     from pitboss.model.event import Published
     from pitboss.model.message import OutMessage
     from pitboss.model.pool_keys import DeclaredPool, PoolKeys
@@ -226,6 +227,14 @@ class App(HookDecorators, Declaring):
             store, wiring.SystemClock(), lambda name: self.keys_of(self.resource_pools[name].declared)
         )
         return store
+
+    def web(self, *, hosts: Iterable[str] = ("*",)) -> "Mounted":
+        """The HTTP API and the dashboard of the app's store as an ASGI application, to be mounted in another one. Every
+        request needs a key. `hosts`: the names under which browsers may ask for it; by default the other application
+        decides. Await its `aclose()` at the end."""
+        from pitboss import config, wiring
+
+        return wiring.make_mounted(config.load(store=self.store_url).store, tuple(hosts))
 
     # For the app's own parts, workers and tests.
 

@@ -2,15 +2,25 @@
 
 import random
 import secrets
+import socket
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from pitboss.engines import host_clock
 from pitboss.engines.broker_protocol import Broker
 from pitboss.engines.protocol import Clock, Failpoint, Store
 from pitboss.model.errors import InvalidInput, Unsupported
+from pitboss.model.ids import IdMaker
+from pitboss.model.session import SessionInfo
+
+if TYPE_CHECKING:
+    from pitboss.engines.protocol import FullStore
+    from pitboss.http.context import Server
+    from pitboss.http.mounted import Mounted
 
 _FORMS = "sqlite:///file.db, postgresql://user@host/database, memory://"
 SystemClock = host_clock.SystemClock
@@ -72,6 +82,35 @@ def make_broker(url: str) -> Broker:
     except ModuleNotFoundError as error:
         raise _no_driver("RabbitMQ", "amqp", error) from error
     return AmqpBroker(url)
+
+
+def make_server(store: "FullStore", *, release: str = "") -> "Server":
+    """What serves the HTTP API and the dashboard from this store, which is open."""
+    from pitboss.http.context import Server
+
+    return Server(
+        store,
+        info=SessionInfo(host=socket.gethostname(), kind="http"),
+        make_id=IdMaker(store.clock.now, randbits()),
+        make_key_id=key_id,
+        make_secret=key_secret,
+        luck=luck(),
+        release=release,
+    )
+
+
+def make_mounted(url: str, hosts: Sequence[str]) -> "Mounted":
+    """The HTTP API and the dashboard, to be mounted in another application."""
+    from pitboss.http.gate import GateRules
+    from pitboss.http.mounted import Mounted
+
+    async def opened() -> "Server":
+        store = cast("FullStore", make_engine(url))
+        await store.open()
+        return make_server(store, release=metadata.version("pitboss"))
+
+    # The other application has its own address, so that nobody comes in without a key.
+    return Mounted(opened, GateRules(local=False, hosts=tuple(hosts)))
 
 
 def absent_file(url: str) -> Path | None:

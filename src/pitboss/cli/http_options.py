@@ -64,7 +64,11 @@ def server_line(found: "Loaded") -> str | None:
     """Where it listens, for the banner. That there is none is worth a line if it was asked for."""
     spec = server_of(found)
     if spec is not None:
-        return f"{spec.url} (docs at /docs)" if spec.port else f"a free port of {spec.host}, which is shown below"
+        return (
+            f"{spec.url}{spec.base_path}/ui (API at /api, docs at /docs)"
+            if spec.port
+            else f"a free port of {spec.host}, which is shown below"
+        )
     asked = any(key.startswith("http.") and origin != "default" for key, origin in found.origins.items())
     if asked and found.settings.http.enabled:
         return "none: a store in memory cannot be served; name a SQLite file or a server with --store"

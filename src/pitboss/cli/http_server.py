@@ -12,11 +12,8 @@ import uvloop
 
 from pitboss import wiring
 from pitboss.config import ServerSpec
-from pitboss.http.context import Server
 from pitboss.http.process import HttpProcess, listen
 from pitboss.model.errors import PitbossError
-from pitboss.model.ids import IdMaker
-from pitboss.model.session import SessionInfo
 from pitboss.worker.channel import BrokenMessage, encoded
 from pitboss.worker.child import die_with_parent, leave
 
@@ -48,16 +45,7 @@ async def _serve(spec: ServerSpec, listening: socket.socket, end: socket.socket)
     store = cast("FullStore", wiring.make_engine(spec.store))
     await store.open()
     try:
-        server = Server(
-            store,
-            info=SessionInfo(host=socket.gethostname(), kind="http"),
-            make_id=IdMaker(store.clock.now, wiring.randbits()),
-            make_key_id=wiring.key_id,
-            make_secret=wiring.key_secret,
-            luck=wiring.luck(),
-            release=spec.release,
-        )
-        await HttpProcess(spec, server, listening).run(end)
+        await HttpProcess(spec, wiring.make_server(store, release=spec.release), listening).run(end)
     finally:
         await store.close()
 

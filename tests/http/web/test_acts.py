@@ -1,0 +1,133 @@
+"""Forms become requests of the API: its roles, checks and audit log count, and where the form comes from."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from pitboss.http.gate import GateRules
+from pitboss.model.filter import by
+from tests.http.site import Site
+from tests.http.web.pages import furnish
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with Site() as site:
+        site.do(furnish(site.store, site.server.make_id))
+        yield site
+
+
+def sent(site: Site, path: str, fields: Any = (), **headers: str) -> httpx.Response:
+    own = {"Origin": site.url, "Sec-Fetch-Site": "same-origin", "Content-Type": "application/x-www-form-urlencoded"}
+    content = str(httpx.QueryParams(fields))
+    wanted = {name.replace("_", "-"): text for name, text in headers.items()}
+    return site.http.post(f"/ui/act{path}", content=content, headers={**own, **wanted})
+
+
+def queue(site: Site, name: str) -> Any:
+    return next(one for one in site.do(site.store.queues()) if one.name == name)
+
+
+def test_an_act_without_javascript_goes_back_to_its_page_with_a_message(site: Site) -> None:
+    fields = {"reason": "<b>deploy</b>", "_back": "/ui/queues?q=m", "_done": "Queue <i>media</i> paused"}
+    answer = sent(site, "/queues/media/pause", fields)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/ui/queues?q=m")
+    assert queue(site, "media").paused_reason == "<b>deploy</b>"
+    page = site.http.get("/ui/queues")
+    assert "Queue &lt;i&gt;media&lt;/i&gt; paused" in page.text
+    site.http.cookies.clear()
+    assert "paused</b>" not in site.http.get("/ui/queues").text
+
+
+def test_an_act_with_javascript_answers_with_what_to_say(site: Site) -> None:
+    told = sent(site, "/queues/media/pause", HX_Request="true")
+    assert told.json() == {"ok": True, "text": "Queue paused", "why": "", "fix": ""}
+    wrong = sent(site, "/queues/nope/pause", HX_Request="true")
+    assert (wrong.status_code, wrong.json()["ok"]) == (404, False)
+    assert wrong.json()["why"] == "the queues are mail, media, scrape"
+
+
+def test_an_act_is_in_the_audit_log(site: Site) -> None:
+    sent(site, "/queues/media/pause", {"reason": "deploy"})
+    (entry,) = site.do(site.store.audit_log(limit=1))
+    assert (entry.act, entry.target, entry.who, entry.details) == (
+        "queues pause",
+        "media",
+        "local",
+        '{"reason":"deploy"}',
+    )
+
+
+def test_texts_of_fields_become_what_the_route_wants(site: Site) -> None:
+    sent(site, "/queues/media", {"_method": "PATCH", "capacity": "500", "rate": "10/s", "max_per_key": ""})
+    changed = queue(site, "media")
+    assert (changed.capacity, changed.rate[0].count, changed.max_per_key) == (500, 10, None)
+    sent(site, "/queues/media", {"_method": "PATCH", "capacity": "_null", "rate": "_null"})
+    assert (queue(site, "media").capacity, queue(site, "media").rate) == (None, ())
+    wrong = sent(site, "/queues/media", {"_method": "PATCH", "capacity": "many"}, HX_Request="true")
+    assert wrong.status_code == 400
+    assert "capacity" in wrong.json()["text"]
+
+
+def test_selected_tasks_are_the_filter_of_a_bulk_act(site: Site) -> None:
+    found = site.do(site.store.find(by(queue="media"), limit=3)).tasks
+    fields = [*(("_pick", task.id) for task in found), ("_confirm", "Cancel them?"), ("_sure", "1")]
+    assert sent(site, "/tasks/cancel", fields).status_code == 303
+    cancelled = site.do(site.store.find(by(state="cancelled"), limit=10)).tasks
+    assert {task.id for task in cancelled} == {task.id for task in found}
+
+
+def test_what_cannot_be_undone_is_asked_first_also_without_javascript(site: Site) -> None:
+    asked = sent(site, "/queues/media/pause", {"_confirm": "Pause <b>it</b>?", "reason": "x", "_back": "/ui/queues"})
+    assert asked.status_code == 200
+    assert "Pause &lt;b&gt;it&lt;/b&gt;?" in asked.text
+    assert 'name="reason" value="x"' in asked.text
+    assert not queue(site, "media").paused
+    sent(site, "/queues/media/pause", {"_confirm": "Pause it?", "_sure": "1"})
+    assert queue(site, "media").paused
+
+
+@pytest.mark.parametrize(
+    "back", ["https://evil.example/", "//evil.example/ui", "/api/keys", "/ui\\..", "/uix", "/ui/\r\nx: y"]
+)
+def test_an_act_goes_back_to_this_dashboard_only(site: Site, back: str) -> None:
+    assert sent(site, "/queues/media/pause", {"_back": back}).headers["location"] == "/ui"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"},
+        {"Origin": "https://evil.example", "Sec-Fetch-Site": "same-origin"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "null"},
+        {},
+    ],
+)
+def test_forms_of_other_sites_are_refused(site: Site, headers: dict[str, str]) -> None:
+    kind = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = site.http.post("/ui/act/queues/media/pause", content="reason=x", headers={**kind, **headers})
+    assert answer.status_code == 403
+    assert not queue(site, "media").paused
+
+
+def test_roles_count_in_the_endpoint_and_buttons_are_left_out() -> None:
+    with Site(GateRules(local=True)) as site:
+        site.do(furnish(site.store, site.server.make_id))
+        viewer, operator = site.key("viewer"), site.key("operator")
+        for key, code, shown in ((viewer, 403, False), (operator, 200, True)):
+            site.http.cookies.set("pitboss_key", key)
+            assert ("/ui/act/" in site.http.get("/ui/queues").text) is shown
+            assert sent(site, "/queues/media/pause", HX_Request="true").status_code == code
+            assert queue(site, "media").paused is shown
+            site.http.cookies.clear()
+
+
+def test_an_act_needs_a_route_and_a_form(site: Site) -> None:
+    assert sent(site, "/nothing/at/all", HX_Request="true").status_code == 404
+    assert sent(site, "/queues/media/pause", {"_method": "TRACE"}, HX_Request="true").status_code == 405
+    assert sent(site, "/queues/media/pause", Content_Type="multipart/form-data", HX_Request="true").status_code == 415
+    assert site.http.get("/ui/act/queues/media/pause").status_code == 404
+    assert not queue(site, "media").paused

@@ -1,0 +1,139 @@
+"""The dashboard in a real Chromium: no error on its console, no request to elsewhere, and what its script does."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, Route, expect, sync_playwright
+
+from pitboss.model.queue import QueueChange
+from tests.http.site import Site
+from tests.http.web.pages import PAGES, furnish
+from tests.servers.browser import ARGUMENTS, find_chromium
+
+pytestmark = pytest.mark.timeout(180)
+
+
+class Visitor:
+    """A browser that notes every complaint of a page, and every request that would leave this server."""
+
+    def __init__(self, site: Site, page: Page) -> None:
+        self.site, self.page = site, page
+        self.complaints: list[str] = []
+        self.outside: list[str] = []
+        page.on(
+            "console", lambda told: self.complaints.append(told.text) if told.type in ("error", "warning") else None
+        )
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.route("**/*", self._inside)
+
+    def open(self, path: str = "") -> Page:
+        self.page.goto(f"{self.site.url}/ui{path}")
+        return self.page
+
+    def _inside(self, route: Route) -> None:
+        if route.request.url.startswith((self.site.url, "data:")):
+            route.continue_()
+        else:
+            self.outside.append(route.request.url)
+            route.abort()
+
+
+@pytest.fixture
+def visitor() -> Iterator[Visitor]:
+    with Site() as site, sync_playwright() as driver:
+        site.do(furnish(site.store, site.server.make_id))
+        browser = driver.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
+        found = Visitor(site, browser.new_page())
+        yield found
+        browser.close()
+        assert found.complaints == []
+        assert found.outside == []
+
+
+def wide(page: Page) -> Any:
+    return page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+
+
+def test_pages_are_quiet_and_need_no_sideways_scrolling(visitor: Visitor) -> None:
+    for width, height in ((1440, 900), (375, 800)):
+        visitor.page.set_viewport_size({"width": width, "height": height})
+        for path in PAGES:
+            page = visitor.open(path)
+            expect(page.locator("#live")).to_be_attached()
+            assert wide(page) <= 0, (path, width)
+
+
+def test_a_change_arrives_and_keeps_what_a_person_selected(visitor: Visitor) -> None:
+    page = visitor.open("/queues")
+    expect(page.locator("#live")).to_have_text("Live")
+    row = page.locator("#queue-media")
+    expect(row).not_to_contain_text("Paused")
+    page.evaluate("window.kept = document.querySelector('#queue-media')")
+    visitor.site.do(visitor.site.store.change_queue("media", QueueChange(paused=True, by="ana")))
+    expect(row).to_contain_text("Paused", timeout=30_000)
+    assert page.evaluate("window.kept.isConnected")
+    page.keyboard.press("p")
+    expect(page.locator("#live")).to_have_text("Paused")
+
+
+def test_an_act_says_how_it_ended_and_shows_it(visitor: Visitor) -> None:
+    page = visitor.open("/queues")
+    page.get_by_label("Actions for queue media").click()
+    page.get_by_label("Reason, if you like").locator("visible=true").fill("deploy")
+    page.get_by_role("button", name="Pause media").click()
+    expect(page.locator("#toasts")).to_contain_text("Queue media paused")
+    expect(page.locator("#queue-media")).to_contain_text("“deploy”")
+
+
+def test_selected_tasks_are_cancelled_after_a_question(visitor: Visitor) -> None:
+    page = visitor.open("/tasks?q=queue:media")
+    boxes = page.locator("[name=_pick]")
+    expect(page.get_by_role("button", name="Cancel…")).to_be_hidden()
+    boxes.nth(0).check()
+    boxes.nth(1).check()
+    expect(page.locator("[data-picked]")).to_have_text("2 selected")
+    page.keyboard.press("Shift+C")
+    expect(page.locator("#confirm-what")).to_contain_text("2 selected")
+    page.get_by_role("button", name="No").click()
+    page.locator("#bulk-cancel").click()
+    page.get_by_role("button", name="Yes, do it").click()
+    expect(page.locator("tbody .st", has_text="cancelled")).to_have_count(2)
+
+
+def test_keys_lead_through_the_dashboard(visitor: Visitor) -> None:
+    page = visitor.open()
+    expect(page.locator("#live")).to_have_text("Live")
+    page.keyboard.press("g")
+    page.keyboard.press("t")
+    page.wait_for_url(re.compile("/ui/tasks$"))
+    expect(page.locator("#live")).to_have_text("Live")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    expect(page.locator("[name=_pick]").first).to_be_checked()
+    page.keyboard.press("/")
+    expect(page.locator("#main [data-filter]")).to_be_focused()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Shift+?")
+    expect(page.locator("#shortcuts")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+k")
+    expect(page.locator("#palette-list li").first).to_be_visible()
+    page.locator("#palette-in").fill("queues")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/ui/queues$"))
+
+
+def test_tabs_of_one_browser_share_one_stream(visitor: Visitor) -> None:
+    first = visitor.open("/queues")
+    expect(first.locator("#live")).to_have_text("Live")
+    others = [first.context.new_page() for _ in range(3)]
+    for one in others:
+        one.goto(f"{visitor.site.url}/ui/queues")
+        expect(one.locator("#live")).to_have_text("Live")
+    visitor.site.do(visitor.site.store.change_queue("media", QueueChange(paused=True, by="ana")))
+    for one in (first, *others):
+        one.bring_to_front()
+        expect(one.locator("#queue-media")).to_contain_text("Paused", timeout=30_000)
+    assert visitor.site.app._site._live.open == 1

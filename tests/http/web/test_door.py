@@ -1,0 +1,180 @@
+"""Logging in and out, names of the server, base paths, and what a key may see."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from pitboss.http.gate import GateRules
+from pitboss.operate.keys import revoke_key
+from tests.http.site import Site
+
+OPEN = GateRules(local=False, host="0.0.0.0", hosts=("jobs.example",))
+
+
+def login(site: Site, key: str, prefix: str = "", **fields: str) -> httpx.Response:
+    return site.http.post(f"{prefix}/ui/login", data={"key": key, **fields}, headers={"Origin": site.url})
+
+
+def test_a_key_opens_a_session_and_logging_out_ends_it() -> None:
+    with Site(OPEN) as site:
+        key = site.key("viewer")
+        away = site.http.get("/ui/queues?q=m")
+        assert (away.status_code, away.headers["location"]) == (303, "/ui/login?next=%2Fui%2Fqueues%3Fq%3Dm")
+        assert 'name="key"' in site.http.get(away.headers["location"]).text
+        failed = login(site, "pb_nonsense_key")
+        assert failed.status_code == 401
+        assert "opens nothing" in failed.text
+        opened = login(site, key, next="/ui/queues?q=m")
+        assert (opened.status_code, opened.headers["location"]) == (303, "/ui/queues?q=m")
+        cookie = opened.headers["set-cookie"]
+        assert all(part in cookie for part in ("HttpOnly", "SameSite=strict", "Path=/ui"))
+        assert "Secure" not in cookie
+        assert site.http.get("/ui/queues").status_code == 200
+        site.http.post("/ui/logout", headers={"Origin": site.url})
+        assert site.http.get("/ui/queues").status_code == 303
+
+
+def test_the_session_opens_nothing_outside_of_the_dashboard() -> None:
+    with Site(OPEN) as site:
+        site.http.cookies.set("pitboss_key", site.key("admin"))
+        assert site.http.get("/ui/queues").status_code == 200
+        assert site.http.get("/api/queues").status_code == 401
+
+
+def test_a_revoked_key_ends_the_session_at_the_next_request() -> None:
+    with Site(OPEN) as site:
+        login(site, site.key("viewer", name="ana"))
+        assert site.http.get("/ui").status_code == 200
+
+        async def revoke() -> None:
+            await revoke_key(site.store, "ana")
+            await site.server.keys.read()
+
+        site.do(revoke())
+        assert site.http.get("/ui").status_code == 303
+        assert site.http.get("/ui/live").status_code == 401
+
+
+def test_guessing_keys_is_slowed_down() -> None:
+    with Site(OPEN) as site:
+        codes = [login(site, f"pb_{number}_x").status_code for number in range(12)]
+        assert codes == [401] * 10 + [429] * 2
+
+
+def test_a_worker_or_producer_sees_no_page() -> None:
+    with Site(OPEN) as site:
+        login(site, site.key("worker", "producer"))
+        answer = site.http.get("/ui")
+        assert answer.status_code == 403
+        assert "it is a key for producer, worker" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [("localhost", 303), ("127.0.0.1", 303), ("10.1.2.3:80", 303), ("jobs.example:8000", 303), ("evil.example", 421)],
+)
+def test_the_server_answers_under_names_that_it_knows(host: str, code: int) -> None:
+    with Site(OPEN) as site:
+        site.key("viewer")
+        answer = site.http.get("/ui", headers={"Host": host})
+        assert answer.status_code == code
+        if code == 421:
+            assert "[http] hosts" in answer.text
+
+
+def test_without_a_key_only_this_machine_may_come_in() -> None:
+    with Site() as site:
+        assert site.http.get("/ui").status_code == 200
+        assert site.http.get("/ui", headers={"X-Forwarded-For": "10.0.0.1"}).status_code == 403
+        cross = {"Sec-Fetch-Site": "cross-site"}
+        assert site.http.get("/ui", headers={**cross, "Sec-Fetch-Mode": "navigate"}).status_code == 200
+        assert site.http.get("/ui/live", headers={**cross, "Sec-Fetch-Mode": "cors"}).status_code == 403
+        site.key("viewer")
+        assert site.http.get("/ui").status_code == 303
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_base_path_is_in_every_address_whether_the_proxy_keeps_it_or_not(kept: bool) -> None:
+    with Site(GateRules(local=True, base_path="/pitboss")) as site:
+        login(site, site.key("admin"), "/pitboss" if kept else "")
+        text = site.http.get(f"{'/pitboss' if kept else ''}/ui/tasks", headers={"Cookie": _cookie(site)}).text
+        addresses = [
+            part.partition('"')[0]
+            for name in ("href", "src", "action", "data-base")
+            for part in text.split(f'{name}="')[1:]
+        ]
+        inside = [one for one in addresses if not one.startswith("#")]
+        assert inside
+        assert all(one.startswith("/pitboss/ui") for one in inside), inside
+
+
+def test_the_dashboard_can_be_mounted_in_another_application() -> None:
+    with Site() as site:
+        outer = Starlette(routes=[Mount("/jobs", app=site.app)])
+
+        async def get(path: str) -> httpx.Response:
+            transport = httpx.ASGITransport(outer, client=("127.0.0.1", 1))
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+                return await client.get(path)
+
+        page = site.do(get("/jobs/ui/tasks"))
+        assert page.status_code == 200
+        assert 'href="/jobs/ui/queues"' in page.text
+        assert site.do(get("/jobs/api/status")).status_code == 200
+
+
+def test_the_theme_is_written_by_the_server() -> None:
+    with Site() as site:
+        assert "data-theme" not in site.http.get("/ui").text
+        site.http.post("/ui/theme", data={"theme": "dark", "_back": "/ui"}, headers={"Origin": site.url})
+        assert '<html lang="en" data-theme="dark"' in site.http.get("/ui").text
+
+
+def test_changes_are_told_while_a_page_is_open_and_nothing_is_read_while_none_is() -> None:
+    with Site() as site:
+        live: Any = site.app._site._live
+        assert live._looking is None
+        with site.http.stream("GET", "/ui/live") as stream:
+            lines = stream.iter_lines()
+            assert "event: open" in (next(lines), next(lines))
+            # The first look only learns what there is.
+            site.do(_looks(live))
+            site.http.post("/api/tasks", json={"type": "x", "params": {}})
+            site.do(site.store.wish("a", '"b"'))
+            assert any(line.startswith("data: ") and "wishes" in line for line in lines)
+        site.do(_ended(live))
+
+
+async def _ended(live: Any) -> None:
+    """Returns when nothing is read any more."""
+    if live._looking is not None:
+        await asyncio.wait({live._looking}, timeout=10)
+    assert live._looking is None
+
+
+async def _looks(live: Any, turns: int = 1) -> None:
+    """Returns when it has looked so many times more, or has ended."""
+    looked, ended = asyncio.Event(), live._looking
+    plain = live._changed
+
+    async def changed(turn: int) -> Any:
+        nonlocal turns
+        found = await plain(turn)
+        turns -= 1
+        if turns <= 0:
+            looked.set()
+        return found
+
+    live._changed = changed
+    waiting = asyncio.create_task(looked.wait())
+    await asyncio.wait({waiting, *([ended] if ended else [])}, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    live._changed = plain
+
+
+def _cookie(site: Site) -> str:
+    return "; ".join(f"{one.name}={one.value}" for one in site.http.cookies.jar)
