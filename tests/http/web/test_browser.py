@@ -45,7 +45,7 @@ def visitor() -> Iterator[Visitor]:
     with Site() as site, sync_playwright() as driver:
         site.do(furnish(site.store, site.server.make_id))
         browser = driver.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
-        found = Visitor(site, browser.new_page())
+        found = Visitor(site, browser.new_context().new_page())
         yield found
         browser.close()
         assert found.complaints == []
