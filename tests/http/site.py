@@ -95,6 +95,11 @@ class Site:
         """The FastAPI application behind the gate."""
         return self.app._app
 
+    @property
+    def dashboard(self) -> Any:
+        """The application behind /ui."""
+        return self.app._site
+
     _keys = 0
     app: Gate
     store: FullStore

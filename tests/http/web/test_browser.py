@@ -136,4 +136,4 @@ def test_tabs_of_one_browser_share_one_stream(visitor: Visitor) -> None:
     for one in (first, *others):
         one.bring_to_front()
         expect(one.locator("#queue-media")).to_contain_text("Paused", timeout=30_000)
-    assert visitor.site.app._site._live.open == 1
+    assert visitor.site.dashboard._live.open == 1

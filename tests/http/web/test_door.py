@@ -136,7 +136,7 @@ def test_the_theme_is_written_by_the_server() -> None:
 
 def test_changes_are_told_while_a_page_is_open_and_nothing_is_read_while_none_is() -> None:
     with Site() as site:
-        live: Any = site.app._site._live
+        live: Any = site.dashboard._live
         assert live._looking is None
         with site.http.stream("GET", "/ui/live") as stream:
             lines = stream.iter_lines()
