@@ -109,7 +109,7 @@ def make_mounted(url: str, hosts: Sequence[str]) -> "Mounted":
         await store.open()
         return make_server(store, release=metadata.version("pitboss"))
 
-    # The other application has its own address, so that nobody comes in without a key.
+    # The other application has its own address, so that every request needs a key.
     return Mounted(opened, GateRules(local=False, hosts=tuple(hosts)))
 
 

@@ -13,6 +13,7 @@ from tests.http.web.pages import PAGES, furnish
 from tests.servers.browser import ARGUMENTS, find_chromium
 
 pytestmark = pytest.mark.timeout(180)
+expect.set_options(timeout=30_000)
 
 
 class Visitor:

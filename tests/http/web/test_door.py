@@ -157,7 +157,7 @@ async def _ended(live: Any) -> None:
 
 
 async def _looks(live: Any, turns: int = 1) -> None:
-    """Returns when it has looked so many times more, or has ended."""
+    """Returns when it has looked that many times more, or has ended."""
     looked, ended = asyncio.Event(), live._looking
     plain = live._changed
 

@@ -49,7 +49,7 @@ class Door:
         )
 
     async def caller(self, request: Request) -> Caller | None:
-        """Who asks; None if nobody has logged in."""
+        """Who asks; None without a session."""
         address = request.client.host if request.client else "unknown"
         if self.keyless:
             self._check_local(request)

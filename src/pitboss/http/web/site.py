@@ -207,7 +207,7 @@ class Site:
     def _to_login(self, request: Request, path: str) -> Response:
         if path in ("/live", "/palette") or request.headers.get("hx-request"):
             raise ApiError(
-                401, "Nobody is logged in", why="the key was revoked, or the session is over", fix="log in again"
+                401, "You are not logged in", why="the key was revoked, or the session is over", fix="log in again"
             )
         view = self._view(request, path, Caller("anonymous", frozenset(), ""))
         return self._back(request, view.url("/login", next=view.here if path else None))
