@@ -19,9 +19,9 @@ from pitboss.model.session import Session
 from pitboss.model.states import State
 from pitboss.model.status import Health
 from pitboss.model.text import counted, masked
-from pitboss.operate.documents import status_document
 from pitboss.operate.queues import rate_text
 from pitboss.operate.status import Status, read_status
+from pitboss.operate.status_documents import status_document
 
 if TYPE_CHECKING:
     from pitboss.engines.protocol import Store

@@ -1,10 +1,11 @@
 """How a store is doing: its verdict with the next step, its findings, and the figures behind them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import msgspec
 
-from pitboss.client.waiting import explain_queues
+from pitboss.client.queue_flows import read_forecasts
+from pitboss.client.waiting import read_waiting
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Clock, Store
 from pitboss.model.batch import IN_SLOT, Batch, BatchStatus
@@ -13,6 +14,7 @@ from pitboss.model.filter import Count, by, parsed
 from pitboss.model.finding import Finding, fine
 from pitboss.model.fleet import live_managers
 from pitboss.model.queue import Queue
+from pitboss.model.queue_forecast import QueueForecast
 from pitboss.model.resource import ResourcePool
 from pitboss.model.schedule_findings import ScheduleFigures
 from pitboss.model.sealed import MissingKey, missing, sealing_keys
@@ -51,6 +53,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     next: str
     findings: tuple[Finding, ...]
     queues: tuple[Queue, ...]
+    forecasts: Mapping[str, QueueForecast]
     sessions: tuple[Session, ...]
     batches: tuple[BatchReading, ...] = ()
     resource_pools: tuple[ResourcePool, ...] = ()
@@ -70,6 +73,7 @@ async def read_status(store: Store, now: Moment, release: str = "") -> Status:
         next=found.verdict.next or _NEXT[found.verdict.cause].format(queue=found.verdict.queue),
         findings=found.findings,
         queues=tuple(reading.queues),
+        forecasts=reading.forecasts,
         sessions=tuple(reading.sessions),
         batches=tuple(await read_batches(store, unfinished, now)) if unfinished else (),
         resource_pools=tuple(await has.resources.resource_pools()) if has.resources else (),
@@ -104,7 +108,8 @@ async def check_keys(store: Store, known: Collection[str], where: str, now: Mome
 
 async def read_store(store: Store, now: Moment, release: str = "") -> StoreReading:
     queues, sessions = await store.queues(), await store.sessions()
-    waiting = await explain_queues(store, queues, sessions, now)
+    whole = await read_waiting(store, queues, sessions, now)
+    waiting = whole.tasks
     held, more_held = await _held_by_handler(store, queues)
     late = spoken(LATE)
     return StoreReading(
@@ -119,6 +124,7 @@ async def read_store(store: Store, now: Moment, release: str = "") -> StoreReadi
         failed=await _ended(store, State.FAILED, LATELY),
         ended=await _ended_lately(store),
         troubles=troubles(waiting, queues),
+        forecasts=await read_forecasts(store, now, queues=queues, sessions=sessions, waiting=whole),
         paused_batches=await _paused_batches(store, queues),
         schedules=await schedule_figures(store, store.clock.wall()),
         waiting_keys=await read_waiting_keys(store, queues),

@@ -29,13 +29,13 @@ from pitboss.operate.documents import (
     key_document,
     managers_document,
     queue_document,
-    status_document,
     worker_pools_document,
 )
 from pitboss.operate.failures import failure_groups
 from pitboss.operate.figures import figures_document, read_figures
 from pitboss.operate.keys import create_key, list_keys, revoke_key
 from pitboss.operate.status import read_status
+from pitboss.operate.status_documents import status_document
 from pitboss.operate.tasks import change_queues
 from pitboss.operate.workers import list_worker_pools, read_managers
 
