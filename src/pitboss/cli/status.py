@@ -17,8 +17,8 @@ from pitboss.model.resource import ResourcePool, Stage
 from pitboss.model.schedule_findings import ScheduleFigures
 from pitboss.model.session import Session
 from pitboss.model.states import State
-from pitboss.model.status import Health
 from pitboss.model.text import counted, masked
+from pitboss.model.verdict import Health
 from pitboss.operate.queues import rate_text
 from pitboss.operate.status import Status, read_status
 from pitboss.operate.status_documents import status_document

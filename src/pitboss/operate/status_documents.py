@@ -1,9 +1,12 @@
 """The JSON documents of the status of a store, and of the forecasts of its queues."""
 
+import msgspec
+
 from pitboss.model.duration import SECOND
 from pitboss.model.fleet import alive
 from pitboss.model.queue import Queue
 from pitboss.model.queue_forecast import Pinch, QueueForecast, spoken_clear, spoken_forecast
+from pitboss.model.verdict import Verdict
 from pitboss.operate.documents import (
     Document,
     batch_document,
@@ -20,10 +23,7 @@ from pitboss.operate.status import Status
 def status_document(status: Status) -> Document:
     living = [one for one in alive(status.sessions, status.now) if one.info.kind == "manager"]
     return {
-        "health": status.verdict.health,
-        "cause": status.verdict.cause,
-        "sentence": status.verdict.sentence,
-        "next": status.next,
+        **verdict_document(status.verdict),
         "queues": [queue_page_document(queue, status.forecasts.get(queue.name)) for queue in status.queues],
         "managers": [
             manager_document(one, living=one in living) for one in status.sessions if one.info.kind == "manager"
@@ -31,6 +31,21 @@ def status_document(status: Status) -> Document:
         "batches": [batch_document(one) for one in status.batches],
         "resources": [stages_document(pool) for pool in status.resource_pools],
         "schedules": None if status.schedules is None else schedule_figures_document(status.schedules),
+    }
+
+
+def verdict_document(verdict: Verdict) -> Document:
+    return {
+        "health": verdict.health,
+        "cause": verdict.cause,
+        "sentence": verdict.sentence,
+        "why": verdict.why,
+        "since": utc(verdict.since),
+        "until": utc(verdict.until),
+        "until_note": verdict.until_note,
+        "next": verdict.next,
+        "actions": [msgspec.to_builtins(one) for one in verdict.actions],
+        "also": list(verdict.also),
     }
 
 
