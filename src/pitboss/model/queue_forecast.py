@@ -239,8 +239,8 @@ def pinched(flow: QueueFlow, out: float) -> Pinch:
     free = flow.seats - flow.busy
     if gate is not None and gate.name in _OF_GATES and gate.cause not in _BUSY:
         return _of_gate(flow, gate)
-    if flow.limit is not None and out >= flow.limit * _NEAR_LIMIT:
-        return Pinch("rate", f"its rate limit of {per(flow.limit)}", "queue", queue.name)
+    if flow.limit is not None and (out >= flow.limit * _NEAR_LIMIT or (free > 0 and pool is None)):
+        return Pinch("rate", _rate_limit(flow), "queue", queue.name)
     if pool is not None and (free > 0 or (pool.away and pool.usable < flow.seats)):
         return _of_pool(pool)
     if flow.seats:
@@ -271,9 +271,14 @@ def _of_gate(flow: QueueFlow, gate: Gate) -> Pinch:
     if gate.name == "resource" and flow.pool is not None:
         return _of_pool(flow.pool)
     if gate.name == "rate" and flow.limit is not None:
-        return Pinch("rate", f"its rate limit of {per(flow.limit)}", "queue", queue.name)
+        return Pinch("rate", _rate_limit(flow), "queue", queue.name)
     name = (queue.resources or "") if gate.name in ("keys", "resource") else queue.name
     return Pinch(gate.cause, gate.sentence, _OF_GATES[gate.name], name)
+
+
+def _rate_limit(flow: QueueFlow) -> str:
+    said = ", ".join(f"{window.count:,} per {spoken(window.per)}" for window in flow.queue.rate)
+    return f"its rate limit of {said}"
 
 
 def _of_pool(pool: PoolState) -> Pinch:

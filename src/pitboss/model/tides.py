@@ -10,6 +10,7 @@ from pitboss.model.duration import SECOND, Moment, Span
 _EVENTS, _TIME = 200, 120 * SECOND
 # The load has changed where a bucket differs by more than this many standard deviations.
 _CHANGED, _FEW = 4.0, 3
+_TAILS = (1, 3, 6, 12, 24)
 _SHORT: Span = 30 * SECOND
 # A rush that is over and was shorter than this is a burst.
 _BURST: Span = 120 * SECOND
@@ -72,20 +73,38 @@ class Arrivals(NamedTuple):
 
 def rate_of(tides: Sequence[Tide], count: Callable[[Tide], int], period: Span = 0) -> Speed:
     """The rate of the newest buckets since it last changed. Counts are even over `period` and longer."""
-    events, time = 0, 0
     least = max(_SHORT, 2 * period)
+    # The numbers of events and the time up to each bucket, from now backwards.
+    events, times = [0], [0]
     for one in reversed(tides):
-        n = count(one)
-        if time >= least:
-            expected = events / time * one.span
-            if abs(n - expected) > _CHANGED * sqrt(max(n, expected)) + _FEW:
-                break
-            if events >= _EVENTS and time >= max(_TIME, least):
-                break
-        events, time = events + n, time + one.span
+        events.append(events[-1] + count(one))
+        times.append(times[-1] + one.span)
+        if changed := _changed(events, times, least):
+            del events[-changed:], times[-changed:]
+            break
+        if events[-1] >= _EVENTS and times[-1] >= max(_TIME, least):
+            break
+    if period:
+        whole = times[-1] // period * period
+        while whole and times[-2] >= whole:
+            del events[-1], times[-1]
+    time = times[-1]
     if not time:
         return Speed(known=False)
-    return Speed(events * SECOND / time, sqrt(events) * SECOND / time, time >= _SHORT)
+    return Speed(events[-1] * SECOND / time, sqrt(events[-1]) * SECOND / time, time >= _SHORT)
+
+
+def _changed(events: Sequence[int], times: Sequence[Span], least: Span) -> int:
+    """How many of the oldest buckets differ from the newer ones by more than chance; 0 if none do. Few of them differ
+    at once, more of them also if the difference is small."""
+    for tail in _TAILS:
+        if tail >= len(times) or times[-1 - tail] < least:
+            break
+        newer, older = events[-1 - tail], events[-1] - events[-1 - tail]
+        expected = newer / times[-1 - tail] * (times[-1] - times[-1 - tail])
+        if abs(older - expected) > _CHANGED * sqrt(max(older, expected)) + _FEW:
+            return tail
+    return 0
 
 
 def arrivals(tides: Sequence[Tide]) -> Arrivals:
