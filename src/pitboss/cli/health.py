@@ -52,7 +52,7 @@ def health(
 ) -> None:
     """Show how workers and tasks did: success, times, memory and restarts.
 
-    By queue and by worker. What workers did before their last restart counts too. pitboss status says what is wrong now.
+    By queue and by worker. What workers did before their last restart counts too; pitboss status says what is wrong.
 
     \b
     Examples:
