@@ -15,6 +15,7 @@ from pitboss.cli.ps import current_task
 from pitboss.cli.screen import Column, Screen
 from pitboss.cli.status import forecast_text, until_text
 from pitboss.model.duration import SECOND, Moment, Span
+from pitboss.model.errors import StoreUnavailable
 from pitboss.model.fleet import ManagerView, WorkerPoolView, live_managers, worker_pools
 from pitboss.model.pool import spoken_size
 from pitboss.model.queue import Queue
@@ -22,7 +23,7 @@ from pitboss.model.queue_forecast import QueueForecast
 from pitboss.model.snapshot import WorkerFigures, WorkerState
 from pitboss.model.states import FINISHED, State
 from pitboss.model.text import counted
-from pitboss.model.verdict import Verdict
+from pitboss.model.verdict import Verdict, store_away
 from pitboss.operate.status import Status, read_status
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def top(context: typer.Context, store: StoreOption = None) -> None:
     """
     screen = screen_of(context)
     if not screen.out.is_terminal:
-        _print(screen, ask(screen, store, lambda opened: _Look(opened).picture()))
+        _print(screen, ask(screen, store, lambda opened: Look(opened).picture()))
         return
     with contextlib.suppress(KeyboardInterrupt):
         ask(screen, store, lambda opened: _live(screen, opened))
@@ -145,7 +146,7 @@ async def _live(screen: Screen, store: "Store") -> None:
     from rich.live import Live
 
     ended = asyncio.Event()
-    look = _Look(store)
+    look = Look(store)
     with _keys(ended.set), Live(console=screen.out, screen=True, auto_refresh=False) as live:
         while not ended.is_set():
             live.update(_drawn(screen, await look.picture()), refresh=True)
@@ -182,14 +183,26 @@ def _keys(end: Callable[[], None]) -> Iterator[None]:
         termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
 
 
-class _Look:
+class Look:
     """Reads the store again and again."""
 
     def __init__(self, store: "Store") -> None:
         self._store, self._meter = store, RateMeter()
         self._status: Status | None = None
+        self._last: Picture | None = None
 
     async def picture(self) -> Picture:
+        """What is there now. While the store is away: what was there last, and that it is away."""
+        try:
+            self._last = await self._picture()
+        except StoreUnavailable as error:
+            if self._last is None:
+                raise
+            away = store_away(error.what, error.why, error.fix)
+            return self._last._replace(said=_said(away, self._status.now if self._status is not None else 0))
+        return self._last
+
+    async def _picture(self) -> Picture:
         moment = now(self._store)
         if self._status is None or moment - self._status.now >= _JUDGED:
             self._status = await read_status(self._store, moment)
