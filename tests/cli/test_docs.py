@@ -46,6 +46,7 @@ def test_every_command_is_in_the_reference() -> None:
         "serve",
         "init",
         "status",
+        "health",
         "why",
         "ps",
         "top",

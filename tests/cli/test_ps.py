@@ -4,19 +4,26 @@ import os
 import pty
 import subprocess
 import time
+from typing import Any
 
 import pytest
 
 from pitboss.cli.errors import Exit
-from pitboss.cli.top import Picture, RateMeter, picture
+from pitboss.cli.top import Look, Picture, RateMeter, picture
+from pitboss.engines.memory import MemoryEngine
 from pitboss.engines.protocol import Store
 from pitboss.model.duration import SECOND
+from pitboss.model.errors import StoreUnavailable
 from pitboss.model.fleet import manager_view
 from pitboss.model.queue import Queue
+from pitboss.model.queue_forecast import QueueForecast, Trend
 from pitboss.model.session import Session, SessionInfo
 from pitboss.model.snapshot import Snapshot, WorkerState
 from pitboss.model.states import State
+from pitboss.model.verdict import Health, Verdict
 from pitboss.operate.remote_workers import RemoteWorkers, WorkerCard
+from pitboss.operate.status import Status
+from pitboss.testing.clock import FakeClock
 from tests.cli.command_line import PITBOSS, new, pitboss, put, with_store
 from tests.cli.fake_managers import TASK, busy, crashed, encoded, manager, now, pool, snapshot, worker
 from tests.cli.test_screen import BOLD, on_terminal
@@ -193,8 +200,52 @@ def test_top_counts_by_the_moment_at_which_it_was_told() -> None:
     assert list(panels) == ["Pools", "Queues", "Workers"]
     assert panels["Pools"].rows[0][5] == "20"
     assert panels["Workers"].rows[0][4] == "20"
-    assert panels["Queues"].rows[0][-2:] == ["20", "20"]
+    assert panels["Queues"].rows[0][5:7] == ["20", "20"]
     assert "1 manager · 1 worker · 0 running · 3 waiting" in shown.headline
+
+
+async def test_top_goes_on_while_the_store_is_away() -> None:
+    store: Any = MemoryEngine(clock=FakeClock())
+    look = Look(store)
+    shown = await look.picture()
+    assert shown.said[0].startswith("No manager is running")
+    store.clock.advance(10)
+
+    async def away() -> None:
+        raise StoreUnavailable("the store does not answer", why="connection refused")
+
+    store.queues = away
+    gone = await look.picture()
+    assert gone.headline == shown.headline
+    assert gone.said == ("The store does not answer.", "Cause: connection refused")
+
+
+async def test_top_does_not_begin_without_a_store() -> None:
+    store: Any = MemoryEngine(clock=FakeClock())
+
+    async def away() -> None:
+        raise StoreUnavailable("the store does not answer")
+
+    store.queues = away
+    with pytest.raises(StoreUnavailable):
+        await Look(store).picture()
+
+
+def test_top_shows_the_last_hour_and_the_forecast() -> None:
+    found = QueueForecast(trend=Trend.GROWS, inflow=12, outflow=9, came=(0, 720) * 30, went=(0, 540) * 30)
+    queue = Queue(name="mail", counts={State.PENDING: 300})
+    verdict = Verdict(health=Health.ATTENTION, cause="grows", sentence="It grows.", until=now(), until_note="when done")
+    told = Status(
+        now=now(), verdict=verdict, next="", findings=(), queues=(queue,), forecasts={"mail": found}, sessions=()
+    )
+    shown = picture([], [queue], RateMeter(), now(), told)
+    (panel,) = shown.panels
+    came, went, text = panel.rows[0][-3:]
+    assert (len(came), len(went)) == (12, 12)
+    assert came > went
+    assert text == "grows: 12/s in, 9/s out"
+    assert shown.said[0] == "It grows."
+    assert shown.said[1].startswith("Until: about ")
 
 
 def test_top_puts_trouble_first() -> None:

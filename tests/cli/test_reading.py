@@ -24,6 +24,7 @@ READERS = (
     ("ps",),
     ("dead", "list"),
     ("figures",),
+    ("health",),
     ("db", "status"),
     ("config", "show"),
 )

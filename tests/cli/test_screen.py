@@ -82,13 +82,14 @@ def test_status_looks_like_this() -> None:
     put(new(), new())
     run_all(fail="no")
     text = pitboss("status").out
-    assert text.splitlines()[:6] == [
+    assert text.splitlines()[:7] == [
         "No manager is running, and nothing waits.",
         "Next: pitboss up",
+        "Also: 2 tasks of the last 1h failed; the rest goes on.",
         "",
         "Queues",
-        "QUEUE    PENDING  RUNNING  SCHEDULED  HELD  COMPLETED  FAILED  CANCELLED  LIMITS",
-        "default        0        0          0     0          0       2          0",
+        "QUEUE    PENDING  RUNNING  SCHEDULED  HELD  COMPLETED  FAILED  CANCELLED  FORECAST  LIMITED BY  LIMITS",
+        "default        0        0          0     0          0       2          0  keeps up",
     ]
 
 

@@ -29,6 +29,8 @@ from pitboss.model.queue import HandlerInfo, QueueChange
 from pitboss.model.states import State
 from pitboss.operate.failures import failure_groups
 from pitboss.operate.lookup import find_task
+from pitboss.operate.overview import read_overview
+from pitboss.operate.queues import read_queue, read_queues
 from pitboss.operate.status import read_status
 from pitboss.operate.why import explain
 from pitboss.simulate.clock import START
@@ -217,6 +219,9 @@ def reads(marks: dict[str, str]) -> dict[str, Read]:
     found: dict[str, Read] = {
         "status": lambda store: read_status(store, NOW),
         "queues": lambda store: store.queues(),
+        "queues with forecasts": lambda store: read_queues(store, NOW),
+        "one queue with its forecast": lambda store: read_queue(store, "mail", NOW),
+        "health": lambda store: read_overview(store, NOW),
         "groups": lambda store: failure_groups(store, parsed("")),
         "groups of a batch": lambda store: failure_groups(store, parsed(f"batch:{BATCH}")),
         "show by the beginning of the id": lambda store: find_task(store, marks["first"][:20]),

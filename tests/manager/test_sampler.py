@@ -25,8 +25,11 @@ class Pool:
         workers: tuple[Any, ...] = ()
         state = "restarting"
 
+    def __init__(self) -> None:
+        self.slot = self.Slot()
+
     def every_slot(self) -> list[Slot]:
-        return [self.Slot()]
+        return [self.slot]
 
 
 class Store(MemoryEngine):
@@ -52,6 +55,7 @@ class Scene:
         self.session: int | None = 1
         self.term: int | None = None
         pool: Any = Pool()
+        self.slot = pool.slot
         router: Any = self
         self.sampler = Sampler(self.store, self.clock, lambda: [pool], router, lambda: self.term)
 
@@ -136,3 +140,37 @@ async def test_without_a_session_there_is_no_sample() -> None:
     scene.session = None
     await scene.pass_on()
     assert await scene.store.stored() == []
+
+
+class Worker:
+    """A process that has done that much."""
+
+    name, pid, state, memory = "default-1", 7, "processing", 50_000_000
+
+    def __init__(self) -> None:
+        self.succeeded = self.failed = self.busy = 0
+
+
+async def test_a_sample_has_what_each_worker_did_since_the_last_one() -> None:
+    scene, worker = Scene(), Worker()
+    scene.slot.workers = (worker,)
+    worker.succeeded, worker.failed, worker.busy = 5, 1, 12 * SECOND
+    await scene.pass_on()
+    worker.succeeded, worker.busy = 8, 18 * SECOND
+    await scene.pass_on()
+    await scene.pass_on()
+    told = [one.workers[0] for one in await scene.store.stored()]
+    assert [(one.succeeded, one.failed, one.busy // SECOND) for one in told] == [(5, 1, 12), (3, 0, 6), (0, 0, 0)]
+    assert {(one.name, one.pool, one.alive, one.memory) for one in told} == {("default-1", "default", TEN, 500)}
+    assert told[1].last > told[0].last > told[2].last == 0
+
+
+async def test_a_successor_is_counted_from_its_beginning() -> None:
+    scene, worker, successor = Scene(), Worker(), Worker()
+    scene.slot.workers = (worker,)
+    worker.succeeded = 5
+    await scene.pass_on()
+    successor.pid, successor.succeeded = 8, 2
+    scene.slot.workers = (successor,)
+    await scene.pass_on()
+    assert [one.workers[0].succeeded for one in await scene.store.stored()] == [5, 2]

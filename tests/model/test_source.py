@@ -16,8 +16,9 @@ from pitboss.model.session import Session, SessionInfo
 from pitboss.model.snapshot import DeliveryFigures, Snapshot
 from pitboss.model.source import SourceFigures, SourceSpec, SourceState, is_outbox, outbox, source_of
 from pitboss.model.source_findings import KIND, PATIENCE, live_sources, read_figures, source_findings
-from pitboss.model.status import Health, Verdict, assess
+from pitboss.model.status import assess
 from pitboss.model.store_reading import StoreReading
+from pitboss.model.verdict import Health, Verdict
 
 SPEC = SourceSpec(name="one", url="amqp://h", queue="in", handler="download", dead_letter_queue="in_dlq")
 WELL = (SourceState.STARTING, SourceState.RUNNING, SourceState.STANDBY)

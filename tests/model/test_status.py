@@ -14,8 +14,9 @@ from pitboss.model.sealed import MissingKey
 from pitboss.model.session import Session, SessionInfo
 from pitboss.model.snapshot import PoolFigures, Snapshot, WorkerFigures, WorkerState
 from pitboss.model.states import State
-from pitboss.model.status import Health, Verdict, assess
+from pitboss.model.status import assess
 from pitboss.model.store_reading import LATELY, Ended, StoreReading
+from pitboss.model.verdict import Health, Verdict
 
 NOW = 1_800_000_000 * SECOND
 

@@ -10,7 +10,6 @@ from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.finding import Grade
 from pitboss.model.schedule import ScheduleSpec, firing
 from pitboss.model.states import State
-from pitboss.operate.documents import status_document
 from pitboss.operate.schedule_documents import schedule_document
 from pitboss.operate.schedules import (
     coming_ticks,
@@ -22,6 +21,7 @@ from pitboss.operate.schedules import (
     trial,
 )
 from pitboss.operate.status import read_status
+from pitboss.operate.status_documents import status_document
 from tests.operate.bench import GREET, Bench
 
 YOU = {"name": "you"}

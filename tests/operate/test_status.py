@@ -5,8 +5,8 @@ from pitboss.model.finding import Grade
 from pitboss.model.queue import QueueChange
 from pitboss.model.resource import NewResource, ResourceChange
 from pitboss.model.snapshot import Snapshot
-from pitboss.operate.documents import status_document
 from pitboss.operate.status import check_keys, check_store, read_status
+from pitboss.operate.status_documents import status_document
 from tests.operate.bench import Bench
 
 

@@ -1,5 +1,6 @@
 """Times and ids as people read them."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from pitboss.model.duration import SECOND, Moment, Span, spoken
@@ -39,6 +40,22 @@ def local(moment: Moment) -> str:
 
 def time_of_day(moment: Moment) -> str:
     return local(moment)[11:19]
+
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[int], width: int, most: int | None = None) -> str:
+    """The newest values as bars, `width` of them at most; `most` is the height of a full one."""
+    each = max(1, -(-len(values) // width))
+    start = len(values) % each
+    sums = [sum(values[place : place + each]) for place in range(start, len(values), each)]
+    highest = (most * each if most is not None else max(sums, default=0)) or 1
+    return "".join(_BARS[min(len(_BARS) - 1, one * len(_BARS) // (highest + 1))] for one in sums)
+
+
+def hour_and_minute(moment: Moment) -> str:
+    return local(moment)[11:16]
 
 
 def when(moment: Moment | None, now: Moment) -> str | None:

@@ -31,6 +31,7 @@ COMMANDS = {
     "serve": Command("serve:serve", "Serve the HTTP API without workers, until Ctrl-C."),
     "init": Command("init:init", "Write a small project to start from."),
     "status": Command("status:status", "Show how the store is doing, why, and what to do next."),
+    "health": Command("health:health", "Show how workers and tasks did: success, times, memory and restarts."),
     "why": Command("why:why", "Say why a task or batch does not run, and what helps."),
     "logs": Command("logs:logs", "Show what the workers and the manager of this host have logged."),
     "ps": Command("ps:ps", "List managers and workers on all hosts."),

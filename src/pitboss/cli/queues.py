@@ -1,6 +1,6 @@
 """`pitboss queues`: list, show, pause, resume and limit."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -19,25 +19,28 @@ from pitboss.cli.command import (
     screen_of,
     show,
 )
-from pitboss.cli.formatting import ago
+from pitboss.cli.formatting import ago, sparkline, when
 from pitboss.cli.screen import Column, Screen
-from pitboss.cli.status import QUEUE_COLUMNS, limits_text, queue_row
-from pitboss.model.duration import Moment
+from pitboss.cli.status import QUEUE_COLUMNS, forecast_text, limits_text, queue_row
+from pitboss.model.duration import SECOND, Moment, spoken
 from pitboss.model.errors import InvalidInput
 from pitboss.model.limits import rate as rate_of
 from pitboss.model.queue import LIMITS, Queue, QueueChange, checked_name
+from pitboss.model.queue_forecast import QueueForecast, per
 from pitboss.model.states import State
 from pitboss.model.text import counted
-from pitboss.operate.documents import queue_document
 from pitboss.operate.lookup import closest
 from pitboss.operate.queues import (
     LimitReading,
-    find_queue,
+    QueueReading,
     limit_queue,
     limit_readings,
     partitioning_text,
+    read_queue,
+    read_queues,
     retention_text,
 )
+from pitboss.operate.status_documents import queue_page_document
 from pitboss.operate.tasks import change_queues
 
 if TYPE_CHECKING:
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="List, show, pause, resume and limit queues.", no_args_is_help=True, rich_markup_mode=None)
 NamesArgument = Annotated[list[str], typer.Argument(metavar="NAME", help="Names of queues.")]
 _NONE = "none"
+_SPARKS = 30
 _LIMITS = (Column("Limit"), Column("Now", fills=True), Column("Source"))
 
 
@@ -53,7 +57,7 @@ _LIMITS = (Column("Limit"), Column("Now", fills=True), Column("Source"))
 def list_queues(
     context: typer.Context, store: StoreOption = None, as_json: JsonOption = False, watch: WatchOption = None
 ) -> None:
-    """List the queues with the number of their tasks by state.
+    """List the queues with the number of their tasks by state, and what becomes of their backlog.
 
     \b
     Examples:
@@ -71,7 +75,7 @@ def show_queue(
     as_json: JsonOption = False,
     watch: WatchOption = None,
 ) -> None:
-    """Show a queue: its tasks by state, and its limits with who set them.
+    """Show a queue: its tasks by state, what becomes of its backlog and why, and its limits with who set them.
 
     \b
     Examples:
@@ -79,8 +83,9 @@ def show_queue(
     """
 
     async def read(opened: "Store") -> Shown:
-        queue, moment = await find_queue(opened, name), now(opened)
-        return Shown({"queue": queue_document(queue)}, lambda screen: _draw_queue(screen, queue, moment))
+        found, moment = await read_queue(opened, name, now(opened)), now(opened)
+        document = {"queue": queue_page_document(found.queue, found.forecast)}
+        return Shown(document, lambda screen: _draw_queue(screen, found, moment))
 
     show(screen_of(context), store, read, as_json=as_json, watch=watch)
 
@@ -169,25 +174,27 @@ def limit(
 
 
 async def _read(store: "Store") -> Shown:
-    found = await store.queues()
-    document = {"queues": [queue_document(queue) for queue in found]}
+    found = await read_queues(store, now(store))
+    document = {"queues": [queue_page_document(one.queue, one.forecast) for one in found]}
     return Shown(document, lambda screen: _draw(screen, found))
 
 
-def _draw(screen: Screen, queues: list[Queue]) -> None:
+def _draw(screen: Screen, queues: Sequence[QueueReading]) -> None:
     if not queues:
         screen.note("there are no queues yet: the first task of a queue creates it")
         return
-    screen.table(QUEUE_COLUMNS, [queue_row(queue) for queue in queues])
+    screen.table(QUEUE_COLUMNS, [queue_row(one.queue, {one.queue.name: one.forecast}) for one in queues])
 
 
-def _draw_queue(screen: Screen, queue: Queue, moment: Moment) -> None:
+def _draw_queue(screen: Screen, found: QueueReading, moment: Moment) -> None:
+    queue = found.queue
     paused = f"paused by {queue.paused_by}" if queue.paused_by else "paused"
     screen.fields([("queue", queue.name)])
     screen.fields([("state", f"{paused}, {ago(queue.paused_at, moment)}" if queue.paused else None)])
     screen.fields([("reason", queue.paused_reason)])
     counts = [f"{number:,} {state}" for state in State if (number := queue.counts.get(state, 0))]
     screen.fields([("tasks", ", ".join(counts) or "none"), ("resources", queue.resources)])
+    _draw_forecast(screen, found.forecast, moment)
     screen.fields([("partitions", None if queue.partitions is None else partitioning_text(queue.partitions))])
     ages = queue.declared.retention if queue.declared else {}
     screen.fields([("kept", ", ".join(f"{state} {retention_text(age)}" for state, age in ages.items()))])
@@ -196,6 +203,21 @@ def _draw_queue(screen: Screen, queue: Queue, moment: Moment) -> None:
     if limits:
         screen.heading("Limits")
         screen.table(_LIMITS, [[one.key, one.value, _source(one)] for one in limits])
+
+
+def _draw_forecast(screen: Screen, found: QueueForecast, moment: Moment) -> None:
+    """What becomes of its backlog, what limits it, and the last hour."""
+    highest = max([*found.came, *found.went], default=0)
+    screen.fields(
+        [
+            ("forecast", forecast_text(found)),
+            ("limited by", found.pinch.said),
+            ("until", when(found.until, moment)),
+            ("oldest", f"has waited {spoken(found.waited)}" if found.waited >= SECOND else None),
+            ("in", f"{per(found.inflow)}  {sparkline(found.came, _SPARKS, highest)}" if highest else None),
+            ("out", f"{per(found.outflow)}  {sparkline(found.went, _SPARKS, highest)}" if highest else None),
+        ]
+    )
 
 
 def _source(limit: LimitReading) -> str:

@@ -1,5 +1,6 @@
 """`pitboss status`: the verdict and the next step, then queues, managers, batches and resource pools."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -7,21 +8,22 @@ import typer
 from pitboss.cli.batch_page import draw_batches
 from pitboss.cli.command import JsonOption, Shown, StoreOption, WatchOption, now, screen_of, settings, show
 from pitboss.cli.errors import Exit
-from pitboss.cli.formatting import age, ago
+from pitboss.cli.formatting import age, ago, hour_and_minute
 from pitboss.cli.screen import Column, Screen
-from pitboss.model.duration import Moment
+from pitboss.model.duration import SECOND, Moment
 from pitboss.model.finding import Grade
 from pitboss.model.fleet import ManagerView, alive, manager_view
 from pitboss.model.queue import Queue, QueueSettings
+from pitboss.model.queue_forecast import QueueForecast, spoken_forecast
 from pitboss.model.resource import ResourcePool, Stage
 from pitboss.model.schedule_findings import ScheduleFigures
 from pitboss.model.session import Session
 from pitboss.model.states import State
-from pitboss.model.status import Health
 from pitboss.model.text import counted, masked
-from pitboss.operate.documents import status_document
+from pitboss.model.verdict import Health, Verdict
 from pitboss.operate.queues import rate_text
 from pitboss.operate.status import Status, read_status
+from pitboss.operate.status_documents import status_document
 
 if TYPE_CHECKING:
     from pitboss.engines.protocol import Store
@@ -35,6 +37,8 @@ QUEUE_COLUMNS = (
     Column("Completed", right=True, drop=3),
     Column("Failed", right=True),
     Column("Cancelled", right=True, drop=4),
+    Column("Forecast"),
+    Column("Limited by", drop=6),
     Column("Limits", drop=5),
 )
 _COUNTED = ("pending", "running", "scheduled", "held", "completed", "failed", "cancelled")
@@ -55,6 +59,7 @@ _RESOURCE_POOLS = (
     Column("Next", right=True),
 )
 _GONE_SHOWN = 2
+_MINUTE = 60 * SECOND
 _STYLES = {
     Health.HEALTHY: "bold green",
     Health.ATTENTION: "bold yellow",
@@ -102,8 +107,7 @@ async def _read(store: "Store") -> Shown:
 
 
 def _draw(screen: Screen, found: Status) -> None:
-    screen.line(found.verdict.sentence, _STYLES[found.verdict.health])
-    screen.line(f"Next: {found.next}")
+    draw_verdict(screen, found)
     waiting = [finding.what for finding in found.findings if finding.check == "waiting"]
     if len(waiting) > 1:
         screen.heading("Waiting")
@@ -111,7 +115,7 @@ def _draw(screen: Screen, found: Status) -> None:
             screen.line(text)
     if found.queues:
         screen.heading("Queues")
-        screen.table(QUEUE_COLUMNS, [queue_row(queue) for queue in found.queues])
+        screen.table(QUEUE_COLUMNS, [queue_row(queue, found.forecasts) for queue in found.queues])
     managers = [one for one in found.sessions if one.info.kind == "manager"]
     living = alive(managers, found.now)
     gone = [one for one in managers if one not in living][-_GONE_SHOWN:]
@@ -132,11 +136,41 @@ def _draw(screen: Screen, found: Status) -> None:
         screen.table(_RESOURCE_POOLS, [_resource_pool_row(pool, found.now) for pool in found.resource_pools])
 
 
-def queue_row(queue: Queue) -> list[str]:
+def draw_verdict(screen: Screen, found: Status) -> None:
+    """One sentence; its cause, since when and until when, if that is known; what helps, and what else is wrong."""
+    verdict = found.verdict
+    screen.line(verdict.sentence, _STYLES[verdict.health])
+    if verdict.why:
+        screen.line(f"Cause: {verdict.why}")
+    if verdict.since is not None and found.now - verdict.since >= _MINUTE:
+        screen.line(f"Since: {hour_and_minute(verdict.since)}, {ago(verdict.since, found.now)}")
+    if until := until_text(verdict, found.now):
+        screen.line(f"Until: {until}")
+    screen.line(f"Next: {found.next}")
+    for line in verdict.also:
+        screen.line(f"Also: {line}")
+
+
+def until_text(verdict: Verdict, moment: Moment) -> str:
+    """ "about 10:32, in 18m, when 13 more are back"."""
+    if verdict.until is None:
+        return verdict.until_note.removeprefix("until ")
+    told = f"about {hour_and_minute(verdict.until)}, {ago(verdict.until, moment)}"
+    return f"{told}, {verdict.until_note}" if verdict.until_note else told
+
+
+def queue_row(queue: Queue, forecasts: Mapping[str, QueueForecast]) -> list[str]:
     """A queue's cells under `QUEUE_COLUMNS`."""
     name = f"{queue.name} (paused)" if queue.paused else queue.name
     counts = [f"{queue.counts.get(State(state), 0):,}" for state in _COUNTED]
-    return [name, *counts, limits_text(queue)]
+    found = forecasts.get(queue.name)
+    told = ["", ""] if found is None else [forecast_text(found), found.pinch.said]
+    return [name, *counts, *told, limits_text(queue)]
+
+
+def forecast_text(found: QueueForecast) -> str:
+    """ "stalled since 14:02"."""
+    return spoken_forecast(found, hour_and_minute)
 
 
 def limits_text(queue: Queue) -> str:

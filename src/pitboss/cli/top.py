@@ -10,16 +10,21 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 from pitboss.cli.command import StoreOption, ask, now, screen_of
-from pitboss.cli.formatting import age, time_of_day, took
+from pitboss.cli.formatting import age, sparkline, time_of_day, took
 from pitboss.cli.ps import current_task
 from pitboss.cli.screen import Column, Screen
+from pitboss.cli.status import forecast_text, until_text
 from pitboss.model.duration import SECOND, Moment, Span
+from pitboss.model.errors import StoreUnavailable
 from pitboss.model.fleet import ManagerView, WorkerPoolView, live_managers, worker_pools
 from pitboss.model.pool import spoken_size
 from pitboss.model.queue import Queue
+from pitboss.model.queue_forecast import QueueForecast
 from pitboss.model.snapshot import WorkerFigures, WorkerState
 from pitboss.model.states import FINISHED, State
 from pitboss.model.text import counted
+from pitboss.model.verdict import Verdict, store_away
+from pitboss.operate.status import Status, read_status
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -27,6 +32,9 @@ if TYPE_CHECKING:
     from pitboss.engines.protocol import Store
 
 _REFRESH_SECONDS = 1.0
+# The verdict and the forecasts change more slowly than the figures, and cost more.
+_JUDGED: Span = 5 * SECOND
+_SPARKS = 12
 _FEW = 10
 _RATE_SPAN: Span = 5 * SECOND
 _SAMPLES = 2
@@ -51,6 +59,9 @@ _QUEUES = (
     Column("Failed", right=True),
     Column("In/s", right=True),
     Column("Done/s", right=True),
+    Column("In, 1h", drop=4),
+    Column("Out, 1h", drop=3),
+    Column("Forecast", drop=1),
 )
 _WORKERS = (
     Column("Worker", fills=True),
@@ -104,10 +115,11 @@ class Panel(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """What is shown at one moment."""
+    """What is shown at one moment. `said` is the verdict with its cause."""
 
     headline: str
     panels: list[Panel]
+    said: Sequence[str] = ()
 
 
 def top(context: typer.Context, store: StoreOption = None) -> None:
@@ -122,7 +134,7 @@ def top(context: typer.Context, store: StoreOption = None) -> None:
     """
     screen = screen_of(context)
     if not screen.out.is_terminal:
-        _print(screen, ask(screen, store, lambda opened: _look(opened, RateMeter())))
+        _print(screen, ask(screen, store, lambda opened: Look(opened).picture()))
         return
     with contextlib.suppress(KeyboardInterrupt):
         ask(screen, store, lambda opened: _live(screen, opened))
@@ -134,10 +146,10 @@ async def _live(screen: Screen, store: "Store") -> None:
     from rich.live import Live
 
     ended = asyncio.Event()
-    meter = RateMeter()
+    look = Look(store)
     with _keys(ended.set), Live(console=screen.out, screen=True, auto_refresh=False) as live:
         while not ended.is_set():
-            live.update(_drawn(screen, await _look(store, meter)), refresh=True)
+            live.update(_drawn(screen, await look.picture()), refresh=True)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_REFRESH_SECONDS):
                     await ended.wait()
@@ -171,14 +183,42 @@ def _keys(end: Callable[[], None]) -> Iterator[None]:
         termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
 
 
-async def _look(store: "Store", meter: RateMeter) -> Picture:
-    queues, sessions = await store.queues(), await store.sessions()
-    moment = now(store)
-    return picture(live_managers(sessions, moment), queues, meter, moment)
+class Look:
+    """Reads the store again and again."""
+
+    def __init__(self, store: "Store") -> None:
+        self._store, self._meter = store, RateMeter()
+        self._status: Status | None = None
+        self._last: Picture | None = None
+
+    async def picture(self) -> Picture:
+        """What is there now. While the store is away: what was there last, and that it is away."""
+        try:
+            self._last = await self._picture()
+        except StoreUnavailable as error:
+            if self._last is None:
+                raise
+            away = store_away(error.what, error.why, error.fix)
+            return self._last._replace(said=_said(away, self._status.now if self._status is not None else 0))
+        return self._last
+
+    async def _picture(self) -> Picture:
+        moment = now(self._store)
+        if self._status is None or moment - self._status.now >= _JUDGED:
+            self._status = await read_status(self._store, moment)
+        queues, sessions = await self._store.queues(), await self._store.sessions()
+        return picture(live_managers(sessions, moment), queues, self._meter, moment, self._status)
 
 
-def picture(managers: Sequence[ManagerView], queues: Sequence[Queue], meter: RateMeter, moment: Moment) -> Picture:
+def picture(
+    managers: Sequence[ManagerView],
+    queues: Sequence[Queue],
+    meter: RateMeter,
+    moment: Moment,
+    status: Status | None = None,
+) -> Picture:
     """Everything at this moment; rates are since earlier calls with the same meter."""
+    forecasts = {} if status is None else status.forecasts
     workers = [(one, worker) for one in managers for worker in one.snapshot.workers]
     for one, worker in workers:
         # A worker's figures are as old as its manager's last renewal.
@@ -189,10 +229,18 @@ def picture(managers: Sequence[ManagerView], queues: Sequence[Queue], meter: Rat
     rows = [_worker_row(one, worker, meter, moment) for one, worker in sorted(workers, key=_rank)]
     panels = [
         Panel("Pools", _POOLS, [_pool_row(view, meter) for view in worker_pools(managers)]),
-        Panel("Queues", _QUEUES, [_queue_row(queue, meter) for queue in queues]),
+        Panel("Queues", _QUEUES, [_queue_row(queue, meter, forecasts.get(queue.name)) for queue in queues]),
         Panel("Workers", _WORKERS, rows),
     ]
-    return Picture(_headline(managers, queues, moment), [panel for panel in panels if panel.rows])
+    verdict = () if status is None else _said(status.verdict, moment)
+    return Picture(_headline(managers, queues, moment), [panel for panel in panels if panel.rows], verdict)
+
+
+def _said(verdict: Verdict, moment: Moment) -> tuple[str, ...]:
+    """The sentence, its cause, and until when."""
+    until = until_text(verdict, moment)
+    told = (verdict.sentence, verdict.why and f"Cause: {verdict.why}", until and f"Until: {until}")
+    return tuple(line for line in told if line)
 
 
 def _headline(managers: Sequence[ManagerView], queues: Sequence[Queue], moment: Moment) -> str:
@@ -230,11 +278,18 @@ def _pool_row(view: WorkerPoolView, meter: RateMeter) -> list[str]:
     ]
 
 
-def _queue_row(queue: Queue, meter: RateMeter) -> list[str]:
+def _queue_row(queue: Queue, meter: RateMeter, found: QueueForecast | None) -> list[str]:
     name = f"{queue.name} (paused)" if queue.paused else queue.name
     shown = (State.PENDING, State.RUNNING, State.SCHEDULED, State.FAILED)
     rates = [_per_second(meter.rate((way, queue.name))) for way in ("in", "out")]
-    return [name, *(f"{queue.counts.get(state, 0):,}" for state in shown), *rates]
+    most = 0 if found is None else max([*found.came, *found.went], default=0)
+    told = ["", "", ""] if found is None else [*_sparks(found, most), forecast_text(found)]
+    return [name, *(f"{queue.counts.get(state, 0):,}" for state in shown), *rates, *told]
+
+
+def _sparks(found: QueueForecast, most: int) -> list[str]:
+    """Its last hour at one height, so that in and out can be compared; nothing if nothing came or went."""
+    return [sparkline(values, _SPARKS, most) if most else "" for values in (found.came, found.went)]
 
 
 def _worker_row(manager: ManagerView, worker: WorkerFigures, meter: RateMeter, moment: Moment) -> list[str]:
@@ -275,6 +330,7 @@ def _drawn(screen: Screen, shown: Picture) -> "RenderableType":
     from rich.text import Text
 
     parts: list[RenderableType] = [Text(f"{shown.headline} · q quits", style="reverse", no_wrap=True)]
+    parts += [Text(line) for line in shown.said]
     for panel in shown.panels:
         parts += [Text(), Text(panel.title, style="bold"), screen.rich_table(panel.columns, panel.rows)]
     return Group(*parts)
@@ -282,6 +338,8 @@ def _drawn(screen: Screen, shown: Picture) -> "RenderableType":
 
 def _print(screen: Screen, shown: Picture) -> None:
     screen.line(shown.headline)
+    for line in shown.said:
+        screen.line(line)
     for panel in shown.panels:
         screen.heading(panel.title)
         screen.table(panel.columns, panel.rows)

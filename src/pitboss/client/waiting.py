@@ -70,14 +70,35 @@ async def explain_queues(
 ) -> list[WaitingTask]:
     """Some pending tasks of each queue, and why they do not run: the oldest ones, since tasks that cannot run stay. Of
     batches whose items no claim draws, one item. `also`: these tasks too, if they wait. `sparing`: see `read_scene`."""
+    return list((await read_waiting(store, queues, sessions, now, also=also, sparing=sparing)).tasks)
+
+
+class Waiting(NamedTuple):
+    """Tasks that wait and why, with what surrounds them; `running` are batches that draw items."""
+
+    tasks: Sequence[WaitingTask]
+    scene: Scene
+    running: Sequence[Batch] = ()
+
+
+async def read_waiting(
+    store: Store,
+    queues: Sequence[Queue],
+    sessions: Sequence[Session],
+    now: Moment,
+    *,
+    also: Sequence[TaskId] = (),
+    sparing: bool = False,
+) -> Waiting:
+    """As `explain_queues`, with everything that was read for it."""
     fullest = sorted(queues, key=lambda queue: -queue.counts.get(State.PENDING, 0))[:_QUEUES_SAMPLED]
     lines = {
         queue.name: await read_line(store, queue, _SAMPLED) for queue in fullest if queue.counts.get(State.PENDING)
     }
     tasks = [task for line in lines.values() for task in line.tasks]
     tasks += [task for task in await _without_key(store, sessions, now) if task.queue not in lines]
-    if any(queue.counts.get(State.HELD) for queue in queues):
-        tasks += [item for item in await _undrawn_items(store) if item.queue not in lines]
+    running = await _running_batches(store, queues)
+    tasks += [item for item in await _undrawn_items(store, running) if item.queue not in lines]
     if others := sorted({*also} - {task.id for task in tasks}):
         waiting = (State.PENDING, State.HELD)
         tasks += [task for task in await store.get(others) if task is not None and task.state in waiting]
@@ -85,8 +106,8 @@ async def explain_queues(
         store, tasks, now, queues=_by_name(queues), sessions=sessions, lines=lines, sparing=sparing
     )
     if sum(len(view.members) for view in scene.pools.values()) > _MANY_MEMBERS:
-        return await asyncio.to_thread(_explained, tasks, scene)
-    return _explained(tasks, scene)
+        return Waiting(await asyncio.to_thread(_explained, tasks, scene), scene, running)
+    return Waiting(_explained(tasks, scene), scene, running)
 
 
 def _explained(tasks: Iterable[Task], scene: Scene) -> list[WaitingTask]:
@@ -218,12 +239,16 @@ async def _without_key(store: Store, sessions: Sequence[Session], now: Moment) -
     return (await store.find(given_back, limit=_SAMPLED, oldest_first=True)).tasks
 
 
-async def _undrawn_items(store: Store) -> list[Task]:
-    """One item of each running batch that has only undrawn ones left."""
+async def _running_batches(store: Store, queues: Sequence[Queue]) -> Sequence[Batch]:
+    """Batches that draw items, if any item is held."""
     batches = capabilities(store).batches
-    if batches is None:
+    if batches is None or not any(queue.counts.get(State.HELD) for queue in queues):
         return []
-    running = await batches.batches(statuses=[BatchStatus.RUNNING], limit=_QUEUES_SAMPLED)
+    return await batches.batches(statuses=[BatchStatus.RUNNING], limit=_QUEUES_SAMPLED)
+
+
+async def _undrawn_items(store: Store, running: Sequence[Batch]) -> list[Task]:
+    """One item of each running batch that has only undrawn ones left."""
     idle = [one for one in running if not one.counts.get(State.RUNNING) and not one.counts.get(State.PENDING)]
     items = [await _waiting_item(store, batch) for batch in idle]
     return [item for item in items if item is not None and item.state is State.HELD]

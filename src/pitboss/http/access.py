@@ -98,6 +98,7 @@ ROLES: dict[tuple[str, str], Roles] = {
     ("GET", "/events/{event_id}"): _VIEWER | _PRODUCER,
     ("POST", "/events/{event_id}/replay"): _OPERATOR,
     ("GET", "/status"): _VIEWER,
+    ("GET", "/overview"): _VIEWER,
     ("GET", "/failures"): _VIEWER,
     ("GET", "/figures"): _VIEWER,
     ("GET", "/keys"): _ADMIN,

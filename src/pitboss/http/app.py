@@ -178,6 +178,12 @@ def _add_fleet(routes: Routes) -> None:
         """Figures over time: what happened to tasks, how long they took, and how pools were."""
         return await fleet.figures(call, since or "2h", step, queue=queue, handler=handler, pool=pool)
 
+    async def overview(
+        call: Call, since: Annotated[str, Query(max_length=20, pattern=patterns.PLAIN)] = "24h"
+    ) -> Answer:
+        """How workers and tasks did over a time, also before the last restart."""
+        return await fleet.overview(call, since=since or "24h")
+
     async def audit(call: Call, limit: Page = 100, before: Id = None, act: Text = None, who: Text = None) -> Answer:
         """What operators and admins did, newest first."""
         return await fleet.audit(call, limit=limit, before=before, act=act, who=who)
@@ -192,6 +198,7 @@ def _add_fleet(routes: Routes) -> None:
     routes.add("GET", "/readyz", fleet.health, shapes.Health)
     routes.add("GET", "/livez", fleet.alive, shapes.Health)
     routes.add("GET", "/status", fleet.status)
+    routes.add("GET", "/overview", overview)
     routes.add("GET", "/figures", figures)
     routes.add("GET", "/queues", fleet.list_queues)
     routes.add("GET", "/queues/{name}", fleet.get_queue)

@@ -2,19 +2,21 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 
 from pitboss.dispatch.measuring import Measurements
 from pitboss.engines.capabilities import ResourceStore, capabilities
 from pitboss.engines.figure_protocol import Figures
 from pitboss.engines.protocol import Clock, Store
+from pitboss.manager import host
 from pitboss.manager.session_router import SessionRouter
 from pitboss.manager.worker_pool import WorkerPool
+from pitboss.manager.worker_process import WorkerProcess
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.errors import PitbossError, StoreUnavailable
 from pitboss.model.facts import AnyFact, WorkerCrashed, WorkerStarted
-from pitboss.model.figures import RAW, PoolSample, ResourceSample, Sample, bucket
+from pitboss.model.figures import RAW, PoolSample, ResourceSample, Sample, WorkerSample, bucket
 from pitboss.model.leasing import condition
 from pitboss.model.resource import Condition
 
@@ -54,6 +56,7 @@ class Sampler:
         self._restarts: Counter[str] = Counter()
         self._crashes: Counter[str] = Counter()
         self._known: set[str] = set()
+        self._done = Done()
 
     def noting(self, publish: Callable[[AnyFact], None]) -> Callable[[AnyFact], None]:
         """The same, and each fact is noted here too."""
@@ -119,7 +122,27 @@ class Sampler:
             handlers=handlers,
             pools={pool.spec.name: self._of_pool(pool, seconds) for pool in self._pools()},
             resources=resources,
+            workers=[*self._workers(seconds, now)],
         ).bounded()
+
+    def _workers(self, seconds: int, now: Moment) -> Iterator[WorkerSample]:
+        """What each worker did since the last sample."""
+        slots = [(pool.spec.name, slot) for pool in self._pools() for slot in pool.every_slot()]
+        there = [(pool, worker) for pool, slot in slots for worker in slot.workers]
+        for pool, worker in there:
+            succeeded, failed, busy = self._done.since(worker)
+            yield WorkerSample(
+                host.name(),
+                worker.name,
+                pool,
+                alive=seconds,
+                succeeded=succeeded,
+                failed=failed,
+                busy=busy,
+                memory=worker.memory * seconds // _MEGABYTE,
+                last=now if succeeded or failed else 0,
+            )
+        self._done.keep({worker.pid for _, worker in there})
 
     def _of_pool(self, pool: WorkerPool, seconds: int) -> PoolSample:
         """Everything in it but the ends of workers is a figure of this moment, which stands for the whole bucket."""
@@ -147,6 +170,23 @@ class Sampler:
                 return
             written = {one.key for one in several}
             self._waiting = deque((one for one in self._waiting if one.key not in written), maxlen=_KEPT)
+
+
+class Done:
+    """What workers have done, as of the last sample."""
+
+    def __init__(self) -> None:
+        self._before: dict[int, tuple[int, int, Span]] = {}
+
+    def since(self, worker: WorkerProcess) -> tuple[int, int, Span]:
+        """Tasks that succeeded and failed, and the time that they took, since the last call."""
+        succeeded, failed, busy = self._before.get(worker.pid, (0, 0, 0))
+        self._before[worker.pid] = worker.succeeded, worker.failed, worker.busy
+        return worker.succeeded - succeeded, worker.failed - failed, worker.busy - busy
+
+    def keep(self, pids: Collection[int]) -> None:
+        """Forget the others, whose pids may come again."""
+        self._before = {pid: told for pid, told in self._before.items() if pid in pids}
 
 
 class Members:

@@ -22,6 +22,7 @@ SPANS = (RAW, MINUTE, HOUR)
 MOST_HANDLERS = 200
 OTHERS = "(others)"
 MOST_DESTINATIONS = 20
+MOST_WORKERS = 200
 
 
 def bucket(moment: Moment, span: Span) -> Moment:
@@ -208,6 +209,30 @@ class ResourceSample(msgspec.Struct, array_like=True):
         self.limits_met += other.limits_met
 
 
+class WorkerSample(msgspec.Struct, array_like=True):
+    """A worker, by its host and its name, which its successors have too: seconds in which it was alive, tasks that
+    succeeded and failed in it, how long these took together, megabytes times seconds, and the moment of the last one.
+    """
+
+    host: str
+    name: str
+    pool: str = ""
+    alive: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    busy: Span = 0
+    memory: int = 0
+    last: Moment = 0
+
+    def merge(self, other: "WorkerSample") -> None:
+        self.alive += other.alive
+        self.succeeded += other.succeeded
+        self.failed += other.failed
+        self.busy += other.busy
+        self.memory += other.memory
+        self.last = max(self.last, other.last)
+
+
 class SampleKey(NamedTuple):
     """Which sample: the length and the beginning of its bucket, and the session that wrote it (0: rolled up)."""
 
@@ -228,14 +253,17 @@ class Sample(msgspec.Struct, kw_only=True, omit_defaults=True):
     handlers: list[HandlerFigures] = []
     pools: dict[str, PoolSample] = {}
     resources: dict[str, ResourceSample] = {}
+    workers: list[WorkerSample] = []
 
     @property
     def key(self) -> SampleKey:
         return SampleKey(self.span, self.at, self.session)
 
     def bounded(self) -> Self:
-        """With the busiest handlers and destinations only; the others are added up."""
+        """With the busiest handlers, destinations and workers only; the others are added up."""
         self.handlers = _bounded_handlers(self.handlers)
+        # Those that did least are left out: what they did is in the flows.
+        self.workers = sorted(self.workers, key=lambda one: -one.succeeded - one.failed)[:MOST_WORKERS]
         for one in self.resources.values():
             one.refusals = _bounded(one.refusals)
         return self
@@ -270,6 +298,15 @@ def _merge(whole: Sample, part: Sample) -> None:
     for name, resource in part.resources.items():
         resources.setdefault(name, ResourceSample()).merge(resource)
     whole.handlers, whole.pools, whole.resources = list(known.values()), pools, resources
+    whole.workers = merged_workers([*whole.workers, *part.workers])
+
+
+def merged_workers(workers: Iterable[WorkerSample]) -> list[WorkerSample]:
+    """Each worker once."""
+    found: dict[tuple[str, str], WorkerSample] = {}
+    for one in workers:
+        found.setdefault((one.host, one.name), WorkerSample(one.host, one.name, one.pool)).merge(one)
+    return list(found.values())
 
 
 def _bounded_handlers(handlers: Sequence[HandlerFigures]) -> list[HandlerFigures]:

@@ -9,8 +9,10 @@ from pitboss.model.batch import Batch
 from pitboss.model.duration import SECOND, Span
 from pitboss.model.filter import Count
 from pitboss.model.finding import Finding
+from pitboss.model.happening import Happening
 from pitboss.model.partition_findings import WaitingKeys
 from pitboss.model.queue import HandlerInfo, Queue, remote_queues
+from pitboss.model.queue_forecast import QueueForecast
 from pitboss.model.schedule_findings import ScheduleFigures
 from pitboss.model.session import Session
 from pitboss.model.states import State
@@ -32,7 +34,9 @@ class StoreReading(msgspec.Struct, frozen=True, kw_only=True):
     """What was read from a store. `held` counts tasks by the handler that no worker knows (`more_held`: and there are
     more), `late` tasks that waited longer than `LATE`, `failed` those that failed within `LATELY`. `troubles` say why
     due tasks do not start; `oldest` says it for the one that has waited longest. `paused_batches` have items left.
-    `schedules` None: the store has none. `alerts` are those that fire. `release` is the reader's own."""
+    `schedules` None: the store has none. `alerts` are those that fire. `release` is the reader's own.
+    `forecasts` say what becomes of each queue. `crashes` are those of workers lately, and `answered` is how long the
+    store took for a small read."""
 
     queues: Sequence[Queue] = ()
     sessions: Sequence[Session] = ()
@@ -49,6 +53,9 @@ class StoreReading(msgspec.Struct, frozen=True, kw_only=True):
     waiting_keys: Sequence[WaitingKeys] = ()
     alerts: Sequence[Finding] = ()
     release: str = ""
+    forecasts: Mapping[str, QueueForecast] = {}
+    crashes: Sequence[Happening] = ()
+    answered: Span = 0
 
     def total(self, *states: State) -> int:
         return sum(queue.counts.get(state, 0) for queue in self.queues for state in states)

@@ -13,7 +13,7 @@ from pitboss.model.canonical import from_json
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.eta import Range, spoken_range
 from pitboss.model.finding import Finding, Grade
-from pitboss.model.fleet import ManagerView, WorkerPoolView, alive
+from pitboss.model.fleet import ManagerView, WorkerPoolView
 from pitboss.model.limits import Window
 from pitboss.model.partition import Partition, Partitioning
 from pitboss.model.pool_rules import value_text
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from pitboss.operate.pool_rules import RuleReading
     from pitboss.operate.resources import MemberPage, MemberReading, ResourcePoolReading
     from pitboss.operate.stacks import StackReading
-    from pitboss.operate.status import Status
     from pitboss.operate.tasks import TaskPage
     from pitboss.operate.workers import ManagersReading
 
@@ -63,23 +62,6 @@ def utc(moment: Moment | None) -> str | None:
     if moment is None:
         return None
     return datetime.fromtimestamp(moment / SECOND, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def status_document(status: "Status") -> Document:
-    living = [one for one in alive(status.sessions, status.now) if one.info.kind == "manager"]
-    return {
-        "health": status.verdict.health,
-        "cause": status.verdict.cause,
-        "sentence": status.verdict.sentence,
-        "next": status.next,
-        "queues": [queue_document(queue) for queue in status.queues],
-        "managers": [
-            manager_document(one, living=one in living) for one in status.sessions if one.info.kind == "manager"
-        ],
-        "batches": [batch_document(one) for one in status.batches],
-        "resources": [_stages_document(pool) for pool in status.resource_pools],
-        "schedules": None if status.schedules is None else _schedule_figures(status.schedules),
-    }
 
 
 def findings_document(findings: Sequence[Finding]) -> Document:
@@ -315,7 +297,7 @@ def resource_pool_document(reading: "ResourcePoolReading") -> Document:
     }
 
 
-def _schedule_figures(found: ScheduleFigures) -> Document:
+def schedule_figures_document(found: ScheduleFigures) -> Document:
     return {
         "total": found.total,
         "paused": found.paused,
@@ -426,7 +408,7 @@ def _entry(entry: Entry) -> Document:
     }
 
 
-def _stages_document(pool: ResourcePool) -> Document:
+def stages_document(pool: ResourcePool) -> Document:
     stages = {stage.value: count for stage, count in pool.stages.items()}
     return {"name": pool.name, "members": pool.members, "stages": stages, "next_at": utc(pool.next_at)}
 

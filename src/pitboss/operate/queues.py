@@ -5,12 +5,14 @@ from typing import Literal
 
 import msgspec
 
-from pitboss.engines.protocol import Queues
-from pitboss.model.duration import Span, spoken
+from pitboss.client.queue_flows import read_forecasts
+from pitboss.engines.protocol import Queues, Store
+from pitboss.model.duration import Moment, Span, spoken
 from pitboss.model.errors import NotFound
 from pitboss.model.limits import Window
 from pitboss.model.partition import Partitioning
 from pitboss.model.queue import LIMITS, Queue, QueueChange, QueueSettings
+from pitboss.model.queue_forecast import QueueForecast
 from pitboss.model.retention import FOREVER
 from pitboss.model.text import counted
 from pitboss.operate.lookup import did_you_mean
@@ -37,6 +39,26 @@ async def find_queue(store: Queues, name: str) -> Queue:
         why=f"the queues are {', '.join(known)}" if known else "the first task of a queue creates it",
         fix=did_you_mean(name, known, "check the name; pitboss queues list shows the queues"),
     )
+
+
+class QueueReading(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue, and what becomes of its backlog."""
+
+    queue: Queue
+    forecast: QueueForecast
+
+
+async def read_queues(store: Store, now: Moment) -> list[QueueReading]:
+    queues = await store.queues()
+    forecasts = await read_forecasts(store, now, queues=queues)
+    return [QueueReading(queue=one, forecast=forecasts[one.name]) for one in queues]
+
+
+async def read_queue(store: Store, name: str, now: Moment) -> QueueReading:
+    """`NotFound` if there is no such queue."""
+    queue = await find_queue(store, name)
+    forecasts = await read_forecasts(store, now, queues=[queue])
+    return QueueReading(queue=queue, forecast=forecasts[name])
 
 
 async def limit_queue(store: Queues, name: str, change: QueueChange) -> Queue:

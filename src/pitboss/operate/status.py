@@ -1,10 +1,11 @@
 """How a store is doing: its verdict with the next step, its findings, and the figures behind them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import msgspec
 
-from pitboss.client.waiting import explain_queues
+from pitboss.client.queue_flows import read_forecasts
+from pitboss.client.waiting import read_waiting
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Clock, Store
 from pitboss.model.batch import IN_SLOT, Batch, BatchStatus
@@ -12,14 +13,18 @@ from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.filter import Count, by, parsed
 from pitboss.model.finding import Finding, fine
 from pitboss.model.fleet import live_managers
+from pitboss.model.happening import Happening, Kind
+from pitboss.model.judgement import CRASHES_WITHIN
 from pitboss.model.queue import Queue
+from pitboss.model.queue_forecast import QueueForecast
 from pitboss.model.resource import ResourcePool
 from pitboss.model.schedule_findings import ScheduleFigures
 from pitboss.model.sealed import MissingKey, missing, sealing_keys
 from pitboss.model.session import Session
 from pitboss.model.states import State
-from pitboss.model.status import Verdict, assess, key_finding
+from pitboss.model.status import assess, key_finding
 from pitboss.model.store_reading import LATE, LATELY, Ended, StoreReading
+from pitboss.model.verdict import Verdict
 from pitboss.model.waiting import troubles
 from pitboss.operate.alerts import alert_findings
 from pitboss.operate.batches import BatchReading, read_batches
@@ -30,17 +35,8 @@ _HELD_READ = 500
 _UNFINISHED = (*sorted(IN_SLOT), BatchStatus.QUEUED, BatchStatus.PAUSED)
 _BATCHES_SHOWN = 10
 _COUNTED = 10_000
+_CRASHES_READ = 200
 _WITHIN = (LATELY, 600 * SECOND, 60 * SECOND, 10 * SECOND, SECOND)
-_NEXT = {
-    "no-manager": "pitboss up",
-    "no-worker": "pitboss doctor",
-    "held": "pitboss tasks list state:held",
-    "failing": "pitboss dead list",
-    "paused": "pitboss queues resume {queue}",
-    "late": "pitboss tasks list state:pending",
-    "failed": "pitboss dead list",
-    "healthy": "pitboss tasks list",
-}
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +47,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     next: str
     findings: tuple[Finding, ...]
     queues: tuple[Queue, ...]
+    forecasts: Mapping[str, QueueForecast]
     sessions: tuple[Session, ...]
     batches: tuple[BatchReading, ...] = ()
     resource_pools: tuple[ResourcePool, ...] = ()
@@ -67,9 +64,10 @@ async def read_status(store: Store, now: Moment, release: str = "") -> Status:
     return Status(
         now=now,
         verdict=found.verdict,
-        next=found.verdict.next or _NEXT[found.verdict.cause].format(queue=found.verdict.queue),
+        next=found.verdict.next,
         findings=found.findings,
         queues=tuple(reading.queues),
+        forecasts=reading.forecasts,
         sessions=tuple(reading.sessions),
         batches=tuple(await read_batches(store, unfinished, now)) if unfinished else (),
         resource_pools=tuple(await has.resources.resource_pools()) if has.resources else (),
@@ -103,8 +101,11 @@ async def check_keys(store: Store, known: Collection[str], where: str, now: Mome
 
 
 async def read_store(store: Store, now: Moment, release: str = "") -> StoreReading:
-    queues, sessions = await store.queues(), await store.sessions()
-    waiting = await explain_queues(store, queues, sessions, now)
+    began = store.clock.now()
+    queues = await store.queues()
+    answered, sessions = store.clock.now() - began, await store.sessions()
+    whole = await read_waiting(store, queues, sessions, now)
+    waiting = whole.tasks
     held, more_held = await _held_by_handler(store, queues)
     late = spoken(LATE)
     return StoreReading(
@@ -119,13 +120,23 @@ async def read_store(store: Store, now: Moment, release: str = "") -> StoreReadi
         failed=await _ended(store, State.FAILED, LATELY),
         ended=await _ended_lately(store),
         troubles=troubles(waiting, queues),
+        forecasts=await read_forecasts(store, now, queues=queues, sessions=sessions, waiting=whole),
         paused_batches=await _paused_batches(store, queues),
         schedules=await schedule_figures(store, store.clock.wall()),
         waiting_keys=await read_waiting_keys(store, queues),
         oldest=min(waiting, key=lambda one: one.task.created_at).why if waiting else None,
         alerts=await alert_findings(store),
+        crashes=await _crashes(store, now),
+        answered=answered,
         release=release,
     )
+
+
+async def _crashes(store: Store, now: Moment) -> list[Happening]:
+    log = capabilities(store).happenings
+    if log is None:
+        return []
+    return await log.happenings(limit=_CRASHES_READ, since=now - CRASHES_WITHIN, kinds=[Kind.WORKER_CRASHED])
 
 
 async def _paused_batches(store: Store, queues: list[Queue]) -> list[Batch]:

@@ -29,13 +29,15 @@ from pitboss.operate.documents import (
     key_document,
     managers_document,
     queue_document,
-    status_document,
     worker_pools_document,
 )
 from pitboss.operate.failures import failure_groups
 from pitboss.operate.figures import figures_document, read_figures
 from pitboss.operate.keys import create_key, list_keys, revoke_key
+from pitboss.operate.overview import overview_document, read_overview
+from pitboss.operate.queues import read_queue, read_queues
 from pitboss.operate.status import read_status
+from pitboss.operate.status_documents import queue_page_document, status_document
 from pitboss.operate.tasks import change_queues
 from pitboss.operate.workers import list_worker_pools, read_managers
 
@@ -70,17 +72,21 @@ async def status(call: Call) -> Answer:
     return Answer(data=status_document(await read_status(call.store, call.now, call.server.release)))
 
 
+async def overview(call: Call, *, since: str) -> Answer:
+    return Answer(data=overview_document(await read_overview(call.store, call.now, span(since, what="since"))))
+
+
 async def list_queues(call: Call) -> Answer:
-    """All queues with their counts and limits."""
-    found = [queue_document(queue) for queue in await call.store.queues()]
+    """All queues with their counts, limits and forecasts."""
+    found = [queue_page_document(one.queue, one.forecast) for one in await read_queues(call.store, call.now)]
     return Answer(data={"queues": found, "items": found, "count": len(found)})
 
 
 async def get_queue(call: Call, name: str) -> Answer:
-    """One queue."""
-    for queue in await call.store.queues():
-        if queue.name == name:
-            return Answer(data=queue_document(queue))
+    """One queue, with its forecast."""
+    if any(queue.name == name for queue in await call.store.queues()):
+        found = await read_queue(call.store, name, call.now)
+        return Answer(data=queue_page_document(found.queue, found.forecast))
     raise ApiError(404, "Queue not found", why=f'there is no queue "{name[:80]}"', fix="GET /api/queues lists them")
 
 

@@ -1,0 +1,182 @@
+"""What becomes of a queue, in ten shapes of load that are simulated: what it says comes true."""
+
+import pytest
+
+from pitboss.model.duration import SECOND
+from pitboss.model.limits import rate
+from pitboss.model.queue import HandlerInfo, QueueChange
+from pitboss.model.queue_forecast import QueueForecast, Trend, spoken_forecast
+from pitboss.model.resource import Limits, NewResource, PoolRules, ResourceOutcome
+from pitboss.operate.status_documents import forecast_document
+from tests.operate.load_world import World
+
+# A time that is said may be wrong by this share.
+CLOSE = 0.25
+
+
+async def assert_comes_true(world: World, found: QueueForecast) -> None:
+    assert found.likely is not None
+    said = found.likely / SECOND
+    took = await world.until_clear()
+    assert said == pytest.approx(took, rel=CLOSE), spoken_forecast(found, str)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])
+async def test_a_backlog_that_clears(seed: int) -> None:
+    world = World(comes=5.0, slots=12, takes=1.0, seed=seed)
+    await world.start()
+    await world.add(2000)
+    await world.run(180)
+    found = await world.forecast()
+    assert found.trend is Trend.CLEARS
+    assert found.pinch.cause == "workers"
+    await assert_comes_true(world, found)
+
+
+async def test_slow_tasks_that_clear() -> None:
+    world = World(slots=4, takes=60)
+    await world.start()
+    await world.add(200)
+    await world.run(1200)
+    found = await world.forecast()
+    assert found.trend is Trend.CLEARS
+    await assert_comes_true(world, found)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_a_queue_that_grows(seed: int) -> None:
+    world = World(comes=6.0, slots=4, takes=1.0, seed=seed)
+    await world.start()
+    await world.run(300)
+    found = await world.forecast()
+    assert found.trend is Trend.GROWS
+    before = await world.waiting()
+    await world.run(120)
+    grew = (await world.waiting() - before) / 120
+    assert found.inflow - found.outflow == pytest.approx(grew, rel=CLOSE)
+    assert found.since is not None
+    assert world.now - found.since > 300 * SECOND
+    assert found.pinch.said == "all 4 seats of its workers are busy"
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_a_queue_that_keeps_up(seed: int) -> None:
+    world = World(comes=3.0, slots=6, takes=1.0, seed=seed)
+    await world.start()
+    for _ in range(60):
+        await world.run(10)
+        assert (await world.forecast()).trend is Trend.KEEPS_UP
+    world.comes = 0.0
+    await world.run(330)
+    assert (await world.forecast()).trend is Trend.IDLE
+
+
+async def test_it_stands_still_without_a_worker() -> None:
+    world = World(comes=2.0, slots=4)
+    await world.start()
+    await world.run(120)
+    await world.stop()
+    stopped = world.now
+    await world.run(180)
+    found = await world.forecast()
+    assert found.trend is Trend.STALLED
+    assert found.pinch.cause == "no-manager"
+    assert found.since == pytest.approx(stopped, abs=20 * SECOND)
+    assert forecast_document(found)["text"].startswith("stalled since ")
+
+
+async def test_it_is_paused() -> None:
+    world = World(comes=2.0)
+    await world.start()
+    await world.run(60)
+    await world.store.change_queue("work", QueueChange(paused=True, by="ann", reason="maintenance"))
+    paused = world.now
+    await world.run(120)
+    found = await world.forecast()
+    assert (found.trend, found.since, found.pinch.cause) == (Trend.PAUSED, paused, "paused")
+
+
+async def with_pool(world: World, members: int, **rules: object) -> None:
+    world.handler = HandlerInfo(name="job", queue="work", resources="proxies")
+    await world.store.declare_pool("proxies", PoolRules(**rules))  # type: ignore[arg-type]
+    await world.store.register([world.handler])
+    await world.store.add_resources("proxies", [NewResource(name=f"p{n}") for n in range(members)])
+    world.uses = ResourceOutcome.OK
+
+
+async def test_it_stands_still_while_a_pool_is_empty() -> None:
+    world = World(comes=2.0, slots=8)
+    await with_pool(world, 4, cooldown=900 * SECOND)
+    await world.start()
+    await world.run(120)
+    world.uses = ResourceOutcome.RATE_LIMITED
+    await world.run(120)
+    found = await world.forecast()
+    assert (found.trend, found.pinch.cause) == (Trend.STALLED, "resources")
+    assert found.pinch.said == "4 of 4 proxies are away: 4 cooling"
+    assert found.until is not None
+    assert 700 * SECOND < found.until - world.now < 900 * SECOND
+
+
+async def test_a_pool_limits_how_fast_it_clears() -> None:
+    world = World(slots=40)
+    await with_pool(world, 5, limits=Limits(windows=rate("30/min")))
+    await world.start()
+    await world.add(3000)
+    await world.run(300)
+    found = await world.forecast()
+    assert (found.trend, found.pinch.cause) == (Trend.CLEARS, "resources")
+    await assert_comes_true(world, found)
+
+
+async def test_a_rate_limit_holds_it_back() -> None:
+    world = World(slots=8)
+    world.coming = lambda second: int(second % 5 == 0)
+    await world.start()
+    await world.store.change_queue("work", QueueChange(rate=rate("30/min")))
+    await world.add(300)
+    await world.run(240)
+    found = await world.forecast()
+    assert (found.trend, found.pinch.cause) == (Trend.CLEARS, "rate")
+    await assert_comes_true(world, found)
+    world.coming = lambda second: 1 + second % 2
+    await world.run(300)
+    found = await world.forecast()
+    assert (found.trend, found.pinch.said) == (Trend.GROWS, "its rate limit of 30 per 1m")
+
+
+@pytest.mark.parametrize("after", [3, 45, 90])
+async def test_bursts_are_a_part_of_the_backlog_and_no_rate(after: int) -> None:
+    world = World(slots=5)
+    world.coming = lambda second: 600 if second % 300 == 0 else 0
+    await world.start()
+    await world.run(1200 + after)
+    found = await world.forecast()
+    assert found.trend is Trend.CLEARS
+    await assert_comes_true(world, found)
+
+
+async def test_after_a_restart_the_gap_is_no_speed() -> None:
+    world = World(comes=1.0, slots=6)
+    await world.start()
+    await world.run(600)
+    await world.stop()
+    await world.run(900)
+    await world.start()
+    world.states = dict.fromkeys(range(1, 6), world.states.get(0, world._worker(0).state.STARTING))
+    await world.run(8)
+    assert (await world.forecast()).trend is Trend.UNKNOWN
+    world.states = {}
+    await world.run(52)
+    found = await world.forecast()
+    assert found.trend is Trend.CLEARS
+    await assert_comes_true(world, found)
+
+
+async def test_a_nearly_empty_queue_keeps_up() -> None:
+    world = World(slots=1, takes=2)
+    world.coming = lambda second: int(second % 20 == 0)
+    await world.start()
+    for _ in range(40):
+        await world.run(7)
+        assert (await world.forecast()).trend is Trend.KEEPS_UP

@@ -1,0 +1,275 @@
+"""Seeded faults, of which the root cause must win over what follows from it; and a healthy load without an alarm."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from pitboss.model.duration import SECOND
+from pitboss.model.limits import rate
+from pitboss.model.queue import HandlerInfo, QueueChange
+from pitboss.model.resource import NewResource, PoolRules, ResourceChange, ResourceOutcome
+from pitboss.model.snapshot import WorkerState
+from pitboss.model.verdict import Health, Verdict, action, store_away
+from pitboss.operate.status import read_status
+from tests.operate.load_world import World
+
+
+class Fault(NamedTuple):
+    """How it is seeded, and what the verdict must say: its code, words of its sentence and of its cause, a command that
+    helps and what that is about. `hidden` is no line of its own: it follows from the cause."""
+
+    seed: Callable[[World], Awaitable[Any]]
+    cause: str
+    sentence: str
+    why: str
+    command: str
+    about: tuple[str, str]
+    hidden: str = ""
+
+
+async def no_manager(world: World) -> None:
+    await world.run(60)
+    await world.stop()
+    await world.run(400)
+
+
+async def unknown_handler(world: World) -> None:
+    await world.store.put([world.store.new("stranger", queue="work")])
+    await world.run(10)
+
+
+async def failing(world: World) -> None:
+    world.fails = 0.9
+    await world.run(60)
+
+
+async def no_pool_serves_it(world: World) -> None:
+    world.pool = {"queues": ("other",)}
+    await world.run(60)
+
+
+async def rate_too_low(world: World) -> None:
+    await world.store.change_queue("work", QueueChange(rate=rate("20/min")))
+    await world.run(400)
+
+
+async def too_few_workers(world: World) -> None:
+    world.comes = 12.0
+    await world.run(400)
+
+
+async def slow_store(world: World) -> None:
+    await world.run(60)
+    await world.store.change_queue("work", QueueChange(paused=True))
+    queues = world.store.queues
+
+    async def slowly() -> Any:
+        world.store.time.advance(3)
+        return await queues()
+
+    world.store.queues = slowly  # type: ignore[method-assign]
+
+
+async def growing_because_a_pool_is_emptied(world: World) -> None:
+    """Both: a queue that grows, and 6 of 10 proxies that were sent away."""
+    world.handler = HandlerInfo(name="job", queue="work", resources="proxies")
+    await world.store.declare_pool("proxies", PoolRules(cooldown=1800 * SECOND))
+    await world.store.register([world.handler])
+    await world.store.add_resources("proxies", [NewResource(name=f"p{n}") for n in range(10)])
+    world.slots, world.comes, world.uses = 20, 4.0, ResourceOutcome.OK
+    await world.run(120)
+    world.refusals = 6
+    await world.run(400)
+
+
+async def paused_with_old_tasks(world: World) -> None:
+    """Both: tasks that wait for long, and a pause."""
+    await world.run(30)
+    await world.store.change_queue("work", QueueChange(paused=True, by="ana", reason="the site is down"))
+    await world.run(400)
+
+
+async def dead_pool_with_a_backlog(world: World) -> None:
+    """Both: tasks that wait, and workers of which none is alive."""
+    await world.run(60)
+    world.crashes = 4
+    world.states = dict.fromkeys(range(world.slots), WorkerState.RESTARTING)
+    world.running = []
+    await world.run(400)
+
+
+async def crash_loop_with_a_backlog(world: World) -> None:
+    """Both: a queue that grows, and workers that crash again and again."""
+    world.comes = 6.0
+    world.crashes = 5
+    world.states = dict.fromkeys(range(1, world.slots), WorkerState.RESTARTING)
+    for _ in range(8):
+        await world.run(50)
+        await world.crash()
+
+
+FAULTS = {
+    "no manager": Fault(no_manager, "no-manager", "No manager is running", "", "pitboss up", ("manager", "")),
+    "unknown handler": Fault(
+        unknown_handler,
+        "held",
+        "no worker knows the handler: stranger",
+        "",
+        "pitboss tasks list",
+        ("tasks", "state:held"),
+    ),
+    "failing": Fault(failing, "failing", "of the last 1h failed", "", "pitboss dead list", ("failures", "")),
+    "unserved": Fault(
+        no_pool_serves_it, "unserved", 'no worker pool serves queue "work"', "", "pitboss why", ("task", "")
+    ),
+    "rate": Fault(
+        rate_too_low, "rate", "grows by", "its rate limit of 20 per 1m", "pitboss queues limit work", ("queue", "work")
+    ),
+    "too few workers": Fault(
+        too_few_workers,
+        "grows",
+        "will not drain",
+        "all 4 seats",
+        "pitboss pools scale default",
+        ("worker-pool", "default"),
+    ),
+    "slow store, and a pause": Fault(
+        slow_store, "store-slow", "The store is slow: it took 3s", "waits for it", "pitboss doctor", ("store", "")
+    ),
+    "emptied pool, and a growing queue": Fault(
+        growing_because_a_pool_is_emptied,
+        "resources",
+        'Queue "work" grows by',
+        "6 of 10 proxies are away: 6 cooling",
+        "pitboss resources show proxies",
+        ("resource", "proxies"),
+        "waited longer",
+    ),
+    "pause, and old tasks": Fault(
+        paused_with_old_tasks,
+        "paused",
+        'Queue "work" is paused',
+        "paused by ana",
+        "pitboss queues resume work",
+        ("queue", "work"),
+        "waited longer",
+    ),
+    "dead pool, and a backlog": Fault(
+        dead_pool_with_a_backlog,
+        "no-worker",
+        'Worker pool "default" has no live worker',
+        "killed by signal 9",
+        "pitboss pools restart default",
+        ("worker-pool", "default"),
+        "waited longer",
+    ),
+    "crash loop, and a backlog": Fault(
+        crash_loop_with_a_backlog,
+        "crash-loop",
+        'Workers of pool "default" crash again and again',
+        "killed by signal 9",
+        "pitboss pools show default",
+        ("worker-pool", "default"),
+        "grows by",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=list(FAULTS))
+async def test_a_fault_is_told_with_its_cause_and_what_helps(fault: Fault) -> None:
+    world = World(comes=2.0, slots=4)
+    await world.start()
+    await fault.seed(world)
+    found = (await world.status()).verdict
+    assert found.cause == fault.cause, found
+    assert found.health is not Health.HEALTHY
+    assert fault.sentence in found.sentence
+    assert fault.why in found.why
+    helping = next((one for one in found.actions if one.command.startswith(fault.command)), None)
+    assert helping is not None, found.actions
+    assert (helping.kind, helping.name) == fault.about or helping.kind == "task"
+    assert not fault.hidden or not any(fault.hidden in line for line in found.also)
+
+
+async def test_the_pool_says_until_when_and_how_many_members_are_needed() -> None:
+    world = World(slots=4)
+    await world.start()
+    await growing_because_a_pool_is_emptied(world)
+    found = (await world.status()).verdict
+    assert "; the queue needs " in found.why
+    assert found.until is not None
+    assert world.now < found.until < world.now + 1800 * SECOND
+    assert found.until_note.startswith("when ")
+    assert found.since is not None
+    assert found.since < world.now - 300 * SECOND
+
+
+async def test_other_causes_are_told_beside_the_worst() -> None:
+    world = World(comes=1.0)
+    await world.start()
+    await world.add(5, queue="mail")
+    await world.store.change_queue("mail", QueueChange(paused=True, by="ana"))
+    await world.store.put([world.store.new("stranger", queue="work")])
+    await world.run(5)
+    found = (await world.status()).verdict
+    assert found.cause == "held"
+    assert any(line.startswith('Queue "mail" is paused by ana') for line in found.also)
+
+
+async def healthy(world: World) -> list[Verdict]:
+    """Every verdict of a look each ten seconds for half an hour, but healthy ones."""
+    await world.start()
+    found = []
+    for _ in range(180):
+        await world.run(10)
+        found.append((await read_status(world.store, world.now)).verdict)
+    return [one for one in found if one.health is not Health.HEALTHY]
+
+
+async def quiet(world: World) -> None:
+    world.comes = 0.05
+
+
+async def busy(world: World) -> None:
+    world.comes, world.slots = 3.0, 6
+
+
+async def bursts(world: World) -> None:
+    world.slots, world.coming = 6, lambda second: 200 if second % 300 == 0 else 0
+
+
+async def limited(world: World) -> None:
+    world.comes = 0.3
+    await world.store.change_queue("work", QueueChange(rate=rate("30/min")))
+
+
+async def disabled_members(world: World) -> None:
+    world.handler = HandlerInfo(name="job", queue="work", resources="proxies")
+    await world.store.register([world.handler])
+    await world.store.add_resources("proxies", [NewResource(name=f"p{n}") for n in range(5)])
+    await world.store.change_resources("proxies", ["p1"], ResourceChange(enabled=False))
+    world.comes, world.uses = 1.0, ResourceOutcome.OK
+
+
+@pytest.mark.parametrize("load", [quiet, busy, bursts, limited, disabled_members])
+async def test_no_false_alarm_in_half_an_hour(load: Callable[[World], Awaitable[None]]) -> None:
+    world = World()
+    await load(world)
+    assert await healthy(world) == []
+
+
+def test_an_action_says_what_it_is_about() -> None:
+    found = action("pitboss queues resume mail")
+    assert found is not None
+    assert (found.label, found.kind, found.name, found.looks) == ("Resume mail", "queue", "mail", False)
+    shown = action("pitboss resources show proxies")
+    assert shown is not None
+    assert (shown.label, shown.kind, shown.looks) == ("Open proxies", "resource", True)
+    assert action("fix the cause") is None
+
+
+def test_a_store_that_is_away_is_the_cause() -> None:
+    found = store_away("the store cannot be reached", "connection refused", "start the server")
+    assert (found.cause, found.sentence) == ("store-away", "The store cannot be reached.")
+    assert (found.why, found.next, found.actions) == ("connection refused", "start the server", ())
