@@ -77,10 +77,13 @@ async def read_batches(store: Store, batches: Sequence[Batch], now: Moment) -> l
     queues = {queue.name: queue for queue in await store.queues()}
     bound = {queues[name].resources for batch in live for name in batch.queues if name in queues}
     views = await pool_views(store, bound)
-    lanes, whys = await found.lanes(), await explain_batches(store, batches, now)
+    shown = {batch.id for batch in batches}
+    slotted = [batch for batch in live if batch.status in IN_SLOT and batch.id not in shown]
+    lanes, whys = await found.lanes(), await explain_batches(store, [*batches, *slotted], now)
     supplies = {pool: view.supply(now) for pool, view in views.items()}
     shares = {batch.id: supply for batch in live if (supply := _supply(batch, queues, supplies)) is not None}
-    forecasts = forecast(live, lanes, shares, now)
+    stuck = {batch for batch, why in whys.items() if why.stuck}
+    forecasts = forecast(live, lanes, shares, now, stuck=stuck)
     by_name = {lane.name: lane for lane in lanes}
     return [
         BatchReading(
