@@ -355,7 +355,11 @@ def test_a_claim_for_a_worker_that_died_meanwhile_goes_back_unstarted() -> None:
         await dispatcher.start()
         await asyncio.sleep(0.1)
         await scene.put_states("CA")
-        scene.engine.on_claims = lambda: dispatcher.remove_worker(old.id)
+
+        def old_dies() -> None:
+            dispatcher.remove_worker(old.id)
+
+        scene.engine.on_claims = old_dies
         await scene.assign({"CA": "scrapers/0"})
         await asyncio.sleep(0.1)
         assert scene.ran == []
