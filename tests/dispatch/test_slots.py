@@ -343,6 +343,37 @@ def test_a_claim_for_a_worker_that_closed_meanwhile_goes_back_unstarted() -> Non
     assert scene.ran == [("new", "CA")]
 
 
+def test_a_claim_for_a_worker_that_died_meanwhile_goes_back_unstarted() -> None:
+    """It was started on the worker that was gone: the task ran for ever, and its key could not move."""
+    scene = Scene()
+
+    async def main() -> None:
+        await scene.lead()
+        await scene.divide()
+        dispatcher = scene.dispatcher()
+        old = scene.at(dispatcher, 0)
+        await dispatcher.start()
+        await asyncio.sleep(0.1)
+        await scene.put_states("CA")
+
+        def old_dies() -> None:
+            dispatcher.remove_worker(old.id)
+
+        scene.engine.on_claims = old_dies
+        await scene.assign({"CA": "scrapers/0"})
+        await asyncio.sleep(0.1)
+        assert scene.ran == []
+        assert await scene.states() == {State.PENDING: 1}
+        new = CoroutineWorker(scene, dispatcher, "new", 1, at_once)
+        dispatcher.add_worker(new, pool="scrapers", place=0)
+        await scene.until_finished()
+        await dispatcher.stop()
+        assert (await scene.tasks())[0].attempts == 1
+
+    run_virtual(main(), clock=scene.clock)
+    assert scene.ran == [("new", "CA")]
+
+
 def test_a_task_that_must_run_alone_waits_for_its_own_worker() -> None:
     scene = Scene()
     together: list[int] = []

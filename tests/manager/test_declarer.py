@@ -4,6 +4,7 @@ import asyncio
 from contextlib import suppress
 
 import pytest
+from msgspec.structs import replace
 
 from pitboss.engines.capabilities import check_needs
 from pitboss.engines.memory import MemoryEngine
@@ -13,6 +14,7 @@ from pitboss.model.declared import Declared
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import InvalidInput, StoreUnavailable, Unsupported
 from pitboss.model.event import Subscription
+from pitboss.model.partition import Partitioning
 from pitboss.model.queue import QueueSettings
 from pitboss.model.schedule import ScheduleSpec
 from pitboss.model.session import SessionInfo
@@ -54,21 +56,54 @@ def test_the_newer_version_counts_until_it_ends() -> None:
         assert await store.capacity() == 2
         running = asyncio.create_task(old.run())
         await asyncio.sleep(5 * AGAIN_SECONDS)
-        assert said[1:] == ["a newer version of this app runs: its schedules and subscriptions count"]
+        assert said[1:] == [
+            "a newer version of this app runs: its schedules and subscriptions count",
+            "queue q: what the newer version declares counts: capacity 2, not 1",
+        ]
         await store.end_session(newer)
         store.away = True
         await asyncio.sleep(2 * AGAIN_SECONDS)
         store.away = False
         await asyncio.sleep(AGAIN_SECONDS)
         assert await store.capacity() == 1
-        assert len(said) == 4
-        assert "capacity 2 → 1" in said[3]
+        assert len(said) == 5
+        assert "capacity 2 → 1" in said[4]
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
 
     clock = FakeClock()
     run_virtual(main(), clock=clock, limit="1h")
+
+
+def divided(partitions: Partitioning) -> Declared:
+    return Declared(app="shop", queues={"q": QueueSettings(partitions=partitions)})
+
+
+async def test_a_manager_is_told_that_its_partitions_do_not_count() -> None:
+    """A manager in mode balanced beside a newer one in mode static worked by the table, and nothing said so."""
+    said: list[str] = []
+    store = Store(clock=FakeClock())
+    balanced = divided(Partitioning(by="{state}", mode="balanced"))
+    static = divided(Partitioning(by="{state}", mode="static", table={0: ("CA",), 1: ("TX",)}))
+    swapped = divided(Partitioning(by="{state}", mode="static", table={0: ("TX",), 1: ("CA",)}))
+    for declared in (balanced, static, swapped, balanced):
+        await Declarer(store, declared, announcer=Announcer(said.append, FakeClock())).open(await store.session())
+    by_table = "(by {state}, static: 2 slots, 2 keys; missing slots: hold)"
+    assert said == [
+        f"queue q: what this app declares changes its settings: partitions (by {{state}}, balanced) → {by_table}",
+        f"queue q: what this app declares changes its settings: partitions {by_table} → with another table",
+        "a newer version of this app runs: its schedules and subscriptions count",
+        f"queue q: what the newer version declares counts: partitions {by_table}, not (by {{state}}, balanced)",
+    ]
+
+
+async def test_an_app_that_changes_a_queue_of_another_app_says_so() -> None:
+    said: list[str] = []
+    store = Store(clock=FakeClock())
+    for declared in (OLD, replace(NEW, app="post")):
+        await Declarer(store, declared, announcer=Announcer(said.append, FakeClock())).open(await store.session())
+    assert said == ["queue q: what this app declares changes its settings: capacity 1 → 2"]
 
 
 def test_a_reload_declares_what_the_new_code_says() -> None:
@@ -84,7 +119,7 @@ def test_a_reload_declares_what_the_new_code_says() -> None:
         assert said == []
         await declarer.change(NEW)
         assert await store.capacity() == 2
-        assert said == ["queue q: what this app declares changes its limits: capacity 1 → 2"]
+        assert said == ["queue q: what this app declares changes its settings: capacity 1 → 2"]
 
     asyncio.run(main())
 

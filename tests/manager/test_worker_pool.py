@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from pitboss.dispatch.dispatcher import Dispatcher
 from pitboss.engines.memory import MemoryEngine
 from pitboss.manager.announcer import Announcer
 from pitboss.manager.reaper import Reaper
@@ -14,7 +15,10 @@ from pitboss.manager.worker_process import Edition, WorkerProcess
 from pitboss.manager.worker_slot import Services
 from pitboss.model.duration import SECOND
 from pitboss.model.outcome import Released
+from pitboss.model.policy import Policy
 from pitboss.model.pool import PoolSpec
+from pitboss.model.session import SessionInfo
+from pitboss.model.snapshot import WorkerState
 from pitboss.simulate.clock import FakeClock
 from pitboss.worker.main import WorkerSpec
 
@@ -24,11 +28,14 @@ class FakeWorker(WorkerProcess):
 
     async def spawn(self) -> None:
         self.exit_code = -9
+        # Set when it was ready or gone, and what follows from that was done.
+        self.placed = asyncio.Event()
 
     def kill(self) -> None:
         self.gone.set()
 
     async def ended(self) -> int:
+        self.placed.set()
         await self.gone.wait()
         self.code = self.exit_code
         return self.code
@@ -42,7 +49,11 @@ class Stage:
         self.made: list[FakeWorker] = []
         clock = FakeClock()
         store = MemoryEngine(clock=clock)
-        services = Services(SessionRouter(store), Announcer(self.said.append, clock), Reaper(), clock)
+        self.router = SessionRouter(store)
+        self.router.present = Dispatcher(
+            store, SessionInfo(host="stage"), clock=clock, luck=lambda: 0.0, policies=lambda _: Policy()
+        )
+        services = Services(self.router, Announcer(self.said.append, clock), Reaper(), clock)
         self.pool = WorkerPool(services, spec, self._make, lambda: 0.0)
         self.pool.resize(spec.max_workers)
 
@@ -126,4 +137,45 @@ async def test_a_session_that_is_lost_replaces_the_workers_that_it_kills() -> No
     await stage.ready(*stage.made)
     stage.pool.kill()
     await stage.until(partial(stage.has_made, 4))
+    await stage.pool.end(0)
+
+
+async def test_a_worker_that_is_told_to_leave_while_it_starts_gets_no_task() -> None:
+    """It was offered to the dispatcher once it was ready, and a task that was claimed for it then had no worker."""
+    stage = Stage(SLOW)
+    await stage.until(partial(stage.has_made, 2))
+    staying, leaving = stage.made
+    await stage.ready(staying)
+    slot = stage.pool.slots[2]
+    stage.pool.resize(1)
+    leaving.ready.set()
+    await leaving.placed.wait()
+    assert stage.router.room("default") == 1
+    assert slot.state is WorkerState.DRAINING
+    assert "worker default-2 is ready (pid 0)" not in stage.said
+    leaving.exit_code = 0
+    leaving.gone.set()
+    await stage.until(partial(stage.is_over, leaving))
+    await stage.until(lambda: slot.state is WorkerState.STOPPED)
+    assert stage.router.room("default") == 1
+    await stage.pool.end(0)
+
+
+async def test_a_successor_whose_slot_leaves_while_it_starts_gets_no_task() -> None:
+    stage = Stage(SLOW)
+    await stage.until(partial(stage.has_made, 2))
+    await stage.ready(*stage.made)
+    slot = stage.pool.slots[2]
+    succession = slot.replace()
+    await stage.until(partial(stage.has_made, 3))
+    successor = stage.made[2]
+    stage.pool.resize(1)
+    successor.ready.set()
+    await succession
+    assert stage.router.room("default") == 1
+    assert slot.state is WorkerState.DRAINING
+    for worker in stage.made[1:]:
+        worker.exit_code = 0
+        worker.gone.set()
+    await stage.until(lambda: slot.state is WorkerState.STOPPED)
     await stage.pool.end(0)

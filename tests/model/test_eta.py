@@ -211,6 +211,14 @@ def test_what_is_unknown_stays_unknown_for_those_behind() -> None:
     }
 
 
+def test_one_that_does_not_go_on_has_no_end_and_those_behind_it_no_start() -> None:
+    batches = [running(left=600, recent=300, since=RECENT), queued("a", 1)]
+    assert all(spoken_range(one.ends).startswith("about") for one in forecast(batches, [], {}, NOW).values())
+    found = forecast(batches, [], {}, NOW, stuck={"r"})
+    assert [spoken_range(found[name].ends) for name in ("r", "a")] == ["unknown", "unknown"]
+    assert found["a"].starts is None
+
+
 def test_one_that_is_being_stopped_makes_room_soon() -> None:
     for status in (BatchStatus.PAUSING, BatchStatus.CANCELLING):
         found = forecast([running(status=status), queued("a", 1)], [], {}, NOW)

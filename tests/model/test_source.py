@@ -15,7 +15,7 @@ from pitboss.model.policy import Policy
 from pitboss.model.session import Session, SessionInfo
 from pitboss.model.snapshot import DeliveryFigures, Snapshot
 from pitboss.model.source import SourceFigures, SourceSpec, SourceState, is_outbox, outbox, source_of
-from pitboss.model.source_findings import KIND, PATIENCE, live_sources, read_figures, source_findings
+from pitboss.model.source_findings import KIND, PATIENCE, live_sources, read_figures, shown_sources, source_findings
 from pitboss.model.status import assess
 from pitboss.model.store_reading import StoreReading
 from pitboss.model.verdict import Health, Verdict
@@ -135,6 +135,27 @@ def test_a_delivery_process_without_a_sign_of_life_is_a_problem() -> None:
     assert 'source "one" takes no messages (silent)' in told.what
     # One that has just been started has no session yet.
     assert not list(source_findings([], managers, now=SECOND))
+
+
+def test_the_sources_of_a_killed_manager_are_silent_until_its_session_ends() -> None:
+    """Regression: they were shown as running for up to 15 s."""
+    told = figures(state=SourceState.RUNNING, out_state=SourceState.RUNNING, ready=3)
+    killed = session(told, expires_at=15 * SECOND)
+    # A process renews its session every 5 s, and now and then a little late.
+    ((_, shown),) = shown_sources([killed], 7 * SECOND)
+    assert shown == (told,)
+    ((_, (one,)),) = shown_sources([killed], 8 * SECOND)
+    assert (one.state, one.out_state, one.ready) == (SourceState.SILENT, SourceState.SILENT, None)
+    assert one.why == "its process on box has given no sign of life for 8s"
+    (trouble,) = source_findings([killed], [], now=8 * SECOND)
+    assert trouble.what == f'source "one" takes no messages (silent): {one.why}'
+    assert "pitboss up" in trouble.fix
+    # Another manager serves it: that is no trouble.
+    other = msgspec.structs.replace(
+        session(told, expires_at=20 * SECOND), number=2, info=SessionInfo(host="box2", kind=KIND)
+    )
+    (fine,) = source_findings([killed, other], [], now=8 * SECOND)
+    assert fine.grade is Grade.OK
 
 
 STUCK = (

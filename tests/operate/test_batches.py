@@ -1,7 +1,8 @@
 """Batches as people read them."""
 
 from pitboss.model.batch import BatchStatus, Cancel, NewBatch
-from pitboss.model.eta import Forecast
+from pitboss.model.eta import Forecast, spoken_range
+from pitboss.model.snapshot import Snapshot, WorkerFigures, WorkerState
 from pitboss.operate.batches import list_batches, read_batch
 from pitboss.operate.documents import batch_page_document
 from tests.operate.bench import GREET, Bench
@@ -36,6 +37,24 @@ async def test_a_queued_batch_waits_for_its_turn(store: Bench) -> None:
         f'it waits for its turn in lane "default": place {place} of 2' for place in (1, 2)
     ]
     assert len(await list_batches(store, store.now, limit=2)) == 2
+
+
+async def test_a_batch_that_waits_for_a_person_has_no_end_nor_has_one_behind_it(store: Bench) -> None:
+    """The page said when it ends beside the sentence that no manager runs."""
+    await store.register([GREET])
+    first, second = await create(store, "a", 100), await create(store, "b", 30)
+    store.time.advance(60)
+    await store.run_all(most=50)
+    store.time.advance(60)
+    for batch in (first, second):
+        reading = (await read_batch(store, batch, store.now)).reading
+        assert spoken_range(reading.forecast.ends) == "unknown"
+    assert (await read_batch(store, first, store.now)).reading.waiting == "no manager is running on this store"
+    worker = WorkerFigures(name="w", state=WorkerState.IDLE)
+    await store.manager(Snapshot(concurrency=4, workers=(worker,)))
+    for batch in (first, second):
+        reading = (await read_batch(store, batch, store.now)).reading
+        assert spoken_range(reading.forecast.ends).startswith("about")
 
 
 async def test_a_cancelled_batch_shows_what_ran(store: Bench) -> None:

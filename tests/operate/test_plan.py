@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from pitboss.model.batch import Pause, Resume
 from pitboss.model.declared import Declared
 from pitboss.model.duration import SECOND
 from pitboss.model.estimate import told
@@ -88,6 +89,43 @@ class TestPlan(Subject):
         assert (found.left, found.waiting, found.workers) == (4, 0, 3)
         assert told(found.estimate).startswith("bound by slot web/0, which has 75% of the work: ")
         assert list(found.otherwise) == ["with mode balanced", "with half the workers"]
+
+    async def test_items_of_paused_batches_are_left_out_of_the_estimate(self, bench: Bench) -> None:
+        """They were counted as if they would run."""
+        wanted = plain(handler=msgspec.structs.replace(CRAWL, queue="targets"))
+        await bench.put(*(bench.new(queue="targets") for _ in range(30)))
+        before = await read_one(bench, wanted)
+        alone = await bench.create(*(bench.new(queue="targets") for _ in range(50)), name="alone")
+        mixed = await bench.create(
+            *(bench.new(queue="targets") for _ in range(20)),
+            *(bench.new(queue="other") for _ in range(7)),
+            name="mixed",
+        )
+        assert [one.estimate.left for one in (await read(bench, wanted)).queues] == [7, 100]
+        for batch in (alone, mixed):
+            await bench.act(batch, Pause())
+        plan = await read(bench, wanted)
+        _, found = plan.queues
+        assert (found.left, found.paused, found.waiting, found.estimate.left) == (100, 70, 70, 30)
+        assert found.estimate.time == before.estimate.time
+        (warned,) = [one for one in plan.findings if one.check == "batches" and "targets" in one.what]
+        assert warned.what == 'queue "targets": 70 tasks wait for paused batches'
+        assert {one["queue"]: one["paused"] for one in plan_document(plan)["queues"]} == {"targets": 70, "other": 7}
+        await bench.act(mixed, Resume())
+        assert (await read(bench, wanted)).queues[-1].paused == 50
+
+    async def test_keys_have_their_part_of_the_items_of_paused_batches(self, bench: Bench) -> None:
+        wanted = launch()
+        states = ("CA", "CA", "TX", "NY")
+        await targets(bench, *states, spec=wanted)
+        before = await read_one(bench, wanted)
+        items = (bench.new(queue="targets", params=f'{{"state":"{state}"}}') for state in states)
+        batch = await bench.create(*items)
+        await bench.act(batch, Pause())
+        found = await read_one(bench, wanted)
+        assert (found.left, found.paused, found.estimate.left) == (8, 4, 4)
+        assert told(found.estimate) == told(before.estimate)
+        assert told(found.estimate).startswith("bound by slot web/0, which has 50% of the work: ")
 
     async def test_slots_that_no_worker_gets_are_left_out_of_the_estimate(self, bench: Bench) -> None:
         wanted = launch(msgspec.structs.replace(POOL, only=(0,)))

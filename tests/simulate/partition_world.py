@@ -1,4 +1,4 @@
-"""Managers come, go, die and stand still while they work on a queue with partitions, in virtual time, from one seed.
+"""Managers come, go, die and stand still, and workers die, while they work on a queue with partitions, in virtual time.
 
 The dispatchers and the leader's duty are the production ones, on the memory engine. A change that is made while all is
 calm is measured: how many keys it moved, and how soon the keys of a dead manager had an owner again.
@@ -22,7 +22,7 @@ from pitboss.model.partition import Partition, Partitioning
 from pitboss.model.policy import Policy
 from pitboss.model.pool_slot import slot_name
 from pitboss.model.queue import HandlerInfo, QueueSettings
-from pitboss.model.session import SessionInfo
+from pitboss.model.session import Claimed, ClaimRequest, SessionInfo
 from pitboss.model.states import State
 from pitboss.model.task import Claim, NewTask
 from pitboss.testing.checker import check, final
@@ -43,6 +43,9 @@ MANAGERS, MOST_WORKERS = 3, 3
 TASKS, TURNS = 240, 14
 # Longer than the session of a dead manager lives.
 CALM_SECONDS, PATIENCE = TTL_SECONDS + 1.5, 40.0
+SLOWEST_CLAIM, DEATHS_PER_CLAIM = 0.1, 0.03
+# No task takes that long, and no manager stands still for that long.
+FORGOTTEN = 12.0
 
 
 class SleepingWorker:
@@ -55,8 +58,11 @@ class SleepingWorker:
         self._world, self._dispatcher = world, dispatcher
         self._running: dict[str, asyncio.TimerHandle] = {}
         self._waiting: list[Claim] = []
+        self._dead = False
 
     def start(self, claim: Claim) -> None:
+        if self._dead:
+            return
         if self._running:
             self._waiting.append(claim)
             return
@@ -80,7 +86,23 @@ class SleepingWorker:
     def kill(self) -> None:
         for timer in self._running.values():
             timer.cancel()
-        self._running, self._waiting = {}, []
+        self._running, self._waiting, self._dead = {}, [], True
+
+
+class SlowGate(Gate):
+    """A claim is answered a moment later. Now and then a worker dies in between."""
+
+    def __init__(self, world: "PartitionWorld", lose_worker: Callable[[], None]) -> None:
+        super().__init__(world.engine)
+        self._luck, self._lose_worker = world.luck, lose_worker
+
+    async def claim(self, request: ClaimRequest) -> Claimed:
+        claimed: Claimed = await self._held(self._engine.claim)(request)
+        if claimed.claims and self._luck.random() < DEATHS_PER_CLAIM:
+            self._lose_worker()
+        await asyncio.sleep(self._luck.uniform(0, SLOWEST_CLAIM))
+        await self.open.wait()
+        return claimed
 
 
 class Manager:
@@ -88,7 +110,7 @@ class Manager:
 
     def __init__(self, world: "PartitionWorld", node: str, places: list[int], pid: int) -> None:
         self._world, self.node, self.pid = world, node, pid
-        self.gate = Gate(world.engine)
+        self.gate = SlowGate(world, self._lose_worker)
         self.store = recorded(cast("Store", self.gate), world.history, f"{node}.{pid}", clock=world.clock)
         info = SessionInfo(host=node, boot_id="b", pid=pid, handlers=("job",), ttl=round(TTL_SECONDS * SECOND))
         self.dispatcher = Dispatcher(
@@ -133,6 +155,15 @@ class Manager:
             if worker.id not in self._added:
                 self._added.add(worker.id)
                 self.dispatcher.add_worker(worker, pool=POOL, queues=(QUEUE,), place=place)
+
+    def _lose_worker(self) -> None:
+        """A worker dies, and another one takes its place."""
+        place = self._world.luck.choice(self.places)
+        dead = self.workers[place]
+        dead.kill()
+        self.dispatcher.remove_worker(dead.id)
+        self.workers[place] = self._worker()
+        self._seat()
 
     async def stand_still(self, seconds: float) -> None:
         self.gate.open.clear()
@@ -206,6 +237,7 @@ class PartitionWorld:
         for _ in range(TURNS):
             await self._turn()
         await putting
+        await self._judge_running()
         await self._finish()
         sweeping.cancel()
         await asyncio.gather(sweeping, return_exceptions=True)
@@ -327,6 +359,16 @@ class PartitionWorld:
         if others and self.luck.random() < 0.7:
             await asyncio.sleep(self.luck.uniform(0, 0.3))
             self.luck.choice(others).resize(list(range(MOST_WORKERS)))
+
+    async def _judge_running(self) -> None:
+        """Each task that is marked as running is run by a worker: otherwise it would hold its key for ever."""
+        await asyncio.sleep(FORGOTTEN)
+        since = self.clock.now() - round(FORGOTTEN * SECOND)
+        self.faults += [
+            f"task {task.id} of key {task.partition} is marked as running, and no worker runs it"
+            for task in self.engine.tables.tasks.values()
+            if task.state is State.RUNNING and task.started_at is not None and task.started_at < since
+        ]
 
     def _any(self) -> Manager:
         return self.luck.choice(self.managers)

@@ -195,7 +195,8 @@ def _work(one: QueuePlan) -> str:
     slots, keys = sum(one.stranded.values()), sum(one.unlisted.values())
     said += f": {able:,} can end{each}"
     said += f"; {slots:,} wait for slots that no worker has" if slots else ""
-    return said + (f"; {keys:,} have a key that is not in the table" if keys else "")
+    said += f"; {keys:,} have a key that is not in the table" if keys else ""
+    return said + (f"; {one.paused:,} wait for paused batches" if one.paused else "")
 
 
 def _progress(one: QueuePlan) -> str:

@@ -153,6 +153,8 @@ class Dispatcher:
         if load is None:
             return []
         del load.group.workers[worker_id]
+        # A claim for this worker may be on its way: it must go back, not start here.
+        load.closed = True
         lost = load.started
         for claim in lost:
             # Its process is dead, but a request may be on its way: its use stays at the last possible moment.

@@ -62,8 +62,8 @@ class Announcer:
             self._write("pool rules changed", pool=name, changes=changes_text(changes), declared_before_by=before.by)
 
     def limits_changed(self, queue: str, changes: str) -> None:
-        """A declaration that changes the limits of a queue."""
-        text = f"queue {queue}: what this app declares changes its limits: {changes}"
+        """A declaration that changes limits or partitions of a queue."""
+        text = f"queue {queue}: what this app declares changes its settings: {changes}"
         self.say(text)
         self.note(Kind.LIMITS_CHANGED, f"queue {queue}", text)
 

@@ -11,10 +11,11 @@ from pitboss.manager.announcer import Announcer
 from pitboss.manager.plan import Plan, declared
 from pitboss.model.declared import Declared
 from pitboss.model.errors import InvalidInput, StoreUnavailable
-from pitboss.model.queue import LIMITS, Queue
+from pitboss.model.partition import Partitioning
+from pitboss.model.queue import LIMITS, Queue, QueueSettings
 from pitboss.model.session import Session
 from pitboss.model.text import listed
-from pitboss.operate.queues import limit_text
+from pitboss.operate.queues import limit_text, partitioning_text
 from pitboss.worker.describe import Description
 
 AGAIN_SECONDS = 10.0
@@ -107,30 +108,52 @@ class Declarer:
     async def _declare(self) -> None:
         if self._store is None or self._declared is None:
             return
-        before = await self._limits(self._store, self._declared)
+        before = await self._queues_before(self._store, self._declared)
         counts = await self._store.declare(self._declared, session=self._session)
         if not counts and not self._outdated:
             self._announcer.say("a newer version of this app runs: its schedules and subscriptions count")
+            await self._tell_ignored(self._store, self._declared)
         elif counts and self._outdated:
             self._announcer.say(
                 "the newer version of this app has ended: the schedules and subscriptions of this one count"
             )
         self._outdated = not counts
         if before:
-            await self._tell_limits(before)
+            await self._tell_changes(before)
 
-    async def _limits(self, store: Declarations, declared: Declared) -> dict[str, Queue]:
-        """The queues as they are, if these declarations may change some."""
+    async def _queues_before(self, store: Declarations, declared: Declared) -> dict[str, Queue]:
+        """The queues that some app declares, as they are, if these declarations may change some."""
         present = next((one for one in await store.declarations() if one.app == declared.app), None)
-        if present is None or present.queues == declared.queues:
+        if present is not None and present.queues == declared.queues:
             return {}
-        return {queue.name: queue for queue in await self._engine.queues()}
+        return {queue.name: queue for queue in await self._engine.queues() if queue.declared is not None}
 
-    async def _tell_limits(self, before: dict[str, Queue]) -> None:
-        """Tell which limits the declaration has changed."""
+    async def _tell_changes(self, before: dict[str, Queue]) -> None:
+        """Tell which limits and partitions the declaration has changed."""
         for queue in await self._engine.queues():
-            old = before.get(queue.name, queue)
-            texts = [(key, limit_text(old, key), limit_text(queue, key)) for key in LIMITS]
-            changes = ", ".join(f"{key} {one} → {other}" for key, one, other in texts if one != other)
-            if changes:
+            found = _differences(before.get(queue.name, queue), queue)
+            if found:
+                changes = ", ".join(f"{key} {one} → {other}" for key, one, other in found)
                 self._announcer.limits_changed(queue.name, changes)
+
+    async def _tell_ignored(self, store: Declarations, declared: Declared) -> None:
+        """Tell which settings of queues differ from those that count."""
+        counting = {one.app: one.queues for one in await store.declarations()}.get(declared.app, {})
+        for name, own in declared.queues.items():
+            found = _differences(own, counting.get(name, QueueSettings()))
+            if found:
+                said = ", ".join(f"{key} {other}, not {one}" for key, one, other in found)
+                self._announcer.warn(f"queue {name}: what the newer version declares counts: {said}")
+
+
+def _differences(one: Queue | QueueSettings, other: Queue | QueueSettings) -> list[tuple[str, str, str]]:
+    """The limits and partitions that differ, as texts."""
+    texts = [(key, limit_text(one, key), limit_text(other, key)) for key in LIMITS]
+    if one.partitions != other.partitions:
+        before, after = (_partitions_text(whose.partitions) for whose in (one, other))
+        texts.append(("partitions", before, after if after != before else "with another table"))
+    return [each for each in texts if each[1] != each[2]]
+
+
+def _partitions_text(spec: Partitioning | None) -> str:
+    return "none" if spec is None else f"({partitioning_text(spec)})"

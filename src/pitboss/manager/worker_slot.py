@@ -225,6 +225,9 @@ class WorkerSlot:
         self._after_end(worker, None, started_at)
 
     def _hire(self, worker: WorkerProcess) -> None:
+        """It is ready: it takes tasks, unless it was told to leave while it started."""
+        if worker.draining:
+            return
         self.state, self.why = WorkerState.IDLE, ""
         self._services.announcer.started(worker, self.spec)
         self._services.router.add_worker(worker, self.spec, self._pool.rest, self.place)

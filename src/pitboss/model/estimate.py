@@ -81,8 +81,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     after a task. `others` is the time that tasks of other queues take in the same workers. `usable` are the members of
     the resource pool `pool` that are in service now, `members` all that are enabled. `keys` has the unfinished tasks by
     key, and `slots` those of each slot where only the owner takes them; `movable`: the leader moves keys between slots;
-    `held`: without a worker in its slot, a key waits. `waiting` has the tasks, by key, that no slot takes; they are not
-    part of `left`.
+    `held`: without a worker in its slot, a key waits. `waiting` has the tasks, by key, that no slot takes, and `paused`
+    is how many others belong to paused batches; both are not part of `left`.
     """
 
     left: int
@@ -101,6 +101,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     movable: bool = False
     held: bool = False
     waiting: Mapping[str, int] = {}
+    paused: int = 0
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,7 +204,7 @@ def _estimate(work: Work, place: float) -> Estimate:
     found = sorted(_bounds(work, place), key=lambda one: -one.time.middle)
     return Estimate(
         left=work.left,
-        waiting=sum(work.waiting.values()),
+        waiting=sum(work.waiting.values()) + work.paused,
         bound=found[0] if found and work.left else None,
         bounds=tuple(found),
         timed=work.timing is not None,

@@ -5,7 +5,7 @@ likely speed, or from the steady rate of its share of the resources. Without eno
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import ceil, floor, inf, sqrt
 
 import msgspec
@@ -78,23 +78,32 @@ def _at_pace(left: int, speed: Pace, at_best: Span, kept_up: float) -> Range:
 
 
 def forecast(
-    batches: Sequence[Batch], lanes: Iterable[Lane], supplies: Mapping[BatchId, Supply], now: Moment
+    batches: Sequence[Batch],
+    lanes: Iterable[Lane],
+    supplies: Mapping[BatchId, Supply],
+    now: Moment,
+    *,
+    stuck: Collection[BatchId] = (),
 ) -> dict[BatchId, Forecast]:
-    """For all batches that have a slot or are queued. `supplies` has those whose items all need a resource."""
+    """For all batches that have a slot or are queued. `supplies` has those whose items all need a resource. `stuck`:
+    these do not go on without a person, so their end is unknown, and that of those behind them."""
     slots = {lane.name: lane.max_running for lane in lanes}
     found: dict[BatchId, Forecast] = {}
     for name in dict.fromkeys(batch.lane for batch in batches):
         line = [batch for batch in batches if batch.lane == name]
-        found |= _lane_forecast(line, slots.get(name, 1), supplies, now)
+        found |= _lane_forecast(line, slots.get(name, 1), supplies, now, stuck)
     return found
 
 
 def _lane_forecast(
-    line: Sequence[Batch], slots: int, supplies: Mapping[BatchId, Supply], now: Moment
+    line: Sequence[Batch], slots: int, supplies: Mapping[BatchId, Supply], now: Moment, stuck: Collection[BatchId]
 ) -> dict[BatchId, Forecast]:
     slotted = [batch for batch in line if batch.status in IN_SLOT]
     paces = {batch.id: pace(batch, now) for batch in slotted}
-    found = {batch.id: Forecast(None, _running_end(batch, paces, slotted, supplies, now)) for batch in slotted}
+    found = {
+        batch.id: Forecast(None, None if batch.id in stuck else _running_end(batch, paces, slotted, supplies, now))
+        for batch in slotted
+    }
     early, late = _slots_free(slotted, found, slots)
     for batch in sorted((one for one in line if one.position), key=lambda one: one.position or 0):
         starts_early, starts_late = heapq.heappop(early), heapq.heappop(late)

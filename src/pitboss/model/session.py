@@ -46,6 +46,12 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     def alive(self, now: Moment) -> bool:
         return not self.ended and self.expires_at > now
 
+    def overdue(self, now: Moment) -> Span:
+        """How long it has not been renewed, if that is more than half of its life; else 0. A process renews it every
+        third: it is probably gone."""
+        silent = now - (self.expires_at - self.info.ttl)
+        return silent if silent * 2 > self.info.ttl else 0
+
     def shown(self, now: Moment) -> bool:
         return self.expires_at + SHOWN_FOR > now
 

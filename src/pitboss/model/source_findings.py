@@ -27,6 +27,7 @@ _FIXES = {
     SourceState.NO_HANDLER: "start the app that has the handler, or correct the source's handler",
     SourceState.STORE: "look at the store: pitboss doctor",
     SourceState.BLOCKED: "free memory or disk space of RabbitMQ's host; it goes on by itself",
+    SourceState.SILENT: "if its manager is gone, start one: pitboss up; else its process is replaced by itself",
     SourceState.IN_USE: "stop the other consumer, or set competing = true to share the queue with it",
 }
 _LOOK = "pitboss sources"
@@ -57,6 +58,20 @@ def live_sources(sessions: Iterable[Session], now: Moment) -> Iterator[tuple[Ses
             yield session, figures
 
 
+def shown_sources(sessions: Iterable[Session], now: Moment) -> Iterator[tuple[Session, tuple[SourceFigures, ...]]]:
+    """Each live delivery process with the figures of its sources, which are silent if it was killed: what it told last
+    is not true any more, though its session lives on for a while."""
+    for session, figures in live_sources(sessions, now):
+        silent = session.overdue(now)
+        why = f"its process on {session.info.host} has given no sign of life for {spoken(silent)}" if silent else ""
+        yield session, tuple(_silenced(one, why) for one in figures) if silent else figures
+
+
+def _silenced(one: SourceFigures, why: str) -> SourceFigures:
+    silent = SourceState.SILENT
+    return msgspec.structs.replace(one, state=silent, why=why, out_state=silent, out_why=why, ready=None)
+
+
 def read_figures(text: str | None) -> tuple[SourceFigures, ...]:
     """Nothing of a release that we cannot read."""
     try:
@@ -76,8 +91,10 @@ def source_findings(sessions: Iterable[Session], managers: Sequence[ManagerView]
                 why=_waiting_for(side),
                 fix="mend the cause, then reload or restart the manager",
             )
-    figures = with_silent([one for _, found in live_sources(sessions, now) for one in found], managers, now)
-    troubles = [*(found for one in figures for found in _troubles(one))]
+    figures = with_silent([one for _, found in shown_sources(sessions, now) for one in found], managers, now)
+    served = {one.name for one in figures if one.state in _TAKEN}
+    lacking = [one for one in figures if one.state is not SourceState.SILENT or one.name not in served]
+    troubles = [*(found for one in lacking for found in _troubles(one))]
     yield from troubles
     if figures and not troubles:
         names = sorted({one.name for one in figures})
@@ -95,7 +112,7 @@ def stuck_sources(sessions: Iterable[Session], managers: Sequence[ManagerView], 
     """A sentence about the sources whose messages no manager has taken for a while, and what helps; empty if there are
     none."""
     sides = [side for one in managers if (side := one.snapshot.delivery) is not None]
-    figures = with_silent([one for _, found in live_sources(sessions, now) for one in found], managers, now)
+    figures = with_silent([one for _, found in shown_sources(sessions, now) for one in found], managers, now)
     by_name: dict[str, list[SourceFigures]] = {}
     for one in (*figures, *(down for side in sides if side.why for down in _down(side))):
         by_name.setdefault(one.name, []).append(one)

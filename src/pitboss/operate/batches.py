@@ -1,18 +1,19 @@
 """Batches as people read them: progress, when they start and end, what they wait for, and their errors by cause."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
 
 from pitboss.client.waiting import explain_batches, pool_views
-from pitboss.engines.capabilities import batches_of
+from pitboss.engines.capabilities import batches_of, capabilities
 from pitboss.engines.protocol import Store
 from pitboss.model.batch import IN_SLOT, Batch, BatchStatus, Lane
 from pitboss.model.duration import Moment
 from pitboss.model.eta import Forecast, forecast
 from pitboss.model.filter import by
 from pitboss.model.queue import Queue
-from pitboss.model.states import State
+from pitboss.model.states import WAITING, State
 from pitboss.model.supply import Supply, together
 from pitboss.model.waiting import Why
 from pitboss.operate.failures import FailureGroups, failure_groups
@@ -77,10 +78,13 @@ async def read_batches(store: Store, batches: Sequence[Batch], now: Moment) -> l
     queues = {queue.name: queue for queue in await store.queues()}
     bound = {queues[name].resources for batch in live for name in batch.queues if name in queues}
     views = await pool_views(store, bound)
-    lanes, whys = await found.lanes(), await explain_batches(store, batches, now)
+    shown = {batch.id for batch in batches}
+    slotted = [batch for batch in live if batch.status in IN_SLOT and batch.id not in shown]
+    lanes, whys = await found.lanes(), await explain_batches(store, [*batches, *slotted], now)
     supplies = {pool: view.supply(now) for pool, view in views.items()}
     shares = {batch.id: supply for batch in live if (supply := _supply(batch, queues, supplies)) is not None}
-    forecasts = forecast(live, lanes, shares, now)
+    stuck = {batch for batch, why in whys.items() if why.stuck}
+    forecasts = forecast(live, lanes, shares, now, stuck=stuck)
     by_name = {lane.name: lane for lane in lanes}
     return [
         BatchReading(
@@ -91,6 +95,21 @@ async def read_batches(store: Store, batches: Sequence[Batch], now: Moment) -> l
         )
         for batch in batches
     ]
+
+
+async def paused_items(store: Store) -> Counter[str]:
+    """By queue: the waiting items of paused batches. None starts until an operator resumes its batch. Those of a batch
+    in several queues are counted up to `MOST_READ`."""
+    has, found = capabilities(store).batches, Counter[str]()
+    if has is None:
+        return found
+    for batch in await has.batches(statuses=(BatchStatus.PAUSED, BatchStatus.PAUSING), limit=_READ):
+        alone = len(batch.queues) == 1
+        for name in batch.queues:
+            wanted = by(batch=batch.id, queue=name, state=WAITING)
+            items = sum(batch.counts.get(state, 0) for state in WAITING)
+            found[name] += items if alone else (await store.count(wanted)).number
+    return found
 
 
 def _supply(batch: Batch, queues: dict[str, Queue], supplies: dict[str, Supply]) -> Supply | None:

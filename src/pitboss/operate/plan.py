@@ -29,6 +29,7 @@ from pitboss.model.resource import PoolRules
 from pitboss.model.states import State
 from pitboss.model.supply import ResourcePoolView
 from pitboss.model.task import Task
+from pitboss.operate.batches import paused_items
 from pitboss.operate.desired_state import read_desired_state
 from pitboss.operate.partitions import by_number
 from pitboss.operate.plan_findings import findings_of, idle
@@ -75,7 +76,8 @@ class ResourcePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 class QueuePlan(msgspec.Struct, frozen=True, kw_only=True):
     """One queue: what is done and left, its workers, and the estimate. `stranded` has the tasks by key whose slot no
-    worker has, `unlisted` those by key that no slot of the table has; they are not part of the estimate."""
+    worker has, `unlisted` those by key that no slot of the table has, `paused` is how many others belong to paused
+    batches; they are not part of the estimate."""
 
     queue: Queue
     left: int
@@ -87,11 +89,12 @@ class QueuePlan(msgspec.Struct, frozen=True, kw_only=True):
     slots: tuple[SlotPlan, ...] = ()
     stranded: Mapping[str, int] = {}
     unlisted: Mapping[str, int] = {}
+    paused: int = 0
 
     @property
     def waiting(self) -> int:
         """How many tasks cannot start."""
-        return sum(self.stranded.values()) + sum(self.unlisted.values())
+        return sum(self.stranded.values()) + sum(self.unlisted.values()) + self.paused
 
     @property
     def done(self) -> int:
@@ -134,14 +137,14 @@ async def read_plan(store: Store, launch: Launch, now: Moment) -> LaunchPlan:
     queues = _queues(await store.queues(), launch)
     views = await pool_views(store, {_pool(queue, handlers.values()) for queue in queues})
     timings = {queue.name: await _timing(store, queue, handlers.values()) for queue in queues}
-    found = []
+    paused, found = await paused_items(store), []
     for queue in queues:
         pool = _pool(queue, handlers.values())
         view = views.get(pool, ResourcePoolView(pool, PoolRules())) if pool is not None else None
         own = tuple(crew for crew in crews if crew.serves(queue.name))
         division = await _division(store, queue, own, joins=launch.joins)
-        busy = _others(queue, queues, timings, own)
-        found.append(_queue_plan(queue, own, timings[queue.name], view, division, busy, now))
+        busy = _others(queue, queues, timings, own, paused)
+        found.append(_queue_plan(queue, own, timings[queue.name], view, division, busy, paused[queue.name], now))
     shown = tuple(one for one in found if one.left or one.queue.name in launch.queues)
     findings = [*(each for one in found for each in findings_of(one, launch)), *idle(found)]
     starts = sum(crew.workers for crew in crews if not crew.host)
@@ -164,6 +167,7 @@ def _queue_document(one: QueuePlan) -> dict[str, Any]:
         "can_end": one.left - one.waiting,
         "stranded": sum(one.stranded.values()),
         "not_in_table": sum(one.unlisted.values()),
+        "paused": one.paused,
         "workers": [_crew_document(crew) for crew in one.crews],
         "slots": [{**msgspec.to_builtins(slot), "tasks": slot.tasks} for slot in one.slots],
         "resources": None if one.resource is None else msgspec.to_builtins(one.resource),
@@ -269,13 +273,19 @@ def _ended(task: Task) -> Iterator[Ended]:
         yield Ended((task.session, task.worker), took, task.finished_at, runs, task.resource)
 
 
-def _others(queue: Queue, queues: Sequence[Queue], timings: Mapping[str, Timing | None], crews: Sequence[Crew]) -> Span:
+def _others(
+    queue: Queue,
+    queues: Sequence[Queue],
+    timings: Mapping[str, Timing | None],
+    crews: Sequence[Crew],
+    paused: Mapping[str, int],
+) -> Span:
     """How long the tasks of other queues keep the workers of this one busy, as far as that is known."""
     total = 0.0
     for other in queues:
         known = timings[other.name]
         if other.name != queue.name and known is not None and any(crew.serves(other.name) for crew in crews):
-            total += _left(other) * known.mean * known.runs
+            total += (_left(other) - paused.get(other.name, 0)) * known.mean * known.runs
     return round(total)
 
 
@@ -330,15 +340,20 @@ def _queue_plan(
     view: ResourcePoolView | None,
     division: _Division,
     others: Span,
+    paused: int,
     now: Moment,
 ) -> QueuePlan:
     spec, slots = queue.partitions, division.slots
     stranded, unlisted = _waiting(spec, division)
     waiting = {**stranded, **unlisted}
+    able = max(0, _left(queue) - sum(waiting.values()))
+    # The items of paused batches are not counted by key: as if all keys had the same part of them.
+    share = min(1.0, paused / _left(queue)) if paused else 0.0
+    paused = round(able * share)
     workers, seats = sum(crew.workers for crew in crews), sum(crew.workers * crew.concurrency for crew in crews)
     usable = None if view is None else _in_service(view, now)
     work = Work(
-        left=max(0, _left(queue) - sum(waiting.values())),
+        left=able - paused,
         seats=seats,
         per_worker=max(1, round(seats / workers)) if workers else 1,
         delay=round(sum(crew.delay * crew.workers for crew in crews) / workers) if workers else 0,
@@ -348,12 +363,15 @@ def _queue_plan(
         pool="" if view is None else view.name,
         usable=None if usable is None else usable.supply(now, waits=True),
         members=None if view is None else view.supply(now, waits=True),
-        keys={key: tasks for slot in slots for key, tasks in slot.keys.items() if key not in waiting},
+        keys={key: _part(n, share) for slot in slots for key, n in slot.keys.items() if key not in waiting},
         max_per_key=queue.max_per_key,
-        slots={slot.slot: slot.tasks for slot in slots if slot.manned and spec is not None and spec.exclusive},
+        slots={
+            one.slot: _part(one.tasks, share) for one in slots if one.manned and spec is not None and spec.exclusive
+        },
         movable=spec is not None and spec.mode == "balanced",
         held=spec is not None and spec.mode == "static" and spec.on_missing == "hold",
         waiting=waiting,
+        paused=paused,
     )
     return QueuePlan(
         queue=queue,
@@ -366,7 +384,13 @@ def _queue_plan(
         slots=slots,
         stranded=stranded,
         unlisted=unlisted,
+        paused=paused,
     )
+
+
+def _part(tasks: int, paused: float) -> int:
+    """The tasks without the part that belongs to paused batches."""
+    return round(tasks * (1 - paused))
 
 
 def _waiting(spec: Partitioning | None, division: _Division) -> tuple[dict[str, int], dict[str, int]]:

@@ -40,6 +40,14 @@ def findings_of(one: "QueuePlan", launch: "Launch") -> Iterator[Finding]:
             why="its tasks do not start until it is resumed",
             fix=f"pitboss queues resume {name}",
         )
+    if one.paused:
+        wait = "waits" if one.paused == 1 else "wait"
+        yield warning(
+            "batches",
+            f'queue "{name}": {counted(one.paused, "task")} {wait} for paused batches',
+            why="the items of a batch do not start until it is resumed",
+            fix="pitboss batches list paused, then pitboss batches resume ID",
+        )
     if one.resource is not None:
         yield _of_resource(one, one.resource)
     if one.queue.partitions is not None:

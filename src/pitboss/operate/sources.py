@@ -7,7 +7,7 @@ import msgspec
 from pitboss.engines.protocol import Store
 from pitboss.model.fleet import live_managers
 from pitboss.model.source import SourceFigures, outbox
-from pitboss.model.source_findings import live_sources, with_silent
+from pitboss.model.source_findings import shown_sources, with_silent
 
 
 class SourceReading(NamedTuple):
@@ -24,7 +24,7 @@ async def read_sources(store: Store) -> list[SourceReading]:
     sessions, now = await store.sessions(), store.clock.now()
     found = [
         SourceReading(one, waiting.get(outbox(one.name), 0), session.info.host)
-        for session, figures in live_sources(sessions, now)
+        for session, figures in shown_sources(sessions, now)
         for one in figures
     ]
     silent = with_silent([one.figures for one in found], live_managers(sessions, now), now)[len(found) :]
