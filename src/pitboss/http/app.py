@@ -43,6 +43,7 @@ Offset = Annotated[int, Query(ge=0, le=10_000)]
 Text = Annotated[str | None, Query(max_length=2000, pattern=patterns.PLAIN)]
 Id = Annotated[str | None, Query(pattern=patterns.ID)]
 Repeatable = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=300)]
+Accepted = Annotated[str, Header(alias="Accept", max_length=2000, include_in_schema=False)]
 TaskStatus = Literal["pending", "claimed", "completed", "failed", "held", "scheduled", "running", "cancelled"]
 
 
