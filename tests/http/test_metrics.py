@@ -1,7 +1,7 @@
 """GET /metrics: both formats, checked by the parsers of Prometheus, for keys that may look."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import httpx
 import pytest
@@ -36,7 +36,7 @@ def site(
         yield running
 
 
-def kinds(families: Iterator[object]) -> dict[str, str]:
+def kinds(families: Iterable[object]) -> dict[str, str]:
     """The kinds of metrics by their whole names."""
     found = {str(getattr(one, "name", "")): str(getattr(one, "type", "")) for one in families}
     return {f"{name}_total" if kind == "counter" else name: kind for name, kind in found.items()}
@@ -47,7 +47,7 @@ def test_both_formats_have_metrics_of_the_list_and_no_others(site: Site) -> None
     assert plain.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert opened.headers["content-type"].startswith(OPEN)
     told = kinds(parser.text_string_to_metric_families(plain.text))
-    assert told == kinds(open_metrics(opened.text))
+    assert told == kinds(open_metrics(opened.text))  # type: ignore[no-untyped-call]
     assert told == {name: METRICS[name].kind.value for name in told}
     assert {"pitboss_tasks_total", "pitboss_task_wait_seconds", "pitboss_queue_tasks"} <= told.keys()
 
