@@ -72,12 +72,12 @@ ORDER BY began, queue, told
 
 -- name: total_places
 -- The totals are rows of a bucket without an end. These queues and handlers have their own.
-SELECT queue, handler FROM pitboss_flows WHERE span = 0
+SELECT queue, handler FROM pitboss_flows WHERE span = 0 AND at = 0
 
 -- name: total_list
 SELECT at, queue, handler, put, completed, failed, cancelled, retried, lost, revived
 FROM pitboss_flows
-WHERE span = 0
+WHERE span = 0 AND at = 0
 ORDER BY queue, handler
 
 -- name: total_measured
