@@ -16,7 +16,7 @@ MAKEFLAGS += --no-print-directory
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo story-checker video-metadata agent-jobs media-pipeline state-scraper test soak check fmt docs clean postgres strace faketime pgbouncer chromium redis rabbitmq ffmpeg systemd-analyze bench bench-quick
+.PHONY: help setup demo story-checker video-metadata agent-jobs media-pipeline state-scraper test soak check fmt docs clean postgres strace faketime pgbouncer chromium redis rabbitmq ffmpeg systemd-analyze promtool bench bench-quick
 
 help:
 	@echo 'make demo    see it run: examples/hello on an embedded store, no server (Ctrl-C ends it)'
@@ -70,6 +70,9 @@ ffmpeg:
 systemd-analyze:
 	@scripts/setup.sh systemd-analyze
 
+promtool:
+	@scripts/setup.sh promtool
+
 demo: $(RUNS)
 	@scripts/demo.sh
 
@@ -93,7 +96,7 @@ state-scraper: $(READY) chromium $(if $(findstring --sqlite,$(ARGS)),,postgres)
 story-checker: $(RUNS)
 	@PYTHON=$(CURDIR)/$(BIN)/python examples/story_checker/run --folder $(CURDIR)/build/story_checker $(ARGS)
 
-test: $(READY) postgres strace faketime pgbouncer chromium rabbitmq ffmpeg systemd-analyze
+test: $(READY) postgres strace faketime pgbouncer chromium rabbitmq ffmpeg systemd-analyze promtool
 	@$(BIN)/python -m pytest $(ARGS)
 
 # ARGS="power-loss crowd" runs only these.

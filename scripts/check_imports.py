@@ -36,6 +36,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
         "pitboss.remote",
         "pitboss.telemetry.channels",
     ),
+    "prometheus_client": ("pitboss.telemetry",),
     "opentelemetry": ("pitboss.telemetry",),
     "structlog": ("pitboss.telemetry",),
     "cryptography": ("pitboss.secrets",),

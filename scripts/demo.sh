@@ -47,6 +47,7 @@ In a second terminal, from this folder:
   .venv/bin/pitboss audit
   curl -s localhost:$port/api/workers
   curl -s localhost:$port/api/tasks?type=thumbnail
+  curl -s localhost:$port/metrics
   .venv/bin/pitboss tasks enqueue greet '{"name": "you"}' --wait
 
 Ctrl-C stops it.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the checks and tests need, on a machine that has only Python, make and apt.
-# Usage: scripts/setup.sh venv|app|postgres|strace|faketime|pgbouncer|chromium|redis|rabbitmq|ffmpeg|systemd-analyze      Prints nothing when there is nothing to do.
+# Usage: scripts/setup.sh venv|app|postgres|strace|faketime|pgbouncer|chromium|redis|rabbitmq|ffmpeg|systemd-analyze|promtool      Prints nothing when there is nothing to do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -124,6 +124,14 @@ setup_systemd_analyze() {
     apt_install systemd
 }
 
+# Checks the metrics, and the rules in deploy/prometheus. Debian has it in the package of the server, which must not start.
+setup_promtool() {
+    command -v promtool >/dev/null && return
+    say "installing prometheus, for promtool (its service is not started)"
+    apt_install_stopped prometheus
+    if command -v systemctl >/dev/null; then as_root systemctl disable --quiet prometheus || true; fi
+}
+
 case "${1:-}" in
     venv) setup_venv '.[dev]' "installing pitboss and its tools into .venv (about a minute the first time)" ;;
     app) setup_venv '.[amqp]' "installing pitboss into .venv (half a minute the first time)" ;;
@@ -136,5 +144,6 @@ case "${1:-}" in
     rabbitmq) setup_rabbitmq ;;
     ffmpeg) setup_ffmpeg ;;
     systemd-analyze) setup_systemd_analyze ;;
-    *) echo "usage: $0 venv|app|postgres|strace|faketime|pgbouncer|chromium|redis|rabbitmq|ffmpeg|systemd-analyze" >&2; exit 2 ;;
+    promtool) setup_promtool ;;
+    *) echo "usage: $0 venv|app|postgres|strace|faketime|pgbouncer|chromium|redis|rabbitmq|ffmpeg|systemd-analyze|promtool" >&2; exit 2 ;;
 esac

@@ -25,6 +25,7 @@ from pitboss.model.ids import IdMaker
 from pitboss.model.new_task import new_task
 from pitboss.model.queue import HandlerInfo, checked_name
 from pitboss.model.task import NewTask, Placed
+from pitboss.telemetry.traces import sending, traced_meta
 
 if TYPE_CHECKING:
     from pitboss.client.app_schedules import AppSchedules
@@ -312,9 +313,16 @@ class App(HookDecorators, Declaring):
 
     async def _send(self, name: str, params: Mapping[str, Any], options: dict[str, Any]) -> Placed:
         handler = self.handlers.get(name)
-        if handler is not None:
-            chosen = handler.using(**options) if options else handler
-            return (await self._put([chosen.prepared_from(params)], chosen.options))[0]
+        if handler is None:
+            return await self._send_by_name(name, params, options)
+        chosen = handler.using(**options) if options else handler
+        with sending(chosen.queue, chosen.name) as span:
+            placed = await self._put([chosen.prepared_from(params)], chosen.options)
+            span.placed(placed)
+        return placed[0]
+
+    async def _send_by_name(self, name: str, params: Mapping[str, Any], options: dict[str, Any]) -> Placed:
+        """A task of a handler that this process does not have."""
         from pitboss.client import schema
 
         checked_name(name, "task")
@@ -325,8 +333,11 @@ class App(HookDecorators, Declaring):
         context = current()
         parent = context.id if context else None
         task = new_task(known, schema.checked(known, params), self.new_id(), chosen_options, queue=queue, parent=parent)
-        task = replace(task, meta=context.inherited if context else None)
-        return (await client.put([task], wait=chosen_options.wait))[0]
+        with sending(task.queue, name) as span:
+            task = replace(task, meta=traced_meta(context.inherited if context else None))
+            placed = await client.put([task], wait=chosen_options.wait)
+            span.placed(placed)
+        return placed[0]
 
     def _message(self, queue: str, message: Any, **options: Any) -> "OutMessage":
         from pitboss.client.messages import out_message

@@ -28,6 +28,7 @@ from pitboss.model.event import (
 )
 from pitboss.model.ids import TaskId
 from pitboss.model.task import Placed, Task
+from pitboss.telemetry.traces import carried
 
 _MAX_KEY = 512
 _FAULTS = 5
@@ -53,7 +54,7 @@ def new_event(
             fix="use what the order is kept for, such as a customer's id",
         )
     text = to_json({} if data is UNSET else data, what=f"data of {name}", max_bytes=MAX_PARAMS_BYTES - 200)
-    return NewEvent(id=event_id, name=checked_event_name(name), data=text, key=key, by=by)
+    return NewEvent(id=event_id, name=checked_event_name(name), data=text, key=key, by=by, trace=carried())
 
 
 class EventClient:

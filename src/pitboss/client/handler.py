@@ -24,6 +24,7 @@ from pitboss.model.policy import Policy
 from pitboss.model.queue import USUAL, HandlerInfo, checked_name
 from pitboss.model.task import Claim, NewTask, Placed, Token
 from pitboss.model.want_template import WantTemplate, checked_template, with_template
+from pitboss.telemetry.traces import sending, traced_meta
 
 if TYPE_CHECKING:
     from pitboss.client.params import Params
@@ -112,21 +113,31 @@ class Handler(Generic[P, R, C]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Store a task; when this returns, it survives anything. Refuses arguments that do not fit the function."""
-        placed = self._app.place([self.prepared(*args, **kwargs)], self.options)
+        with sending(self.queue, self.name) as span:
+            placed = self._app.place([self.prepared(*args, **kwargs)], self.options)
+            span.placed(placed)
         return Handle(self._app, placed[0], self.params.unpack_result)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """As `enqueue`, for async callers."""
-        placed = await self._app.aplace([self.prepared(*args, **kwargs)], self.options)
+        with sending(self.queue, self.name) as span:
+            placed = await self._app.aplace([self.prepared(*args, **kwargs)], self.options)
+            span.placed(placed)
         return Handle(self._app, placed[0], self.params.unpack_result)
 
     def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Handle[R]]:
         """Store many tasks in one act, each given by its arguments' names: all of them, or none."""
-        return self._handles(self._app.place(self._prepared_many(calls), self.options))
+        with sending(self.queue, self.name) as span:
+            placed = self._app.place(self._prepared_many(calls), self.options)
+            span.placed(placed)
+        return self._handles(placed)
 
     async def aenqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Handle[R]]:
         """As `enqueue_many`, for async callers."""
-        return self._handles(await self._app.aplace(self._prepared_many(calls), self.options))
+        with sending(self.queue, self.name) as span:
+            placed = await self._app.aplace(self._prepared_many(calls), self.options)
+            span.placed(placed)
+        return self._handles(placed)
 
     def batch(self, calls: Iterable[Mapping[str, Any]], **options: Unpack[BatchOptions]) -> BatchHandle:
         """Store a batch of tasks, each given by its arguments' names; `app.batch` says what the options are."""
@@ -181,7 +192,7 @@ class Handler(Generic[P, R, C]):
             params=params,
             parent=parent.id if parent else None,
             want=self.lease.template.want(params) if self.lease else None,
-            meta=parent.inherited if parent else None,
+            meta=traced_meta(parent.inherited if parent else None),
         )
 
     def _handles(self, placed: list[Placed]) -> list[Handle[R]]:

@@ -6,7 +6,7 @@ working folder upward. Paths in it are relative to its folder. `code` is what a 
 """
 
 from pitboss.config.alerts import AlertSettings, alerts_spec
-from pitboss.config.environment import ServiceManager, inherited, secret_keys, service_manager
+from pitboss.config.environment import ServiceManager, asks_for_traces, inherited, secret_keys, service_manager
 from pitboss.config.http import HttpSettings, ServerSpec, is_loopback, server_spec
 from pitboss.config.layers import Layer, flat, variable
 from pitboss.config.loading import Loaded, key_file, load, loaded
@@ -29,6 +29,7 @@ __all__ = [
     "SourceSettings",
     "alerts_spec",
     "all_resource_rules",
+    "asks_for_traces",
     "declared_queues",
     "flat",
     "inherited",

@@ -34,6 +34,8 @@ _ALIKE = 0.8
 # A rule may be switched off by one word instead of a table of keys.
 _RULE_DEPTH = 2
 SECRET_KEYS = f"{PREFIX}SECRET_KEYS"
+_TRACES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_EXPORTER, _NO_TRACES = "OTEL_TRACES_EXPORTER", "OTEL_SDK_DISABLED"
 
 
 class _PoolVariable(NamedTuple):
@@ -75,6 +77,14 @@ def service_manager() -> ServiceManager:
     meant = pid in (None, "", str(os.getpid()))
     watchdog = int(usec) if usec and usec.isdecimal() and meant else 0
     return ServiceManager(address or None, watchdog or None)
+
+
+def asks_for_traces() -> bool:
+    """Whether the variables of OpenTelemetry say where traces go."""
+    told = {name: os.environ.get(name, "").strip().lower() for name in (*_TRACES, _EXPORTER, _NO_TRACES)}
+    if told[_NO_TRACES] == "true" or told[_EXPORTER] not in ("", "otlp"):
+        return False
+    return any(told[name] for name in (*_TRACES, _EXPORTER))
 
 
 def environment_layer(pools: Collection[str], queues: tuple[str, ...]) -> Layer:

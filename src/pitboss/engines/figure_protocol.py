@@ -5,6 +5,7 @@ from typing import Protocol, runtime_checkable
 
 from pitboss.model.duration import Moment, Span
 from pitboss.model.figures import Flow, Sample, SampleKey
+from pitboss.model.totals import Totals
 
 
 @runtime_checkable
@@ -35,7 +36,13 @@ class Figures(Protocol):
         of those."""
 
     async def add_samples(self, samples: Sequence[Sample]) -> None:
-        """Store samples. One whose key is stored already changes nothing, so repeating the call is harmless."""
+        """Store samples, and add them to the totals. One whose key is stored already changes nothing, so repeating the
+        call is harmless."""
+
+    async def totals(self) -> Totals:
+        """Flows and samples since the store began, each counted in the act that counts or stores it. Rolling up and
+        forgetting changes no total, so each of them only grows. Flows are by queue and handler, in that order, for the
+        first that came (`totals.Places`); those of later ones count for the queue, or for all, as `OTHERS`."""
 
     async def samples(self, since: Moment, until: Moment, *, span: Span, limit: int = 100_000) -> list[Sample]:
         """The samples of buckets of this length that began from `since` on and before `until`, at most `limit`: oldest

@@ -101,6 +101,7 @@ ROLES: dict[tuple[str, str], Roles] = {
     ("GET", "/overview"): _VIEWER,
     ("GET", "/failures"): _VIEWER,
     ("GET", "/figures"): _VIEWER,
+    ("GET", "/metrics"): _VIEWER,
     ("GET", "/keys"): _ADMIN,
     ("POST", "/keys"): _ADMIN,
     ("DELETE", "/keys/{name}"): _ADMIN,
@@ -108,12 +109,13 @@ ROLES: dict[tuple[str, str], Roles] = {
     ("GET", "/activity"): _VIEWER,
 }
 
-# The routes of the original API: they answer without the prefix /api too.
+# The routes of the original API, and the path that Prometheus asks for: they answer without the prefix /api too.
 CONTRACT = frozenset(
     {
         ("GET", "/health"),
         ("GET", "/livez"),
         ("GET", "/readyz"),
+        ("GET", "/metrics"),
         ("POST", "/task-types/register"),
         ("GET", "/task-types"),
         ("GET", "/task-types/{name}"),

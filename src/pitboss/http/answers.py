@@ -73,6 +73,12 @@ class Reply(msgspec.Struct, frozen=True):
         length = (b"content-length", str(len(body)).encode())
         return cls(code, body, [_JSON, length, NO_STORE, *more])
 
+    @classmethod
+    def text(cls, body: bytes, content_type: str) -> "Reply":
+        """A success that is no JSON."""
+        length = (b"content-length", str(len(body)).encode())
+        return cls(200, body, [(b"content-type", content_type.encode()), length, NO_STORE, (b"vary", b"Accept")])
+
 
 def success(answer: Answer, wall: Moment) -> Reply:
     data = answer.data

@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 
 from pitboss.http import bodies, patterns, shapes
 from pitboss.http.answers import NO_STORE, Answer, ApiError, Reply, failure, of_faults, of_pitboss
-from pitboss.http.api import alerts, claims, events, fleet, schedules, tasks, types, work, workers
+from pitboss.http.api import alerts, claims, events, fleet, metrics, schedules, tasks, types, work, workers
 from pitboss.http.context import Call, Server
 from pitboss.http.gate import Fast, Gate, GateRules, roles_of
 from pitboss.http.routes import Endpoint, Routes, allowed_methods, for_framework, response
@@ -45,6 +45,7 @@ Offset = Annotated[int, Query(ge=0, le=10_000)]
 Text = Annotated[str | None, Query(max_length=2000, pattern=patterns.PLAIN)]
 Id = Annotated[str | None, Query(pattern=patterns.ID)]
 Repeatable = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=300)]
+Accepted = Annotated[str, Header(alias="Accept", max_length=2000, include_in_schema=False)]
 TaskStatus = Literal["pending", "claimed", "completed", "failed", "held", "scheduled", "running", "cancelled"]
 
 
@@ -194,6 +195,13 @@ def _add_fleet(routes: Routes) -> None:
         """What happened, newest first; for admins with the audit log."""
         return await fleet.activity(call, limit=limit, before=before, since=since, kind=kind)
 
+    async def read_metrics(
+        call: Call, accept: Annotated[str, Header(max_length=2000, include_in_schema=False)] = ""
+    ) -> Reply:
+        return await metrics.metrics(call, accept)
+
+    read_metrics.__doc__ = metrics.metrics.__doc__
+    routes.add_text("GET", "/metrics", read_metrics, ("text/plain", "application/openmetrics-text"))
     routes.add("GET", "/health", fleet.health, shapes.Health)
     routes.add("GET", "/readyz", fleet.health, shapes.Health)
     routes.add("GET", "/livez", fleet.alive, shapes.Health)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
+from importlib import metadata
 from typing import Any, NamedTuple
 
 from pitboss.client.client import Client
@@ -15,8 +16,10 @@ from pitboss.model.access import AuditEntry, Role
 from pitboss.model.canonical import to_json
 from pitboss.model.ids import TaskId
 from pitboss.model.session import SessionInfo
+from pitboss.operate.metrics import MetricsReader
 from pitboss.operate.remote_workers import RemoteWorkers
 from pitboss.operate.task_types import TaskTypes
+from pitboss.telemetry.exposition import Exposition
 
 
 class Caller(NamedTuple):
@@ -63,6 +66,7 @@ class Server:
         self.claims = RemoteClaims(store, info, self._queues)
         self.reports = RemoteReports(store, self.types.policy, luck)
         self.workers = RemoteWorkers(store)
+        self.metrics, self.exposition = MetricsReader(store, release or metadata.version("pitboss")), Exposition()
         # The bodies of recent claims by their Idempotency-Key.
         self.claim_keys = RecentKeys()
         # Streams of pages end when it is set.

@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute
 
 from pitboss.http import bodies, patterns, shapes
@@ -36,6 +36,7 @@ def call_of(request: Request) -> Call:
 
 CallDep = Annotated[Call, Depends(call_of)]
 Endpoint = Callable[..., Awaitable[Answer]]
+TextEndpoint = Callable[..., Awaitable[Reply]]
 # The texts that may stand in a path, by the names of their places.
 _PLACES: dict[str, Any] = {
     "name": Annotated[str, Path(pattern=patterns.NAME)],
@@ -69,20 +70,21 @@ class Routes:
         codes: tuple[int, ...] = (200,),
         summary: str | None = None,
     ) -> None:
-        roles = roles_of(method, path)
-        first = (summary or endpoint.__doc__ or "").partition("\n")[0] or None
         wrapped: Any = {"model": shapes.Envelope[shape]}  # type: ignore[valid-type]
-        options: dict[str, Any] = {
-            "methods": [method],
-            "responses": {**shapes.ERRORS, **dict.fromkeys(codes, wrapped)},
-            "status_code": codes[0],
-            "response_model": None,
-            "summary": (first or path).rstrip("."),
-            "description": first,
-            "tags": [path.split("/")[1]],
-            "openapi_extra": {} if not roles else {"security": [{"ApiKey": []}, {"Bearer": []}]},
-        }
-        answered = _answered(endpoint)
+        options = _options(method, path, summary or endpoint.__doc__)
+        options |= {"responses": {**shapes.ERRORS, **dict.fromkeys(codes, wrapped)}, "status_code": codes[0]}
+        self._add(method, path, _answered(endpoint), options)
+
+    def add_text(self, method: str, path: str, endpoint: TextEndpoint, kinds: tuple[str, ...]) -> None:
+        """A route that answers with a text of one of these kinds. Its errors are as all others."""
+        content = {kind: {"schema": {"type": "string"}} for kind in kinds}
+        options = _options(method, path, endpoint.__doc__)
+        options["responses"] = {**shapes.ERRORS, 200: {"description": "The text.", "content": content}}
+        self._add(method, path, _answered(endpoint), options | {"response_class": PlainTextResponse})
+
+    def _add(
+        self, method: str, path: str, answered: Callable[..., Awaitable[Response]], options: dict[str, Any]
+    ) -> None:
         name = f"{method.lower()}{path.replace('/', '_').replace('{', '').replace('}', '').replace('-', '_')}"
         served = path.replace(_WORKER, _ANY_WORKER)
         self._prefixed.add_api_route(served, answered, operation_id=name, **options)
@@ -100,6 +102,18 @@ class Routes:
         assert not missing, f"the table of roles names routes that do not exist: {sorted(missing)}"
         app.include_router(self._prefixed)
         app.include_router(self._plain)
+
+
+def _options(method: str, path: str, summary: str | None) -> dict[str, Any]:
+    first = (summary or "").partition("\n")[0] or None
+    return {
+        "methods": [method],
+        "response_model": None,
+        "summary": (first or path).rstrip("."),
+        "description": first,
+        "tags": [path.split("/")[1]],
+        "openapi_extra": {} if not roles_of(method, path) else {"security": [{"ApiKey": []}, {"Bearer": []}]},
+    }
 
 
 class _JsonRequest(Request):
@@ -161,13 +175,15 @@ def _parsed(body: bytes) -> Any:
         raise ApiError(400, "Invalid JSON in request body", errors=told) from error
 
 
-def _answered(endpoint: Endpoint) -> Callable[..., Awaitable[Response]]:
+def _answered(endpoint: Endpoint | TextEndpoint) -> Callable[..., Awaitable[Response]]:
     """The endpoint, with its answer in the envelope. It keeps the signature that FastAPI reads."""
 
     async def run(*, call: Call, **given: Any) -> Response:
         if "body" in given:
             bodies.check_names(given["body"])
-        return response(success(await endpoint(call, **given), call.server.clock.wall()))
+        answer = await endpoint(call, **given)
+        whole = answer if isinstance(answer, Reply) else success(answer, call.server.clock.wall())
+        return response(whole)
 
     signature = inspect.signature(endpoint)
     hints = get_type_hints(endpoint, include_extras=True)

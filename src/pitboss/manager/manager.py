@@ -6,6 +6,7 @@ from functools import partial
 
 import msgspec
 
+from pitboss.config import asks_for_traces
 from pitboss.dispatch.dispatcher import Dispatcher
 from pitboss.dispatch.settler import Noted
 from pitboss.engines.capabilities import capabilities
@@ -488,6 +489,7 @@ class Manager:
             logs=pool_logs(self._plan.logs, name, pool),
             secrets_file=self._plan.secrets_file,
             clock_offset=self._clock.now() - uptime(),
+            traces=asks_for_traces(),
         )
 
 

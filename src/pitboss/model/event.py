@@ -28,13 +28,15 @@ _PATTERN = re.compile(r"(?:[A-Za-z0-9_:-]+|\*)(?:\.(?:[A-Za-z0-9_:-]+|\*))*(?:\.
 
 
 class NewEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event to publish. Handlers that keep the order get events with one `key` one at a time, in order."""
+    """An event to publish. Handlers that keep the order get events with one `key` one at a time, in order. `trace` is
+    the context of the span that published it (`model.meta`); its tasks are told of it."""
 
     id: EventId
     name: str
     data: Json = "{}"
     key: str | None = None
     by: str | None = None
+    trace: dict[str, str] = {}
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,7 +165,7 @@ def published(event: NewEvent, now: Moment, handlers: Iterable[str]) -> Event:
 
 
 def _meta(event: NewEvent) -> Json:
-    return with_meta(None, Meta(event=EventMark(event.id, event.name, event.key)))
+    return with_meta(None, Meta(event=EventMark(event.id, event.name, event.key), trace=event.trace))
 
 
 def checked_event_name(name: str) -> str:

@@ -54,12 +54,13 @@ class MessageMark(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
 
 class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The keys that Pitboss itself writes."""
+    """The keys that Pitboss itself writes. `trace` is the W3C context of the span that sent the task."""
 
     event: EventMark | None = None
     tick: TickMark | None = None
     failure: FailureMark | None = None
     message: MessageMark | None = None
+    trace: dict[str, str] = {}
 
 
 _decoder = msgspec.json.Decoder(Meta)
@@ -74,3 +75,13 @@ def with_meta(text: Json | None, meta: Meta) -> Json:
     """The stored object with these keys added or replaced."""
     kept: dict[str, Any] = {} if text is None else from_json(text)
     return to_json({**kept, **msgspec.to_builtins(meta)})
+
+
+def trace_of(text: Json | None) -> dict[str, str]:
+    """The context of the span that sent the task; empty without traces."""
+    return read_meta(text).trace
+
+
+def with_trace(text: Json | None, trace: dict[str, str]) -> Json:
+    """The stored object in another trace."""
+    return with_meta(text, Meta(trace=trace))

@@ -22,6 +22,7 @@ from pitboss.model.duration import SECOND, Span
 from pitboss.model.log_settings import LogSettings
 from pitboss.model.outcome import Cancelled, Completed, Failed, Outcome, Released, TimedOut
 from pitboss.model.task import Claim, TaskError
+from pitboss.telemetry import traces
 from pitboss.telemetry.logs.worker import WorkerLogs, set_up_worker
 from pitboss.worker.channel import (
     AnswerMessage,
@@ -45,6 +46,7 @@ from pitboss.worker.channel import (
 from pitboss.worker.child import die_with_parent, leave, load_app_or_leave
 from pitboss.worker.runner import Runner
 from pitboss.worker.store_proxy import StoreProxy
+from pitboss.worker.traced_runs import traced
 
 HEARTBEAT_SECONDS = 1.0
 METRICS_EVERY = 5
@@ -66,6 +68,8 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     secrets_file: str | None = None
     # What the store's clock is ahead of the host's uptime.
     clock_offset: Span | None = None
+    # The environment asks for traces.
+    traces: bool = False
 
 
 class Worker:
@@ -82,6 +86,7 @@ class Worker:
             abandon=self._abandoned,
             hidden=app.redactor.hidden,
         )
+        self._run_claim = traced(self._runner.run)
         self._running: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._claims: dict[tuple[str, int], Claim] = {}
         self._waiting: deque[Claim] = deque()
@@ -166,7 +171,7 @@ class Worker:
 
     async def _work(self, claim: Claim, key: tuple[str, int]) -> None:
         began = self._loop.time()
-        outcome, report, use_end = await self._runner.run(claim, self._running[key])
+        outcome, report, use_end = await self._run_claim(claim, self._running[key])
         ran = round((self._loop.time() - began) * SECOND)
         if self._running.pop(key, None) is None:
             self._runner.stuck -= 1
@@ -231,6 +236,7 @@ def _metrics(handled: int) -> MetricsMessage:
 
 async def _serve(spec: WorkerSpec, app: Any, end: socket.socket, logs: WorkerLogs | None) -> None:
     await Worker(spec, app, logs).run(end)
+    await asyncio.to_thread(traces.flush)
     # Inside the loop: closing it would wait for coroutines that ignore their cancellation. They are settled already.
     leave(0)
 
@@ -243,6 +249,8 @@ def main() -> None:
     die_with_parent(spec.manager, end)
     app = load_app_or_leave(spec.target, end)
     app.secrets_file = spec.secrets_file
+    if spec.traces:
+        traces.configure()
     logs = None
     if spec.logs is not None:
         hidden = app.redactor.hidden_bytes

@@ -19,6 +19,7 @@ from pitboss.engines.sqlite.put import put
 from pitboss.engines.sqlite.reclaim import reclaim
 from pitboss.engines.sqlite.schema import upgrade
 from pitboss.engines.sqlite.settle import plain, settle
+from pitboss.engines.sqlite.totals import FlowWriter
 from pitboss.model.batch import NewBatch, Pause, Start
 from pitboss.model.filter import parsed
 from pitboss.model.limits import Window
@@ -179,17 +180,21 @@ def test_a_plain_turn_takes_no_more_statements_than_before_there_were_resources(
     assert store.executed == 5
 
 
-def test_a_transaction_writes_what_happened_in_one_statement_for_each_kind(store: Store) -> None:
+def test_a_transaction_writes_what_happened_in_two_statements_for_each_kind(store: Store) -> None:
     session = store.begin()
     store.put(64)
     claimed = store.claim(session, 64)
     store.settle(claimed)
-    act = Act(store.connection, store.statements, store.now)
+    act, writer = Act(store.connection, store.statements, store.now), FlowWriter()
     act.happened("put", "default", "job", 64)
     act.happened("completed", "default", "job", 64)
     store.executed = 0
-    act.write_flows()
-    assert store.executed == 2
+    writer.write(act, act.flows)
+    # Which handlers have totals, once; then for each kind the bucket and the total.
+    assert store.executed == 5
+    store.executed = 0
+    writer.write(act, act.flows)
+    assert store.executed == 4
 
 
 def remote_slots(count: int, turn: int = 0, **options: Any) -> tuple[Slot, ...]:

@@ -7,6 +7,7 @@ import msgspec
 from pitboss.engines.memory.verbs import Verbs
 from pitboss.model.duration import Moment, Span
 from pitboss.model.figures import KINDS, Flow, Sample, SampleKey, added_flows, bucket, rolled
+from pitboss.model.totals import EVER, EVER_BEGAN, Measured, Totals
 
 
 class FigureVerbs(Verbs):
@@ -37,13 +38,21 @@ class FigureVerbs(Verbs):
 
     async def add_samples(self, samples: Sequence[Sample]) -> None:
         self._reach("add_samples.before")
+        stored = self.tables.figures.samples
         for one in samples:
-            self.tables.figures.samples.setdefault(one.key, _copy(one))
+            if one.key not in stored:
+                stored[one.key] = _copy(one)
+                self.tables.figures.measured.add([one])
         self._reach("add_samples.after")
 
     async def samples(self, since: Moment, until: Moment, *, span: Span, limit: int = 100_000) -> list[Sample]:
         wanted = sorted(key for key in self.tables.figures.samples if since <= key.at < until and key.span == span)
         return [_copy(self.tables.figures.samples[key]) for key in wanted[:limit]]
+
+    async def totals(self) -> Totals:
+        figures = self.tables.figures
+        measured = msgspec.json.decode(msgspec.json.encode(figures.measured), type=Measured)
+        return Totals(figures.ever.flows(EVER_BEGAN, EVER), measured)
 
     async def roll_flows(self, span: Span, into: Span | None, before: Moment, *, term: int) -> bool:
         self.check_term(term, self.clock.now())

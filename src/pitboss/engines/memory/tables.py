@@ -29,6 +29,7 @@ from pitboss.model.schedule import Schedule
 from pitboss.model.session import Session
 from pitboss.model.states import FINISHED, WAITING, State
 from pitboss.model.task import Attempt, NewTask, Placed, Task
+from pitboss.model.totals import Measured, Places
 
 
 class Doorbell:
@@ -65,11 +66,19 @@ class Doorbell:
 
 
 class StoredFigures:
-    """The flows of each bucket, by its length and its beginning, and samples."""
+    """The flows of each bucket, by its length and its beginning, samples, and the totals of both."""
 
     def __init__(self) -> None:
         self.flows: dict[tuple[Span, Moment], FlowCounts] = defaultdict(FlowCounts)
         self.samples: dict[SampleKey, Sample] = {}
+        self.ever = FlowCounts()
+        self.measured = Measured()
+        self._places = Places()
+
+    def count(self, kind: str, queue: str, handler: str, now: Moment) -> None:
+        self.flows[RAW, bucket(now, RAW)].add(kind, queue, handler)
+        self._places.add([(queue, handler)])
+        self.ever.add(kind, *self._places.counted(queue, handler))
 
 
 class Tables:
@@ -162,7 +171,7 @@ class Tables:
         return task
 
     def count_flow(self, kind: str, task: Task, now: Moment) -> None:
-        self.figures.flows[RAW, bucket(now, RAW)].add(kind, task.queue, task.handler)
+        self.figures.count(kind, task.queue, task.handler, now)
 
     def move(self, task: Task, state: State, **changes: object) -> Task:
         return self.write(replace(task, state=state, **changes))

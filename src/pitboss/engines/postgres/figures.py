@@ -14,6 +14,7 @@ from pitboss.engines.postgres.rows import numbers, texts
 from pitboss.engines.postgres.script import Row, Script, Statements
 from pitboss.model.duration import Moment, Span
 from pitboss.model.figures import KINDS, Flow, Sample, SampleKey, bucket, rolled
+from pitboss.model.totals import EVER, Measured, Totals
 
 _encode = msgspec.json.encode
 _sample = msgspec.json.Decoder(Sample)
@@ -37,13 +38,14 @@ class FigureProtocol(ResourcesAndBatches):
         return [_flow(row, span) for row in rows]
 
     async def add_samples(self, samples: Sequence[Sample]) -> None:
-        self._reach("add_samples.before")
-        await self._write("sample_add", **_keys(one.key for one in samples), **_bodies(samples))
-        self._reach("add_samples.after")
+        await self._transact("add_samples", self._reading, lambda _now: _add(self._sql, samples))
 
     async def samples(self, since: Moment, until: Moment, *, span: Span, limit: int = 100_000) -> list[Sample]:
         rows = await self._read("sample_list", since=since, until=until, span=span, limit=limit)
         return [_sample.decode(body) for (body,) in rows]
+
+    async def totals(self) -> Totals:
+        return await self._reading.call(lambda: _totals(self._sql))
 
     async def roll_flows(self, span: Span, into: Span | None, before: Moment, *, term: int) -> bool:
         return await self._transact(
@@ -54,6 +56,26 @@ class FigureProtocol(ResourcesAndBatches):
         return await self._transact(
             "replace_samples", self._reading, lambda now: _replace(self._sql, gone, made, term, now)
         )
+
+
+def _add(sql: Statements, samples: Sequence[Sample]) -> Script[None]:
+    """Managers that add to the total of all samples stand in line at its row."""
+    added = yield sql.ask("sample_add", **_keys(one.key for one in samples), **_bodies(samples))
+    keys = {SampleKey(*row) for row in added}
+    if not keys:
+        return
+    yield sql.ask("total_begin").unheard()
+    ((body,),) = yield sql.ask("total_lock")
+    measured = msgspec.json.decode(body, type=Measured)
+    measured.add({one.key: one for one in reversed(samples) if one.key in keys}.values())
+    yield sql.ask("total_write", body=_encode(measured).decode()).unheard()
+
+
+def _totals(sql: Statements) -> Script[Totals]:
+    flows = yield sql.ask("total_list")
+    body = yield sql.ask("total_measured")
+    measured = msgspec.json.decode(body[0][0], type=Measured) if body else Measured()
+    return Totals([_flow(row, EVER) for row in flows], measured)
 
 
 def _roll(

@@ -10,7 +10,6 @@ import msgspec
 from pitboss.engines.sqlite.rows import attempt_row
 from pitboss.engines.statements import load
 from pitboss.model.duration import Moment
-from pitboss.model.figures import KINDS, RAW
 from pitboss.model.states import FINISHED, State
 from pitboss.model.task import Attempt
 
@@ -22,7 +21,6 @@ _BULKS = (256, 64, 16, 4, 2, 1)
 _ENDED = frozenset(state.value for state in FINISHED)
 _RUNNING = State.RUNNING.value
 _KEPT_RUNS = 100
-_FLOW_ADD = {kind: f"flow_add_{kind}" for kind in KINDS}
 # By kind, queue and handler.
 Flows = dict[tuple[str, str, str], int]
 
@@ -121,13 +119,6 @@ class Act:
         """Count what happened to tasks (`figures.KINDS`)."""
         key = (kind, queue, handler)
         self.flows[key] = self.flows.get(key, 0) + n
-
-    def write_flows(self) -> None:
-        """Add what happened to the bucket of this moment. Usually that is one row."""
-        at = self.now - self.now % RAW
-        for (kind, queue, handler), n in self.flows.items():
-            self._connection.execute(self._sql[_FLOW_ADD[kind]], (RAW, at, queue, handler, n))
-        self.flows = {}
 
     def record(self, runs: Sequence[tuple[str, Attempt]]) -> None:
         """Add runs that did not finish their tasks to the tasks' histories."""

@@ -10,6 +10,7 @@ from pitboss.engines.sqlite.calls import Calls
 from pitboss.engines.sqlite.registry import check_term
 from pitboss.model.duration import Moment, Span
 from pitboss.model.figures import KINDS, Flow, Sample, SampleKey, bucket, rolled
+from pitboss.model.totals import EVER, EVER_BEGAN, Measured, Totals
 
 _encode = msgspec.json.encode
 _sample = msgspec.json.Decoder(Sample)
@@ -32,12 +33,18 @@ class FigureVerbs(Calls):
         return await self._read(lambda reader: [_flow(row, span) for row in reader.rows("flow_list", *asked)])
 
     async def add_samples(self, samples: Sequence[Sample]) -> None:
-        rows = [_sample_row(one) for one in samples]
-        await self._write("add_samples", lambda act: act.bulk("sample_add", rows), len(rows))
+        await self._write("add_samples", lambda act: add_samples(act, samples), len(samples))
 
     async def samples(self, since: Moment, until: Moment, *, span: Span, limit: int = 100_000) -> list[Sample]:
         return await self._read(
             lambda reader: [_sample.decode(row[0]) for row in reader.rows("sample_list", span, since, until, limit)]
+        )
+
+    async def totals(self) -> Totals:
+        return await self._read(
+            lambda reader: Totals(
+                [_flow(row, EVER) for row in reader.rows("total_list")], _measured(reader.rows("total_measured"))
+            )
         )
 
     async def roll_flows(self, span: Span, into: Span | None, before: Moment, *, term: int) -> bool:
@@ -46,6 +53,15 @@ class FigureVerbs(Calls):
     async def replace_samples(self, gone: Sequence[SampleKey], made: Sequence[Sample], *, term: int) -> bool:
         rows = [_sample_row(one) for one in made]
         return await self._write("replace_samples", lambda act: replace_samples(act, gone, rows, term), len(gone))
+
+
+def add_samples(act: Act, samples: Sequence[Sample]) -> None:
+    """As the contract says."""
+    new = [one for one in samples if act.run("sample_add", *_sample_row(one))]
+    if new:
+        measured = _measured(act.rows("total_measured"))
+        measured.add(new)
+        act.run("sample_write", EVER, EVER_BEGAN, 0, _encode(measured).decode())
 
 
 def roll_flows(act: Act, span: Span, into: Span | None, before: Moment, term: int) -> bool:
@@ -73,6 +89,11 @@ def replace_samples(act: Act, gone: Sequence[SampleKey], made: Sequence[Row], te
     act.release_savepoint()
     act.bulk("sample_write", made)
     return True
+
+
+def _measured(rows: Iterable[Any]) -> Measured:
+    """The total of all samples; there is none before the first one."""
+    return next((msgspec.json.decode(row[0], type=Measured) for row in rows), None) or Measured()
 
 
 def _flow(row: Sequence[Any], span: Span) -> Flow:

@@ -9,6 +9,7 @@ from typing import TypeVar
 from pitboss.engines.sqlite.act import Act, Statements
 from pitboss.engines.sqlite.faults import translated
 from pitboss.engines.sqlite.store_clock import StoreClock
+from pitboss.engines.sqlite.totals import FlowWriter
 from pitboss.model.errors import InvalidInput
 
 T = TypeVar("T")
@@ -32,7 +33,7 @@ def within(
                 act = Act(connection, statements, clock.now())
                 answer = call(act)
                 act.write_counts()
-                act.write_flows()
+                FlowWriter().write(act, act.flows)
                 clock.keep(connection, surely=False)
             except BaseException:
                 connection.execute("ROLLBACK TO pitboss_within")

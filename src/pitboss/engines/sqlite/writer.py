@@ -20,6 +20,7 @@ from pitboss.engines.sqlite.faults import Trouble, closed, is_fatal, translated
 from pitboss.engines.sqlite.lock import WriterLock
 from pitboss.engines.sqlite.put import put
 from pitboss.engines.sqlite.store_clock import StoreClock
+from pitboss.engines.sqlite.totals import FlowWriter
 from pitboss.model.errors import StoreUnavailable
 from pitboss.model.task import NewTask
 
@@ -104,6 +105,7 @@ class Writer:
         self._closed = False
         # What happened to tasks in the present transaction.
         self._flows: Flows = {}
+        self._flow_writer = FlowWriter()
         self._thread = threading.Thread(target=self._run, name="pitboss-sqlite-writer", daemon=True)
 
     def start(self, connection: sqlite3.Connection) -> None:
@@ -196,9 +198,7 @@ class Writer:
                 for job in jobs:
                     self._attempt(connection, job, alone)
         if self._flows:
-            act = Act(connection, self._statements, self._clock.now())
-            act.flows, self._flows = self._flows, {}
-            act.write_flows()
+            self._flow_writer.write(Act(connection, self._statements, self._clock.now()), self._flows)
         if connection.in_transaction:
             if connection.total_changes != before:
                 self._clock.keep(connection)
@@ -280,6 +280,7 @@ class Writer:
 
     def _spoil(self, group: list[Job], error: BaseException) -> None:
         """The transaction as a whole failed: no request was written."""
+        self._flow_writer = FlowWriter()
         cause = translated(error, str(self._path))
         if isinstance(cause, StoreUnavailable):
             self._trouble(cause)

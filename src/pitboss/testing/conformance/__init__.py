@@ -74,6 +74,7 @@ from pitboss.testing.conformance.schema import Maintaining, Reopening, SchemaKee
 from pitboss.testing.conformance.sessions import SessionKeeping
 from pitboss.testing.conformance.settling import Settling
 from pitboss.testing.conformance.store_size import StoreLimits
+from pitboss.testing.conformance.totals import TotalsOfFlows, TotalsOfSamples
 from pitboss.testing.conformance.uniqueness import Uniqueness
 from pitboss.testing.conformance.values import Values
 from pitboss.testing.conformance.waiting import Waiting
@@ -211,7 +212,7 @@ class OperationConformance(Operating, OperationRates, ChangingOperations):
     """For an engine with `Operations`, and with batches and an audit log."""
 
 
-class FigureConformance(Flows, FlowsOfOtherActs, RollingUpFlows, KeepingSamples):
+class FigureConformance(Flows, FlowsOfOtherActs, RollingUpFlows, KeepingSamples, TotalsOfFlows, TotalsOfSamples):
     """For an engine with `Figures`, and with batches and declarations."""
 
 
@@ -355,6 +356,8 @@ __all__ = [
     "SweepingLanes",
     "TaskTypes",
     "TimeLimits",
+    "TotalsOfFlows",
+    "TotalsOfSamples",
     "Uniqueness",
     "UsesAtOnce",
     "Values",

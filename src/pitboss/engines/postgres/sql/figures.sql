@@ -11,6 +11,41 @@ CASE WHEN state = 'failed' THEN n ELSE 0 END AS failed, CASE WHEN state = 'cance
 CASE WHEN run = 'retried' THEN n ELSE 0 END AS retried, CASE WHEN run = 'lost' THEN n ELSE 0 END AS lost,
 CASE WHEN run = 'revived' THEN n ELSE 0 END AS revived
 
+-- name: total_place_columns
+-- Under which names the pairs of queue and handler that are told count in the totals, which are rows of a bucket without
+-- an end: `totals.Places`, with OWN_HANDLERS and OWN_QUEUES.
+known AS MATERIALIZED (
+    SELECT queue, handler FROM {schema}.flows WHERE span = 0 AND handler <> '(others)'
+), fresh AS (
+    SELECT queue, handler, queue IN (SELECT queue FROM known) AS has_queue
+    FROM (SELECT queue, handler FROM told EXCEPT SELECT queue, handler FROM known) AS new_ones
+), fresh_queues AS (
+    SELECT queue, row_number() OVER (ORDER BY queue COLLATE "C") AS place
+    FROM (SELECT DISTINCT queue FROM fresh WHERE NOT has_queue) AS new_queues
+), allowed AS (
+    SELECT queue, handler, row_number() OVER (ORDER BY queue COLLATE "C", handler COLLATE "C") AS place
+    FROM fresh LEFT JOIN fresh_queues AS q USING (queue)
+    WHERE has_queue OR q.place <= 30 - (SELECT count(DISTINCT queue) FROM known)
+), own AS (
+    SELECT queue, handler FROM known
+    UNION ALL SELECT queue, handler FROM allowed WHERE place <= 80 - (SELECT count(*) FROM known)
+), places AS (
+    SELECT queue, handler,
+        CASE WHEN queue IN (SELECT queue FROM own) THEN queue ELSE '(others)' END AS total_queue,
+        CASE WHEN (queue, handler) IN (SELECT queue, handler FROM own) THEN handler ELSE '(others)' END AS total_handler
+    FROM (SELECT DISTINCT queue, handler FROM told) AS pairs
+)
+
+-- name: flow_told_changes
+-- In this order, so that two that fold do not wait for each other.
+INSERT INTO {schema}.flows AS f ({flow_columns})
+SELECT 10000000, began, queue, handler, {flow_sum_columns} FROM told GROUP BY began, queue, handler
+UNION ALL
+SELECT 0, 0, total_queue, total_handler, {flow_sum_columns}
+FROM told JOIN places USING (queue, handler) GROUP BY total_queue, total_handler
+ORDER BY 1, 2, 3, 4
+ON CONFLICT (span, at, queue, handler) DO UPDATE SET {flow_added_changes}
+
 -- name: flow_sum_columns
 sum(put)::bigint, sum(completed)::bigint, sum(failed)::bigint, sum(cancelled)::bigint, sum(retried)::bigint,
 sum(lost)::bigint, sum(revived)::bigint
@@ -38,6 +73,32 @@ FROM (
 WHERE (%(queue)s::text IS NULL OR queue = %(queue)s) AND (%(handler)s::text IS NULL OR handler = %(handler)s)
 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
 
+-- name: total_list
+-- Folded and not folded yet.
+WITH told AS MATERIALIZED (
+    SELECT queue, handler, {flow_delta_columns} FROM {schema}.count_deltas WHERE handler IS NOT NULL
+), {total_place_columns}
+SELECT 0, queue COLLATE "C", handler COLLATE "C", {flow_sum_columns}
+FROM (
+    SELECT queue, handler, {flow_kind_columns} FROM {schema}.flows WHERE span = 0
+    UNION ALL
+    SELECT total_queue, total_handler, {flow_kind_columns} FROM told JOIN places USING (queue, handler)
+) AS all_of_them
+GROUP BY 2, 3 ORDER BY 2, 3
+
+-- name: total_measured
+-- The total of all samples.
+SELECT body FROM {schema}.samples WHERE span = 0 AND at = 0 AND session = 0
+
+-- name: total_begin
+INSERT INTO {schema}.samples (span, at, session, body) VALUES (0, 0, 0, '{}') ON CONFLICT DO NOTHING
+
+-- name: total_lock
+SELECT body FROM {schema}.samples WHERE span = 0 AND at = 0 AND session = 0 FOR UPDATE
+
+-- name: total_write
+UPDATE {schema}.samples SET body = %(body)s::text WHERE span = 0 AND at = 0 AND session = 0
+
 -- name: flow_oldest
 SELECT min(at) FROM {schema}.flows WHERE span = %(span)s::bigint
 
@@ -62,7 +123,7 @@ SELECT * FROM unnest(
 -- name: sample_add
 INSERT INTO {schema}.samples (span, at, session, body)
 SELECT * FROM unnest(%(spans)s::bigint[], %(ats)s::bigint[], %(sessions)s::bigint[], %(bodies)s::text[])
-ON CONFLICT DO NOTHING
+ON CONFLICT DO NOTHING RETURNING span, at, session
 
 -- name: sample_write
 INSERT INTO {schema}.samples (span, at, session, body)

@@ -16,14 +16,11 @@ LOCK TABLE {schema}.tasks, {schema}.count_deltas, {schema}.counts, {schema}.batc
 
 -- name: maintenance_keep_flows
 -- What is not folded yet counts in the flows, which are not counted again.
-INSERT INTO {schema}.flows AS f ({flow_columns})
-SELECT 10000000, began, queue, handler, {flow_sum_columns}
-FROM (
+WITH told AS MATERIALIZED (
     SELECT at - at %% 10000000 AS began, queue, handler, {flow_delta_columns}
     FROM {schema}.count_deltas WHERE handler IS NOT NULL
-) AS told
-GROUP BY began, queue, handler ORDER BY began, queue, handler
-ON CONFLICT (span, at, queue, handler) DO UPDATE SET {flow_added_changes}
+), {total_place_columns}
+{flow_told_changes}
 
 -- name: maintenance_forget_deltas
 DELETE FROM {schema}.count_deltas

@@ -128,14 +128,10 @@ WITH folded AS MATERIALIZED (
     SELECT batch, queue, state, sum(n) FROM folded
     WHERE batch IS NOT NULL GROUP BY batch, queue, state ORDER BY batch, queue, state
     ON CONFLICT (batch, queue, state) DO UPDATE SET n = c.n + excluded.n
-), flowed AS (
-    INSERT INTO {schema}.flows AS f ({flow_columns})
-    SELECT 10000000, began, queue, handler, {flow_sum_columns}
-    FROM (
-        SELECT at - at %% 10000000 AS began, queue, handler, {flow_delta_columns} FROM folded WHERE handler IS NOT NULL
-    ) AS told
-    GROUP BY began, queue, handler ORDER BY began, queue, handler
-    ON CONFLICT (span, at, queue, handler) DO UPDATE SET {flow_added_changes}
+), told AS MATERIALIZED (
+    SELECT at - at %% 10000000 AS began, queue, handler, {flow_delta_columns} FROM folded WHERE handler IS NOT NULL
+), {total_place_columns}, flowed AS (
+    {flow_told_changes}
 )
 INSERT INTO {schema}.counts AS c (queue, state, n)
 SELECT queue, state, sum(n) FROM folded GROUP BY queue, state ORDER BY queue, state

@@ -70,6 +70,20 @@ WHERE
 GROUP BY began, queue, told
 ORDER BY began, queue, told
 
+-- name: total_places
+-- The totals are rows of a bucket without an end. These queues and handlers have their own.
+SELECT queue, handler FROM pitboss_flows WHERE span = 0 AND at = 0
+
+-- name: total_list
+SELECT at, queue, handler, put, completed, failed, cancelled, retried, lost, revived
+FROM pitboss_flows
+WHERE span = 0 AND at = 0
+ORDER BY queue, handler
+
+-- name: total_measured
+-- The total of all samples.
+SELECT body FROM pitboss_samples WHERE span = 0 AND at = 0 AND session = 0
+
 -- name: flow_oldest
 SELECT min(at) FROM pitboss_flows WHERE span = ?
 
