@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from pitboss import App, Lease
+from pitboss.engines.batch_protocol import Batches
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.memory import MemoryEngine
-from pitboss.engines.protocol import Batches
 from pitboss.engines.resource_protocol import Leases, Resources
 from pitboss.engines.verbs import verbs
 from pitboss.manager.manager import Manager, Plan

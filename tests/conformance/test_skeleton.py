@@ -6,7 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pitboss.engines.protocol import Batches, Store
+from pitboss.engines.batch_protocol import Batches
+from pitboss.engines.protocol import Store
 from pitboss.engines.resource_protocol import Leases, Resources
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.queue import HandlerInfo

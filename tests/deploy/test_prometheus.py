@@ -149,7 +149,7 @@ def test_each_rule_fires_when_it_should_and_none_for_a_healthy_store(tmp_path: P
         firing = [{"eval_time": "1h", "alertname": name} for name in names]
         for one in firing:
             if one["alertname"] == fires:
-                one["exp_alerts"] = expected(fires)  # type: ignore[assignment]
+                one["exp_alerts"] = expected(fires)
         inputs = [{"series": name, "values": values} for name, values in seen.items()]
         tests.append({"interval": "30s", "input_series": inputs, "alert_rule_test": firing})
     (tmp_path / "test.yml").write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "tests": tests}))

@@ -13,8 +13,9 @@ from pitboss.client.client import Client
 from pitboss.client.context import Context, current_context
 from pitboss.client.events import EventClient
 from pitboss.client.schedules import ScheduleClient
+from pitboss.engines.batch_protocol import Batches
 from pitboss.engines.memory import MemoryEngine
-from pitboss.engines.protocol import Batches, FullStore
+from pitboss.engines.protocol import FullStore
 from pitboss.engines.resource_protocol import Leases, Resources
 from pitboss.engines.verbs import Verb, verbs
 from pitboss.manager import answers, host

@@ -11,8 +11,8 @@ import msgspec
 from pitboss.client.app_core import LIMIT, AppCore
 from pitboss.client.client import Client
 from pitboss.client.waiting import explain_batches
+from pitboss.engines.batch_protocol import Batches
 from pitboss.engines.capabilities import batches_of
-from pitboss.engines.protocol import Batches
 from pitboss.model.batch import (
     OVER,
     Batch,

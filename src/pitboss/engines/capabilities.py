@@ -6,13 +6,13 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from pitboss.engines.access_protocol import Access
 from pitboss.engines.alert_protocol import Alerts
+from pitboss.engines.batch_protocol import Batches
 from pitboss.engines.declared_protocol import Declarations, Events, LeaderActs, Schedules
 from pitboss.engines.figure_protocol import Figures
 from pitboss.engines.happening_protocol import Happenings
 from pitboss.engines.operation_protocol import Operations
 from pitboss.engines.partition_protocol import Partitions
 from pitboss.engines.protocol import (
-    Batches,
     Diagnosis,
     Direct,
     Engine,

@@ -113,8 +113,7 @@ class Manager:
         self._sessions: list[int] = []
         self._known: set[str] = set()
         self._draining = False
-        self._stop = asyncio.Event()
-        self._stop_now = asyncio.Event()
+        self._stop, self._stop_now = asyncio.Event(), asyncio.Event()
         self._switch = asyncio.Event()
         self._logs: ManagerLogs | None = None
         self._snapshot = ""
@@ -145,8 +144,7 @@ class Manager:
         await self._register(self._plan, self._description)
         await self._take_over()
         await self._desired.read()
-        warn = self._announcer.warn
-        note = self._happenings.note
+        warn, note = self._announcer.warn, self._happenings.note
         upkeep = all_duties(self._engine, lambda: self._plan, clock=self._clock, warn=warn, say=self.say, note=note)
         checks = HealthChecks(self._pools.every_pool, self._router, self._announcer, self._time_limit)
         troubles = TroubleLog(self._engine, self._clock, begun=warn, ended=self.say)

@@ -95,7 +95,7 @@ class Sending:
         return None
 
     def placed(self, placed: Sequence[Placed]) -> None:
-        """What came of it."""
+        """Note where the tasks were placed."""
 
 
 _UNTRACED = Sending()

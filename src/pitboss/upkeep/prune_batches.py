@@ -3,7 +3,8 @@
 from contextlib import suppress
 
 from pitboss.client.batch_handle import act_in_portions
-from pitboss.engines.protocol import Batches, Clock
+from pitboss.engines.batch_protocol import Batches
+from pitboss.engines.protocol import Clock
 from pitboss.model.batch import BatchStatus, Delete
 from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.retention import Retention

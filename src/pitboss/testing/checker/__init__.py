@@ -11,8 +11,9 @@ calls that overlap may have happened in either order. Every client of the store 
 
 from itertools import chain
 
+from pitboss.engines.batch_protocol import Batches
 from pitboss.engines.capabilities import ResourceStore
-from pitboss.engines.protocol import Batches, Store
+from pitboss.engines.protocol import Store
 from pitboss.model.batch import Batch
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.ids import TaskId

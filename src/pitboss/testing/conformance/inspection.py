@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable
 
+from pitboss.engines.batch_protocol import Batches
 from pitboss.engines.capabilities import ResourceStore
 from pitboss.engines.partition_protocol import Partitions
-from pitboss.engines.protocol import Batches
 from pitboss.model.batch import IN_SLOT, OVER, Batch, BatchStatus, Lane
 from pitboss.model.duration import Moment
 from pitboss.model.leasing import stage
