@@ -105,6 +105,14 @@ def test_all_keys_are_read(folder: Path) -> None:
     assert (own.channels, own.action, own.only) == (("ops",), "pause mail", ("mail",))
 
 
+def test_a_threshold_can_say_how_many_times(folder: Path) -> None:
+    rules = {one.name: one for one in spec(folder, "[alerts.rules.slow_handler]\nthreshold = 2.5\n").rules}
+    assert rules["slow_handler"].threshold == 2.5
+    for wrong in ("0.5", '"often"', "true"):
+        with pytest.raises(InvalidInput, match="does not say how many times"):
+            spec(folder, f"[alerts.rules.slow_handler]\nthreshold = {wrong}\n")
+
+
 def test_without_a_table_the_built_in_rules_go_to_the_log(folder: Path) -> None:
     found = spec(folder, "")
     assert {one.name for one in found.rules} == set(CONDITIONS)

@@ -31,6 +31,14 @@ def test_it_counts_starts_waits_and_runs() -> None:
     assert measured.take() == ([], {})
 
 
+def test_it_notes_the_memory_of_tasks() -> None:
+    measured = Measurements(FakeClock())
+    for size in (1000, 3000):
+        measured.used_memory(claim(FakeClock()), size)
+    ((figures,), _) = measured.take()
+    assert (figures.memory.n, figures.memory.sum, figures.started) == (2, 4000, 0)
+
+
 def test_a_task_whose_due_time_is_not_known_has_no_wait() -> None:
     measured = Measurements(FakeClock())
     measured.started(claim(FakeClock(), due=None))

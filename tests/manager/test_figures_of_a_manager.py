@@ -88,3 +88,14 @@ def test_a_manager_writes_what_it_measured_before_it_ends(sqlite_cluster: Cluste
     assert sum(one.started for one in figures) == sum(one.run.n for one in figures) == 200
     assert sum(one.wait.n for one in figures) == 200
     assert sum(sum(sample.pools["default"].workers.values()) for sample in samples) > 0
+
+
+def test_a_manager_writes_how_much_memory_tasks_needed(troubled: Cluster) -> None:
+    troubled.put("leaks", 60, megabytes=5)
+    manager = troubled.manager(pool(workers=1, concurrency=1))
+    troubled.until(partial(_reached, troubled, 60))
+    assert manager.end() == 0
+    samples = troubled.do(figures_of(troubled.engine).samples(0, FOREVER, span=RAW))
+    figures = [one for sample in samples for one in sample.handlers if one.handler == "leaks"]
+    assert 0 < sum(one.memory.n for one in figures) <= 60
+    assert sum(one.memory.sum for one in figures) > 5 * 1024 * 1024

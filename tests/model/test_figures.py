@@ -211,6 +211,20 @@ def test_a_sample_is_bounded_and_loses_nothing() -> None:
     assert sum(made.resources["p"].refusals.values()) == sum(refusals.values())
 
 
+@given(values, st.integers(1, 100))
+def test_a_spread_has_the_quantiles_of_all_values(found: list[int], most: int) -> None:
+    histogram = Histogram()
+    for value in found:
+        histogram.add(value)
+    spread = histogram.spread(most)
+    assert len(spread) == min(most, len(found))
+    assert spread == sorted(spread)
+    exact = sorted(found)
+    for place, value in enumerate(spread):
+        wanted = exact[ceil((place + 0.5) / len(spread) * len(exact)) - 1]
+        assert abs(value - wanted) <= max(1, ERROR * wanted * (1 + ERROR))
+
+
 def test_a_bucket_begins_at_a_multiple_of_its_length() -> None:
     assert [bucket(at, RAW) for at in (0, RAW - 1, RAW, RAW + 1)] == [0, 0, RAW, RAW]
 

@@ -934,9 +934,9 @@ def test_a_manager_publishes_memory_only_while_a_handler_is_heavy() -> None:
     token = Token(1, 1)
     claim = Claim(id="t", token=token, handler="job", queue="q", params="{}", attempt=1)
     memory = HostMemory(16 * GIGA, lambda: [claim])
-    memory.learn("small", 1)
+    memory.learn(msgspec.structs.replace(claim, handler="small"), 1)
     assert memory.published() == (0, 0, {})
-    memory.learn("job", 4 * GIGA)
+    memory.learn(claim, 4 * GIGA)
     budget, in_use, needs = memory.published()
     assert (budget, in_use) == (16 * GIGA, needs["job"])
     assert round(needs["job"] / GIGA) == 4

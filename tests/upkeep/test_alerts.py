@@ -1,9 +1,11 @@
 """The leader's look at alerts on the memory engine: what it sends, what it stores, and what the next leader does."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
 from pitboss.client.alert_facts import read_alert_facts
@@ -14,6 +16,7 @@ from pitboss.model.alert_rules import AlertsSpec, rules_of
 from pitboss.model.batch import NewBatch
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import NotLeader
+from pitboss.model.figures import HOUR, RAW, HandlerFigures, Sample, bucket
 from pitboss.model.filter import by
 from pitboss.model.queue import HandlerInfo, QueueChange
 from pitboss.model.resource import Limits, NewResource, PoolRules, Report, ResourceOutcome, Want
@@ -26,6 +29,7 @@ from tests.operate.bench import GREET, Bench
 OPS = ChannelSpec(name="ops", type="webhook", url="https://example.org")
 LOG = ChannelSpec(name="log", type="log")
 MINUTE = 60 * SECOND
+MB = 10**6
 
 
 def workers(
@@ -275,6 +279,51 @@ async def test_members_that_are_sent_away_are_told_and_those_that_rest_or_are_di
         await world.use(ResourceOutcome.BLOCKED)
     await world.look(31)
     assert await world.firing() == ["resource_usable"]
+
+
+async def measured(world: World, ago: int, *, run: float, memory: int, number: int = 100) -> None:
+    """That many tasks of a handler ran so long, and needed so much memory."""
+    figures = HandlerFigures("default", "greet")
+    for _ in range(number):
+        figures.run.add(round(run * SECOND))
+        figures.memory.add(memory)
+    at = bucket(world.store.now - ago, RAW)
+    await world.store.add_samples([Sample(at=at, session=1, covered=10, handlers=[figures])])
+
+
+async def test_a_handler_that_is_much_slower_or_larger_than_usual_is_told() -> None:
+    world = World()
+    await measured(world, 3 * HOUR, run=1, memory=100 * MB)
+    await measured(world, 4 * MINUTE, run=4, memory=500 * MB)
+    await world.begin()
+    await world.look(12)
+    assert await world.firing() == []
+    await world.look(2)
+    assert await world.firing() == ["large_handler", "slow_handler"]
+    told = "".join(read_message(one.params).text for one in await world.sent())
+    assert re.search(r'handler "greet": its tasks run for [34]s, usually for \S+', told)
+    assert re.search(r'handler "greet": its tasks need \d+ MB of memory, usually \d+ MB', told)
+    # After a quarter of an hour without such tasks it is over.
+    await world.look(90)
+    assert await world.firing() == []
+
+
+@pytest.mark.parametrize(
+    ("usual", "lately"),
+    [
+        pytest.param({}, {"run": 2.5, "memory": 250 * MB}, id="not so much"),
+        pytest.param({"run": 0.01, "memory": MB}, {"run": 0.1, "memory": 10 * MB}, id="small"),
+        pytest.param({}, {"run": 4, "memory": 400 * MB, "number": 19}, id="few lately"),
+        pytest.param({"number": 49}, {"run": 4, "memory": 400 * MB}, id="few before"),
+    ],
+)
+async def test_a_handler_that_varies_is_not_told(usual: dict[str, Any], lately: dict[str, Any]) -> None:
+    world = World()
+    await measured(world, 3 * HOUR, **{"run": 1, "memory": 100 * MB, **usual})
+    await measured(world, 4 * MINUTE, **lately)
+    await world.begin()
+    await world.look(30)
+    assert await world.firing() == []
 
 
 async def test_a_schedule_that_does_not_fire_is_told() -> None:

@@ -1,11 +1,20 @@
 """Reads what alerts are judged by. Nothing that is read here grows with the number of stored tasks."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pitboss.client.waiting import read_line
 from pitboss.engines.capabilities import Capabilities, capabilities
 from pitboss.engines.protocol import Store
-from pitboss.model.alert_facts import COMPLETED, CRASHES, FAILED, AlertFacts, MemberFacts, PoolFacts, QueueFacts
+from pitboss.model.alert_facts import (
+    COMPLETED,
+    CRASHES,
+    FAILED,
+    AlertFacts,
+    HandlerFacts,
+    MemberFacts,
+    PoolFacts,
+    QueueFacts,
+)
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.filter import by
 from pitboss.model.fleet import ManagerView, WorkerPoolView, alive, live_managers, worker_pools
@@ -27,10 +36,13 @@ _UNUSABLE = (Condition.COOLING, Condition.BLACKLISTED)
 Totals = dict[tuple[str, str, str], int]
 
 
-async def read_alert_facts(store: Store, *, answered: Span | None = None) -> AlertFacts:
-    """The facts now. `answered` is how long the store took for a small write, which only the caller can measure."""
+async def read_alert_facts(
+    store: Store, *, answered: Span | None = None, handlers: Mapping[str, HandlerFacts] | None = None
+) -> AlertFacts:
+    """The facts now. The caller measures `answered`, how long the store took for a small write, and brings the facts of
+    `handlers`, because they are not read at each look."""
     now, has = store.clock.now(), capabilities(store)
-    sessions, handlers = await store.sessions(), await store.handlers()
+    sessions, known = await store.sessions(), await store.handlers()
     queues = [one for one in await store.queues() if not is_reserved(one.name)]
     managers = live_managers(sessions, now)
     totals = _crashes(managers)
@@ -39,7 +51,8 @@ async def read_alert_facts(store: Store, *, answered: Span | None = None) -> Ale
     return AlertFacts(
         now=now,
         pools=_pool_facts(worker_pools(managers)),
-        queues=await _queue_facts(store, queues, _Served(sessions, managers, handlers, now), now),
+        queues=await _queue_facts(store, queues, _Served(sessions, managers, known, now), now),
+        handlers=dict(handlers or {}),
         resources=await _member_facts(has, now),
         late=await _late(has, store.clock.wall()),
         answered=answered,

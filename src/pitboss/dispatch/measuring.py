@@ -46,6 +46,10 @@ class Measurements:
             place = report.destination or _UNKNOWN
             refusals[place] = refusals.get(place, 0) + 1
 
+    def used_memory(self, claim: Claim, size: int) -> None:
+        """The task needed that many bytes."""
+        self._of(claim).memory.add(size)
+
     def short(self, shortages: Iterable[Shortage]) -> None:
         """A claim found no member of these pools."""
         for one in shortages:

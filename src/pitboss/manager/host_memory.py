@@ -1,15 +1,24 @@
 """The memory of this host: how much it has, how much each handler's tasks need, and whether another one may start."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from pitboss.client.handler_sizes import recall_sizes
+from pitboss.engines.figure_protocol import Figures
+from pitboss.model.duration import Moment
+from pitboss.model.errors import PitbossError
 from pitboss.model.placement import MemoryBudget
 from pitboss.model.task import Claim
 
 _SHARE = 0.8
 # A handler whose tasks need less than this part of the budget is not worth counting what runs.
 _HEAVY = 0.125
+# A manager does not wait longer for what was learned before it started.
+_RECALL_SECONDS = 3.0
+# Enough values to say what a handler needs, and few enough for new ones to count.
+_RECALLED = 50
 
 
 class HostMemory:
@@ -19,8 +28,23 @@ class HostMemory:
         self._budget = MemoryBudget(budget or round(total_memory() * _SHARE) or None)
         self._running = running
         self.tight = False
+        self.noted: Callable[[Claim, int], None] = lambda _claim, _size: None
 
-    def learn(self, handler: str, size: int) -> None:
+    async def recall(self, figures: Figures | None, now: Moment) -> None:
+        """Begin with what managers learned before. Without an answer of the store, it is learned anew."""
+        if figures is None:
+            return
+        with suppress(PitbossError, TimeoutError):
+            async with asyncio.timeout(_RECALL_SECONDS):
+                for handler, known in (await recall_sizes(figures, now)).items():
+                    for size in known.memory.spread(_RECALLED):
+                        self._learn(handler, size)
+
+    def learn(self, claim: Claim, size: int) -> None:
+        self._learn(claim.handler, size)
+        self.noted(claim, size)
+
+    def _learn(self, handler: str, size: int) -> None:
         self._budget.learn(handler, size)
         expected, budget = self._budget.expected(handler) or 0, self._budget.budget
         self.tight = self.tight or (budget is not None and expected > budget * _HEAVY)

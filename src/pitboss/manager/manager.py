@@ -100,6 +100,7 @@ class Manager:
         self.http = HttpServer(plan.http, clock=clock, tell=self.say)
         self._delivery = DeliveryKeeper(plan.delivery, clock=clock, announcer=self._announcer)
         self._sampler = Sampler(engine, clock, self._pools.every_pool, self._router, self._leadership.term)
+        self._memory.noted = self._sampler.measured.used_memory
         self._happenings = HappeningLog(engine, clock=clock, luck=luck, session=lambda: self._router.session)
         self._announcer.publish = self._sampler.noting(self._publish)
         self._announcer.note = self._happenings.note
@@ -112,11 +113,9 @@ class Manager:
         self._outages.listener = self._delivery.store_alert(lambda: self._plan.alerts)
         self._sessions: list[int] = []
         self._known: set[str] = set()
-        self._draining = False
-        self._stop, self._stop_now = asyncio.Event(), asyncio.Event()
-        self._switch = asyncio.Event()
+        self._stop, self._stop_now, self._switch = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._logs: ManagerLogs | None = None
-        self._snapshot = ""
+        self._snapshot, self._draining = "", False
         self._ahead: Span = 0
         self._shape: list[tuple[object, ...]] = []
         self.started = asyncio.Event()
@@ -144,6 +143,7 @@ class Manager:
         await self._register(self._plan, self._description)
         await self._take_over()
         await self._desired.read()
+        await self._memory.recall(capabilities(self._engine).figures, self._clock.now())
         warn, note = self._announcer.warn, self._happenings.note
         upkeep = all_duties(self._engine, lambda: self._plan, clock=self._clock, warn=warn, say=self.say, note=note)
         checks = HealthChecks(self._pools.every_pool, self._router, self._announcer, self._time_limit)

@@ -12,6 +12,7 @@ from pitboss.manager.worker_process import Edition, WorkerProcess
 from pitboss.manager.worker_slot import Services, WorkerSlot
 from pitboss.model.desired_state import DesiredPool, DesiredState
 from pitboss.model.pool import PoolSpec, range_text
+from pitboss.model.task import Claim
 from pitboss.worker.main import WorkerSpec
 
 
@@ -35,7 +36,7 @@ class PoolSet:
         *,
         make_spec: Callable[[str, PoolSpec], WorkerSpec],
         luck: Callable[[], float],
-        learn: Callable[[str, int], None],
+        learn: Callable[[Claim, int], None],
     ) -> None:
         self._services, self._plan, self._make_spec, self._luck = services, plan, make_spec, luck
         self._learn = learn

@@ -55,7 +55,7 @@ class WorkerProcess(ChildProcess[ToManager, ToWorker]):
         self.deaf_beats = 0
         self.handled = 0
         self.on_stuck: Callable[[WorkerProcess, int], None] = lambda _worker, _count: None
-        self.learned: Callable[[str, int], None] = lambda _handler, _size: None
+        self.learned: Callable[[Claim, int], None] = lambda _claim, _size: None
         # The task that runs alone here: only then the growth of memory is known to be its own.
         self._solo: Key | None = None
         self.memory = self.base = self.peak = self.fresh = 0
@@ -112,7 +112,7 @@ class WorkerProcess(ChildProcess[ToManager, ToWorker]):
             del self.since[key]
             self.busy += ran
             if self._solo == key and self.peak > self.base:
-                self.learned(claim.handler, self.peak - self.base)
+                self.learned(claim, self.peak - self.base)
             if well:
                 self.succeeded += 1
             else:

@@ -16,6 +16,9 @@ STORE_AWAY = "store_away"
 # Fewer crashes or failures than this within the window are no rate.
 _LEAST_CRASHES = 3
 _LEAST_FAILURES = 10
+# Handlers that are small are not told: they vary by more than they cost.
+_LEAST_RUN: Span = SECOND // 2
+_LEAST_MEMORY = size("64MB")
 CRASHES, FAILED, COMPLETED = "crashes", "failed", "completed"
 
 
@@ -44,6 +47,14 @@ class MemberFacts(msgspec.Struct, frozen=True, kw_only=True):
     usable: int = 0
 
 
+class HandlerFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A handler: the median of how long its tasks ran, and of the bytes that they needed, lately and usually. None: too
+    few were measured."""
+
+    run: tuple[Span, Span] | None = None
+    memory: tuple[int, int] | None = None
+
+
 class AlertFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A store and its managers at one look. `late` says by how much schedules are overdue, `answered` how long the
     store took for a small write. `free` and `refusing` are those of `StoreUsage`. `totals` are what `Counters` counts:
@@ -52,6 +63,7 @@ class AlertFacts(msgspec.Struct, frozen=True, kw_only=True):
     now: Moment
     pools: dict[str, PoolFacts] = {}
     queues: dict[str, QueueFacts] = {}
+    handlers: dict[str, HandlerFacts] = {}
     resources: dict[str, MemberFacts] = {}
     late: dict[str, Span] = {}
     answered: Span | None = None
@@ -61,7 +73,7 @@ class AlertFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Measure = Callable[[AlertFacts, Counters, AlertRule], Iterator[Subject]]
-Unit = Literal["share", "time", "size", "number"]
+Unit = Literal["share", "time", "size", "number", "times"]
 
 
 class Condition(NamedTuple):
@@ -95,6 +107,8 @@ class Condition(NamedTuple):
                 return _time(round(value))
             case "size":
                 return spoken_size(round(value))
+            case "times":
+                return f"{value:.1f} times"
         return f"{value:,.0f}"
 
 
@@ -156,6 +170,26 @@ def _no_worker(facts: AlertFacts, _: Counters, rule: AlertRule) -> Iterator[Subj
         yield Subject(name, queue.unserved, f'queue "{name}": {waiting}, and no live worker that takes them')
 
 
+def _slow_handlers(facts: AlertFacts, _: Counters, rule: AlertRule) -> Iterator[Subject]:
+    for name, one in facts.handlers.items():
+        if one.run is not None:
+            lately, usually = one.run
+            text = f'handler "{name}": its tasks run for {_time(lately)}, usually for {_time(usually)}'
+            yield Subject(name, _times(lately, usually, _LEAST_RUN), text)
+
+
+def _large_handlers(facts: AlertFacts, _: Counters, rule: AlertRule) -> Iterator[Subject]:
+    for name, one in facts.handlers.items():
+        if one.memory is not None:
+            lately, usually = one.memory
+            text = f'handler "{name}": its tasks need {spoken_size(lately)} of memory, usually {spoken_size(usually)}'
+            yield Subject(name, _times(lately, usually, _LEAST_MEMORY), text)
+
+
+def _times(lately: int, usually: int, least: int) -> float:
+    return lately / max(usually, 1) if lately >= least else 0.0
+
+
 def _slow(facts: AlertFacts, _: Counters, rule: AlertRule) -> Iterator[Subject]:
     if facts.answered is not None:
         yield Subject("store", facts.answered, f"the store took {_time(facts.answered)} for a small write")
@@ -203,6 +237,17 @@ CONDITIONS: Mapping[str, Condition] = {
     "late_schedule": Condition(_late, "time", _MINUTE, 30 * SECOND, _MEDIUM, "by how much a schedule is late"),
     "no_worker": Condition(
         _no_worker, "number", 0, _MINUTE, _HIGH, "how many due tasks of a queue no live worker can take"
+    ),
+    "slow_handler": Condition(
+        _slow_handlers, "times", 3.0, 2 * _MINUTE, _LOW, "how many times as long as usual the tasks of a handler run"
+    ),
+    "large_handler": Condition(
+        _large_handlers,
+        "times",
+        3.0,
+        2 * _MINUTE,
+        _LOW,
+        "how many times as much memory as usual the tasks of a handler need",
     ),
     "store_slow": Condition(_slow, "time", SECOND, _MINUTE, _MEDIUM, "how long the store takes for a small write"),
     "disk": Condition(_disk, "size", size("1GB"), 0, _HIGH, "how much space the store's disk has left", True),

@@ -88,6 +88,8 @@ def threshold_of(condition: str, value: Any) -> float:
             return float(size(value, what="threshold"))
         case "share":
             return _share(value)
+        case "times":
+            return _times(value)
     return _number(value)
 
 
@@ -139,6 +141,16 @@ def _share(value: Any) -> float:
         f"{value!r:.60} is not a share",
         why="it is a part of all, from 0 to 1, or a percentage",
         fix='write "10%" or 0.1',
+    )
+
+
+def _times(value: Any) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 1:
+        return float(value)
+    raise InvalidInput(
+        f"{value!r:.60} does not say how many times",
+        why="this threshold compares with what is usual, and is 1 or more",
+        fix="write it like 3 or 2.5",
     )
 
 

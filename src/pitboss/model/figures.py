@@ -147,6 +147,12 @@ class Histogram(msgspec.Struct, array_like=True):
         n = self.n
         return round(self.sum / n) if n else None
 
+    def spread(self, most: int) -> list[int]:
+        """As many values as were counted, but at most `most`, that are spread as these are."""
+        number = min(most, self.n)
+        found = (self.quantile((place + 0.5) / number) for place in range(number))
+        return [value for value in found if value is not None]
+
     def quantile(self, share: float) -> int | None:
         """The value that this share of the values does not exceed, to 5 %; None if there are no values."""
         left, place = share * self.n, None
@@ -158,19 +164,21 @@ class Histogram(msgspec.Struct, array_like=True):
 
 
 class HandlerFigures(msgspec.Struct, array_like=True):
-    """What managers measured of one handler in one queue: starts, how long tasks waited since they were due, and how
-    long their runs took."""
+    """What managers measured of one handler in one queue: starts, how long tasks waited since they were due, how long
+    their runs took, and the bytes of memory that those needed which ran alone in their worker."""
 
     queue: str
     handler: str
     started: int = 0
     wait: Histogram = msgspec.field(default_factory=Histogram)
     run: Histogram = msgspec.field(default_factory=Histogram)
+    memory: Histogram = msgspec.field(default_factory=Histogram)
 
     def merge(self, other: "HandlerFigures") -> None:
         self.started += other.started
         self.wait.merge(other.wait)
         self.run.merge(other.run)
+        self.memory.merge(other.memory)
 
 
 class PoolSample(msgspec.Struct, array_like=True):

@@ -20,6 +20,7 @@ from pitboss.model.queue import HandlerInfo
 from pitboss.model.task import NewTask
 from pitboss.model.text import listed
 from pitboss.upkeep.alert_actions import AlertActions
+from pitboss.upkeep.usual_sizes import UsualSizes
 
 ALERT_SECONDS = 10.0
 
@@ -38,6 +39,7 @@ class Alerter:
     ) -> None:
         self._store, self._alerts, self._spec, self._clock, self._log = store, alerts, spec, clock, log
         self._actions = AlertActions(store, clock)
+        self._usual = UsualSizes(capabilities(store).figures)
         self._term: int | None = None
         self._missing: set[str] = set()
 
@@ -47,7 +49,8 @@ class Alerter:
         if spec is None:
             return
         answered, board = await self._answered(), await self._alerts.alert_board()
-        facts = await read_alert_facts(self._store, answered=answered)
+        handlers = await self._usual.look(self._store.clock.now())
+        facts = await read_alert_facts(self._store, answered=answered, handlers=handlers)
         notes = read_notes(board.notes)
         look = looked(notes, spec, board.silences, facts)
         look = look._replace(notes=await self._actions.decided(notes, look))
