@@ -22,7 +22,11 @@ mkdir -p build/demo
 cat >&2 <<TEXT
 
 Pitboss runs examples/hello/app.py on a SQLite file in build/demo, without a database server.
-There are two worker pools: main for quick tasks, and reports for slow ones. The second grows with its load.
+
+  The dashboard:  http://127.0.0.1:$port/ui
+
+There are three worker pools: main for quick tasks, reports for slow ones, which grows with its load, and couriers, whose
+workers divide the cities of the queue deliveries among themselves.
 A remote worker, examples/hello/remote_worker.py, takes its tasks over HTTP; its log is build/demo/remote_worker.log.
 The HTTP API is at http://127.0.0.1:$port, and a page to try it at http://127.0.0.1:$port/docs.
 
@@ -40,6 +44,8 @@ In a second terminal, from this folder:
   .venv/bin/pitboss schedules run count_stock --wait
   .venv/bin/pitboss events list
   .venv/bin/pitboss resources show keys
+  .venv/bin/pitboss partitions show deliveries
+  .venv/bin/pitboss pools scale couriers 3
   .venv/bin/pitboss queues pause web
   .venv/bin/pitboss pools scale reports 3
   .venv/bin/pitboss pools restart main --wait

@@ -11,6 +11,9 @@ app = App()
 # API keys as a resource pool. Each key may be used six times in any ten seconds, one call at a time.
 keys = app.resources("keys", rate="6/10s", min_delay="200ms", cooldown="3s")
 REFUSED = 0.05
+# At most two deliveries run at once in a city, and each city's worker stays the same while it has work.
+app.queue("deliveries", partition_by="{city}", mode="balanced", max_per_key=2)
+CITIES = ("Oslo", "Lima", "Cairo", "Hanoi", "Perth", "Quito")
 
 
 @app.task
@@ -107,6 +110,13 @@ async def count_stock() -> str:
     return f"counted for {ctx.scheduled_for:%H:%M:%S}"
 
 
+@app.task(queue="deliveries", usual="0.3s")
+async def deliver(city: str, parcel: int) -> str:
+    """Each city belongs to one worker at a time: see `pitboss partitions show deliveries`, and scale the pool."""
+    await asyncio.sleep(random.uniform(0.2, 0.4))
+    return f"parcel {parcel} is in {city}"
+
+
 @app.event_handler("order.*", ordered=True)
 async def tell_the_warehouse(event_data: dict[str, int]) -> str:
     """Handles events: see `pitboss events list`. Those of one customer come one at a time, in their order."""
@@ -128,6 +138,7 @@ async def feed(every: float = 2.0) -> None:
     await report.aenqueue(random.randint(3, 8))
     await fetch.aenqueue(f"https://example.org/{number}")
     await order.aenqueue(number)
+    await deliver.aenqueue_many([{"city": city, "parcel": number} for city in random.sample(CITIES, 3)])
     await app.apublish("order.placed", {"number": number}, key=f"customer-{number % 3}")
     if number % 3 == 0:
         await parse.aenqueue(f"https://example.org/{number}")
