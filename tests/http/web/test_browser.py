@@ -1,7 +1,8 @@
 """The dashboard in a real Chromium: no error on its console, no request to elsewhere, and what its script does."""
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -32,6 +33,13 @@ class Visitor:
     def open(self, path: str = "") -> Page:
         self.page.goto(f"{self.site.url}/ui{path}")
         return self.page
+
+    def until(self, true: Callable[[], bool], seconds: float = 20) -> None:
+        """Wait, and let the browser go on."""
+        end = time.monotonic() + seconds
+        while not true():
+            assert time.monotonic() < end, "it did not happen in time"
+            self.page.wait_for_timeout(50)
 
     def _inside(self, route: Route) -> None:
         if route.request.url.startswith((self.site.url, "data:")):
@@ -136,5 +144,47 @@ def test_tabs_of_one_browser_share_one_stream(visitor: Visitor) -> None:
     visitor.site.do(visitor.site.store.change_queue("media", QueueChange(paused=True, by="ana")))
     for one in (first, *others):
         one.bring_to_front()
+        expect(one.locator("#queue-media")).to_contain_text("Paused", timeout=30_000)
+    assert visitor.site.dashboard._live.open == 1
+
+
+# A browser without a window does not hide its tabs.
+HIDE = """(hidden) => {
+  Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+def test_a_hidden_tab_sends_nothing_and_another_one_listens(visitor: Visitor) -> None:
+    first = visitor.open("/queues")
+    expect(first.locator("#live")).to_have_text("Live")
+    second = first.context.new_page()
+    second.goto(f"{visitor.site.url}/ui/queues")
+    expect(second.locator("#live")).to_have_text("Live")
+    sent = list[str]()
+    first.evaluate(HIDE, True)
+    first.on("request", lambda request: sent.append(request.url))
+    visitor.until(lambda: visitor.site.dashboard._live.open == 1)
+    visitor.site.do(visitor.site.store.change_queue("media", QueueChange(paused=True, by="ana")))
+    expect(second.locator("#queue-media")).to_contain_text("Paused", timeout=30_000)
+    assert sent == []
+    second.evaluate(HIDE, True)
+    visitor.until(lambda: visitor.site.dashboard._live.open == 0)
+    first.evaluate(HIDE, False)
+    expect(first.locator("#queue-media")).to_contain_text("Paused", timeout=30_000)
+    visitor.until(lambda: visitor.site.dashboard._live.open == 1)
+
+
+def test_a_dozen_tabs_stay_live_and_another_one_opens_at_once(visitor: Visitor) -> None:
+    tabs = [visitor.open("/queues")] + [visitor.page.context.new_page() for _ in range(11)]
+    for one in tabs[1:]:
+        one.goto(f"{visitor.site.url}/ui/queues")
+    began = time.monotonic()
+    late = visitor.page.context.new_page()
+    late.goto(f"{visitor.site.url}/ui/queues")
+    expect(late.locator("#queue-media")).to_be_visible()
+    assert time.monotonic() - began < 10, "a request waited for a connection"
+    visitor.site.do(visitor.site.store.change_queue("media", QueueChange(paused=True, by="ana")))
+    for one in (*tabs, late):
         expect(one.locator("#queue-media")).to_contain_text("Paused", timeout=30_000)
     assert visitor.site.dashboard._live.open == 1

@@ -69,10 +69,10 @@ function changed(names) {
 
 const channel = "BroadcastChannel" in window ? new BroadcastChannel(`pitboss ${base}`) : null;
 
-// Listens until the page goes. A stream that ended is opened again, later each time.
+// Listens until the page goes or is hidden. A stream that ended is opened again, later each time.
 function lead() {
-  return new Promise(() => {
-    let pause = 1000, source = null;
+  return document.hidden ? null : new Promise((done) => {
+    let pause = 1000, source = null, again = 0;
     const tell = (names) => { changed(names); channel?.postMessage(names); };
     const open = () => {
       source = new EventSource(`${base}/live`);
@@ -82,13 +82,30 @@ function lead() {
         source.close();
         working = false;
         show();
-        setTimeout(open, pause);
+        again = setTimeout(open, pause);
         pause = Math.min(pause * 2, 30000);
       };
     };
+    const close = () => {
+      if (!document.hidden) return;
+      document.removeEventListener("visibilitychange", close);
+      clearTimeout(again);
+      source.close();
+      done();
+    };
     open();
+    document.addEventListener("visibilitychange", close);
     window.addEventListener("pagehide", () => source.close());
   });
+}
+
+let asking = false;
+async function ask() {
+  if (asking || document.hidden) return;
+  asking = true;
+  await navigator.locks.request(`pitboss ${base}`, lead);
+  asking = false;
+  ask();
 }
 
 function poll() {
@@ -102,7 +119,8 @@ export function start() {
   if (topics().size === 0) return;
   if (navigator.locks && channel) {
     channel.onmessage = (event) => changed(event.data);
-    navigator.locks.request(`pitboss ${base}`, lead);
+    document.addEventListener("visibilitychange", ask);
+    ask();
   } else poll();
   setInterval(() => {
     if (dirty && !paused && !document.hidden && !fetching && Date.now() - fetched > AT_MOST_EVERY) refresh();
