@@ -170,9 +170,9 @@ async def under_load(url: str, names: dict[str, str], rounds: int) -> Costs:
         try:
             async with serve(url, port, folder):
                 await asyncio.sleep(5)
-                began, before = time.perf_counter(), await _completed(store)
+                began, before = time.perf_counter(), await completed(store)
                 found = await read(port, names, rounds)
-                speed = (await _completed(store) - before) / (time.perf_counter() - began)
+                speed = (await completed(store) - before) / (time.perf_counter() - began)
         finally:
             over.set()
             await feeding
@@ -184,7 +184,7 @@ async def under_load(url: str, names: dict[str, str], rounds: int) -> Costs:
     return found
 
 
-async def _completed(store: Store) -> int:
+async def completed(store: Store) -> int:
     return sum(one.counts.get(state, 0) for one in await store.queues() for state in one.counts if state == "completed")
 
 
