@@ -6,11 +6,13 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import psutil
 import pytest
+from playwright.sync_api import expect, sync_playwright
 
 from pitboss import wiring
 from pitboss.config import ServerSpec
@@ -20,6 +22,7 @@ from pitboss.model.pool import PoolSpec
 from pitboss.model.snapshot import ServerFigures, Snapshot, read
 from pitboss.testing.plugin import InLoop
 from tests.manager.cluster import Cluster, ManagerProcess, alive, pool
+from tests.servers.browser import ARGUMENTS, find_chromium
 
 STAND_IN = "tests.manager.http_child"
 SPEC = ServerSpec(store="postgresql://ann:hunter2@db/jobs")
@@ -222,6 +225,25 @@ def test_a_manager_serves_restarts_and_stops_its_server(served: Cluster) -> None
     assert (second.restarts, health(second.url)) == (1, 200)
     assert manager.end() == 0
     assert not alive(second.pid)
+
+
+def test_an_open_page_goes_on_after_its_server_was_killed(served: Cluster, taken: socket.socket) -> None:
+    assert served.http is not None
+    served.http = msgspec.structs.replace(served.http, port=taken.getsockname()[1])
+    taken.close()
+    _, server = up(served)
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
+        page = browser.new_page()
+        page.goto(f"{server.url}/ui/queues")
+        expect(page.locator("#live")).to_have_text("Live")
+        psutil.Process(server.pid).kill()
+        # The browser's driver has the loop of this thread.
+        with ThreadPoolExecutor() as other:
+            other.submit(served.put, "quick", 3, queue="later", number=1).result()
+        expect(page.locator("#queue-later")).to_be_visible(timeout=30_000)
+        expect(page.locator("#live")).to_have_text("Live", timeout=30_000)
+        browser.close()
 
 
 def test_the_server_ends_with_a_manager_that_is_killed(served: Cluster) -> None:
