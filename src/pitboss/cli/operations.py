@@ -28,9 +28,17 @@ from pitboss.engines.capabilities import operations_of
 from pitboss.model.duration import Moment
 from pitboss.model.filter import written
 from pitboss.model.limits import rate as rate_of
-from pitboss.model.operation import FAILURES_COUNTED, Operation, OperationChange, OperationStatus, Verb
+from pitboss.model.operation import Operation, OperationChange, OperationStatus, Verb
 from pitboss.model.text import counted, one_line
-from pitboss.operate.operations import find_operation, manager_lives, operation_document, until_over
+from pitboss.operate.operations import (
+    failed_again_text,
+    find_operation,
+    handled,
+    manager_lives,
+    operation_document,
+    progress_text,
+    until_over,
+)
 from pitboss.operate.queues import rate_text
 
 if TYPE_CHECKING:
@@ -54,8 +62,6 @@ _COLUMNS = (
     Column("By", drop=1),
     Column("Age", right=True),
 )
-_DID = {Verb.RETRY: "set to run again", Verb.CANCEL: "cancelled", Verb.DISCARD: "deleted"}
-_NOT_DONE = {Verb.RETRY: "not retried", Verb.CANCEL: "not cancelled", Verb.DISCARD: "not deleted"}
 _WORDS = {Verb.RETRY: "Retry", Verb.CANCEL: "Cancel", Verb.DISCARD: "Delete"}
 _SHOWN = 5
 
@@ -136,9 +142,9 @@ def cancel(context: typer.Context, operation: IdArgument, store: StoreOption = N
     screen = screen_of(context)
     after, before = _change(context, screen, store, operation, change)
     if before.status is OperationStatus.RUNNING:
-        screen.note(f"operation {short(after.id)} is cancelled; {_progress_text(after)}")
+        screen.note(f"operation {short(after.id)} is cancelled; {progress_text(after)}")
     else:
-        screen.note(f"operation {short(after.id)} is over already: {after.status}; {_progress_text(after)}")
+        screen.note(f"operation {short(after.id)} is over already: {after.status}; {progress_text(after)}")
 
 
 @app.command("rate")
@@ -171,7 +177,7 @@ async def follow(screen: Screen, store: "Store", operation: Operation) -> Operat
     stop = asyncio.Event()
     total = operation.matched or 0
     with _interruptible(stop), counting(screen, _WORDS[operation.verb], total) as shown:
-        operation = await until_over(store, operation, stop=stop, told=lambda one: shown(_handled(one)))
+        operation = await until_over(store, operation, stop=stop, told=lambda one: shown(handled(one)))
     if stop.is_set() and operation.status is OperationStatus.RUNNING:
         return await _interrupted(screen, store, operation)
     return operation
@@ -180,7 +186,7 @@ async def follow(screen: Screen, store: "Store", operation: Operation) -> Operat
 def tell(screen: Screen, operation: Operation) -> None:
     """Say what was done; ends the command with the exit code for that."""
     before = "" if operation.status is OperationStatus.DONE else f"{operation.status}: "
-    screen.note(before + _progress_text(operation))
+    screen.note(before + progress_text(operation))
     for task in operation.refused_tasks[:_SHOWN]:
         why = "it must stay for now" if operation.verb is Verb.DISCARD else "another unfinished task has its unique key"
         screen.note(f"refused: {task} ({why})")
@@ -193,7 +199,7 @@ def tell(screen: Screen, operation: Operation) -> None:
 async def tell_begun(screen: Screen, store: "Store", operation: Operation) -> None:
     """It goes on without this command."""
     name = short(operation.id)
-    screen.note(f"operation {name} goes on in the background; {_progress_text(operation)}")
+    screen.note(f"operation {name} goes on in the background; {progress_text(operation)}")
     screen.note(f"look at it: pitboss operations show {name}; cancel it: pitboss operations cancel {name}")
     if not await manager_lives(store):
         screen.note(f"no manager runs: it waits for one, or for pitboss operations wait {name}")
@@ -235,25 +241,6 @@ def _change(
     return ask(screen, store, work, audit=acting(context))
 
 
-def _handled(operation: Operation) -> int:
-    return operation.done + operation.asked + operation.refused
-
-
-def _progress_text(operation: Operation) -> str:
-    asked = f"; {counted(operation.asked, 'running task')} asked to stop" if operation.asked else ""
-    so_far = " so far" if operation.status is OperationStatus.DONE else ""
-    again = f"; {_failed_again(operation)} of them failed again{so_far}" if operation.failed_again else ""
-    left = (operation.matched or 0) - _handled(operation)
-    over = operation.status is OperationStatus.DONE
-    rest = f"; {counted(left, 'task')} {_NOT_DONE[operation.verb]}" if left > 0 and not over else ""
-    return f"{counted(operation.done, 'task')} {_DID[operation.verb]}{asked}{again}{rest}"
-
-
-def _failed_again(operation: Operation) -> str:
-    most = operation.failed_again >= FAILURES_COUNTED
-    return f"{operation.failed_again:,}{'+' if most else ''}"
-
-
 def _rate(operation: Operation) -> str:
     return rate_text(operation.rate) or "full speed"
 
@@ -270,7 +257,7 @@ def _draw_list(screen: Screen, operations: list[Operation], moment: Moment) -> N
             _percent(screen, one),
             f"{one.done + one.asked:,}",
             f"{one.refused:,}" if one.refused else "",
-            _failed_again(one) if one.failed_again else "",
+            failed_again_text(one) if one.failed_again else "",
             one_line(written(one.wanted)),
             one.by or "",
             age(one.began, moment),
@@ -283,7 +270,7 @@ def _draw_list(screen: Screen, operations: list[Operation], moment: Moment) -> N
 def _percent(screen: Screen, operation: Operation) -> str:
     if operation.status is OperationStatus.DONE:
         return bar(screen, 100)
-    return bar(screen, min(99, _handled(operation) * 100 // operation.matched)) if operation.matched else ""
+    return bar(screen, min(99, handled(operation) * 100 // operation.matched)) if operation.matched else ""
 
 
 def _draw(screen: Screen, operation: Operation, moment: Moment) -> None:
@@ -297,7 +284,7 @@ def _draw(screen: Screen, operation: Operation, moment: Moment) -> None:
             ("done", f"{operation.done + operation.asked:,}{of} {_percent(screen, operation)}".strip()),
             ("asked to stop", f"{operation.asked:,}" if operation.asked else None),
             ("refused", f"{operation.refused:,}" if operation.refused else None),
-            ("failed again", _failed_again(operation) if operation.failed_again else None),
+            ("failed again", failed_again_text(operation) if operation.failed_again else None),
             ("rate", rate_text(operation.rate) or None),
             ("stops at", _stops_at(operation)),
             ("by", operation.by),

@@ -58,7 +58,7 @@ class Server:
         luck: Callable[[], float],
         release: str = "",
     ) -> None:
-        self.store, self.clock, self.release = store, store.clock, release
+        self.store, self.clock, self.release, self.host = store, store.clock, release, info.host
         self.make_id, self.make_key_id, self.make_secret = make_id, make_key_id, make_secret
         self.client = Client(store, store.clock)
         self.types = TaskTypes(store, store.clock.now)

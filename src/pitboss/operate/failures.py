@@ -8,7 +8,7 @@ from pitboss.engines.protocol import MOST_READ, Ledger
 from pitboss.model.duration import Moment
 from pitboss.model.errors import NotFound
 from pitboss.model.failure import FailureCount
-from pitboss.model.filter import Filter, by
+from pitboss.model.filter import Filter, Term, by, written
 from pitboss.model.ids import TaskId
 from pitboss.model.states import State
 from pitboss.model.task import Task
@@ -17,6 +17,10 @@ from pitboss.model.text import one_line
 _PAGE = 500
 # What a filter may name, so that the store's own groups answer it.
 _OF_GROUPS = ("state", "fingerprint", "task")
+
+
+# The name of the failures that have no fingerprint.
+NO_FINGERPRINT = "-"
 
 
 class FailureGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +35,45 @@ class FailureGroup(msgspec.Struct, frozen=True, kw_only=True):
     first: Moment
     last: Moment
     sample: TaskId
+
+    @property
+    def name(self) -> str:
+        return self.fingerprint or NO_FINGERPRINT
+
+    @property
+    def filter(self) -> str:
+        """The filter that selects its tasks."""
+        return written(Filter((*_of_cause(self.fingerprint).terms, *by(task=self.handler).terms)))
+
+
+class FailureCause(msgspec.Struct, frozen=True):
+    """All failures with one fingerprint, by handler, the largest group first."""
+
+    groups: tuple[FailureGroup, ...]
+
+    @property
+    def name(self) -> str:
+        return self.groups[0].name
+
+    @property
+    def count(self) -> int:
+        return sum(one.count for one in self.groups)
+
+    @property
+    def more(self) -> bool:
+        return any(one.more for one in self.groups)
+
+    @property
+    def first(self) -> Moment:
+        return min(one.first for one in self.groups)
+
+    @property
+    def last(self) -> Moment:
+        return max(one.last for one in self.groups)
+
+    @property
+    def filter(self) -> str:
+        return written(_of_cause(self.groups[0].fingerprint))
 
 
 class FailureGroups(msgspec.Struct, frozen=True):
@@ -67,6 +110,30 @@ async def find_failure_group(store: Ledger, name: str) -> FailureGroup:
             fix="pitboss dead list shows the groups",
         )
     return found.groups[0]
+
+
+async def find_failure_cause(store: Ledger, name: str) -> FailureCause:
+    """All groups with this fingerprint, or with the largest one that begins like this; `NO_FINGERPRINT` for those
+    without one."""
+    if name == NO_FINGERPRINT:
+        groups = (await failure_groups(store, _of_cause(""))).groups
+    else:
+        fingerprint = (await find_failure_group(store, name)).fingerprint
+        groups = (await failure_groups(store, _of_cause(fingerprint))).groups
+    if not groups:
+        raise NotFound(
+            "no failed task is without a fingerprint",
+            why="they were retried or deleted since",
+            fix="pitboss dead list shows the groups",
+        )
+    return FailureCause(groups)
+
+
+def _of_cause(fingerprint: str) -> Filter:
+    failed = by(state=State.FAILED)
+    if fingerprint:
+        return failed.also(fingerprint=fingerprint)
+    return Filter((*failed.terms, Term(field="fingerprint", values=("*",), negated=True)))
 
 
 async def _all_groups(store: Ledger, failed: Filter) -> list[FailureGroup]:

@@ -10,9 +10,11 @@ from pitboss.client.operations import OperationPerformer
 from pitboss.engines.capabilities import operations_of
 from pitboss.engines.protocol import Store
 from pitboss.model.errors import NotFound
+from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.filter import written
 from pitboss.model.ids import TaskId
-from pitboss.model.operation import NewOperation, Operation, OperationStatus, Verb
+from pitboss.model.operation import FAILURES_COUNTED, NewOperation, Operation, OperationStatus, Verb, lasts
+from pitboss.model.text import counted
 from pitboss.operate.documents import utc
 from pitboss.operate.lookup import ID, checked_piece, refuse_several
 from pitboss.operate.queues import rate_text
@@ -23,6 +25,14 @@ _SEARCHED = 10_000
 _LOOK_SECONDS = 0.2
 # A manager that leads and does nothing for so long may be of a version that has no operations.
 _PATIENCE = 5.0
+_DID = {Verb.RETRY: "set to run again", Verb.CANCEL: "cancelled", Verb.DISCARD: "deleted"}
+_NOT_DONE = {Verb.RETRY: "not retried", Verb.CANCEL: "not cancelled", Verb.DISCARD: "not deleted"}
+_REFUSED = {
+    Verb.RETRY: "another unfinished task has the unique key",
+    Verb.CANCEL: "it could not be cancelled",
+    Verb.DISCARD: "it must stay for now: it belongs to a batch, its unique key is still taken, or its message id is "
+    "remembered",
+}
 
 
 class BulkResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +41,20 @@ class BulkResult(msgspec.Struct, frozen=True, kw_only=True):
     changed: int = 0
     asked: int = 0
     refused: tuple[TaskId, ...] = ()
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """Tasks that an operation matched and did not change, and why."""
+
+    tasks: int
+    why: str
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """How fast an operation has been, in tasks per second, and how long the rest will take; None if that is unknown."""
+
+    speed: float | None = None
+    ends: Span | None = None
 
 
 async def act_on_tasks(store: Store, wanted: NewOperation) -> BulkResult | Operation:
@@ -81,6 +105,60 @@ def operation_document(operation: Operation) -> dict[str, Any]:
         "began_at": utc(operation.began),
         "ended_at": utc(operation.ended_at),
     }
+
+
+def handled(operation: Operation) -> int:
+    """The tasks that it has been at."""
+    return operation.done + operation.asked + operation.refused
+
+
+def done_text(verb: Verb, done: BulkResult) -> str:
+    """Such as: 3 tasks cancelled; 1 running task asked to stop."""
+    asked = f"; {counted(done.asked, 'running task')} asked to stop" if done.asked else ""
+    refused = f"; {len(done.refused):,} refused: {_REFUSED[verb]}" if done.refused else ""
+    return f"{counted(done.changed, 'task')} {_DID[verb]}{asked}{refused}"
+
+
+def progress_text(operation: Operation) -> str:
+    """Such as: 2,000 tasks set to run again; 3 of them failed again so far."""
+    asked = f"; {counted(operation.asked, 'running task')} asked to stop" if operation.asked else ""
+    so_far = " so far" if operation.status is OperationStatus.DONE else ""
+    again = f"; {failed_again_text(operation)} of them failed again{so_far}" if operation.failed_again else ""
+    left = (operation.matched or 0) - handled(operation)
+    over = operation.status is OperationStatus.DONE
+    rest = f"; {counted(left, 'task')} {_NOT_DONE[operation.verb]}" if left > 0 and not over else ""
+    return f"{counted(operation.done, 'task')} {_DID[operation.verb]}{asked}{again}{rest}"
+
+
+def failed_again_text(operation: Operation) -> str:
+    most = operation.failed_again >= FAILURES_COUNTED
+    return f"{operation.failed_again:,}{'+' if most else ''}"
+
+
+def refused_why(verb: Verb) -> str:
+    return _REFUSED[verb]
+
+
+def left_out(operation: Operation) -> list[LeftOut]:
+    """What an operation leaves unchanged, with the reasons."""
+    found = [LeftOut(operation.refused, _REFUSED[operation.verb])] if operation.refused else []
+    left = (operation.matched or 0) - handled(operation)
+    if operation.status is OperationStatus.RUNNING or left <= 0:
+        return found
+    changed = "they no longer matched when their turn came: another act, or a run, had changed them"
+    return [*found, LeftOut(left, changed if operation.status is OperationStatus.DONE else operation.why or "it ended")]
+
+
+def pace(operation: Operation, now: Moment) -> Pace:
+    """Its mean speed since it began, and the time for the rest of what it matched."""
+    took = (operation.ended_at or now) - operation.began
+    speed = handled(operation) * SECOND / took if took > 0 and handled(operation) else None
+    left = (operation.matched or 0) - handled(operation)
+    if operation.status is not OperationStatus.RUNNING or operation.more or left <= 0:
+        return Pace(speed)
+    if operation.rate:
+        return Pace(speed, lasts(operation.rate, left))
+    return Pace(speed, round(left / speed * SECOND) if speed else None)
 
 
 async def until_over(

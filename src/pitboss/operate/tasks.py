@@ -9,6 +9,7 @@ from pitboss.model.duration import Moment
 from pitboss.model.errors import NotFound
 from pitboss.model.filter import Count, Filter
 from pitboss.model.queue import Queue, QueueChange
+from pitboss.model.operation import Verb
 from pitboss.model.source import DEDUPE, dedupe_periods, key_source
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, Task, TaskChange, not_waiting
@@ -70,6 +71,13 @@ def retryable(wanted: Filter) -> tuple[State, ...]:
     """A filter means failed tasks; cancelled ones only if it names them by id or state."""
     named = any(term.field in ("state", "id") for term in wanted.terms)
     return (State.FAILED, State.CANCELLED) if named else (State.FAILED,)
+
+
+def states_of(verb: Verb, wanted: Filter, *, paced: bool = False) -> tuple[State, ...]:
+    """The states of the tasks that a bulk act is about. `paced`: at a rate, which is for failed tasks only."""
+    if verb is Verb.RETRY:
+        return (State.FAILED,) if paced else retryable(wanted)
+    return CANCELLABLE if verb is Verb.CANCEL else (State.COMPLETED, State.FAILED, State.CANCELLED)
 
 
 async def change_tasks(

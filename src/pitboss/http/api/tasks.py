@@ -19,11 +19,11 @@ from pitboss.model.operation import NewOperation, Operation, Verb
 from pitboss.model.states import State
 from pitboss.model.task import Task
 from pitboss.operate.documents import attempt_document, stack_document, utc, why_document
-from pitboss.operate.operations import act_on_tasks, operation_document
+from pitboss.operate.operations import act_on_tasks, done_text, operation_document
 from pitboss.operate.remote_documents import STATUSES, remote_task_document
 from pitboss.operate.remote_tasks import CreatedTask, KeyReused, WantedTask, create_tasks, remembered_ids
 from pitboss.operate.stacks import read_stack
-from pitboss.operate.tasks import CANCELLABLE, read_task, retryable, select_tasks
+from pitboss.operate.tasks import CANCELLABLE, read_task, select_tasks, states_of
 
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _VERBS = {"cancel": Verb.CANCEL, "retry": Verb.RETRY, "delete": Verb.DISCARD}
@@ -155,7 +155,7 @@ async def act_on_many(call: Call, act: str, body: bodies.Selected | bodies.Retry
         )
     details = body.model_dump(include={"rate", "stop_on_failures"}, exclude_none=True)
     store = call.audited(f"tasks {act}", body.filter, details)
-    chosen = await select_tasks(store, wanted, _states(verb, wanted, paced=paced.rate is not None))
+    chosen = await select_tasks(store, wanted, states_of(verb, wanted, paced=paced.rate is not None))
     new = NewOperation(
         id=call.server.make_id(),
         verb=verb,
@@ -173,13 +173,7 @@ async def act_on_many(call: Call, act: str, body: bodies.Selected | bodies.Retry
         data = {"matched": chosen.matched, "operation": operation_document(done)}
         return Answer(data=data, message="Operation begun", code=202)
     data = {"matched": chosen.matched, "changed": done.changed, "asked": done.asked, "refused": list(done.refused)}
-    return Answer(data=data | {"operation": None})
-
-
-def _states(verb: Verb, wanted: Filter, *, paced: bool) -> tuple[State, ...]:
-    if verb is Verb.RETRY:
-        return (State.FAILED,) if paced else retryable(wanted)
-    return CANCELLABLE if verb is Verb.CANCEL else (State.COMPLETED, State.FAILED, State.CANCELLED)
+    return Answer(data=data | {"operation": None}, message=done_text(verb, done))
 
 
 async def find(call: Call, task_id: str) -> Task:

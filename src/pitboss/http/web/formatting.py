@@ -1,11 +1,14 @@
 """Numbers, times and names as pages show them. The browser turns moments into the viewer's time (static/times.js)."""
 
 import json
+from contextlib import suppress
 from datetime import UTC, datetime
 
+import msgspec
 from markupsafe import Markup, escape
 
 from pitboss.model.duration import SECOND, Moment, Span
+from pitboss.model.text import clean
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _SOON, _FIELDS = 10, 8
@@ -77,11 +80,13 @@ def percent(part: float, whole: float) -> str:
 
 
 def moment(at: Moment | None, form: str = "clock") -> Markup:
-    """A <time>, in UTC. `form` is what the browser makes of it: "clock", "date" (with the day), or "ago"."""
+    """A <time>, in UTC. `form` is what the browser makes of it: "clock", "date" (with the day), or "ago"; "step" is a
+    date for narrow columns."""
     if at is None:
         return Markup("–")
     stamp = datetime.fromtimestamp(at / SECOND, UTC)
-    text = f"{stamp:%H:%M}" if form == "clock" else f"{stamp:%Y-%m-%d %H:%M:%S} UTC"
+    text = {"clock": f"{stamp:%H:%M}", "step": f"{stamp:%d %b %H:%M:%S}"}.get(form, f"{stamp:%Y-%m-%d %H:%M:%S} UTC")
+    form = "date" if form == "step" else form
     return Markup('<time datetime="{}" data-t="{}" title="{} UTC">{}</time>').format(
         stamp.isoformat(timespec="milliseconds").replace("+00:00", "Z"), form, f"{stamp:%Y-%m-%d %H:%M:%S}", text
     )
@@ -102,6 +107,15 @@ def ago(at: Moment | None, now: Moment) -> Markup:
 def short(task_id: str) -> str:
     """The end of an id: its beginning is a time, which many share."""
     return task_id[-12:]
+
+
+def pretty(text: str | None) -> str:
+    """JSON on several lines. A long text is cut."""
+    found = text or ""
+    if len(found) <= _LONGEST_PARAMS:
+        with suppress(msgspec.DecodeError):
+            found = msgspec.json.format(found, indent=2)
+    return clean(found if len(found) <= _LONGEST_PARAMS else f"{found[:_LONGEST_PARAMS]}\n… {len(found):,} characters")
 
 
 def params(text: str, most: int = 120) -> str:

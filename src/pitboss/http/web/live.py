@@ -14,6 +14,7 @@ from pitboss.engines.protocol import FullStore
 from pitboss.http.context import Server
 from pitboss.model.batch import OVER, BatchStatus
 from pitboss.model.errors import PitbossError
+from pitboss.model.operation import OperationStatus
 
 _EVERY_SECONDS = 1.0
 # These change rarely, or cost more to look at.
@@ -111,6 +112,8 @@ async def _read(store: FullStore, turn: int) -> dict[str, Any]:
     has = capabilities(store)
     sessions = [(one.number, one.ended, one.snapshot) for one in await store.sessions()]
     found: dict[str, Any] = {"queues": await store.queues(), "workers": sessions, "wishes": await store.wishes()}
+    if has.operations is not None:
+        found["operations"] = await has.operations.operations(statuses=[OperationStatus.RUNNING], limit=_SHOWN)
     if has.batches is not None:
         found["batches"] = await has.batches.batches(statuses=_UNFINISHED, limit=_SHOWN)
     if has.resources is not None:

@@ -13,8 +13,9 @@ from pitboss.http.web.static_files import HTMX, StaticFiles
 from pitboss.http.web.view import View
 from pitboss.model.duration import spoken
 from pitboss.model.eta import spoken_range
+from pitboss.model.filter import by, written
 from pitboss.model.fleet import live_managers
-from pitboss.model.text import counted, one_line
+from pitboss.model.text import clean, counted, one_line
 
 _FOLDER = Path(__file__).parent / "templates"
 
@@ -34,10 +35,10 @@ class Rendering:
         )
         filters = {
             name: getattr(formatting, name)
-            for name in ("number", "seconds", "span", "rate", "size", "percent", "moment", "ago", "short", "params")
+            for name in ("number", "seconds", "span", "rate", "size", "percent", "moment", "ago", "short", "params", "pretty")
         }
-        self._templates.filters |= {**filters, "spoken": spoken, "range": spoken_range, "one_line": one_line}
-        self._templates.globals |= {"draw": draw, "counted": counted, "htmx": HTMX}
+        self._templates.filters |= {**filters, "spoken": spoken, "range": spoken_range, "one_line": one_line, "clean": clean}
+        self._templates.globals |= {"draw": draw, "counted": counted, "filtered": _filtered, "htmx": HTMX}
 
     async def page(
         self, view: View, page: Page, context: Mapping[str, Any], flash: Mapping[str, str], *, logout: bool
@@ -81,3 +82,8 @@ class Rendering:
 
         common = {"view": view, "url": view.url, "now": view.now, "static": static, "may": view.may}
         return self._templates.get_template(template).render({**common, **context})
+
+
+def _filtered(**fields: str) -> str:
+    """The text of a filter by these fields: filtered(queue=name)."""
+    return written(by(**fields))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from importlib import import_module
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from fastapi import FastAPI
 from starlette.requests import Request
@@ -21,7 +21,7 @@ from pitboss.http.context import Call, Caller, Server
 from pitboss.http.gate import EVERYONE, PREFIX_KEY, UI, GateRules, Receive, Scope, Send
 from pitboss.http.web import pages
 from pitboss.http.web.access import PAGES
-from pitboss.http.web.acts import OWN, Acts, Form
+from pitboss.http.web.acts import OWN, PICK, Acts, Form
 from pitboss.http.web.door import Door, check_page
 from pitboss.http.web.live import Live
 from pitboss.http.web.palette import palette
@@ -36,6 +36,7 @@ _FLASH_SECONDS, _YEAR = 30, 365 * 86_400
 _LONGEST_FLASH, _MOST_FIELDS = 300, 2000
 _METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _THEMES = ("light", "dark")
+_BRACES = re.compile(r"{(\w+)}")
 _TOLD = ("ok", "text", "why", "fix")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -148,7 +149,9 @@ class Site:
         view = self._view(request, f"/act{path}", caller)
         if own.get("_confirm") and own.get("_sure") != "1":
             fields = [one for one in form if one[0] != "_sure"]
-            text = self._rendering.confirm(view, own["_confirm"], fields, _inside(view, own.get("_back")))
+            picked = sum(name == PICK for name, _ in form)
+            question = f"{own['_confirm']} ({picked} selected)" if picked else own["_confirm"]
+            text = self._rendering.confirm(view, question, fields, _inside(view, own.get("_back")))
             return Response(text, media_type="text/html")
         method = own.get("_method", "POST").upper()
         if method not in _METHODS:
@@ -161,15 +164,15 @@ class Site:
             return Response(self._rendering.made(view, done.text, values), media_type="text/html")
         text = own.get("_done") or done.text if done.ok else done.text
         told = {"ok": done.ok, "text": text, "why": done.why, "fix": done.fix}
-        if request.headers.get("hx-request"):
-            return JSONResponse(told, status_code=done.code if not done.ok else 200)
-        return self._flashed(
-            request, view, told, _inside(view, own.get("_go" if done.ok else "_back") or own.get("_back"))
-        )
+        go = _filled(own.get("_go", ""), done.data) if done.ok else ""
+        if not request.headers.get("hx-request"):
+            return self._flashed(self._back(request, _inside(view, go or own.get("_back"))), view, told)
+        if go:
+            return self._flashed(JSONResponse({**told, "go": _inside(view, go)}), view, told)
+        return JSONResponse(told, status_code=done.code if not done.ok else 200)
 
-    def _flashed(self, request: Request, view: View, told: Mapping[str, Any], place: str) -> Response:
-        """Back to the page, which tells how the act ended."""
-        answer = self._back(request, place)
+    def _flashed(self, answer: Response, view: View, told: Mapping[str, Any]) -> Response:
+        """The page that is shown next tells how the act ended."""
         kept = {name: text[:_LONGEST_FLASH] if isinstance(text, str) else text for name, text in told.items()}
         packed = base64.urlsafe_b64encode(json.dumps(kept, ensure_ascii=False).encode()).decode()
         options: dict[str, Any] = {"path": f"{view.prefix}{UI}", "httponly": True, "samesite": "strict"}
@@ -281,6 +284,17 @@ def _places() -> list[_Place]:
                 raise ValueError(f"web/access.py does not say who may see {page.path}")
             found.append(_Place(re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", page.path)), page))
     return sorted(found, key=lambda one: one.page.path.count("{"))
+
+
+def _filled(place: str, data: Mapping[str, Any]) -> str:
+    """The address with what the act answered ("/ui/tasks/{id}"); empty if it did not answer that."""
+    for name in _BRACES.findall(place):
+        value = data.get(name)
+        text = str((value.get("id") if isinstance(value, Mapping) else value) or "")
+        if not text:
+            return ""
+        place = place.replace(f"{{{name}}}", quote(text, safe=""))
+    return place
 
 
 def _inside(view: View, place: str | None) -> str:

@@ -1,10 +1,15 @@
 """Tasks by a filter, page by page, with acts on those that are selected or on all that match."""
 
+from typing import Any
+
+from pitboss.engines.capabilities import capabilities
 from pitboss.http.web.pages import Context, Page
 from pitboss.http.web.view import View
 from pitboss.model.errors import InvalidInput
 from pitboss.model.filter import Filter, parsed
+from pitboss.model.operation import Operation, OperationStatus, Verb
 from pitboss.model.states import State
+from pitboss.operate.tasks import states_of
 
 _ROWS = 50
 _ORDER = (
@@ -16,37 +21,39 @@ _ORDER = (
     State.FAILED,
     State.CANCELLED,
 )
+# What people look for most, by name.
+_VIEWS = (
+    ("Failed in the last hour", "state:failed finished:<1h"),
+    ("Waiting over 5 min", "state:pending wait:>5m"),
+    ("Running over 10 min", "state:running ran:>10m"),
+    ("Lost with a worker", "losses:>0"),
+    ("On a further attempt", "state:pending,running,scheduled attempts:>0"),
+)
 # What may stand in the field of the filter, to choose from.
-_TRIES = ("task:fetch*", "queue:default", "age:<1h", "attempts:>2", "-tag:test")
+_TRIES = ("task:fetch*", "args.shop.id:123", "attempts:>2", "-tag:test")
+_OPERATIONS = 3
 
 
 async def read(view: View) -> Context:
     text, after = view.query.get("q", "").strip(), view.query.get("after") or None
     oldest = view.query.get("order") == "oldest"
     status = await view.status()
-    counts = {state: sum(one.counts.get(state, 0) for one in status.queues) for state in _ORDER}
-    found: dict[str, object] = {
+    found: dict[str, Any] = {
         "q": text,
         "oldest": oldest,
-        "counts_by_state": counts,
+        "counts_by_state": {state: sum(one.counts.get(state, 0) for one in status.queues) for state in _ORDER},
         "order": _ORDER,
+        "views": _VIEWS,
         "tries": _TRIES,
+        "operations": await running_operations(view),
+        "first": after is None,
     }
     try:
         wanted = parsed(text)
         page = await view.store.find(wanted, limit=_ROWS, after=after, oldest_first=oldest)
     except InvalidInput as error:
-        return {
-            **found,
-            "fault": error,
-            "tasks": (),
-            "state": None,
-            "rest": "",
-            "matched": None,
-            "next": None,
-            "covered": None,
-            "first": True,
-        }
+        nothing = ("state", "matched", "next", "covered", "bulk")
+        return {**found, **dict.fromkeys(nothing), "fault": error, "tasks": (), "rest": ""}
     return {
         **found,
         "fault": None,
@@ -56,8 +63,20 @@ async def read(view: View) -> Context:
         "matched": await view.store.count(wanted),
         "next": page.next,
         "covered": page.covered,
-        "first": after is None,
+        "bulk": await _bulk(view, wanted) if "all" in view.query and text else None,
     }
+
+
+async def running_operations(view: View) -> list[Operation]:
+    operations = capabilities(view.store).operations
+    if operations is None:
+        return []
+    return await operations.operations(statuses=[OperationStatus.RUNNING], limit=_OPERATIONS)
+
+
+async def _bulk(view: View, wanted: Filter) -> dict[str, Any]:
+    """How many of those that match each act would be about."""
+    return {verb.value: await view.store.count(wanted.also(state=states_of(verb, wanted))) for verb in Verb}
 
 
 def _one_state(wanted: Filter) -> State | None:
@@ -70,4 +89,4 @@ def _without_state(text: str) -> str:
     return " ".join(word for word in text.split() if not word.startswith("state:"))
 
 
-PAGES = (Page("/tasks", "Tasks", "tasks.html", read, ("queues", "store")),)
+PAGES = (Page("/tasks", "Tasks", "tasks.html", read, ("queues", "operations", "store")),)

@@ -60,9 +60,9 @@ async function act(form, button) {
     const answer = await fetch(address, { method: "POST", body: new URLSearchParams(data), headers: { "HX-Request": "true" } });
     if (answer.status === 401) return location.reload();
     const told = await answer.json();
+    if (told.go) return location.assign(told.go);
     toast(told);
     if (!told.ok) return;
-    if (data.get("_go")) return location.assign(data.get("_go"));
     form.closest("[popover]")?.hidePopover();
     if (form.id === "picked") for (const one of $$("[name=_pick]:checked")) one.checked = false;
     document.activeElement?.closest("form[data-act]") && document.activeElement.blur();

@@ -1,0 +1,122 @@
+"""One task: its state and why, its life, its runs, and what can be done with it."""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pitboss.engines.capabilities import capabilities
+from pitboss.http.web.pages import Context, Page
+from pitboss.http.web.view import View
+from pitboss.model.errors import InvalidInput, NotFound, PitbossError
+from pitboss.model.fleet import manager_view
+from pitboss.model.session import Session
+from pitboss.model.states import State
+from pitboss.model.task import Task
+from pitboss.model.waiting import spoken_place, spoken_start
+from pitboss.operate.documents import stack_document
+from pitboss.operate.origin import origin_lines
+from pitboss.operate.stacks import StackReading, read_stack
+from pitboss.operate.task_life import life, read_relatives
+from pitboss.operate.tasks import TaskPage, read_task
+from pitboss.telemetry.logs.lines import as_text
+from pitboss.telemetry.logs.reading import Entry, task_lines
+
+_SECONDS = 5.0
+_LINES = 100
+# Params that are longer are not put into a form.
+_EDITABLE = 50_000
+
+
+async def read(view: View) -> Context:
+    now = view.now
+    page = await _found(view)
+    task = page.task
+    sessions = await view.store.sessions()
+    relatives = await view.readings.get(
+        ("relatives", task.id), lambda: read_relatives(view.store, task, now), _SECONDS
+    )
+    hosts = {one.number: one.info.host for one in sessions}
+    stack = await _stack(view, task)
+    return {
+        "title": task.handler,
+        "t": task,
+        "why": page.why,
+        "waits": task.state.waiting,
+        "place": spoken_place(page.why),
+        "starts": spoken_start(page.why) if page.why.gates else "",
+        "origin": origin_lines(task),
+        "life": life(task, page.attempts, page.why, hosts, now),
+        "runs": page.attempts[::-1],
+        "hosts": hosts,
+        "relatives": relatives,
+        "batch": await _batch(view, task),
+        "again": await _again(view, task),
+        "stack": stack,
+        "logs": await _logs(view, page, sessions),
+    }
+
+
+async def _found(view: View) -> TaskPage:
+    try:
+        return await read_task(view.store, view.places["task"], view.now)
+    except InvalidInput as error:
+        raise NotFound(error.what, why=error.why, fix=error.fix) from error
+
+
+async def _batch(view: View, task: Task) -> Any:
+    batches = capabilities(view.store).batches
+    if task.batch is None or batches is None:
+        return None
+    return next(iter(await batches.batches([task.batch])), None)
+
+
+async def _again(view: View, task: Task) -> dict[str, Any] | None:
+    """The form that enqueues a task like this one; None if its type is not known, or the params are too long."""
+    if len(task.params) > _EDITABLE:
+        return None
+    try:
+        kind = await view.call.server.types.find(task.handler)
+    except NotFound:
+        return None
+    return {"remote": kind.info.remote}
+
+
+async def _stack(view: View, task: Task) -> dict[str, Any] | None:
+    """Where it is, if that was asked for: the manager is asked at most once in five seconds."""
+    asked = "stack" in view.query and task.state is State.RUNNING
+    if not asked or not view.may("GET", f"/tasks/{task.id}/stack"):
+        return None
+    store, make_id, by = view.store, view.call.server.make_id, view.call.by
+
+    async def ask() -> StackReading:
+        return await read_stack(store, task.id, make_id, by=by)
+
+    try:
+        reading = await view.readings.get(("stack", task.id), ask, _SECONDS)
+    except PitbossError as error:
+        return {"fault": error}
+    return {"fault": None, **stack_document(reading), "moment": reading.stack.at}
+
+
+async def _logs(view: View, page: TaskPage, sessions: list[Session]) -> dict[str, Any]:
+    """The last lines that this host has. Logs stay on the host of their manager; others are only named."""
+    ran = {one.session for one in page.attempts} | {page.task.session}
+    managers = [manager_view(one) for one in sessions if one.info.kind == "manager"]
+    here = view.call.server.host
+    folders = {one.snapshot.logs for one in managers if one.host == here and one.snapshot.logs}
+    elsewhere = sorted({one.host for one in managers if one.number in ran and one.host != here})
+    lines: list[Entry] = []
+    if page.task.started_at is not None or page.attempts:
+        wall = page.task.created_at + view.call.server.clock.wall() - view.now
+        for folder in sorted(folders):
+            lines += await view.readings.get(
+                ("logs", folder, page.task.id),
+                partial(asyncio.to_thread, task_lines, Path(folder), page.task.id, wall, most=_LINES),
+                _SECONDS,
+            )
+    told = [{"level": one.fields.get("level"), "text": as_text(one.fields, one.time[11:23], width=0)} for one in lines]
+    return {"lines": told, "elsewhere": elsewhere, "here": here, "known": bool(folders)}
+
+
+PAGES = (Page("/tasks/{task}", "Task", "task.html", read, ("queues", "workers", "store")),)
