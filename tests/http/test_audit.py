@@ -30,6 +30,7 @@ ACTS: list[tuple[Place, str, dict[str, Any] | None, str]] = [
     (("POST", "/tasks/{task_id}/cancel"), "TASK", {"reason": "late"}, "tasks cancel"),
     (("POST", "/tasks/{task_id}/retry"), "TASK", {}, "tasks retry"),
     (("POST", "/tasks/cancel"), "", {"filter": "queue:default"}, "tasks cancel"),
+    (("POST", "/tasks/change"), "", {"filter": "queue:default", "priority": 3}, "tasks change"),
     (("POST", "/tasks/retry"), "", {"filter": "queue:default state:cancelled"}, "tasks retry"),
     (("POST", "/operations/{operation_id}/rate"), "OPERATION", {"rate": "5/s"}, "operations rate"),
     (("POST", "/operations/{operation_id}/cancel"), "OPERATION", None, "operations cancel"),

@@ -27,6 +27,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/tasks/cancel"): {"filter": "state:pending"},
     ("POST", "/tasks/retry"): {"filter": "state:failed"},
     ("POST", "/tasks/delete"): {"filter": "state:failed"},
+    ("POST", "/tasks/change"): {"filter": "state:pending", "priority": 5},
     ("PATCH", "/tasks/{task_id}"): {"priority": 5},
     ("POST", "/operations/{operation_id}/rate"): {"rate": "1/s"},
     ("POST", "/alerts/silences"): {"rule": "disk", "for": 60},

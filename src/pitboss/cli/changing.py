@@ -56,7 +56,8 @@ def change(
         if not (sure or selection.named):
             confirm(screen, f"Change {counted(selection.matched, 'task')}?")
         with counting(screen, "Change", selection.matched, shown=selection.matched > _MANY) as done:
-            return f"{counted(await change_tasks(opened, selection, wish, done), 'task')} changed"
+            changed = await change_tasks(opened, selection, wish, done)
+            return f"{counted(changed.changed, 'task')} changed"
 
     said = ask(screen, store, work, audit=acting(context))
     screen.note(said or f"no {', '.join(_WAITING)} task matches; nothing was changed")

@@ -39,6 +39,7 @@ ROLES: dict[tuple[str, str], Roles] = {
     ("POST", "/tasks/{task_id}/cancel"): _PRODUCER,
     ("POST", "/tasks/{task_id}/retry"): _OPERATOR,
     ("POST", "/tasks/cancel"): _OPERATOR,
+    ("POST", "/tasks/change"): _OPERATOR,
     ("POST", "/tasks/retry"): _OPERATOR,
     ("POST", "/tasks/delete"): _OPERATOR,
     ("GET", "/operations"): _VIEWER,

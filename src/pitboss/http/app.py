@@ -124,6 +124,7 @@ def _add_tasks(routes: Routes) -> None:
     routes.add("DELETE", "/tasks/{task_id}", tasks.delete_one)
     for act in ("cancel", "delete"):
         routes.add("POST", f"/tasks/{act}", many(act), codes=(200, 202))
+    routes.add("POST", "/tasks/change", tasks.change_many)
     routes.add("POST", "/tasks/retry", retry_many, codes=(200, 202))
     routes.add("GET", "/operations", list_operations)
     routes.add("GET", "/operations/{operation_id}", work.get_operation)

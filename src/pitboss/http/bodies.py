@@ -334,6 +334,10 @@ class ChangeTask(Body):
     untag: Annotated[list[Name], Field(max_length=50)] = []
 
 
+class ChangeMany(ChangeTask):
+    filter: Annotated[str, Field(min_length=1, max_length=2000, pattern=PLAIN)]
+
+
 class Pause(Body):
     reason: Short = ""
 

@@ -8,7 +8,7 @@ from pitboss.engines.protocol import Queues, Store
 from pitboss.model.duration import Moment
 from pitboss.model.errors import NotFound
 from pitboss.model.filter import Count, Filter
-from pitboss.model.queue import Queue, QueueChange
+from pitboss.model.queue import Changed, Queue, QueueChange
 from pitboss.model.operation import Verb
 from pitboss.model.source import DEDUPE, dedupe_periods, key_source
 from pitboss.model.states import State
@@ -81,16 +81,20 @@ def states_of(verb: Verb, wanted: Filter, *, paced: bool = False) -> tuple[State
 
 
 async def change_tasks(
-    store: Store, selection: Selection, change: TaskChange, told: Callable[[int], None] = lambda _: None
-) -> int:
-    """Give waiting tasks another priority or other tags, in portions; how many."""
+    store: Store,
+    selection: Selection,
+    change: TaskChange,
+    told: Callable[[int], None] = lambda _: None,
+    most: int | None = None,
+) -> Changed:
+    """Give waiting tasks another priority or other tags, in portions, until `most` were changed."""
     changed = 0
     while True:
         step = await store.change_tasks(selection.wanted, change, limit=_PAGE)
         changed += step.changed
         told(changed)
-        if not step.more:
-            return changed
+        if not step.more or (most is not None and changed >= most):
+            return Changed(changed=changed, more=step.more)
 
 
 async def refuse_unchangeable(store: Store, wanted: Filter) -> None:

@@ -13,6 +13,7 @@ from pitboss.model.resource import NewResource, PoolRules
 from pitboss.model.session import SessionInfo
 from pitboss.model.snapshot import CurrentTask, PoolFigures, Snapshot, WorkerFigures, WorkerState
 from pitboss.model.task import NewTask
+from tests.http.web import lives
 
 # Paths below /ui.
 PAGES = [
@@ -22,7 +23,10 @@ PAGES = [
     "/tasks",
     "/tasks?q=state:pending&order=oldest",
     "/tasks?q=state:pending+queue:mail",
+    *lives.PAGES,
 ]
+# Pages of what `furnish` makes.
+DETAILS = [*lives.DETAILS]
 
 # What would run or look otherwise if it were not escaped.
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}'
@@ -66,6 +70,7 @@ async def furnish(store: FullStore, make_id: Any) -> None:
     await store.create_batch(NewBatch(id=make_id(), name=HOSTILE), items)
     session = await store.open_session(SessionInfo(host="box1", pid=1, ttl=3600 * SECOND))
     await store.renew(session.number, msgspec.json.encode(snapshot()).decode())
+    await lives.furnish_lives(store, HOSTILE)
 
 
 def snapshot() -> Snapshot:

@@ -16,19 +16,21 @@ from pitboss.model.filter import Filter, Term, by, parsed
 from pitboss.model.ids import TaskId, moment_of
 from pitboss.model.limits import rate
 from pitboss.model.operation import NewOperation, Operation, Verb
-from pitboss.model.states import State
+from pitboss.model.states import WAITING, State
 from pitboss.model.task import Task
+from pitboss.model.text import counted
 from pitboss.operate.documents import attempt_document, stack_document, utc, why_document
 from pitboss.operate.operations import act_on_tasks, done_text, operation_document
 from pitboss.operate.remote_documents import STATUSES, remote_task_document
 from pitboss.operate.remote_tasks import CreatedTask, KeyReused, WantedTask, create_tasks, remembered_ids
 from pitboss.operate.stacks import read_stack
-from pitboss.operate.tasks import CANCELLABLE, read_task, select_tasks, states_of
+from pitboss.operate.tasks import CANCELLABLE, change_tasks, read_task, select_tasks, states_of
 
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _VERBS = {"cancel": Verb.CANCEL, "retry": Verb.RETRY, "delete": Verb.DISCARD}
 # What a request without a body means.
 _CANCEL, _RETRY = bodies.Cancel(), bodies.Retry()
+_MOST_CHANGED = 10_000
 _OPTIONS = ("priority", "delay", "run_at", "max_attempts", "timeout", "expires_in", "tags")
 
 
@@ -174,6 +176,18 @@ async def act_on_many(call: Call, act: str, body: bodies.Selected | bodies.Retry
         return Answer(data=data, message="Operation begun", code=202)
     data = {"matched": chosen.matched, "changed": done.changed, "asked": done.asked, "refused": list(done.refused)}
     return Answer(data=data | {"operation": None}, message=done_text(verb, done))
+
+
+async def change_many(call: Call, body: bodies.ChangeMany) -> Answer:
+    """Change the priority and the tags of all waiting tasks that a filter selects, 10,000 at a time."""
+    change = task_change(body.priority, tuple(body.tag), tuple(body.untag))
+    details = body.model_dump(exclude_defaults=True, exclude={"filter"})
+    store = call.audited("tasks change", body.filter, details)
+    chosen = await select_tasks(store, parsed(body.filter), tuple(WAITING))
+    done = await change_tasks(store, chosen, change, most=_MOST_CHANGED)
+    data = {"matched": chosen.matched, "changed": done.changed, "more": done.more}
+    rest = "; more match: repeat it" if done.more else ""
+    return Answer(data=data, message=f"{counted(done.changed, 'task')} changed{rest}")
 
 
 async def find(call: Call, task_id: str) -> Task:

@@ -63,7 +63,7 @@ async function act(form, button) {
     if (told.go) return location.assign(told.go);
     toast(told);
     if (!told.ok) return;
-    form.closest("[popover]")?.hidePopover();
+    $(":popover-open")?.hidePopover();
     if (form.id === "picked") for (const one of $$("[name=_pick]:checked")) one.checked = false;
     document.activeElement?.closest("form[data-act]") && document.activeElement.blur();
     await refresh(true);
