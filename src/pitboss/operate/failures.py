@@ -19,8 +19,9 @@ _PAGE = 500
 _OF_GROUPS = ("state", "fingerprint", "task")
 
 
-# The name of the failures that have no fingerprint.
+# The name of the failures whose error has no fingerprint.
 NO_FINGERPRINT = "-"
+_WITHOUT_ERROR = Filter((*by(state=State.FAILED).terms, Term(field="fingerprint", values=("*",), negated=True)))
 
 
 class FailureGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +44,12 @@ class FailureGroup(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def filter(self) -> str:
         """The filter that selects its tasks."""
-        return written(Filter((*_of_cause(self.fingerprint).terms, *by(task=self.handler).terms)))
+        return written(self.cause.also(task=self.handler))
+
+    @property
+    def cause(self) -> Filter:
+        """Failures with its fingerprint, of every handler."""
+        return _of_cause(self.fingerprint) if self.error else _WITHOUT_ERROR
 
 
 class FailureCause(msgspec.Struct, frozen=True):
@@ -73,7 +79,7 @@ class FailureCause(msgspec.Struct, frozen=True):
 
     @property
     def filter(self) -> str:
-        return written(_of_cause(self.groups[0].fingerprint))
+        return written(self.groups[0].cause)
 
 
 class FailureGroups(msgspec.Struct, frozen=True):
@@ -117,9 +123,9 @@ async def find_failure_cause(store: Ledger, name: str) -> FailureCause:
     without one."""
     if name == NO_FINGERPRINT:
         groups = (await failure_groups(store, _of_cause(""))).groups
+        groups = groups or (await failure_groups(store, _WITHOUT_ERROR)).groups
     else:
-        fingerprint = (await find_failure_group(store, name)).fingerprint
-        groups = (await failure_groups(store, _of_cause(fingerprint))).groups
+        groups = (await failure_groups(store, (await find_failure_group(store, name)).cause)).groups
     if not groups:
         raise NotFound(
             "no failed task is without a fingerprint",
@@ -130,10 +136,7 @@ async def find_failure_cause(store: Ledger, name: str) -> FailureCause:
 
 
 def _of_cause(fingerprint: str) -> Filter:
-    failed = by(state=State.FAILED)
-    if fingerprint:
-        return failed.also(fingerprint=fingerprint)
-    return Filter((*failed.terms, Term(field="fingerprint", values=("*",), negated=True)))
+    return by(state=State.FAILED, fingerprint=fingerprint)
 
 
 async def _all_groups(store: Ledger, failed: Filter) -> list[FailureGroup]:

@@ -6,6 +6,7 @@ from pitboss.http.web.view import View
 from pitboss.model.errors import InvalidInput
 from pitboss.model.filter import parsed
 from pitboss.operate.failures import FailureGroups, failure_groups, find_failure_cause
+from pitboss.operate.operations import FEW
 
 _ROWS = 50
 _SECONDS = 2.0
@@ -44,6 +45,7 @@ async def read_one(view: View) -> Context:
         "cause": cause,
         "newest": newest,
         "task": task,
+        "few": cause.count <= FEW and not cause.more,
         "operations": await running_operations(view),
     }
 

@@ -48,7 +48,7 @@ async def read(view: View) -> Context:
         "origin": origin_lines(task),
         "life": life(task, page.attempts, page.why, hosts, now),
         "runs": page.attempts[::-1],
-        "hosts": hosts,
+        "host_of": hosts,
         "relatives": relatives,
         "batch": await _batch(view, task),
         "again": await _again(view, task),
