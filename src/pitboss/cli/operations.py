@@ -31,6 +31,7 @@ from pitboss.model.limits import rate as rate_of
 from pitboss.model.operation import Operation, OperationChange, OperationStatus, Verb
 from pitboss.model.text import counted, one_line
 from pitboss.operate.operations import (
+    VERB_WORDS,
     failed_again_text,
     find_operation,
     handled,
@@ -62,7 +63,6 @@ _COLUMNS = (
     Column("By", drop=1),
     Column("Age", right=True),
 )
-_WORDS = {Verb.RETRY: "Retry", Verb.CANCEL: "Cancel", Verb.DISCARD: "Delete"}
 _SHOWN = 5
 
 
@@ -176,7 +176,7 @@ async def follow(screen: Screen, store: "Store", operation: Operation) -> Operat
 
     stop = asyncio.Event()
     total = operation.matched or 0
-    with _interruptible(stop), counting(screen, _WORDS[operation.verb], total) as shown:
+    with _interruptible(stop), counting(screen, VERB_WORDS[operation.verb], total) as shown:
         operation = await until_over(store, operation, stop=stop, told=lambda one: shown(handled(one)))
     if stop.is_set() and operation.status is OperationStatus.RUNNING:
         return await _interrupted(screen, store, operation)

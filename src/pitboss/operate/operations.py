@@ -25,6 +25,7 @@ _SEARCHED = 10_000
 _LOOK_SECONDS = 0.2
 # A manager that leads and does nothing for so long may be of a version that has no operations.
 _PATIENCE = 5.0
+VERB_WORDS = {Verb.RETRY: "Retry", Verb.CANCEL: "Cancel", Verb.DISCARD: "Delete"}
 _DID = {Verb.RETRY: "set to run again", Verb.CANCEL: "cancelled", Verb.DISCARD: "deleted"}
 _NOT_DONE = {Verb.RETRY: "not retried", Verb.CANCEL: "not cancelled", Verb.DISCARD: "not deleted"}
 _REFUSED = {

@@ -7,6 +7,8 @@ import msgspec
 from pitboss.engines.protocol import Ledger
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.filter import Filter, Term, by
+from pitboss.model.fleet import manager_view
+from pitboss.model.session import Session
 from pitboss.model.states import FINISHED, State
 from pitboss.model.task import Attempt, Task
 from pitboss.model.text import one_line
@@ -48,6 +50,15 @@ async def read_relatives(store: Ledger, task: Task, now: Moment) -> Relatives:
     return Relatives(parent=parent, children=page.tasks, more=page.next is not None)
 
 
+def worker_of(task: Task, sessions: Sequence[Session]) -> str | None:
+    """The worker that runs it, or ran it last. Of a running task its manager's snapshot knows that."""
+    session = next((one for one in sessions if one.number == task.session), None)
+    if task.state is not State.RUNNING or session is None:
+        return task.worker
+    workers = manager_view(session).snapshot.workers
+    return next((one.name for one in workers if any(task.id == each.id for each in one.tasks)), task.worker)
+
+
 def life(task: Task, attempts: Sequence[Attempt], why: Why, hosts: Mapping[int, str], now: Moment) -> list[Step]:
     """From the put to the state that it is in. `hosts` are those of sessions that are still known."""
     origin = "; ".join(origin_lines(task)) or ("put by another task" if task.parent else "put by a caller")
@@ -68,10 +79,10 @@ def _now(
     """The state that the steps so far do not show."""
     if task.state is State.RUNNING:
         at = task.started_at or since
-        begun = _started(task.attempts, task.worker, task.session, at, since, hosts)
+        begun = _started(task.attempts + 1, task.worker, task.session, at, since, hosts)
         return [msgspec.structs.replace(begun, resource=task.resource, ran=max(0, now - at))]
     if task.state in FINISHED:
-        if last.kind == task.outcome and last.at == task.finished_at:
+        if last.kind == task.state.value and last.at == task.finished_at:
             return []
         return [Step(at=task.finished_at or since, kind=task.state.value, text=task.reason or "")]
     due = task.run_at if task.run_at is not None and task.run_at > since else since

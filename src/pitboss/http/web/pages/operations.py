@@ -9,6 +9,7 @@ from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.filter import written
 from pitboss.model.operation import Operation, OperationStatus
 from pitboss.operate.operations import (
+    VERB_WORDS,
     failed_again_text,
     find_operation,
     handled,
@@ -37,7 +38,7 @@ async def read_one(view: View) -> Context:
         raise NotFound(error.what, why=error.why, fix=error.fix) from error
     return {
         **_row(view, one),
-        "title": f"{one.verb.value.capitalize()} tasks",
+        "title": f"{VERB_WORDS[one.verb]} tasks",
         "left_out": left_out(one),
         "refused_why": refused_why(one.verb),
         "failed_again": failed_again_text(one),
@@ -49,6 +50,7 @@ async def read_one(view: View) -> Context:
 def _row(view: View, one: Operation) -> dict[str, Any]:
     return {
         "one": one,
+        "word": VERB_WORDS[one.verb],
         "filter": written(one.wanted),
         "handled": handled(one),
         "pace": pace(one, view.now),

@@ -5,6 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from pitboss.engines.capabilities import capabilities
 from pitboss.http.web.pages import Context, Page
 from pitboss.http.web.view import View
@@ -17,7 +19,7 @@ from pitboss.model.waiting import spoken_place, spoken_start
 from pitboss.operate.documents import stack_document
 from pitboss.operate.origin import origin_lines
 from pitboss.operate.stacks import StackReading, read_stack
-from pitboss.operate.task_life import life, read_relatives
+from pitboss.operate.task_life import life, read_relatives, worker_of
 from pitboss.operate.tasks import TaskPage, read_task
 from pitboss.telemetry.logs.lines import as_text
 from pitboss.telemetry.logs.reading import Entry, task_lines
@@ -31,8 +33,8 @@ _EDITABLE = 50_000
 async def read(view: View) -> Context:
     now = view.now
     page = await _found(view)
-    task = page.task
     sessions = await view.store.sessions()
+    task = msgspec.structs.replace(page.task, worker=worker_of(page.task, sessions))
     relatives = await view.readings.get(
         ("relatives", task.id), lambda: read_relatives(view.store, task, now), _SECONDS
     )
@@ -89,14 +91,16 @@ async def _stack(view: View, task: Task) -> dict[str, Any] | None:
         return None
     store, make_id, by = view.store, view.call.server.make_id, view.call.by
 
-    async def ask() -> StackReading:
-        return await read_stack(store, task.id, make_id, by=by)
+    async def ask() -> StackReading | PitbossError:
+        try:
+            return await read_stack(store, task.id, make_id, by=by)
+        except PitbossError as error:
+            return error
 
-    try:
-        reading = await view.readings.get(("stack", task.id), ask, _SECONDS)
-    except PitbossError as error:
-        return {"fault": error}
-    return {"fault": None, **stack_document(reading), "moment": reading.stack.at}
+    found = await view.readings.get(("stack", task.id), ask, _SECONDS)
+    if isinstance(found, PitbossError):
+        return {"fault": found}
+    return {"fault": None, **stack_document(found), "moment": found.stack.at}
 
 
 async def _logs(view: View, page: TaskPage, sessions: list[Session]) -> dict[str, Any]:
