@@ -9,8 +9,8 @@ import msgspec
 from pitboss.client.operations import OperationPerformer
 from pitboss.engines.capabilities import operations_of
 from pitboss.engines.protocol import Store
-from pitboss.model.errors import NotFound
 from pitboss.model.duration import SECOND, Moment, Span
+from pitboss.model.errors import NotFound
 from pitboss.model.filter import written
 from pitboss.model.ids import TaskId
 from pitboss.model.operation import FAILURES_COUNTED, NewOperation, Operation, OperationStatus, Verb, lasts

@@ -73,9 +73,7 @@ def life(task: Task, attempts: Sequence[Attempt], why: Why, hosts: Mapping[int, 
     return [*steps, *_now(task, steps[-1], why, hosts, since, now)]
 
 
-def _now(
-    task: Task, last: Step, why: Why, hosts: Mapping[int, str], since: Moment, now: Moment
-) -> Sequence[Step]:
+def _now(task: Task, last: Step, why: Why, hosts: Mapping[int, str], since: Moment, now: Moment) -> Sequence[Step]:
     """The state that the steps so far do not show."""
     if task.state is State.RUNNING:
         at = task.started_at or since

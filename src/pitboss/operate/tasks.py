@@ -8,8 +8,8 @@ from pitboss.engines.protocol import Queues, Store
 from pitboss.model.duration import Moment
 from pitboss.model.errors import NotFound
 from pitboss.model.filter import Count, Filter
-from pitboss.model.queue import Changed, Queue, QueueChange
 from pitboss.model.operation import Verb
+from pitboss.model.queue import Changed, Queue, QueueChange
 from pitboss.model.source import DEDUPE, dedupe_periods, key_source
 from pitboss.model.states import State
 from pitboss.model.task import Attempt, Task, TaskChange, not_waiting

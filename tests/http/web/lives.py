@@ -38,9 +38,7 @@ DETAILS = [
 
 async def furnish_lives(store: FullStore, hostile: str) -> None:
     await store.register([HandlerInfo(name="fetch", queue="lives"), HandlerInfo(name="send", queue="mail")])
-    session = await store.open_session(
-        SessionInfo(host="box1", pid=2, ttl=3600 * SECOND, handlers=("fetch", "send"))
-    )
+    session = await store.open_session(SessionInfo(host="box1", pid=2, ttl=3600 * SECOND, handlers=("fetch", "send")))
     error = TaskError(
         category="error",
         type="KeyError",
@@ -78,8 +76,6 @@ async def _run(store: FullStore, session: int, outcome: Outcome | None, hostile:
     request = ClaimRequest(session=session, slots=(Slot(free=1, queues=("lives",)),))
     (claim,) = (await store.claim(request)).claims
     transition = (
-        progressed(40, hostile)
-        if outcome is None
-        else decide(claim, outcome, Policy(), store.clock.now(), 0.5)
+        progressed(40, hostile) if outcome is None else decide(claim, outcome, Policy(), store.clock.now(), 0.5)
     )
     await store.settle([Settlement(id=claim.id, token=claim.token, transition=transition, worker=hostile)])

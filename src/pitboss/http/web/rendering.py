@@ -35,9 +35,27 @@ class Rendering:
         )
         filters = {
             name: getattr(formatting, name)
-            for name in ("number", "seconds", "span", "rate", "size", "percent", "moment", "ago", "short", "params", "pretty")
+            for name in (
+                "number",
+                "seconds",
+                "span",
+                "rate",
+                "size",
+                "percent",
+                "moment",
+                "ago",
+                "short",
+                "params",
+                "pretty",
+            )
         }
-        self._templates.filters |= {**filters, "spoken": spoken, "range": spoken_range, "one_line": one_line, "clean": clean}
+        self._templates.filters |= {
+            **filters,
+            "spoken": spoken,
+            "range": spoken_range,
+            "one_line": one_line,
+            "clean": clean,
+        }
         self._templates.globals |= {"draw": draw, "counted": counted, "filtered": _filtered, "htmx": HTMX}
 
     async def page(

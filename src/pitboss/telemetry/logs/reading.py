@@ -165,14 +165,12 @@ def task_lines(folder: Path, task: str, since: Moment, *, most: int = 200, most_
     found: list[Entry] = []
     recent = sorted((one for one in log_files(folder) if one.changed * SECOND >= since), key=lambda one: -one.changed)
     for file in recent:
-        lines = _lines_backward(file)
-        for raw in lines:
+        for raw in _lines_backward(file):
             most_bytes -= len(raw) + 1
             entry = wanted.entry(raw)
             if entry is not None:
                 found.append(entry)
             if most_bytes <= 0 or len(found) >= most:
-                lines.close()
                 break
     return sorted(found, key=lambda entry: entry.time)[-most:]
 

@@ -27,7 +27,7 @@ from pitboss.telemetry.logs.reading import Entry, task_lines
 _SECONDS = 5.0
 _LINES = 100
 # Params that are longer are not put into a form.
-_EDITABLE = 50_000
+_EDITABLE = 20_000
 
 
 async def read(view: View) -> Context:
@@ -35,9 +35,7 @@ async def read(view: View) -> Context:
     page = await _found(view)
     sessions = await view.store.sessions()
     task = msgspec.structs.replace(page.task, worker=worker_of(page.task, sessions))
-    relatives = await view.readings.get(
-        ("relatives", task.id), lambda: read_relatives(view.store, task, now), _SECONDS
-    )
+    relatives = await view.readings.get(("relatives", task.id), lambda: read_relatives(view.store, task, now), _SECONDS)
     hosts = {one.number: one.info.host for one in sessions}
     stack = await _stack(view, task)
     return {
