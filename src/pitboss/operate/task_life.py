@@ -8,6 +8,7 @@ from pitboss.engines.protocol import Ledger
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.filter import Filter, Term, by
 from pitboss.model.fleet import manager_view
+from pitboss.model.ids import moment_of
 from pitboss.model.session import Session
 from pitboss.model.states import FINISHED, State
 from pitboss.model.task import Attempt, Task
@@ -44,7 +45,7 @@ class Relatives(msgspec.Struct, frozen=True, kw_only=True):
 async def read_relatives(store: Ledger, task: Task, now: Moment) -> Relatives:
     """Children are looked for among the tasks that were put after this one, of which a bounded number is read."""
     parent = (await store.get([task.parent]))[0] if task.parent is not None else None
-    younger = Term(field="age", op="<=", number=max(0, now - task.created_at) + _CLOCKS_APART)
+    younger = Term(field="age", op="<=", number=max(0, now - moment_of(task.id)) + _CLOCKS_APART)
     wanted = Filter((*by(parent=task.id).terms, younger))
     page = await store.find(wanted, limit=_CHILDREN, oldest_first=True, most=_LOOKED_AT)
     return Relatives(parent=parent, children=page.tasks, more=page.next is not None)

@@ -52,7 +52,7 @@ async def furnish_lives(store: FullStore, hostile: str) -> None:
         (FAILED, Failed(error)),
         (ALIKE, Failed(bare)),
         (DONE, Completed(msgspec.json.encode({"to": hostile}).decode())),
-        (RETRIED, Retry(after=3600 * SECOND, error=error)),
+        (RETRIED, Retry(after=3600 * SECOND, error=msgspec.structs.replace(error, retryable=True))),
         (RUNNING, None),
     ]
     for task, outcome in ends:

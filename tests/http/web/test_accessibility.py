@@ -7,7 +7,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, sync_playwright
 
 from tests.http.site import Site
-from tests.http.web.pages import PAGES, furnish
+from tests.http.web.pages import DETAILS, PAGES, furnish
 from tests.servers.browser import ARGUMENTS, find_chromium
 
 pytestmark = pytest.mark.timeout(300)
@@ -27,7 +27,7 @@ def test_no_page_has_a_serious_fault(visited: tuple[Site, BrowserContext], theme
     site, context = visited
     context.add_cookies([{"name": "pitboss_theme", "value": theme, "url": f"{site.url}/ui"}])
     page, axe, faults = context.new_page(), Axe(), list[str]()
-    for path in PAGES:
+    for path in (*PAGES, *DETAILS):
         page.goto(f"{site.url}/ui{path}")
         assert page.evaluate("document.documentElement.dataset.theme") == theme
         for one in axe.run(page).response["violations"]:

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, Route, expect, sync_playwright
 
 from pitboss.model.queue import QueueChange
 from tests.http.site import Site
-from tests.http.web.pages import PAGES, furnish
+from tests.http.web.pages import DETAILS, PAGES, furnish
 from tests.servers.browser import ARGUMENTS, find_chromium
 
 pytestmark = pytest.mark.timeout(180)
@@ -68,7 +68,7 @@ def wide(page: Page) -> Any:
 def test_pages_are_quiet_and_need_no_sideways_scrolling(visitor: Visitor) -> None:
     for width, height in ((1440, 900), (375, 800)):
         visitor.page.set_viewport_size({"width": width, "height": height})
-        for path in PAGES:
+        for path in (*PAGES, *DETAILS):
             page = visitor.open(path)
             expect(page.locator("#live")).to_be_attached()
             assert wide(page) <= 0, (path, width)
