@@ -4,10 +4,11 @@ import pytest
 
 from pitboss.model.errors import NotFound
 from pitboss.model.filter import EVERYTHING, by, parsed
+from pitboss.model.queue import HandlerInfo
 from pitboss.operate import failures
 from pitboss.operate.documents import failure_group_document
-from pitboss.operate.failures import failure_groups, find_failure_group
-from tests.operate.bench import Bench
+from pitboss.operate.failures import NO_FINGERPRINT, failure_groups, find_failure_cause, find_failure_group
+from tests.operate.bench import GREET, Bench
 
 
 async def test_failures_with_one_cause_are_one_group(store: Bench) -> None:
@@ -61,3 +62,16 @@ async def test_a_group_by_the_beginning_of_its_fingerprint(store: Bench) -> None
     assert (await find_failure_group(store, "abcd")).fingerprint == "abcd1234"
     with pytest.raises(NotFound, match="ffff"):
         await find_failure_group(store, "ffff")
+
+
+async def test_a_cause_has_the_groups_of_all_handlers(store: Bench) -> None:
+    await store.add(store.new(), store.new("other"), store.new(), handlers=(GREET, HandlerInfo(name="other")))
+    await store.run_all(fail="no")
+    found = await find_failure_cause(store, "abcd")
+    assert ([one.handler for one in found.groups], found.count, found.more) == (["greet", "other"], 3, False)
+    assert found.filter == "state:failed fingerprint:abcd1234"
+    assert found.groups[0].filter == "state:failed fingerprint:abcd1234 task:greet"
+    for text, count in ((found.filter, 3), (found.groups[0].filter, 2)):
+        assert (await store.count(parsed(text))).number == count
+    with pytest.raises(NotFound, match="without a fingerprint"):
+        await find_failure_cause(store, NO_FINGERPRINT)

@@ -16,9 +16,14 @@ from pitboss.model.task import Unique
 from pitboss.operate.operations import (
     FEW,
     BulkResult,
+    LeftOut,
+    Pace,
     act_on_tasks,
+    done_text,
     find_operation,
+    left_out,
     operation_document,
+    pace,
     until_over,
 )
 from pitboss.testing.virtual import run_virtual
@@ -259,3 +264,31 @@ async def test_operations_are_found_by_a_piece_of_their_id(store: Bench) -> None
         await find_operation(store, one.id[:8])
     with pytest.raises(InvalidInput, match="not the id of an operation"):
         await find_operation(store, "mail")
+
+
+async def test_the_pace_of_an_operation_and_what_it_leaves_out(store: Bench) -> None:
+    await failed(store, 4)
+    fast = await begun(store, at="", matched=5)
+    assert pace(fast, store.now) == Pace()
+    store.time.advance("2s")
+    half = await store.advance_operation(fast.id, "", limit=2)
+    assert half is not None
+    assert pace(half, store.now) == Pace(1.0, 3_000_000)
+    assert left_out(half) == []
+    whole = await store.advance_operation(fast.id, half.cursor, limit=10)
+    assert whole is not None
+    (left,) = left_out(whole)
+    assert left.tasks == 1
+    assert "no longer matched" in left.why
+    assert pace(whole, store.now + 9_000_000).speed == 2.0
+    await failed(store, 2)
+    paced = await begun(store, at="2/s", matched=2)
+    assert pace(paced, store.now).ends == 1_000_000
+    stopped = await store.change_operation(paced.id, OperationChange(cancel=True, by="ana"))
+    assert left_out(stopped) == [LeftOut(2, "cancelled by ana")]
+
+
+def test_what_a_few_came_to_is_said() -> None:
+    said = done_text(Verb.CANCEL, BulkResult(changed=1, asked=2))
+    assert said == "1 task cancelled; 2 running tasks asked to stop"
+    assert "1 refused: another unfinished task" in done_text(Verb.RETRY, BulkResult(refused=("a",)))

@@ -10,7 +10,7 @@ from pitboss.model.duration import SECOND
 from pitboss.telemetry.logs import reading
 from pitboss.telemetry.logs.files import Appender, log_files, manager_file, worker_file
 from pitboss.telemetry.logs.lines import encoded, stamp
-from pitboss.telemetry.logs.reading import Entry, Reader, Wanted
+from pitboss.telemetry.logs.reading import Entry, Reader, Wanted, task_lines
 
 NOW = 1_700_000_000.0
 FIRST, SECOND_TASK = "01900000-0000-7000-8000-0000000000aa", "01900000-0000-7000-8000-0000000000bb"
@@ -152,3 +152,16 @@ def test_a_file_renamed_after_it_was_seen_is_still_read(tmp_path: Path) -> None:
     for _ in range(10):
         book.write("a-1", pad="x" * 100)
     assert told(reader.last(5)) == [0]
+
+
+def test_the_last_lines_of_a_task_from_a_bounded_part_of_the_files(tmp_path: Path) -> None:
+    book = Book(tmp_path)
+    for name in ("a-1", "a-1", "b-1", "manager", "a-1"):
+        book.write(name, task_id=FIRST)
+        book.write(name, task_id=SECOND_TASK)
+    since = int(NOW * SECOND)
+    assert told(task_lines(tmp_path, FIRST, since)) == [0, 2, 4, 6, 8]
+    assert told(task_lines(tmp_path, FIRST, since, most=2)) == [6, 8]
+    assert told(task_lines(tmp_path, FIRST, since, ["b-1"], most_bytes=300)) == [4]
+    assert task_lines(tmp_path, FIRST, since + 10**9 * SECOND) == []
+    assert task_lines(tmp_path / "none", FIRST, since) == []

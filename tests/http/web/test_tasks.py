@@ -217,7 +217,17 @@ def test_an_operation_says_what_it_left_out(site: Site) -> None:
     assert "no longer matched" in page
 
 
-@pytest.mark.parametrize("path", ["/tasks/nonsense", "/tasks/00000000-0000-7000-8000-000000000000", "/tasks/0%00", "/failures/zz", "/operations/x", "/operations/abcdef0123"])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/tasks/nonsense",
+        "/tasks/00000000-0000-7000-8000-000000000000",
+        "/tasks/0%00",
+        "/failures/zz",
+        "/operations/x",
+        "/operations/abcdef0123",
+    ],
+)
 def test_unknown_names_are_plain_pages_that_help(site: Site, path: str) -> None:
     answer = site.http.get(f"/ui{path}")
     assert answer.status_code == 404

@@ -2,7 +2,7 @@
 
 import heapq
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -158,19 +158,28 @@ class Reader:
         return found
 
 
-def task_lines(folder: Path, task: str, since: Moment, *, most: int = 200, most_bytes: int = 32 << 20) -> list[Entry]:
-    """The last lines of this task, sorted by time, from the newest bytes of the files that were written since then.
-    It is for readers that must not wait: `Reader` reads everything."""
-    wanted = Wanted(since=since, task=task)
-    found: list[Entry] = []
-    recent = sorted((one for one in log_files(folder) if one.changed * SECOND >= since), key=lambda one: -one.changed)
-    for file in recent:
-        for raw in _lines_backward(file):
+def task_lines(
+    folder: Path,
+    task: str,
+    since: Moment,
+    workers: Collection[str] = (),
+    *,
+    most: int = 200,
+    most_bytes: int = 32 << 20,
+) -> list[Entry]:
+    """The last lines of this task, sorted by time, from files that were written since then: those of these workers
+    first, then the newest, and at most this many bytes. `Reader` reads everything, which takes long."""
+    wanted, found = Wanted(since=since, task=task), list[Entry]()
+    recent = [one for one in log_files(folder) if one.changed * SECOND >= since]
+    for file in sorted(recent, key=lambda one: (one.name not in workers, -one.changed)):
+        lines = 0
+        for raw in _lines_backward(file) if most_bytes > 0 else ():
             most_bytes -= len(raw) + 1
             entry = wanted.entry(raw)
             if entry is not None:
                 found.append(entry)
-            if most_bytes <= 0 or len(found) >= most:
+                lines += 1
+            if most_bytes <= 0 or lines >= most:
                 break
     return sorted(found, key=lambda entry: entry.time)[-most:]
 

@@ -1,6 +1,7 @@
 """One task: its state and why, its life, its runs, and what can be done with it."""
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from pitboss.model.errors import InvalidInput, NotFound, PitbossError
 from pitboss.model.fleet import manager_view
 from pitboss.model.session import Session
 from pitboss.model.states import State
-from pitboss.model.task import Task
+from pitboss.model.task import Attempt, Task
 from pitboss.model.waiting import spoken_place, spoken_start
 from pitboss.operate.documents import stack_document
 from pitboss.operate.origin import origin_lines
@@ -53,7 +54,7 @@ async def read(view: View) -> Context:
         "batch": await _batch(view, task),
         "again": await _again(view, task),
         "stack": stack,
-        "logs": await _logs(view, page, sessions),
+        "logs": await _logs(view, task, page.attempts, sessions),
     }
 
 
@@ -101,20 +102,21 @@ async def _stack(view: View, task: Task) -> dict[str, Any] | None:
     return {"fault": None, **stack_document(found), "moment": found.stack.at}
 
 
-async def _logs(view: View, page: TaskPage, sessions: list[Session]) -> dict[str, Any]:
+async def _logs(view: View, task: Task, attempts: Sequence[Attempt], sessions: Sequence[Session]) -> dict[str, Any]:
     """The last lines that this host has. Logs stay on the host of their manager; others are only named."""
-    ran = {one.session for one in page.attempts} | {page.task.session}
+    ran = {one.session for one in attempts} | {task.session}
     managers = [manager_view(one) for one in sessions if one.info.kind == "manager"]
     here = view.call.server.host
     folders = {one.snapshot.logs for one in managers if one.host == here and one.snapshot.logs}
     elsewhere = sorted({one.host for one in managers if one.number in ran and one.host != here})
+    workers = {one.worker for one in attempts} | {task.worker, "manager"}
     lines: list[Entry] = []
-    if page.task.started_at is not None or page.attempts:
-        wall = page.task.created_at + view.call.server.clock.wall() - view.now
+    if task.started_at is not None or attempts:
+        wall = task.created_at + view.call.server.clock.wall() - view.now
         for folder in sorted(folders):
             lines += await view.readings.get(
-                ("logs", folder, page.task.id),
-                partial(asyncio.to_thread, task_lines, Path(folder), page.task.id, wall, most=_LINES),
+                ("logs", folder, task.id),
+                partial(asyncio.to_thread, task_lines, Path(folder), task.id, wall, workers, most=_LINES),
                 _SECONDS,
             )
     told = [{"level": one.fields.get("level"), "text": as_text(one.fields, one.time[11:23], width=0)} for one in lines]
