@@ -16,13 +16,15 @@ from pitboss.model.filter import by
 from pitboss.model.operation import NewOperation, OperationStatus, Verb
 from pitboss.model.session import SessionInfo
 from pitboss.model.snapshot import Snapshot
+from pitboss.model.stack import TaskStack
 from pitboss.model.states import State
-from pitboss.model.task import NewTask
+from pitboss.model.task import NewTask, Task
+from pitboss.operate.stacks import StackReading
 from pitboss.telemetry.logs.files import Appender, worker_file
 from pitboss.telemetry.logs.lines import encoded, stamp
 from tests.http.site import Site
 from tests.http.web import lives
-from tests.http.web.pages import furnish
+from tests.http.web.pages import HOSTILE, furnish, inline
 from tests.http.web.test_acts import sent
 
 _FORM = re.compile(r'<form class="(?:act|form)" method="post" action="([^"]*)"[^>]*>(.*?)</form>', re.DOTALL)
@@ -55,10 +57,14 @@ def post(site: Site, form: tuple[str, dict[str, str]]) -> httpx.Response:
     return sent(site, form[0], form[1])
 
 
-def state(site: Site, task: str) -> State:
+def stored(site: Site, task: str) -> Task:
     (found,) = site.do(site.store.get([task]))
     assert found is not None
-    return found.state
+    return found
+
+
+def state(site: Site, task: str) -> State:
+    return stored(site, task).state
 
 
 def test_a_waiting_task_says_why_and_can_be_changed_and_cancelled(site: Site) -> None:
@@ -68,7 +74,7 @@ def test_a_waiting_task_says_why_and_can_be_changed_and_cancelled(site: Site) ->
     assert "Where it is" not in page
     done = post(site, filled(page, path, priority="-5", tag="late, eu"))
     assert (done.status_code, done.headers["location"]) == (303, f"/ui{path}")
-    (task,) = site.do(site.store.get([lives.WAITING]))
+    task = stored(site, lives.WAITING)
     assert (task.priority, task.tags[-2:]) == (-5, ("late", "eu"))
     assert "Are you sure?" in sent(site, f"{path}/cancel", {"_confirm": "Cancel?"}).text
     post(site, filled(text_of(site, path), f"{path}/cancel"))
@@ -96,11 +102,11 @@ def test_a_task_like_it_is_enqueued_with_other_params(site: Site) -> None:
     page = text_of(site, f"/tasks/{lives.FAILED}")
     act, fields = filled(page, "/tasks", params='{"to": "b", "size": 6}')
     assert fields["type"] == "fetch"
-    # A hostile tag is refused by the route, in its words.
-    assert "tags" in sent(site, act, fields, HX_Request="true").json()["why"] + str(fields)
+    # Its hostile tag is refused by the route, in its words.
+    assert "tags" in sent(site, act, fields, HX_Request="true").json()["why"]
     answer = sent(site, act, fields | {"tags": "eu, again"})
     new = answer.headers["location"].removeprefix("/ui/tasks/")
-    (task,) = site.do(site.store.get([new]))
+    task = stored(site, new)
     assert (task.params, task.queue, task.tags) == ('{"size":6,"to":"b"}', "lives", ("eu", "again"))
     told = sent(site, act, fields | {"tags": "", "params": '{"to": "c"}'}, HX_Request="true").json()
     assert told["go"].startswith("/ui/tasks/0")
@@ -117,6 +123,27 @@ def test_a_running_task_whose_manager_does_not_answer_says_so(site: Site) -> Non
     page = text_of(site, f"/tasks/{lives.RUNNING}?stack=1")
     assert "did not answer" in page
     assert "40 %" in page
+
+
+def test_a_running_task_shows_its_stack(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[str]()
+
+    async def read(store: object, text: str, make_id: object, *, by: str) -> StackReading:
+        asked.append(by)
+        lines = (f'  File "{HOSTILE}", line 3, in fetch',)
+        stack = TaskStack(task=text, ask="a", worker="w-1", lines=lines, note=HOSTILE, at=site.store.clock.now())
+        return StackReading(task=task, host="box9", stack=stack)
+
+    task = stored(site, lives.RUNNING)
+    monkeypatch.setattr("pitboss.http.web.pages.task.read_stack", read)
+    path = f"/ui/tasks/{lives.RUNNING}"
+    assert "Show its stack" in site.http.get(path).text
+    pages = [site.http.get(f"{path}?stack=1").text for _ in range(3)]
+    assert "in w-1 on box9" in pages[0]
+    assert "line 3, in fetch" in pages[0]
+    assert inline(pages[0]) == []
+    # A page that reads itself again does not ask the manager each time.
+    assert asked == ["local (http 127.0.0.1)"]
 
 
 def test_lines_of_its_log_are_shown_if_they_are_on_this_host(site: Site, tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ async def _logs(view: View, task: Task, attempts: Sequence[Attempt], sessions: S
     here = view.call.server.host
     folders = {one.snapshot.logs for one in managers if one.host == here and one.snapshot.logs}
     elsewhere = sorted({one.host for one in managers if one.number in ran and one.host != here})
-    workers = {one.worker for one in attempts} | {task.worker, "manager"}
+    workers = {one.worker or "" for one in attempts} | {task.worker or "", "manager"}
     lines: list[Entry] = []
     if task.started_at is not None or attempts:
         wall = task.created_at + view.call.server.clock.wall() - view.now
