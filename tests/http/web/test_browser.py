@@ -10,6 +10,7 @@ from playwright.sync_api import Page, Route, expect, sync_playwright
 
 from pitboss.model.queue import QueueChange
 from tests.http.site import Site
+from tests.http.web import lives
 from tests.http.web.pages import DETAILS, PAGES, furnish
 from tests.servers.browser import ARGUMENTS, find_chromium
 
@@ -188,3 +189,28 @@ def test_a_dozen_tabs_stay_live_and_another_one_opens_at_once(visitor: Visitor) 
     for one in (*tabs, late):
         expect(one.locator("#queue-media")).to_contain_text("Paused", timeout=30_000)
     assert visitor.site.dashboard._live.open == 1
+
+
+def test_a_task_like_another_is_enqueued_and_shown(visitor: Visitor) -> None:
+    page = visitor.open(f"/tasks/{lives.FAILED}")
+    page.get_by_role("button", name="Change and run…").click()
+    page.get_by_label("Params (JSON)").fill('{"to": "elsewhere"}')
+    page.get_by_label("Tags, with commas").fill("again")
+    page.get_by_role("button", name="Enqueue").click()
+    page.wait_for_url(lambda url: "/tasks/" in url and lives.FAILED not in url)
+    expect(page.locator("main")).to_contain_text('"to": "elsewhere"')
+    expect(page.locator(".toast.is-ok")).to_contain_text("Task created successfully")
+
+
+def test_waiting_tasks_are_changed_from_a_sheet_that_closes(visitor: Visitor) -> None:
+    page = visitor.open("/tasks?q=state:pending queue:media")
+    page.locator("[name=_pick]").nth(0).check()
+    page.locator("[name=_pick]").nth(1).check()
+    page.get_by_role("button", name="Priority and tags…").click()
+    field = page.get_by_label("Priority, lower runs first").locator("visible=true")
+    field.fill("-3")
+    field.press("Enter")
+    expect(page.locator("#confirm-what")).to_have_text("Change the selected tasks? (2 selected)")
+    page.get_by_role("button", name="Yes, do it").click()
+    expect(page.locator("#toasts")).to_contain_text("2 tasks changed")
+    expect(page.locator("#change-picked")).to_be_hidden()
