@@ -15,6 +15,7 @@ from pitboss.model.duration import spoken
 from pitboss.model.eta import spoken_range
 from pitboss.model.filter import by, written
 from pitboss.model.fleet import live_managers
+from pitboss.model.states import State
 from pitboss.model.text import clean, counted, one_line
 
 _FOLDER = Path(__file__).parent / "templates"
@@ -73,6 +74,7 @@ class Rendering:
                 "/queues": len(status.queues),
                 "/batches": len(status.batches),
                 "/workers": sum(len(one.live) for one in managers),
+                "/failures": sum(one.counts.get(State.FAILED, 0) for one in status.queues),
             },
             "managers": len(managers),
             "hosts": len({one.host for one in managers}),
