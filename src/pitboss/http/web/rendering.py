@@ -14,6 +14,7 @@ from pitboss.http.web.view import View
 from pitboss.model.duration import spoken
 from pitboss.model.eta import spoken_range
 from pitboss.model.fleet import live_managers
+from pitboss.model.queue_forecast import spoken_clear
 from pitboss.model.text import counted, one_line
 
 _FOLDER = Path(__file__).parent / "templates"
@@ -36,7 +37,13 @@ class Rendering:
             name: getattr(formatting, name)
             for name in ("number", "seconds", "span", "rate", "size", "percent", "moment", "ago", "short", "params")
         }
-        self._templates.filters |= {**filters, "spoken": spoken, "range": spoken_range, "one_line": one_line}
+        self._templates.filters |= {
+            **filters,
+            "spoken": spoken,
+            "range": spoken_range,
+            "clearing": spoken_clear,
+            "one_line": one_line,
+        }
         self._templates.globals |= {"draw": draw, "counted": counted, "htmx": HTMX}
 
     async def page(
