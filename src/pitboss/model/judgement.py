@@ -115,6 +115,8 @@ def _same(line: str, worst: _Found, case: _Case) -> bool:
         return True
     if verdict.cause in ("no-worker", "crash-loop"):
         return line.startswith(("pool ", "worker ", "Worker pool"))
+    if verdict.cause == "overdue":
+        return " overdue by " in line
     named = f'queue "{verdict.queue}"'
     return verdict.queue is not None and verdict.cause == "paused" and line.startswith(named)
 
@@ -368,7 +370,14 @@ def _overdue(case: _Case) -> _Found | None:
     if not case.managers or found is None or not found.overdue:
         return None
     said = f"{are_overdue(found)}, although a manager runs."
-    verdict = Verdict(health=Health.ATTENTION, cause="overdue", sentence=said, next="pitboss logs manager")
+    verdict = Verdict(
+        health=Health.ATTENTION,
+        cause="overdue",
+        sentence=said,
+        next="pitboss logs manager",
+        why=f"no manager leads, or the leading one cannot follow: {listed(found.overdue, _NAMES_IN_VERDICT)}",
+        since=case.now - found.late_by,
+    )
     return _Found(verdict, commands=("pitboss logs manager", "pitboss schedules list"))
 
 

@@ -26,8 +26,8 @@ class RunTimes(msgspec.Struct, frozen=True):
 
 
 class Pulse(msgspec.Struct, frozen=True, kw_only=True):
-    """One value for each minute since `since`, oldest first. `came`, `ended` and `failed` are exact numbers of tasks; what
-    managers measure is None in a minute in which none ran: `waited` is in seconds, `busy` and `ready` are workers.
+    """One value for each minute since `since`, oldest first. `came`, `ended` and `failed` are exact numbers of tasks.
+    What managers measure is None in a minute in which none ran: `waited` is in seconds, `busy` and `ready` are workers.
     `usual_wait` is the median of the hour, `runs` are by queue."""
 
     since: Moment

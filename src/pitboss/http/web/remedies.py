@@ -28,7 +28,7 @@ class Remedy(NamedTuple):
 
 
 def remedies(view: View, actions: Sequence[Action]) -> list[Remedy]:
-    """Those that the caller may use. What changes something comes first where it has a button."""
+    """One for each action, in their order. What the caller may not use is left as a command."""
     return [_remedy(view, one) for one in actions]
 
 
@@ -37,7 +37,8 @@ def _remedy(view: View, action: Action) -> Remedy:
     act = _act(words) if _complete(words) else None
     if act is not None:
         return Remedy(f"{action.label}{'…' if act.confirm else ''}", action.command, act if _may(view, act) else None)
-    return Remedy(action.label, action.command, href=_href(view, action, words))
+    # A link under the name of an act would promise what it does not do.
+    return Remedy(action.label, action.command, href=_href(view, action, words) if action.looks else "")
 
 
 def _complete(words: Sequence[str]) -> bool:

@@ -14,7 +14,6 @@ from pitboss.model.filter import EVERYTHING
 from pitboss.model.fleet import READY, ManagerView, live_managers
 from pitboss.model.queue_forecast import Trend
 from pitboss.model.snapshot import WorkerState
-from pitboss.model.states import State
 from pitboss.operate import queue_flows as flows_of
 from pitboss.operate.activity import ACT, activity_document, read_activity
 from pitboss.operate.failures import FailureGroups, failure_groups
@@ -23,7 +22,9 @@ from pitboss.operate.queue_flows import QueueFlow, slots_of
 from pitboss.operate.resources import list_resource_pools
 from pitboss.operate.schedules import list_schedules
 from pitboss.operate.status import Status
+from pitboss.operate.system import read_store_facts
 
+_AWAY = ("cooling", "blacklisted")
 _ORDER = ("ready", "busy", "resting", "cooling", "blacklisted", "disabled")
 _PULSE_SECONDS, _SECONDS = 5.0, 2.0
 _QUEUES, _POOLS, _BATCHES, _FAILURES, _SCHEDULES, _HAPPENINGS, _ODD = 8, 6, 6, 4, 3, 8, 5
@@ -42,10 +43,11 @@ async def read(view: View) -> Context:
         ("activity", acts), lambda: read_activity(store, limit=_HAPPENINGS, acts=acts), _SECONDS
     )
     groups = await failures(view)
-    verdict = status.verdict
+    verdict, empty = status.verdict, not managers and not status.queues
     return {
         "status": status,
-        "empty_store": not managers and not status.queues,
+        "empty_store": empty,
+        "facts": await read_store_facts(store) if empty else None,
         "linked": list(linked(view, status, verdict.sentence)),
         "why": list(linked(view, status, verdict.why)),
         "remedies": remedies(view, verdict.actions),
@@ -185,7 +187,9 @@ async def _pools(view: View) -> list[dict[str, Any]]:
         counts = Counter(one.condition.value for one in pool.members)
         conditions = [name for name in _ORDER for _ in range(counts[name])]
         usable = sum(counts[name] for name in ("ready", "busy", "resting"))
-        found.append({"pool": pool, "counts": counts, "conditions": conditions, "usable": usable})
+        away = [one.until for one in pool.members if one.condition.value in _AWAY and one.until is not None]
+        back = min(away, default=None)
+        found.append({"pool": pool, "counts": counts, "conditions": conditions, "usable": usable, "back": back})
     return sorted(found, key=lambda one: one["usable"] - len(one["conditions"]))
 
 
