@@ -38,6 +38,8 @@ CRASHES_WITHIN: Span = 600 * SECOND
 _TOLD = ("managers", "workers", "paused", "capacity", "keys", "releases", "http", "waiting", "schedules")
 # What follows from another cause of the same queue, and is not told beside it.
 _SYMPTOMS = ("late", "grows", "rate", "stalled", "workers", "memory")
+# What helps when these built-in alerts fire.
+_ALERT_HELP = {"memory_usage": ("pitboss ps",), "dead_letter_rate": ("pitboss dead list",)}
 _STORE_ALERTS = ("alert store_slow ", "alert disk ")
 _NEXT = {
     "no-manager": ("pitboss up",),
@@ -98,6 +100,7 @@ def _also(case: _Case, worst: _Found, others: Sequence[_Found]) -> tuple[str, ..
         one.verdict.sentence
         for one in others
         if not (one.verdict.cause in _SYMPTOMS and one.queues <= worst.queues)
+        and (worst.verdict.cause, one.verdict.cause) != ("failing", "failed")
         and one.verdict.cause not in ("paused", "problem", MALFORMED)
     ]
     said += [one.what for one in case.findings if one.check in _TOLD and one.grade is not Grade.OK]
@@ -242,7 +245,7 @@ def _many_failures(case: _Case) -> _Found | None:
     if failed < _MANY_FAILURES or failed * 2 < number:
         return None
     said = f"{failed:,} of {number:,} tasks of the last {spoken(within)} failed."
-    return _Found(Verdict(health=Health.UNHEALTHY, cause="failing", sentence=said))
+    return _Found(Verdict(health=Health.UNHEALTHY, cause="failing", sentence=said, why=case.reading.failure))
 
 
 def _cannot_start(case: _Case) -> _Found | None:
@@ -425,11 +428,28 @@ def _late_tasks(case: _Case) -> _Found | None:
     return _Found(verdict, frozenset(late))
 
 
+def _alert(case: _Case) -> _Found | None:
+    """An alert that fires says what somebody wanted to be told."""
+    found = [one for one in case.findings if one.check == "alerts" and one.grade is not Grade.OK]
+    if not found or _of_sources(case):
+        return None
+    worst = next((one for one in found if one.grade is Grade.PROBLEM), found[0])
+    name, told = worst.what.split()[1], worst.what.partition(": ")[2]
+    verdict = Verdict(
+        health=Health.ATTENTION,
+        cause="alert",
+        sentence=f"{told[:1].upper()}{told[1:].rstrip('.')}.",
+        why=f"the alert {name} is firing: {worst.why}",
+    )
+    commands = ("pitboss alerts list", f"pitboss alerts silence {name} --for 2h")
+    return _Found(verdict, commands=(*_ALERT_HELP.get(name, ()), *commands))
+
+
 def _some_failures(case: _Case) -> _Found | None:
     if not case.reading.failed.number or _of_sources(case):
         return None
     said = f"{_counted(case.reading.failed)} of the last {spoken(LATELY)} failed; the rest goes on."
-    return _Found(Verdict(health=Health.ATTENTION, cause="failed", sentence=said))
+    return _Found(Verdict(health=Health.ATTENTION, cause="failed", sentence=said, why=case.reading.failure))
 
 
 def _other_problem(case: _Case) -> _Found | None:
@@ -454,6 +474,7 @@ _LOOKS: Sequence[Callable[[_Case], _Found | None]] = (
     _overdue,
     _paused_queue,
     _late_tasks,
+    _alert,
     _some_failures,
     _other_problem,
 )

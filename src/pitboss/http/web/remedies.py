@@ -9,6 +9,9 @@ from typing import NamedTuple
 from pitboss.http.web.view import View
 from pitboss.model.verdict import Action
 
+# That of the command: 2h.
+_SILENCE_SECONDS = 7200
+
 
 class Act(NamedTuple):
     """A route of the API, and the fields of its form. `confirm` is a question; empty: the act can be undone."""
@@ -84,6 +87,7 @@ _ACTS: Mapping[str, Callable[[Sequence[str]], Act | None]] = {
         else None
     ),
     "drain --undo": _undrain,
+    "alerts silence": lambda words: Act("/alerts/silences", {"rule": words[0], "for": str(_SILENCE_SECONDS)}),
 }
 
 
