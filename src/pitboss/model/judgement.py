@@ -38,6 +38,7 @@ CRASHES_WITHIN: Span = 600 * SECOND
 _TOLD = ("managers", "workers", "paused", "capacity", "keys", "releases", "http", "waiting", "schedules")
 # What follows from another cause of the same queue, and is not told beside it.
 _SYMPTOMS = ("late", "grows", "rate", "stalled", "workers", "memory")
+_NEXT_STARTS = "when the next one is started"
 # What helps when these built-in alerts fire.
 _ALERT_HELP = {"memory_usage": ("pitboss ps",), "dead_letter_rate": ("pitboss dead list",)}
 _STORE_ALERTS = ("alert store_slow ", "alert disk ")
@@ -176,7 +177,12 @@ def _no_worker(case: _Case) -> _Found | None:
     said = f'Worker pool "{pool}" has no live worker; {next_and_waiting(reading, dead[0], case.now)}.'
     why = next((one.why for one in dead[0].workers if one.why), "its workers crashed")
     verdict = Verdict(
-        health=Health.UNHEALTHY, cause="no-worker", sentence=said, why=why, until=_restart(dead[0].workers)
+        health=Health.UNHEALTHY,
+        cause="no-worker",
+        sentence=said,
+        why=why,
+        until=(until := _restart(dead[0].workers)),
+        until_note=_NEXT_STARTS if until else "",
     )
     commands = ("pitboss doctor", "pitboss logs manager", f"pitboss pools restart {pool}")
     return _Found(verdict, case.serving(pool), commands)
@@ -226,7 +232,8 @@ def _crash_loop(case: _Case) -> _Found | None:
         sentence=f'Workers of pool "{pool}" crash again and again: {times} in {spoken(CRASHES_WITHIN)}.',
         why=max(told, key=lambda one: one.at).text,
         since=min(one.at for one in told),
-        until=_restart(workers),
+        until=(until := _restart(workers)),
+        until_note=_NEXT_STARTS if until else "",
     )
     commands = ("pitboss logs", f"pitboss pools show {pool}", "pitboss activity --kind worker_crashed")
     return _Found(verdict, case.serving(pool), commands)
@@ -442,7 +449,10 @@ def _alert(case: _Case) -> _Found | None:
         why=f"the alert {name} is firing: {worst.why}",
     )
     commands = ("pitboss alerts list", f"pitboss alerts silence {name} --for 2h")
-    return _Found(verdict, commands=(*_ALERT_HELP.get(name, ()), *commands))
+    workers = (one for manager in case.managers for one in manager.snapshot.workers)
+    pools = {one.pool for one in workers if name == "memory_usage" and f"worker {one.name} " in told}
+    restarts = [f"pitboss pools restart {pool}" for pool in sorted(pools)]
+    return _Found(verdict, commands=(*_ALERT_HELP.get(name, ()), *restarts, *commands))
 
 
 def _some_failures(case: _Case) -> _Found | None:

@@ -197,7 +197,7 @@ FAULTS = {
         memory,
         "is-warn",
         ("Worker scrapers-2 uses 125% of its soft memory limit", "memory_usage is firing"),
-        ("/ui/act/alerts/silences", "pitboss ps"),
+        ("/ui/act/worker-pools/scrapers/restart", "/ui/act/alerts/silences", "pitboss ps"),
     ),
 }
 

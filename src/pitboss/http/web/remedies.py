@@ -39,7 +39,8 @@ def _remedy(view: View, action: Action) -> Remedy:
     words = action.command.removeprefix("pitboss ").split()
     act = _act(words) if _complete(words) else None
     if act is not None:
-        return Remedy(f"{action.label}{'…' if act.confirm else ''}", action.command, act if _may(view, act) else None)
+        label = f"{action.label} to {act.fields['size']}" if act.fields.get("size", "").isdigit() else action.label
+        return Remedy(f"{label}{'…' if act.confirm else ''}", action.command, act if _may(view, act) else None)
     # A link under the name of an act would promise what it does not do.
     return Remedy(action.label, action.command, href=_href(view, action, words) if action.looks else "")
 

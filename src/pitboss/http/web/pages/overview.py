@@ -30,6 +30,7 @@ _PULSE_SECONDS, _SECONDS = 5.0, 2.0
 _QUEUES, _POOLS, _BATCHES, _FAILURES, _SCHEDULES, _HAPPENINGS, _ODD = 8, 6, 6, 4, 3, 8, 5
 # The last minutes are compared with the hour.
 _LATELY = 5
+_ODD_STATES = (WorkerState.CRASHED, WorkerState.RESTARTING, WorkerState.DRAINING)
 _WORSE = (Trend.GROWS, Trend.STALLED)
 
 
@@ -67,6 +68,7 @@ async def read(view: View) -> Context:
         "group_count": len(groups.groups),
         "schedules": await _schedules(view),
         "wall": status.wall,
+        "overdue": status.schedules.overdue if status.schedules else (),
         "log": [activity_document(one) | {"at_moment": one.at} for one in log],
         "paused": {one.name for one in status.queues if one.paused},
         "ACT": ACT,
@@ -165,12 +167,15 @@ def _strips(managers: Sequence[ManagerView]) -> list[dict[str, Any]]:
 
 def _odd(managers: Sequence[ManagerView]) -> list[dict[str, Any]]:
     """Workers that a person may want to look at."""
-    return [
-        {"worker": one, "host": manager.host, "session": manager.number, "limit": _memory(manager, one.pool)}
-        for manager in managers
-        for one in manager.snapshot.workers
-        if one.state in (WorkerState.CRASHED, WorkerState.RESTARTING, WorkerState.DRAINING) or one.why or one.crashes
-    ]
+    found = []
+    for manager in managers:
+        for one in manager.snapshot.workers:
+            limit = _memory(manager, one.pool)
+            full = bool(limit) and one.rss > limit
+            if one.state in _ODD_STATES or one.why or one.crashes or full:
+                about = {"worker": one, "host": manager.host, "session": manager.number, "limit": limit, "full": full}
+                found.append(about)
+    return found
 
 
 def _memory(manager: ManagerView, pool: str) -> int:
