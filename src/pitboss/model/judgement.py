@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from pitboss.model.alert_verdict import of_alerts
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.filter import Count
 from pitboss.model.finding import Finding, Grade
@@ -39,8 +40,6 @@ _TOLD = ("managers", "workers", "paused", "capacity", "keys", "releases", "http"
 # What follows from another cause of the same queue, and is not told beside it.
 _SYMPTOMS = ("late", "grows", "rate", "stalled", "workers", "memory")
 _NEXT_STARTS = "when the next one is started"
-# What helps when these built-in alerts fire.
-_ALERT_HELP = {"memory_usage": ("pitboss ps",), "dead_letter_rate": ("pitboss dead list",)}
 _STORE_ALERTS = ("alert store_slow ", "alert disk ")
 _NEXT = {
     "no-manager": ("pitboss up",),
@@ -436,23 +435,8 @@ def _late_tasks(case: _Case) -> _Found | None:
 
 
 def _alert(case: _Case) -> _Found | None:
-    """An alert that fires says what somebody wanted to be told."""
-    found = [one for one in case.findings if one.check == "alerts" and one.grade is not Grade.OK]
-    if not found or _of_sources(case):
-        return None
-    worst = next((one for one in found if one.grade is Grade.PROBLEM), found[0])
-    name, told = worst.what.split()[1], worst.what.partition(": ")[2]
-    verdict = Verdict(
-        health=Health.ATTENTION,
-        cause="alert",
-        sentence=f"{told[:1].upper()}{told[1:].rstrip('.')}.",
-        why=f"the alert {name} is firing: {worst.why}",
-    )
-    commands = ("pitboss alerts list", f"pitboss alerts silence {name} --for 2h")
-    workers = (one for manager in case.managers for one in manager.snapshot.workers)
-    pools = {one.pool for one in workers if name == "memory_usage" and f"worker {one.name} " in told}
-    restarts = [f"pitboss pools restart {pool}" for pool in sorted(pools)]
-    return _Found(verdict, commands=(*_ALERT_HELP.get(name, ()), *restarts, *commands))
+    found = None if _of_sources(case) else of_alerts(case.findings, case.managers)
+    return None if found is None else _Found(found[0], commands=found[1])
 
 
 def _some_failures(case: _Case) -> _Found | None:
