@@ -11,8 +11,8 @@ _HELP = {"memory_usage": ("pitboss ps",), "dead_letter_rate": ("pitboss dead lis
 
 
 def of_alerts(findings: Sequence[Finding], managers: Sequence[ManagerView]) -> tuple[Verdict, tuple[str, ...]] | None:
-    """The worst alert that fires, and the commands that help: it says what somebody wanted to be told. Findings say it
-    as `alert NAME (severity) is firing: …`."""
+    """The worst alert that fires, and the commands that help: findings tell of it as
+    `alert NAME (severity) is firing: …`."""
     found = [one for one in findings if one.check == "alerts" and one.grade is not Grade.OK]
     if not found:
         return None

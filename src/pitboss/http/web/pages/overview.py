@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from pitboss.engines.capabilities import capabilities
 from pitboss.http.web.pages import Context, Page
@@ -14,6 +14,7 @@ from pitboss.model.filter import EVERYTHING
 from pitboss.model.fleet import READY, ManagerView, live_managers
 from pitboss.model.queue_forecast import Trend
 from pitboss.model.snapshot import WorkerState
+from pitboss.model.verdict import Health
 from pitboss.operate import queue_flows as flows_of
 from pitboss.operate.activity import ACT, activity_document, read_activity
 from pitboss.operate.failures import FailureGroups, failure_groups
@@ -53,7 +54,7 @@ async def read(view: View) -> Context:
         "why": list(linked(view, status, verdict.why)),
         "remedies": remedies(view, verdict.actions),
         "also": [list(linked(view, status, line)) for line in verdict.also],
-        "evidence": _evidence(status, flows),
+        "evidence": _evidence(status, flows, pulse),
         "totals": _totals(flows, pulse, managers),
         "pulse": pulse,
         "flows": flows[:_QUEUES],
@@ -100,10 +101,31 @@ def linked(view: View, status: Status, said: str) -> Iterator[tuple[str, str]]:
             yield f'"{piece}"' if place % 2 else piece, ""
 
 
-def _evidence(status: Status, flows: Sequence[QueueFlow]) -> QueueFlow | None:
-    """The queue that the verdict is about, or the one in which most waits."""
+class Evidence(NamedTuple):
+    """What came and ended in each minute of the last hour. Without a queue it is of all."""
+
+    queue: str
+    came: Sequence[float | None]
+    went: Sequence[float | None]
+    inflow: float
+    outflow: float
+    grows: bool
+
+
+def _evidence(status: Status, flows: Sequence[QueueFlow], pulse: Pulse) -> Evidence:
+    """Of the queue that the verdict is about, or of that in which most waits if something is wrong."""
     named = [one for one in flows if one.queue.name == status.verdict.queue]
-    return next(iter(named or [one for one in flows if one.queue.waiting]), None)
+    if not named and status.verdict.health is not Health.HEALTHY:
+        named = [one for one in flows if one.queue.waiting]
+    if not named:
+        inflow, outflow = (sum(one or 0 for one in part) / 60 / _LATELY for part in _last_minutes(pulse))
+        return Evidence("", pulse.came, pulse.ended, inflow, outflow, grows=False)
+    queue, found = named[0].queue.name, named[0].forecast
+    return Evidence(queue, found.came, found.went, found.inflow, found.outflow, grows=found.trend is Trend.GROWS)
+
+
+def _last_minutes(pulse: Pulse) -> tuple[Sequence[float | None], Sequence[float | None]]:
+    return pulse.came[-_LATELY:], pulse.ended[-_LATELY:]
 
 
 def _totals(flows: Sequence[QueueFlow], pulse: Pulse, managers: Sequence[ManagerView]) -> dict[str, Any]:
