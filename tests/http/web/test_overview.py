@@ -74,6 +74,6 @@ def test_activity_is_searched_by_person_and_text(degraded: Scene) -> None:
         first, following = await search_activity(degraded.store, limit=1)
         second, _ = await search_activity(degraded.store, limit=1, before=following)
         assert first[0].id > second[0].id
-        assert (await search_activity(degraded.store, who="nobody"))[0] == []
+        assert (await search_activity(degraded.store, who="zed"))[0] == []
 
     asyncio.run(search())
