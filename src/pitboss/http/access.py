@@ -84,6 +84,7 @@ ROLES: dict[tuple[str, str], Roles] = {
     ("GET", "/alerts"): _VIEWER,
     ("POST", "/alerts/silences"): _OPERATOR,
     ("DELETE", "/alerts/silences/{rule}"): _OPERATOR,
+    ("POST", "/alerts/channels/{name}/test"): _OPERATOR,
     ("GET", "/schedules"): _VIEWER,
     ("POST", "/schedules"): _OPERATOR,
     ("GET", "/schedules/{name}"): _VIEWER,

@@ -300,6 +300,7 @@ def _add_alerts(routes: Routes) -> None:
     routes.add("GET", "/alerts", alerts.list_alerts, shapes.Alerts)
     routes.add("POST", "/alerts/silences", alerts.silence, shapes.SilenceShape, (201,))
     routes.add("DELETE", "/alerts/silences/{rule}", alerts.unsilence)
+    routes.add("POST", "/alerts/channels/{name}/test", alerts.test_channel)
 
 
 def _add_events(routes: Routes) -> None:

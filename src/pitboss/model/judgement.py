@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from pitboss.model.alert_verdict import of_alerts
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.filter import Count
 from pitboss.model.finding import Finding, Grade
@@ -38,6 +39,7 @@ CRASHES_WITHIN: Span = 600 * SECOND
 _TOLD = ("managers", "workers", "paused", "capacity", "keys", "releases", "http", "waiting", "schedules")
 # What follows from another cause of the same queue, and is not told beside it.
 _SYMPTOMS = ("late", "grows", "rate", "stalled", "workers", "memory")
+_NEXT_STARTS = "when the next one is started"
 _STORE_ALERTS = ("alert store_slow ", "alert disk ")
 _NEXT = {
     "no-manager": ("pitboss up",),
@@ -98,6 +100,7 @@ def _also(case: _Case, worst: _Found, others: Sequence[_Found]) -> tuple[str, ..
         one.verdict.sentence
         for one in others
         if not (one.verdict.cause in _SYMPTOMS and one.queues <= worst.queues)
+        and (worst.verdict.cause, one.verdict.cause) != ("failing", "failed")
         and one.verdict.cause not in ("paused", "problem", MALFORMED)
     ]
     said += [one.what for one in case.findings if one.check in _TOLD and one.grade is not Grade.OK]
@@ -115,6 +118,8 @@ def _same(line: str, worst: _Found, case: _Case) -> bool:
         return True
     if verdict.cause in ("no-worker", "crash-loop"):
         return line.startswith(("pool ", "worker ", "Worker pool"))
+    if verdict.cause == "overdue":
+        return " overdue by " in line
     named = f'queue "{verdict.queue}"'
     return verdict.queue is not None and verdict.cause == "paused" and line.startswith(named)
 
@@ -171,7 +176,12 @@ def _no_worker(case: _Case) -> _Found | None:
     said = f'Worker pool "{pool}" has no live worker; {next_and_waiting(reading, dead[0], case.now)}.'
     why = next((one.why for one in dead[0].workers if one.why), "its workers crashed")
     verdict = Verdict(
-        health=Health.UNHEALTHY, cause="no-worker", sentence=said, why=why, until=_restart(dead[0].workers)
+        health=Health.UNHEALTHY,
+        cause="no-worker",
+        sentence=said,
+        why=why,
+        until=(until := _restart(dead[0].workers)),
+        until_note=_NEXT_STARTS if until else "",
     )
     commands = ("pitboss doctor", "pitboss logs manager", f"pitboss pools restart {pool}")
     return _Found(verdict, case.serving(pool), commands)
@@ -221,7 +231,8 @@ def _crash_loop(case: _Case) -> _Found | None:
         sentence=f'Workers of pool "{pool}" crash again and again: {times} in {spoken(CRASHES_WITHIN)}.',
         why=max(told, key=lambda one: one.at).text,
         since=min(one.at for one in told),
-        until=_restart(workers),
+        until=(until := _restart(workers)),
+        until_note=_NEXT_STARTS if until else "",
     )
     commands = ("pitboss logs", f"pitboss pools show {pool}", "pitboss activity --kind worker_crashed")
     return _Found(verdict, case.serving(pool), commands)
@@ -240,7 +251,7 @@ def _many_failures(case: _Case) -> _Found | None:
     if failed < _MANY_FAILURES or failed * 2 < number:
         return None
     said = f"{failed:,} of {number:,} tasks of the last {spoken(within)} failed."
-    return _Found(Verdict(health=Health.UNHEALTHY, cause="failing", sentence=said))
+    return _Found(Verdict(health=Health.UNHEALTHY, cause="failing", sentence=said, why=case.reading.failure))
 
 
 def _cannot_start(case: _Case) -> _Found | None:
@@ -368,7 +379,14 @@ def _overdue(case: _Case) -> _Found | None:
     if not case.managers or found is None or not found.overdue:
         return None
     said = f"{are_overdue(found)}, although a manager runs."
-    verdict = Verdict(health=Health.ATTENTION, cause="overdue", sentence=said, next="pitboss logs manager")
+    verdict = Verdict(
+        health=Health.ATTENTION,
+        cause="overdue",
+        sentence=said,
+        next="pitboss logs manager",
+        why=f"no manager leads, or the leading one cannot follow: {listed(found.overdue, _NAMES_IN_VERDICT)}",
+        since=case.now - found.late_by,
+    )
     return _Found(verdict, commands=("pitboss logs manager", "pitboss schedules list"))
 
 
@@ -416,11 +434,16 @@ def _late_tasks(case: _Case) -> _Found | None:
     return _Found(verdict, frozenset(late))
 
 
+def _alert(case: _Case) -> _Found | None:
+    found = None if _of_sources(case) else of_alerts(case.findings, case.managers)
+    return None if found is None else _Found(found[0], commands=found[1])
+
+
 def _some_failures(case: _Case) -> _Found | None:
     if not case.reading.failed.number or _of_sources(case):
         return None
     said = f"{_counted(case.reading.failed)} of the last {spoken(LATELY)} failed; the rest goes on."
-    return _Found(Verdict(health=Health.ATTENTION, cause="failed", sentence=said))
+    return _Found(Verdict(health=Health.ATTENTION, cause="failed", sentence=said, why=case.reading.failure))
 
 
 def _other_problem(case: _Case) -> _Found | None:
@@ -445,6 +468,7 @@ _LOOKS: Sequence[Callable[[_Case], _Found | None]] = (
     _overdue,
     _paused_queue,
     _late_tasks,
+    _alert,
     _some_failures,
     _other_problem,
 )

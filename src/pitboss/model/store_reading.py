@@ -32,7 +32,8 @@ class Ended(NamedTuple):
 
 class StoreReading(msgspec.Struct, frozen=True, kw_only=True):
     """What was read from a store. `held` counts tasks by the handler that no worker knows (`more_held`: and there are
-    more), `late` tasks that waited longer than `LATE`, `failed` those that failed within `LATELY`. `troubles` say why
+    more), `late` tasks that waited longer than `LATE`, `failed` those that failed within `LATELY`, and `failure`
+    what most of them failed of. `troubles` say why
     due tasks do not start; `oldest` says it for the one that has waited longest. `paused_batches` have items left.
     `schedules` None: the store has none. `alerts` are those that fire. `release` is the reader's own.
     `forecasts` say what becomes of each queue. `crashes` are those of workers lately, and `answered` is how long the
@@ -45,6 +46,7 @@ class StoreReading(msgspec.Struct, frozen=True, kw_only=True):
     more_held: bool = False
     late: Count = Count()
     failed: Count = Count()
+    failure: str = ""
     ended: Ended = Ended()
     troubles: Sequence[Trouble] = ()
     oldest: Why | None = None

@@ -95,8 +95,8 @@ def action(command: str, label: str = "") -> Action | None:
         return Action(label or "Why it waits", command, "task", rest[0] if rest else "", True)
     verb, name = rest[0] if rest else noun, " ".join(rest[1:2])
     said = f"Open {name}" if verb == "show" else f"{verb.capitalize()} {name}".strip()
-    if noun == "tasks" and verb == "list":
-        said = "Show the tasks"
+    if verb == "list":
+        said = f"Show the {noun}"
     return Action(label or said, command, _KINDS.get(noun, noun), name, looks)
 
 

@@ -15,6 +15,8 @@ from pitboss.operate.documents import Document, utc
 ACT = "act"
 KINDS = (*(kind.value for kind in Kind), ACT)
 
+_PAGE, _MOST_SEARCHED = 200, 2000
+
 Activity = Happening | AuditEntry
 
 
@@ -41,6 +43,44 @@ async def read_activity(
         first = floor_id(since)
         found += [one for one in await access.audit_log(limit=limit, before=before) if one.id >= first]
     return sorted(found, key=lambda one: one.id, reverse=True)[:limit]
+
+
+async def search_activity(
+    store: object,
+    *,
+    who: str = "",
+    what: str = "",
+    limit: int = 50,
+    before: str | None = None,
+    since: Moment | None = None,
+    kinds: Sequence[str] = (),
+    acts: bool = True,
+) -> tuple[list[Activity], str | None]:
+    """As `read_activity`, of those that `who` did (a name, with or without its host; or the host of a happening), and
+    that have the text `what`. Returns also the id from which on to look further: at most `_MOST_SEARCHED` are read."""
+    found, read = list[Activity](), 0
+    while read < _MOST_SEARCHED:
+        page = await read_activity(store, limit=_PAGE, before=before, since=since, kinds=kinds, acts=acts)
+        for one in page:
+            before, read = one.id, read + 1
+            if _by(one, who) and _about(one, what):
+                found.append(one)
+                if len(found) == limit:
+                    return found, before
+        if len(page) < _PAGE:
+            return found, None
+    return found, before
+
+
+def _by(one: Activity, who: str) -> bool:
+    if isinstance(one, AuditEntry):
+        return who in ("", one.who, one.who.partition("@")[0])
+    return who in ("", one.host)
+
+
+def _about(one: Activity, what: str) -> bool:
+    text = act_text(one) if isinstance(one, AuditEntry) else f"{one.subject} {one.text}"
+    return what.casefold() in text.casefold()
 
 
 def act_text(entry: AuditEntry) -> str:

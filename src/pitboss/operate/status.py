@@ -1,5 +1,6 @@
 """How a store is doing: its verdict with the next step, its findings, and the figures behind them."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 
 import msgspec
@@ -24,6 +25,7 @@ from pitboss.model.session import Session
 from pitboss.model.states import State
 from pitboss.model.status import assess, key_finding
 from pitboss.model.store_reading import LATE, LATELY, Ended, StoreReading
+from pitboss.model.text import one_line
 from pitboss.model.verdict import Verdict
 from pitboss.model.waiting import troubles
 from pitboss.operate.alerts import alert_findings
@@ -36,6 +38,7 @@ _UNFINISHED = (*sorted(IN_SLOT), BatchStatus.QUEUED, BatchStatus.PAUSED)
 _BATCHES_SHOWN = 10
 _COUNTED = 10_000
 _CRASHES_READ = 200
+_FAILURES_READ = 50
 _WITHIN = (LATELY, 600 * SECOND, 60 * SECOND, 10 * SECOND, SECOND)
 
 
@@ -108,6 +111,7 @@ async def read_store(store: Store, now: Moment, release: str = "") -> StoreReadi
     waiting = whole.tasks
     held, more_held = await _held_by_handler(store, queues)
     late = spoken(LATE)
+    failed = await _ended(store, State.FAILED, LATELY)
     return StoreReading(
         queues=queues,
         sessions=sessions,
@@ -117,7 +121,8 @@ async def read_store(store: Store, now: Moment, release: str = "") -> StoreReadi
         # An item is as old as its batch, which may have queued for hours: that is no delay. Who waits is at least as
         # old: fresh tasks need not be looked at.
         late=await store.count(parsed(f"state:pending age:>{late} wait:>{late} -batch:*"), most=_COUNTED),
-        failed=await _ended(store, State.FAILED, LATELY),
+        failed=failed,
+        failure=await _usual_failure(store) if failed.number else "",
         ended=await _ended_lately(store),
         troubles=troubles(waiting, queues),
         forecasts=await read_forecasts(store, now, queues=queues, sessions=sessions, waiting=whole),
@@ -172,6 +177,17 @@ async def _ended_lately(store: Store) -> Ended:
         if not failed.more and not completed.more:
             break
     return found
+
+
+async def _usual_failure(store: Store) -> str:
+    """The most frequent error of the newest failures, in one line."""
+    tasks = (await store.find(by(state=State.FAILED), limit=_FAILURES_READ)).tasks
+    errors = [(one.handler, one.error.type or one.error.category, one.error.message) for one in tasks if one.error]
+    if not errors:
+        return ""
+    (handler, kind), _ = Counter((handler, kind) for handler, kind, _ in errors).most_common(1)[0]
+    message = next(text for of, name, text in errors if (of, name) == (handler, kind))
+    return one_line(f"mostly {kind} in {handler}: {message}")
 
 
 async def _ended(store: Store, state: State, within: Span) -> Count:

@@ -8,7 +8,7 @@ import msgspec
 from pitboss.engines.protocol import FullStore
 from pitboss.model.batch import NewBatch
 from pitboss.model.duration import SECOND
-from pitboss.model.queue import QueueChange
+from pitboss.model.queue import HandlerInfo, QueueChange
 from pitboss.model.resource import NewResource, PoolRules
 from pitboss.model.session import SessionInfo
 from pitboss.model.snapshot import CurrentTask, PoolFigures, Snapshot, WorkerFigures, WorkerState
@@ -24,6 +24,12 @@ PAGES = [
     "/tasks?q=state:pending&order=oldest",
     "/tasks?q=state:pending+queue:mail",
     *lives.PAGES,
+    "/activity",
+    "/activity?what=pause&who=ana&kind=act&since=24h",
+    "/alerts",
+    "/sources",
+    "/keys",
+    "/system",
 ]
 # Pages of what `furnish` makes.
 DETAILS = [*lives.DETAILS]
@@ -62,6 +68,7 @@ async def furnish(store: FullStore, make_id: Any) -> None:
         for queue in ("mail", "scrape", "media")
         for _ in range(20)
     ]
+    await store.register([HandlerInfo(name="send", queue="mail")])
     await store.put(tasks)
     await store.change_queue("mail", QueueChange(paused=True, by=HOSTILE, reason=HOSTILE))
     await store.declare_pool("proxies", PoolRules())

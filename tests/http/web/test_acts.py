@@ -1,5 +1,6 @@
 """Forms become requests of the API: its roles, checks and audit log count, and where the form comes from."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,7 +8,10 @@ import httpx
 import pytest
 
 from pitboss.http.gate import GateRules
+from pitboss.model.alert_look import AlertNotes, ChannelNote, notes_text
+from pitboss.model.alert_rules import rules_of
 from pitboss.model.filter import by
+from pitboss.model.session import SessionInfo
 from tests.http.site import Site
 from tests.http.web.pages import furnish
 
@@ -131,3 +135,53 @@ def test_an_act_needs_a_route_and_a_form(site: Site) -> None:
     assert sent(site, "/queues/media/pause", Content_Type="multipart/form-data", HX_Request="true").status_code == 415
     assert site.http.get("/ui/act/queues/media/pause").status_code == 404
     assert not queue(site, "media").paused
+
+
+def look_at_alerts(site: Site) -> None:
+    """A manager leads, has looked at the rules, and has a channel."""
+    session = site.do(site.store.open_session(SessionInfo(host="box1", pid=7)))
+    term = site.do(site.store.campaign(session.number)).term
+    channels = {"ops": ChannelNote(type="webhook"), "log": ChannelNote(type="log")}
+    notes = AlertNotes(at=site.store.clock.now(), rules=rules_of({}), channels=channels)
+    site.do(site.store.note_alerts(notes_text(notes), [], version=0, term=term))
+
+
+def test_an_alert_is_silenced_and_told_again(site: Site) -> None:
+    look_at_alerts(site)
+    page = site.http.get("/ui/alerts").text
+    assert '/ui/act/alerts/silences"' in page
+    sent(site, "/alerts/silences", {"rule": "disk", "for": "3600", "reason": "<b>known</b>", "_back": "/ui/alerts"})
+    (silence,) = site.do(site.store.alert_board()).silences
+    assert (silence.rule, silence.reason) == ("disk", "<b>known</b>")
+    assert "&lt;b&gt;known&lt;/b&gt;" in site.http.get("/ui/alerts").text
+    sent(site, "/alerts/silences/disk", {"_method": "DELETE"})
+    assert site.do(site.store.alert_board()).silences == ()
+
+
+def test_a_channel_that_writes_to_the_log_needs_no_test(site: Site) -> None:
+    look_at_alerts(site)
+    page = site.http.get("/ui/alerts").text
+    assert "/ui/act/alerts/channels/ops/test" in page
+    assert "/ui/act/alerts/channels/log/test" not in page
+    told = sent(site, "/alerts/channels/log/test", HX_Request="true")
+    assert (told.status_code, "needs no test" in told.json()["text"]) == (400, True)
+    assert sent(site, "/alerts/channels/none/test", HX_Request="true").status_code == 404
+
+
+def test_a_key_is_shown_once_and_revoked() -> None:
+    with Site(GateRules(local=True)) as site:
+        site.http.cookies.set("pitboss_key", site.key("admin", name="boss"))
+        made = sent(site, "/keys", [("name", "ana"), ("roles", "viewer"), ("roles", "operator"), ("_show", "key")])
+        found = re.search(r"<pre>(pbk_[^<]+)</pre>", made.text)
+        assert found is not None
+        page = site.http.get("/ui/keys").text
+        assert found[1] not in page
+        assert "viewer, operator" in page
+        own = {"Cookie": f"pitboss_key={found[1]}"}
+        site.http.cookies.clear()
+        assert site.http.get("/ui", headers=own).status_code == 200
+        assert site.http.get("/ui/keys", headers=own).status_code == 403
+        site.http.cookies.set("pitboss_key", site.key("admin", name="chief"))
+        sent(site, "/keys/ana", {"_method": "DELETE"})
+        site.http.cookies.clear()
+        assert site.http.get("/ui", headers=own).status_code == 303

@@ -3,9 +3,19 @@
 from pitboss.http import bodies
 from pitboss.http.answers import Answer, ApiError
 from pitboss.http.context import Call
-from pitboss.model.duration import span
+from pitboss.model.duration import SECOND, span
 from pitboss.model.errors import NotFound
-from pitboss.operate.alerts import alerts_document, end_silence, read_alerts, silence_document, silence_rule
+from pitboss.operate.alerts import (
+    alerts_document,
+    end_silence,
+    read_alerts,
+    send_test,
+    silence_document,
+    silence_rule,
+)
+
+# For how long a request waits until a channel has taken a test.
+_TEST_WITHIN = 15 * SECOND
 
 
 async def list_alerts(call: Call) -> Answer:
@@ -36,6 +46,15 @@ async def unsilence(call: Call, rule: str) -> Answer:
     except NotFound as error:
         raise _unknown(error) from error
     return Answer(data={"rule": rule}, message="Alert no longer silenced")
+
+
+async def test_channel(call: Call, name: str) -> Answer:
+    """Send a test through a channel, and wait until it is taken."""
+    try:
+        await send_test(call.store, name, call.server.make_id, _TEST_WITHIN)
+    except NotFound as error:
+        raise _unknown(error) from error
+    return Answer(data={"channel": name}, message="The channel took the test")
 
 
 def _unknown(error: NotFound) -> ApiError:

@@ -15,6 +15,7 @@ from pitboss.model.duration import spoken
 from pitboss.model.eta import spoken_range
 from pitboss.model.filter import by, written
 from pitboss.model.fleet import live_managers
+from pitboss.model.queue_forecast import spoken_clear
 from pitboss.model.states import State
 from pitboss.model.text import clean, counted, one_line
 
@@ -54,6 +55,7 @@ class Rendering:
             **filters,
             "spoken": spoken,
             "range": spoken_range,
+            "clearing": spoken_clear,
             "one_line": one_line,
             "clean": clean,
         }

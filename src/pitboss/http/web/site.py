@@ -230,7 +230,7 @@ class Site:
     def _refusal(self, request: Request, path: str, error: ApiError) -> Response:
         told = {
             "ok": False,
-            "text": error.error,
+            "text": error.error[:1].upper() + error.error[1:],
             "why": error.details.get("why", ""),
             "fix": error.details.get("fix", ""),
         }

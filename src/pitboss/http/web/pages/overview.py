@@ -1,50 +1,62 @@
 """The first page: the verdict, and the evidence below it."""
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import Any, NamedTuple
 
 from pitboss.engines.capabilities import capabilities
 from pitboss.http.web.pages import Context, Page
+from pitboss.http.web.remedies import remedies
 from pitboss.http.web.view import View
 from pitboss.model.access import Role
-from pitboss.model.figures import HOUR
 from pitboss.model.filter import EVERYTHING
 from pitboss.model.fleet import READY, ManagerView, live_managers
+from pitboss.model.queue_forecast import Trend
 from pitboss.model.snapshot import WorkerState
-from pitboss.model.states import State
-from pitboss.operate.activity import activity_document, read_activity
+from pitboss.model.verdict import Health
+from pitboss.operate import queue_flows as flows_of
+from pitboss.operate.activity import ACT, activity_document, read_activity
 from pitboss.operate.failures import FailureGroups, failure_groups
-from pitboss.operate.figures import FigureReading, read_figures
-from pitboss.operate.queue_flows import QueueFlow, read_queue_flows
+from pitboss.operate.pulse import Pulse, read_pulse
+from pitboss.operate.queue_flows import QueueFlow, slots_of
 from pitboss.operate.resources import list_resource_pools
 from pitboss.operate.schedules import list_schedules
 from pitboss.operate.status import Status
+from pitboss.operate.system import read_store_facts
 
+_AWAY = ("cooling", "blacklisted")
 _ORDER = ("ready", "busy", "resting", "cooling", "blacklisted", "disabled")
-_FIGURES_SECONDS, _FLOWS_SECONDS = 5.0, 2.0
+_PULSE_SECONDS, _SECONDS = 5.0, 2.0
 _QUEUES, _POOLS, _BATCHES, _FAILURES, _SCHEDULES, _HAPPENINGS, _ODD = 8, 6, 6, 4, 3, 8, 5
+# The last minutes are compared with the hour.
+_LATELY = 5
+_ODD_STATES = (WorkerState.CRASHED, WorkerState.RESTARTING, WorkerState.DRAINING)
+_WORSE = (Trend.GROWS, Trend.STALLED)
 
 
 async def read(view: View) -> Context:
     status = await view.status()
     now, store = status.now, view.store
     managers = live_managers(status.sessions, now)
-    flows = await queue_flows(view)
-    total = await figures(view)
+    flows, pulse = await queue_flows(view), await read_shared_pulse(view)
     acts = Role.ADMIN in view.call.caller.roles
     log = await view.readings.get(
-        ("activity", acts), lambda: read_activity(store, limit=_HAPPENINGS, acts=acts), _FLOWS_SECONDS
+        ("activity", acts), lambda: read_activity(store, limit=_HAPPENINGS, acts=acts), _SECONDS
     )
     groups = await failures(view)
+    verdict, empty = status.verdict, not managers and not status.queues
     return {
         "status": status,
-        "empty_store": not managers and not status.queues,
-        "linked": linked(view, status),
-        "also": [one for one in status.findings if one.grade in ("problem", "warning")][:4],
-        "evidence": _evidence(status, flows),
-        "totals": _totals(status, flows, total, managers),
-        "total": total,
+        "empty_store": empty,
+        "facts": await read_store_facts(store) if empty else None,
+        "linked": list(linked(view, status, verdict.sentence)),
+        "why": list(linked(view, status, verdict.why)),
+        "remedies": remedies(view, verdict.actions),
+        "also": [list(linked(view, status, line)) for line in verdict.also],
+        "evidence": _evidence(status, flows, pulse),
+        "totals": _totals(flows, pulse, managers),
+        "pulse": pulse,
         "flows": flows[:_QUEUES],
         "queue_count": len(flows),
         "strips": _strips(managers),
@@ -57,60 +69,97 @@ async def read(view: View) -> Context:
         "group_count": len(groups.groups),
         "schedules": await _schedules(view),
         "wall": status.wall,
+        "overdue": status.schedules.overdue if status.schedules else (),
         "log": [activity_document(one) | {"at_moment": one.at} for one in log],
+        "paused": {one.name for one in status.queues if one.paused},
+        "ACT": ACT,
     }
 
 
 async def queue_flows(view: View) -> list[QueueFlow]:
-    return await view.readings.get("flows", lambda: read_queue_flows(view.store, view.now), _FLOWS_SECONDS)
+    pulse = await read_shared_pulse(view)
+    return flows_of.queue_flows(await view.status(), pulse.runs)
 
 
-async def figures(view: View) -> FigureReading:
-    """Those of all tasks in the last hour."""
-    return await view.readings.get("figures", lambda: read_figures(view.store, view.now, since=HOUR), _FIGURES_SECONDS)
+async def read_shared_pulse(view: View) -> Pulse:
+    return await view.readings.get("pulse", lambda: read_pulse(view.store, view.now), _PULSE_SECONDS)
 
 
 async def failures(view: View) -> FailureGroups:
-    return await view.readings.get("failures", lambda: failure_groups(view.store, EVERYTHING), _FLOWS_SECONDS)
+    return await view.readings.get("failures", lambda: failure_groups(view.store, EVERYTHING), _SECONDS)
 
 
-def linked(view: View, status: Status) -> list[tuple[str, str]]:
-    """The sentence of the verdict in pieces, with an address for the name of its queue."""
-    said, queue = status.verdict.sentence, status.verdict.queue
-    if not queue or f'"{queue}"' not in said:
-        return [(said, "")]
-    before, after = said.split(f'"{queue}"', 1)
-    return [(before, ""), (queue, view.url("/tasks", q=f"queue:{queue} state:pending")), (after, "")]
+def linked(view: View, status: Status, said: str) -> Iterator[tuple[str, str]]:
+    """A sentence in pieces, with addresses for the queues and worker pools that it names in quotes."""
+    queues = {one.name for one in status.queues}
+    for place, piece in enumerate(said.split('"')):
+        if place % 2 and piece in queues:
+            yield piece, view.url("/tasks", q=f"queue:{piece} state:pending")
+        elif place % 2 and view.exists("/workers"):
+            yield piece, view.url("/workers", pool=piece)
+        elif piece:
+            yield f'"{piece}"' if place % 2 else piece, ""
 
 
-def _evidence(status: Status, flows: Sequence[QueueFlow]) -> QueueFlow | None:
-    """The queue that the verdict is about, or the one in which most waits."""
+class Evidence(NamedTuple):
+    """What came and ended in each minute of the last hour. Without a queue it is of all."""
+
+    queue: str
+    came: Sequence[float | None]
+    went: Sequence[float | None]
+    inflow: float
+    outflow: float
+    grows: bool
+
+
+def _evidence(status: Status, flows: Sequence[QueueFlow], pulse: Pulse) -> Evidence:
+    """Of the queue that the verdict is about, or of that in which most waits if something is wrong."""
     named = [one for one in flows if one.queue.name == status.verdict.queue]
-    return next(iter(named or [one for one in flows if one.queue.waiting]), None)
+    if not named and status.verdict.health is not Health.HEALTHY:
+        named = [one for one in flows if one.queue.waiting]
+    if not named:
+        inflow, outflow = (sum(one or 0 for one in part) / 60 / _LATELY for part in _last_minutes(pulse))
+        return Evidence("", pulse.came, pulse.ended, inflow, outflow, grows=False)
+    queue, found = named[0].queue.name, named[0].forecast
+    return Evidence(queue, found.came, found.went, found.inflow, found.outflow, grows=found.trend is Trend.GROWS)
 
 
-def _totals(
-    status: Status, flows: Sequence[QueueFlow], total: FigureReading, managers: Sequence[ManagerView]
-) -> dict[str, Any]:
+def _last_minutes(pulse: Pulse) -> tuple[Sequence[float | None], Sequence[float | None]]:
+    return pulse.came[-_LATELY:], pulse.ended[-_LATELY:]
+
+
+def _totals(flows: Sequence[QueueFlow], pulse: Pulse, managers: Sequence[ManagerView]) -> dict[str, Any]:
     workers = [worker for manager in managers for worker in manager.snapshot.workers]
-    waits = [(one.oldest, one.queue.name) for one in flows if one.oldest is not None]
-    series = total.series
-    failed = sum(one or 0 for one in series["failed"])
+    waits = [(one.forecast.waited, one.queue.name) for one in flows if one.forecast.waited]
+    growing = [one.forecast for one in flows if one.forecast.trend is Trend.GROWS]
+    waiting = sum(one.queue.waiting for one in flows)
+    running = sum(one.running for one in flows)
+    over_time = [max(0, (one or 0) - running) for one in pulse.unfinished(waiting + running)]
+    minutes = len(pulse.ended)
     return {
-        "waiting": sum(one.waiting for one in status.queues),
-        "growth": sum(one.arriving - one.ending for one in flows),
+        "waiting": waiting,
+        "waiting_over_time": over_time,
+        "usually_waiting": median(over_time) if over_time else None,
+        "growth": sum(one.inflow - one.outflow for one in growing),
+        "grows_since": min((one.since for one in growing if one.since is not None), default=None),
         "oldest": max(waits, default=None),
-        "running": sum(one.counts.get(State.RUNNING, 0) for one in status.queues),
-        "slots": sum(
-            pool.concurrency * _count(manager, pool.name) for manager in managers for pool in manager.snapshot.pools
-        ),
-        "ending": sum(one.ending for one in flows),
-        "failed": failed,
-        "ended": sum(one or 0 for one in series["out"]),
+        "running": running,
+        "slots": slots_of(managers),
+        "short_of": next((one.forecast.pinch.name for one in flows if _short(one)), ""),
+        "ending": sum(one or 0 for one in pulse.ended[-_LATELY:]) / (_LATELY * 60),
+        "usually_ending": sum(one or 0 for one in pulse.ended) / (minutes * 60) if minutes else 0.0,
+        "failed": sum(one or 0 for one in pulse.failed),
+        "ended": sum(one or 0 for one in pulse.ended),
         "ready": sum(one.state in READY for one in workers),
         "workers": len(workers),
+        "crashed": sum(one.state is WorkerState.CRASHED for one in workers),
         "restarting": sum(one.state is WorkerState.RESTARTING for one in workers),
     }
+
+
+def _short(one: QueueFlow) -> bool:
+    """Whether it waits for members of a resource pool."""
+    return one.forecast.trend in _WORSE and one.forecast.pinch.kind == "resource"
 
 
 def _count(manager: ManagerView, pool: str) -> int:
@@ -140,12 +189,15 @@ def _strips(managers: Sequence[ManagerView]) -> list[dict[str, Any]]:
 
 def _odd(managers: Sequence[ManagerView]) -> list[dict[str, Any]]:
     """Workers that a person may want to look at."""
-    return [
-        {"worker": one, "host": manager.host, "session": manager.number, "limit": _memory(manager, one.pool)}
-        for manager in managers
-        for one in manager.snapshot.workers
-        if one.state in (WorkerState.CRASHED, WorkerState.RESTARTING, WorkerState.DRAINING) or one.why or one.crashes
-    ]
+    found = []
+    for manager in managers:
+        for one in manager.snapshot.workers:
+            limit = _memory(manager, one.pool)
+            full = bool(limit) and one.rss > limit
+            if one.state in _ODD_STATES or one.why or one.crashes or full:
+                about = {"worker": one, "host": manager.host, "session": manager.number, "limit": limit, "full": full}
+                found.append(about)
+    return found
 
 
 def _memory(manager: ManagerView, pool: str) -> int:
@@ -156,18 +208,20 @@ async def _pools(view: View) -> list[dict[str, Any]]:
     """Resource pools with their members in the order of their condition."""
     if capabilities(view.store).resources is None:
         return []
-    pools = await view.readings.get("pools", lambda: list_resource_pools(view.store, view.now), _FLOWS_SECONDS)
+    pools = await view.readings.get("pools", lambda: list_resource_pools(view.store, view.now), _SECONDS)
     found = []
     for pool in pools:
         counts = Counter(one.condition.value for one in pool.members)
         conditions = [name for name in _ORDER for _ in range(counts[name])]
         usable = sum(counts[name] for name in ("ready", "busy", "resting"))
-        found.append({"pool": pool, "counts": counts, "conditions": conditions, "usable": usable})
+        away = [one.until for one in pool.members if one.condition.value in _AWAY and one.until is not None]
+        back = min(away, default=None)
+        found.append({"pool": pool, "counts": counts, "conditions": conditions, "usable": usable, "back": back})
     return sorted(found, key=lambda one: one["usable"] - len(one["conditions"]))
 
 
 async def _schedules(view: View) -> Sequence[Any]:
-    found = await view.readings.get("schedules", lambda: list_schedules(view.store), _FIGURES_SECONDS)
+    found = await view.readings.get("schedules", lambda: list_schedules(view.store), _PULSE_SECONDS)
     coming = [one for one in found if one.schedule.next_at is not None and not one.schedule.paused]
     return sorted(coming, key=lambda one: one.schedule.next_at or 0)[:_SCHEDULES]
 
