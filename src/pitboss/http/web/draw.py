@@ -84,6 +84,16 @@ def cells(conditions: Sequence[str], width: float = 7.3, height: int = 16, gap: 
     return round(len(conditions) * (width + gap) - gap, 1), found
 
 
+def broken(values: Values, top: float, width: int, height: int) -> str:
+    """A line with a gap where nothing was measured; a value between two gaps is a dot."""
+    parts, going = list[str](), False
+    for (x, y), value in zip(_points(_filled(values), top, width, height), values, strict=True):
+        if value is not None:
+            parts.append(f"{'L' if going else 'M'}{x:g} {y:g}" + ("" if going else "h0"))
+        going = value is not None
+    return " ".join(parts)
+
+
 def _filled(values: Values) -> list[float]:
     last, found = 0.0, []
     for value in values:

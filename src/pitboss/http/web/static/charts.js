@@ -1,0 +1,38 @@
+// Charts that the server drew become uPlot charts: they tell the values under the cursor.
+const kept = new Map();
+const css = (name) => () => getComputedStyle(document.documentElement).getPropertyValue(name);
+const said = (value) => (value == null ? "–" : +value.toPrecision(3));
+const COLOURS = { in: "--mute-fill", out: "--accent-fill", bad: "--bad-fill" };
+const size = (box) => ({ width: box.clientWidth - 32, height: 160 });
+
+function made(box, data) {
+  const keys = [...box.querySelectorAll(".key")], at = box.querySelector("time");
+  const long = data[0].at(-1) - data[0][0] > 2e5, clock = { hour: "2-digit", minute: "2-digit", hour12: false }, day = { month: "short", day: "numeric" };
+  const time = (second, how) => new Date(second * 1e3).toLocaleString([], how);
+  const axis = { stroke: css("--text-3"), font: "11px system-ui", ticks: { show: false }, grid: { stroke: css("--line"), width: 1 } };
+  return new uPlot({
+    ...size(box),
+    legend: { show: false },
+    cursor: { y: false, drag: { x: false } },
+    scales: { y: { range: (u, low, high) => [0, high || 1] } },
+    axes: [{ ...axis, size: 28, values: (u, all) => all.map((one) => time(one, long ? day : clock)) }, { ...axis, size: 44 }],
+    series: [{}, ...keys.map((one) => ({ stroke: css(COLOURS[one.className.slice(8)]), width: 1.5 }))],
+    hooks: { setCursor: [({ cursor: { idx }, data }) => {
+      keys.forEach((one, place) => (one.lastChild.textContent = idx == null ? "" : said(data[place + 1][idx])));
+      at.textContent = idx == null ? "" : time(data[0][idx], { ...day, ...clock });
+    }] },
+  }, data, box);
+}
+
+function draw() {
+  for (const box of document.querySelectorAll("[data-chart]")) {
+    const { at, step, lines } = JSON.parse(box.dataset.chart);
+    const data = [lines[0].map((_, place) => at + place * step), ...lines];
+    const known = kept.get(box);
+    known ? (box.append(known.root), known.setData(data)) : kept.set(box, made(box, data));
+  }
+}
+
+document.addEventListener("pitboss:refreshed", draw);
+addEventListener("resize", () => kept.forEach((one, box) => one.setSize(size(box))));
+draw();
