@@ -57,6 +57,10 @@ class Chart(NamedTuple):
         return [f"{self.top * part / 2:g}" for part in (2, 1, 0)]
 
     @property
+    def measured(self) -> bool:
+        return any(value is not None for one in self.lines for value in one.values)
+
+    @property
     def said(self) -> str:
         """The finding in words."""
         known = [(one.name, [value for value in one.values if value is not None]) for one in self.lines]

@@ -3,7 +3,7 @@ const kept = new Map();
 const css = (name) => () => getComputedStyle(document.documentElement).getPropertyValue(name);
 const said = (value) => (value == null ? "–" : +value.toPrecision(3));
 const COLOURS = { in: "--mute-fill", out: "--accent-fill", bad: "--bad-fill" };
-const size = (box) => ({ width: box.clientWidth - 32, height: 160 });
+const size = (box) => ({ width: box.clientWidth - 32, height: 148 });
 
 function made(box, data) {
   const keys = [...box.querySelectorAll(".key")], at = box.querySelector("time");
@@ -12,6 +12,7 @@ function made(box, data) {
   const axis = { stroke: css("--text-3"), font: "11px system-ui", ticks: { show: false }, grid: { stroke: css("--line"), width: 1 } };
   return new uPlot({
     ...size(box),
+    padding: [6, 6, 0, 0],
     legend: { show: false },
     cursor: { y: false, drag: { x: false } },
     scales: { y: { range: (u, low, high) => [0, high || 1] } },
