@@ -61,7 +61,7 @@ class BatchReading(msgspec.Struct, frozen=True, kw_only=True):
         if self.why is not None and self.why.stuck:
             return "it does not go on without a person"
         if self.batch.status is BatchStatus.QUEUED:
-            return "the batches before it have none that is known"
+            return "it follows from the batches before it, whose end is unknown"
         return f"too early: until {ENOUGH_ITEMS} items have ended, or a minute has passed"
 
     def speed(self, now: Moment) -> float | None:
