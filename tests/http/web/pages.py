@@ -8,12 +8,12 @@ import msgspec
 from pitboss.engines.protocol import FullStore
 from pitboss.model.batch import NewBatch
 from pitboss.model.duration import SECOND
-from pitboss.model.queue import QueueChange
+from pitboss.model.queue import HandlerInfo, QueueChange
 from pitboss.model.resource import NewResource, PoolRules
 from pitboss.model.session import SessionInfo
 from pitboss.model.snapshot import CurrentTask, PoolFigures, Snapshot, WorkerFigures, WorkerState
 from pitboss.model.task import NewTask
-from tests.http.web import lives
+from tests.http.web import batches, lives
 
 # Paths below /ui.
 PAGES = [
@@ -24,9 +24,10 @@ PAGES = [
     "/tasks?q=state:pending&order=oldest",
     "/tasks?q=state:pending+queue:mail",
     *lives.PAGES,
+    *batches.PAGES,
 ]
 # Pages of what `furnish` makes.
-DETAILS = [*lives.DETAILS]
+DETAILS = [*lives.DETAILS, *batches.DETAILS]
 
 # What would run or look otherwise if it were not escaped.
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}'
@@ -62,6 +63,7 @@ async def furnish(store: FullStore, make_id: Any) -> None:
         for queue in ("mail", "scrape", "media")
         for _ in range(20)
     ]
+    await store.register([HandlerInfo(name="send", queue="mail")])
     await store.put(tasks)
     await store.change_queue("mail", QueueChange(paused=True, by=HOSTILE, reason=HOSTILE))
     await store.declare_pool("proxies", PoolRules())
@@ -71,6 +73,7 @@ async def furnish(store: FullStore, make_id: Any) -> None:
     session = await store.open_session(SessionInfo(host="box1", pid=1, ttl=3600 * SECOND))
     await store.renew(session.number, msgspec.json.encode(snapshot()).decode())
     await lives.furnish_lives(store, HOSTILE)
+    await batches.furnish_batches(store, HOSTILE)
 
 
 def snapshot() -> Snapshot:
