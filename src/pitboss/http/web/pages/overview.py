@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pitboss.engines.capabilities import capabilities
+from pitboss.http.web.charts import read_charts
 from pitboss.http.web.pages import Context, Page
 from pitboss.http.web.view import View
 from pitboss.model.access import Role
@@ -52,6 +53,7 @@ async def read(view: View) -> Context:
         "odd": _odd(managers)[:_ODD],
         "pools": (await _pools(view))[:_POOLS],
         "order": _ORDER,
+        "charts_of": await read_charts(view),
         "batches": status.batches[:_BATCHES],
         "groups": groups.groups[:_FAILURES],
         "group_count": len(groups.groups),
