@@ -38,7 +38,9 @@ async def furnish_batches(store: FullStore, hostile: str) -> None:
     text = msgspec.json.encode({"of": hostile}).decode()
     for number, batch in enumerate(BATCHES):
         items = [
-            NewTask(id=f"0198c1a0-0000-7000-8000-0000000{number}{place:04}", handler="send", queue="scrape", params="{}")
+            NewTask(
+                id=f"0198c1a0-0000-7000-8000-0000000{number}{place:04}", handler="send", queue="scrape", params="{}"
+            )
             for place in range(4)
         ]
         then = NewTask(id=f"0198c1a0-0000-7000-8000-00000000f00{number}", handler="send", queue="mail", params="{}")

@@ -70,8 +70,8 @@ class Chart(NamedTuple):
     @property
     def data(self) -> str:
         """What the browser draws it from (charts.js)."""
-        found = {"at": self.since / SECOND, "step": self.step / SECOND, "lines": [_short(one) for one in self.lines]}
-        return json.dumps(found, separators=(",", ":"))
+        moments = [(self.since + place * self.step) // SECOND for place in range(len(self.lines[0].values))]
+        return json.dumps({"data": [moments, *(_short(one) for one in self.lines)]}, separators=(",", ":"))
 
 
 def period(view: View) -> str:
@@ -130,4 +130,4 @@ def _top(largest: float) -> float:
 
 
 def _short(line: Line) -> list[float | None]:
-    return [None if value is None else float(f"{value:.4g}") for value in line.values]
+    return [None if value is None else float(f"{value:.3g}") for value in line.values]

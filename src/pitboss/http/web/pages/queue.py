@@ -23,9 +23,7 @@ _SAID = {
 
 async def read(view: View) -> Context:
     name = view.places["name"]
-    found: QueueReading = await view.readings.get(
-        ("queue", name), lambda: read_queue(view.store, name, view.now)
-    )
+    found: QueueReading = await view.readings.get(("queue", name), lambda: read_queue(view.store, name, view.now))
     status, queue = await view.status(), found.queue
     pools = [one for one in worker_pools(live_managers(status.sessions, status.now)) if serves(one, name)]
     failed = await view.store.find(by(queue=name, state=State.FAILED), limit=_FAILURES)
@@ -35,7 +33,15 @@ async def read(view: View) -> Context:
         "forecast": found.forecast,
         "clears": spoken_clear(found.forecast),
         "states": [(state.value, queue.counts.get(state, 0)) for state in State],
-        "pools": [{"name": one.pool.name, "host": one.manager.host, "workers": len(one.live), "seats": one.pool.concurrency * len(one.live)} for one in pools[:_POOLS]],
+        "pools": [
+            {
+                "name": one.pool.name,
+                "host": one.manager.host,
+                "workers": len(one.live),
+                "seats": one.pool.concurrency * len(one.live),
+            }
+            for one in pools[:_POOLS]
+        ],
         "slots": sum(one.pool.concurrency * len(one.live) for one in pools),
         "handlers": [one for one in await view.store.handlers() if one.queue == name],
         "failed": failed.tasks,

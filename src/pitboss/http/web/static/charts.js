@@ -1,25 +1,24 @@
 // Charts that the server drew become uPlot charts: they tell the values under the cursor.
 const kept = new Map();
-const css = (name) => () => getComputedStyle(document.documentElement).getPropertyValue(name);
-const said = (value) => (value == null ? "–" : +value.toPrecision(3));
-const COLOURS = { in: "--mute-fill", out: "--accent-fill", bad: "--bad-fill" };
+const css = (one, name, part) => () => getComputedStyle(one, part).getPropertyValue(name);
 const size = (box) => ({ width: box.clientWidth - 32, height: 148 });
+const clock = { hour: "2-digit", minute: "2-digit", hour12: false }, day = { month: "short", day: "numeric" };
+const time = (second, how) => new Date(second * 1e3).toLocaleString([], how);
 
 function made(box, data) {
   const keys = [...box.querySelectorAll(".key")], at = box.querySelector("time");
-  const long = data[0].at(-1) - data[0][0] > 2e5, clock = { hour: "2-digit", minute: "2-digit", hour12: false }, day = { month: "short", day: "numeric" };
-  const time = (second, how) => new Date(second * 1e3).toLocaleString([], how);
-  const axis = { stroke: css("--text-3"), font: "11px system-ui", ticks: { show: false }, grid: { stroke: css("--line"), width: 1 } };
+  const labels = data[0].at(-1) - data[0][0] > 2e5 ? day : clock;
+  const axis = { stroke: css(box, "--text-3"), font: "11px system-ui", ticks: { show: false }, grid: { stroke: css(box, "--line"), width: 1 } };
   return new uPlot({
     ...size(box),
     padding: [6, 6, 0, 0],
     legend: { show: false },
     cursor: { y: false, drag: { x: false } },
     scales: { y: { range: (u, low, high) => [0, high || 1] } },
-    axes: [{ ...axis, size: 28, values: (u, all) => all.map((one) => time(one, long ? day : clock)) }, { ...axis, size: 44 }],
-    series: [{}, ...keys.map((one) => ({ stroke: css(COLOURS[one.className.slice(8)]), width: 1.5 }))],
+    axes: [{ ...axis, size: 28, values: (u, all) => all.map((one) => time(one, labels)) }, { ...axis, size: 44 }],
+    series: [{}, ...keys.map((one) => ({ stroke: css(one, "background-color", "::before"), width: 1.5 }))],
     hooks: { setCursor: [({ cursor: { idx }, data }) => {
-      keys.forEach((one, place) => (one.lastChild.textContent = idx == null ? "" : said(data[place + 1][idx])));
+      keys.forEach((one, place) => (one.lastChild.textContent = idx == null ? "" : data[place + 1][idx] ?? "–"));
       at.textContent = idx == null ? "" : time(data[0][idx], { ...day, ...clock });
     }] },
   }, data, box);
@@ -27,9 +26,7 @@ function made(box, data) {
 
 function draw() {
   for (const box of document.querySelectorAll("[data-chart]")) {
-    const { at, step, lines } = JSON.parse(box.dataset.chart);
-    const data = [lines[0].map((_, place) => at + place * step), ...lines];
-    const known = kept.get(box);
+    const { data } = JSON.parse(box.dataset.chart), known = kept.get(box);
     known ? (box.append(known.root), known.setData(data)) : kept.set(box, made(box, data));
   }
 }
