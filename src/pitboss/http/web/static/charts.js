@@ -1,4 +1,4 @@
-// Charts that the server drew become uPlot charts: they tell the values under the cursor.
+// Server-drawn charts become uPlot charts, with the values under the cursor.
 const kept = new Map();
 const css = (one, name, part) => () => getComputedStyle(one, part).getPropertyValue(name);
 const size = (box) => ({ width: box.clientWidth - 32, height: 148 });
@@ -7,7 +7,7 @@ const time = (second, how) => new Date(second * 1e3).toLocaleString([], how);
 
 function made(box, data) {
   const keys = [...box.querySelectorAll(".key")], at = box.querySelector("time");
-  const labels = data[0].at(-1) - data[0][0] > 2e5 ? day : clock;
+  const label = data[0].at(-1) - data[0][0] > 2e5 ? day : clock;
   const axis = { stroke: css(box, "--text-3"), font: "11px system-ui", ticks: { show: false }, grid: { stroke: css(box, "--line"), width: 1 } };
   return new uPlot({
     ...size(box),
@@ -15,10 +15,10 @@ function made(box, data) {
     legend: { show: false },
     cursor: { y: false, drag: { x: false } },
     scales: { y: { range: (u, low, high) => [0, high || 1] } },
-    axes: [{ ...axis, size: 28, values: (u, all) => all.map((one) => time(one, labels)) }, { ...axis, size: 44 }],
+    axes: [{ ...axis, size: 28, values: (u, all) => all.map((at) => time(at, label)) }, { ...axis, size: 44 }],
     series: [{}, ...keys.map((one) => ({ stroke: css(one, "background-color", "::before"), width: 1.5 }))],
     hooks: { setCursor: [({ cursor: { idx }, data }) => {
-      keys.forEach((one, place) => (one.lastChild.textContent = idx == null ? "" : data[place + 1][idx] ?? "–"));
+      keys.forEach((one, place) => (one.lastChild.textContent = idx == null ? "" : data[place + 1][idx]));
       at.textContent = idx == null ? "" : time(data[0][idx], { ...day, ...clock });
     }] },
   }, data, box);
