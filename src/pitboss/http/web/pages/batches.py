@@ -11,7 +11,7 @@ from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.states import State
 from pitboss.operate.batches import BatchPage, BatchReading, list_batches, read_batch, read_line
 
-_ROWS, _MOST, _LINE, _GROUPS = 50, 1000, 20, 5
+_ROWS, _MOST, _LINE, _GROUPS, _FAILURES = 50, 1000, 20, 5, 500
 _SECONDS = 2.0
 # What may stand in the query.
 _STATUSES: dict[str, Sequence[BatchStatus]] = {
@@ -66,7 +66,7 @@ async def read_one(view: View) -> Context:
 
 async def _page(view: View, text: str) -> BatchPage:
     try:
-        return await read_batch(view.store, text, view.now)
+        return await read_batch(view.store, text, view.now, failures=_FAILURES)
     except InvalidInput as error:
         raise NotFound(error.what, why=error.why, fix=error.fix) from error
 
