@@ -49,11 +49,13 @@ async def furnish_batches(store: FullStore, hostile: str) -> None:
     await store.act_on_batch(BATCHES[3], Pause(hostile))
     await store.change_queue("media", QueueChange(rate=rate("10/s"), capacity=50))
     await store.declare(
-        Declared(app="shop", subscriptions=(Subscription(handler="send", pattern="user.*", ordered=True),))
+        Declared(
+            app="shop", subscriptions=(Subscription(handler="send", pattern="user.*", queue="scrape", ordered=True),)
+        )
     )
     await store.publish([NewEvent(id=EVENT, name="user.signup", data=text, key=hostile, by=hostile)])
     await store.put_schedule(ScheduleSpec(name="nightly", handler="send", cron="0 3 * * *", params=text))
-    often = await store.put_schedule(ScheduleSpec(name="often", handler="send", every=3600 * SECOND))
+    often = await store.put_schedule(ScheduleSpec(name="often", handler="send", queue="scrape", every=3600 * SECOND))
     leader = await store.open_session(SessionInfo(host="box2", pid=2, ttl=3600 * SECOND))
     due = firing(often, None, often.next_at or 0, {})
     assert due is not None

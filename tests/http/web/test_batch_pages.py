@@ -139,7 +139,7 @@ def test_a_schedule_shows_its_last_runs_and_next_ticks(site: Site) -> None:
 
 def test_an_event_is_sent_again_to_all_or_to_one_handler(site: Site) -> None:
     def tasks() -> int:
-        return site.do(site.store.count(by(task="send", queue="default"))).number
+        return site.do(site.store.count(by(task="send", queue="scrape"))).number
 
     before = tasks()
     sent(site, f"/events/{EVENT}/replay", {"_confirm": "Again?", "_sure": "1"})
