@@ -7,7 +7,7 @@ import msgspec
 
 from pitboss.client.waiting import explain_batches, pool_views
 from pitboss.engines.capabilities import batches_of, capabilities
-from pitboss.engines.protocol import MOST_READ, Store
+from pitboss.engines.protocol import Store
 from pitboss.model.batch import IN_SLOT, OVER, RECENT, Batch, BatchStatus, Lane
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.eta import ENOUGH_ITEMS, Forecast, forecast
@@ -105,7 +105,7 @@ async def read_line(store: Store, lane: str, now: Moment, limit: int) -> list[Ba
     return await read_batches(store, [one for one in live if one.lane == lane][:limit], now)
 
 
-async def read_batch(store: Store, text: str, now: Moment, *, failures: int = MOST_READ) -> BatchPage:
+async def read_batch(store: Store, text: str, now: Moment, *, failures: int | None = None) -> BatchPage:
     """The batch that an id or a piece of one names, with the groups of its newest failures."""
     batch = await find_batch(store, text)
     (reading,) = await read_batches(store, [batch], now)
