@@ -57,7 +57,13 @@ class Rendering:
             "one_line": one_line,
             "clean": clean,
         }
-        self._templates.globals |= {"draw": draw, "counted": counted, "filtered": _filtered, "htmx": HTMX, "uplot": UPLOT}
+        self._templates.globals |= {
+            "draw": draw,
+            "counted": counted,
+            "filtered": _filtered,
+            "htmx": HTMX,
+            "uplot": UPLOT,
+        }
 
     async def page(
         self, view: View, page: Page, context: Mapping[str, Any], flash: Mapping[str, str], *, logout: bool
