@@ -1,9 +1,9 @@
 """Batches as people read them."""
 
-from pitboss.model.batch import BatchStatus, Cancel, NewBatch
+from pitboss.model.batch import BatchStatus, Cancel, NewBatch, Pause
 from pitboss.model.eta import Forecast, spoken_range
 from pitboss.model.snapshot import Snapshot, WorkerFigures, WorkerState
-from pitboss.operate.batches import list_batches, read_batch
+from pitboss.operate.batches import list_batches, read_batch, read_line
 from pitboss.operate.documents import batch_page_document
 from tests.operate.bench import GREET, Bench
 
@@ -75,3 +75,38 @@ async def test_percent_is_100_only_when_every_item_has_ended(store: Bench) -> No
     await store.run_all()
     await create(store, "empty", 0)
     assert [one.percent for one in await list_batches(store, store.now)] == [100, 100]
+
+
+async def test_the_acts_are_those_that_change_something(store: Bench) -> None:
+    running, queued = await create(store, "first"), await create(store, "second")
+
+    async def acts(batch: str) -> frozenset[str]:
+        return (await read_batch(store, batch, store.now)).reading.acts
+
+    assert await acts(running) == {"pause", "cancel"}
+    assert await acts(queued) == {"pause", "start", "move", "cancel"}
+    await store.act_on_batch(queued, Pause())
+    assert await acts(queued) == {"resume", "start", "cancel"}
+    await store.run_all(fail="no")
+    assert await acts(running) == {"requeue", "delete"}
+
+
+async def test_why_an_end_is_unknown(store: Bench) -> None:
+    running, queued = await create(store, "first", 100), await create(store, "second")
+    await store.manager(Snapshot(workers=(WorkerFigures(name="w", state=WorkerState.IDLE),)))
+    said = [(await read_batch(store, one, store.now)).reading.unknown_end for one in (running, queued)]
+    assert "20 items" in said[0]
+    assert "before it" in said[1]
+    await store.run_all(most=30)
+    store.time.advance("90s")
+    known = (await read_batch(store, running, store.now)).reading
+    assert (known.unknown_end, known.speed(store.now)) == ("", 30 / 90)
+
+
+async def test_the_line_of_a_lane_is_in_its_order(store: Bench) -> None:
+    first, second, third = [await create(store, name) for name in ("first", "second", "third")]
+    await store.act_on_batch(second, Pause())
+    other = NewBatch(id=store.new_id(), lane="other")
+    await store.create_batch(other, [store.new(params='{"name":"you"}')])
+    assert [one.batch.id for one in await read_line(store, "default", store.now, 10)] == [first, third, second]
+    assert [one.batch.id for one in await read_line(store, "default", store.now, 1)] == [first]

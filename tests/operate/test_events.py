@@ -6,7 +6,7 @@ from pitboss.model.access import AuditEntry
 from pitboss.model.declared import Declared
 from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.event import Subscription
-from pitboss.operate.events import event_client, list_subscriptions, read_event, replay_events
+from pitboss.operate.events import event_client, list_subscriptions, read_event, replay_events, subscribers_of
 from pitboss.operate.schedule_documents import event_page_document, subscription_document
 from tests.operate.bench import GREET, Bench
 
@@ -73,3 +73,10 @@ async def test_subscriptions_are_listed_by_pattern(store: Bench) -> None:
         ("user.*", "greet", "shop", False),
         ("user.signup", "mail", "shop", True),
     ]
+
+
+async def test_who_gets_events_of_a_name(store: Bench) -> None:
+    await declared(store)
+    assert [one.subscription.handler for one in await subscribers_of(store, "user.signup")] == ["greet", "mail"]
+    assert [one.subscription.handler for one in await subscribers_of(store, "user.left")] == ["greet"]
+    assert await subscribers_of(store, "order.paid") == []

@@ -44,6 +44,19 @@ async def test_flows_are_counted_in_each_step(store: Bench) -> None:
     assert {len(values) for values in found.series.values()} == {len(found.moments)}
 
 
+async def test_rates_of_a_step_that_goes_on_are_of_the_time_that_has_passed(store: Bench) -> None:
+    # The long step has only 20 s of its minute behind it.
+    store.time.advance(-store.now % MINUTE / SECOND + 24)
+    await store.add(*[store.new(params='{"name":"you"}') for _ in range(40)])
+    store.time.advance(MINUTE / SECOND)
+    await store.add(*[store.new(params='{"name":"you"}') for _ in range(10)])
+    found = await read(store, since=10 * MINUTE, step=MINUTE)
+    assert found.until - found.moments[-1] == 20 * SECOND
+    assert found.per_second("in")[-2:] == (40 / 60, 0.0)
+    store.time.advance(10)
+    assert (await read(store, since=10 * MINUTE, step=MINUTE)).per_second("in")[-1] == 10 / 30
+
+
 async def test_what_nobody_measured_is_none_and_not_zero(store: Bench) -> None:
     begun = store.now
     for place in (0, 1, 4):

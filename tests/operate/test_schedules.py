@@ -13,6 +13,7 @@ from pitboss.model.states import State
 from pitboss.operate.schedule_documents import schedule_document
 from pitboss.operate.schedules import (
     coming_ticks,
+    last_runs,
     list_schedules,
     read_schedule,
     read_schedules,
@@ -128,3 +129,36 @@ async def test_overdue_schedules_are_a_warning_and_paused_ones_are_not(store: Be
     assert (status.verdict.cause, status.next) == ("overdue", "pitboss logs manager")
     document = status_document(status)["schedules"]
     assert (document["total"], document["paused"], document["overdue"], document["next"]) == (3, 1, ["often"], "seldom")
+
+
+async def test_last_runs_are_the_tasks_of_the_last_ticks_that_are_kept(store: Bench) -> None:
+    client = await client_of(store)
+    await client.add("often", "greet", every="10m", params=YOU)
+    (fresh,) = await store.schedules(["often"])
+    assert await last_runs(store, fresh, 5) == []
+    for _ in range(4):
+        store.time.advance("10m")
+        await fire(store, "often")
+        await store.run_all()
+    (schedule,) = await store.schedules(["often"])
+    runs = await last_runs(store, schedule, 3)
+    assert [tick for tick, _ in runs] == [(schedule.last_tick or 0) - place * 600 * SECOND for place in range(3)]
+    assert runs[0][1].id == schedule.last_task
+    assert {task.state for _, task in runs} == {State.COMPLETED}
+    del store.tables.tasks[runs[1][1].id]
+    assert [task.id for _, task in await last_runs(store, schedule, 3)] == [runs[0][1].id, runs[2][1].id]
+
+
+async def test_a_schedule_has_one_word_for_how_it_is(store: Bench) -> None:
+    client = await client_of(store)
+    await client.add("often", "greet", every="10m", params=YOU)
+    await client.add("once", "greet", at="2100-01-01T08:00+00:00", params=YOU)
+
+    async def status(name: str) -> str:
+        return (await read_schedule(store, name)).status
+
+    assert await status("often") == "active"
+    store.time.advance("11m")
+    assert await status("often") == "overdue"
+    await client.pause("often")
+    assert await status("often") == "paused"

@@ -47,7 +47,7 @@ def draw_schedules(screen: Screen, readings: Sequence[ScheduleReading], wall: Mo
 def draw_schedule(screen: Screen, reading: ScheduleReading, ticks: Sequence[Tick], now: Moment, wall: Moment) -> None:
     """Moments of ticks are by the wall clock, those of changes by the store's."""
     one, spec = reading.schedule, reading.schedule.spec
-    screen.fields([("schedule", one.name), ("state", _state(reading)), ("paused", _paused(one, now))])
+    screen.fields([("schedule", one.name), ("state", reading.status), ("paused", _paused(one, now))])
     screen.fields([("when", reading.when), ("cron", spec.cron), ("zone", spec.tz if spec.cron else None)])
     screen.fields([("task", spec.handler), ("params", spec.params if spec.params != "{}" else None)])
     screen.fields(
@@ -89,7 +89,7 @@ def _row(reading: ScheduleReading, wall: Moment) -> list[str]:
     one = reading.schedule
     return [
         one.name,
-        _state(reading),
+        reading.status,
         reading.when,
         "" if one.next_at is None or one.paused else tick_text(one.next_at, wall),
         _last(reading, wall) or "",
@@ -99,15 +99,6 @@ def _row(reading: ScheduleReading, wall: Moment) -> list[str]:
         (one.paused_by or "an operator") if one.paused else "",
         (one.changed_by or "an operator") if one.changes else "",
     ]
-
-
-def _state(reading: ScheduleReading) -> str:
-    one = reading.schedule
-    if one.paused:
-        return "paused"
-    if one.next_at is None:
-        return "done"
-    return "overdue" if reading.overdue else "active"
 
 
 def _paused(one: Schedule, now: Moment) -> str | None:

@@ -293,6 +293,7 @@ class ChangeQueue(Body):
     max_per_key: Annotated[int, Field(ge=1, le=2**53), Whole] | None = Field(
         default=None, description="How many tasks of one partition key may run at once."
     )
+    reset: bool = Field(default=False, description="Withdraw what operators set; what is declared holds again.")
 
 
 class ScalePool(Body):

@@ -336,9 +336,7 @@ def tick_task(
     """The task of a tick. Its id follows from schedule and tick, unless one is given (a run at once)."""
     known = handler or HandlerInfo(name=spec.handler)
     options = TaskOptions(priority=spec.priority, max_attempts=spec.max_attempts, timeout=spec.timeout)
-    new = new_task(
-        known, spec.params, task_id or derived_id(tick, "schedule", spec.name, tick), options, queue=spec.queue
-    )
+    new = new_task(known, spec.params, task_id or tick_id(spec.name, tick), options, queue=spec.queue)
     key = f"schedule/{spec.name}"
     return msgspec.structs.replace(
         new,
@@ -371,6 +369,24 @@ def _newest(spec: ScheduleSpec, first: Moment, wall: Moment, anchor: Moment) -> 
         if found or first >= wall - back:
             return found.pop() if found else first
     return first
+
+
+def past_ticks(schedule: Schedule, number: int) -> list[Moment]:
+    """Its last ticks up to the newest one that put a task, as its definition has them now; the newest first."""
+    last, found = schedule.last_tick, deque[Moment](maxlen=number)
+    if last is None:
+        return []
+    for back in _LOOK_BACK:
+        found.clear()
+        found.extend(_ticks(schedule.spec, last - back, last, schedule.anchor))
+        if len(found) >= number or last - back <= schedule.created_at:
+            break
+    return list(reversed(found))
+
+
+def tick_id(name: str, tick: Moment) -> TaskId:
+    """The id of the task that a tick puts."""
+    return derived_id(tick, "schedule", name, tick)
 
 
 def _ends(

@@ -8,9 +8,9 @@ import msgspec
 from pitboss.client.waiting import explain_batches, pool_views
 from pitboss.engines.capabilities import batches_of, capabilities
 from pitboss.engines.protocol import Store
-from pitboss.model.batch import IN_SLOT, Batch, BatchStatus, Lane
-from pitboss.model.duration import Moment
-from pitboss.model.eta import Forecast, forecast
+from pitboss.model.batch import IN_SLOT, OVER, RECENT, Batch, BatchStatus, Lane
+from pitboss.model.duration import SECOND, Moment
+from pitboss.model.eta import ENOUGH_ITEMS, Forecast, forecast
 from pitboss.model.filter import by
 from pitboss.model.queue import Queue
 from pitboss.model.states import WAITING, State
@@ -21,6 +21,16 @@ from pitboss.operate.lookup import find_batch
 
 _READ = 10_000
 _LIVE = (*sorted(IN_SLOT), BatchStatus.QUEUED)
+
+
+_ACTS = {
+    "pause": {BatchStatus.QUEUED, BatchStatus.RUNNING},
+    "resume": {BatchStatus.PAUSED, BatchStatus.PAUSING},
+    "start": {BatchStatus.QUEUED, BatchStatus.PAUSED},
+    "move": {BatchStatus.QUEUED},
+    "cancel": frozenset(BatchStatus) - OVER - {BatchStatus.CANCELLING},
+    "delete": OVER,
+}
 
 
 class BatchReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +44,31 @@ class BatchReading(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def waiting(self) -> str | None:
         return None if self.why is None else self.why.sentence
+
+    @property
+    def acts(self) -> frozenset[str]:
+        """The acts that its status allows, and that would change something."""
+        found = {act for act, statuses in _ACTS.items() if self.batch.status in statuses}
+        if self.batch.counts.get(State.FAILED) and self.batch.status is not BatchStatus.CANCELLING:
+            found.add("requeue")
+        return frozenset(found)
+
+    @property
+    def unknown_end(self) -> str:
+        """Why nothing is said about its end; empty if something is, or if it has none."""
+        if self.forecast.ends is not None or self.batch.status not in (BatchStatus.RUNNING, BatchStatus.QUEUED):
+            return ""
+        if self.why is not None and self.why.stuck:
+            return "it does not go on without a person"
+        if self.batch.status is BatchStatus.QUEUED:
+            return "it follows from the batches before it, whose end is unknown"
+        return f"too early: until {ENOUGH_ITEMS} items have ended, or a minute has passed"
+
+    def speed(self, now: Moment) -> float | None:
+        """Items per second of the last minutes; None if none ended."""
+        if self.batch.started_at is None or not self.batch.recent:
+            return None
+        return self.batch.recent * SECOND / min(RECENT, max(SECOND, now - self.batch.started_at))
 
     @property
     def cancelled(self) -> bool:
@@ -64,11 +99,17 @@ async def list_batches(
     return await read_batches(store, await batches_of(store).batches(statuses=statuses, limit=limit), now)
 
 
-async def read_batch(store: Store, text: str, now: Moment) -> BatchPage:
-    """The batch that an id or a piece of one names."""
+async def read_line(store: Store, lane: str, now: Moment, limit: int) -> list[BatchReading]:
+    """The first batches of a lane that have not ended: those with a slot, the queued in their order, the paused."""
+    live = await batches_of(store).batches(statuses=(*_LIVE, BatchStatus.PAUSED), limit=_READ)
+    return await read_batches(store, [one for one in live if one.lane == lane][:limit], now)
+
+
+async def read_batch(store: Store, text: str, now: Moment, *, failures: int | None = None) -> BatchPage:
+    """The batch that an id or a piece of one names, with the groups of its newest failures."""
     batch = await find_batch(store, text)
     (reading,) = await read_batches(store, [batch], now)
-    return BatchPage(reading=reading, errors=await failure_groups(store, by(batch=batch.id)))
+    return BatchPage(reading=reading, errors=await failure_groups(store, by(batch=batch.id), most=failures))
 
 
 async def read_batches(store: Store, batches: Sequence[Batch], now: Moment) -> list[BatchReading]:

@@ -62,6 +62,13 @@ async def list_subscriptions(store: object) -> list[Subscribed]:
     return sorted(found, key=lambda one: (one.subscription.pattern, one.subscription.handler, one.app))
 
 
+async def subscribers_of(store: object, name: str) -> list[Subscribed]:
+    """Who gets events of this name now."""
+    found = await list_subscriptions(store)
+    wanting = Subscribers(one.subscription for one in found).of(name)
+    return [one for one in found if one.subscription in wanting]
+
+
 async def _find(store: Store, piece: str) -> EventId:
     events = events_of(store)
     matches, before, searched = list[Event](), None, 0

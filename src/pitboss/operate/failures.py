@@ -89,8 +89,8 @@ class FailureGroups(msgspec.Struct, frozen=True):
     more: bool = False
 
 
-async def failure_groups(store: Ledger, wanted: Filter) -> FailureGroups:
-    """The groups of all failures, or of the newest ones that the filter chooses."""
+async def failure_groups(store: Ledger, wanted: Filter, *, most: int | None = None) -> FailureGroups:
+    """The groups of all failures, or of the newest ones (at most `most`) that the filter chooses."""
     failed = wanted.also(state=State.FAILED)
     if all(term.field in _OF_GROUPS for term in failed.terms):
         return FailureGroups(_largest_first(await _all_groups(store, failed)))
@@ -102,7 +102,7 @@ async def failure_groups(store: Ledger, wanted: Filter) -> FailureGroups:
             key = task.error.fingerprint if task.error else "", task.handler
             found[key] = _added(found[key], task) if key in found else _first(task)
         seen, after = seen + len(page.tasks), page.next
-        if after is None or page.covered is not None or seen >= MOST_READ:
+        if after is None or page.covered is not None or seen >= (most or MOST_READ):
             return FailureGroups(_largest_first(list(found.values())), after is not None)
 
 

@@ -60,6 +60,14 @@ class FigureReading(msgspec.Struct, frozen=True, kw_only=True):
     def moments(self) -> list[Moment]:
         return list(range(self.since, self.until, self.step))
 
+    def per_second(self, name: str) -> Values:
+        """A series of counts as rates. The last step is not over yet: its rate is that of the time that has passed."""
+        values, last = self.series[name], self.until - self.moments[-1]
+        spans = [*[self.step] * (len(values) - 1), min(last, self.step)]
+        return tuple(
+            None if value is None else value * SECOND / span for value, span in zip(values, spans, strict=True)
+        )
+
     @property
     def unmeasured(self) -> list[tuple[Moment, Moment]]:
         """The times in which no manager ran, between those in which one did."""

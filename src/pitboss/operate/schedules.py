@@ -15,10 +15,10 @@ from pitboss.engines.protocol import Store
 from pitboss.model.cron import spoken as spoken_cron
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.ids import TaskId
-from pitboss.model.schedule import Schedule, ScheduleSpec, added
+from pitboss.model.schedule import Schedule, ScheduleSpec, added, past_ticks, tick_id
 from pitboss.model.schedule_findings import ScheduleFigures
 from pitboss.model.states import State
-from pitboss.model.task import Placed
+from pitboss.model.task import Placed, Task
 from pitboss.operate.audit import record
 
 # The leading manager fires within a second; another one leads within this time.
@@ -34,6 +34,15 @@ class ScheduleReading(msgspec.Struct, frozen=True, kw_only=True):
     when: str
     last_state: State | None = None
     overdue: bool = False
+
+    @property
+    def status(self) -> str:
+        """paused, done (it has no more ticks), overdue or active."""
+        if self.schedule.paused:
+            return "paused"
+        if self.schedule.next_at is None:
+            return "done"
+        return "overdue" if self.overdue else "active"
 
 
 class Tick(NamedTuple):
@@ -104,6 +113,14 @@ def coming_ticks(schedules: Sequence[Schedule], number: int) -> list[Tick]:
     """The next ticks of all of them that are not paused, the earliest first. Of one alone also if it is paused."""
     shown = [one for one in schedules if not one.paused or len(schedules) == 1]
     return list(islice(heapq.merge(*(_ticks(one, number) for one in shown)), number))
+
+
+async def last_runs(store: Store, schedule: Schedule, number: int) -> list[tuple[Moment, Task]]:
+    """The tasks of its last ticks, the newest first: those that were put and are kept still. Runs at once are not among
+    them, since their ids do not follow from a tick."""
+    ticks = past_ticks(schedule, number)
+    tasks = await store.get([tick_id(schedule.name, tick) for tick in ticks]) if ticks else []
+    return [(tick, task) for tick, task in zip(ticks, tasks, strict=True) if task is not None]
 
 
 def spoken_when(spec: ScheduleSpec) -> str:

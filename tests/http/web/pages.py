@@ -13,7 +13,7 @@ from pitboss.model.resource import NewResource, PoolRules
 from pitboss.model.session import SessionInfo
 from pitboss.model.snapshot import CurrentTask, PoolFigures, Snapshot, WorkerFigures, WorkerState
 from pitboss.model.task import NewTask
-from tests.http.web import lives
+from tests.http.web import batches, lives
 
 # Paths below /ui.
 PAGES = [
@@ -30,9 +30,10 @@ PAGES = [
     "/sources",
     "/keys",
     "/system",
+    *batches.PAGES,
 ]
 # Pages of what `furnish` makes.
-DETAILS = [*lives.DETAILS]
+DETAILS = [*lives.DETAILS, *batches.DETAILS]
 
 # What would run or look otherwise if it were not escaped.
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}'
@@ -78,6 +79,7 @@ async def furnish(store: FullStore, make_id: Any) -> None:
     session = await store.open_session(SessionInfo(host="box1", pid=1, ttl=3600 * SECOND))
     await store.renew(session.number, msgspec.json.encode(snapshot()).decode())
     await lives.furnish_lives(store, HOSTILE)
+    await batches.furnish_batches(store, HOSTILE)
 
 
 def snapshot() -> Snapshot:

@@ -214,3 +214,16 @@ def test_waiting_tasks_are_changed_from_a_sheet_that_closes(visitor: Visitor) ->
     page.get_by_role("button", name="Yes, do it").click()
     expect(page.locator("#toasts")).to_contain_text("2 tasks changed")
     expect(page.locator("#change-picked")).to_be_hidden()
+
+
+def test_charts_tell_their_values_and_stay_when_the_page_is_read_again(visitor: Visitor) -> None:
+    page = visitor.open("/queues/mail")
+    expect(page.locator(".uplot")).to_have_count(4)
+    expect(page.locator(".chart svg").first).to_be_hidden()
+    page.evaluate("window.kept = document.querySelector('.uplot')")
+    page.locator(".uplot .u-over").first.hover()
+    expect(page.locator("#chart-flow .key b").first).not_to_be_empty()
+    visitor.site.do(visitor.site.store.change_queue("mail", QueueChange(paused=False, by="ana")))
+    expect(page.locator(".headline")).not_to_contain_text("Paused", timeout=30_000)
+    expect(page.locator(".uplot")).to_have_count(4)
+    assert page.evaluate("window.kept.isConnected")

@@ -12,7 +12,7 @@ from pitboss.model.errors import InvalidInput, NotFound, StoreUnavailable
 from pitboss.model.filter import parsed
 from pitboss.model.fleet import ManagerView
 from pitboss.model.limits import rate
-from pitboss.model.queue import QueueChange
+from pitboss.model.queue import LIMITS, QueueChange
 from pitboss.operate.activity import activity_document, read_activity
 from pitboss.operate.audit import read_audit
 from pitboss.operate.desired_state import (
@@ -97,6 +97,8 @@ async def change_queue(call: Call, name: str, body: bodies.ChangeQueue) -> Answe
     changes |= {key: getattr(body, key) for key in ("capacity", "max_per_key") if key in given}
     if "rate" in given:
         changes["rate"] = rate(body.rate) if body.rate else ()
+    if body.reset:
+        changes["withdraw"] = tuple(key for key in LIMITS if key not in given)
     change = QueueChange(**changes)
     details = body.model_dump(include=given)
     (queue,) = await change_queues(call.audited("queues limit", name, details), [name], change)

@@ -73,6 +73,22 @@ def stacked(parts: Mapping[str, int], width: int = 1000, height: int = 8, gap: i
     return found
 
 
+class Ending(NamedTuple):
+    """Where the present and the range of an end are on a line that begins with the start."""
+
+    now: float
+    earliest: float
+    latest: float
+
+
+def ending(started: int, now: int, earliest: int, latest: int | None, width: int = 372) -> Ending:
+    """The line ends with the latest end; without one, a quarter of it is for what is not known."""
+    until = latest if latest is not None else earliest + (earliest - started) // 3
+    whole = max(1, until - started)
+    places = [round(width * max(0, at - started) / whole, 1) for at in (now, earliest, until)]
+    return Ending(*places)
+
+
 def cells(conditions: Sequence[str], width: float = 7.3, height: int = 16, gap: float = 2) -> tuple[float, list[Part]]:
     """One cell for each member, and how wide all are."""
     found = []
@@ -82,6 +98,16 @@ def cells(conditions: Sequence[str], width: float = 7.3, height: int = 16, gap: 
         inset = 0.5 if kind == "disabled" else 0
         found.append(Part(kind, x + inset, half + inset, width - 2 * inset, height - half - 2 * inset))
     return round(len(conditions) * (width + gap) - gap, 1), found
+
+
+def broken(values: Values, top: float, width: int, height: int) -> str:
+    """A line with a gap where nothing was measured; a value between two gaps is a dot."""
+    parts, going = list[str](), False
+    for (x, y), value in zip(_points(_filled(values), top, width, height), values, strict=True):
+        if value is not None:
+            parts.append(f"{'L' if going else 'M'}{x:g} {y:g}" + ("" if going else "h0"))
+        going = value is not None
+    return " ".join(parts)
 
 
 def _filled(values: Values) -> list[float]:

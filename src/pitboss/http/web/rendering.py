@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pitboss.http.web import draw, formatting
 from pitboss.http.web.nav import ENTRIES
 from pitboss.http.web.pages import Page
-from pitboss.http.web.static_files import HTMX, StaticFiles
+from pitboss.http.web.static_files import HTMX, UPLOT, StaticFiles
 from pitboss.http.web.view import View
 from pitboss.model.duration import spoken
 from pitboss.model.eta import spoken_range
@@ -59,7 +59,13 @@ class Rendering:
             "one_line": one_line,
             "clean": clean,
         }
-        self._templates.globals |= {"draw": draw, "counted": counted, "filtered": _filtered, "htmx": HTMX}
+        self._templates.globals |= {
+            "draw": draw,
+            "counted": counted,
+            "filtered": _filtered,
+            "htmx": HTMX,
+            "uplot": UPLOT,
+        }
 
     async def page(
         self, view: View, page: Page, context: Mapping[str, Any], flash: Mapping[str, str], *, logout: bool

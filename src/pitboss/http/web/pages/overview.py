@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from pitboss.engines.capabilities import capabilities
+from pitboss.http.web.charts import read_charts
 from pitboss.http.web.pages import Context, Page
 from pitboss.http.web.remedies import remedies
 from pitboss.http.web.view import View
@@ -64,6 +65,7 @@ async def read(view: View) -> Context:
         "odd": _odd(managers)[:_ODD],
         "pools": (await _pools(view))[:_POOLS],
         "order": _ORDER,
+        "charts_of": await read_charts(view),
         "batches": status.batches[:_BATCHES],
         "groups": groups.groups[:_FAILURES],
         "group_count": len(groups.groups),

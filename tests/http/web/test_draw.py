@@ -1,0 +1,68 @@
+"""Lines of charts and ends of batches as attributes of SVG."""
+
+import json
+
+import pytest
+
+from pitboss.http.web import charts, draw
+from pitboss.model.duration import SECOND
+from pitboss.operate.figures import FigureReading, Values
+
+
+def reading(**series: Values) -> FigureReading:
+    known = dict.fromkeys(("wait_p50", "wait_p95", "run_p50", "run_p95"), (None,) * 4)
+    counts = dict.fromkeys(("in", "out", "failed"), (0,) * 4)
+    return FigureReading(
+        since=0,
+        until=40 * SECOND,
+        step=10 * SECOND,
+        queue=None,
+        handler=None,
+        pool=None,
+        series={**known, **counts, **series},
+        refusals={},
+    )
+
+
+def chart(name: str, **series: Values) -> charts.Chart:
+    return next(one for one in charts._charts(reading(**series)) if one.id == name)
+
+
+def test_a_line_has_gaps_where_nothing_was_measured_and_dots_between_them() -> None:
+    drawn = draw.broken((1, 2, None, 2, None), 2, 40, 23.5)  # type: ignore[arg-type]
+    assert drawn == "M0 12h0 L10 2 M30 2h0"
+    assert draw.broken((None, None), 1, 40, 20) == ""
+
+
+@pytest.mark.parametrize(
+    ("values", "unit", "top"),
+    [
+        ((1, 2, 3, 40), "tasks per second", 4),
+        ((0, 0, 0, 5), "tasks per minute", 40),
+        ((0, 0, 0, 0), "tasks per minute", 1),
+        ((900, 950, 0, 0), "tasks per second", 100),
+    ],
+)
+def test_rates_are_in_a_readable_unit(values: Values, unit: str, top: float) -> None:
+    found = chart("flow", **{"in": values})
+    assert (found.unit, found.top) == (unit, top)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit"), [(0.02, "milliseconds"), (1.5, "seconds"), (90, "minutes"), (4000, "hours"), (200_000, "days")]
+)
+def test_times_are_in_a_readable_unit(value: float, unit: str) -> None:
+    assert chart("wait", wait_p95=(None, value, None, value)).unit == unit
+
+
+def test_a_chart_says_its_finding_and_gives_its_values_to_a_script() -> None:
+    found = chart("wait", wait_p95=(None, 2.0, 4.0, None))
+    assert found.said == "Wait, seconds: p95 up to 4, at last 4"
+    assert found.ticks == ["4", "2", "0"]
+    assert json.loads(found.data)["data"] == [[0, 10, 20, 30], [None] * 4, [None, 2, 4, None]]
+    assert chart("wait").said == "Wait, seconds: nothing was measured"
+
+
+def test_the_range_of_an_end_is_on_the_line_from_the_start() -> None:
+    assert draw.ending(0, 50, 75, 100, 100) == (50, 75, 100)
+    assert draw.ending(0, 50, 75, None, 100) == (50, 75, 100)
