@@ -222,6 +222,10 @@ def _add_fleet(routes: Routes) -> None:
     routes.add("POST", "/worker-pools/{name}/restart", fleet.restart)
     routes.add("POST", "/worker-pools/{name}/pause", fleet.pause)
     routes.add("POST", "/worker-pools/{name}/resume", fleet.resume)
+    routes.add("GET", "/partitions/{name}", fleet.get_partitions)
+    routes.add("POST", "/partitions/{name}/move", fleet.move_partition)
+    routes.add("POST", "/partitions/{name}/pin", fleet.pin_partition)
+    routes.add("POST", "/partitions/{name}/unpin", fleet.unpin_partition)
     routes.add("GET", "/failures", failures)
     routes.add("GET", "/keys", fleet.get_keys)
     routes.add("POST", "/keys", fleet.add_key, codes=(201,))
@@ -260,8 +264,8 @@ def _add_work(routes: Routes) -> None:
     routes.add("POST", "/resource-pools/{name}/members", work.add_members, codes=(201,))
     routes.add("GET", member, work.get_member)
     routes.add("DELETE", member, of_member("remove"))
-    routes.add("POST", f"{member}/enable", of_member("enable"))
-    routes.add("POST", f"{member}/disable", of_member("disable"))
+    for act in ("enable", "disable", "reset"):
+        routes.add("POST", f"{member}/{act}", of_member(act))
 
 
 def _add_schedules(routes: Routes) -> None:
