@@ -96,7 +96,7 @@ def make_server(store: "FullStore", *, release: str = "") -> "Server":
         make_secret=key_secret,
         luck=luck(),
         release=release,
-        boot_id=boot_id(),
+        boot_id=host_clock.boot_id(),
     )
 
 

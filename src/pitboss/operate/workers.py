@@ -93,6 +93,15 @@ async def read_worker_pools(
     return worker_pools(live_managers(await store.sessions(), now), name, host)
 
 
+async def find_worker_pool(store: Store, now: Moment, name: str) -> list[WorkerPoolView]:
+    """This worker pool in each live manager that has it; `NotFound` if none has."""
+    managers = live_managers(await store.sessions(), now)
+    found = worker_pools(managers, name)
+    if not found:
+        raise _unknown_pool(name, managers)
+    return found
+
+
 async def list_worker_pools(store: Store, now: Moment, host: str | None = None) -> list[WorkerPoolView]:
     """As `read_worker_pools`, but a host without a manager is an error."""
     managers = live_managers(await store.sessions(), now)

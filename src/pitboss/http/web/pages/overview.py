@@ -47,7 +47,7 @@ async def read(view: View) -> Context:
         "total": total,
         "flows": flows[:_QUEUES],
         "queue_count": len(flows),
-        "strips": _strips(managers),
+        "strips": strips(managers),
         "states": Counter(one.state.value for manager in managers for one in manager.snapshot.workers),
         "odd": _odd(managers)[:_ODD],
         "pools": (await _pools(view))[:_POOLS],
@@ -117,7 +117,7 @@ def _count(manager: ManagerView, pool: str) -> int:
     return sum(worker.pool == pool for worker in manager.live)
 
 
-def _strips(managers: Sequence[ManagerView]) -> list[dict[str, Any]]:
+def strips(managers: Sequence[ManagerView]) -> list[dict[str, Any]]:
     """The workers of each pool, by host."""
     names = sorted({pool.name for manager in managers for pool in manager.snapshot.pools})
     found = []
