@@ -109,7 +109,7 @@ async def one_worker(view: View) -> Context:
     return {
         "title": name,
         "row": Row(found.worker, found.pool.pool, found.manager),
-        "state": found.pool.state,
+        "pool_state": found.pool.state,
         "usual": found.usual,
         "log": await _log(view, found.manager.session, found.manager.snapshot.logs, found.worker.name),
         "lines": _LINES,
