@@ -74,13 +74,6 @@ class FigureReading(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-class Usual(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a run usually takes: half of them take at most `median`, 95 % at most `slow`."""
-
-    median: Span
-    slow: Span
-
-
 async def read_figures(
     store: Store,
     now: Moment,
@@ -125,22 +118,6 @@ async def read_figures(
         series=series,
         refusals=refusals,
     )
-
-
-async def read_usual(store: Store, now: Moment, handlers: Iterable[str], *, since: Span = 6 * HOUR) -> dict[str, Usual]:
-    """How long runs of these handlers took lately; a handler without any is left out."""
-    samples = await _samples(figures_of(store), now - since, now)
-    found = {}
-    for handler in handlers:
-        runs = Histogram()
-        for one in samples:
-            for own in one.handlers:
-                if own.handler == handler:
-                    runs.merge(own.run)
-        median, slow = runs.quantile(0.5), runs.quantile(0.95)
-        if median is not None and slow is not None:
-            found[handler] = Usual(median=median, slow=slow)
-    return found
 
 
 def figures_document(reading: FigureReading) -> Document:

@@ -1,17 +1,15 @@
 """Managers, worker pools and workers on all hosts, as their sessions describe them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Store
 from pitboss.model.duration import Moment
 from pitboss.model.errors import NotFound
 from pitboss.model.fleet import ManagerView, WorkerPoolView, alive, live_managers, manager_view, worker_pools
 from pitboss.model.snapshot import WorkerFigures
 from pitboss.model.text import listed
-from pitboss.operate.figures import Usual, read_usual
 from pitboss.operate.lookup import did_you_mean
 
 
@@ -24,13 +22,11 @@ class ManagersReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerReading(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker of a live manager, and its worker pool there. `usual` is how long runs of its tasks take, by
-    handler, as far as that is known."""
+    """One worker of a live manager, and its worker pool there."""
 
     manager: ManagerView
     worker: WorkerFigures
     pool: WorkerPoolView
-    usual: Mapping[str, Usual] = {}
 
 
 async def read_worker(store: Store, now: Moment, number: int, name: str) -> WorkerReading:
@@ -38,9 +34,7 @@ async def read_worker(store: Store, now: Moment, number: int, name: str) -> Work
     for view in worker_pools([manager]):
         for worker in view.workers:
             if worker.name == name:
-                known = capabilities(store).figures is not None
-                usual = await read_usual(store, now, {one.handler for one in worker.tasks}) if known else {}
-                return WorkerReading(manager=manager, worker=worker, pool=view, usual=usual)
+                return WorkerReading(manager=manager, worker=worker, pool=view)
     names = [one.name for one in manager.snapshot.workers]
     raise NotFound(
         f'{manager.name} has no worker "{name:.80}"',

@@ -13,7 +13,7 @@ from pitboss.model.resource import NewResource, PoolRules
 from pitboss.model.session import SessionInfo
 from pitboss.model.snapshot import CurrentTask, PoolFigures, Snapshot, WorkerFigures, WorkerState
 from pitboss.model.task import NewTask
-from tests.http.web import lives
+from tests.http.web import fleet, lives
 
 # Paths below /ui.
 PAGES = [
@@ -23,10 +23,11 @@ PAGES = [
     "/tasks",
     "/tasks?q=state:pending&order=oldest",
     "/tasks?q=state:pending+queue:mail",
+    *fleet.PAGES,
     *lives.PAGES,
 ]
 # Pages of what `furnish` makes.
-DETAILS = [*lives.DETAILS]
+DETAILS = [*fleet.DETAILS, *lives.DETAILS]
 
 # What would run or look otherwise if it were not escaped.
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}'
@@ -70,6 +71,7 @@ async def furnish(store: FullStore, make_id: Any) -> None:
     await store.create_batch(NewBatch(id=make_id(), name=HOSTILE), items)
     session = await store.open_session(SessionInfo(host="box1", pid=1, ttl=3600 * SECOND))
     await store.renew(session.number, msgspec.json.encode(snapshot()).decode())
+    await fleet.furnish_fleet(store, session.number, HOSTILE)
     await lives.furnish_lives(store, HOSTILE)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pitboss.client.handler_sizes import HandlerSizes, recall_sizes
 from pitboss.engines.capabilities import capabilities
 from pitboss.http.web.pages import Context, Page
 from pitboss.http.web.pages.overview import strips
@@ -17,7 +18,7 @@ from pitboss.model.session import Session
 from pitboss.model.snapshot import PoolFigures, WorkerFigures, WorkerState
 from pitboss.operate.desired_state import read_desired_state
 from pitboss.operate.documents import worker_pools_document
-from pitboss.operate.figures import FigureReading, Usual, read_figures, read_usual
+from pitboss.operate.figures import FigureReading, read_figures
 from pitboss.operate.stacks import StackReading, read_stack
 from pitboss.operate.workers import find_worker_pool, read_worker
 from pitboss.telemetry.logs.reading import tail
@@ -25,7 +26,8 @@ from pitboss.telemetry.logs.reading import tail
 ROWS = 50
 _REMOTE = 50
 _LINES = 60
-_USUAL_SECONDS, _FIGURES_SECONDS, _REMOTE_SECONDS, _STACK_SECONDS = 30.0, 5.0, 2.0, 10.0
+_LEARNED = 12
+_SIZES_SECONDS, _FIGURES_SECONDS, _REMOTE_SECONDS, _STACK_SECONDS = 30.0, 5.0, 2.0, 10.0
 # The areas of the chart, from below: the state of a worker and the look of its area.
 _AREAS = (
     ("processing", "f-run a1"),
@@ -65,7 +67,7 @@ async def all_workers(view: View) -> Context:
         "strips": strips(managers),
         "pools": _pools(worker_pools(managers)),
         "rows": shown,
-        "usual": await _usual(view, shown),
+        "sizes": await _sizes(view),
         "fleet": managers,
         "remote": remote[:_REMOTE],
         "remote_count": len(remote),
@@ -86,14 +88,14 @@ async def one_pool(view: View) -> Context:
         "name": name,
         "views": views,
         "orders": {key: value for key, value in document["orders"].items() if key.partition("@")[0] == name},
-        "hosts": sorted({one.manager.host for one in views}),
+        "pool_hosts": sorted({one.manager.host for one in views}),
         "workers": [row.worker for row in rows],
         "strips": [one for one in strips([one.manager for one in views]) if one["name"] == name],
         "rows": shown,
-        "usual": await _usual(view, shown),
+        "sizes": await _sizes(view),
         "figures": found,
         "areas": [] if found is None else [(look, found.series.get(f"workers_{state}", ())) for state, look in _AREAS],
-        "needs": _needs([one.manager for one in views]),
+        "learned": await _learned(view, [one.pool for one in views]),
         "worst": _worst(views),
         **pages_of(view, len(rows)),
     }
@@ -110,7 +112,7 @@ async def one_worker(view: View) -> Context:
         "title": name,
         "row": Row(found.worker, found.pool.pool, found.manager),
         "pool_state": found.pool.state,
-        "usual": found.usual,
+        "sizes": await _sizes(view),
         "log": await _log(view, found.manager.session, found.manager.snapshot.logs, found.worker.name),
         "lines": _LINES,
         "asked": asked,
@@ -175,22 +177,21 @@ def _worst(views: Sequence[WorkerPoolView]) -> str:
     return min((one.state for one in views), key=order.index)
 
 
-def _needs(managers: Sequence[ManagerView]) -> dict[str, int]:
-    """The memory of a task by handler, as managers have learned it: the most of any host."""
-    found: dict[str, int] = {}
-    for one in managers:
-        for handler, need in one.snapshot.needs.items():
-            found[handler] = max(need, found.get(handler, 0))
-    return dict(sorted(found.items(), key=lambda pair: -pair[1])[:ROWS])
-
-
-async def _usual(view: View, rows: Sequence[Row]) -> dict[str, Usual]:
-    handlers = frozenset(task.handler for row in rows for task in row.worker.tasks)
-    if not handlers or capabilities(view.store).figures is None:
+async def _sizes(view: View) -> dict[str, HandlerSizes]:
+    """How long runs of handlers usually take, and how much memory they need."""
+    figures = capabilities(view.store).figures
+    if figures is None:
         return {}
-    return await view.readings.get(
-        ("usual", handlers), lambda: read_usual(view.store, view.now, handlers), _USUAL_SECONDS
-    )
+    return await view.readings.get("sizes", lambda: recall_sizes(figures, view.now), _SIZES_SECONDS)
+
+
+async def _learned(view: View, pools: Sequence[PoolFigures]) -> list[tuple[str, HandlerSizes]]:
+    """The handlers of these pools with the most runs."""
+    known = await _sizes(view)
+    queues = None if any(one.queues is None for one in pools) else {name for one in pools for name in one.queues or ()}
+    own = {one.name for one in await view.store.handlers() if queues is None or one.queue in queues}
+    found = [(name, sizes) for name, sizes in known.items() if queues is None or name in own]
+    return sorted(found, key=lambda pair: -pair[1].run.n)[:_LEARNED]
 
 
 async def _stack(view: View, task: str, worker: WorkerFigures) -> tuple[StackReading | None, PitbossError | None]:
