@@ -21,7 +21,7 @@ from pitboss.operate.resources import list_resource_pools
 from pitboss.operate.schedules import list_schedules
 from pitboss.operate.status import Status
 
-_ORDER = ("ready", "busy", "resting", "cooling", "blacklisted", "disabled")
+ORDER = ("ready", "busy", "resting", "cooling", "blacklisted", "disabled")
 _FIGURES_SECONDS, _FLOWS_SECONDS = 5.0, 2.0
 _QUEUES, _POOLS, _BATCHES, _FAILURES, _SCHEDULES, _HAPPENINGS, _ODD = 8, 6, 6, 4, 3, 8, 5
 
@@ -50,8 +50,8 @@ async def read(view: View) -> Context:
         "strips": strips(managers),
         "states": Counter(one.state.value for manager in managers for one in manager.snapshot.workers),
         "odd": _odd(managers)[:_ODD],
-        "pools": (await _pools(view))[:_POOLS],
-        "order": _ORDER,
+        "pools": (await resource_pools(view))[:_POOLS],
+        "order": ORDER,
         "batches": status.batches[:_BATCHES],
         "groups": groups.groups[:_FAILURES],
         "group_count": len(groups.groups),
@@ -152,7 +152,7 @@ def _memory(manager: ManagerView, pool: str) -> int:
     return next((one.memory for one in manager.snapshot.pools if one.name == pool), 0)
 
 
-async def _pools(view: View) -> list[dict[str, Any]]:
+async def resource_pools(view: View) -> list[dict[str, Any]]:
     """Resource pools with their members in the order of their condition."""
     if capabilities(view.store).resources is None:
         return []
@@ -160,7 +160,7 @@ async def _pools(view: View) -> list[dict[str, Any]]:
     found = []
     for pool in pools:
         counts = Counter(one.condition.value for one in pool.members)
-        conditions = [name for name in _ORDER for _ in range(counts[name])]
+        conditions = [name for name in ORDER for _ in range(counts[name])]
         usable = sum(counts[name] for name in ("ready", "busy", "resting"))
         found.append({"pool": pool, "counts": counts, "conditions": conditions, "usable": usable})
     return sorted(found, key=lambda one: one["usable"] - len(one["conditions"]))
