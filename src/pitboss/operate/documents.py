@@ -168,7 +168,9 @@ def partitions_document(reading: "PartitionsReading") -> Document:
             }
             for one in reading.slots
         ],
-        "unowned": [{**partition_document(one.key), "cause": one.why.cause, "why": one.why.says} for one in reading.unowned],
+        "unowned": [
+            {**partition_document(one.key), "cause": one.why.cause, "why": one.why.says} for one in reading.unowned
+        ],
     }
 
 

@@ -77,7 +77,9 @@ async def _members(store: FullStore, hostile: str) -> None:
     await store.acquire("accounts", Want(), 3600 * SECOND, lease="held")
     await store.change_resources("accounts", ["a-8"], ResourceChange(enabled=False, reason=hostile))
     await store.limit_pool("accounts", {"per_minute": 50}, by=hostile)
-    await store.register([HandlerInfo(name="visit", queue="scrape", resources="accounts")])
+    # Once any handler is known, tasks of unknown ones are held.
+    handlers = [HandlerInfo(name="send", queue="mail"), HandlerInfo(name="visit", queue="scrape", resources="accounts")]
+    await store.register(handlers)
 
 
 def _samples(now: int, session: int, hostile: str) -> list[Sample]:

@@ -151,7 +151,7 @@ def test_the_log_of_another_host_is_not_looked_for_here(site: Site, tmp_path: Pa
         "../../etc/passwd",
         "..%2F..%2Fetc%2Fpasswd",
         "%2e%2e%2fsecret",
-        "..",
+        "%2e%2e",
         "secret",
         "default-1%00",
         "default-1.log",
@@ -165,10 +165,10 @@ def test_no_path_leads_to_another_file(site: Site, tmp_path: Path, name: str) ->
     logs = tmp_path / "logs"
     logs.mkdir()
     for path in (tmp_path / "secret", logs / "secret", logs / "manager.log"):
-        path.write_text(LINE % (1, "hidden"))
+        path.write_text(LINE % (1, "leaked"))
     answer = site.http.get(f"/ui/workers/{manager(site, str(logs))}/{name}")
-    assert answer.status_code == 404 or answer.url.path == "/ui"
-    assert "hidden" not in answer.text
+    assert answer.status_code == 404
+    assert "leaked" not in answer.text
 
 
 def test_a_folder_that_cannot_be_read_is_no_fault(site: Site, tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_unknown_names_lead_to_a_page_that_helps(site: Site) -> None:
         ("/workers/x/default-0", "pitboss ps"),
         ("/pools/defalt", "did you mean default?"),
         ("/resources/acounts", "did you mean accounts?"),
-        ("/resources/accounts/a-99", "did you mean"),
+        ("/resources/accounts/a-99", "its members are a-0"),
         ("/partitions/tagets", "did you mean targets?"),
     ):
         answer = site.http.get(f"/ui{path}")

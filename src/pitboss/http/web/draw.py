@@ -50,7 +50,9 @@ def in_and_out(arrived: Values, ended: Values, width: int = 96, height: int = 26
     return Spark(width, height, line=_path(ins), second=_path(outs), gap=gap)
 
 
-def areas(parts: Sequence[tuple[str, Values]], width: int = 760, height: int = 132) -> tuple[int, list[tuple[str, str]]]:
+def areas(
+    parts: Sequence[tuple[str, Values]], width: int = 760, height: int = 132
+) -> tuple[int, list[tuple[str, str]]]:
     """Areas on top of each other, the first at the bottom: the height of all in units, and the kind and path of each.
     Nothing if fewer than two values were measured."""
     known = [(kind, _filled(values)) for kind, values in parts if any(values)]

@@ -54,9 +54,7 @@ async def one_queue(view: View) -> Context:
 
 
 async def _reading(view: View, name: str) -> PartitionsReading:
-    return await view.readings.get(
-        ("partitions", name), lambda: read_partitions(view.store, name, view.now), _SECONDS
-    )
+    return await view.readings.get(("partitions", name), lambda: read_partitions(view.store, name, view.now), _SECONDS)
 
 
 async def _plan(view: View, name: str) -> QueuePlan | None:

@@ -220,7 +220,6 @@ async def _log(view: View, session: Session, folder: str, worker: str) -> dict[s
     return {**told, "text": "\n".join(lines)}
 
 
-
 PAGES = (
     Page("/workers", "Workers", "workers.html", all_workers, TOPICS),
     Page("/pools/{name}", "Worker pool", "pool.html", one_pool, TOPICS),
