@@ -76,6 +76,7 @@ def _add_routes(app: FastAPI) -> Sequence[BaseRoute]:
     _add_tasks(routes)
     _add_types_and_workers(routes)
     _add_fleet(routes)
+    _add_queues(routes)
     _add_work(routes)
     _add_schedules(routes)
     _add_alerts(routes)
@@ -209,11 +210,6 @@ def _add_fleet(routes: Routes) -> None:
     routes.add("GET", "/status", fleet.status)
     routes.add("GET", "/overview", overview)
     routes.add("GET", "/figures", figures)
-    routes.add("GET", "/queues", fleet.list_queues)
-    routes.add("GET", "/queues/{name}", fleet.get_queue)
-    routes.add("PATCH", "/queues/{name}", fleet.change_queue)
-    routes.add("POST", "/queues/{name}/pause", fleet.pause_queue)
-    routes.add("POST", "/queues/{name}/resume", fleet.resume_queue)
     routes.add("GET", "/managers", fleet.list_managers)
     for act in ("drain", "undrain", "stop"):
         routes.add("POST", f"/managers/{{session}}/{act}", of_manager(act))
@@ -222,16 +218,24 @@ def _add_fleet(routes: Routes) -> None:
     routes.add("POST", "/worker-pools/{name}/restart", fleet.restart)
     routes.add("POST", "/worker-pools/{name}/pause", fleet.pause)
     routes.add("POST", "/worker-pools/{name}/resume", fleet.resume)
-    routes.add("GET", "/partitions/{name}", fleet.get_partitions)
-    routes.add("POST", "/partitions/{name}/move", fleet.move_partition)
-    routes.add("POST", "/partitions/{name}/pin", fleet.pin_partition)
-    routes.add("POST", "/partitions/{name}/unpin", fleet.unpin_partition)
     routes.add("GET", "/failures", failures)
     routes.add("GET", "/keys", fleet.get_keys)
     routes.add("POST", "/keys", fleet.add_key, codes=(201,))
     routes.add("DELETE", "/keys/{name}", fleet.remove_key)
     routes.add("GET", "/audit", audit)
     routes.add("GET", "/activity", activity)
+
+
+def _add_queues(routes: Routes) -> None:
+    routes.add("GET", "/queues", fleet.list_queues)
+    routes.add("GET", "/queues/{name}", fleet.get_queue)
+    routes.add("PATCH", "/queues/{name}", fleet.change_queue)
+    routes.add("POST", "/queues/{name}/pause", fleet.pause_queue)
+    routes.add("POST", "/queues/{name}/resume", fleet.resume_queue)
+    routes.add("GET", "/partitions/{name}", fleet.get_partitions)
+    routes.add("POST", "/partitions/{name}/move", fleet.move_partition)
+    routes.add("POST", "/partitions/{name}/pin", fleet.pin_partition)
+    routes.add("POST", "/partitions/{name}/unpin", fleet.unpin_partition)
 
 
 def _add_work(routes: Routes) -> None:

@@ -177,7 +177,7 @@ def test_a_folder_that_cannot_be_read_is_no_fault(site: Site, tmp_path: Path) ->
 
 def test_unknown_names_lead_to_a_page_that_helps(site: Site) -> None:
     for path, help_ in (
-        ("/workers/1/nobody", "pitboss ps lists the workers"),
+        ("/workers/1/other", "pitboss ps lists the workers"),
         ("/workers/99/default-0", "pitboss ps shows the numbers"),
         ("/workers/x/default-0", "pitboss ps"),
         ("/pools/defalt", "did you mean default?"),
