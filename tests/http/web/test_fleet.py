@@ -9,13 +9,14 @@ import msgspec
 import pytest
 
 from pitboss.http.gate import GateRules
-from pitboss.http.web.pages import workers
+from pitboss.http.web.pages import partitions, workers
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import TimedOutWaiting
 from pitboss.model.filter import by
 from pitboss.model.session import SessionInfo
 from pitboss.model.snapshot import CurrentTask, PoolFigures, Snapshot, WorkerFigures, WorkerState
 from pitboss.model.stack import TaskStack
+from pitboss.model.task import NewTask
 from pitboss.operate.desired_state import read_desired_state
 from pitboss.operate.stacks import StackReading
 from tests.http.site import Site
@@ -318,3 +319,18 @@ def test_an_operator_may_reset_a_member_but_not_remove_it() -> None:
         text = page(site, "/resources/accounts/a-2")
         assert "Clear failures" in text
         assert "Remove…" not in text
+
+
+def test_keys_are_not_counted_where_very_many_tasks_wait(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    new = [
+        NewTask(id=site.server.make_id(), handler="visit", queue="targets", params=f'{{"state":"{state}"}}')
+        for state in ("CA", "CA", "NY")
+    ]
+    site.do(site.store.put(new))
+    text = page(site, "/partitions/targets")
+    assert "Slot default/0 has 67 % of the work" in text
+    monkeypatch.setattr(partitions, "_MOST_COUNTED", 2)
+    text = page(site, "/partitions/targets")
+    assert "Slot default/0 has" not in text
+    assert "does not count them by key" in text
+    assert page(site, "/partitions").count("targets") > 0
