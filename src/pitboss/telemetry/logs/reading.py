@@ -16,6 +16,7 @@ from pitboss.telemetry.logs.lines import as_text, stamp
 
 _BLOCK = 256 * 1024
 _HEAD = 96
+_DAY_AND_TIME = slice(len("2026-"), len("2026-01-01T00:00:00"))
 _LOOKS = 10
 _DEFAULT_LEVEL, _TROUBLE = LEVELS["info"], LEVELS["warning"]
 
@@ -70,11 +71,14 @@ class Wanted:
 
 
 def tail(folder: Path, worker: str, count: int) -> list[str]:
-    """The last lines of a worker as text, the newest last, each with its traceback."""
+    """The last lines of a worker as text, the newest last, each with its traceback. Times are in UTC."""
     found = []
     for one in Reader(folder, lambda name: name == worker, Wanted()).last(count):
         trace = str(one.fields.get("exception") or "")
-        found.append(as_text(one.fields, one.time) + (f"\n{trace}" if trace else ""))
+        found.append(
+            as_text({**one.fields, "worker": ""}, one.time[_DAY_AND_TIME].replace("T", " "))
+            + (f"\n{trace}" if trace else "")
+        )
     return found
 
 
