@@ -27,7 +27,7 @@ ROWS = 50
 _REMOTE = 50
 _LINES = 60
 _LEARNED = 12
-_SIZES_SECONDS, _FIGURES_SECONDS, _REMOTE_SECONDS, _STACK_SECONDS = 30.0, 5.0, 2.0, 10.0
+_SIZES_SECONDS, _FIGURES_SECONDS, _REMOTE_SECONDS, _STACK_SECONDS = 30.0, 5.0, 2.0, 1.0
 # The areas of the chart, from below: the state of a worker and the look of its area.
 _AREAS = (
     ("processing", "f-run a1"),
