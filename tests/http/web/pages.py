@@ -70,19 +70,19 @@ async def furnish(store: FullStore, make_id: Any) -> None:
     items = [NewTask(id=make_id(), handler="send", queue="scrape", params="{}") for _ in range(5)]
     await store.create_batch(NewBatch(id=make_id(), name=HOSTILE), items)
     session = await store.open_session(SessionInfo(host="box1", pid=1, ttl=3600 * SECOND))
-    await store.renew(session.number, msgspec.json.encode(snapshot()).decode())
+    await store.renew(session.number, msgspec.json.encode(snapshot(tasks[0].id)).decode())
     await fleet.furnish_fleet(store, session.number, HOSTILE)
     await lives.furnish_lives(store, HOSTILE)
 
 
-def snapshot() -> Snapshot:
+def snapshot(task: str) -> Snapshot:
     states = list(WorkerState)
     workers = [
         WorkerFigures(
             name=f"default-{place}",
             state=state,
             running=1 if state is WorkerState.PROCESSING else 0,
-            tasks=(CurrentTask(id="x", handler=HOSTILE),) if state is WorkerState.PROCESSING else (),
+            tasks=(CurrentTask(id=task, handler=HOSTILE),) if state is WorkerState.PROCESSING else (),
             why=HOSTILE if state is WorkerState.RESTARTING else "",
             rss=200 << 20,
         )
