@@ -96,6 +96,7 @@ def make_server(store: "FullStore", *, release: str = "") -> "Server":
         make_secret=key_secret,
         luck=luck(),
         release=release,
+        boot_id=host_clock.boot_id(),
     )
 
 

@@ -14,7 +14,8 @@ from pitboss.model.event import NewEvent, Subscription
 from pitboss.model.filter import by
 from pitboss.model.limits import rate
 from pitboss.model.operation import NewOperation, Verb
-from pitboss.model.queue import HandlerInfo
+from pitboss.model.partition import Partitioning
+from pitboss.model.queue import HandlerInfo, QueueSettings
 from pitboss.model.resource import NewResource
 from pitboss.model.schedule import ScheduleSpec
 from pitboss.model.session import SessionInfo
@@ -52,6 +53,10 @@ ACTS: list[tuple[Place, str, dict[str, Any] | None, str]] = [
     (("POST", "/resource-pools/{name}/members"), "proxies", {"members": [{"name": "p2"}]}, "resource-pools add"),
     (("POST", "/resource-pools/{name}/members/{member}/disable"), "proxies p1", None, "resource-pools disable"),
     (("POST", "/resource-pools/{name}/members/{member}/enable"), "proxies p1", None, "resource-pools enable"),
+    (("POST", "/resource-pools/{name}/members/{member}/reset"), "proxies p1", None, "resource-pools reset"),
+    (("POST", "/partitions/{name}/move"), "targets", {"key": "CA", "slot": "web/0"}, "partitions move"),
+    (("POST", "/partitions/{name}/pin"), "targets", {"key": "CA", "slot": "web/0"}, "partitions pin"),
+    (("POST", "/partitions/{name}/unpin"), "targets", {"key": "CA"}, "partitions unpin"),
     (("DELETE", "/resource-pools/{name}/members/{member}"), "proxies p1", None, "resource-pools remove"),
     (("POST", "/batches/{batch_id}/{act}"), "BATCH pause", {}, "batches pause"),
     (("DELETE", "/batches/{batch_id}"), "BATCH?force=true", None, "batches delete"),
@@ -98,7 +103,8 @@ class Scene(Site):
         await store.cancel(by(queue="ended"))
         batch = await store.create_batch(NewBatch(id=new_id()), tasks[4:])
         wants = Subscription(handler="greet", pattern="user.*")
-        await store.declare(Declared(app="shop", subscriptions=(wants,)))
+        divided = QueueSettings(partitions=Partitioning(by="{state}", mode="static", table={0: ("CA",)}))
+        await store.declare(Declared(app="shop", subscriptions=(wants,), queues={"targets": divided}))
         event = NewEvent(id=new_id(), name="user.signup")
         await store.publish([event])
         operation = NewOperation(id=new_id(), verb=Verb.RETRY, wanted=by(queue="none"), by="boss", rate=rate("1/s"))
@@ -108,6 +114,7 @@ class Scene(Site):
         await store.add_resources("proxies", [NewResource(name="p1")])
         session = (await store.open_session(SessionInfo(host="box1", pid=1, ttl=3600 * SECOND))).number
         await store.renew(session, _encoded(snapshot(worker())))
+        await store.take_slots(session, "web", "box1", [0])
         term = (await store.campaign(session)).term
         await store.note_alerts(notes_text(AlertNotes(rules=rules_of({}))), [], version=0, term=term)
         return {

@@ -6,10 +6,10 @@ from pitboss.cli.formatting import ago, when
 from pitboss.cli.screen import Column, Screen
 from pitboss.model.duration import SECOND, Moment, spoken
 from pitboss.model.pool_rules import value_text
-from pitboss.model.resource import Condition, Entry, Limits, PoolRules, Resource
+from pitboss.model.resource import Condition, Entry, PoolRules, Resource
 from pitboss.model.text import HIDDEN, counted, one_line
 from pitboss.operate.pool_rules import RuleReading
-from pitboss.operate.resources import MemberPage, MemberReading, ResourcePoolReading
+from pitboss.operate.resources import MemberPage, MemberReading, ResourcePoolReading, limits_text
 
 _POOLS = (
     Column("Pool", fills=True),
@@ -124,17 +124,6 @@ def _history_row(entry: Entry, now: Moment) -> list[str]:
         "" if entry.until is None else spoken(max(SECOND, entry.until - entry.at)),
         entry.why or "",
     ]
-
-
-def limits_text(limits: Limits) -> str:
-    parts = [f"{window.count}/{spoken(window.per)}" for window in limits.windows]
-    if limits.min_delay or limits.jitter:
-        least, most = limits.min_delay, limits.min_delay + limits.jitter
-        gap = spoken(least) if least == most else f"{spoken(least)}–{spoken(most)}"
-        parts.append(f"{gap} between uses" + (" after the end" if limits.delay_from == "end" else ""))
-    parts += [f"guard {spoken(limits.guard)}"] if limits.guard else []
-    parts.append("any number at a time" if limits.concurrency is None else f"{limits.concurrency} at a time")
-    return ", ".join(parts)
 
 
 def _pool_row(pool: ResourcePoolReading, now: Moment) -> list[str]:

@@ -21,7 +21,7 @@ from pitboss.cli.command import (
     screen_of,
     show,
 )
-from pitboss.cli.resource_page import draw_member, draw_members, draw_pool, draw_pools, draw_rules, limits_text
+from pitboss.cli.resource_page import draw_member, draw_members, draw_pool, draw_pools, draw_rules
 from pitboss.cli.screen import Screen
 from pitboss.model.duration import Moment
 from pitboss.model.errors import InvalidInput
@@ -34,6 +34,7 @@ from pitboss.operate.resources import (
     find_members,
     find_resource_pool,
     holders_of,
+    limits_text,
     list_resource_pools,
     read_member,
     read_resource_pool,

@@ -76,6 +76,7 @@ def _add_routes(app: FastAPI) -> Sequence[BaseRoute]:
     _add_tasks(routes)
     _add_types_and_workers(routes)
     _add_fleet(routes)
+    _add_queues(routes)
     _add_work(routes)
     _add_schedules(routes)
     _add_alerts(routes)
@@ -209,11 +210,6 @@ def _add_fleet(routes: Routes) -> None:
     routes.add("GET", "/status", fleet.status)
     routes.add("GET", "/overview", overview)
     routes.add("GET", "/figures", figures)
-    routes.add("GET", "/queues", fleet.list_queues)
-    routes.add("GET", "/queues/{name}", fleet.get_queue)
-    routes.add("PATCH", "/queues/{name}", fleet.change_queue)
-    routes.add("POST", "/queues/{name}/pause", fleet.pause_queue)
-    routes.add("POST", "/queues/{name}/resume", fleet.resume_queue)
     routes.add("GET", "/managers", fleet.list_managers)
     for act in ("drain", "undrain", "stop"):
         routes.add("POST", f"/managers/{{session}}/{act}", of_manager(act))
@@ -228,6 +224,18 @@ def _add_fleet(routes: Routes) -> None:
     routes.add("DELETE", "/keys/{name}", fleet.remove_key)
     routes.add("GET", "/audit", audit)
     routes.add("GET", "/activity", activity)
+
+
+def _add_queues(routes: Routes) -> None:
+    routes.add("GET", "/queues", fleet.list_queues)
+    routes.add("GET", "/queues/{name}", fleet.get_queue)
+    routes.add("PATCH", "/queues/{name}", fleet.change_queue)
+    routes.add("POST", "/queues/{name}/pause", fleet.pause_queue)
+    routes.add("POST", "/queues/{name}/resume", fleet.resume_queue)
+    routes.add("GET", "/partitions/{name}", fleet.get_partitions)
+    routes.add("POST", "/partitions/{name}/move", fleet.move_partition)
+    routes.add("POST", "/partitions/{name}/pin", fleet.pin_partition)
+    routes.add("POST", "/partitions/{name}/unpin", fleet.unpin_partition)
 
 
 def _add_work(routes: Routes) -> None:
@@ -260,8 +268,8 @@ def _add_work(routes: Routes) -> None:
     routes.add("POST", "/resource-pools/{name}/members", work.add_members, codes=(201,))
     routes.add("GET", member, work.get_member)
     routes.add("DELETE", member, of_member("remove"))
-    routes.add("POST", f"{member}/enable", of_member("enable"))
-    routes.add("POST", f"{member}/disable", of_member("disable"))
+    for act in ("enable", "disable", "reset"):
+        routes.add("POST", f"{member}/{act}", of_member(act))
 
 
 def _add_schedules(routes: Routes) -> None:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from pitboss.http.answers import ApiError
 from pitboss.http.patterns import EVENT, NAME, PLAIN, RATE, WORKER
 from pitboss.model.access import Role
+from pitboss.model.partition import LONGEST_KEY
 from pitboss.model.resource import MAX_LABELS
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d")
@@ -299,6 +300,16 @@ class ChangeQueue(Body):
 class ScalePool(Body):
     size: Annotated[int, Field(ge=0, le=1000), Whole] | None
     host: Short | None = None
+
+
+class OneKey(Body):
+    key: Annotated[str, Field(min_length=1, max_length=LONGEST_KEY, pattern=PLAIN)]
+
+
+class GiveKey(OneKey):
+    slot: Annotated[str, Field(min_length=1, max_length=200, pattern=PLAIN)] = Field(
+        description='Such as "3", or "scrapers/3".'
+    )
 
 
 class NewMember(Body):

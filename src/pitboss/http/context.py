@@ -57,9 +57,11 @@ class Server:
         make_secret: Callable[[], str],
         luck: Callable[[], float],
         release: str = "",
+        boot_id: str = "",
     ) -> None:
         self.store, self.clock, self.release, self.host = store, store.clock, release, info.host
         self.make_id, self.make_key_id, self.make_secret = make_id, make_key_id, make_secret
+        self._host, self._boot_id = info.host, boot_id
         self.client = Client(store, store.clock)
         self.types = TaskTypes(store, store.clock.now)
         self.keys = KnownKeys(store)
@@ -76,6 +78,10 @@ class Server:
     def events(self) -> EventClient:
         """Publishing and the log of events; `Unsupported` if the store has none."""
         return EventClient(self.client, self.make_id)
+
+    def is_here(self, info: SessionInfo) -> bool:
+        """Whether this process runs on the same host, so that the files there can be read."""
+        return (info.host, info.boot_id.partition("/")[0]) == (self._host, self._boot_id)
 
     async def start(self) -> None:
         await self.types.read()

@@ -138,18 +138,18 @@ def partitioning_document(spec: Partitioning) -> Document:
     return {**msgspec.structs.asdict(spec), "table": table, "keys": list(spec.keys)}
 
 
-def partitions_document(reading: "PartitionsReading") -> Document:
-    def key(one: Partition) -> Document:
-        counts = {state.value: count for state, count in one.counts.items()}
-        return {
-            "key": one.key,
-            "owner": one.owner,
-            "moving_to": one.moving_to,
-            "pinned": one.pinned,
-            "epoch": one.epoch,
-            "counts": counts,
-        }
+def partition_document(one: Partition) -> Document:
+    return {
+        "key": one.key,
+        "owner": one.owner,
+        "moving_to": one.moving_to,
+        "pinned": one.pinned,
+        "epoch": one.epoch,
+        "counts": {state.value: count for state, count in one.counts.items()},
+    }
 
+
+def partitions_document(reading: "PartitionsReading") -> Document:
     return {
         "queue": reading.queue.name,
         "partitions": partitioning_document(reading.spec),
@@ -164,11 +164,13 @@ def partitions_document(reading: "PartitionsReading") -> Document:
                 "node": one.node or None,
                 "host": one.host or None,
                 "share": one.share,
-                "keys": [key(each) for each in one.keys],
+                "keys": [partition_document(each) for each in one.keys],
             }
             for one in reading.slots
         ],
-        "unowned": [{**key(one.key), "cause": one.why.cause, "why": one.why.says} for one in reading.unowned],
+        "unowned": [
+            {**partition_document(one.key), "cause": one.why.cause, "why": one.why.says} for one in reading.unowned
+        ],
     }
 
 

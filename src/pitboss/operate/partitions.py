@@ -88,12 +88,12 @@ class Validation(msgspec.Struct, frozen=True, kw_only=True):
         return not self.problems
 
 
-async def read_partitions(store: Store, name: str, now: Moment) -> PartitionsReading:
-    """The slots and keys of a queue."""
+async def read_partitions(store: Store, name: str, now: Moment, *, counts: bool = True) -> PartitionsReading:
+    """The slots and keys of a queue. To count the tasks of its keys costs more, the more are unfinished."""
     queue = await find_queue(store, name)
     spec = divided_by(queue)
     verbs = partitions_of(store)
-    keys, slots = await verbs.partitions(name), serving(await verbs.slots(), name, spec)
+    keys, slots = await verbs.partitions(name, counts=counts), serving(await verbs.slots(), name, spec)
     sessions, led = await store.sessions(), await store.leader() is not None
     hosts = {one.number: one.info.host for one in sessions}
     managers = live_managers(sessions, now)

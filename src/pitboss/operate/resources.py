@@ -9,7 +9,7 @@ from pitboss.engines.capabilities import resources_of
 from pitboss.engines.protocol import Store
 from pitboss.model.canonical import from_json
 from pitboss.model.comparison import Evidence, at_fault, evidence, suspected
-from pitboss.model.duration import Moment
+from pitboss.model.duration import Moment, Span, spoken
 from pitboss.model.filter import by
 from pitboss.model.ids import TaskId
 from pitboss.model.leasing import condition, limits_of
@@ -20,6 +20,7 @@ from pitboss.model.text import masked, one_line
 from pitboss.operate.pool_rules import RuleReading, find_pool, rule_readings
 
 _HOLDERS = 5
+_AWAY = frozenset({Condition.COOLING, Condition.BLACKLISTED})
 _LONGEST = 200
 
 
@@ -70,6 +71,14 @@ class ResourcePoolReading(msgspec.Struct, frozen=True, kw_only=True):
         """When the next member can be used; None if one is ready, or the moment is unknown."""
         back = [one.until for one in self.members if one.until is not None]
         return min(back) if back and not self.count(Condition.READY) else None
+
+    def coming_back(self, now: Moment, step: Span, steps: int) -> list[int]:
+        """How many members that are away come back in each of the next steps."""
+        counts = [0] * steps
+        for one in self.members:
+            if one.condition in _AWAY and one.until is not None and 0 <= one.until - now < step * steps:
+                counts[(one.until - now) // step] += 1
+        return counts
 
 
 class MemberPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +143,18 @@ async def holders_of(store: Store, members: Iterable[Resource]) -> dict[str, tup
             page = await store.find(by(resource=member.id, state=State.RUNNING), limit=_HOLDERS)
             held[member.name] = tuple(task.id for task in page.tasks)
     return held
+
+
+def limits_text(limits: Limits) -> str:
+    """ "60/1m, 500ms between uses, 2 at a time"."""
+    parts = [f"{window.count}/{spoken(window.per)}" for window in limits.windows]
+    if limits.min_delay or limits.jitter:
+        least, most = limits.min_delay, limits.min_delay + limits.jitter
+        gap = spoken(least) if least == most else f"{spoken(least)}–{spoken(most)}"
+        parts.append(f"{gap} between uses" + (" after the end" if limits.delay_from == "end" else ""))
+    parts += [f"guard {spoken(limits.guard)}"] if limits.guard else []
+    parts.append("any number at a time" if limits.concurrency is None else f"{limits.concurrency} at a time")
+    return ", ".join(parts)
 
 
 def _reading(view: ResourcePoolView, now: Moment, queues: tuple[str, ...] = ()) -> ResourcePoolReading:

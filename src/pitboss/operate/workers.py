@@ -8,6 +8,8 @@ from pitboss.engines.protocol import Store
 from pitboss.model.duration import Moment
 from pitboss.model.errors import NotFound
 from pitboss.model.fleet import ManagerView, WorkerPoolView, alive, live_managers, manager_view, worker_pools
+from pitboss.model.snapshot import WorkerFigures
+from pitboss.model.text import listed
 from pitboss.operate.lookup import did_you_mean
 
 
@@ -17,6 +19,28 @@ class ManagersReading(msgspec.Struct, frozen=True, kw_only=True):
     living: tuple[ManagerView, ...]
     gone: tuple[ManagerView, ...] = ()
     pool: str | None = None
+
+
+class WorkerReading(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker of a live manager, and its worker pool there."""
+
+    manager: ManagerView
+    worker: WorkerFigures
+    pool: WorkerPoolView
+
+
+async def read_worker(store: Store, now: Moment, number: int, name: str) -> WorkerReading:
+    (manager,) = await find_managers(store, now, number=number)
+    for view in worker_pools([manager]):
+        for worker in view.workers:
+            if worker.name == name:
+                return WorkerReading(manager=manager, worker=worker, pool=view)
+    names = [one.name for one in manager.snapshot.workers]
+    raise NotFound(
+        f'{manager.name} has no worker "{name:.80}"',
+        why=f"its workers are {listed(names)}" if names else "it has no workers",
+        fix=did_you_mean(name, names, "pitboss ps lists the workers"),
+    )
 
 
 async def read_managers(
@@ -61,6 +85,15 @@ async def read_worker_pools(
 ) -> list[WorkerPoolView]:
     """Each worker pool of each live manager; none is no error."""
     return worker_pools(live_managers(await store.sessions(), now), name, host)
+
+
+async def find_worker_pool(store: Store, now: Moment, name: str) -> list[WorkerPoolView]:
+    """This worker pool in each live manager that has it; `NotFound` if none has."""
+    managers = live_managers(await store.sessions(), now)
+    found = worker_pools(managers, name)
+    if not found:
+        raise _unknown_pool(name, managers)
+    return found
 
 
 async def list_worker_pools(store: Store, now: Moment, host: str | None = None) -> list[WorkerPoolView]:

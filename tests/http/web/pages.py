@@ -13,7 +13,7 @@ from pitboss.model.resource import NewResource, PoolRules
 from pitboss.model.session import SessionInfo
 from pitboss.model.snapshot import CurrentTask, PoolFigures, Snapshot, WorkerFigures, WorkerState
 from pitboss.model.task import NewTask
-from tests.http.web import batches, lives
+from tests.http.web import batches, fleet, lives
 
 # Paths below /ui.
 PAGES = [
@@ -23,6 +23,7 @@ PAGES = [
     "/tasks",
     "/tasks?q=state:pending&order=oldest",
     "/tasks?q=state:pending+queue:mail",
+    *fleet.PAGES,
     *lives.PAGES,
     "/activity",
     "/activity?what=pause&who=ana&kind=act&since=24h",
@@ -33,7 +34,7 @@ PAGES = [
     *batches.PAGES,
 ]
 # Pages of what `furnish` makes.
-DETAILS = [*lives.DETAILS, *batches.DETAILS]
+DETAILS = [*fleet.DETAILS, *lives.DETAILS, *batches.DETAILS]
 
 # What would run or look otherwise if it were not escaped.
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}'
@@ -77,19 +78,20 @@ async def furnish(store: FullStore, make_id: Any) -> None:
     items = [NewTask(id=make_id(), handler="send", queue="scrape", params="{}") for _ in range(5)]
     await store.create_batch(NewBatch(id=make_id(), name=HOSTILE), items)
     session = await store.open_session(SessionInfo(host="box1", pid=1, ttl=3600 * SECOND))
-    await store.renew(session.number, msgspec.json.encode(snapshot()).decode())
+    await store.renew(session.number, msgspec.json.encode(snapshot(tasks[0].id)).decode())
+    await fleet.furnish_fleet(store, session.number, HOSTILE)
     await lives.furnish_lives(store, HOSTILE)
     await batches.furnish_batches(store, HOSTILE)
 
 
-def snapshot() -> Snapshot:
+def snapshot(task: str) -> Snapshot:
     states = list(WorkerState)
     workers = [
         WorkerFigures(
             name=f"default-{place}",
             state=state,
             running=1 if state is WorkerState.PROCESSING else 0,
-            tasks=(CurrentTask(id="x", handler=HOSTILE),) if state is WorkerState.PROCESSING else (),
+            tasks=(CurrentTask(id=task, handler=HOSTILE),) if state is WorkerState.PROCESSING else (),
             why=HOSTILE if state is WorkerState.RESTARTING else "",
             rss=200 << 20,
         )

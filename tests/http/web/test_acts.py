@@ -50,7 +50,7 @@ def test_an_act_with_javascript_answers_with_what_to_say(site: Site) -> None:
     assert told.json() == {"ok": True, "text": "Queue paused", "why": "", "fix": ""}
     wrong = sent(site, "/queues/nope/pause", HX_Request="true")
     assert (wrong.status_code, wrong.json()["ok"]) == (404, False)
-    assert wrong.json()["why"].endswith("mail, media, scrape")
+    assert "mail, media, scrape" in wrong.json()["why"]
 
 
 def test_an_act_is_in_the_audit_log(site: Site) -> None:

@@ -12,6 +12,7 @@ from pitboss.model.errors import InvalidInput, NotFound, StoreUnavailable
 from pitboss.model.filter import parsed
 from pitboss.model.fleet import ManagerView
 from pitboss.model.limits import rate
+from pitboss.model.partition import Partition
 from pitboss.model.queue import LIMITS, QueueChange
 from pitboss.operate.activity import activity_document, read_activity
 from pitboss.operate.audit import read_audit
@@ -28,6 +29,8 @@ from pitboss.operate.documents import (
     failure_group_document,
     key_document,
     managers_document,
+    partition_document,
+    partitions_document,
     queue_document,
     worker_pools_document,
 )
@@ -35,6 +38,7 @@ from pitboss.operate.failures import failure_groups
 from pitboss.operate.figures import figures_document, read_figures
 from pitboss.operate.keys import create_key, list_keys, revoke_key
 from pitboss.operate.overview import overview_document, read_overview
+from pitboss.operate.partitions import move_key, pin_key, read_partitions, unpin_key
 from pitboss.operate.queues import read_queue, read_queues
 from pitboss.operate.status import read_status
 from pitboss.operate.status_documents import queue_page_document, status_document
@@ -167,6 +171,35 @@ async def resume(call: Call, name: str) -> Answer:
     """Give the workers of a pool tasks again."""
     done = await pause_pool(call.audited("worker-pools resume", name), call.now, name, paused=False, by=call.by)
     return Answer(data={"name": name, "paused": False, "managers": len(done.pools)})
+
+
+async def get_partitions(call: Call, name: str) -> Answer:
+    """The slots of a queue's workers with their keys, and the keys that no live slot has."""
+    return Answer(data=partitions_document(await read_partitions(call.store, name, call.now)))
+
+
+async def move_partition(call: Call, name: str, body: bodies.GiveKey) -> Answer:
+    """Give a key to another slot: at once, or when none of its tasks runs."""
+    store = call.audited("partitions move", name, body.model_dump())
+    return _moved(await move_key(store, name, body.key, body.slot, call.now))
+
+
+async def pin_partition(call: Call, name: str, body: bodies.GiveKey) -> Answer:
+    """Give a key to a slot and keep it there, whatever the table or the work says."""
+    store = call.audited("partitions pin", name, body.model_dump())
+    return _moved(await pin_key(store, name, body.key, body.slot, call.now))
+
+
+async def unpin_partition(call: Call, name: str, body: bodies.OneKey) -> Answer:
+    """End a pin: the key follows the table or the work again."""
+    found = await unpin_key(call.audited("partitions unpin", name, body.model_dump()), name, body.key, call.now)
+    return Answer(data={**partition_document(found.key), "home": found.home}, message="Pin ended")
+
+
+def _moved(key: Partition) -> Answer:
+    later = f"Key moves to {key.moving_to} when none of its tasks runs"
+    message = f"Key belongs to {key.owner}" if key.moving_to is None else later
+    return Answer(data=partition_document(key), message=message)
 
 
 async def failures(call: Call, wanted: str | None) -> Answer:

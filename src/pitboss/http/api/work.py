@@ -160,11 +160,11 @@ async def get_member(call: Call, name: str, member: str) -> Answer:
 
 
 async def change_member(call: Call, name: str, member: str, act: str) -> Answer:
-    """Enable or disable a member, or remove it."""
+    """Enable, disable or reset a member, or remove it."""
     found = find_members(await find_resource_pool(call.store, name), [member])
     store = call.audited(f"resource-pools {act}", f"{name}/{member}")
-    by = f"disabled by {call.caller.name}"
-    change = None if act == "remove" else ResourceChange(enabled=act == "enable", reason=by)
+    enabled = ResourceChange(enabled=act == "enable", reason=f"{act}d by {call.caller.name}")
+    change = {"remove": None, "reset": ResourceChange(reset=True)}.get(act, enabled)
     await change_members(store, name, found, change)
     return Answer(data={"pool": name, "name": member}, message=f"Member: {act} done")
 

@@ -110,8 +110,13 @@ def _body(route: APIRoute, texts: Mapping[str, list[str]]) -> bytes:
     if route.body_field is None:
         return b""
     fields = getattr(_model(route.body_field.field_info.annotation), "model_fields", {})
-    found = {}
+    found: dict[str, Any] = {}
     for name, given in texts.items():
+        whole, dot, key = name.partition(".")
+        if dot and whole in fields:
+            # "limits.per_hour" is an entry of the object "limits".
+            found.setdefault(whole, {}).update({key: given[-1].strip()} if given[-1].strip() else {})
+            continue
         field = fields.get(name)
         value = _value(Any if field is None else field.annotation, given)
         if value is not None or (field is not None and f"{OWN}null" in given):

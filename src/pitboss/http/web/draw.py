@@ -1,6 +1,7 @@
 """Drawings as the attributes of SVG elements: no script and no inline style is needed."""
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 from typing import NamedTuple
 
 Values = Sequence[float | int | None]
@@ -47,6 +48,26 @@ def in_and_out(arrived: Values, ended: Values, width: int = 96, height: int = 26
     below = [(x, max(y, low)) for (x, y), (_, low) in zip(ins, outs, strict=True)]
     gap = f"{_path(ins)} {_path(below[::-1]).replace('M', 'L', 1)} Z"
     return Spark(width, height, line=_path(ins), second=_path(outs), gap=gap)
+
+
+def areas(
+    parts: Sequence[tuple[str, Values]], width: int = 760, height: int = 132
+) -> tuple[int, list[tuple[str, str]]]:
+    """Areas on top of each other, the first at the bottom: the height of all in units, and the kind and path of each.
+    Nothing if fewer than two values were measured."""
+    known = [(kind, _filled(values)) for kind, values in parts if any(values)]
+    sums = [sum(column) for column in zip(*(values for _, values in known), strict=True)]
+    top = ceil(max(sums, default=0))
+    if not top or len(sums) < 2:  # noqa: PLR2004
+        return top, []
+    step, low, found = width / (len(sums) - 1), [0.0] * len(sums), []
+    for kind, values in known:
+        high = [before + value for before, value in zip(low, values, strict=True)]
+        upper = [(round(place * step, 1), round(height * (1 - y / top), 1)) for place, y in enumerate(high)]
+        lower = [(round(place * step, 1), round(height * (1 - y / top), 1)) for place, y in enumerate(low)]
+        found.append((kind, f"{_path(upper)} {_path(lower[::-1]).replace('M', 'L', 1)} Z"))
+        low = high
+    return top, found
 
 
 def columns(values: Values, width: int = 88, height: int = 24, kind: str = "bad") -> list[Part]:

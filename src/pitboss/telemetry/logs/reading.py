@@ -12,10 +12,11 @@ import msgspec
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.log_settings import LEVELS
 from pitboss.telemetry.logs.files import LogFile, log_files
-from pitboss.telemetry.logs.lines import stamp
+from pitboss.telemetry.logs.lines import as_text, stamp
 
 _BLOCK = 256 * 1024
 _HEAD = 96
+_DAY_AND_TIME = slice(len("2026-"), len("2026-01-01T00:00:00"))
 _LOOKS = 10
 _DEFAULT_LEVEL, _TROUBLE = LEVELS["info"], LEVELS["warning"]
 
@@ -67,6 +68,18 @@ class Wanted:
         if entry.time < self._since or LEVELS.get(entry.fields["level"], _DEFAULT_LEVEL) < max(least, self._level):
             return False
         return all(matching(entry.fields, field, piece) for field, piece in self._ids)
+
+
+def tail(folder: Path, worker: str, count: int) -> list[str]:
+    """The last lines of a worker as text, the newest last, each with its traceback. Times are in UTC."""
+    found = []
+    for one in Reader(folder, lambda name: name == worker, Wanted()).last(count):
+        trace = str(one.fields.get("exception") or "")
+        found.append(
+            as_text({**one.fields, "worker": ""}, one.time[_DAY_AND_TIME].replace("T", " "))
+            + (f"\n{trace}" if trace else "")
+        )
+    return found
 
 
 def matching(fields: Mapping[str, Any], field: str, piece: str) -> list[str]:

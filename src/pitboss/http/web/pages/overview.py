@@ -27,7 +27,7 @@ from pitboss.operate.status import Status
 from pitboss.operate.system import read_store_facts
 
 _AWAY = ("cooling", "blacklisted")
-_ORDER = ("ready", "busy", "resting", "cooling", "blacklisted", "disabled")
+ORDER = ("ready", "busy", "resting", "cooling", "blacklisted", "disabled")
 _PULSE_SECONDS, _SECONDS = 5.0, 2.0
 _QUEUES, _POOLS, _BATCHES, _FAILURES, _SCHEDULES, _HAPPENINGS, _ODD = 8, 6, 6, 4, 3, 8, 5
 # The last minutes are compared with the hour.
@@ -60,11 +60,11 @@ async def read(view: View) -> Context:
         "pulse": pulse,
         "flows": flows[:_QUEUES],
         "queue_count": len(flows),
-        "strips": _strips(managers),
+        "strips": strips(managers),
         "states": Counter(one.state.value for manager in managers for one in manager.snapshot.workers),
         "odd": _odd(managers)[:_ODD],
-        "pools": (await _pools(view))[:_POOLS],
-        "order": _ORDER,
+        "pools": (await resource_pools(view))[:_POOLS],
+        "order": ORDER,
         "charts_of": await read_charts(view),
         "batches": status.batches[:_BATCHES],
         "groups": groups.groups[:_FAILURES],
@@ -168,7 +168,7 @@ def _count(manager: ManagerView, pool: str) -> int:
     return sum(worker.pool == pool for worker in manager.live)
 
 
-def _strips(managers: Sequence[ManagerView]) -> list[dict[str, Any]]:
+def strips(managers: Sequence[ManagerView]) -> list[dict[str, Any]]:
     """The workers of each pool, by host."""
     names = sorted({pool.name for manager in managers for pool in manager.snapshot.pools})
     found = []
@@ -206,7 +206,7 @@ def _memory(manager: ManagerView, pool: str) -> int:
     return next((one.memory for one in manager.snapshot.pools if one.name == pool), 0)
 
 
-async def _pools(view: View) -> list[dict[str, Any]]:
+async def resource_pools(view: View) -> list[dict[str, Any]]:
     """Resource pools with their members in the order of their condition."""
     if capabilities(view.store).resources is None:
         return []
@@ -214,7 +214,7 @@ async def _pools(view: View) -> list[dict[str, Any]]:
     found = []
     for pool in pools:
         counts = Counter(one.condition.value for one in pool.members)
-        conditions = [name for name in _ORDER for _ in range(counts[name])]
+        conditions = [name for name in ORDER for _ in range(counts[name])]
         usable = sum(counts[name] for name in ("ready", "busy", "resting"))
         away = [one.until for one in pool.members if one.condition.value in _AWAY and one.until is not None]
         back = min(away, default=None)
