@@ -50,8 +50,9 @@ NOTES = """\
 - *finished*, *failed*: the first page of these jobs, as the dashboard asks for it. *–*: it cannot do that.
 - *text*, *parameter*: a search for a word that {hits} jobs have in their params, evenly spread; in any text, and in the
   parameter by its name. *First answer*: what it shows may be some of them. *All found*: until all were shown.
-- *retry all*: from the request until all {failed:,} failed jobs wait again, as seen from outside. No worker runs them
-  meanwhile: the queue of Pitboss is paused, so that its manager retries and its workers rest; the others have none.
+- *retry all*: from the request until all {failed:,} failed jobs wait again: in the store of Pitboss, by the answer of
+  Bull Board, and until the page of pgqueuer shows none. No worker runs them meanwhile: the queue of Pitboss is paused,
+  so that its manager retries and its workers rest; the others have none.
 - Where it takes several requests, their number is given.
 
 What is unequal, and for whom it is better:

@@ -18,6 +18,8 @@ _PAGE: dict[str, str | int] = {
     "order[0][dir]": "desc",
     **{f"columns[{n}][data]": name for n, name in enumerate(_COLUMNS)},
 }
+# It looks at all tasks to answer, and takes no event meanwhile.
+_LOOK_SECONDS = 3
 _LISTS: dict[List, str] = {"finished": "state:SUCCESS", "failed": "state:FAILURE"}
 _SEARCHES: dict[Search, str] = {"text": WORD, "parameter": f"kwargs:word={WORD}"}
 
@@ -36,13 +38,16 @@ class FlowerBoard(Board):
         self.serve(*celery, "flower", "--address=127.0.0.1", f"--port={self.port}", all_tasks, env=env)
         with running(*celery, "worker", "-E", "--pool", "solo", "--loglevel", "CRITICAL", env=env):
             self.run(python, "-m", _APP, str(self.tasks), env=env)
-            until(lambda: self._number("finished") == self.tasks and self._number("failed") == self.failed, every=0.5)
+            until(self._holds_all, every=_LOOK_SECONDS)
 
     def listed(self, which: List) -> int:
         return len(self._page(_LISTS[which])["data"])
 
     def searched(self, how: Search) -> Iterator[int]:
         yield len(self._page(_SEARCHES[how])["data"])
+
+    def _holds_all(self) -> bool:
+        return self._number("finished") == self.tasks and self._number("failed") == self.failed
 
     def _number(self, which: List) -> int:
         return int(self._page(_LISTS[which])["recordsFiltered"])
