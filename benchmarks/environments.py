@@ -12,6 +12,7 @@ BUILD = ROOT / "build" / "bench"
 _REDIS = ("redis==8.1.0", "hiredis==3.5.0")
 PINS: dict[str, tuple[str, ...]] = {
     "celery": ("celery==5.7.0", "kombu==5.7.0", "packaging==26.3", *_REDIS),
+    "flower": ("flower==2.2.0", "celery==5.7.0", "kombu==5.7.0", "packaging==26.3", *_REDIS),
     "dramatiq": ("dramatiq==2.2.1", *_REDIS),
     "dramatiq-rabbitmq": ("dramatiq==2.2.1", "pika==1.4.4"),
     "huey": ("huey==3.5.4", *_REDIS),
@@ -19,6 +20,15 @@ PINS: dict[str, tuple[str, ...]] = {
     "procrastinate": ("procrastinate==3.10.0", "psycopg[binary]==3.3.8", "psycopg-pool==3.3.3"),
     # With typer 0.29, `pgq run` of this version does not start.
     "pgqueuer": ("pgqueuer==1.6.0", "asyncpg==0.32.0", "uvloop==0.23.0", "typer==0.28.0"),
+    # The extra `web` lacks python-multipart, without which the form that retries jobs is refused.
+    "pgqueuer-web": (
+        "pgqueuer[web]==1.6.0",
+        "asyncpg==0.32.0",
+        "uvloop==0.23.0",
+        "typer==0.28.0",
+        "fastapi==0.163.0",
+        "python-multipart==0.0.33",
+    ),
 }
 
 

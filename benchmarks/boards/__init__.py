@@ -1,0 +1,1 @@
+"""The compared dashboards: one module for each, and the programs that fill their stores."""
