@@ -40,6 +40,10 @@ DETAILS = [*fleet.DETAILS, *lives.DETAILS, *batches.DETAILS]
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}'
 
 
+# The attributes that a browser follows.
+_ADDRESSES = ("href", "src", "action", "formaction", "data", "xlink:href")
+
+
 class _Inline(HTMLParser):
     """Reads a page as a browser does."""
 
@@ -52,7 +56,8 @@ class _Inline(HTMLParser):
         if tag == "style" or (tag == "script" and "src" not in given) or tag == "img":
             self.found.append(tag)
         for name, value in given.items():
-            if name == "style" or name.startswith("on") or (value or "").strip().lower().startswith("javascript:"):
+            runs = name in _ADDRESSES and (value or "").strip().lower().startswith("javascript:")
+            if name == "style" or name.startswith("on") or runs:
                 self.found.append(f"{tag} {name}={value}")
 
 

@@ -150,9 +150,9 @@ def test_an_event_is_sent_again_to_all_or_to_one_handler(site: Site) -> None:
 
 
 def test_charts_have_gaps_periods_and_the_values_that_a_script_needs(site: Site) -> None:
-    text = site.http.get("/ui/queues/mail", params={"since": "15m"}).text
+    text = site.http.get("/ui/queues/media", params={"since": "15m"}).text
     assert text.count("data-chart=") == 4
-    assert 'href="/ui/queues/mail?since=7d#charts"' in text
+    assert 'href="/ui/queues/media?since=7d#charts"' in text
     assert 'aria-current="page">15 min' in text
     assert 'aria-label="In and out, tasks per' in text
     # Nothing was measured: a line has no points, and none at zero.
