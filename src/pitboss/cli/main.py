@@ -40,6 +40,7 @@ COMMANDS = {
         "figures:figures",
         "Show how many tasks came and went over time, how long they waited and ran, and how many failed.",
     ),
+    "report": Command("report:report", "Write a page with charts of what happened, to mail or to keep."),
     "stop": Command("managers:stop", "Stop managers; running tasks finish first."),
     "drain": Command("managers:drain", "Let managers take no more tasks."),
     "doctor": Command("doctor:doctor", "Check for problems."),

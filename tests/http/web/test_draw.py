@@ -25,7 +25,7 @@ def reading(**series: Values) -> FigureReading:
 
 
 def chart(name: str, **series: Values) -> charts.Chart:
-    return next(one for one in charts._charts(reading(**series)) if one.id == name)
+    return next(one for one in charts.charts_of(reading(**series)) if one.id == name)
 
 
 def test_a_line_has_gaps_where_nothing_was_measured_and_dots_between_them() -> None:

@@ -22,6 +22,7 @@ _FIRST = "2h"
 _TOPS = (1, 2, 4, 6, 8, 10)
 _RATES = ((1, "tasks per second"), (60, "tasks per minute"), (3600, "tasks per hour"))
 _TIMES = ((1 / 86_400, "days"), (1 / 3600, "hours"), (1 / 60, "minutes"), (1, "seconds"), (1000, "milliseconds"))
+COUNTS = ((1, "number"),)
 _WIDTH, _HEIGHT = 600, 120
 
 
@@ -87,21 +88,22 @@ async def read_charts(view: View, queue: str | None = None) -> dict[str, Any]:
     found = await view.readings.get(
         ("figures", queue, chosen), lambda: read_figures(view.store, view.now, since=span, queue=queue), seconds
     )
-    return {"period": chosen, "periods": {name: one[0] for name, one in PERIODS.items()}, "all": _charts(found)}
+    return {"period": chosen, "periods": {name: one[0] for name, one in PERIODS.items()}, "all": charts_of(found)}
 
 
-def _charts(found: FigureReading) -> list[Chart]:
+def charts_of(found: FigureReading) -> list[Chart]:
+    """Those of tasks."""
     series = found.series
     rates = {name: found.per_second(name) for name in ("in", "out", "failed")}
     return [
-        _chart(found, "flow", "In and out", _RATES, [("in", "in", rates["in"]), ("out", "out", rates["out"])]),
-        _chart(found, "wait", "Wait", _TIMES, [("p50", "in", series["wait_p50"]), ("p95", "out", series["wait_p95"])]),
-        _chart(found, "run", "Run time", _TIMES, [("p50", "in", series["run_p50"]), ("p95", "out", series["run_p95"])]),
-        _chart(found, "failed", "Failures", _RATES, [("failed", "bad", rates["failed"])]),
+        chart(found, "flow", "In and out", _RATES, [("in", "in", rates["in"]), ("out", "out", rates["out"])]),
+        chart(found, "wait", "Wait", _TIMES, [("p50", "in", series["wait_p50"]), ("p95", "out", series["wait_p95"])]),
+        chart(found, "run", "Run time", _TIMES, [("p50", "in", series["run_p50"]), ("p95", "out", series["run_p95"])]),
+        chart(found, "failed", "Failures", _RATES, [("failed", "bad", rates["failed"])]),
     ]
 
 
-def _chart(
+def chart(
     found: FigureReading,
     name: str,
     title: str,
@@ -112,7 +114,7 @@ def _chart(
     largest = max((value or 0 for _, _, values in lines for value in values), default=0)
     times, unit = next((one for one in units if largest * one[0] >= 1), units[-1])
     if not largest:
-        times, unit = units[min(1, len(units) - 1)] if units is _RATES else units[-2]
+        times, unit = units[1] if units is _RATES else units[-2:][0]
     top = _top(largest * times)
     drawn = []
     for said, kind, values in lines:

@@ -22,50 +22,56 @@ from pitboss.model.text import clean, counted, one_line
 _FOLDER = Path(__file__).parent / "templates"
 
 
+def environment() -> Environment:
+    """Templates with everything that does not depend on a page."""
+    made = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    filters = {
+        name: getattr(formatting, name)
+        for name in (
+            "number",
+            "seconds",
+            "span",
+            "rate",
+            "size",
+            "percent",
+            "moment",
+            "ago",
+            "short",
+            "params",
+            "pretty",
+        )
+    }
+    made.filters |= {
+        **filters,
+        "spoken": spoken,
+        "range": spoken_range,
+        "clearing": spoken_clear,
+        "one_line": one_line,
+        "clean": clean,
+    }
+    made.globals |= {
+        "draw": draw,
+        "counted": counted,
+        "filtered": _filtered,
+        "htmx": HTMX,
+        "uplot": UPLOT,
+    }
+    return made
+
+
 class Rendering:
     """`paths` are those of the pages that exist."""
 
     def __init__(self, files: StaticFiles, paths: frozenset[str]) -> None:
         self._files, self._paths = files, paths
-        self._templates = Environment(
-            loader=FileSystemLoader(_FOLDER),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            auto_reload=False,
-        )
-        filters = {
-            name: getattr(formatting, name)
-            for name in (
-                "number",
-                "seconds",
-                "span",
-                "rate",
-                "size",
-                "percent",
-                "moment",
-                "ago",
-                "short",
-                "params",
-                "pretty",
-            )
-        }
-        self._templates.filters |= {
-            **filters,
-            "spoken": spoken,
-            "range": spoken_range,
-            "clearing": spoken_clear,
-            "one_line": one_line,
-            "clean": clean,
-        }
-        self._templates.globals |= {
-            "draw": draw,
-            "counted": counted,
-            "filtered": _filtered,
-            "htmx": HTMX,
-            "uplot": UPLOT,
-        }
+        self._templates = environment()
 
     async def page(
         self, view: View, page: Page, context: Mapping[str, Any], flash: Mapping[str, str], *, logout: bool
