@@ -18,6 +18,8 @@ from pitboss.model.duration import SECOND
 from pitboss.model.errors import NotLeader
 from pitboss.model.figures import HOUR, RAW, HandlerFigures, Sample, bucket
 from pitboss.model.filter import by
+from pitboss.model.happening import Kind as Happening
+from pitboss.model.happening import Severity as Happened
 from pitboss.model.queue import HandlerInfo, QueueChange
 from pitboss.model.resource import Limits, NewResource, PoolRules, Report, ResourceOutcome, Want
 from pitboss.model.schedule import ScheduleSpec
@@ -51,6 +53,7 @@ class World:
     def __init__(self, *channels: ChannelSpec, digest: int = 15 * MINUTE, **rules: dict[str, Any] | None) -> None:
         self.store, self.logged = Bench(), list[str]()
         self.spec = AlertsSpec(rules=rules_of(rules), channels=channels or (OPS,), digest=digest, store="store")
+        self.noted = list[tuple[Happening, str, str, Happened | None]]()
         self.term, self.session = 0, 0
         self.alerter: Alerter
 
@@ -61,8 +64,15 @@ class World:
             await self.store.end_session(leader.session)
         self.session = await self.store.manager(snapshot or workers(), pid=self.term + 1)
         self.term = (await self.store.campaign(self.session)).term
-        self.alerter = Alerter(self.store, self.store, lambda: self.spec, self.store.clock, log=self.logged.append)
+        self.alerter = Alerter(
+            self.store, self.store, lambda: self.spec, self.store.clock, log=self.logged.append, note=self.note
+        )
         await self.store.register([GREET, *(one.info("app") for one in self.spec.outside)])
+
+    def note(
+        self, kind: Happening, subject: str, text: str, *_: Any, severity: Happened | None = None, **__: Any
+    ) -> None:
+        self.noted.append((kind, subject, text, severity))
 
     async def show(self, snapshot: Snapshot) -> None:
         await self.store.renew(self.session, msgspec.json.encode(snapshot).decode())
@@ -115,6 +125,23 @@ async def test_2500_failures_in_a_minute_are_one_message_and_one_that_it_is_over
     assert 'queue "default": 417 of 417 tasks failed in 1m' in first.text
     assert "resolved" in last.text
     assert first.store == "store"
+
+
+async def test_an_alert_that_begins_and_ends_is_in_the_log_of_happenings() -> None:
+    world = World(dead_letter_rate={"window": MINUTE})
+    await world.begin()
+    await world.look()
+    await world.fail(20)
+    await world.look(30)
+    assert world.noted == [
+        (
+            Happening.ALERT,
+            "alert dead_letter_rate",
+            'alert dead_letter_rate (medium) is firing: queue "default": 20 of 20 tasks failed in 1m',
+            Happened.WARNING,
+        ),
+        (Happening.ALERT, "alert dead_letter_rate", "alert dead_letter_rate is over after 1m", None),
+    ]
 
 
 async def test_what_goes_on_is_told_in_digests() -> None:

@@ -78,12 +78,14 @@ def looked(notes: AlertNotes, spec: AlertsSpec, silences: Iterable[Silence], fac
         counters=counters,
     )
     before = {name for name, one in notes.alerts.items() if one.phase is Phase.FIRING}
+    # A rule that the settings no longer have ends too.
+    known = {rule.name: rule for rule in (*notes.rules, *spec.rules)}
     firing = {name for name, one in states.items() if one.phase is Phase.FIRING}
     return Look(
         after,
         messages,
         tuple(rule for rule in spec.rules if rule.name in firing - before),
-        tuple(rule for rule in (*spec.rules, *notes.rules) if rule.name in before - firing),
+        tuple(rule for name, rule in known.items() if name in before - firing),
     )
 
 

@@ -8,25 +8,29 @@ from pitboss.client.alert_facts import read_alert_facts
 from pitboss.engines.alert_protocol import Alerts
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Clock, Store
-from pitboss.model.alert import Phase
+from pitboss.model.alert import Phase, Severity
 from pitboss.model.alert_look import AlertNotes, Look, looked, notes_text, read_notes
 from pitboss.model.alert_message import FUNCTION, AlertMessage, ChannelSpec, alert_task, document
 from pitboss.model.alert_rules import AlertsSpec
 from pitboss.model.canonical import to_json
-from pitboss.model.duration import Span
+from pitboss.model.duration import SECOND, Span, spoken
+from pitboss.model.happening import Kind
+from pitboss.model.happening import Severity as Happened
 from pitboss.model.ids import derived_id
 from pitboss.model.new_task import new_task
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.task import NewTask
 from pitboss.model.text import listed
 from pitboss.upkeep.alert_actions import AlertActions
+from pitboss.upkeep.notice import Note
 from pitboss.upkeep.usual_sizes import UsualSizes
 
 ALERT_SECONDS = 10.0
 
 
 class Alerter:
-    """The duty. `spec` returns the present settings (None: no alerts); `log` writes what the channel `log` is told."""
+    """The duty. `spec` returns the present settings (None: no alerts); `log` writes what the channel `log` is told, and
+    `note` gets alerts that begin and end, for the log of happenings."""
 
     def __init__(
         self,
@@ -36,8 +40,10 @@ class Alerter:
         clock: Clock,
         *,
         log: Callable[[str], None],
+        note: Note | None = None,
     ) -> None:
         self._store, self._alerts, self._spec, self._clock, self._log = store, alerts, spec, clock, log
+        self._note = note
         self._actions = AlertActions(store, clock)
         self._usual = UsualSizes(capabilities(store).figures)
         self._term: int | None = None
@@ -57,6 +63,7 @@ class Alerter:
         tasks = await self._tasks(look, spec)
         if await self._alerts.note_alerts(notes_text(look.notes), tasks, version=board.version, term=term):
             self._tell(look, term, notes, spec)
+            self._record(look, notes)
             await self._actions.follow(look.notes, facts.now)
 
     async def _answered(self) -> Span | None:
@@ -102,6 +109,18 @@ class Alerter:
             firing = [name for name, one in before.alerts.items() if one.phase is Phase.FIRING]
             if firing:
                 self._log(f"alerts that were firing when this manager began to lead: {listed(sorted(firing))}")
+
+    def _record(self, look: Look, before: AlertNotes) -> None:
+        """Into the log of happenings, also what is silenced."""
+        if self._note is None:
+            return
+        for rule in look.began:
+            found = Happened.ERROR if rule.severity is Severity.HIGH else Happened.WARNING
+            text = f"alert {rule.name} ({rule.severity}) is firing: {look.notes.alert(rule.name).about}"
+            self._note(Kind.ALERT, f"alert {rule.name}", text, severity=found)
+        for rule in look.ended:
+            lasted = spoken(max(SECOND, look.notes.at - before.alert(rule.name).since))
+            self._note(Kind.ALERT, f"alert {rule.name}", f"alert {rule.name} is over after {lasted}")
 
     def _by_wall(self, message: AlertMessage, spec: AlertsSpec) -> AlertMessage:
         return message.by_wall(self._clock.wall() - self._clock.now(), spec.store)

@@ -83,7 +83,7 @@ def all_duties(
         rebalancer = Rebalancer(engine, has.partitions, clock, say=say)
         duties.append(Duty("rebalance", REBALANCE_SECONDS, rebalancer.rebalance))
     if has.alerts is not None:
-        alerter = Alerter(engine, has.alerts, lambda: plan().alerts, clock, log=warn)
+        alerter = Alerter(engine, has.alerts, lambda: plan().alerts, clock, log=warn, note=note)
         duties.append(Duty("look at alerts", ALERT_SECONDS, alerter.look))
     return duties
 

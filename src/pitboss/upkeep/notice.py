@@ -8,7 +8,7 @@ from pitboss.engines.protocol import Clock, Store
 from pitboss.model import snapshot
 from pitboss.model.canonical import from_json
 from pitboss.model.duration import Moment
-from pitboss.model.happening import HappeningId, Kind
+from pitboss.model.happening import HappeningId, Kind, Severity
 from pitboss.model.ids import derived_id
 from pitboss.model.session import Session
 from pitboss.model.text import counted
@@ -27,6 +27,7 @@ class Note(Protocol):
         text: str,
         details: dict[str, Any] | None = None,
         *,
+        severity: Severity | None = None,
         known: tuple[HappeningId, Moment] | None = None,
     ) -> None: ...
 
