@@ -7,7 +7,7 @@ import msgspec
 
 from pitboss.engines.memory import MemoryEngine
 from pitboss.model.duration import SECOND, Moment
-from pitboss.model.happening import HappeningId, Kind, happening
+from pitboss.model.happening import HappeningId, Kind, Severity, happening
 from pitboss.model.ids import IdMaker
 from pitboss.model.session import Session, SessionInfo
 from pitboss.model.snapshot import Snapshot
@@ -49,6 +49,7 @@ class Scene:
         text: str,
         details: dict[str, Any] | None = None,
         *,
+        severity: Severity | None = None,
         known: tuple[HappeningId, Moment] | None = None,
     ) -> None:
         now = self.clock.now()
