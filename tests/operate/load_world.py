@@ -11,7 +11,6 @@ import msgspec
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.figures import HandlerFigures, PoolSample, Sample, bucket
 from pitboss.model.filter import by
-from pitboss.model.happening import Kind, happening
 from pitboss.model.outcome import Completed, Failed, decide
 from pitboss.model.policy import Policy
 from pitboss.model.queue import HandlerInfo
@@ -88,13 +87,6 @@ class World:
     async def add(self, number: int, **options: Any) -> None:
         tasks = [self.store.new("job", **{"queue": self.queue} | options) for _ in range(number)]
         await self.store.put(tasks)
-
-    async def crash(self, times: int = 1, pool: str = "default") -> None:
-        """A manager notes that a worker crashed."""
-        text = f"worker {pool}-1 was killed by signal 9"
-        for _ in range(times):
-            made = happening(self.store.new_id(), self.now, Kind.WORKER_CRASHED, f"pool {pool}", text)
-            await self.store.record_happenings([made])
 
     async def until_clear(self, most: int = 20_000) -> int:
         """How many seconds pass until nothing waits."""

@@ -12,6 +12,7 @@ from pitboss.model.resource import NewResource, PoolRules, ResourceChange, Resou
 from pitboss.model.snapshot import WorkerState
 from pitboss.model.verdict import Health, Verdict, action, store_away
 from pitboss.operate.status import read_status
+from tests.cli.command_line import pitboss
 from tests.operate.load_world import World
 
 
@@ -104,9 +105,9 @@ async def crash_loop_with_a_backlog(world: World) -> None:
     world.comes = 6.0
     world.crashes = 5
     world.states = dict.fromkeys(range(1, world.slots), WorkerState.RESTARTING)
-    for _ in range(8):
+    for place in range(8):
         await world.run(50)
-        await world.crash()
+        await world.store.crash(f"default-{place % 4 + 1}")
 
 
 FAULTS = {
@@ -168,8 +169,8 @@ FAULTS = {
         crash_loop_with_a_backlog,
         "crash-loop",
         'Workers of pool "default" crash again and again',
-        "killed by signal 9",
-        "pitboss pools show default",
+        "was killed by SIGKILL",
+        "pitboss ps --pool default",
         ("worker-pool", "default"),
         "grows by",
     ),
@@ -190,6 +191,20 @@ async def test_a_fault_is_told_with_its_cause_and_what_helps(fault: Fault) -> No
     assert helping is not None, found.actions
     assert (helping.kind, helping.name) == fault.about or helping.kind == "task"
     assert not fault.hidden or not any(fault.hidden in line for line in found.also)
+    for one in found.actions:
+        assert pitboss(*one.command.split()[1:], "--help").code == 0, f"{one.command} is no command"
+
+
+async def test_crashes_are_counted_by_pool_and_not_by_worker() -> None:
+    """Regression: ten workers with two crashes each were no crash loop."""
+    world = World(comes=2.0, slots=10)
+    await world.start()
+    for number in range(20):
+        await world.run(10)
+        await world.store.crash(f"default-{number % 10 + 1}")
+    found = (await world.status()).verdict
+    assert found.sentence == 'Workers of pool "default" crash again and again: 20 crashes in 10m.'
+    assert found.why == "worker default-10 was killed by SIGKILL"
 
 
 async def test_the_pool_says_until_when_and_how_many_members_are_needed() -> None:

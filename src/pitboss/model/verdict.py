@@ -90,6 +90,8 @@ def action(command: str, label: str = "") -> Action | None:
     looks = noun in _LOOKING or (bool(rest) and rest[0] in _LOOKING)
     if noun in _ALONE:
         said, kind, name = _ALONE[noun]
+        if rest and "--pool" in words:
+            said, kind, name = f"Open {rest[0]}", "worker-pool", rest[0]
         return Action(label or said, command, kind, name, looks)
     if noun == "why":
         return Action(label or "Why it waits", command, "task", rest[0] if rest else "", True)

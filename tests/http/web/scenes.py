@@ -134,9 +134,6 @@ class Scene:
     async def note(self, kind: Kind, subject: str, text: str, **about: Any) -> None:
         await self.store.record_happenings([happening(self.store.new_id(), self.now, kind, subject, text, **about)])
 
-    async def crash(self, pool: str, why: str) -> None:
-        await self.note(Kind.WORKER_CRASHED, f"pool {pool}", f"worker {pool}-1 {why}")
-
     def audited(self, who: str, act: str, target: str, **details: Any) -> Any:
         entry = AuditEntry(
             id=self.store.new_id(), who=who, act=act, target=target, details=msgspec.json.encode(details).decode()
@@ -316,7 +313,7 @@ async def degraded(minutes: int = 32) -> Scene:
         "media-4": {"why": "over its memory limit", "crashes": 2, "rss": (21 << 30) // 10, "next_at": scene.now},
         "scrapers-12": {"why": "pool scaled down from 12 to 11"},
     }
-    await scene.note(Kind.WORKER_CRASHED, "pool media", "worker media-4 ended: over its memory limit")
+    await scene.store.crash("media-4", "ended: over its memory limit")
     await scene.run(10)
     await scene.tell()
     return scene

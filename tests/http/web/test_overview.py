@@ -70,7 +70,7 @@ def test_activity_is_searched_by_person_and_text(degraded: Scene) -> None:
         assert [one.act for one in by_ana if isinstance(one, AuditEntry)] == ["queues pause"]
         assert rest is None
         crashed, _ = await search_activity(degraded.store, what="MEMORY limit")
-        assert [one.subject for one in crashed if isinstance(one, Happening)] == ["pool media"]
+        assert [one.subject for one in crashed if isinstance(one, Happening)] == ["worker media-4"]
         first, following = await search_activity(degraded.store, limit=1)
         second, _ = await search_activity(degraded.store, limit=1, before=following)
         assert first[0].id > second[0].id

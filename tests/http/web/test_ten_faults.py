@@ -78,7 +78,7 @@ async def crash_loop() -> Scene:
     scene.whys["scrapers-1"] = {"why": "it was killed by signal 11", "crashes": 6, "next_at": scene.now + 500 * SECOND}
     for _ in range(6):
         await scene.run(50)
-        await scene.crash("scrapers", "was killed by signal 11")
+        await scene.store.crash("scrapers-1", "was killed by signal 11")
     return scene
 
 

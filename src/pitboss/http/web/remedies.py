@@ -118,7 +118,7 @@ def _pages(name: str, words: Sequence[str]) -> list[tuple[str, str, dict[str, st
     if noun == "resources":
         waiting = {"q": f"state:pending resource:{name}/*"}
         return [(f"/resources/{name}", "/resources/{pool}", {}), ("/tasks", "/tasks", waiting)]
-    if noun == "pools":
+    if noun == "pools" or "--pool" in words:
         return [(f"/pools/{name}", "/pools/{name}", {}), ("/workers", "/workers", {"pool": name})]
     return [(path, path, {}) for path in _PLAIN.get(noun, ())]
 
