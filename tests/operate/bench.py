@@ -61,6 +61,13 @@ class Bench(MemoryEngine):
         self._happened.heard(WorkerCrashed(pool=worker.rpartition("-")[0], worker=worker, pid=1, error=error))
         await self._happened.close(1)
 
+    async def lose(self, number: int, *handlers: str) -> None:
+        """Some pending tasks, or items of batches, are claimed and wait again, because their manager is gone."""
+        session = await self.open_session(SessionInfo(host="elsewhere", pid=8, handlers=handlers))
+        await self.claim(ClaimRequest(session=session.number, slots=(Slot(free=number),)))
+        await self.end_session(session.number)
+        await self.reclaim()
+
     async def run_all(self, *, fail: str | None = None, most: int = 10_000, retryable: bool = False) -> None:
         """Claim the pending tasks and end them: completed, or failed with this message."""
         session = await self.open_session(SessionInfo(host="elsewhere", pid=9, handlers=("greet",)))

@@ -904,7 +904,7 @@ class TestTroubles(Subject):
         await read_troubles(bench.store, bench.now)
         (newest,) = (await find(by(state="pending"), limit=1)).tasks
         why = (await explain(bench.store, newest.id, bench.now)).why
-        assert asked == [("priority", 10), ("priority", 500)], "an index gives the oldest of one priority"
+        assert asked == [("queue", 10), ("priority", 500)], "an index gives the oldest of each priority"
         assert why.gates[-1].says == "at least 500 before it, 2,100 in the whole queue"
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pitboss.client.waiting import read_line
+from pitboss.client.waiting import oldest_wait
 from pitboss.engines.capabilities import Capabilities, capabilities
 from pitboss.engines.protocol import Store
 from pitboss.model.alert_facts import (
@@ -28,8 +28,6 @@ from pitboss.model.states import State
 _QUEUES = 100
 _MEMBERS = 2000
 _LATE_SHOWN = 100
-# The first tasks in line: among them is usually one that is no item of a batch.
-_FIRST = 10
 # A schedule fires within a second of its tick, and a new leader within some seconds.
 _PUNCTUAL: Span = SECOND
 _UNUSABLE = (Condition.COOLING, Condition.BLACKLISTED)
@@ -131,17 +129,6 @@ async def _queue_fact(store: Store, queue: Queue, served: _Served, now: Moment) 
     return QueueFacts(
         paused=queue.paused, waited=await oldest_wait(store, queue, now) if waiting else 0, unserved=unserved
     )
-
-
-async def oldest_wait(store: Store, queue: Queue, now: Moment) -> Span:
-    """How long the oldest due task of a queue has waited since it was due. Items of batches do not count."""
-    line = await read_line(store, queue, _FIRST)
-    due = [
-        task.created_at if task.run_at is None else max(task.run_at, task.created_at)
-        for task in line.tasks
-        if task.batch is None
-    ]
-    return max(0, now - min(due)) if due else 0
 
 
 async def _member_facts(has: Capabilities, now: Moment) -> dict[str, MemberFacts]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pitboss.client.waiting import Waiting, WaitingTask, read_waiting
+from pitboss.client.waiting import Waiting, WaitingTask, oldest_wait, read_waiting
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Store
 from pitboss.model.batch import Batch
@@ -43,7 +43,16 @@ async def read_forecasts(
     history = await _read_history(store, now)
     served = _Serving(living, now)
     pools = {name: pool_state(view, now) for name, view in scene.scene.pools.items() if view.members}
-    return {one.name: _forecast(one, history, served, scene, pools, now) for one in found}
+    waits = {one.name: await _waited(store, one, scene, now) for one in found}
+    return {one.name: _forecast(one, history, served, scene, pools, waits[one.name], now) for one in found}
+
+
+async def _waited(store: Store, queue: Queue, waiting: Waiting, now: Moment) -> Span | None:
+    """Of queues whose tasks were read."""
+    line = waiting.scene.lines.get(queue.name)
+    if line is None:
+        return None if queue.counts.get(State.PENDING) else 0
+    return await oldest_wait(store, queue, now, line)
 
 
 def _forecast(
@@ -52,6 +61,7 @@ def _forecast(
     served: "_Serving",
     waiting: Waiting,
     pools: Mapping[str, PoolState],
+    waited: Span | None,
     now: Moment,
 ) -> QueueForecast:
     own = [one for one in waiting.tasks if one.task.queue == queue.name]
@@ -65,7 +75,7 @@ def _forecast(
         drawn=_drawn(queue, waiting.running),
         served_since=served.since(queue.name),
         gate=_gate(own),
-        waited=_waited(own, now),
+        waited=waited,
         seats=sum(seats for seats, _ in ready),
         busy=sum(one.running for _, one in ready),
         mean=sum(one.mean * one.processed for _, one in ready) // done if done else 0,
@@ -89,14 +99,6 @@ def _gate(own: Sequence[WaitingTask]) -> Gate | None:
     """What the first of its oldest tasks waits at, if all that were looked at wait at something."""
     gates = [one.why.shut for one in own if one.task.state is State.PENDING] or [one.why.shut for one in own]
     return gates[0] if gates and all(one is not None for one in gates) else None
-
-
-def _waited(own: Iterable[WaitingTask], now: Moment) -> Span:
-    """How long its oldest due task has waited. Items of batches, which are as old as their batch, do not count."""
-    due = [
-        max(task.run_at or 0, task.created_at) for task, _ in own if task.batch is None and task.state is State.PENDING
-    ]
-    return max(0, now - min(due)) if due else 0
 
 
 class _Serving:

@@ -419,7 +419,7 @@ def _late_tasks(case: _Case) -> _Found | None:
     other = oldest is not None and oldest.shut is not None and oldest.shut.name != "slots"
     why = oldest.sentence if oldest is not None and other else "there is more work than workers"
     said = f"{_counted(reading.late)} waited longer than {spoken(LATE)}: {why}."
-    late = {name: one for name, one in reading.forecasts.items() if one.waited > LATE}
+    late = {name: one for name, one in reading.forecasts.items() if (one.waited or 0) > LATE}
     clears = max((one.likely for one in late.values() if one.likely is not None), default=None)
     sure = clears is not None and all(one.likely is not None for one in late.values())
     verdict = Verdict(

@@ -64,7 +64,8 @@ class QueueFlow(msgspec.Struct, frozen=True, kw_only=True):
 
     `tides` are those of the last hour, oldest first, the last one up to now. `drawn` are held items of running batches:
     claims draw them as workers become free. `served_since` is since when managers have run for it without a break; None
-    if none does. `gate` is the first shut one of its oldest tasks, and `waited` how long the oldest has waited.
+    if none does. `gate` is the first shut one of its oldest tasks, and `waited` how long the oldest has waited, but for
+    items of batches; None if that is not known.
     `seats` are those of its ready workers, `busy` the tasks that these run, and `mean` what a task takes there. `pool`
     is the state of its resource pool, if its members were read.
     """
@@ -75,7 +76,7 @@ class QueueFlow(msgspec.Struct, frozen=True, kw_only=True):
     drawn: int = 0
     served_since: Moment | None = None
     gate: Gate | None = None
-    waited: Span = 0
+    waited: Span | None = 0
     seats: int = 0
     busy: int = 0
     mean: Span = 0
@@ -104,8 +105,8 @@ class QueueFlow(msgspec.Struct, frozen=True, kw_only=True):
 class QueueForecast(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of a queue. `inflow` and `outflow` are tasks per second, `clears` is when the backlog is gone, from
     now, and `likely` the best guess in that range. `since` is when it began to grow, stands still or was paused,
-    `until` when what it waits for ends by itself, if that is known. `came` and `went` are tasks per minute of the last
-    hour, oldest first."""
+    `until` when what it waits for ends by itself, if that is known. `waited` is as in `QueueFlow`. `came` and `went`
+    are tasks per minute of the last hour, oldest first."""
 
     trend: Trend
     backlog: int = 0
@@ -115,7 +116,7 @@ class QueueForecast(msgspec.Struct, frozen=True, kw_only=True):
     likely: Span | None = None
     since: Moment | None = None
     until: Moment | None = None
-    waited: Span = 0
+    waited: Span | None = 0
     pinch: Pinch = Pinch()
     pool: PoolState | None = None
     came: tuple[int, ...] = ()
@@ -158,7 +159,8 @@ def _without_backlog(flow: QueueFlow) -> Trend:
 def _short(flow: QueueFlow, out: float) -> bool:
     """Whether its backlog is the normal one of a queue that keeps up: it is gone soon, or has only just come."""
     soon = flow.backlog <= max(1.0, out * SOON / SECOND)
-    return flow.waited < 2 * SOON and (soon or (not out and flow.waited < SOON))
+    waited = flow.waited or 0
+    return waited < 2 * SOON and (soon or (not out and waited < SOON))
 
 
 def _moving(flow: QueueFlow, came: Arrivals, out: Speed, known: dict[str, Any]) -> QueueForecast:
@@ -220,9 +222,10 @@ def _last_end(flow: QueueFlow) -> Moment | None:
     return next((min(one.until, flow.now) for one in reversed(flow.tides) if one.went), None)
 
 
-def _still_since(flow: QueueFlow) -> Moment:
+def _still_since(flow: QueueFlow) -> Moment | None:
     """When its last task ended, or when its oldest task came, if that was later."""
-    return max(_last_end(flow) or 0, flow.now - flow.waited)
+    came = flow.now - flow.waited if flow.waited else 0
+    return max(_last_end(flow) or 0, came) or None
 
 
 def _grows_since(flow: QueueFlow) -> Moment:

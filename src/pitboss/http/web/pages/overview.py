@@ -15,6 +15,7 @@ from pitboss.model.filter import EVERYTHING
 from pitboss.model.fleet import READY, ManagerView, live_managers
 from pitboss.model.queue_forecast import Trend
 from pitboss.model.snapshot import WorkerState
+from pitboss.model.states import State
 from pitboss.model.verdict import Health
 from pitboss.operate import queue_flows as flows_of
 from pitboss.operate.activity import ACT, activity_document, read_activity
@@ -145,6 +146,7 @@ def _totals(flows: Sequence[QueueFlow], pulse: Pulse, managers: Sequence[Manager
         "growth": sum(one.inflow - one.outflow for one in growing),
         "grows_since": min((one.since for one in growing if one.since is not None), default=None),
         "oldest": max(waits, default=None),
+        "due": any(one.queue.counts.get(State.PENDING) for one in flows),
         "running": running,
         "slots": slots_of(managers),
         "short_of": next((one.forecast.pinch.name for one in flows if _short(one)), ""),
