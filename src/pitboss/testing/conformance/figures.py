@@ -306,11 +306,18 @@ class DueTimes:
         bench.clock.advance(12)
         assert (await bench.take()).due_at == due
 
-    async def test_it_is_not_known_for_a_task_that_ran_before(self, bench: Bench) -> None:
+    async def test_a_retried_task_was_due_when_it_was_retried(self, bench: Bench) -> None:
         claim = await bench.started()
         await bench.report(claim, Failed(BROKEN), ONCE)
         bench.clock.advance(60)
         await bench.retry(by(state="failed"))
+        due = bench.now
+        bench.clock.advance(7)
+        assert (await bench.take()).due_at == due
+
+    async def test_it_is_not_known_for_a_task_that_ran_before(self, bench: Bench) -> None:
+        claim = await bench.started()
+        await bench.report(claim, Released(started=True))
         assert (await bench.take()).due_at is None
 
     async def test_a_claim_that_is_given_again_says_the_same(self, bench: Bench) -> None:
