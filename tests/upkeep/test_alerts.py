@@ -127,6 +127,46 @@ async def test_2500_failures_in_a_minute_are_one_message_and_one_that_it_is_over
     assert first.store == "store"
 
 
+async def test_tasks_that_are_retried_and_fail_again_are_told() -> None:
+    """Regression: the number of failed tasks that are stored stays the same."""
+    world = World(dead_letter_rate={"window": MINUTE})
+    await world.begin()
+    await world.look()
+    await world.fail(50)
+    await world.look(30)
+    assert await world.kinds() == [Kind.ALERT, Kind.RESOLVED]
+    assert (await world.store.retry(by(state="failed"))).changed == 50
+    await world.store.run_all(fail="boom again")
+    await world.look()
+    assert await world.firing() == ["dead_letter_rate"]
+
+
+async def test_deleted_tasks_have_ended_too() -> None:
+    """Regression: while completed tasks are deleted, ten failures of a thousand tasks were all that had ended."""
+    world = World()
+    await world.begin()
+    await world.look()
+    for _ in range(59):
+        await world.complete(100)
+        await world.fail(1)
+        await world.store.prune(by(state="completed"))
+        await world.look()
+        assert await world.firing() == []
+    await world.fail(700)
+    await world.store.prune(by(state="failed"))
+    await world.look()
+    assert await world.firing() == ["dead_letter_rate"]
+    assert "759 of 6,659 tasks failed in 10m" in read_message((await world.sent())[0].params).text
+
+
+async def test_what_failed_before_the_first_look_is_no_news() -> None:
+    world = World()
+    await world.begin()
+    await world.fail(500)
+    await world.look(60)
+    assert await world.firing() == []
+
+
 async def test_an_alert_that_begins_and_ends_is_in_the_log_of_happenings() -> None:
     world = World(dead_letter_rate={"window": MINUTE})
     await world.begin()

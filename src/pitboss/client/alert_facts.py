@@ -16,6 +16,7 @@ from pitboss.model.alert_facts import (
     QueueFacts,
 )
 from pitboss.model.duration import SECOND, Moment, Span
+from pitboss.model.figures import HOUR, RAW, bucket
 from pitboss.model.filter import by
 from pitboss.model.fleet import ManagerView, WorkerPoolView, alive, live_managers, worker_pools
 from pitboss.model.leasing import condition
@@ -35,16 +36,19 @@ Totals = dict[tuple[str, str, str], int]
 
 
 async def read_alert_facts(
-    store: Store, *, answered: Span | None = None, handlers: Mapping[str, HandlerFacts] | None = None
+    store: Store,
+    *,
+    since: Moment | None = None,
+    answered: Span | None = None,
+    handlers: Mapping[str, HandlerFacts] | None = None,
 ) -> AlertFacts:
-    """The facts now. The caller measures `answered`, how long the store took for a small write, and brings the facts of
-    `handlers`, because they are not read at each look."""
+    """The facts now. `since` is the look before, None if there was none. The caller measures `answered`, how long the
+    store took for a small write, and brings the facts of `handlers`, because they are not read at each look."""
     now, has = store.clock.now(), capabilities(store)
     sessions, known = await store.sessions(), await store.handlers()
     queues = [one for one in await store.queues() if not is_reserved(one.name)]
     managers = live_managers(sessions, now)
-    totals = _crashes(managers)
-    totals |= {(kind, one.name, ""): one.counts.get(state, 0) for one in queues for kind, state in _ENDED}
+    totals = _crashes(managers) | await _ended(has, now if since is None else since, now)
     usage = await has.usage.usage() if has.usage is not None else None
     return AlertFacts(
         now=now,
@@ -60,9 +64,6 @@ async def read_alert_facts(
     )
 
 
-_ENDED = ((FAILED, State.FAILED), (COMPLETED, State.COMPLETED))
-
-
 def _crashes(managers: Iterable[ManagerView]) -> Totals:
     """The crashes of each worker pool since its manager started. Two workers may share a slot, and its crashes."""
     totals = Totals()
@@ -71,6 +72,18 @@ def _crashes(managers: Iterable[ManagerView]) -> Totals:
             key = CRASHES, pool, f"{one.host}:{one.session.info.pid}"
             totals[key] = totals.get(key, 0) + crashes
     return totals
+
+
+async def _ended(has: Capabilities, since: Moment, now: Moment) -> Totals:
+    """How many tasks ended, by queue and bucket, from the bucket of the look before on: what that bucket has by now is
+    compared with what it had then. Not the numbers of stored tasks, which retries and deletions change."""
+    if has.figures is None:
+        return {}
+    # An act that was under way at that look counts in the bucket in which it began.
+    began = bucket(max(since, now - HOUR), RAW) - RAW
+    flows = [one for one in await has.figures.flows(began, now + 1, span=RAW) if not is_reserved(one.queue)]
+    failed = {(FAILED, one.queue, str(one.at)): one.failed for one in flows if one.failed}
+    return failed | {(COMPLETED, one.queue, str(one.at)): one.completed for one in flows if one.completed}
 
 
 def _pool_facts(views: Sequence[WorkerPoolView]) -> dict[str, PoolFacts]:

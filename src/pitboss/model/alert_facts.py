@@ -145,7 +145,7 @@ def _oldest(facts: AlertFacts, _: Counters, rule: AlertRule) -> Iterator[Subject
 
 
 def _dead_letters(facts: AlertFacts, counters: Counters, rule: AlertRule) -> Iterator[Subject]:
-    for name in facts.queues:
+    for name in dict.fromkeys((*facts.queues, *counters.subjects(FAILED))):
         failed = counters.within(FAILED, name, rule.window)
         ended = failed + counters.within(COMPLETED, name, rule.window)
         rate = failed / ended if failed >= _LEAST_FAILURES else 0.0

@@ -55,9 +55,8 @@ class Alerter:
         if spec is None:
             return
         answered, board = await self._answered(), await self._alerts.alert_board()
-        handlers = await self._usual.look(self._store.clock.now())
-        facts = await read_alert_facts(self._store, answered=answered, handlers=handlers)
-        notes = read_notes(board.notes)
+        handlers, notes = await self._usual.look(self._store.clock.now()), read_notes(board.notes)
+        facts = await read_alert_facts(self._store, since=notes.counters.at, answered=answered, handlers=handlers)
         look = looked(notes, spec, board.silences, facts)
         look = look._replace(notes=await self._actions.decided(notes, look))
         tasks = await self._tasks(look, spec)
