@@ -435,6 +435,28 @@ async def test_an_alert_pauses_a_queue_once_and_leaves_it_to_operators() -> None
     assert not queue.paused
 
 
+async def test_a_leader_that_leads_again_does_not_repeat_what_another_one_did() -> None:
+    """Regression: it knew only what it had done itself, and paused the queue again."""
+    world = World(dead_letter_rate={"window": MINUTE, "action": "pause default"})
+    await world.begin()
+    first = world.alerter
+    await world.look()
+    await world.fail(20)
+    await world.look(30)
+    await world.store.change_queue("default", QueueChange(paused=False))
+    await world.begin()
+    await world.fail(20)
+    await world.look(2)
+    await world.store.change_queue("default", QueueChange(paused=False))
+    assert len(await world.store.audit_log()) == 2
+    await world.begin()
+    world.alerter = first
+    await world.look(2)
+    assert await world.firing() == ["dead_letter_rate"]
+    (queue,) = [one for one in await world.store.queues() if one.name == "default"]
+    assert not queue.paused
+
+
 async def test_an_alert_scales_a_pool_while_it_fires() -> None:
     world = World(processing_delay={"action": "scale default +2"}, oldest_wait=None)
     await world.begin(workers(3))
