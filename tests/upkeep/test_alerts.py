@@ -483,21 +483,46 @@ async def test_what_an_operator_wants_meanwhile_is_left_alone() -> None:
     assert [one.value for one in await world.store.wishes()] == ['{"size":9}']
 
 
+PAGE = ChannelSpec(name="page", type="function", handler="page")
+DECLARED = HandlerInfo(name="page", queue="oncall", about='{"alert_parameter":"what"}')
+
+
+async def paged(world: World) -> list[Any]:
+    """What the function was told, oldest first."""
+    found = (await world.store.find(by(task="page"), oldest_first=True)).tasks
+    assert {one.queue for one in found} <= {"oncall"}
+    return [msgspec.json.decode(one.params)["what"] for one in found]
+
+
 async def test_a_function_gets_the_message_as_a_task() -> None:
-    world = World(ChannelSpec(name="page", type="function", handler="page"), dead_letter_rate={"window": MINUTE})
+    """Regression: what fired before an app had declared it was lost."""
+    world = World(PAGE, dead_letter_rate={"window": MINUTE})
     await world.begin()
     await world.look()
     await world.fail(20)
+    await world.look(2)
+    assert world.logged == ['the function "page" is told of alerts once an app declares it with @app.alert_channel']
+    await world.store.register([DECLARED])
     await world.look()
-    assert world.logged == [
-        'alerts are not told to the function "page": no app has declared it with @app.alert_channel'
-    ]
-    await world.store.register([HandlerInfo(name="page", queue="oncall", about='{"alert_parameter":"what"}')])
+    (first,) = await paged(world)
+    assert (first["kind"], first["alerts"][0]["state"]) == ("alert", "firing")
     await world.look(30)
-    (task,) = (await world.store.find(by(task="page"))).tasks
-    said = msgspec.json.decode(task.params)
-    assert task.queue == "oncall"
-    assert (said["what"]["kind"], said["what"]["alerts"][0]["state"]) == ("resolved", "resolved")
+    assert [one["kind"] for one in await paged(world)] == ["alert", "resolved"]
+
+
+async def test_a_function_that_is_declared_after_an_alert_is_told_of_it() -> None:
+    world = World(PAGE, OPS, dead_letter_rate={"window": MINUTE})
+    await world.begin()
+    await world.look()
+    await world.fail(20)
+    await world.look(30)
+    assert await world.kinds() == [Kind.ALERT, Kind.RESOLVED]
+    await world.store.register([DECLARED])
+    await world.look(30)
+    (told,) = await paged(world)
+    assert [(one["rule"], one["state"], one["fired_again"]) for one in told["alerts"]] == [
+        ("dead_letter_rate", "resolved", 1)
+    ]
 
 
 async def test_30_healthy_minutes_are_no_alert() -> None:
