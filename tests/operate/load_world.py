@@ -1,7 +1,7 @@
 """A load on a store in memory, second by second, with a clock that the test moves: tasks come, workers run them, and a
 manager tells of its workers, as managers do."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from math import exp
 from random import Random
 from typing import Any
@@ -11,11 +11,12 @@ import msgspec
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.figures import HandlerFigures, PoolSample, Sample, bucket
 from pitboss.model.filter import by
+from pitboss.model.limits import rate
 from pitboss.model.outcome import Completed, Failed, decide
 from pitboss.model.policy import Policy
-from pitboss.model.queue import HandlerInfo
+from pitboss.model.queue import HandlerInfo, QueueChange
 from pitboss.model.queue_forecast import QueueForecast
-from pitboss.model.resource import Report, ResourceOutcome
+from pitboss.model.resource import NewResource, Report, ResourceChange, ResourceOutcome
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
 from pitboss.model.settlement import Settlement
 from pitboss.model.snapshot import PoolFigures, Snapshot, WorkerFigures, WorkerState
@@ -187,3 +188,31 @@ class World:
         while (p := p * self.luck.random()) > least:
             n += 1
         return n
+
+
+async def quiet(world: World) -> None:
+    world.comes = 0.05
+
+
+async def busy(world: World) -> None:
+    world.comes, world.slots = 3.0, 6
+
+
+async def bursts(world: World) -> None:
+    world.slots, world.coming = 6, lambda second: 200 if second % 300 == 0 else 0
+
+
+async def limited(world: World) -> None:
+    world.comes = 0.3
+    await world.store.change_queue("work", QueueChange(rate=rate("30/min")))
+
+
+async def disabled_members(world: World) -> None:
+    world.handler = HandlerInfo(name="job", queue="work", resources="proxies")
+    await world.store.register([world.handler])
+    await world.store.add_resources("proxies", [NewResource(name=f"p{n}") for n in range(5)])
+    await world.store.change_resources("proxies", ["p1"], ResourceChange(enabled=False))
+    world.comes, world.uses = 1.0, ResourceOutcome.OK
+
+
+HEALTHY: tuple[Callable[[World], Awaitable[None]], ...] = (quiet, busy, bursts, limited, disabled_members)

@@ -8,12 +8,12 @@ import pytest
 from pitboss.model.duration import SECOND
 from pitboss.model.limits import rate
 from pitboss.model.queue import HandlerInfo, QueueChange
-from pitboss.model.resource import NewResource, PoolRules, ResourceChange, ResourceOutcome
+from pitboss.model.resource import NewResource, PoolRules, ResourceOutcome
 from pitboss.model.snapshot import WorkerState
 from pitboss.model.verdict import Health, Verdict, action, store_away
 from pitboss.operate.status import read_status
 from tests.cli.command_line import pitboss
-from tests.operate.load_world import World
+from tests.operate.load_world import HEALTHY, World
 
 
 class Fault(NamedTuple):
@@ -242,32 +242,7 @@ async def healthy(world: World) -> list[Verdict]:
     return [one for one in found if one.health is not Health.HEALTHY]
 
 
-async def quiet(world: World) -> None:
-    world.comes = 0.05
-
-
-async def busy(world: World) -> None:
-    world.comes, world.slots = 3.0, 6
-
-
-async def bursts(world: World) -> None:
-    world.slots, world.coming = 6, lambda second: 200 if second % 300 == 0 else 0
-
-
-async def limited(world: World) -> None:
-    world.comes = 0.3
-    await world.store.change_queue("work", QueueChange(rate=rate("30/min")))
-
-
-async def disabled_members(world: World) -> None:
-    world.handler = HandlerInfo(name="job", queue="work", resources="proxies")
-    await world.store.register([world.handler])
-    await world.store.add_resources("proxies", [NewResource(name=f"p{n}") for n in range(5)])
-    await world.store.change_resources("proxies", ["p1"], ResourceChange(enabled=False))
-    world.comes, world.uses = 1.0, ResourceOutcome.OK
-
-
-@pytest.mark.parametrize("load", [quiet, busy, bursts, limited, disabled_members])
+@pytest.mark.parametrize("load", HEALTHY)
 async def test_no_false_alarm_in_half_an_hour(load: Callable[[World], Awaitable[None]]) -> None:
     world = World()
     await load(world)
