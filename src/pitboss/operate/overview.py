@@ -21,10 +21,9 @@ from pitboss.model.figures import (
     Flow,
     HandlerFigures,
     Histogram,
-    Sample,
+    SampleSum,
     WorkerSample,
     bucket,
-    merged_workers,
 )
 from pitboss.model.fleet import READY, ManagerView, live_managers
 from pitboss.model.queue import Queue, is_reserved
@@ -138,12 +137,12 @@ async def read_overview(store: Store, now: Moment, since: Span = 24 * HOUR) -> O
     figures, step = figures_of(store), _step(since)
     first = bucket(now - since, step)
     flows = await figures.flows(first, now + 1, span=step)
-    samples = await _samples(figures, first, now)
+    measured = await _measured(figures, first, now)
     queues = [one for one in await store.queues() if not is_reserved(one.name)]
     managers = live_managers(await store.sessions(), now)
     own = [one for one in flows if not is_reserved(one.queue)]
-    handlers = [one for sample in samples for one in sample.handlers if not is_reserved(one.queue)]
-    pools = [one for sample in samples for one in sample.pools.values()]
+    handlers = [one for one in measured.handlers.values() if not is_reserved(one.queue)]
+    pools = measured.pools.values()
     return Overview(
         since=first,
         until=now,
@@ -153,10 +152,10 @@ async def read_overview(store: Store, now: Moment, since: Span = 24 * HOUR) -> O
         lost=sum(one.lost for one in own),
         processing=_together(one.run for one in handlers),
         waited=_together(one.wait for one in handlers),
-        covered=_covered(samples, first, now),
+        covered=min(1.0, measured.covered * SECOND / (now - first)),
         restarts=sum(one.restarts for one in pools),
         crashes=sum(one.crashes for one in pools),
-        workers=tuple(_workers(managers, samples, now, now - first)),
+        workers=tuple(_workers(managers, measured.workers, now, now - first)),
         queues=tuple(_queue(one, own, handlers, now - first) for one in queues),
     )
 
@@ -168,12 +167,13 @@ def _step(since: Span) -> Span:
     return MINUTE if since > _SOON_LOST else RAW
 
 
-async def _samples(figures: Figures, since: Moment, until: Moment) -> list[Sample]:
-    return [
-        one
-        for length in SPANS
-        for one in await figures.samples(bucket(since, length), until, span=length, limit=_LONGEST_ANSWER)
-    ]
+async def _measured(figures: Figures, since: Moment, until: Moment) -> SampleSum:
+    """The sum of all samples."""
+    total = SampleSum(since, until - since)
+    for length in SPANS:
+        for one in await figures.samples(bucket(since, length), until, span=length, limit=_LONGEST_ANSWER):
+            total.add(one)
+    return total
 
 
 def _work(flows: Iterable[Flow], within: Span) -> Work:
@@ -186,14 +186,6 @@ def _together(found: Iterable[Histogram]) -> Histogram:
     for one in found:
         total.merge(one)
     return total
-
-
-def _covered(samples: Iterable[Sample], since: Moment, until: Moment) -> float:
-    """The part of the time in which at least one manager ran."""
-    covered: dict[tuple[Span, Moment], int] = {}
-    for one in samples:
-        covered[one.span, one.at] = max(covered.get((one.span, one.at), 0), one.covered)
-    return min(1.0, sum(covered.values()) * SECOND / max(1, until - since))
 
 
 def _queue(queue: Queue, flows: Sequence[Flow], handlers: Sequence[HandlerFigures], within: Span) -> QueueOverview:
@@ -209,12 +201,9 @@ def _queue(queue: Queue, flows: Sequence[Flow], handlers: Sequence[HandlerFigure
 
 
 def _workers(
-    managers: Sequence[ManagerView], samples: Iterable[Sample], now: Moment, within: Span
+    managers: Sequence[ManagerView], known: Mapping[tuple[str, str], WorkerSample], now: Moment, within: Span
 ) -> list[WorkerOverview]:
     """Those that are there, and those that were there in the time, busiest first."""
-    known = {
-        (one.host, one.name): one for one in merged_workers(worker for sample in samples for worker in sample.workers)
-    }
     there = {(one.host, worker.name): worker for one in managers for worker in one.snapshot.workers}
     found = [
         _worker(host, name, there.get((host, name)), known, now, within)
