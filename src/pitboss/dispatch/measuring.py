@@ -56,10 +56,14 @@ class Measurements:
             self._pool(one.pool).limits_met += 1
 
     def take(self) -> tuple[list[HandlerFigures], dict[str, ResourceSample]]:
-        """Everything so far; what follows is counted anew."""
-        taken = list(self.handlers.values()), self.resources
+        """Everything so far; what follows is counted anew. Where more tasks came back than were started since the last
+        call, the difference is taken off those that start next: no sample counts less than nothing."""
+        handlers, resources = self.handlers, self.resources
         self.handlers, self.resources = {}, {}
-        return taken
+        for key, one in handlers.items():
+            if one.started < 0:
+                self.handlers[key], one.started = HandlerFigures(*key, one.started), 0
+        return [one for one in handlers.values() if one != HandlerFigures(one.queue, one.handler)], resources
 
     def _of(self, claim: Claim) -> HandlerFigures:
         one = self.handlers.get((claim.queue, claim.handler))
