@@ -8,7 +8,12 @@ import pytest
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import InvalidInput, NotFound, Unsupported
 from pitboss.model.figures import HOUR, MINUTE, RAW, HandlerFigures, PoolSample, ResourceSample, Sample, bucket
+from pitboss.model.session import SessionInfo
+from pitboss.operate.documents import utc
 from pitboss.operate.figures import FigureReading, figures_document, read_figures
+from pitboss.operate.overview import read_overview
+from pitboss.operate.pulse import read_pulse
+from pitboss.upkeep.roll_up import join_managers
 from tests.operate.bench import Bench
 
 
@@ -132,6 +137,57 @@ async def test_old_figures_have_longer_steps(store: Bench) -> None:
     assert (await read(store, since=3 * HOUR, step=MINUTE)).step == HOUR
     assert (await read(store, since=HOUR, step=None)).step == MINUTE
     assert (await read(store, since=24 * HOUR, step=None)).step % HOUR == 0
+
+
+async def fleet(store: Bench, managers: int, since: int) -> None:
+    """Samples of that many managers, each with one worker and one started task every ten seconds."""
+    pools = {"p": PoolSample({"idle": 10}, 10)}
+    for at in range(bucket(store.now - since, RAW), store.now - RAW, RAW):
+        await store.add_samples([sample(at, session=one, waits=(1,), pools=pools) for one in range(1, managers + 1)])
+
+
+async def test_a_chart_of_forty_managers_has_the_newest_part_too(store: Bench) -> None:
+    await fleet(store, 40, 2 * HOUR)
+    session = await store.open_session(SessionInfo(host="h", ttl=HOUR))
+    term = (await store.campaign(session.number)).term
+    store.time.advance(3)
+    await join_managers(store, 0, store.now, term=term)
+    found = await read(store, since=2 * HOUR, step=MINUTE)
+    workers = await read(store, since=2 * HOUR, step=MINUTE, pool="p")
+    assert (found.measured_since, found.unmeasured) == (None, [])
+    assert set(found.series["started"][1:-1]) == {6 * 40}
+    assert set(workers.series["workers_idle"][1:-1]) == {40}
+    pulse = await read_pulse(store, store.now)
+    assert set(pulse.ready[1:-1]) == {40}
+    overview = await read_overview(store, store.now, HOUR)
+    assert (overview.measured_since, round(overview.covered)) == (None, 1)
+
+
+async def test_what_is_too_much_to_read_is_told_and_is_the_oldest(store: Bench) -> None:
+    await fleet(store, 40, 2 * HOUR)
+    store.time.advance(3)
+    found = await read(store, since=2 * HOUR, step=MINUTE)
+    at = found.measured_since
+    assert at is not None
+    # 20,000 samples of forty managers are those of 83 minutes; whole pages are read.
+    assert (found.until - at) // MINUTE in (83, 84)
+    place = (at - found.since) // MINUTE
+    assert set(found.series["started"][: place + 1]) == {None}
+    assert set(found.series["covered"][: place + 1]) == {None}
+    assert set(found.series["started"][place + 1 : -1]) == {6 * 40}
+    assert found.unmeasured == []
+    document = figures_document(found)
+    assert document["measured_since"] == utc(at)
+    overview = await read_overview(store, store.now, 2 * HOUR)
+    assert overview.measured_since is not None
+    assert overview.covered == pytest.approx(1, abs=0.01)
+
+
+async def test_a_bucket_with_more_managers_than_a_page_is_read_as_a_whole(store: Bench) -> None:
+    await fleet(store, 1300, MINUTE)
+    store.time.advance(3)
+    found = await read(store)
+    assert set(found.series["started"][:-1]) == {1300}
 
 
 async def test_the_number_of_points_is_bounded(store: Bench) -> None:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from pitboss.cli.command import JsonOption, Shown, StoreOption, WatchOption, now, screen_of, show
-from pitboss.cli.formatting import time_of_day, took
+from pitboss.cli.formatting import local, time_of_day, took
 from pitboss.cli.screen import Screen
 from pitboss.model.duration import SECOND, Span, span, spoken
-from pitboss.operate.figures import MOST_POINTS, FigureReading, Values, figures_document, read_figures
+from pitboss.operate.figures import MOST_POINTS, TOO_MANY, FigureReading, Values, figures_document, read_figures
 
 if TYPE_CHECKING:
     from pitboss.engines.protocol import Store
@@ -80,6 +80,8 @@ def _draw(screen: Screen, found: FigureReading) -> None:
     _draw_times(screen, found)
     for place, n in list(found.refusals.items())[:5]:
         screen.line(f"refused by {place}: {n:,}")
+    if found.measured_since is not None:
+        screen.line(TOO_MANY.format(local(found.measured_since)), "yellow")
     for begun, ended in found.unmeasured:
         screen.line(f"no manager ran from {time_of_day(begun)} to {time_of_day(ended)}", "yellow")
 

@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
+from pitboss.client.samples import read_samples
 from pitboss.engines.figure_protocol import Figures
 from pitboss.model.duration import Moment, Span
-from pitboss.model.figures import HOUR, OTHERS, SPANS, Histogram, bucket
+from pitboss.model.figures import HOUR, OTHERS, Histogram, Sample
 
-_MOST_SAMPLES = 20_000
 # The newest figures that there are: a fleet that stood still over a weekend remembers Friday.
 _LOOKS_BACK: tuple[Span, ...] = (2 * HOUR, 24 * HOUR, 30 * 24 * HOUR)
 
@@ -21,13 +21,15 @@ class HandlerSizes(NamedTuple):
 async def read_sizes(figures: Figures, since: Moment, until: Moment) -> dict[str, HandlerSizes]:
     """What was measured of each handler in this time, in all queues."""
     found: dict[str, HandlerSizes] = {}
-    for length in SPANS:
-        for sample in await figures.samples(bucket(since, length), until, span=length, limit=_MOST_SAMPLES):
-            for one in sample.handlers:
-                if one.handler != OTHERS:
-                    sizes = found.setdefault(one.handler, HandlerSizes(Histogram(), Histogram()))
-                    sizes.run.merge(one.run)
-                    sizes.memory.merge(one.memory)
+
+    def add(sample: Sample) -> None:
+        for one in sample.handlers:
+            if one.handler != OTHERS:
+                sizes = found.setdefault(one.handler, HandlerSizes(Histogram(), Histogram()))
+                sizes.run.merge(one.run)
+                sizes.memory.merge(one.memory)
+
+    await read_samples(figures, since, until, add)
     return found
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from pitboss.client.samples import read_samples
 from pitboss.engines.capabilities import figures_of
 from pitboss.engines.figure_protocol import Figures
 from pitboss.engines.protocol import Store
@@ -15,15 +16,14 @@ from pitboss.model.figures import (
     KINDS,
     MINUTE,
     RAW,
-    SPANS,
     Flow,
     HandlerFigures,
     Histogram,
     PoolSample,
     ResourceSample,
     Sample,
+    SampleSum,
     bucket,
-    merged_samples,
 )
 from pitboss.model.retention import Retention
 from pitboss.model.text import listed
@@ -34,9 +34,9 @@ from pitboss.operate.queues import find_queue
 # A sample is written this long after its bucket is over, at the latest, if the store answers.
 _WRITTEN_WITHIN: Span = 3 * SECOND
 MOST_POINTS = 120
-_LONGEST_ANSWER = 20_000
 _STEPS = tuple(map(span, ("10s", "20s", "30s", "1m", "2m", "5m", "10m", "15m", "30m", "1h", "2h", "6h", "12h", "1d")))
 _DEFAULT = Retention()
+TOO_MANY = "there are more samples of managers than are read at once: workers, waits and runs are those since {}"
 Values = tuple[float | int | None, ...]
 
 
@@ -44,7 +44,8 @@ class FigureReading(msgspec.Struct, frozen=True, kw_only=True):
     """Series with one value for each step, oldest first. Spans are seconds.
 
     Flows (`in`, `out` and so on) are exact. What managers measure is None in a step in which no manager ran, and
-    quantiles also in one without values. `covered` is the part of a step in which a manager ran.
+    quantiles also in one without values. `covered` is the part of a step in which a manager ran. Where managers wrote
+    more samples than are read, those are None, with `covered`, before `measured_since`.
     """
 
     since: Moment
@@ -55,6 +56,7 @@ class FigureReading(msgspec.Struct, frozen=True, kw_only=True):
     pool: str | None
     series: dict[str, Values]
     refusals: dict[str, int]
+    measured_since: Moment | None = None
 
     @property
     def moments(self) -> list[Moment]:
@@ -101,15 +103,24 @@ async def read_figures(
     if queue is not None:
         await find_queue(store, queue)
     until = bucket(now - _WRITTEN_WITHIN, RAW)
-    samples = await _samples(figures, until - since, until)
-    step = _checked_step(since, step, samples, points)
+    step = _checked_step(since, step, await _longest(figures, until - since, until), points)
     first = bucket(until - since, step)
     until = max(until, first + RAW)
     flows = await figures.flows(first, until, span=step, queue=queue, handler=handler)
     places = list(range(first, until, step))
-    merged = {one.at: one for one in merged_samples((one for one in samples if one.at >= first), step)}
-    measured = [merged.get(at, Sample(at=at, span=step)) for at in places]
-    series = _flow_series(flows, places, step) | _task_series(measured, queue, handler)
+    sums = {at: SampleSum(at, step) for at in places}
+
+    def add(one: Sample) -> None:
+        if one.at >= first:
+            sums[bucket(one.at, step)].add(_wanted(one, queue, handler, pool))
+
+    known = await read_samples(figures, first, until, add)
+    measured = [sums[at].sample() if at >= (known or first) else Sample(at=at, span=step) for at in places]
+    series = _flow_series(flows, places, step) | _task_series(measured)
+    if known is not None:
+        series["covered"] = tuple(
+            one if at >= known else None for at, one in zip(places, series["covered"], strict=True)
+        )
     refusals: dict[str, int] = {}
     if handler is not None and not any(series["in"]) and not any(series["started"]):
         await _check_handler(store, handler)
@@ -125,6 +136,7 @@ async def read_figures(
         pool=pool,
         series=series,
         refusals=refusals,
+        measured_since=known,
     )
 
 
@@ -139,27 +151,39 @@ def figures_document(reading: FigureReading) -> Document:
         "at": [utc(at) for at in reading.moments],
         "series": {name: list(values) for name, values in reading.series.items()},
         "refusals": reading.refusals,
+        "measured_since": utc(reading.measured_since),
         "unmeasured": [{"since": utc(begun), "until": utc(ended)} for begun, ended in reading.unmeasured],
     }
 
 
-async def _samples(figures: Figures, since: Moment, until: Moment) -> list[Sample]:
-    """Of all lengths. A long one that began before counts too."""
-    return [
-        one
-        for length in SPANS
-        for one in await figures.samples(bucket(since, length), until, span=length, limit=_LONGEST_ANSWER)
-    ]
+async def _longest(figures: Figures, since: Moment, until: Moment) -> Span:
+    """The length of the longest samples of this time."""
+    for length in (HOUR, MINUTE):
+        if await figures.samples(bucket(since, length), until, span=length, limit=1):
+            return length
+    return RAW
 
 
-def _checked_step(since: Span, asked: Span | None, samples: Iterable[Sample], most: int) -> Span:
+def _wanted(sample: Sample, queue: str | None, handler: str | None, pool: str | None) -> Sample:
+    """The part of it that is asked for."""
+    if pool is not None:
+        return msgspec.structs.replace(sample, handlers=[], workers=[])
+    return msgspec.structs.replace(
+        sample,
+        handlers=[one for one in sample.handlers if queue in (None, one.queue) and handler in (None, one.handler)],
+        pools={},
+        resources={},
+        workers=[],
+    )
+
+
+def _checked_step(since: Span, asked: Span | None, longest: Span, most: int) -> Span:
     if since < MINUTE or (asked is not None and (asked < RAW or asked % RAW)):
         raise InvalidInput(
             f"figures of {spoken(since)} in steps of {spoken(asked or RAW)} cannot be read",
             why=f"they are kept in steps of {spoken(RAW)} or longer, and for at least {spoken(MINUTE)}",
             fix="ask for a longer time, or for a step such as 10s, 1m or 1h",
         )
-    longest = max((one.span for one in samples), default=_kept_step(since))
     best = next((one for one in _STEPS if since < one * most), _STEPS[-1])
     least = max(longest, _kept_step(since))
     found = max(least, best if asked is None else asked)
@@ -184,8 +208,8 @@ def _flow_series(flows: Sequence[Flow], places: Sequence[Moment], step: Span) ->
     return {name: tuple(sums[at][name] for at in places) for name in names}
 
 
-def _task_series(points: Sequence[Sample], queue: str | None, handler: str | None) -> dict[str, Values]:
-    chosen = [_chosen(one.handlers, queue, handler) for one in points]
+def _task_series(points: Sequence[Sample]) -> dict[str, Values]:
+    chosen = [_together(one.handlers) for one in points]
 
     def quantile(histogram: Callable[[HandlerFigures], Histogram], share: float) -> Values:
         found = (histogram(one).quantile(share) for one in chosen)
@@ -201,12 +225,10 @@ def _task_series(points: Sequence[Sample], queue: str | None, handler: str | Non
     }
 
 
-def _chosen(found: Iterable[HandlerFigures], queue: str | None, handler: str | None) -> HandlerFigures:
-    """What was measured of this queue and handler, added up."""
+def _together(found: Iterable[HandlerFigures]) -> HandlerFigures:
     total = HandlerFigures("", "")
     for one in found:
-        if queue in (None, one.queue) and handler in (None, one.handler):
-            total.merge(one)
+        total.merge(one)
     return total
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from pitboss.client.samples import read_samples
 from pitboss.engines.capabilities import figures_of
-from pitboss.engines.figure_protocol import Figures
 from pitboss.engines.protocol import Store
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.errors import InvalidInput
@@ -17,7 +17,6 @@ from pitboss.model.figures import (
     HOUR,
     MINUTE,
     RAW,
-    SPANS,
     Flow,
     HandlerFigures,
     Histogram,
@@ -32,7 +31,6 @@ from pitboss.model.snapshot import WorkerFigures, WorkerState
 from pitboss.model.states import State
 from pitboss.operate.documents import Document, utc
 
-_LONGEST_ANSWER = 20_000
 _SOON_LOST: Span = 2 * HOUR
 _KEPT = Retention()
 _GONE = "gone"
@@ -89,7 +87,8 @@ class WorkerOverview(msgspec.Struct, frozen=True, kw_only=True):
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """Everything of a time. `active` workers run tasks now. `covered` is the part of the time in which a manager ran,
-    `lost` are runs that were lost with their worker or manager."""
+    `lost` are runs that were lost with their worker or manager. Where managers wrote more samples than are read, what
+    they measured is that since `measured_since`."""
 
     since: Moment
     until: Moment
@@ -104,6 +103,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     crashes: int
     workers: tuple[WorkerOverview, ...]
     queues: tuple[QueueOverview, ...]
+    measured_since: Moment | None = None
 
     @property
     def present(self) -> list[WorkerOverview]:
@@ -137,7 +137,8 @@ async def read_overview(store: Store, now: Moment, since: Span = 24 * HOUR) -> O
     figures, step = figures_of(store), _step(since)
     first = bucket(now - since, step)
     flows = await figures.flows(first, now + 1, span=step)
-    measured = await _measured(figures, first, now)
+    measured = SampleSum(first, now - first)
+    known = await read_samples(figures, first, now, measured.add)
     queues = [one for one in await store.queues() if not is_reserved(one.name)]
     managers = live_managers(await store.sessions(), now)
     own = [one for one in flows if not is_reserved(one.queue)]
@@ -152,11 +153,12 @@ async def read_overview(store: Store, now: Moment, since: Span = 24 * HOUR) -> O
         lost=sum(one.lost for one in own),
         processing=_together(one.run for one in handlers),
         waited=_together(one.wait for one in handlers),
-        covered=min(1.0, measured.covered * SECOND / (now - first)),
+        covered=min(1.0, measured.covered * SECOND / max(SECOND, now - (known or first))),
         restarts=sum(one.restarts for one in pools),
         crashes=sum(one.crashes for one in pools),
         workers=tuple(_workers(managers, measured.workers, now, now - first)),
         queues=tuple(_queue(one, own, handlers, now - first) for one in queues),
+        measured_since=known,
     )
 
 
@@ -165,15 +167,6 @@ def _step(since: Span) -> Span:
     if _KEPT.figures_1m is not None and since > _KEPT.figures_1m:
         return HOUR
     return MINUTE if since > _SOON_LOST else RAW
-
-
-async def _measured(figures: Figures, since: Moment, until: Moment) -> SampleSum:
-    """The sum of all samples."""
-    total = SampleSum(since, until - since)
-    for length in SPANS:
-        for one in await figures.samples(bucket(since, length), until, span=length, limit=_LONGEST_ANSWER):
-            total.add(one)
-    return total
 
 
 def _work(flows: Iterable[Flow], within: Span) -> Work:
@@ -246,6 +239,7 @@ def overview_document(found: Overview) -> Document:
         "since": utc(found.since),
         "until": utc(found.until),
         "covered": round(found.covered, 4),
+        "measured_since": utc(found.measured_since),
         "workers_total": len(found.present),
         "workers_active": found.active,
         "average_uptime": _seconds(found.uptime),

@@ -88,7 +88,12 @@ async def read_charts(view: View, queue: str | None = None) -> dict[str, Any]:
     found = await view.readings.get(
         ("figures", queue, chosen), lambda: read_figures(view.store, view.now, since=span, queue=queue), seconds
     )
-    return {"period": chosen, "periods": {name: one[0] for name, one in PERIODS.items()}, "all": charts_of(found)}
+    return {
+        "period": chosen,
+        "periods": {name: one[0] for name, one in PERIODS.items()},
+        "all": charts_of(found),
+        "measured_since": found.measured_since,
+    }
 
 
 def charts_of(found: FigureReading) -> list[Chart]:
