@@ -8,6 +8,7 @@ import pytest
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import InvalidInput, NotFound, Unsupported
 from pitboss.model.figures import HOUR, MINUTE, RAW, HandlerFigures, PoolSample, ResourceSample, Sample, bucket
+from pitboss.model.happening import Kind, happening
 from pitboss.model.session import SessionInfo
 from pitboss.operate.documents import utc
 from pitboss.operate.figures import FigureReading, figures_document, read_figures
@@ -215,6 +216,27 @@ async def test_an_engine_without_figures_says_so() -> None:
     store: Any = Plain()
     with pytest.raises(Unsupported):
         await read_figures(store, 0)
+
+
+async def deploy(store: Bench, release: str) -> None:
+    details = {"release": release}
+    made = happening(store.new_id(), store.now, Kind.RELEASE_CHANGED, "app shop", "another one", details=details)
+    await store.record_happenings([made])
+
+
+async def test_the_newest_releases_of_the_time_are_told(store: Bench) -> None:
+    await deploy(store, "too-old")
+    store.time.advance(3600)
+    begun = store.now
+    for number in range(22):
+        await deploy(store, f"r{number}")
+        store.time.advance(20)
+    found = await read(store, since=HOUR // 2, step=MINUTE)
+    assert [one.release for one in found.releases] == [f"r{number}" for number in range(2, 22)]
+    assert found.releases[0].at == begun + 2 * 20 * SECOND
+    told = figures_document(found)["releases"][-1]
+    assert told == {"at": utc(begun + 21 * 20 * SECOND), "app": "shop", "release": "r21"}
+    assert (await read(store, since=MINUTE)).releases[0].release == "r19"
 
 
 async def test_the_document_is_json(store: Bench) -> None:

@@ -19,6 +19,7 @@ _DOT = "·"
 _STYLES = {"failed": "red", "crashes": "red", "refused": "red", "out": "green", "wait_p95": "yellow"}
 _UNITS = ((SECOND, "s"), (60 * SECOND, "min"), (3600 * SECOND, "h"))
 _TALL, _SHORT = 4, 2
+_RELEASES = 5
 _ENDS = 8
 # From here on, no decimals.
 _ROUNDED = 10
@@ -80,6 +81,8 @@ def _draw(screen: Screen, found: FigureReading) -> None:
     _draw_times(screen, found)
     for place, n in list(found.refusals.items())[:5]:
         screen.line(f"refused by {place}: {n:,}")
+    for one in found.releases[-_RELEASES:]:
+        screen.line(f"release {one.release} of app {one.app} since {local(one.at)}")
     if found.measured_since is not None:
         screen.line(TOO_MANY.format(local(found.measured_since)), "yellow")
     for begun, ended in found.unmeasured:

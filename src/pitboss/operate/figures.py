@@ -6,9 +6,10 @@ from typing import Any
 import msgspec
 
 from pitboss.client.samples import read_samples
-from pitboss.engines.capabilities import figures_of
+from pitboss.engines.capabilities import capabilities, figures_of
 from pitboss.engines.figure_protocol import Figures
 from pitboss.engines.protocol import Store
+from pitboss.model.canonical import from_json
 from pitboss.model.duration import SECOND, Moment, Span, span, spoken
 from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.figures import (
@@ -25,6 +26,7 @@ from pitboss.model.figures import (
     SampleSum,
     bucket,
 )
+from pitboss.model.happening import Kind
 from pitboss.model.retention import Retention
 from pitboss.model.text import listed
 from pitboss.operate.documents import Document, utc
@@ -34,10 +36,19 @@ from pitboss.operate.queues import find_queue
 # A sample is written this long after its bucket is over, at the latest, if the store answers.
 _WRITTEN_WITHIN: Span = 3 * SECOND
 MOST_POINTS = 120
+_MOST_RELEASES = 20
 _STEPS = tuple(map(span, ("10s", "20s", "30s", "1m", "2m", "5m", "10m", "15m", "30m", "1h", "2h", "6h", "12h", "1d")))
 _DEFAULT = Retention()
 TOO_MANY = "there are more samples of managers than are read at once: workers, waits and runs are those since {}"
 Values = tuple[float | int | None, ...]
+
+
+class Release(msgspec.Struct, frozen=True):
+    """When another release of the code of an app began to run."""
+
+    at: Moment
+    app: str
+    release: str
 
 
 class FigureReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +56,8 @@ class FigureReading(msgspec.Struct, frozen=True, kw_only=True):
 
     Flows (`in`, `out` and so on) are exact. What managers measure is None in a step in which no manager ran, and
     quantiles also in one without values. `covered` is the part of a step in which a manager ran. Where managers wrote
-    more samples than are read, those are None, with `covered`, before `measured_since`.
+    more samples than are read, those are None, with `covered`, before `measured_since`. `releases` are the newest ones
+    of this time, oldest first.
     """
 
     since: Moment
@@ -57,6 +69,7 @@ class FigureReading(msgspec.Struct, frozen=True, kw_only=True):
     series: dict[str, Values]
     refusals: dict[str, int]
     measured_since: Moment | None = None
+    releases: tuple[Release, ...] = ()
 
     @property
     def moments(self) -> list[Moment]:
@@ -137,6 +150,7 @@ async def read_figures(
         series=series,
         refusals=refusals,
         measured_since=known,
+        releases=await _releases(store, first, until),
     )
 
 
@@ -152,8 +166,18 @@ def figures_document(reading: FigureReading) -> Document:
         "series": {name: list(values) for name, values in reading.series.items()},
         "refusals": reading.refusals,
         "measured_since": utc(reading.measured_since),
+        "releases": [{"at": utc(one.at), "app": one.app, "release": one.release} for one in reading.releases],
         "unmeasured": [{"since": utc(begun), "until": utc(ended)} for begun, ended in reading.unmeasured],
     }
+
+
+async def _releases(store: Store, since: Moment, until: Moment) -> tuple[Release, ...]:
+    log = capabilities(store).happenings
+    if log is None:
+        return ()
+    found = await log.happenings(limit=_MOST_RELEASES, since=since, kinds=[Kind.RELEASE_CHANGED])
+    told = [(one, from_json(one.details).get("release", "")) for one in reversed(found) if one.at < until]
+    return tuple(Release(one.at, one.subject.removeprefix("app "), release) for one, release in told if release)
 
 
 async def _longest(figures: Figures, since: Moment, until: Moment) -> Span:
