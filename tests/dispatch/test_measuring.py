@@ -81,4 +81,5 @@ def test_it_counts_uses_refusals_and_limits_of_pools() -> None:
     _, resources = measured.take()
     assert resources["proxies"].uses == 4
     assert resources["proxies"].refusals == {"shop.example.org": 2, "(unknown)": 1}
+    assert resources["proxies"].destinations == {"shop.example.org": 2, "(unknown)": 2}
     assert resources["proxies"].limits_met == 1

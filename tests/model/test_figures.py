@@ -258,6 +258,22 @@ def test_a_sample_is_bounded_and_loses_nothing() -> None:
     assert sum(made.resources["p"].refusals.values()) == sum(refusals.values())
 
 
+def test_destinations_that_refused_much_are_told_apart_although_others_were_used_more() -> None:
+    uses = {f"site{number:03}": 1000 - number for number in range(100)}
+    refusals = {"site099": 500, "site098": 400, "site000": 1}
+    one = ResourceSample(refusals=refusals, destinations=uses)
+    one.bound()
+    assert {"site099", "site098", "site000", "site016"} < one.destinations.keys()
+    assert len(one.destinations) == MOST_DESTINATIONS + 1
+    assert sum(one.destinations.values()) == sum(uses.values())
+    assert one.refusals == refusals
+    # Bounded again with others, it keeps its others.
+    one.merge(ResourceSample(destinations={f"more{number}": 2000 for number in range(30)}))
+    one.bound()
+    assert sum(one.destinations.values()) == sum(uses.values()) + 60_000
+    assert len(one.destinations) == MOST_DESTINATIONS + 1
+
+
 @given(values, st.integers(1, 100))
 def test_a_spread_has_the_quantiles_of_all_values(found: list[int], most: int) -> None:
     histogram = Histogram()

@@ -11,7 +11,13 @@ from pitboss.model.figures import HOUR, MINUTE, RAW, HandlerFigures, PoolSample,
 from pitboss.model.happening import Kind, happening
 from pitboss.model.session import SessionInfo
 from pitboss.operate.documents import utc
-from pitboss.operate.figures import FigureReading, figures_document, read_figures
+from pitboss.operate.figures import (
+    Destination,
+    FigureReading,
+    figures_document,
+    read_destinations,
+    read_figures,
+)
 from pitboss.operate.overview import read_overview
 from pitboss.operate.pulse import read_pulse
 from pitboss.upkeep.roll_up import join_managers
@@ -120,8 +126,8 @@ async def test_the_workers_of_a_pool(store: Bench) -> None:
 
 async def test_the_members_of_a_pool(store: Bench) -> None:
     begun = store.now
-    told = {"proxies": ResourceSample({"ready": 20, "cooling": 10}, 20, 5, 1, {"a": 1, "b": 3})}
-    own = {"proxies": ResourceSample({}, 0, 2, 0, {"b": 1})}
+    told = {"proxies": ResourceSample({"ready": 20, "cooling": 10}, 20, 5, 1, {"a": 1, "b": 3}, {"a": 2, "b": 3})}
+    own = {"proxies": ResourceSample({}, 0, 2, 0, {"b": 1}, {"b": 1, "c": 1})}
     await store.add_samples([sample(begun, resources=told), sample(begun, session=2, led=0, resources=own)])
     store.time.advance(13)
     found = await read(store, pool="proxies")
@@ -129,6 +135,21 @@ async def test_the_members_of_a_pool(store: Bench) -> None:
     assert (last["members_ready"], last["members_cooling"], last["usable"]) == (2, 1, 2)
     assert (last["uses"], last["limits_met"], last["refused"]) == (7, 1, 5)
     assert list(found.refusals.items()) == [("b", 4), ("a", 1)]
+    assert list(found.destinations.items()) == [
+        ("b", Destination(4, 4)),
+        ("a", Destination(2, 1)),
+        ("c", Destination(1, 0)),
+    ]
+    assert figures_document(found)["destinations"]["a"] == {"uses": 2, "refused": 1}
+    assert await read_destinations(store, store.now, "proxies") == found.destinations
+    assert await read_destinations(store, store.now, "nope") == {}
+
+
+async def test_destinations_that_no_task_named_are_not_worth_a_table(store: Bench) -> None:
+    unnamed = {"proxies": ResourceSample(uses=4, destinations={"(unknown)": 4})}
+    await store.add_samples([sample(store.now, resources=unnamed)])
+    store.time.advance(13)
+    assert await read_destinations(store, store.now, "proxies") == {}
 
 
 async def test_old_figures_have_longer_steps(store: Bench) -> None:

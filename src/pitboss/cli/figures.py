@@ -9,6 +9,7 @@ from pitboss.cli.command import JsonOption, Shown, StoreOption, WatchOption, now
 from pitboss.cli.formatting import local, time_of_day, took
 from pitboss.cli.screen import Screen
 from pitboss.model.duration import SECOND, Span, span, spoken
+from pitboss.model.text import counted
 from pitboss.operate.figures import MOST_POINTS, TOO_MANY, FigureReading, Values, figures_document, read_figures
 
 if TYPE_CHECKING:
@@ -79,10 +80,10 @@ def _draw(screen: Screen, found: FigureReading) -> None:
     for row in rows:
         _draw_row(screen, row, found.series[row.name][-screen.out.width :], found.series["covered"])
     _draw_times(screen, found)
-    for place, n in list(found.refusals.items())[:5]:
-        screen.line(f"refused by {place}: {n:,}")
-    for one in found.releases[-_RELEASES:]:
-        screen.line(f"release {one.release} of app {one.app} since {local(one.at)}")
+    for place, one in list(found.destinations.items())[:5]:
+        screen.line(f"{place}: {counted(one.uses, 'use')}, {one.refused:,} refused")
+    for mark in found.releases[-_RELEASES:]:
+        screen.line(f"release {mark.release} of app {mark.app} since {local(mark.at)}")
     if found.measured_since is not None:
         screen.line(TOO_MANY.format(local(found.measured_since)), "yellow")
     for begun, ended in found.unmeasured:

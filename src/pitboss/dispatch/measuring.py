@@ -4,13 +4,12 @@ from collections.abc import Iterable
 
 from pitboss.engines.protocol import Clock
 from pitboss.model.duration import Span
-from pitboss.model.figures import HandlerFigures, ResourceSample
+from pitboss.model.figures import UNKNOWN, HandlerFigures, ResourceSample
 from pitboss.model.outcome import Outcome, Released, TimedOut
 from pitboss.model.resource import Report, ResourceOutcome, Shortage
 from pitboss.model.task import Claim
 
 _REFUSED = (ResourceOutcome.RATE_LIMITED, ResourceOutcome.BLOCKED)
-_UNKNOWN = "(unknown)"
 
 
 class Measurements:
@@ -41,10 +40,11 @@ class Measurements:
         elif ran or (ran is not None and not isinstance(outcome, TimedOut)):
             # A worker that is blocked does not say how long the task ran that is given up.
             self._of(claim).run.add(ran)
-        if report is not None and claim.leased is not None and report.outcome in _REFUSED:
-            refusals = self._pool(claim.leased.pool).refusals
-            place = report.destination or _UNKNOWN
-            refusals[place] = refusals.get(place, 0) + 1
+        if report is not None and claim.leased is not None:
+            pool, place = self._pool(claim.leased.pool), report.destination or UNKNOWN
+            pool.destinations[place] = pool.destinations.get(place, 0) + 1
+            if report.outcome in _REFUSED:
+                pool.refusals[place] = pool.refusals.get(place, 0) + 1
 
     def used_memory(self, claim: Claim, size: int) -> None:
         """The task needed that many bytes."""

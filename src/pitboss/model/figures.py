@@ -21,6 +21,7 @@ SPANS = (RAW, MINUTE, HOUR)
 # In a sample, and in a rolled-up bucket, these many handlers are told apart. Others are added up under one name.
 MOST_HANDLERS = 200
 OTHERS = "(others)"
+UNKNOWN = "(unknown)"
 MOST_DESTINATIONS = 20
 MOST_WORKERS = 200
 
@@ -201,20 +202,34 @@ class PoolSample(msgspec.Struct, array_like=True):
 
 class ResourceSample(msgspec.Struct, array_like=True):
     """A resource pool: seconds that its members were in each condition, which the leader alone tells; and what each
-    manager saw: uses that tasks began, claims that found no member, and members that were refused, by destination."""
+    manager saw: uses that tasks began, claims that found no member, and members that were refused, by destination.
+    `destinations` are all uses that have ended, by where they went."""
 
     members: dict[str, int] = {}
     usable: int = 0
     uses: int = 0
     limits_met: int = 0
     refusals: dict[str, int] = {}
+    destinations: dict[str, int] = {}
 
     def merge(self, other: "ResourceSample") -> None:
         _add(self.members, other.members)
         _add(self.refusals, other.refusals)
+        _add(self.destinations, other.destinations)
         self.usable += other.usable
         self.uses += other.uses
         self.limits_met += other.limits_met
+
+    def bound(self) -> None:
+        """Tell `MOST_DESTINATIONS` apart: those that refused most, and those that were used most."""
+        uses, refusals = self.destinations, self.refusals
+        names = {*uses, *refusals} - {OTHERS}
+        if len(names) <= MOST_DESTINATIONS:
+            return
+        by_use = sorted(names, key=lambda name: (-uses.get(name, 0), -refusals.get(name, 0), name))
+        by_refusal = sorted(by_use, key=lambda name: -refusals.get(name, 0))
+        kept = list(dict.fromkeys([*by_refusal[: MOST_DESTINATIONS // 2], *by_use]))[:MOST_DESTINATIONS]
+        self.destinations, self.refusals = _kept(uses, kept), _kept(refusals, kept)
 
 
 class WorkerSample(msgspec.Struct, array_like=True):
@@ -274,7 +289,7 @@ class Sample(msgspec.Struct, kw_only=True, omit_defaults=True):
         # Those that did least are left out: what they did is in the flows.
         self.workers = sorted(self.workers, key=lambda one: -one.succeeded - one.failed)[:MOST_WORKERS]
         for one in self.resources.values():
-            one.refusals = _bounded(one.refusals)
+            one.bound()
         return self
 
 
@@ -362,12 +377,10 @@ def _bounded_handlers(handlers: Sequence[HandlerFigures]) -> list[HandlerFigures
     return [*kept, *rest.values()]
 
 
-def _bounded(counts: Mapping[str, int]) -> dict[str, int]:
-    if len(counts) <= MOST_DESTINATIONS:
-        return dict(counts)
-    ranked = sorted(counts, key=lambda name: (name == OTHERS, -counts[name], name))
-    kept = {name: counts[name] for name in ranked[:MOST_DESTINATIONS] if name != OTHERS}
-    return kept | {OTHERS: sum(counts.values()) - sum(kept.values())}
+def _kept(counts: Mapping[str, int], names: Sequence[str]) -> dict[str, int]:
+    kept = {name: counts[name] for name in names if name in counts}
+    rest = sum(counts.values()) - sum(kept.values())
+    return kept | {OTHERS: rest} if rest else kept
 
 
 def _add(sums: dict[str, int], more: Mapping[str, int]) -> None:

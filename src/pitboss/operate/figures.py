@@ -1,6 +1,7 @@
 """Figures over time, as a person reads them: one value for each step, and None where no manager measured."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -16,7 +17,9 @@ from pitboss.model.figures import (
     HOUR,
     KINDS,
     MINUTE,
+    OTHERS,
     RAW,
+    UNKNOWN,
     Flow,
     HandlerFigures,
     Histogram,
@@ -51,6 +54,13 @@ class Release(msgspec.Struct, frozen=True):
     release: str
 
 
+class Destination(msgspec.Struct, frozen=True):
+    """Uses of members of a resource pool that went there and have ended, and those of them that it refused."""
+
+    uses: int
+    refused: int
+
+
 class FigureReading(msgspec.Struct, frozen=True, kw_only=True):
     """Series with one value for each step, oldest first. Spans are seconds.
 
@@ -67,7 +77,7 @@ class FigureReading(msgspec.Struct, frozen=True, kw_only=True):
     handler: str | None
     pool: str | None
     series: dict[str, Values]
-    refusals: dict[str, int]
+    destinations: dict[str, Destination]
     measured_since: Moment | None = None
     releases: tuple[Release, ...] = ()
 
@@ -82,6 +92,11 @@ class FigureReading(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(
             None if value is None else value * SECOND / span for value, span in zip(values, spans, strict=True)
         )
+
+    @property
+    def refusals(self) -> dict[str, int]:
+        """How often which destination refused."""
+        return {name: one.refused for name, one in self.destinations.items() if one.refused}
 
     @property
     def unmeasured(self) -> list[tuple[Moment, Moment]]:
@@ -134,11 +149,11 @@ async def read_figures(
         series["covered"] = tuple(
             one if at >= known else None for at, one in zip(places, series["covered"], strict=True)
         )
-    refusals: dict[str, int] = {}
+    destinations: dict[str, Destination] = {}
     if handler is not None and not any(series["in"]) and not any(series["started"]):
         await _check_handler(store, handler)
     if pool is not None:
-        own, refusals = _pool_series(measured, pool)
+        own, destinations = _pool_series(measured, pool)
         series = {"covered": series["covered"], **own}
     return FigureReading(
         since=first,
@@ -148,10 +163,20 @@ async def read_figures(
         handler=handler,
         pool=pool,
         series=series,
-        refusals=refusals,
+        destinations=destinations,
         measured_since=known,
         releases=await _releases(store, first, until),
     )
+
+
+async def read_destinations(store: Store, now: Moment, pool: str, since: Span = HOUR) -> dict[str, Destination]:
+    """Where the members of a resource pool were used; nothing if no place is known, or nothing was measured."""
+    if capabilities(store).figures is None:
+        return {}
+    with suppress(NotFound):
+        found = (await read_figures(store, now, since=since, pool=pool)).destinations
+        return found if any(name not in (UNKNOWN, OTHERS) for name in found) else {}
+    return {}
 
 
 def figures_document(reading: FigureReading) -> Document:
@@ -165,6 +190,7 @@ def figures_document(reading: FigureReading) -> Document:
         "at": [utc(at) for at in reading.moments],
         "series": {name: list(values) for name, values in reading.series.items()},
         "refusals": reading.refusals,
+        "destinations": msgspec.to_builtins(reading.destinations),
         "measured_since": utc(reading.measured_since),
         "releases": [{"at": utc(one.at), "app": one.app, "release": one.release} for one in reading.releases],
         "unmeasured": [{"since": utc(begun), "until": utc(ended)} for begun, ended in reading.unmeasured],
@@ -256,8 +282,8 @@ def _together(found: Iterable[HandlerFigures]) -> HandlerFigures:
     return total
 
 
-def _pool_series(points: Sequence[Sample], pool: str) -> tuple[dict[str, Values], dict[str, int]]:
-    """Those of the worker pool and of the resource pool of this name; and how often which destination refused."""
+def _pool_series(points: Sequence[Sample], pool: str) -> tuple[dict[str, Values], dict[str, Destination]]:
+    """Those of the worker pool and of the resource pool of this name; and its uses by destination."""
     workers = [one.pools.get(pool) for one in points]
     resources = [one.resources.get(pool) for one in points]
     if not any(workers) and not any(resources):
@@ -270,13 +296,20 @@ def _pool_series(points: Sequence[Sample], pool: str) -> tuple[dict[str, Values]
     series: dict[str, Values] = {}
     if any(workers):
         series |= _worker_series(points, workers)
-    refusals: dict[str, int] = {}
     if any(resources):
         series |= _resource_series(points, resources)
-        for one in resources:
-            for place, n in (one.refusals if one is not None else {}).items():
-                refusals[place] = refusals.get(place, 0) + n
-    return series, dict(sorted(refusals.items(), key=lambda pair: -pair[1]))
+    return series, _destinations(one for one in resources if one is not None)
+
+
+def _destinations(found: Iterable[ResourceSample]) -> dict[str, Destination]:
+    """Those that refused most first, then by use."""
+    total = ResourceSample()
+    for one in found:
+        total.merge(one)
+    total.bound()
+    uses, refusals = total.destinations, total.refusals
+    told = {name: Destination(uses.get(name, 0), refusals.get(name, 0)) for name in {**refusals, **uses}}
+    return dict(sorted(told.items(), key=lambda pair: (-pair[1].refused, -pair[1].uses, pair[0])))
 
 
 def _worker_series(points: Sequence[Sample], pools: Sequence[PoolSample | None]) -> dict[str, Values]:

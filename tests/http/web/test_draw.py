@@ -21,7 +21,7 @@ def reading(**series: Values) -> FigureReading:
         handler=None,
         pool=None,
         series={**known, **counts, **series},
-        refusals={},
+        destinations={},
     )
 
 
