@@ -179,6 +179,9 @@ def test_a_manager_writes_what_it_measured_before_it_ends(sqlite_cluster: Cluste
     assert sum(one.started for one in figures) == sum(one.run.n for one in figures) == 200
     assert sum(one.wait.n for one in figures) == 200
     assert sum(sum(sample.pools["default"].workers.values()) for sample in samples) > 0
+    # Its successor tells at once how long they took.
+    cluster.manager()
+    cluster.until(lambda: any(one.usual.get("quick") for one in cluster.snapshots()))
 
 
 def test_a_manager_writes_how_much_memory_tasks_needed(troubled: Cluster) -> None:

@@ -1,6 +1,6 @@
 """Reads samples of figures: the newest first, a page at a time, and no more than a bound."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pitboss.engines.figure_protocol import Figures
 from pitboss.model.duration import Moment, Span
@@ -11,14 +11,20 @@ _PAGE = 500
 
 
 async def read_samples(
-    figures: Figures, since: Moment, until: Moment, use: Callable[[Sample], None], *, most: int = MOST_READ
+    figures: Figures,
+    since: Moment,
+    until: Moment,
+    use: Callable[[Sample], None],
+    *,
+    most: int = MOST_READ,
+    lengths: Sequence[Span] = SPANS,
 ) -> Moment | None:
-    """Call `use` with each sample of this time, of whatever length; a long one that began before counts too.
+    """Call `use` with each sample of this time, of these lengths; a long one that began before counts too.
 
     Of each length, at most about `most` are read. Where there are more, returns the moment from which on all were read.
     """
     first = since
-    for length in SPANS:
+    for length in lengths:
         first = max(first, await _read_length(figures, length, first, until, use, most))
     return first if first > since else None
 
