@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from pitboss.manager.host_memory import HostMemory
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.figures import HandlerFigures, PoolSample, Sample, bucket
 from pitboss.model.filter import by
@@ -47,6 +48,7 @@ class World:
         self.processed = self.opened = self.crashes = 0
         self.states: dict[int, WorkerState] = {}
         self.pool: dict[str, Any] = {}
+        self.usual: dict[str, int] = {}
         self.running: list[tuple[Moment, Moment, Claim]] = []
         self.coming: Callable[[int], int] = lambda _: self._poisson(self.comes)
 
@@ -59,6 +61,10 @@ class World:
         await self.store.register([self.handler])
         info = SessionInfo(host="box1", boot_id=f"b{self.seconds}", pid=1, ttl=15 * SECOND, handlers=("job",))
         self.session = (await self.store.open_session(info)).number
+        self.processed = 0
+        memory = HostMemory(None, list)
+        await memory.recall(self.store, self.now)
+        self.usual = memory.usual
         await self._tell()
 
     async def stop(self) -> None:
@@ -165,7 +171,7 @@ class World:
         workers = tuple(self._worker(number) for number in range(self.slots))
         figures: dict[str, Any] = {"name": "default", "concurrency": 1, "wanted": self.slots}
         pool = PoolFigures(**figures | self.pool)
-        told = Snapshot(pools=(pool,), workers=workers)
+        told = Snapshot(pools=(pool,), workers=workers, usual=self.usual)
         await self.store.renew(self.session, msgspec.json.encode(told).decode())
 
     def _worker(self, number: int) -> WorkerFigures:

@@ -9,7 +9,8 @@ import pytest
 from pitboss.model.batch import Pause, Resume
 from pitboss.model.declared import Declared
 from pitboss.model.duration import SECOND
-from pitboss.model.estimate import told
+from pitboss.model.estimate import Timing, told
+from pitboss.model.figures import RAW, HandlerFigures, Sample, bucket
 from pitboss.model.finding import Grade
 from pitboss.model.limits import Window, rate
 from pitboss.model.outcome import Completed
@@ -126,6 +127,24 @@ class TestPlan(Subject):
         assert (found.left, found.paused, found.estimate.left) == (8, 4, 4)
         assert told(found.estimate) == told(before.estimate)
         assert told(found.estimate).startswith("bound by slot web/0, which has 50% of the work: ")
+
+    async def test_runs_that_were_measured_before_count_more_than_what_is_declared(self, bench: Bench) -> None:
+        await targets(bench, "CA")
+        measured = HandlerFigures("targets", "job")
+        for seconds in (3, 4, 5) * 20:
+            measured.run.add(seconds * SECOND)
+        await bench.store.add_samples([Sample(at=0, session=1, covered=10, handlers=[measured])])
+        assert (await read_one(bench, plain())).timing == Timing(mean=12 * SECOND, unsure=0.25)
+        days_ago = bucket(bench.now - 5 * 24 * HOUR, RAW)
+        await bench.store.add_samples([Sample(at=days_ago, session=1, covered=10, handlers=[measured])])
+        found = (await read_one(bench, plain())).timing
+        assert found is not None
+        assert found.samples == 60
+        assert found.mean / SECOND == pytest.approx(4, rel=0.05)
+        # Tasks that have ended say more.
+        await targets(bench, *["CA"] * 40)
+        await run(bench, 30)
+        assert (await read_one(bench, plain())).timing.mean == 2 * SECOND  # type: ignore[union-attr]
 
     async def test_slots_that_no_worker_gets_are_left_out_of_the_estimate(self, bench: Bench) -> None:
         wanted = launch(msgspec.structs.replace(POOL, only=(0,)))

@@ -580,6 +580,15 @@ class TestSituations(Subject):
         why = (await explain(bench.store, task, bench.now)).why
         assert (why.cause, spoken_start(why)) == ("max-per-key", "unknown")
 
+    async def test_a_manager_that_has_just_started_remembers_how_long_tasks_take(self, bench: Bench) -> None:
+        for _ in range(10):
+            await bench.add()
+        last = (await bench.add()).id
+        await shot(bench, WorkerState.IDLE)
+        assert spoken_start((await explain(bench.store, last, bench.now)).why) == "unknown"
+        await shot(bench, WorkerState.IDLE, usual={"job": 60 * SECOND})
+        assert spoken_start((await explain(bench.store, last, bench.now)).why).startswith("in about 10m")
+
     @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.seed.__name__)
     async def test_its_cause_what_to_do_and_every_face_says_the_same(self, bench: Bench, situation: Situation) -> None:
         task = await situation.seed(bench)

@@ -4,6 +4,7 @@ Nothing that is read here grows with the number of stored tasks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 import msgspec
@@ -16,11 +17,13 @@ from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.figures import MINUTE, RAW, Flow, bucket
 from pitboss.model.fleet import WorkerPoolView, alive, live_managers, worker_pools
 from pitboss.model.gates import Gate
+from pitboss.model.leasing import in_service, limits_of
 from pitboss.model.pool_state import PoolState, pool_state
 from pitboss.model.queue import Queue
 from pitboss.model.queue_forecast import QueueFlow, QueueForecast, forecast_queue
 from pitboss.model.session import Session
 from pitboss.model.states import State
+from pitboss.model.supply import ResourcePoolView, steady
 from pitboss.model.tides import Tide
 
 # Buckets of ten seconds for the last minutes, of a minute before that.
@@ -41,7 +44,7 @@ async def read_forecasts(
     living = await store.sessions() if sessions is None else sessions
     scene = await read_waiting(store, found, living, now, sparing=True) if waiting is None else waiting
     history = await _read_history(store, now)
-    served = _Serving(living, now)
+    served = _Serving(living, now, [one.name for one in found if one.counts.get(State.PENDING)])
     pools = {name: pool_state(view, now) for name, view in scene.scene.pools.items() if view.members}
     waits = {one.name: await _waited(store, one, scene, now) for one in found}
     return {one.name: _forecast(one, history, served, scene, pools, waits[one.name], now) for one in found}
@@ -68,6 +71,8 @@ def _forecast(
     views = served.views(queue.name)
     ready = [(view.pool.concurrency, one) for view in views for one in view.ready]
     done = sum(one.processed for _, one in ready)
+    mean = sum(one.mean * one.processed for _, one in ready) // done if done else _usual(own, views)
+    resources = waiting.scene.pools.get(queue.resources or "")
     flow = QueueFlow(
         queue=queue,
         now=now,
@@ -78,7 +83,8 @@ def _forecast(
         waited=waited,
         seats=sum(seats for seats, _ in ready),
         busy=sum(one.running for _, one in ready),
-        mean=sum(one.mean * one.processed for _, one in ready) // done if done else 0,
+        mean=mean,
+        expected=min(served.expected(queue.name, mean), _allowed(resources, mean, now)),
         pool=pools.get(queue.resources or ""),
     )
     minutes = history.minutes(queue.name, now)
@@ -87,6 +93,20 @@ def _forecast(
         came=tuple(one.came for one in minutes),
         went=tuple(one.went for one in minutes),
     )
+
+
+def _usual(own: Sequence[WaitingTask], views: Sequence[WorkerPoolView]) -> Span:
+    """How long its waiting tasks should take, as managers remember; 0 if they do not know."""
+    usual = {name: time for view in views for name, time in view.manager.snapshot.usual.items()}
+    known = [usual[one.task.handler] for one in own if one.task.handler in usual]
+    return sum(known) // len(known) if known else 0
+
+
+def _allowed(pool: ResourcePoolView | None, use: Span, now: Moment) -> float:
+    """Tasks per second for which the members of its resource pool are enough."""
+    if pool is None or not pool.members:
+        return inf
+    return sum(steady(limits_of(one, pool.rules), use) for one in pool.members if in_service(one, now))
 
 
 def _drawn(queue: Queue, running: Iterable[Batch]) -> int:
@@ -104,26 +124,37 @@ def _gate(own: Sequence[WaitingTask]) -> Gate | None:
 class _Serving:
     """Which worker pools take tasks of which queue, and since when."""
 
-    def __init__(self, sessions: Sequence[Session], now: Moment) -> None:
+    def __init__(self, sessions: Sequence[Session], now: Moment, waiting: Sequence[str]) -> None:
+        self._waiting = waiting
         self._managers = live_managers(sessions, now)
         self._views = worker_pools(self._managers)
         self._remote = [one.opened_at for one in alive(sessions, now) if one.info.kind != "manager"]
 
     def views(self, queue: str) -> list[WorkerPoolView]:
         taking = [one for one in self._views if not one.pool.paused and not one.manager.snapshot.draining]
-        return [one for one in taking if one.pool.queues is None or queue in one.pool.queues]
+        return [one for one in taking if _takes(one, queue)]
+
+    def expected(self, queue: str, mean: Span) -> float:
+        """Tasks per second that its workers end if each takes `mean`, when all of them run; 0 if that is unknown. Those
+        that take other queues with a backlog too have a part of their time for it."""
+        total = 0.0
+        for view in self.views(queue) if mean else ():
+            pool, share = view.pool, sum(_takes(view, one) for one in self._waiting)
+            seats = 0 if view.dead else pool.wanted * pool.concurrency
+            total += seats * SECOND / (mean + sum(pool.delay) // 2) / max(1, share)
+        return total
 
     def since(self, queue: str) -> Moment | None:
         """Since when one of the present managers has been there for this queue."""
         known = {view.manager.number for view in self._views}
-        there = [
-            view.manager.session.opened_at
-            for view in self._views
-            if view.pool.queues is None or queue in view.pool.queues
-        ]
+        there = [view.manager.session.opened_at for view in self._views if _takes(view, queue)]
         # One that has not told of its workers yet may have some for this queue.
         there += [one.session.opened_at for one in self._managers if one.number not in known]
         return min([*there, *self._remote], default=None)
+
+
+def _takes(view: WorkerPoolView, queue: str) -> bool:
+    return view.pool.queues is None or queue in view.pool.queues
 
 
 class _History(NamedTuple):

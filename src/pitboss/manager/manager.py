@@ -462,7 +462,7 @@ class Manager:
         )
         side = {"http": self.http.figures, "delivery": self._delivery.figures, "stacks": self._router.stacks.found}
         code = {"app": "" if app is None else app.app, "release": self._description.release}
-        taken = msgspec.structs.replace(taken, **side, **code)
+        taken = msgspec.structs.replace(taken, usual=self._memory.usual, **side, **code)
         self._snapshot = msgspec.json.encode(taken).decode()
 
     def _led_by(self, lead: Lead) -> None:

@@ -34,6 +34,8 @@ _ROUND_FROM, _NARROW = 90 * SECOND, 1.35
 # The share of its rate limit from which on that limit is what holds a queue back.
 _NEAR_LIMIT = 0.85
 _BUSY = ("busy", "slot-busy")
+# By which share a speed may be off that follows from how long tasks take (one standard deviation).
+_GUESSED = 0.15
 _READABLE, _ROUNDED = 0.2, 10
 
 
@@ -66,8 +68,9 @@ class QueueFlow(msgspec.Struct, frozen=True, kw_only=True):
     claims draw them as workers become free. `served_since` is since when managers have run for it without a break; None
     if none does. `gate` is the first shut one of its oldest tasks, and `waited` how long the oldest has waited, but for
     items of batches; None if that is not known.
-    `seats` are those of its ready workers, `busy` the tasks that these run, and `mean` what a task takes there. `pool`
-    is the state of its resource pool, if its members were read.
+    `seats` are those of its ready workers, `busy` the tasks that these run, and `mean` what a task takes there, or took
+    before. `expected` is how many tasks per second should end if each takes that; 0: unknown. `pool` is the state of
+    its resource pool, if its members were read.
     """
 
     queue: Queue
@@ -80,6 +83,7 @@ class QueueFlow(msgspec.Struct, frozen=True, kw_only=True):
     seats: int = 0
     busy: int = 0
     mean: Span = 0
+    expected: float = 0.0
     pool: PoolState | None = None
 
     @property
@@ -189,9 +193,20 @@ def _outflow(flow: QueueFlow) -> Speed:
     if not flow.backlog:
         chosen = [tide for tide in flow.tides if _served(flow, tide)]
     speed = rate_of(chosen, lambda one: one.went, flow.period)
+    if flow.backlog and not (speed.rate and speed.known) and _expects(flow, speed):
+        speed = Speed(flow.expected, flow.expected * _GUESSED)
     if flow.limit is not None and flow.backlog and speed.rate > flow.limit:
         return Speed(flow.limit, speed.unsure * flow.limit / speed.rate, speed.known)
     return speed
+
+
+def _expects(flow: QueueFlow, seen: Speed) -> bool:
+    """Whether its speed follows from how long tasks take: its tasks wait for nothing but a free worker, and some ended,
+    or none had to yet."""
+    if not flow.expected or flow.served_since is None or (flow.gate is not None and flow.gate.cause not in _BUSY):
+        return False
+    late = flow.now - flow.served_since - _STARTING - flow.mean
+    return seen.rate > 0 or flow.expected * late / SECOND < _MISSED
 
 
 def _served(flow: QueueFlow, tide: Tide) -> bool:

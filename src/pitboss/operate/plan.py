@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pitboss.client.handler_sizes import recall_sizes
 from pitboss.client.waiting import pool_views
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Store
@@ -16,6 +17,7 @@ from pitboss.model.assignment import assignment
 from pitboss.model.desired_state import DesiredPool
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.estimate import Ended, Estimate, Timing, Work, estimate, timing, told, what_if
+from pitboss.model.eta import ENOUGH_ITEMS
 from pitboss.model.filter import by
 from pitboss.model.finding import Finding
 from pitboss.model.fleet import live_managers, worker_pools
@@ -136,7 +138,11 @@ async def read_plan(store: Store, launch: Launch, now: Moment) -> LaunchPlan:
     handlers = {one.name: one for one in (*await store.handlers(), *launch.handlers)}
     queues = _queues(await store.queues(), launch)
     views = await pool_views(store, {_pool(queue, handlers.values()) for queue in queues})
-    timings = {queue.name: await _timing(store, queue, handlers.values()) for queue in queues}
+    ended = {queue.name: await _ended_of(store, queue) for queue in queues}
+    known = await _remembered(store, [one for one in queues if len(ended[one.name]) < ENOUGH_ITEMS], handlers, now)
+    timings = {
+        one.name: timing(ended[one.name], _declared(one, handlers.values()), known.get(one.name, ())) for one in queues
+    }
     paused, found = await paused_items(store), []
     for queue in queues:
         pool = _pool(queue, handlers.values())
@@ -258,12 +264,30 @@ def _pool(queue: Queue, handlers: Any) -> str | None:
     return queue.resources or next((one.resources for one in handlers if one.queue == queue.name), None)
 
 
-async def _timing(store: Store, queue: Queue, handlers: Any) -> Timing | None:
+def _declared(queue: Queue, handlers: Any) -> Span | None:
+    """How long a task takes as its handlers declare."""
     declared = [one.usual for one in handlers if one.queue == queue.name and one.usual is not None]
-    ended: list[Task] = []
-    if queue.counts.get(State.COMPLETED) and _left(queue):
-        ended = (await store.find(by(state=State.COMPLETED, queue=queue.name), limit=_SAMPLED)).tasks
-    return timing([one for task in ended for one in _ended(task)], sum(declared) // len(declared) if declared else None)
+    return sum(declared) // len(declared) if declared else None
+
+
+async def _ended_of(store: Store, queue: Queue) -> list[Ended]:
+    if not queue.counts.get(State.COMPLETED) or not _left(queue):
+        return []
+    found = (await store.find(by(state=State.COMPLETED, queue=queue.name), limit=_SAMPLED)).tasks
+    return [one for task in found for one in _ended(task)]
+
+
+async def _remembered(
+    store: Store, queues: Sequence[Queue], handlers: Mapping[str, HandlerInfo], now: Moment
+) -> dict[str, list[Span]]:
+    """How long runs took as managers measured it lately, for queues whose ended tasks do not say so."""
+    figures, unknown = capabilities(store).figures, {one.name for one in queues if _left(one)}
+    names = [name for name, one in handlers.items() if one.queue in unknown]
+    found: dict[str, list[Span]] = {}
+    for name, sizes in (await recall_sizes(figures, now, names)).items() if figures and names else ():
+        if name in names:
+            found.setdefault(handlers[name].queue, []).extend(sizes.run.spread(_SAMPLED))
+    return found
 
 
 def _ended(task: Task) -> Iterator[Ended]:

@@ -279,7 +279,12 @@ async def healthy(minutes: int = 60) -> Scene:
         await store.add_resources(pool, [NewResource(name=f"{pool[0]}-{n + 1:02}") for n in range(number)])
     off = ResourceChange(enabled=False, reason="contract ended")
     await store.change_resources("proxies", ["p-39", "p-40"], off)
-    await scene.note(Kind.RELEASE_CHANGED, "app shop", "release 1.14.0 on 3 hosts, 22 workers replaced")
+    await scene.note(
+        Kind.RELEASE_CHANGED,
+        "app shop",
+        "release 1.14.0 on 3 hosts, 22 workers replaced",
+        details={"release": "1.14.0"},
+    )
     await scene.run(minutes * 60)
     await schedules(scene)
     return scene

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect, sync_playwright
 
+from pitboss.model.duration import SECOND
+from pitboss.model.happening import Kind, happening
 from pitboss.model.queue import QueueChange
 from tests.http.site import Site
 from tests.http.web import lives
@@ -217,8 +219,21 @@ def test_waiting_tasks_are_changed_from_a_sheet_that_closes(visitor: Visitor) ->
 
 
 def test_charts_tell_their_values_and_stay_when_the_page_is_read_again(visitor: Visitor) -> None:
+    store = visitor.site.store
+    release = happening(
+        visitor.site.server.make_id(),
+        store.clock.now() - 600 * SECOND,
+        Kind.RELEASE_CHANGED,
+        "app shop",
+        "another release",
+        details={"release": "0123456789ab"},
+    )
+    visitor.site.do(store.record_happenings([release]))
     page = visitor.open("/queues/mail")
     expect(page.locator(".uplot")).to_have_count(4)
+    expect(page.locator("#chart-flow > .releases text")).to_have_text("0123456")
+    mark, drawn = (page.locator(one).first.bounding_box() for one in ("#chart-flow > .releases", "#chart-flow .u-over"))
+    assert mark == drawn
     expect(page.locator(".chart svg").first).to_be_hidden()
     page.evaluate("window.kept = document.querySelector('.uplot')")
     page.locator(".uplot .u-over").first.hover()

@@ -254,6 +254,16 @@ class KeepingSamples:
         assert await bench.store.samples(sample.at, sample.at + 1, span=MINUTE) == []
         assert await bench.store.samples(sample.at, sample.at + 1, span=RAW, limit=1) == [sample]
 
+    async def test_the_newest_samples_are_read_first_if_asked(self, bench: Bench) -> None:
+        earlier = [_sample(bench, 1), _sample(bench, 2)]
+        bench.clock.advance(10)
+        later = [_sample(bench, 1), _sample(bench, 2)]
+        await bench.store.add_samples([*earlier, *later])
+        newest = [*reversed(later), *reversed(earlier)]
+        for limit in (1, 3, 4, 9):
+            found = await bench.store.samples(0, FOREVER, span=RAW, limit=limit, newest=True)
+            assert found == newest[:limit]
+
     async def test_a_repeated_sample_changes_nothing(self, bench: Bench) -> None:
         sample = _sample(bench, 1)
         await bench.store.add_samples([sample])
