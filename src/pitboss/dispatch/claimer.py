@@ -49,7 +49,7 @@ class Claimer:
             time=self._time,
         )
         self.wake = asyncio.Event()
-        self.lost_claims = LostClaims(engine, outcomes.settler, self._knows)
+        self.lost_claims = LostClaims(engine, outcomes.settler, self._knows, self._time())
         self.session: Session | None = None
         self.draining = self.stopping = False
         self.ring: asyncio.Task[bool] | None = None
@@ -127,7 +127,7 @@ class Claimer:
         if self.session is None:
             return
         if self.lost_claims.due(self._time()):
-            await self.lost_claims.give_back(self.session.number)
+            await self.lost_claims.give_back(self.session.number, self._time())
         if self._unopened:
             await self._leave_out()
         if not self.draining:

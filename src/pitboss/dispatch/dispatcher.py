@@ -316,7 +316,7 @@ class Dispatcher:
             await asyncio.wait({self._claiming})
         if self.claimer.lost_claims.expected and self.session is not None and not self.lost:
             with contextlib.suppress(StoreUnavailable):
-                await self.claimer.lost_claims.give_back(self.session.number)
+                await self.claimer.lost_claims.give_back(self.session.number, self._time())
 
     def renew_now(self) -> None:
         """Renew the session at once: the snapshot has changed."""
