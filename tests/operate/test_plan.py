@@ -252,6 +252,20 @@ class TestPlan(Subject):
         joined = await read_one(bench, msgspec.structs.replace(plain(), joins=True))
         assert [(one.host, one.workers) for one in joined.crews] == [("here", 2), ("", 3)]
 
+    async def test_slots_that_are_kept_for_a_manager_that_has_just_stopped_are_named(self, bench: Bench) -> None:
+        """The plan promised the slots 0-1 at once, which another node gets when they are free."""
+        wanted = launch(PoolSpec(name="web", queues=("targets",), min_workers=2, max_workers=2))
+        await targets(bench, "CA", spec=wanted)
+        before = await bench.session("job")
+        await bench.store.take_slots(before.number, "web", "box-1", [0, 1], queues=("targets",))
+        await bench.end(before)
+        found = await read(bench, wanted)
+        said = [one for one in found.findings if "kept for box-1" in one.what]
+        assert [one.grade for one in said] == [Grade.WARNING]
+        assert "web/0, web/1 are kept" in said[0].what
+        bench.clock.advance("1h")
+        assert not [one for one in (await read(bench, wanted)).findings if "kept for" in one.what]
+
     async def test_new_workers_get_the_free_slots(self, bench: Bench) -> None:
         wanted = msgspec.structs.replace(launch(mode="balanced"), joins=True)
         await targets(bench, "CA", "TX", spec=wanted)

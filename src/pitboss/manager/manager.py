@@ -318,7 +318,7 @@ class Manager:
             self._hooks.note(claim, settlement, (settlement.worker or "").rpartition("-")[0])
 
     def _add_workers(self, dispatcher: Dispatcher) -> None:
-        self._router.present = dispatcher
+        self._router.begin(dispatcher)
         dispatcher.quiet(self._draining)
         for pool in self._pools.pools.values():
             dispatcher.set_paused(pool.spec.name, pool.paused)

@@ -79,7 +79,7 @@ class ResourcePlan(msgspec.Struct, frozen=True, kw_only=True):
 class QueuePlan(msgspec.Struct, frozen=True, kw_only=True):
     """One queue: what is done and left, its workers, and the estimate. `stranded` has the tasks by key whose slot no
     worker has, `unlisted` those by key that no slot of the table has, `paused` is how many others belong to paused
-    batches; they are not part of the estimate."""
+    batches; they are not part of the estimate. `kept` are slots whose managers have just stopped."""
 
     queue: Queue
     left: int
@@ -92,6 +92,7 @@ class QueuePlan(msgspec.Struct, frozen=True, kw_only=True):
     stranded: Mapping[str, int] = {}
     unlisted: Mapping[str, int] = {}
     paused: int = 0
+    kept: tuple[PoolSlot, ...] = ()
 
     @property
     def waiting(self) -> int:
@@ -174,6 +175,7 @@ def _queue_document(one: QueuePlan) -> dict[str, Any]:
         "stranded": sum(one.stranded.values()),
         "not_in_table": sum(one.unlisted.values()),
         "paused": one.paused,
+        "kept_slots": [slot.name for slot in one.kept],
         "workers": [_crew_document(crew) for crew in one.crews],
         "slots": [{**msgspec.to_builtins(slot), "tasks": slot.tasks} for slot in one.slots],
         "resources": None if one.resource is None else msgspec.to_builtins(one.resource),
@@ -314,10 +316,12 @@ def _others(
 
 
 class _Division(NamedTuple):
-    """The slots of a queue with their keys, and the unfinished tasks of keys that no slot has."""
+    """The slots of a queue with their keys, the unfinished tasks of keys that no slot has, and the slots that are kept
+    for managers that have just stopped."""
 
     slots: tuple[SlotPlan, ...] = ()
     homeless: Mapping[str, int] = {}
+    kept: tuple[PoolSlot, ...] = ()
 
 
 async def _division(store: Store, queue: Queue, crews: Sequence[Crew], *, joins: bool) -> _Division:
@@ -327,7 +331,8 @@ async def _division(store: Store, queue: Queue, crews: Sequence[Crew], *, joins:
         return _Division()
     keys = {one.key: one for one in await verbs.partitions(queue.name)}
     keys |= {key: Partition(queue=queue.name, key=key) for key in _table_keys(spec) if key not in keys}
-    there = [slot for slot in serving(await verbs.slots(), queue.name, spec) if slot.live]
+    known = serving(await verbs.slots(), queue.name, spec)
+    there = [slot for slot in known if slot.live]
     if not there or joins:
         there = [*there, *_new_slots([one for one in crews if not (there and one.host)], there, queue.name)]
     there = serving(there, queue.name, spec)
@@ -340,7 +345,8 @@ async def _division(store: Store, queue: Queue, crews: Sequence[Crew], *, joins:
         SlotPlan(slot=name, keys={key: n for key, n in tasks.items() if owners[key] == name}, manned=name in named)
         for name in every
     ]
-    return _Division(tuple(slots), {key: n for key, n in tasks.items() if n and owners[key] is None})
+    homeless = {key: n for key, n in tasks.items() if n and owners[key] is None}
+    return _Division(tuple(slots), homeless, tuple(slot for slot in known if not slot.live))
 
 
 def _table_keys(spec: Partitioning) -> list[str]:
@@ -409,6 +415,7 @@ def _queue_plan(
         stranded=stranded,
         unlisted=unlisted,
         paused=paused,
+        kept=division.kept,
     )
 
 
