@@ -39,6 +39,8 @@ def test_an_act_without_javascript_goes_back_to_its_page_with_a_message(site: Si
     answer = sent(site, "/queues/media/pause", fields)
     assert (answer.status_code, answer.headers["location"]) == (303, "/ui/queues?q=m")
     assert queue(site, "media").paused_reason == "<b>deploy</b>"
+    # A tab that reads itself again leaves the message to the page that is opened.
+    assert "paused</b>" not in site.http.get("/ui/queues", headers={"HX-Request": "true"}).text
     page = site.http.get("/ui/queues")
     assert "Queue &lt;i&gt;media&lt;/i&gt; paused" in page.text
     site.http.cookies.clear()

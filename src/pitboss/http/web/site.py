@@ -38,6 +38,7 @@ _METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _THEMES = ("light", "dark")
 _BRACES = re.compile(r"{(\w+)}")
 _TOLD = ("ok", "text", "why", "fix")
+_NOTHING_TOLD = dict.fromkeys(_TOLD, "")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
@@ -115,7 +116,8 @@ class Site:
                 check_page(view.call.caller, PAGES[page.path])
                 view.places = found.groupdict()
                 context = await page.read(view)
-                flash = _flash_of(request)
+                # A page that reads itself again leaves the message to the page that is opened.
+                flash = _NOTHING_TOLD if request.headers.get("hx-request") else _flash_of(request)
                 text = await self._rendering.page(view, page, context, flash, logout=not self._door.keyless)
                 answer = Response(text, media_type="text/html")
                 if flash["text"]:
@@ -311,4 +313,4 @@ def _flash_of(request: Request) -> dict[str, str]:
         found = json.loads(base64.urlsafe_b64decode(request.cookies.get(_FLASH, "")))
         return {name: str(found.get(name) or "") for name in _TOLD}
     except (ValueError, AttributeError):
-        return dict.fromkeys(_TOLD, "")
+        return _NOTHING_TOLD
