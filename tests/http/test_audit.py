@@ -76,7 +76,7 @@ ACTS: list[tuple[Place, str, dict[str, Any] | None, str]] = [
 ]
 # What is put says itself where it comes from.
 PUTS = {("POST", "/tasks"), ("POST", "/tasks/bulk"), ("POST", "/batches"), ("POST", "/events")}
-# It sends a message, and changes nothing.
+# It needs someone who takes the test: tests/http/web/test_acts.py.
 PUTS |= {("POST", "/alerts/channels/{name}/test")}
 # The work of remote workers, which is recorded in tasks and attempts.
 WORK = {place for place in ROLES if place[1].startswith(("/tasks/claim", "/workers"))} | {

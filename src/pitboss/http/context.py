@@ -98,9 +98,10 @@ class Server:
 
 
 class Call:
-    """One request. `idempotency` is its Idempotency-Key; `watched`: `gone` can tell that the client has hung up."""
+    """One request. `idempotency` is its Idempotency-Key; `watched`: `gone` can tell that the client has hung up.
+    `by_hand`: a person did it on a page."""
 
-    __slots__ = ("_receive", "caller", "idempotency", "path", "server")
+    __slots__ = ("_receive", "by_hand", "caller", "idempotency", "path", "server")
 
     def __init__(
         self,
@@ -110,8 +111,9 @@ class Call:
         path: str = "",
         idempotency: str | None = None,
         receive: Callable[[], Awaitable[Mapping[str, Any]]] | None = None,
+        by_hand: bool = False,
     ) -> None:
-        self.server, self.caller, self.path = server, caller, path
+        self.server, self.caller, self.path, self.by_hand = server, caller, path, by_hand
         self.idempotency, self._receive = idempotency, receive
 
     @property

@@ -161,7 +161,7 @@ class Gate:
                 return Reply(204, b"", [(b"content-length", b"0"), NO_STORE])
         caller, refused = await self._caller_or_refusal(request, origin)
         if self._rules.rate is not None and request.path not in _HEALTH:
-            allowance = self._rules.rate.take(_counted(caller, request), self._server.clock.now())
+            allowance = self._rules.rate.take(counted(caller, request.address), self._server.clock.now())
             extra += _rate_headers(allowance)
             if not allowance.granted:
                 return too_fast(
@@ -352,9 +352,9 @@ def host_name(host: str) -> str:
     return host.partition(":")[0].lower()
 
 
-def _counted(caller: Caller | None, request: _Request) -> str:
+def counted(caller: Caller | None, address: str) -> str:
     """Whose request it is for the rate limit."""
-    return f"{'anonymous' if caller is None else caller.name} {request.address}"
+    return f"{'anonymous' if caller is None else caller.name} {address}"
 
 
 def _bearer(header: str | None) -> str | None:

@@ -83,10 +83,15 @@ class FailureCause(msgspec.Struct, frozen=True):
 
 
 class FailureGroups(msgspec.Struct, frozen=True):
-    """The largest group first. `more`: there are older failures, which were not read."""
+    """The largest group first. `back_to`: only failed tasks that were created since then were read, and there are older
+    ones; None: all were."""
 
     groups: tuple[FailureGroup, ...]
-    more: bool = False
+    back_to: Moment | None = None
+
+    @property
+    def more(self) -> bool:
+        return self.back_to is not None
 
 
 async def failure_groups(store: Ledger, wanted: Filter, *, most: int | None = None) -> FailureGroups:
@@ -103,7 +108,8 @@ async def failure_groups(store: Ledger, wanted: Filter, *, most: int | None = No
             found[key] = _added(found[key], task) if key in found else _first(task)
         seen, after = seen + len(page.tasks), page.next
         if after is None or page.covered is not None or seen >= (most or MOST_READ):
-            return FailureGroups(_largest_first(list(found.values())), after is not None)
+            groups = _largest_first(list(found.values()))
+            return FailureGroups(groups, None if after is None else page.covered or page.tasks[-1].created_at)
 
 
 async def find_failure_group(store: Ledger, name: str) -> FailureGroup:

@@ -39,6 +39,8 @@ def test_an_act_without_javascript_goes_back_to_its_page_with_a_message(site: Si
     answer = sent(site, "/queues/media/pause", fields)
     assert (answer.status_code, answer.headers["location"]) == (303, "/ui/queues?q=m")
     assert queue(site, "media").paused_reason == "<b>deploy</b>"
+    # A tab that reads itself again leaves the message to the page that is opened.
+    assert "paused</b>" not in site.http.get("/ui/queues", headers={"HX-Request": "true"}).text
     page = site.http.get("/ui/queues")
     assert "Queue &lt;i&gt;media&lt;/i&gt; paused" in page.text
     site.http.cookies.clear()
@@ -156,6 +158,22 @@ def test_an_alert_is_silenced_and_told_again(site: Site) -> None:
     assert "&lt;b&gt;known&lt;/b&gt;" in site.http.get("/ui/alerts").text
     sent(site, "/alerts/silences/disk", {"_method": "DELETE"})
     assert site.do(site.store.alert_board()).silences == ()
+
+
+def test_what_a_person_puts_is_in_the_audit_log(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    look_at_alerts(site)
+    put = sent(site, "/tasks", {"type": "send", "params": "{}", "queue": "mail", "_go": "/ui/tasks/{id}"})
+    task = put.headers["location"].removeprefix("/ui/tasks/")
+    (entry,) = site.do(site.store.audit_log(limit=1))
+    assert (entry.act, entry.target, entry.who, entry.details) == ("tasks create", task, "local", '{"type":"send"}')
+    # A program that puts tasks leaves no line for each of them.
+    assert site.http.post("/api/tasks", json={"type": "send", "params": {}}).status_code == 201
+    assert site.do(site.store.audit_log(limit=1)) == [entry]
+    # No process takes the test.
+    monkeypatch.setattr("pitboss.http.api.alerts._TEST_WITHIN", 0)
+    sent(site, "/alerts/channels/ops/test")
+    tested, before = site.do(site.store.audit_log(limit=2))
+    assert (tested.act, tested.target, before) == ("alerts test", "ops", entry)
 
 
 def test_a_channel_that_writes_to_the_log_needs_no_test(site: Site) -> None:

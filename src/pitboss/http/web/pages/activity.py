@@ -40,4 +40,4 @@ async def read(view: View) -> Context:
     return {**found, "fault": None, "rows": documents, "next": following}
 
 
-PAGES = (Page("/activity", "Activity", "activity.html", read, ("happenings", "acts")),)
+PAGES = (Page("/activity", "Activity", "activity.html", read, ("happenings", "acts", "store")),)

@@ -11,8 +11,9 @@ from pitboss.http.web.pages import Context, Page
 from pitboss.http.web.remedies import remedies
 from pitboss.http.web.view import View
 from pitboss.model.access import Role
-from pitboss.model.filter import EVERYTHING
+from pitboss.model.filter import EVERYTHING, by, written
 from pitboss.model.fleet import READY, ManagerView, live_managers
+from pitboss.model.queue import RESERVED, is_reserved
 from pitboss.model.queue_forecast import Trend
 from pitboss.model.snapshot import WorkerState
 from pitboss.model.states import State
@@ -23,14 +24,14 @@ from pitboss.operate.failures import FailureGroups, failure_groups
 from pitboss.operate.pulse import Pulse, read_pulse
 from pitboss.operate.queue_flows import QueueFlow, slots_of
 from pitboss.operate.resources import list_resource_pools
-from pitboss.operate.schedules import list_schedules
+from pitboss.operate.schedules import read_named_schedules
 from pitboss.operate.status import Status
 from pitboss.operate.system import read_store_facts
 
 _AWAY = ("cooling", "blacklisted")
 ORDER = ("ready", "busy", "resting", "cooling", "blacklisted", "disabled")
 _PULSE_SECONDS, _SECONDS = 5.0, 2.0
-_QUEUES, _POOLS, _BATCHES, _FAILURES, _SCHEDULES, _HAPPENINGS, _ODD = 8, 6, 6, 4, 3, 8, 5
+_QUEUES, _POOLS, _BATCHES, _FAILURES, _HAPPENINGS, _ODD = 8, 6, 6, 4, 8, 5
 # The last minutes are compared with the hour.
 _LATELY = 5
 _ODD_STATES = (WorkerState.CRASHED, WorkerState.RESTARTING, WorkerState.DRAINING)
@@ -57,7 +58,7 @@ async def read(view: View) -> Context:
         "remedies": remedies(view, verdict.actions),
         "also": [list(linked(view, status, line)) for line in verdict.also],
         "evidence": _evidence(status, flows, pulse),
-        "totals": _totals(flows, pulse, managers),
+        "totals": _totals(status, flows, pulse, managers),
         "pulse": pulse,
         "flows": flows[:_QUEUES],
         "queue_count": len(flows),
@@ -70,7 +71,7 @@ async def read(view: View) -> Context:
         "batches": status.batches[:_BATCHES],
         "groups": groups.groups[:_FAILURES],
         "group_count": len(groups.groups),
-        "schedules": await _schedules(view),
+        "schedules": await _schedules(view, status),
         "wall": status.wall,
         "overdue": status.schedules.overdue if status.schedules else (),
         "log": [activity_document(one) | {"at_moment": one.at} for one in log],
@@ -93,13 +94,16 @@ async def failures(view: View) -> FailureGroups:
 
 
 def linked(view: View, status: Status, said: str) -> Iterator[tuple[str, str]]:
-    """A sentence in pieces, with addresses for the queues and worker pools that it names in quotes."""
-    queues = {one.name for one in status.queues}
+    """A sentence in pieces, with addresses for the queues and pools that it names in quotes."""
+    managers = live_managers(status.sessions, status.now)
+    places = {one.name: view.url(f"/resources/{one.name}") for one in status.resource_pools}
+    places |= {pool.name: view.url("/workers", pool=pool.name) for one in managers for pool in one.snapshot.pools}
+    places |= {
+        one.name: view.url("/tasks", q=written(by(queue=one.name, state=State.PENDING))) for one in status.queues
+    }
     for place, piece in enumerate(said.split('"')):
-        if place % 2 and piece in queues:
-            yield piece, view.url("/tasks", q=f"queue:{piece} state:pending")
-        elif place % 2 and view.exists("/workers"):
-            yield piece, view.url("/workers", pool=piece)
+        if place % 2 and piece in places:
+            yield piece, places[piece]
         elif piece:
             yield f'"{piece}"' if place % 2 else piece, ""
 
@@ -131,7 +135,9 @@ def _last_minutes(pulse: Pulse) -> tuple[Sequence[float | None], Sequence[float 
     return pulse.came[-_LATELY:], pulse.ended[-_LATELY:]
 
 
-def _totals(flows: Sequence[QueueFlow], pulse: Pulse, managers: Sequence[ManagerView]) -> dict[str, Any]:
+def _totals(
+    status: Status, flows: Sequence[QueueFlow], pulse: Pulse, managers: Sequence[ManagerView]
+) -> dict[str, Any]:
     workers = [worker for manager in managers for worker in manager.snapshot.workers]
     waits = [(one.forecast.waited, one.queue.name) for one in flows if one.forecast.waited]
     growing = [one.forecast for one in flows if one.forecast.trend is Trend.GROWS]
@@ -141,6 +147,7 @@ def _totals(flows: Sequence[QueueFlow], pulse: Pulse, managers: Sequence[Manager
     minutes = len(pulse.ended)
     return {
         "waiting": waiting,
+        "of_users": _of_users(status),
         "waiting_over_time": over_time,
         "usually_waiting": median(over_time) if over_time else None,
         "growth": sum(one.inflow - one.outflow for one in growing),
@@ -159,6 +166,12 @@ def _totals(flows: Sequence[QueueFlow], pulse: Pulse, managers: Sequence[Manager
         "crashed": sum(one.state is WorkerState.CRASHED for one in workers),
         "restarting": sum(one.state is WorkerState.RESTARTING for one in workers),
     }
+
+
+def _of_users(status: Status) -> str:
+    """The end of a filter that leaves out what the numbers leave out: tasks of Pitboss itself, if there are any."""
+    own = any(is_reserved(one.name) and any(one.counts.values()) for one in status.queues)
+    return f" -queue:{RESERVED}*" if own else ""
 
 
 def _short(one: QueueFlow) -> bool:
@@ -224,10 +237,9 @@ async def resource_pools(view: View) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: one["usable"] - len(one["conditions"]))
 
 
-async def _schedules(view: View) -> Sequence[Any]:
-    found = await view.readings.get("schedules", lambda: list_schedules(view.store), _PULSE_SECONDS)
-    coming = [one for one in found if one.schedule.next_at is not None and not one.schedule.paused]
-    return sorted(coming, key=lambda one: one.schedule.next_at or 0)[:_SCHEDULES]
+async def _schedules(view: View, status: Status) -> Sequence[Any]:
+    first = status.schedules.first if status.schedules else ()
+    return await view.readings.get(("schedules", first), lambda: read_named_schedules(view.store, first), _SECONDS)
 
 
 TOPICS = ("queues", "workers", "batches", "resources", "schedules", "happenings", "wishes", "store")
