@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 
 from pitboss.http import bodies, patterns, shapes
 from pitboss.http.answers import NO_STORE, Answer, ApiError, Reply, failure, of_faults, of_pitboss
-from pitboss.http.api import alerts, claims, events, fleet, metrics, schedules, tasks, types, work, workers
+from pitboss.http.api import alerts, claims, events, fleet, metrics, schedules, tasks, types, views, work, workers
 from pitboss.http.context import Call, Server
 from pitboss.http.gate import Fast, Gate, GateRules, roles_of
 from pitboss.http.routes import Endpoint, Routes, allowed_methods, for_framework, response
@@ -115,6 +115,17 @@ def _add_tasks(routes: Routes) -> None:
         """Operations, newest first."""
         return await work.list_operations(call, status=status, limit=limit)
 
+    async def remove_view(
+        call: Call,
+        name: Annotated[str, Query(min_length=1, max_length=60, pattern=patterns.PLAIN)],
+        shared: bool = False,
+    ) -> Answer:
+        """Remove a shared view, or one of the caller."""
+        return await views.remove(call, name=name, shared=shared)
+
+    routes.add("GET", "/views", views.get_views)
+    routes.add("POST", "/views", views.save, codes=(201,))
+    routes.add("DELETE", "/views", remove_view)
     routes.add("GET", "/tasks", list_tasks, shapes.listed("tasks", shapes.TaskShape))
     routes.add("GET", "/tasks/{task_id}", tasks.get_task, shapes.TaskShape)
     routes.add("GET", "/tasks/{task_id}/why", tasks.why)
