@@ -235,6 +235,7 @@ def _add_fleet(routes: Routes) -> None:
     routes.add("DELETE", "/keys/{name}", fleet.remove_key)
     routes.add("GET", "/audit", audit)
     routes.add("GET", "/activity", activity)
+    routes.add("POST", "/activity/{entry_id}/undo", fleet.undo_act)
 
 
 def _add_queues(routes: Routes) -> None:
@@ -265,6 +266,15 @@ def _add_work(routes: Routes) -> None:
         run.__doc__ = f"{act.capitalize()} a member."
         return run
 
+    def of_all_members(act: str) -> Endpoint:
+        async def run(call: Call, name: str) -> Answer:
+            return await work.change_all_members(call, name, act)
+
+        run.__doc__ = f"{act.capitalize()} all members of a pool."
+        return run
+
+    for act in ("enable", "reset"):
+        routes.add("POST", f"/resource-pools/{{name}}/{act}", of_all_members(act))
     member = "/resource-pools/{name}/members/{member}"
     routes.add("GET", "/batches", get_batches)
     routes.add("POST", "/batches", work.new_batch, codes=(201,))

@@ -15,6 +15,7 @@ from pitboss.model.limits import rate
 from pitboss.model.operation import OperationChange, OperationStatus
 from pitboss.model.resource import NewResource, ResourceChange
 from pitboss.model.resource_urls import parted
+from pitboss.model.text import counted
 from pitboss.operate.batches import list_batches, read_batch
 from pitboss.operate.documents import (
     batch_document,
@@ -73,7 +74,7 @@ async def act_on_batch(call: Call, batch_id: str, act: Act, body: bodies.ActOnBa
     """Pause, resume, start, cancel, move or requeue a batch."""
     batch = await find_batch(call.store, batch_id)
     details = body.model_dump(exclude_defaults=True)
-    store = call.audited(f"batches {act}", batch.id, details)
+    store = await call.kept(f"batches {act}", batch.id, details)
     done = await act_in_portions(batches_of(store), batch.id, _act(act, body))
     data = {"id": batch.id, "changed": done.changed, "refused": list(done.refused)}
     return Answer(data=data | ({"batch_status": done.batch.status} if done.batch else {}))
@@ -141,7 +142,7 @@ async def get_resource_pool(call: Call, name: str) -> Answer:
 async def limit_pool(call: Call, name: str, body: bodies.LimitPool) -> Answer:
     """Set limits of a resource pool above what is declared."""
     words = [f"{key}={value}" for key, value in body.limits.items()]
-    store = call.audited("resource-pools limit", name, body.model_dump())
+    store = await call.kept("resource-pools limit", name, body.model_dump())
     await limit_resource_pool(store, name, words, by=call.by, reset=body.reset)
     return await get_resource_pool(call, name)
 
@@ -162,11 +163,21 @@ async def get_member(call: Call, name: str, member: str) -> Answer:
 async def change_member(call: Call, name: str, member: str, act: str) -> Answer:
     """Enable, disable or reset a member, or remove it."""
     found = find_members(await find_resource_pool(call.store, name), [member])
-    store = call.audited(f"resource-pools {act}", f"{name}/{member}")
+    store = await call.kept(f"resource-pools {act}", f"{name}/{member}")
     enabled = ResourceChange(enabled=act == "enable", reason=f"{act}d by {call.caller.name}")
     change = {"remove": None, "reset": ResourceChange(reset=True)}.get(act, enabled)
     await change_members(store, name, found, change)
     return Answer(data={"pool": name, "name": member}, message=f"Member: {act} done")
+
+
+async def change_all_members(call: Call, name: str, act: str) -> Answer:
+    """Enable or reset all members of a pool."""
+    found = list((await find_resource_pool(call.store, name)).members)
+    store = call.audited(f"resource-pools {act}", name)
+    change = ResourceChange(reset=True) if act == "reset" else ResourceChange(enabled=True)
+    changed = await change_members(store, name, found, change)
+    said = f"{counted(len(changed), 'member')} {'reset' if act == 'reset' else 'enabled'}"
+    return Answer(data={"pool": name, "changed": len(changed)}, message=said)
 
 
 def _act(act: Act, body: bodies.ActOnBatch) -> BatchAct:

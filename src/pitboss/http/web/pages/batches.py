@@ -5,6 +5,7 @@ from typing import Any
 
 from pitboss.engines.capabilities import batches_of
 from pitboss.http.web.pages import Context, Page
+from pitboss.http.web.remedies import helps
 from pitboss.http.web.view import View
 from pitboss.model.batch import IN_SLOT, OVER, BatchStatus
 from pitboss.model.errors import InvalidInput, NotFound
@@ -52,6 +53,7 @@ async def read_one(view: View) -> Context:
     )
     return {
         "one": reading,
+        "helps": helps(view, reading.why.helps[:2] if reading.why else ()),
         "batch": batch,
         "name": batch.name or batch.id[-12:],
         "states": [(state.value, batch.counts[state]) for state in State if batch.counts.get(state)],

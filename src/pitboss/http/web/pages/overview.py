@@ -17,7 +17,7 @@ from pitboss.model.queue_forecast import Trend
 from pitboss.model.snapshot import WorkerState
 from pitboss.model.verdict import Health
 from pitboss.operate import queue_flows as flows_of
-from pitboss.operate.activity import ACT, activity_document, read_activity
+from pitboss.operate.activity import activity_document, read_activity
 from pitboss.operate.failures import FailureGroups, failure_groups
 from pitboss.operate.pulse import Pulse, read_pulse
 from pitboss.operate.queue_flows import QueueFlow, slots_of
@@ -25,6 +25,7 @@ from pitboss.operate.resources import list_resource_pools
 from pitboss.operate.schedules import list_schedules
 from pitboss.operate.status import Status
 from pitboss.operate.system import read_store_facts
+from pitboss.operate.undo import undo_offers
 
 _AWAY = ("cooling", "blacklisted")
 ORDER = ("ready", "busy", "resting", "cooling", "blacklisted", "disabled")
@@ -73,8 +74,7 @@ async def read(view: View) -> Context:
         "wall": status.wall,
         "overdue": status.schedules.overdue if status.schedules else (),
         "log": [activity_document(one) | {"at_moment": one.at} for one in log],
-        "paused": {one.name for one in status.queues if one.paused},
-        "ACT": ACT,
+        "undo": undo_offers(log),
     }
 
 

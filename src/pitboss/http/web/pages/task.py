@@ -10,6 +10,7 @@ import msgspec
 
 from pitboss.engines.capabilities import capabilities
 from pitboss.http.web.pages import Context, Page
+from pitboss.http.web.remedies import helps
 from pitboss.http.web.view import View
 from pitboss.model.errors import InvalidInput, NotFound, PitbossError
 from pitboss.model.fleet import manager_view
@@ -43,6 +44,7 @@ async def read(view: View) -> Context:
         "title": task.handler,
         "t": task,
         "why": page.why,
+        "helps": helps(view, page.why.helps),
         "waits": task.state.waiting,
         "place": spoken_place(page.why),
         "starts": spoken_start(page.why) if page.why.gates else "",

@@ -34,8 +34,14 @@ export function toast(told) {
     words.append(line);
   }
   box.append(words);
+  if (told.undo) {
+    const form = $("#undo").content.firstChild.cloneNode(true);
+    form.action = told.undo;
+    form.onsubmit = () => box.remove();
+    box.append(form);
+  }
   $("#toasts").append(box);
-  setTimeout(() => box.remove(), told.ok ? 5000 : 15000);
+  setTimeout(() => box.remove(), told.ok && !told.undo ? 5000 : 15000);
 }
 
 function confirmed(question) {
