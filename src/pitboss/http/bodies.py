@@ -321,7 +321,11 @@ class NewMember(Body):
 
 
 class AddMembers(Body):
-    members: Annotated[list[NewMember], Field(min_length=1, max_length=1000)]
+    """As objects, or as lines of text: "host:port" or a URL."""
+
+    members: Annotated[list[NewMember], Field(max_length=1000)] = []
+    text: Annotated[str, Field(max_length=100_000, pattern=PLAIN)] = ""
+    labels: Annotated[list[Name], Field(max_length=MAX_LABELS)] = Field(default=[], description="For those in text.")
 
 
 class LimitPool(Body):

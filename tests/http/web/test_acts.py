@@ -252,3 +252,15 @@ def test_all_members_of_a_pool_are_reset_at_once(site: Site) -> None:
     said = sent(site, "/resource-pools/proxies/reset", HX_Request="true").json()
     assert said["text"] == f"{len(before)} members reset"
     assert not any(one.record.cooldowns or one.record.failures for one in site.do(site.store.resources("proxies")))
+
+
+def test_members_are_added_as_lines_without_passwords(site: Site) -> None:
+    path = "/resource-pools/proxies/members"
+    lines = {"text": "10.0.0.7:8080\nhttp://10.0.0.8:8080", "labels": "eu, fast"}
+    assert sent(site, path, lines, HX_Request="true").json()["text"] == "2 members added"
+    found = {one.name: one.labels for one in site.do(site.store.resources("proxies"))}
+    assert found["10.0.0.7:8080"] == ("eu", "fast")
+    wrong = sent(site, path, {"text": "10.0.0.9:8080:ana:secret"}, HX_Request="true")
+    assert wrong.status_code == 400
+    assert "secret" not in wrong.text.replace("secrets", "")
+    assert sent(site, path, {"text": " "}, HX_Request="true").status_code == 400

@@ -1,5 +1,6 @@
 """Operations, batches and lanes, resource pools and their members."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pitboss.client.batch_handle import act_in_portions
@@ -14,6 +15,7 @@ from pitboss.model.errors import InvalidInput
 from pitboss.model.limits import rate
 from pitboss.model.operation import OperationChange, OperationStatus
 from pitboss.model.resource import NewResource, ResourceChange
+from pitboss.model.resource_files import Row, read_rows
 from pitboss.model.resource_urls import parted
 from pitboss.model.text import counted
 from pitboss.operate.batches import list_batches, read_batch
@@ -150,9 +152,15 @@ async def limit_pool(call: Call, name: str, body: bodies.LimitPool) -> Answer:
 async def add_members(call: Call, name: str, body: bodies.AddMembers) -> Answer:
     """Add members without secrets. Those with secrets are added on a host that has the key: pitboss resources add."""
     new = [_member(one) for one in body.members]
+    if body.text or not new:
+        new += [_row(one, tuple(body.labels)) for one in read_rows(body.text, "the text")]
     store = call.audited("resource-pools add", name, {"members": [one.name for one in new]})
     fresh = await resources_of(store).add_resources(name, new)
-    return Answer(data={"name": name, "added": sum(fresh), "changed": len(fresh) - sum(fresh)}, code=201)
+    return Answer(
+        data={"name": name, "added": sum(fresh), "changed": len(fresh) - sum(fresh)},
+        message=f"{counted(sum(fresh), 'member')} added",
+        code=201,
+    )
 
 
 async def get_member(call: Call, name: str, member: str) -> Answer:
@@ -207,13 +215,24 @@ def _checked(check: Any, number: int, item: dict[str, Any]) -> str:
 
 def _member(new: bodies.NewMember) -> NewResource:
     fields, secrets = parted(new.fields, {}, new.name)
-    if secrets:
-        raise ApiError(
-            400,
-            f"The fields of member {new.name} hold a password",
-            why="secrets are sealed with a key that this server does not have",
-            fix="add it on a host that has the key: pitboss resources add",
-        )
+    _refuse_secrets(new.name, secrets)
     return NewResource(
         name=new.name, fields=to_json(fields, what="fields"), labels=tuple(new.labels), weight=new.weight
     )
+
+
+def _row(row: Row, labels: tuple[str, ...]) -> NewResource:
+    _refuse_secrets(row.name, row.secrets)
+    return NewResource(
+        name=row.name, fields=to_json(row.fields, what="fields"), labels=(*row.labels, *labels), weight=row.weight
+    )
+
+
+def _refuse_secrets(name: str, secrets: Mapping[str, str]) -> None:
+    if secrets:
+        raise ApiError(
+            400,
+            f"The fields of member {name} hold a password",
+            why="secrets are sealed with a key that this server does not have",
+            fix="add it on a host that has the key: pitboss resources add",
+        )

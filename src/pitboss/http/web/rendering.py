@@ -19,6 +19,7 @@ from pitboss.model.queue_forecast import spoken_clear
 from pitboss.model.states import State
 from pitboss.model.text import clean, counted, one_line
 
+_ENGINES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "memory": "in memory"}
 _FOLDER = Path(__file__).parent / "templates"
 
 
@@ -67,10 +68,10 @@ def environment() -> Environment:
 
 
 class Rendering:
-    """`paths` are those of the pages that exist."""
+    """`paths` are those of the pages that exist, `badge` is a word such as "production"."""
 
-    def __init__(self, files: StaticFiles, paths: frozenset[str]) -> None:
-        self._files, self._paths = files, paths
+    def __init__(self, files: StaticFiles, paths: frozenset[str], badge: str = "") -> None:
+        self._files, self._paths, self._badge = files, paths, badge
         self._templates = environment()
 
     async def page(
@@ -92,6 +93,8 @@ class Rendering:
             },
             "managers": len(managers),
             "hosts": len({one.host for one in managers}),
+            "environment": self._badge,
+            "engine": _ENGINES.get(view.store.name, view.store.name),
             "release": view.call.server.release,
         }
         return self._rendered(view, page.template, {**frame, **context})

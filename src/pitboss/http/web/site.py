@@ -68,7 +68,7 @@ class Site:
         self._files = StaticFiles()
         self._places = _places()
         self._paths = frozenset(one.page.path for one in self._places)
-        self._rendering = Rendering(self._files, self._paths)
+        self._rendering = Rendering(self._files, self._paths, rules.environment)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)

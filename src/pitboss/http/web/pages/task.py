@@ -45,6 +45,7 @@ async def read(view: View) -> Context:
         "t": task,
         "why": page.why,
         "helps": helps(view, page.why.helps),
+        "limit": task.timeout or view.call.server.types.policy(task.handler).timeout,
         "waits": task.state.waiting,
         "place": spoken_place(page.why),
         "starts": spoken_start(page.why) if page.why.gates else "",
