@@ -104,6 +104,8 @@ ACTS: list[tuple[list[str], str | None, dict[str, Any]]] = [
     (["resources", "limit", "proxies", "per_hour=20"], None, {}),
     (["resources", "remove", "proxies", "--all", "--yes"], "proxies", {"all": True}),
     (["keys", "create", "ci", "--role", "viewer"], "ci", {"role": ["viewer"]}),
+    (["views", "save", "late", "queue:mail"], None, {}),
+    (["views", "remove", "late"], None, {}),
     (["keys", "revoke", "old", "--yes"], "old", {}),
     (["operations", "rate", "OPERATION", "20/s"], None, {}),
     (["operations", "cancel", "OPERATION"], None, {}),
@@ -114,6 +116,7 @@ ACTS: list[tuple[list[str], str | None, dict[str, Any]]] = [
 # What must be done before, so that the act changes something.
 FIRST = {
     "pools resume": [["pools", "pause", "download"]],
+    "views remove": [["views", "save", "late", "queue:mail"]],
     "batches requeue": [["batches", "cancel", "BATCH", "--yes"]],
     "alerts unsilence": [["alerts", "silence", "disk", "--for", "2h"]],
 }
@@ -123,7 +126,7 @@ READS = {
     *("partitions show", "partitions validate", "schedules list", "schedules show", "schedules next"),
     *("events list", "events show", "events handlers", "resources list", "resources show", "resources test"),
     *("pools list", "dead list", "dead show", "keys list", "config show"),
-    *("db status", "db backup", "db sql"),
+    *("db status", "db backup", "db sql", "views list"),
     *("health", "figures", "report", "alerts list", "alerts test", "operations list", "operations show"),
     "operations wait",
 }
@@ -166,7 +169,7 @@ def test_every_act_is_in_the_audit_log(one: tuple[list[str], str | None, dict[st
     assert answer.code == 0, answer.err
     entry, *earlier = entries()
     assert len(earlier) == before
-    kept = {key: value for key, value in entry["details"].items() if key != "params"}
+    kept = {key: value for key, value in entry["details"].items() if key not in ("params", "before")}
     assert (entry["act"], entry["target"], kept) == (act, target, details)
     assert (entry["who"], entry["source"]) == (operator(), f"cli {operator().partition('@')[2]}")
 

@@ -63,7 +63,8 @@ class Fast(NamedTuple):
 
 class GateRules(NamedTuple):
     """How the server was started. `local`: it listens on loopback only. `host` is where it listens, `hosts` are other
-    names that it is known by. `base_path` stands before every path, unless a proxy takes it away. `secure`: by TLS."""
+    names that it is known by. `base_path` stands before every path, unless a proxy takes it away. `environment` is
+    shown beside the name of the dashboard. `secure`: by TLS."""
 
     local: bool
     origins: tuple[str, ...] = ()
@@ -72,6 +73,7 @@ class GateRules(NamedTuple):
     host: str = ""
     hosts: tuple[str, ...] = ()
     base_path: str = ""
+    environment: str = ""
     secure: bool = False
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from pitboss.engines.protocol import MOST_READ, Ledger
-from pitboss.model.duration import Moment
+from pitboss.model.duration import Moment, Span
 from pitboss.model.errors import NotFound
 from pitboss.model.failure import FailureCount
 from pitboss.model.filter import Filter, Term, by, written
@@ -110,6 +110,16 @@ async def failure_groups(store: Ledger, wanted: Filter, *, most: int | None = No
         if after is None or page.covered is not None or seen >= (most or MOST_READ):
             groups = _largest_first(list(found.values()))
             return FailureGroups(groups, None if after is None else page.covered or page.tasks[-1].created_at)
+
+
+async def failures_over_time(store: Ledger, wanted: Filter, now: Moment, *, step: Span, steps: int) -> list[int]:
+    """How many of the newest failures that the filter chooses ended in each step until now, the oldest step first."""
+    counts = [0] * steps
+    for task in (await store.find(wanted.also(state=State.FAILED), limit=_PAGE)).tasks:
+        ago = (now - (task.finished_at or 0)) // step
+        if 0 <= ago < steps:
+            counts[steps - 1 - ago] += 1
+    return counts
 
 
 async def find_failure_group(store: Ledger, name: str) -> FailureGroup:

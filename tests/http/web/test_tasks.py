@@ -308,3 +308,29 @@ def test_viewers_see_no_act_and_no_stack() -> None:
         ):
             assert sent(site, act, {"filter": "state:failed"}, HX_Request="true").status_code == 403
         assert site.http.get(f"/ui/tasks/{lives.RUNNING}?stack=1").status_code == 200
+
+
+def test_a_filter_is_saved_as_a_view_and_removed(site: Site) -> None:
+    page = text_of(site, "/tasks?q=queue:mail+state:failed")
+    act, fields = filled(page, "/views", name="Mail & <b>", shared="true")
+    assert fields["filter"] == "queue:mail state:failed"
+    assert sent(site, act, fields).status_code == 303
+    page = text_of(site, "/tasks")
+    assert "Mail &amp; &lt;b&gt;" in page
+    assert "/ui/tasks?q=queue%3Amail+state%3Afailed" in page
+    assert sent(site, *filled(page, "/views")).status_code == 303
+    assert "remove-view-" not in text_of(site, "/tasks")
+    acts = [one.act for one in site.do(site.store.audit_log(limit=2))]
+    assert acts == ["views remove", "views save"]
+
+
+def test_a_view_of_one_person_is_seen_by_no_other() -> None:
+    with Site(GateRules(local=True)) as site:
+        ana, ben, viewer = site.key("operator", name="ana"), site.key("operator"), site.key("viewer")
+        body = {"name": "mine", "filter": "queue:mail"}
+        for key, code in ((viewer, 403), (ana, 201)):
+            assert site.http.post("/api/views", json=body, headers={"X-API-Key": key}).status_code == code
+        for key, count in ((ana, 1), (ben, 0), (viewer, 0)):
+            assert site.http.get("/api/views", headers={"X-API-Key": key}).json()["data"]["count"] == count
+        gone = site.http.delete("/api/views", params={"name": "mine"}, headers={"X-API-Key": ben})
+        assert gone.status_code == 404

@@ -122,6 +122,11 @@ def charts_of(found: FigureReading) -> list[Chart]:
     ]
 
 
+def speed_chart(found: FigureReading) -> Chart:
+    """What ended, as a rate."""
+    return chart(found, "speed", "Speed", _RATES, [("ended", "out", found.per_second("out"))])
+
+
 def chart(
     found: FigureReading,
     name: str,

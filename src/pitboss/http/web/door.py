@@ -60,8 +60,8 @@ class Door:
         return None if key is None else Caller(key.name, frozenset(key.roles), address)
 
     async def login(self, request: Request, text: str) -> bool:
-        """Whether this key opens. Guessing is slowed down: by address and, for keys that exist, by key, so that no key is
-        locked out by guesses at others."""
+        """Whether this key opens. Guessing is slowed down: by address and, for keys that exist, by key, so that no key
+        is locked out by guesses at others."""
         key_id = (key_parts(text[:_LONGEST_KEY]) or ("",))[0]
         guessed = f"{self._from(request)} {key_id if self._server.keys.has(key_id) else ''}"
         allowance = self._attempts.take(guessed, self._server.clock.now())

@@ -22,6 +22,7 @@ from pitboss.model.states import State
 from pitboss.model.text import clean, counted, one_line
 from pitboss.operate.status import MOST_BATCHES
 
+_ENGINES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "memory": "in memory"}
 _FOLDER = Path(__file__).parent / "templates"
 
 
@@ -70,10 +71,10 @@ def environment() -> Environment:
 
 
 class Rendering:
-    """`paths` are those of the pages that exist."""
+    """`paths` are those of the pages that exist, `badge` is a word such as "production"."""
 
-    def __init__(self, files: StaticFiles, paths: frozenset[str]) -> None:
-        self._files, self._paths = files, paths
+    def __init__(self, files: StaticFiles, paths: frozenset[str], badge: str = "") -> None:
+        self._files, self._paths, self._badge = files, paths, badge
         self._templates = environment()
 
     async def page(
@@ -95,6 +96,8 @@ class Rendering:
             },
             "managers": len(managers),
             "hosts": len({one.host for one in managers}),
+            "environment": self._badge,
+            "engine": _ENGINES.get(view.store.name, view.store.name),
             "release": view.call.server.release,
         }
         return self._rendered(view, page.template, {**frame, **context})

@@ -37,7 +37,7 @@ _LONGEST_FLASH, _MOST_FIELDS = 300, 2000
 _METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _THEMES = ("light", "dark")
 _BRACES = re.compile(r"{(\w+)}")
-_TOLD = ("ok", "text", "why", "fix")
+_TOLD = ("ok", "text", "why", "fix", "undo")
 _NOTHING_TOLD = dict.fromkeys(_TOLD, "")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -69,7 +69,7 @@ class Site:
         self._files = StaticFiles()
         self._places = _places()
         self._paths = frozenset(one.page.path for one in self._places)
-        self._rendering = Rendering(self._files, self._paths)
+        self._rendering = Rendering(self._files, self._paths, rules.environment)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -160,7 +160,8 @@ class Site:
         method = own.get("_method", "POST").upper()
         if method not in _METHODS:
             raise ApiError(405, "Method not allowed", why=f"{method[:20]} is not one of {', '.join(sorted(_METHODS))}")
-        done = await self._acts.run(Call(self._server, caller, by_hand=True), method, path, form)
+        call = Call(self._server, caller, by_hand=True)
+        done = await self._acts.run(call, method, path, form)
         self._readings.clear()
         shown = [name for name in own.get("_show", "").split(",") if name and done.data.get(name)]
         if done.ok and shown:
@@ -168,6 +169,8 @@ class Site:
             return Response(self._rendering.made(view, done.text, values), media_type="text/html")
         text = own.get("_done") or done.text if done.ok else done.text
         told = {"ok": done.ok, "text": text, "why": done.why, "fix": done.fix}
+        if done.ok and call.undo:
+            told["undo"] = view.act(f"/activity/{call.undo}/undo") if request.headers.get("hx-request") else call.undo
         go = _filled(own.get("_go", ""), done.data) if done.ok else ""
         if not request.headers.get("hx-request"):
             return self._flashed(self._back(request, _inside(view, go or own.get("_back"))), view, told)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -11,27 +12,33 @@ from pitboss.http.web.pages import Context, Page
 from pitboss.http.web.remedies import remedies
 from pitboss.http.web.view import View
 from pitboss.model.access import Role
+from pitboss.model.duration import SECOND
+from pitboss.model.figures import MINUTE
 from pitboss.model.filter import EVERYTHING, by, written
 from pitboss.model.fleet import READY, ManagerView, live_managers
 from pitboss.model.queue import RESERVED, is_reserved
 from pitboss.model.queue_forecast import Trend
+from pitboss.model.schedule import Schedule
 from pitboss.model.snapshot import WorkerState
 from pitboss.model.states import State
 from pitboss.model.verdict import Health
 from pitboss.operate import queue_flows as flows_of
-from pitboss.operate.activity import ACT, activity_document, read_activity
-from pitboss.operate.failures import FailureGroups, failure_groups
+from pitboss.operate.activity import activity_document, read_activity
+from pitboss.operate.failures import FailureGroup, FailureGroups, failure_groups, failures_over_time
 from pitboss.operate.pulse import Pulse, read_pulse
 from pitboss.operate.queue_flows import QueueFlow, slots_of
 from pitboss.operate.resources import list_resource_pools
-from pitboss.operate.schedules import read_named_schedules
+from pitboss.operate.schedules import last_runs, read_named_schedules
 from pitboss.operate.status import Status
 from pitboss.operate.system import read_store_facts
+from pitboss.operate.undo import undo_offers
 
 _AWAY = ("cooling", "blacklisted")
 ORDER = ("ready", "busy", "resting", "cooling", "blacklisted", "disabled")
 _PULSE_SECONDS, _SECONDS = 5.0, 2.0
-_QUEUES, _POOLS, _BATCHES, _FAILURES, _HAPPENINGS, _ODD = 8, 6, 6, 4, 8, 5
+_QUEUES, _POOLS, _BATCHES, _FAILURES, _HAPPENINGS, _ODD, _RUNS = 8, 6, 6, 4, 8, 5, 12
+# The bars of failures: an hour in steps of three minutes.
+_STEP, _STEPS = 3 * MINUTE, 20
 # The last minutes are compared with the hour.
 _LATELY = 5
 _ODD_STATES = (WorkerState.CRASHED, WorkerState.RESTARTING, WorkerState.DRAINING)
@@ -70,13 +77,14 @@ async def read(view: View) -> Context:
         "charts_of": await read_charts(view),
         "batches": status.batches[:_BATCHES],
         "groups": groups.groups[:_FAILURES],
+        "bars": await failure_bars(view, groups.groups[:_FAILURES]),
         "group_count": len(groups.groups),
-        "schedules": await _schedules(view, status),
+        "schedules": (coming := await _schedules(view, status)),
+        "runs": {one.schedule.name: await _runs(view, one.schedule) for one in coming},
         "wall": status.wall,
         "overdue": status.schedules.overdue if status.schedules else (),
         "log": [activity_document(one) | {"at_moment": one.at} for one in log],
-        "paused": {one.name for one in status.queues if one.paused},
-        "ACT": ACT,
+        "undo": undo_offers(log),
     }
 
 
@@ -87,6 +95,18 @@ async def queue_flows(view: View) -> list[QueueFlow]:
 
 async def read_shared_pulse(view: View) -> Pulse:
     return await view.readings.get("pulse", lambda: read_pulse(view.store, view.now), _PULSE_SECONDS)
+
+
+async def failure_bars(view: View, groups: Sequence[FailureGroup], **more: str) -> list[list[int]]:
+    """The failures of each group in the last hour, by time. `more` are further fields of the filter."""
+    found = []
+    for one in groups:
+        wanted = one.cause.also(task=one.handler, **more)
+        read = partial(failures_over_time, view.store, wanted, view.now, step=_STEP, steps=_STEPS)
+        found.append(
+            await view.readings.get(("failure bars", one.name, one.handler, *more.values()), read, _PULSE_SECONDS)
+        )
+    return found
 
 
 async def failures(view: View) -> FailureGroups:
@@ -240,6 +260,14 @@ async def resource_pools(view: View) -> list[dict[str, Any]]:
 async def _schedules(view: View, status: Status) -> Sequence[Any]:
     first = status.schedules.first if status.schedules else ()
     return await view.readings.get(("schedules", first), lambda: read_named_schedules(view.store, first), _SECONDS)
+
+
+async def _runs(view: View, schedule: Schedule) -> list[float]:
+    """How long its last runs took, in seconds, the oldest first."""
+    name = ("runs", schedule.name)
+    found = await view.readings.get(name, lambda: last_runs(view.store, schedule, _RUNS), _PULSE_SECONDS)
+    ended = [task for _, task in reversed(found) if task.started_at is not None and task.finished_at is not None]
+    return [(one.finished_at - one.started_at) / SECOND for one in ended]  # type: ignore[operator]
 
 
 TOPICS = ("queues", "workers", "batches", "resources", "schedules", "happenings", "wishes", "store")

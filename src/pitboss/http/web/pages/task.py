@@ -12,6 +12,7 @@ import msgspec
 from pitboss.engines.capabilities import capabilities
 from pitboss.http.web.pages import Context, Page
 from pitboss.http.web.pages.workers import read_shared_stack
+from pitboss.http.web.remedies import helps
 from pitboss.http.web.view import View
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.errors import InvalidInput, NotFound
@@ -45,6 +46,8 @@ async def read(view: View) -> Context:
         "title": task.handler,
         "t": task,
         "why": page.why,
+        "helps": helps(view, page.why.helps),
+        "limit": task.timeout or view.call.server.types.policy(task.handler).timeout,
         "waits": task.state.waiting,
         "place": spoken_place(page.why),
         "starts": spoken_start(page.why) if page.why.gates else "",

@@ -24,12 +24,18 @@ function part(tag, name, text = "") {
   return made;
 }
 
-const fade = (box) => setTimeout(() => box.remove(), box.matches(".is-ok") ? 5000 : 15000);
+const fade = (box) => setTimeout(() => box.remove(), box.matches(".is-ok:not(:has(form))") ? 5000 : 15000);
 
 function toast(told) {
   const box = part("div", `toast ${told.ok ? "is-ok" : "is-bad"}`), words = part("div");
   words.append(part("b", "", told.text), ...[told.why, told.fix].filter(Boolean).map((line) => part("span", "sub", line)));
   box.append(words);
+  if (told.undo) {
+    const form = $("#undo").content.firstChild.cloneNode(true);
+    form.action = told.undo;
+    form.onsubmit = () => box.remove();
+    box.append(form);
+  }
   $("#toasts").append(box);
   fade(box);
 }
