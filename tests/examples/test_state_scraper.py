@@ -435,9 +435,10 @@ def test_the_demonstration_waits_as_long_as_there_is_progress(tmp_path: Path, mo
     assert clock.now < 1200
 
 
+@pytest.mark.timeout(300)
 def test_a_run_stores_every_listing_once(tmp_path: Path, postgres_dsn: str) -> None:
     """112 targets, four workers, eight proxies, one of them banned midway, one worker killed midway."""
-    found = run(tmp_path, postgres_dsn, 2, PROXY_ROTATION_ENABLED="false")
+    found = run(tmp_path, postgres_dsn, 2)
     assert [text for text, passed in checks(found) if not passed] == []
     assert found.statuses["done"] + found.statuses["failed"] == 112
     done = _psql(postgres_dsn, "SELECT COUNT(*) FROM yp_targets WHERE status='done';")

@@ -1,5 +1,7 @@
 """The proxies of PROXY_FILE as a resource pool of Pitboss, and each worker's view on it."""
 
+import logging
+from pathlib import Path
 from typing import Any
 
 from pitboss import Lease, Resources
@@ -7,6 +9,19 @@ from pitboss.model.resource import Resource
 from pitboss.model.resource_files import read_rows
 from scrape_yp.settings import Settings
 from scrape_yp.state_assignments import STATE_ASSIGNMENTS, get_proxy_assignments, get_states_for_worker
+
+# One line for each target and proxy, from all workers.
+LOG = Path("logs/proxy_pool.log")
+log = logging.getLogger(__name__)
+
+
+def open_log() -> None:
+    """Write what this process logs about proxies to `LOG` too. Each line is one write: those of workers do not mix."""
+    LOG.parent.mkdir(exist_ok=True)
+    if not log.handlers:
+        handler = logging.FileHandler(LOG, delay=True)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        log.addHandler(handler)
 
 
 class WorkerProxyPool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from playwright.async_api import async_playwright
 
 from pitboss import App, Lease, backoff
+from scrape_yp import proxy_pool
 from scrape_yp.crawl import WorkerBrowser, crawl_single_target
 from scrape_yp.database import Database
 from scrape_yp.settings import Settings
@@ -96,6 +97,7 @@ def browser_program() -> str:
 
 @app.worker_state()
 async def statistics() -> AsyncIterator[Statistics]:
+    proxy_pool.open_log()
     counted = Statistics()
     yield counted
     log.info("%s", counted)
@@ -128,7 +130,12 @@ async def crawl_target(
 ) -> Crawled:
     """Scrape one target. A retry goes through another proxy, and goes on at the page where this attempt stopped."""
     target = Target(state_id, city, category)
-    done = await crawl_single_target(target, browser, proxy, Database(settings.database_url), YPFilter())
+    try:
+        done = await crawl_single_target(target, browser, proxy, Database(settings.database_url), YPFilter())
+    except Exception as error:
+        proxy_pool.log.warning("%s: %s failed: %s", proxy.name, target, error)
+        raise
+    proxy_pool.log.info("%s: %s done", proxy.name, target)
     crawled = Crawled(done.accepted, done.rejected)
     statistics.add(target, crawled)
     log.info("✓ Target completed: %s, accepted %d, rejected %d", target, crawled.accepted, crawled.rejected)

@@ -145,6 +145,8 @@ def _of_logs(found: Findings) -> Iterator[Check]:
     yield "each worker logged its final statistics", sorted(final) == sorted(states) and bool(final)
     pool = folder / "state_worker_pool.log"
     yield "logs/state_worker_pool.log has the manager's lines", pool.is_file() and pool.stat().st_size > 0
+    uses = (folder / "proxy_pool.log").read_text() if (folder / "proxy_pool.log").is_file() else ""
+    yield "logs/proxy_pool.log has each target that was done", uses.count(" done\n") >= found.statuses["done"] > 0
 
 
 def _events(path: Path) -> list[str]:
