@@ -22,7 +22,7 @@ MINUTES = 60
 
 
 class Watched(World):
-    """Its manager leads and looks at alerts. `fired` are the names of all that have fired. `each` is what else
+    """Its manager leads and looks at alerts. `fired` names those that fired at a look. `each` is what else
     happens at a second."""
 
     def __init__(self, **load: Any) -> None:
