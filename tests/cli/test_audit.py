@@ -20,6 +20,7 @@ from pitboss.model.partition import Partitioning
 from pitboss.model.queue import QueueSettings
 from pitboss.model.resource import NewResource
 from pitboss.model.schedule import ScheduleSpec
+from pitboss.operate import audit as log
 from tests.cli.command_line import new, pitboss, put, run_all, with_store
 from tests.cli.fake_managers import manager, snapshot, worker
 
@@ -226,3 +227,18 @@ def test_the_log_is_selected_and_limited() -> None:
     lines = pitboss("audit", "--act", "queues").out.splitlines()
     assert lines[0].split() == ["WHEN", "WHO", "ACT", "TARGET", "DETAILS", "SOURCE"]
     assert len(lines) == 3
+
+
+def test_a_search_that_would_be_long_says_how_far_it_looked() -> None:
+    put(new())
+    for _ in range(3):
+        pitboss("queues", "pause", "default")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log, "MOST_READ", 1)
+        patch.setattr(log, "_PAGE", 1)
+        answer = pitboss("audit", "--who", "stranger", "--limit", "1")
+        found = pitboss("audit", "--who", "stranger", "--limit", "1", "--json").json()
+    assert "entries: 0 matches, the last is of " in answer.err
+    assert f"go on with --before {found['next']}" in answer.err
+    assert found["covered"] is not None
+    assert len(pitboss("audit", "--before", found["next"], "--json").json()["entries"]) == 2

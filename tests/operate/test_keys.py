@@ -7,8 +7,10 @@ import pytest
 from pitboss import wiring
 from pitboss.engines.capabilities import access_of
 from pitboss.model.access import AuditEntry, Role, key_parts
+from pitboss.model.duration import SECOND
 from pitboss.model.errors import InvalidInput, NotFound, Refused, Unsupported
 from pitboss.model.queue import QueueChange
+from pitboss.operate import audit
 from pitboss.operate.audit import read_audit
 from pitboss.operate.documents import audit_document, key_document
 from pitboss.operate.keys import create_key, find_key, list_keys, refuse_open_door, revoke_key
@@ -120,7 +122,7 @@ async def test_the_audit_log_is_read_by_act_and_by_who(store: Bench) -> None:
         await acted(store, who, act)
 
     async def acts(act: str | None = None, who: str | None = None) -> list[str]:
-        return [entry.act for entry in await read_audit(store, act=act, who=who)]
+        return [entry.act for entry in (await read_audit(store, act=act, who=who)).entries]
 
     assert await acts() == ["queues limit", "queue", "tasks retry", "queues pause"]
     assert await acts(act="queues") == ["queues limit", "queues pause"]
@@ -128,7 +130,7 @@ async def test_the_audit_log_is_read_by_act_and_by_who(store: Bench) -> None:
     assert await acts(who="ann") == ["queue", "queues pause"]
     assert await acts(who="ann@box1") == ["queues pause"]
     assert await acts(who="ci", act="tasks") == ["tasks retry"]
-    document = audit_document((await read_audit(store, limit=1))[0])
+    document = audit_document((await read_audit(store, limit=1)).entries[0])
     assert (document["who"], document["details"], document["source"]) == ("bob@box1", {"rate": "1/s"}, "cli box1")
 
 
@@ -136,8 +138,24 @@ async def test_a_selection_looks_beyond_the_first_page(store: Bench) -> None:
     await acted(store, "ann", "queues pause")
     for _ in range(1200):
         await acted(store, "ci", "tasks retry")
-    (found,) = await read_audit(store, 10, act="queues")
-    assert found.who == "ann"
-    pages = await read_audit(store, 700, who="ci")
-    rest = await read_audit(store, 700, before=pages[-1].id)
-    assert (len(pages), len(rest), rest[-1].act) == (700, 501, "queues pause")
+    found = await read_audit(store, 10, act="queues")
+    assert ([one.who for one in found.entries], found.next, found.covered) == (["ann"], None, None)
+    page = await read_audit(store, 700, who="ci")
+    assert (len(page.entries), page.next) == (700, page.entries[-1].id)
+    rest = await read_audit(store, 700, before=page.next)
+    assert (len(rest.entries), rest.entries[-1].act, rest.next) == (501, "queues pause", None)
+
+
+async def test_a_selection_ends_after_a_number_of_entries_and_says_so(
+    store: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "MOST_READ", 1000)
+    await acted(store, "ann", "queues pause")
+    for _ in range(1000):
+        await acted(store, "ci", "tasks retry")
+    found = await read_audit(store, 10, who="ann")
+    assert (found.entries, found.covered) == ([], store.now - 1000 * SECOND)
+    further = await read_audit(store, 10, before=found.next, who="ann")
+    assert ([one.who for one in further.entries], further.covered) == (["ann"], None)
+    whole = await read_audit(store, 1001)
+    assert (len(whole.entries), whole.covered) == (1001, None)

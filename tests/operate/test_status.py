@@ -1,10 +1,16 @@
 """The status of a store: one reading for the verdict, the findings and the page."""
 
+import pytest
+
 from pitboss.model.batch import NewBatch
+from pitboss.model.duration import SECOND
+from pitboss.model.filter import Count, Filter
 from pitboss.model.finding import Grade
 from pitboss.model.queue import QueueChange
 from pitboss.model.resource import NewResource, ResourceChange
 from pitboss.model.snapshot import Snapshot
+from pitboss.model.states import State
+from pitboss.operate import status
 from pitboss.operate.status import check_keys, check_store, read_status
 from pitboss.operate.status_documents import status_document
 from tests.operate.bench import Bench
@@ -44,6 +50,28 @@ async def test_failures_of_the_last_hour_only(store: Bench) -> None:
     store.time.advance("61m")
     await store.manager()
     assert (await read_status(store, store.now)).verdict.cause == "healthy"
+
+
+async def test_on_a_busy_store_flows_choose_the_time_in_which_tasks_are_counted(
+    store: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "_COUNTED", 20)
+    for number, age in ((40, 1800), (30, 300), (15, 0)):
+        await store.add(*(store.new() for _ in range(number)))
+        await store.run_all(fail="no" if age == 0 else None)
+        store.time.advance(age or 5)
+    asked: list[int] = []
+
+    async def count(wanted: Filter, *, most: int) -> Count:
+        if State.COMPLETED in wanted.terms[0].values:
+            asked.append(wanted.terms[1].number)
+        return Count(15)
+
+    monkeypatch.setattr(store, "count", count)
+    reading = await status.read_store(store, store.now)
+    # In the last hour and in the last ten minutes there were more than are counted.
+    assert asked == [60 * SECOND]
+    assert reading.ended.within == 60 * SECOND
 
 
 async def test_beyond_the_tasks_that_are_read_the_most_frequent_handler_gets_the_rest(store: Bench) -> None:

@@ -1,7 +1,7 @@
 """How a store is doing: its verdict with the next step, its findings, and the figures behind them."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -11,6 +11,7 @@ from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Clock, Store
 from pitboss.model.batch import IN_SLOT, Batch, BatchStatus
 from pitboss.model.duration import SECOND, Moment, Span, spoken
+from pitboss.model.figures import HOUR
 from pitboss.model.filter import Count, by, parsed
 from pitboss.model.finding import Finding, fine
 from pitboss.model.fleet import live_managers
@@ -123,7 +124,7 @@ async def read_store(store: Store, now: Moment, release: str = "") -> StoreReadi
         late=await store.count(parsed(f"state:pending age:>{late} wait:>{late} -batch:*"), most=_COUNTED),
         failed=failed,
         failure=await _usual_failure(store) if failed.number else "",
-        ended=await _ended_lately(store),
+        ended=await _ended_lately(store, now),
         troubles=troubles(waiting, queues),
         forecasts=await read_forecasts(store, now, queues=queues, sessions=sessions, waiting=whole),
         paused_batches=await _paused_batches(store, queues),
@@ -167,16 +168,26 @@ async def _held_by_handler(store: Store, queues: list[Queue]) -> tuple[dict[str,
     return counts, total.more
 
 
-async def _ended_lately(store: Store) -> Ended:
+async def _ended_lately(store: Store, now: Moment) -> Ended:
     """Of the longest of some times in which not more ended than are counted: a share must be of all."""
     found = Ended()
-    for within in _WITHIN:
+    for within in await _countable(store, now):
         failed = await _ended(store, State.FAILED, within)
         completed = await _ended(store, State.COMPLETED, within)
         found = Ended(within, failed.number + completed.number, failed.number)
         if not failed.more and not completed.more:
             break
     return found
+
+
+async def _countable(store: Store, now: Moment) -> Sequence[Span]:
+    """The times in which not more ended than are counted, as far as flows know: they say it without counting tasks."""
+    figures = capabilities(store).figures
+    for place, within in enumerate(_WITHIN):
+        flows = [] if figures is None else await figures.flows(now - within, now + 1, span=HOUR)
+        if max(sum(one.completed for one in flows), sum(one.failed for one in flows)) <= _COUNTED:
+            return _WITHIN[place:]
+    return _WITHIN[-1:]
 
 
 async def _usual_failure(store: Store) -> str:

@@ -32,6 +32,7 @@ from pitboss.operate.documents import (
     partition_document,
     partitions_document,
     queue_document,
+    utc,
     worker_pools_document,
 )
 from pitboss.operate.failures import failure_groups
@@ -252,9 +253,10 @@ async def remove_key(call: Call, name: str) -> Answer:
 
 
 async def audit(call: Call, *, limit: int, before: str | None, act: str | None, who: str | None) -> Answer:
-    entries = await read_audit(call.store, limit=limit, before=before, act=act, who=who)
-    found = [audit_document(entry) for entry in entries]
-    return Answer(data={"entries": found, "items": found, "count": len(found)})
+    page = await read_audit(call.store, limit=limit, before=before, act=act, who=who)
+    found = [audit_document(entry) for entry in page.entries]
+    about = {"next": page.next, "covered": utc(page.covered)}
+    return Answer(data={"entries": found, "items": found, "count": len(found), **about})
 
 
 async def activity(call: Call, *, limit: int, before: str | None, since: str | None, kind: str | None) -> Answer:
