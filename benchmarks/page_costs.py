@@ -1,10 +1,10 @@
 """What the pages of the dashboard cost on a full store: `python -m benchmarks.page_costs [--store sqlite] [--rounds 7]`
 
 There are two stores: one with 10,000 finished tasks, 1,000 failed and 1,000 pending, and one with a hundred times as
-many. Each page is read from `pitboss serve` over one connection: on an idle store, and while a manager with two workers
-runs tasks. Between two pages it waits until what pages share is too old to be used again, so that each pays for all it
-shows. Milliseconds until the whole page is there. It ends with exit code 1 if the longest time is above 200 ms idle or
-600 ms under load, or if a page costs far more on the full store.
+many, each with something of everything else. Each page is read from `pitboss serve` over one connection: on an idle
+store, and while a manager with two workers runs tasks. Between two pages it waits until what pages share is too old to
+be used again, so that each pays for all it shows. Milliseconds until the whole page is there. It ends with exit code 1
+if the longest time is above 200 ms idle or 600 ms under load, or if a page costs far more on the full store.
 """
 
 import argparse
@@ -24,11 +24,13 @@ import httpx
 from benchmarks.http_load import PITBOSS, free_port, process, started
 from benchmarks.stores import ENGINES
 from pitboss import wiring
-from pitboss.engines.protocol import Store
+from pitboss.engines.protocol import FullStore, Store
 from pitboss.model.filter import parsed
 from pitboss.model.ids import IdMaker
 from pitboss.model.task import NewTask
 from tests.engines import full_store
+from tests.http.web import batches, lives
+from tests.http.web.pages import furnish
 from tests.servers.postgres import PostgresServer
 
 FEW, MANY = 10_000, 1_000_000
@@ -52,23 +54,36 @@ PATHS = (
     "",
     "/queues",
     "/queues/mail",
+    "/queues/mail?since=7d",
+    "/?since=7d",
     "/tasks",
     "/tasks?q=state:completed",
     "/tasks?q=state:failed",
     "/tasks?q=state:pending+queue:mail&order=oldest",
     "/tasks?q=load",
     "/tasks?q=fingerprint:late",
+    "/tasks?q=state:held,scheduled,pending+queue:mail",
     "/tasks/{task}",
     "/failures",
+    "/failures?q=queue:mail",
+    "/failures?q=error:ConnectionError",
     "/failures/late",
     "/operations",
+    f"/operations/{lives.OPERATION}",
     "/workers",
+    "/workers/1/default-0",
+    "/pools/default",
     "/resources",
+    "/resources/accounts",
+    "/resources/accounts/a-1",
     "/batches",
     "/batches/{batch}",
     "/schedules",
+    "/schedules/often",
     "/events",
+    f"/events/{batches.EVENT}",
     "/partitions",
+    "/partitions/targets",
     "/sources",
     "/alerts",
     "/activity",
@@ -104,10 +119,12 @@ def empty_store(kind: str) -> Iterator[str]:
 async def filled(url: str, stored: int) -> dict[str, str]:
     """Fill the store; the names of things in it."""
     store = wiring.make_engine(url)
+    assert isinstance(store, FullStore)
     await store.open()
     # Its tasks are placed before this moment, which for other users is that of a test clock.
     full_store.NOW = store.clock.now()
     await full_store.fill(store, stored)
+    await furnish(store, IdMaker(store.clock.now, wiring.randbits()))
     failed = await store.find(parsed("state:failed fingerprint:late"), limit=1)
     await store.close()
     return {"task": failed.tasks[0].id, "batch": full_store.BATCH}

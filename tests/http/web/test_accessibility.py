@@ -1,4 +1,4 @@
-"""Every page in both themes, judged by axe-core: nothing serious or critical."""
+"""Every page in both themes, and on a telephone, judged by axe-core: nothing serious or critical."""
 
 from collections.abc import Iterator
 
@@ -18,15 +18,16 @@ def visited() -> Iterator[tuple[Site, BrowserContext]]:
     with Site() as site, sync_playwright() as driver:
         site.do(furnish(site.store, site.server.make_id))
         browser = driver.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
-        yield site, browser.new_context(viewport={"width": 1440, "height": 900})
+        yield site, browser.new_context()
         browser.close()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_page_has_a_serious_fault(visited: tuple[Site, BrowserContext], theme: str) -> None:
+@pytest.mark.parametrize(("theme", "width"), [("light", 1440), ("dark", 1440), ("dark", 375)])
+def test_no_page_has_a_serious_fault(visited: tuple[Site, BrowserContext], theme: str, width: int) -> None:
     site, context = visited
     context.add_cookies([{"name": "pitboss_theme", "value": theme, "url": f"{site.url}/ui"}])
     page, axe, faults = context.new_page(), Axe(), list[str]()
+    page.set_viewport_size({"width": width, "height": 800})
     for path in (*PAGES, *DETAILS):
         page.goto(f"{site.url}/ui{path}")
         assert page.evaluate("document.documentElement.dataset.theme") == theme

@@ -1,7 +1,9 @@
 """Three hundred texts that attack a page, in every field that pages show: no page gets more markup by them."""
 
 import re
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from html import unescape
 from html.parser import HTMLParser
 from itertools import cycle, product
 from typing import Any
@@ -10,25 +12,33 @@ import msgspec
 import pytest
 
 from pitboss.engines.protocol import FullStore
-from pitboss.model.access import AuditEntry, Role
+from pitboss.http.web.site import _places
+from pitboss.model.access import ApiKey, AuditEntry, Role
 from pitboss.model.alert import AlertState, Phase
 from pitboss.model.alert_look import AlertNotes, ChannelNote, notes_text
 from pitboss.model.alert_rules import rules_of
 from pitboss.model.batch import NewBatch
+from pitboss.model.declared import Declared
 from pitboss.model.duration import SECOND
+from pitboss.model.event import NewEvent, Subscription
+from pitboss.model.figures import RAW, HandlerFigures, Histogram, PoolSample, ResourceSample, Sample, bucket
+from pitboss.model.filter import by
 from pitboss.model.happening import Happening, Kind
-from pitboss.model.outcome import Failed, decide
+from pitboss.model.operation import NewOperation, Verb
+from pitboss.model.outcome import Completed, Failed, decide, progressed
+from pitboss.model.partition import PartitionChange, Partitioning
 from pitboss.model.policy import Policy
-from pitboss.model.queue import HandlerInfo, QueueChange
-from pitboss.model.resource import NewResource, PoolRules, ResourceChange
+from pitboss.model.queue import HandlerInfo, QueueChange, QueueSettings
+from pitboss.model.resource import NewResource, PoolRules, Report, ResourceChange, ResourceOutcome, Want
+from pitboss.model.schedule import ScheduleChange, ScheduleSpec
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
 from pitboss.model.settlement import Settlement
 from pitboss.model.snapshot import CurrentTask, PoolFigures, ServerFigures, Snapshot, WorkerFigures, WorkerState
 from pitboss.model.source import SourceFigures, SourceState
 from pitboss.model.source_findings import KIND
-from pitboss.model.task import NewTask, TaskError
+from pitboss.model.task import NewTask, TaskError, Unique
 from pitboss.model.text import one_line
-from pitboss.operate.keys import create_key
+from pitboss.operate.remote_workers import WorkerCard
 from pitboss.operate.views import save_view
 from tests.http.site import Site
 from tests.http.web.pages import PAGES, inline
@@ -61,8 +71,11 @@ _ATTACKS = (
     f"\u202e<scr\u0131pt>{MARK}</scr\u0131pt>\u2028<\u200bimg src=x>",
 )
 PAYLOADS = [f"{end}{attack}" for end, attack in product(_ENDS, _ATTACKS)]
-_PLAIN = [f"plain text {MARK}"] * len(PAYLOADS)
+_PLAIN = [f"plain text {MARK} {place}" for place in range(len(PAYLOADS))]
 _ROWS = 50
+# Of each thing that there is only one of on a page, this many are stored, with other texts; and this many pages of each
+# kind are read.
+_SOME, _READ = 40, 6
 
 
 class _Markup(HTMLParser):
@@ -115,29 +128,101 @@ async def fill(store: FullStore, make_id: Any, texts: list[str]) -> None:
         await save_view(store, one_line(text[:60]), "queue:mail", by=text)
     await _alerts(store, texts)
     await _managers(store, texts)
-    for place in range(3):
-        secret = f"{'s' * 30}{place}"
-        about: dict[str, Any] = {
-            "by": next_text(),
-            "make_id": lambda at=place: f"k{at}",
-            "make_secret": lambda s=secret: s,
-        }
-        await create_key(store, f"key{place}", [Role.VIEWER], **about)  # fmt: skip
+    await _names(store, make_id, texts)
+    await _relatives(store, make_id, texts[-_SOME:])
+    for place, text in enumerate(texts):
+        # The command and the route refuse such a name.
+        await store.add_key(
+            ApiKey(id=f"k{place}", name=text, digest=f"{place:064}", roles=(Role.VIEWER,), created_by=text)
+        )
 
 
 async def _tasks(store: FullStore, make_id: Any, texts: list[str]) -> None:
     """Tasks that wait, with parameters and tags; and tasks that failed, with errors."""
     session = (await store.open_session(SessionInfo(host="box0", pid=9, handlers=("plain",), ttl=3600 * SECOND))).number
-    await store.put([NewTask(id=make_id(), handler="plain", queue="scrape", params=_params(text)) for text in texts])
+    await store.put([_task(make_id(), "plain", "scrape", text) for text in texts])
     claimed = await store.claim(ClaimRequest(session=session, slots=(Slot(free=len(texts)),)))
     settled = []
     for place, (claim, text) in enumerate(zip(claimed.claims, texts, strict=True)):
-        error = TaskError(category="error", type=text[:60], message=text, fingerprint=f"f{place}", retryable=False)
+        error = TaskError(
+            category="error",
+            type=text[:60],
+            message=text,
+            fingerprint=f"f{place}",
+            retryable=False,
+            traceback=f"Traceback\n  {text}\n{text}",
+        )
         transition = decide(claim, Failed(error), Policy(), store.clock.now(), 0.5)
-        settled.append(Settlement(id=claim.id, token=claim.token, transition=transition))
+        settled.append(Settlement(id=claim.id, token=claim.token, transition=transition, worker=text))
     await store.settle(settled)
     await store.end_session(session)
-    await store.put([NewTask(id=make_id(), handler="send", queue="mail", params=_params(text)) for text in texts])
+    await store.put([_task(make_id(), "send", "mail", text) for text in texts])
+
+
+def _task(task: str, handler: str, queue: str, text: str, **more: Any) -> NewTask:
+    return NewTask(
+        id=task, handler=handler, queue=queue, params=_params(text), tags=(text,), unique=Unique(text), **more
+    )
+
+
+async def _names(store: FullStore, make_id: Any, texts: list[str]) -> None:
+    """Texts as the names of things, also where commands and routes refuse them: an older release, or another program,
+    may have stored them."""
+    now = store.clock.now()
+    some = texts[:_SOME]
+    wants = [Subscription(handler=text, pattern=text, queue="mail", ordered=True) for text in some]
+    spec = Partitioning(by="{state}", mode="static", table={0: tuple(some)})
+    await store.declare(
+        Declared(app="shop", subscriptions=tuple(wants), queues={"targets": QueueSettings(partitions=spec)})
+    )
+    session = await store.open_session(SessionInfo(host="box3", pid=4, ttl=3600 * SECOND))
+    await store.take_slots(session.number, "default", "box3", [0])
+    for text in some:
+        await store.put_schedule(ScheduleSpec(name=text, handler=text, every=SECOND, params=_params(text)), by=text)
+        await store.change_schedule(text, ScheduleChange(paused=True, by=text, reason=text))
+        await store.publish([NewEvent(id=make_id(), name=text, data=_params(text), key=text, by=text)])
+        await store.begin_operation(
+            NewOperation(id=make_id(), verb=Verb.RETRY, wanted=by(tag=text), by=text, reason=text, matched=2000)
+        )
+        await store.change_partition("targets", text, PartitionChange(owner="default/0", pinned=text))
+        card = WorkerCard(name=text, metadata={text: text}, types=(text,))
+        worker = await store.open_session(SessionInfo(host=text, kind="remote", ttl=3600 * SECOND))
+        await store.renew(worker.number, msgspec.json.encode(card).decode())
+    await store.declare_pool("named", PoolRules())
+    fields = [msgspec.json.encode({text: text}).decode() for text in some]
+    await store.add_resources("named", [NewResource(name=f"n{place}", fields=one) for place, one in enumerate(fields)])
+    for text in some:
+        await store.acquire("named", Want(), 60 * SECOND, lease=text)
+        report = Report(outcome=ResourceOutcome.BLOCKED, error=text, destination=text)
+        await store.release(text, report)
+    await store.limit_pool("named", {"per_minute": 50}, by=some[0])
+    sample = Sample(
+        at=bucket(now, RAW) - RAW,
+        session=session.number,
+        covered=10,
+        led=10,
+        handlers=[HandlerFigures("mail", text, 2, Histogram(), Histogram()) for text in some],
+        pools={text: PoolSample({"idle": 1}, memory=1) for text in some},
+        resources={"named": ResourceSample({"ready": 1}, usable=1, refusals=dict.fromkeys(some, 1))},
+    )
+    await store.add_samples([sample])
+
+
+async def _relatives(store: FullStore, make_id: Any, texts: list[str]) -> None:
+    """Tasks that are done, with results and children, and some that run and say how far they are."""
+    session = await store.open_session(SessionInfo(host="box4", pid=9, handlers=("kin",), ttl=3600 * SECOND))
+    await store.register([HandlerInfo(name="kin", queue="kin")])
+    await store.put([NewTask(id=make_id(), handler="kin", queue="kin", params=_params(text)) for text in texts])
+    slots = (Slot(free=len(texts), queues=("kin",)),)
+    settled, children = [], []
+    claims = (await store.claim(ClaimRequest(session=session.number, slots=slots))).claims
+    for place, (claim, text) in enumerate(zip(claims, texts, strict=True)):
+        done = decide(claim, Completed(msgspec.json.encode({text: text}).decode()), Policy(), store.clock.now(), 0.5)
+        transition = progressed(40, text) if place % 2 else done
+        settled.append(Settlement(id=claim.id, token=claim.token, transition=transition, worker=text))
+        children.append(_task(make_id(), "kin", "kin", f"child {text}", parent=claim.id, order_key=text))
+    await store.settle(settled)
+    await store.put(children)
 
 
 def _params(text: str) -> str:
@@ -209,7 +294,38 @@ def filled(request: pytest.FixtureRequest) -> Iterator[tuple[bool, Site]]:
         yield request.param is PAYLOADS, site
 
 
-_known: dict[str, set[tuple[str, frozenset[str]]]] = {}
+def kind_of(address: str) -> tuple[object, ...]:
+    """Pages that are alike: the places in the path stand for what is looked at."""
+    path, _, query = address.partition("?")
+    first, *places = path.removeprefix("/ui").strip("/").split("/")
+    return first, len(places), *sorted(part.partition("=")[0] for part in query.split("&"))
+
+
+def crawled(site: Site, lists: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Addresses with the pages there: these lists, and what they and their pages lead to, some of each kind."""
+    waiting = deque(lists)
+    seen, kinds = set(waiting), Counter[tuple[object, ...]]()
+    while waiting:
+        address = waiting.popleft()
+        answer = site.http.get(address, headers={"Cookie": f"pitboss_key={site.admin}"})  # type: ignore[attr-defined]
+        text = answer.text
+        if answer.status_code == 404:
+            # A name with a slash leads nowhere: no name that was checked has one.
+            assert inline(text) == [], address
+            assert MARK in address, address
+            continue
+        assert answer.status_code == 200, (address, text[-500:])
+        yield address, text
+        for found in _LINK.findall(text):
+            to = unescape(found)
+            if to not in seen and kinds[kind_of(to)] < _READ:
+                seen.add(to)
+                kinds[kind_of(to)] += 1
+                waiting.append(to)
+
+
+_LINK = re.compile(r'href="(/ui(?:/(?!static/)[^"#]*)?)["#]')
+_known = set[tuple[str, frozenset[str]]]()
 _ADDRESSES = [*PAGES, "/tasks?q=state:failed", "/tasks?q=queue:mail+state:pending", "/activity?kind=act"]
 
 
@@ -222,20 +338,30 @@ def test_no_text_becomes_markup(filled: tuple[bool, Site]) -> None:
     shown = 0
     for address in _ADDRESSES:
         for text in read_all(site, f"/ui{address}"):
-            found = markup(text)
-            if not hostile:
-                _known.setdefault(address, set()).update(found.found)
-                continue
-            assert inline(text) == [], address
-            more = {one for one in found.found if one not in _everything()}
-            assert not more, (address, more)
-            # A page with charts has two more than others.
-            charts = 2 * (' data-chart="' in text)
-            assert found.scripts == markup(site.http.get("/ui/login").text).scripts + 2 + charts, address
+            checked(site, hostile, address, text)
             shown += text.count(MARK)
     # They are shown, and not left out.
     assert not hostile or shown > 5 * len(PAYLOADS)
 
 
-def _everything() -> set[tuple[str, frozenset[str]]]:
-    return set().union(*_known.values())
+def test_no_text_becomes_markup_on_the_page_of_one_thing(filled: tuple[bool, Site]) -> None:
+    hostile, site = filled
+    kinds = Counter[object]()
+    for address, text in crawled(site, [f"/ui{one}" for one in _ADDRESSES]):
+        checked(site, hostile, address, text)
+        kinds[kind_of(address)[:2]] += MARK in text
+    silent = {place.page.path for place in _places() if not kinds[kind_of(f"/ui{place.page.path}")[:2]]}
+    # These show names that the engines check, and numbers.
+    assert silent <= {"/partitions", "/resources"}
+
+
+def checked(site: Site, hostile: bool, address: str, text: str) -> None:
+    found = markup(text)
+    if not hostile:
+        _known.update(found.found)
+        return
+    assert inline(text) == [], address
+    assert found.found <= _known, (address, found.found - _known)
+    # A page with charts has two more than others.
+    charts = 2 * (' data-chart="' in text)
+    assert found.scripts == markup(site.http.get("/ui/login").text).scripts + 2 + charts, address

@@ -75,7 +75,7 @@ async function act(form, button) {
   }
 }
 
-document.addEventListener("submit", (event) => {
+addEventListener("submit", (event) => {
   const form = event.target;
   if (!form.matches("form[data-act]") || $("[name=_show]", form)) return;
   event.preventDefault();
@@ -84,22 +84,18 @@ document.addEventListener("submit", (event) => {
 
 // Rows: selection, and a mark that j and k move.
 function counts() {
-  const picked = picks().length, all = $("[data-pick-all]");
-  for (const one of $$("[data-picked]")) one.textContent = `${picked} selected`;
-  for (const one of $$("[name=_pick]")) one.closest("tr").classList.toggle("is-picked", one.checked);
-  all?.classList.toggle("is-some", picked > 0 && !all.checked);
+  for (const one of $$("[data-picked]")) one.textContent = `${picks().length} selected`;
 }
-document.addEventListener("change", (event) => {
+addEventListener("change", (event) => {
   if (event.target.matches("[data-pick-all]")) for (const one of $$("[name=_pick]")) one.checked = event.target.checked;
   counts();
 });
-document.addEventListener("reset", () => setTimeout(counts));
+addEventListener("reset", () => setTimeout(counts));
 
 let here = "";
-const row = () => here && document.getElementById(here);
 function mark() {
   $(".is-here")?.classList.remove("is-here");
-  row()?.classList?.add("is-here");
+  document.getElementById(here)?.classList.add("is-here");
 }
 function move(step) {
   const rows = $$("[data-rows] tbody tr"), place = rows.findIndex((one) => one.id === here);
@@ -115,14 +111,14 @@ const single = {
   "?": () => $("#shortcuts").togglePopover(),
   j: () => move(1),
   k: () => move(-1),
-  x: () => row() && $("[name=_pick]", row())?.click(),
-  Enter: () => row() && $(".name", row())?.click(),
+  x: () => $(".is-here [name=_pick]")?.click(),
+  Enter: () => $(".is-here .name")?.click(),
   p: toggle,
   R: () => picks().length && $("#bulk-retry")?.click(),
   C: () => picks().length && $("#bulk-cancel")?.click(),
 };
 let going = 0;
-document.addEventListener("keydown", (event) => {
+addEventListener("keydown", (event) => {
   const { key, target } = event, chord = event.ctrlKey || event.metaKey;
   if (chord && key.toLowerCase() === "k") {
     event.preventDefault();

@@ -22,8 +22,7 @@ export function toggle() {
   refresh();
 }
 
-// Not while rows are selected: an act is for those that were ticked. A person who writes, or reads a dialog, is not disturbed, but
-// the person's own act shows at once.
+// Selected rows stay: an act is for those that were ticked. Who writes, or reads a dialog, is not disturbed, but sees an own act at once.
 const busy = (now) => picked() || (!now && (paused || document.hidden || document.querySelector("#main :is(input:not([type=checkbox]), textarea, select):focus, dialog[open], :popover-open")));
 
 export async function refresh(now) {
@@ -80,9 +79,9 @@ function elect() {
   localStorage[key] = `${me} ${now}`;
   if (who !== me || source || now < opens) return;
   source = new EventSource(`${base}/live`);
-  source.addEventListener("changed", (event) => {
+  source.addEventListener("changed", ({ data }) => {
     pause = 1000;
-    tell(event.data.split(" "));
+    tell(data.split(" "));
   });
   source.onerror = () => {
     close();
@@ -95,7 +94,7 @@ function elect() {
 function tick() {
   if (document.hidden) return;
   if (channel) elect();
-  // Also now and then while it is silent: the stream may be full, or its leader asleep.
+  // Also after a long silence: the server may have no stream left, or the leader may sleep.
   if (dirty || Date.now() - Math.max(live && heard, fetched) > (live ? LOST_AFTER : POLL)) refresh();
   show();
 }
@@ -108,7 +107,7 @@ export function start() {
     // Where a browser keeps nothing for sites, each tab looks for itself.
     localStorage.getItem(key);
     channel = new BroadcastChannel(key);
-    channel.onmessage = (event) => changed(event.data);
+    channel.onmessage = ({ data }) => changed(data);
     addEventListener("storage", (event) => event.key === key && !event.newValue && setTimeout(tick, 300 * Math.random()));
     addEventListener("pagehide", leave);
     document.addEventListener("visibilitychange", () => (document.hidden ? leave() : tick()));
