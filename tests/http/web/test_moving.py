@@ -9,9 +9,9 @@ from pitboss.engines.protocol import FullStore
 from pitboss.model.batch import NewBatch
 from pitboss.model.task import NewTask
 from tests.http.web.batches import BATCHES
-from tests.http.web.test_browser import Visitor, visitor
+from tests.http.web.test_browser import Visitor, chromium, visitor
 
-__all__ = ["visitor"]
+__all__ = ["chromium", "visitor"]
 pytestmark = pytest.mark.timeout(180)
 
 

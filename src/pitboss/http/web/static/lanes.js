@@ -1,4 +1,4 @@
-// Moves queued batches.
+// Moves batches.
 const on = addEventListener, row = ({ target }) => target.closest("[data-lane]");
 let from = null;
 function onto(event) {
@@ -10,8 +10,8 @@ on("dragover", onto);
 on("drop", (event) => {
   const to = onto(event);
   if (!to) return;
-  const next = from.rowIndex < to.rowIndex ? to.nextElementSibling : to, form = from.querySelector("form");
-  form.before.value = next?.dataset.lane === from.dataset.lane ? next.id.slice(6) : "";
+  const at = from.rowIndex < to.rowIndex ? to.nextElementSibling : to, form = from.querySelector("form");
+  form.before.value = at?.dataset.lane === from.dataset.lane ? at.id.slice(6) : "";
   form.to.value = form.before.value ? "before" : "bottom";
   form.requestSubmit();
 });
